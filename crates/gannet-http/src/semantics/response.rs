@@ -1,0 +1,53 @@
+//! A response as content planning hands it to a protocol machine, before it has a wire form.
+
+/// A status code (RFC 9110 section 15).
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Status(pub u16);
+
+/// Fields of a selected representation, rendered ahead of time: at pack time in an archive, when
+/// a file enters the cache in directory mode.
+///
+/// A block is the concatenation of field lines in a fixed order, cut by two offsets:
+///
+/// ```text
+/// 0            length_end              shared_start              len
+/// | content-length | content-type, content-encoding, ... | etag, last-modified, vary, ... |
+/// ```
+///
+/// A 200 carries all of it; a 206 or a 416 leaves the first part out; a 304 carries only the last
+/// (RFC 9110 section 15.4.5). Invariant: `length_end <= shared_start <= bytes.len()`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ReadyBlock<'a> {
+    /// For HTTP/1: lines `name: value CRLF`. No status line, date or connection field, no
+    /// closing empty line.
+    pub bytes: &'a [u8],
+    /// End of the `content-length` line.
+    pub length_end: u16,
+    /// Start of the fields that a 304 carries too.
+    pub shared_start: u16,
+}
+
+/// Which part of a [`ReadyBlock`] a response carries.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ReadyPart {
+    /// All of it (200, and 404 pages).
+    Whole,
+    /// All but the content length, which differs (206).
+    WithoutLength,
+    /// Only what a 304 carries.
+    Shared,
+}
+
+/// The head of a response. Date and connection fields are added by the protocol machine.
+#[derive(Clone, Copy, Debug)]
+pub struct ResponseHead<'a> {
+    /// The status code.
+    pub status: Status,
+    /// Fields rendered ahead of time, if there is a selected representation.
+    pub ready: Option<(ReadyBlock<'a>, ReadyPart)>,
+    /// The content length, where it is not part of `ready`. `None` with no `ready` or with
+    /// [`ReadyPart::Shared`] means that none is sent (304, 204).
+    pub content_length: Option<u64>,
+    /// Further fields: names in lower case, values without CR, LF or NUL.
+    pub fields: &'a [(&'a str, &'a [u8])],
+}

@@ -1,0 +1,2 @@
+//! The gannet program.
+fn main() {}

@@ -1,0 +1,2 @@
+//! The project's own chores, run as `cargo xtask NAME`.
+fn main() {}
