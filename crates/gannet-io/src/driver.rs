@@ -281,11 +281,17 @@ pub trait Driver {
     /// Sends the whole list: short sends are continued by the driver. Completes once.
     fn send(&mut self, socket: Socket, token: Token, list: SendList);
 
-    /// Sends `len` bytes of `file` from `offset` by `sendfile`, waiting for room in the socket as
-    /// often as needed. Completes once, when all is sent or the file has ended. Ranges that are
-    /// not in memory are read in by a helper thread first. Callers keep `len` at or below 1 MiB,
-    /// so that progress can be seen and connections take turns.
-    fn send_file(&mut self, socket: Socket, token: Token, file: &File, offset: u64, len: u64);
+    /// Sends `head` (bytes made for this response, possibly empty; taken from
+    /// [`output`](Self::output) and recycled), then `len` bytes of `file` from `offset` by
+    /// `sendfile`, waiting for room in the socket as often as needed. The head leaves with
+    /// `MSG_MORE`, so that it shares a segment with the file's first bytes; both are plain system
+    /// calls on this thread, made at once where nothing has to be waited for.
+    ///
+    /// Completes once with [`Done::Sent`] of head and file bytes together, when all is sent or the
+    /// file has ended early. Ranges that are not in memory are read in by a helper thread first.
+    /// Callers keep `len` at or below 1 MiB, so that progress can be seen and connections take
+    /// turns.
+    fn send_file(&mut self, socket: Socket, token: Token, head: Vec<u8>, file: &File, offset: u64, len: u64);
 
     /// Ends the sending half of the connection (FIN after what is queued). Never blocks.
     fn shutdown_write(&mut self, socket: Socket);

@@ -1,0 +1,146 @@
+//! What a server is started with: typed, complete, already validated by whoever fills it in.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Which engine to use.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum EngineChoice {
+    /// io_uring where the kernel has what is needed, else epoll, saying why.
+    #[default]
+    Auto,
+    /// io_uring or an error.
+    Uring,
+    /// epoll.
+    Epoll,
+}
+
+/// Where to listen.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum ListenAddress {
+    /// A TCP address.
+    Tcp(SocketAddr),
+    /// A Unix socket at this path.
+    Unix(PathBuf),
+}
+
+/// What is served.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Content {
+    /// A live directory.
+    Directory(PathBuf),
+    /// One file, answered at `/` and at `/its-name`.
+    File(PathBuf),
+    /// A compiled archive.
+    Archive(PathBuf),
+}
+
+/// How content becomes answers.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct ContentOptions {
+    /// Directories without an index page are answered with a listing (directory mode).
+    pub listing: bool,
+    /// Paths that name nothing and do not look like an asset are answered with `/index.html`, 200.
+    pub spa: bool,
+    /// `/about` answers `about.html`.
+    pub clean_urls: bool,
+    /// `.br`, `.zst` and `.gz` files beside the original are used.
+    pub sidecars: bool,
+    /// Dotfiles are served (they never are listed or served otherwise, `.well-known` excepted).
+    pub dotfiles: bool,
+    /// Content types by file name suffix (without the dot), before the built-in table.
+    pub types: Vec<(String, String)>,
+    /// Fields added to every answer: lower-case names, checked values.
+    pub fields: Vec<(String, String)>,
+    /// Bytes of small files kept in memory by each server, over all workers (directory mode).
+    pub cache_memory: u64,
+    /// Copy an archive into sealed memory instead of mapping it.
+    pub archive_memory: bool,
+    /// Read a mapped archive once at start, so that it is in memory.
+    pub preload: bool,
+}
+
+impl Default for ContentOptions {
+    fn default() -> Self {
+        Self {
+            listing: true,
+            spa: false,
+            clean_urls: true,
+            sidecars: true,
+            dotfiles: false,
+            types: Vec::new(),
+            fields: Vec::new(),
+            cache_memory: 256 << 20,
+            archive_memory: false,
+            preload: false,
+        }
+    }
+}
+
+/// Timeouts and limits. Milliseconds, bytes, counts.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Limits {
+    /// From accept, or from the first byte of a request, until its head is complete.
+    pub head_timeout_ms: u64,
+    /// A persistent connection without a request under way.
+    pub idle_timeout_ms: u64,
+    /// A send during which the peer takes nothing.
+    pub progress_timeout_ms: u64,
+    /// The least bytes per second that a peer must take, averaged over a send once it has lasted
+    /// longer than `progress_timeout_ms`; 0 switches it off.
+    pub send_rate_min: u64,
+    /// Connections per server; more are accepted only as others end. 0: what the descriptor limit
+    /// allows.
+    pub connections_max: u32,
+    /// How long running answers may take after a stop was asked for.
+    pub grace_ms: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            head_timeout_ms: 15_000,
+            idle_timeout_ms: 75_000,
+            progress_timeout_ms: 60_000,
+            send_rate_min: 500,
+            connections_max: 0,
+            grace_ms: 30_000,
+        }
+    }
+}
+
+/// How requests are logged.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum LogFormat {
+    /// Not at all.
+    #[default]
+    Off,
+    /// A short line for people, in colour if asked.
+    Pretty {
+        /// Use ANSI colours.
+        colour: bool,
+    },
+    /// The combined log format.
+    Combined,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Everything a server is started with.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Config {
+    /// Which engine.
+    pub engine: EngineChoice,
+    /// Number of workers; 0 means one per core that this process may use.
+    pub workers: usize,
+    /// Timeouts and limits.
+    pub limits: Limits,
+    /// How requests are logged.
+    pub log: LogFormat,
+    /// Where they are logged; `None` is standard output.
+    pub log_file: Option<PathBuf>,
+    /// Where metrics and health are answered.
+    pub metrics: Option<SocketAddr>,
+    /// How content becomes answers.
+    pub content: ContentOptions,
+}
