@@ -305,6 +305,11 @@ pub trait Driver {
     /// Bytes queued in the socket and not yet acknowledged by the peer (`SIOCOUTQ`).
     fn unsent(&mut self, socket: Socket) -> u64;
 
+    /// Bytes that the peer has acknowledged since the connection began (`TCP_INFO`,
+    /// `tcpi_bytes_acked`); for a Unix socket, bytes sent less bytes queued. Asked only when a
+    /// deadline passes, to tell a slow peer from one that takes nothing.
+    fn acknowledged(&mut self, socket: Socket) -> u64;
+
     /// Opens `path` (relative, no leading slash, `""` for the root itself) below `root`, following
     /// symbolic links only inside it (`openat2`: `RESOLVE_BENEATH`, no magic links), without
     /// blocking on FIFOs or devices, and reads its metadata from the descriptor. Only regular
