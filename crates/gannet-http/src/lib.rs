@@ -1,6 +1,12 @@
 //! HTTP for a server of static content: bytes and time in, events and wire bytes out.
 //!
 //! Nothing here does I/O, reads a clock or sees a body byte (RFC 9110, 9112).
+//!
+//! * [`semantics`]: what HTTP means, for every version: requests and their fields, dates, entity
+//!   tags, ranges, content codings, target paths, responses.
+//! * [`h1`]: the HTTP/1 machine: parses requests, frames responses, decides on persistence.
 #![forbid(unsafe_code)]
 
+pub mod h1;
+mod scan;
 pub mod semantics;

@@ -1,3 +1,14 @@
 //! HTTP semantics (RFC 9110), the same for every version of the protocol.
 
+pub mod coding;
+pub mod date;
+pub mod decimal;
+pub mod entity_tag;
+pub mod fields;
+pub mod limits;
+pub mod range;
+pub mod ready_fields;
+pub mod request;
 pub mod response;
+pub mod status;
+pub mod target_path;

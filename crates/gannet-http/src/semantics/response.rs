@@ -1,8 +1,6 @@
 //! A response as content planning hands it to a protocol machine, before it has a wire form.
 
-/// A status code (RFC 9110 section 15).
-#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
-pub struct Status(pub u16);
+pub use super::status::Status;
 
 /// Fields of a selected representation, rendered ahead of time: at pack time in an archive, when
 /// a file enters the cache in directory mode.

@@ -1,0 +1,1 @@
+//! The wire form of a response head.

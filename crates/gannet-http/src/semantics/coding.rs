@@ -1,0 +1,219 @@
+//! Content codings and their negotiation (RFC 9110 sections 8.4 and 12.5.3).
+
+/// A content coding that gannet stores.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[repr(u8)]
+pub enum Coding {
+    /// No coding: the bytes as they are.
+    Identity = 0,
+    /// `gzip` (RFC 1952).
+    Gzip = 1,
+    /// `br` (RFC 7932).
+    Brotli = 2,
+    /// `zstd` (RFC 8878).
+    Zstd = 3,
+}
+
+impl Coding {
+    /// Every coding, identity first.
+    pub const ALL: [Self; 4] = [Self::Identity, Self::Gzip, Self::Brotli, Self::Zstd];
+
+    /// The name in `Content-Encoding`; identity's is never sent there.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Identity => "identity",
+            Self::Gzip => "gzip",
+            Self::Brotli => "br",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// The coding of a name, in any case; `x-gzip` means gzip (RFC 9110 section 8.4.1.3).
+    #[must_use]
+    pub fn parse(name: &[u8]) -> Option<Self> {
+        if name.eq_ignore_ascii_case(b"x-gzip") {
+            return Some(Self::Gzip);
+        }
+        Self::ALL
+            .into_iter()
+            .find(|coding| name.eq_ignore_ascii_case(coding.name().as_bytes()))
+    }
+}
+
+/// A set of codings.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct CodingSet(u8);
+
+impl CodingSet {
+    /// No coding at all.
+    pub const EMPTY: Self = Self(0);
+    /// Identity alone: what a client is taken to accept that says nothing.
+    pub const IDENTITY: Self = Self(1);
+    /// Every coding.
+    pub const ALL: Self = Self(0b1111);
+
+    /// This set and `coding`.
+    #[must_use]
+    pub const fn with(self, coding: Coding) -> Self {
+        Self(self.0 | 1 << coding as u8)
+    }
+
+    /// This set without `coding`.
+    #[must_use]
+    pub const fn without(self, coding: Coding) -> Self {
+        Self(self.0 & !(1 << coding as u8))
+    }
+
+    /// Whether `coding` is in the set.
+    #[must_use]
+    pub const fn contains(self, coding: Coding) -> bool {
+        self.0 & 1 << coding as u8 != 0
+    }
+
+    /// What is in both.
+    #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    /// Whether nothing is in it.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The bits, one per coding by its number: an index into tables, a byte in a cache key.
+    #[must_use]
+    pub const fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// The codings in it, identity first.
+    pub fn iter(self) -> impl Iterator<Item = Coding> {
+        Coding::ALL
+            .into_iter()
+            .filter(move |&coding| self.contains(coding))
+    }
+}
+
+/// The codings that a client accepts, by the lines of its `Accept-Encoding` field.
+///
+/// Weights other than 0 make no difference: the server chooses, and chooses the smallest. A
+/// client without the field gets identity, although it might be sent anything: those are scripts
+/// and tools that store what they are sent. Where `*` stands and is not refused, every coding not
+/// named is accepted. A weight that cannot be read refuses its coding. Identity is accepted unless
+/// it is refused by name, or by `*;q=0` without being named.
+#[must_use]
+pub fn accept_encoding<'a>(lines: impl Iterator<Item = &'a [u8]>) -> CodingSet {
+    let mut accepted = CodingSet::EMPTY;
+    let mut refused = CodingSet::EMPTY;
+    let mut others = None;
+    for line in lines {
+        // What browsers send, recognised whole.
+        match line {
+            b"gzip, deflate, br, zstd" => {
+                accepted = CodingSet(accepted.0 | 0b1110);
+                continue;
+            }
+            b"gzip, deflate, br" => {
+                accepted = CodingSet(accepted.0 | 0b0110);
+                continue;
+            }
+            _ => {}
+        }
+        for element in line.split(|&byte| byte == b',') {
+            let mut parts = element.splitn(2, |&byte| byte == b';');
+            let name = parts.next().unwrap_or_default().trim_ascii();
+            let is_accepted = parts.next().is_none_or(is_weight_above_zero);
+            if name == b"*" {
+                others = Some(is_accepted && others != Some(false));
+            } else if let Some(coding) = Coding::parse(name) {
+                let set = if is_accepted {
+                    &mut accepted
+                } else {
+                    &mut refused
+                };
+                *set = set.with(coding);
+            }
+        }
+    }
+    let unnamed = CodingSet(CodingSet::ALL.0 & !accepted.0 & !refused.0);
+    let by_default = match others {
+        Some(true) => unnamed,
+        Some(false) => CodingSet::EMPTY,
+        None => unnamed.intersection(CodingSet::IDENTITY),
+    };
+    // Named twice, once refused: refused.
+    CodingSet((accepted.0 | by_default.0) & !refused.0)
+}
+
+/// Whether the parameters of an element are a weight (RFC 9110 section 12.4.2) and it is not 0.
+fn is_weight_above_zero(parameters: &[u8]) -> bool {
+    let weight = parameters.trim_ascii();
+    let Some(digits) = weight
+        .strip_prefix(b"q=")
+        .or_else(|| weight.strip_prefix(b"Q="))
+    else {
+        return false;
+    };
+    match digits {
+        [b'1'] => true,
+        [b'1', b'.', rest @ ..] => rest.len() <= 3 && rest.iter().all(|&byte| byte == b'0'),
+        [b'0', b'.', rest @ ..] => {
+            rest.len() <= 3
+                && rest.iter().all(u8::is_ascii_digit)
+                && rest.iter().any(|&byte| byte != b'0')
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(lines: &[&str], expect: &str) {
+        let set = accept_encoding(lines.iter().map(|line| line.as_bytes()));
+        let names: Vec<_> = set.iter().map(Coding::name).collect();
+        assert_eq!(names.join(" "), expect, "{lines:?}");
+    }
+
+    #[test]
+    fn what_clients_send() {
+        check(&[], "identity");
+        check(&[""], "identity");
+        check(&["gzip"], "identity gzip");
+        check(&["gzip, deflate, br, zstd"], "identity gzip br zstd");
+        check(&["gzip, deflate, br"], "identity gzip br");
+        check(&["gzip,deflate,br,zstd"], "identity gzip br zstd");
+        check(&["GZip , Br"], "identity gzip br");
+        check(&["x-gzip"], "identity gzip");
+        check(&["gzip", "br"], "identity gzip br");
+        check(&["deflate"], "identity");
+        check(&["identity"], "identity");
+    }
+
+    #[test]
+    fn weights() {
+        check(&["gzip;q=0.5, br;q=1.0"], "identity gzip br");
+        check(&["gzip;q=0, br"], "identity br");
+        check(&["gzip;q=0.000, br ; q=0.001"], "identity br");
+        check(&["gzip;Q=1"], "identity gzip");
+        check(&["gzip;q=0, gzip"], "identity");
+        check(&["gzip, gzip;q=0"], "identity");
+        check(&["gzip;q=2, br;q=0.1234, zstd;x=1"], "identity");
+    }
+
+    #[test]
+    fn wildcards_and_identity() {
+        check(&["*"], "identity gzip br zstd");
+        check(&["*;q=0"], "");
+        check(&["*;q=0, identity"], "identity");
+        check(&["gzip, *;q=0"], "gzip");
+        check(&["identity;q=0"], "");
+        check(&["identity;q=0, gzip"], "gzip");
+        check(&["identity;q=0, *"], "gzip br zstd");
+        check(&["br;q=0, *"], "identity gzip zstd");
+    }
+}

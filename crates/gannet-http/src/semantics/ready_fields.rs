@@ -1,0 +1,271 @@
+//! Rendering a [`ReadyBlock`]: the fields of a representation, checked once and made wire bytes.
+
+use super::coding::Coding;
+use super::date::write_date;
+use super::decimal::write_decimal;
+use super::limits::READY_BLOCK_MAX;
+use super::response::ReadyBlock;
+use crate::scan;
+
+/// What the fields of a representation say. Whatever is absent is not sent.
+///
+/// Lines are rendered in the order of the members, whatever the order in which they are filled
+/// in, so the same representation always has the same bytes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RepresentationFields<'a> {
+    /// Bytes of the (coded) content: `content-length`.
+    pub content_length: u64,
+    /// `content-type`.
+    pub content_type: Option<&'a [u8]>,
+    /// `content-encoding`; identity sends no line.
+    pub content_encoding: Option<Coding>,
+    /// `content-language`.
+    pub content_language: Option<&'a [u8]>,
+    /// `content-disposition`.
+    pub content_disposition: Option<&'a [u8]>,
+    /// Further fields of the representation, which a 304 leaves out. Names in lower case.
+    pub representation: &'a [(&'a str, &'a [u8])],
+    /// `etag`, with its quotes. From here on the fields go into a 304 too.
+    pub entity_tag: Option<&'a [u8]>,
+    /// `last-modified`, in Unix seconds.
+    pub last_modified: Option<i64>,
+    /// `cache-control`.
+    pub cache_control: Option<&'a [u8]>,
+    /// `vary`.
+    pub vary: Option<&'a [u8]>,
+    /// `accept-ranges: bytes`.
+    pub accept_ranges: bool,
+    /// `x-content-type-options: nosniff`.
+    pub nosniff: bool,
+    /// Further fields. Names in lower case.
+    pub further: &'a [(&'a str, &'a [u8])],
+}
+
+impl RepresentationFields<'_> {
+    /// Renders the block.
+    ///
+    /// # Errors
+    /// A name that is not a token in lower case or that the machine writes itself (`date`,
+    /// `connection`, `content-length`, `transfer-encoding`), a value with a control byte other
+    /// than a tab, or more than [`READY_BLOCK_MAX`] bytes.
+    pub fn render(&self) -> Result<ReadyFields, ReadyFieldsError> {
+        let mut bytes = Vec::with_capacity(256);
+        bytes.extend_from_slice(b"content-length: ");
+        write_decimal(self.content_length, &mut bytes);
+        bytes.extend_from_slice(b"\r\n");
+        let length_end = bytes.len();
+
+        let mut line = |name: &str, value: Option<&[u8]>| match value {
+            Some(value) => write_checked_line(name, value, &mut bytes),
+            None => Ok(bytes.len()),
+        };
+        let coding = self
+            .content_encoding
+            .filter(|&coding| coding != Coding::Identity);
+        line("content-type", self.content_type)?;
+        line(
+            "content-encoding",
+            coding.map(|coding| coding.name().as_bytes()),
+        )?;
+        line("content-language", self.content_language)?;
+        let mut shared_start = line("content-disposition", self.content_disposition)?;
+        for (name, value) in self.representation {
+            shared_start = line(name, Some(value))?;
+        }
+        line("etag", self.entity_tag)?;
+        line(
+            "last-modified",
+            self.last_modified
+                .map(write_date)
+                .as_ref()
+                .map(|date| &date[..]),
+        )?;
+        line("cache-control", self.cache_control)?;
+        line("vary", self.vary)?;
+        line("accept-ranges", self.accept_ranges.then_some(b"bytes"))?;
+        line("x-content-type-options", self.nosniff.then_some(b"nosniff"))?;
+        for (name, value) in self.further {
+            line(name, Some(value))?;
+        }
+        if bytes.len() > READY_BLOCK_MAX {
+            return Err(ReadyFieldsError::TooLong);
+        }
+        // Both are at most READY_BLOCK_MAX, which 16 bits hold.
+        Ok(ReadyFields {
+            bytes,
+            length_end: length_end as u16,
+            shared_start: shared_start as u16,
+        })
+    }
+}
+
+/// An owned [`ReadyBlock`].
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ReadyFields {
+    bytes: Vec<u8>,
+    length_end: u16,
+    shared_start: u16,
+}
+
+impl ReadyFields {
+    /// The block, borrowed.
+    #[must_use]
+    pub fn as_block(&self) -> ReadyBlock<'_> {
+        ReadyBlock {
+            bytes: &self.bytes,
+            length_end: self.length_end,
+            shared_start: self.shared_start,
+        }
+    }
+
+    /// The bytes alone, to be stored together with the two offsets of the block.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// Why fields cannot be rendered.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum ReadyFieldsError {
+    /// A name is not a token in lower case, or is one that the protocol machine writes.
+    Name,
+    /// A value has a CR, LF, NUL or another control byte, or white space at an end.
+    Value,
+    /// All lines together are longer than [`READY_BLOCK_MAX`].
+    TooLong,
+}
+
+/// Whether a field with this name and value can be sent as part of a response.
+///
+/// # Errors
+/// As [`RepresentationFields::render`], but for the length.
+pub fn check_field(name: &str, value: &[u8]) -> Result<(), ReadyFieldsError> {
+    let is_lower_token = !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| scan::is_token_byte(byte) && !byte.is_ascii_uppercase());
+    if !is_lower_token || MACHINE_FIELDS.contains(&name) {
+        return Err(ReadyFieldsError::Name);
+    }
+    let is_text = value
+        .iter()
+        .all(|&byte| byte == b'\t' || (byte >= b' ' && byte != 0x7f));
+    if !is_text || value.trim_ascii().len() != value.len() {
+        return Err(ReadyFieldsError::Value);
+    }
+    Ok(())
+}
+
+/// Appends one line; gives the length then reached.
+fn write_checked_line(
+    name: &str,
+    value: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<usize, ReadyFieldsError> {
+    check_field(name, value)?;
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+    Ok(out.len())
+}
+
+/// Fields that frame messages: written by protocol machines and by nobody else.
+const MACHINE_FIELDS: [&str; 4] = ["connection", "content-length", "date", "transfer-encoding"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_come_in_the_fixed_order_and_are_cut_at_the_two_offsets() {
+        let fields = RepresentationFields {
+            content_length: 12,
+            content_type: Some(b"text/html;charset=utf-8"),
+            content_encoding: Some(Coding::Brotli),
+            content_language: Some(b"en"),
+            content_disposition: Some(b"inline"),
+            representation: &[("link", b"</a.css>; rel=preload")],
+            entity_tag: Some(b"\"x\""),
+            last_modified: Some(784_111_777),
+            cache_control: Some(b"no-cache"),
+            vary: Some(b"accept-encoding"),
+            accept_ranges: true,
+            nosniff: true,
+            further: &[("x-robots-tag", b"noindex")],
+        };
+        let ready = fields.render().expect("fields that may be sent");
+        let block = ready.as_block();
+        let (length_end, shared_start) = (block.length_end.into(), block.shared_start.into());
+        assert_eq!(&block.bytes[..length_end], b"content-length: 12\r\n");
+        assert_eq!(
+            block.bytes[length_end..shared_start]
+                .escape_ascii()
+                .to_string(),
+            "content-type: text/html;charset=utf-8\\r\\ncontent-encoding: br\\r\\n\
+             content-language: en\\r\\ncontent-disposition: inline\\r\\n\
+             link: </a.css>; rel=preload\\r\\n"
+        );
+        assert_eq!(
+            block.bytes[shared_start..].escape_ascii().to_string(),
+            "etag: \\\"x\\\"\\r\\nlast-modified: Sun, 06 Nov 1994 08:49:37 GMT\\r\\n\
+             cache-control: no-cache\\r\\nvary: accept-encoding\\r\\naccept-ranges: bytes\\r\\n\
+             x-content-type-options: nosniff\\r\\nx-robots-tag: noindex\\r\\n"
+        );
+    }
+
+    #[test]
+    fn what_could_split_a_response_is_refused() {
+        use ReadyFieldsError::{Name, TooLong, Value};
+        let check = |name: &str, value: &[u8], expect| {
+            let further = [(name, value)];
+            let fields = RepresentationFields {
+                further: &further,
+                ..Default::default()
+            };
+            assert_eq!(fields.render().map(|_| ()), expect, "{name:?}");
+        };
+        check("x-ok", b"a b\tc", Ok(()));
+        check("x-empty", b"", Ok(()));
+        for value in [
+            &b"a\r\nb: c"[..],
+            b"a\nb",
+            b"a\rb",
+            b"a\0b",
+            b"a\x7fb",
+            b" a",
+            b"a ",
+        ] {
+            check("x-bad", value, Err(Value));
+        }
+        for name in [
+            "",
+            "X-Upper",
+            "a b",
+            "a:",
+            "a\r\n",
+            "é",
+            "date",
+            "connection",
+            "content-length",
+            "transfer-encoding",
+        ] {
+            check(name, b"1", Err(Name));
+        }
+        check("x-long", &vec![b'a'; READY_BLOCK_MAX], Err(TooLong));
+    }
+
+    #[test]
+    fn an_empty_representation_has_its_length_alone() {
+        let ready = RepresentationFields::default()
+            .render()
+            .expect("nothing to refuse");
+        assert_eq!(ready.as_block().bytes, b"content-length: 0\r\n");
+        let fields = RepresentationFields {
+            content_encoding: Some(Coding::Identity),
+            ..Default::default()
+        };
+        assert_eq!(fields.render().expect("identity"), ready);
+    }
+}

@@ -1,0 +1,95 @@
+//! A request as every version of the protocol delivers it.
+
+use super::fields::Fields;
+
+/// A request method (RFC 9110 section 9): those that a server of static content answers.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Method {
+    /// `GET`
+    Get,
+    /// `HEAD`
+    Head,
+    /// `OPTIONS`
+    Options,
+    /// Any other, known or unknown: answered with 405 (or 501).
+    Other,
+}
+
+/// A version of HTTP.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+#[non_exhaustive]
+pub enum Version {
+    /// HTTP/1.0
+    Http10,
+    /// HTTP/1.1, and what a later minor version means to us.
+    Http11,
+}
+
+impl Version {
+    /// As logs write it: `HTTP/1.1`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Http10 => "HTTP/1.0",
+            Self::Http11 => "HTTP/1.1",
+        }
+    }
+}
+
+/// The form of a request target (RFC 9112 section 3.2).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum TargetForm {
+    /// `/path?query`
+    Origin,
+    /// `http://authority/path?query`
+    Absolute,
+    /// `authority`, of `CONNECT` only.
+    Authority,
+    /// `*`, of `OPTIONS` only.
+    Asterisk,
+}
+
+/// A request target, cut into its parts; nothing is decoded yet.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct RequestTarget<'a> {
+    /// All of it, as sent.
+    pub raw: &'a [u8],
+    /// Which form it has.
+    pub form: TargetForm,
+    /// The path, still percent-encoded. Begins with `/` in origin-form and absolute-form (where
+    /// an empty one reads as `/`), is empty otherwise.
+    pub path: &'a [u8],
+    /// What follows the first `?`, if there is one.
+    pub query: Option<&'a [u8]>,
+}
+
+/// How a request's content is framed, if it has any.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Content {
+    /// It has none.
+    None,
+    /// So many bytes, never 0.
+    Length(u64),
+    /// Chunks of unknown total.
+    Chunked,
+}
+
+/// A request's head. It borrows from the bytes received.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The method.
+    pub method: Method,
+    /// The method as sent.
+    pub method_name: &'a [u8],
+    /// The request target.
+    pub target: RequestTarget<'a>,
+    /// Host and port that are asked for: the target's own in absolute-form and authority-form,
+    /// else the `Host` field's (RFC 9112 section 3.2.2). `None` only in HTTP/1.0.
+    pub authority: Option<&'a [u8]>,
+    /// The version of the protocol.
+    pub version: Version,
+    /// Its field lines.
+    pub fields: Fields<'a>,
+    /// Its content. The machine discards it after the response.
+    pub content: Content,
+}
