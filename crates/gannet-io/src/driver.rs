@@ -291,7 +291,15 @@ pub trait Driver {
     /// file has ended early. Ranges that are not in memory are read in by a helper thread first.
     /// Callers keep `len` at or below 1 MiB, so that progress can be seen and connections take
     /// turns.
-    fn send_file(&mut self, socket: Socket, token: Token, head: Vec<u8>, file: &File, offset: u64, len: u64);
+    fn send_file(
+        &mut self,
+        socket: Socket,
+        token: Token,
+        head: Vec<u8>,
+        file: &File,
+        offset: u64,
+        len: u64,
+    );
 
     /// Ends the sending half of the connection (FIN after what is queued). Never blocks.
     fn shutdown_write(&mut self, socket: Socket);
@@ -327,7 +335,13 @@ pub trait Driver {
 
     /// Lists the directory `path` below `root` (at most `max` entries, in no order), always on a
     /// helper thread.
-    fn list(&mut self, root: &Root, path: &[u8], max: usize, token: Token) -> Started<Vec<DirectoryEntry>>;
+    fn list(
+        &mut self,
+        root: &Root,
+        path: &[u8],
+        max: usize,
+        token: Token,
+    ) -> Started<Vec<DirectoryEntry>>;
 
     /// Asks to be told *before* anybody changes the file's bytes (a read lease): on
     /// [`Done::GuardBroken`] the writer is held up by the kernel until [`unguard`](Self::unguard)

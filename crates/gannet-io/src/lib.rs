@@ -1,5 +1,23 @@
 //! The kernel: one completion-shaped [`Driver`](driver::Driver) trait and its three engines.
 //!
 //! All `unsafe` code of the project is in this crate.
+//!
+//! * [`uring`]: io_uring with multishot operations and provided buffers (the default).
+//! * [`epoll`]: plain system calls, everywhere on Linux.
+//! * [`sim`]: a virtual network, disk and clock, driven by a seed.
 
 pub mod driver;
+pub mod epoll;
+pub mod files;
+pub(crate) mod guard;
+pub(crate) mod helpers;
+pub mod limits;
+pub mod memory;
+pub mod net;
+pub mod options;
+pub mod probe;
+pub(crate) mod progress;
+pub(crate) mod residency;
+pub mod sim;
+pub mod uring;
+pub(crate) mod waker;

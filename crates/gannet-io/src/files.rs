@@ -1,0 +1,333 @@
+//! Files and root directories: opening below a root, metadata, reading, listing.
+//!
+//! Everything here is a plain system call. What may block is called on helper threads only; the
+//! engines try first with a lookup that the kernel ends with `EAGAIN` instead of blocking
+//! (`RESOLVE_CACHED`).
+
+use std::ffi::CStr;
+use std::io::{self, IoSliceMut};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::io::{Errno, ReadWriteFlags};
+
+use crate::driver::{DirectoryEntry, File, FileKind, Meta, OpenedFile, Root};
+use crate::limits;
+use crate::residency::Residency;
+use crate::sim::{SimFile, SimRoot};
+
+/// What a [`File`] holds.
+#[derive(Debug)]
+pub(crate) enum FileInner {
+    Real(RealFile),
+    Sim(SimFile),
+}
+
+/// What a [`Root`] holds.
+#[derive(Debug)]
+pub(crate) enum RootInner {
+    Real(RealRoot),
+    Sim(SimRoot),
+}
+
+/// A descriptor and what we learned about it.
+#[derive(Debug)]
+pub(crate) struct RealFile {
+    pub(crate) fd: OwnedFd,
+    pub(crate) store: Store,
+    pub(crate) residency: Residency,
+}
+
+#[derive(Debug)]
+pub(crate) struct RealRoot {
+    fd: OwnedFd,
+    store: Store,
+    /// The device of the root itself: files on another one are on a mount below the root.
+    device: u64,
+}
+
+/// How the file system behind a file may block.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Store {
+    /// Content is memory (tmpfs, ramfs): never cold.
+    Memory,
+    /// A disk: what is in the page cache does not block.
+    Disk,
+    /// Another machine or process (NFS, FUSE, 9p): any call may block, even on cached content.
+    Remote,
+}
+
+impl Store {
+    /// Classifies by the magic number of `statfs` (`linux/magic.h` and the file systems' sources).
+    pub(crate) fn of(fd: BorrowedFd<'_>) -> Self {
+        const MEMORY: [u64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
+        // nfs, smb, cifs, smb2, fuse (and virtiofs), 9p, ceph, afs twice, coda, gfs2, ocfs2,
+        // lustre, gpfs, vboxsf, orangefs.
+        const REMOTE: [u64; 16] = [
+            0x6969,
+            0x517b,
+            0xff53_4d42,
+            0xfe53_4d42,
+            0x6573_5546,
+            0x0102_1997,
+            0x00c3_6400,
+            0x5346_414f,
+            0x6b41_4653,
+            0x7375_7245,
+            0x0116_1970,
+            0x7461_636f,
+            0x0bd0_0bd0,
+            0x4750_4653,
+            0x786f_4256,
+            0x2003_0528,
+        ];
+        // Unknown on an error: the careful answer.
+        let Ok(found) = rustix::fs::fstatfs(fd) else {
+            return Self::Remote;
+        };
+        // 32 significant bits, sign-extended on some machines.
+        let magic = found.f_type as u64 & 0xffff_ffff;
+        if MEMORY.contains(&magic) {
+            Self::Memory
+        } else if REMOTE.contains(&magic) {
+            Self::Remote
+        } else {
+            Self::Disk
+        }
+    }
+}
+
+impl Root {
+    /// Opens the directory `path` as a root.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `EACCES`, ...
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let fd = rustix::fs::open(path, flags, Mode::empty())?;
+        let store = Store::of(fd.as_fd());
+        let device = rustix::fs::fstat(&fd)?.st_dev;
+        Ok(Self(Arc::new(RootInner::Real(RealRoot {
+            fd,
+            store,
+            device,
+        }))))
+    }
+}
+
+impl From<std::fs::File> for File {
+    fn from(file: std::fs::File) -> Self {
+        let fd = OwnedFd::from(file);
+        let store = Store::of(fd.as_fd());
+        Self::real(fd, store)
+    }
+}
+
+impl File {
+    pub(crate) fn real(fd: OwnedFd, store: Store) -> Self {
+        let residency = Residency::default();
+        Self(Arc::new(FileInner::Real(RealFile {
+            fd,
+            store,
+            residency,
+        })))
+    }
+
+    /// The descriptor and its circumstances. Panics on a file of the simulator, which a real
+    /// engine never gave out.
+    pub(crate) fn as_real(&self) -> &RealFile {
+        match &*self.0 {
+            FileInner::Real(file) => file,
+            FileInner::Sim(_) => panic!("a file of the simulator in a real engine"),
+        }
+    }
+}
+
+impl Root {
+    pub(crate) fn as_real(&self) -> &RealRoot {
+        match &*self.0 {
+            RootInner::Real(root) => root,
+            RootInner::Sim(_) => panic!("a root of the simulator in a real engine"),
+        }
+    }
+}
+
+/// Whether a call may wait for a disk or a network.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Blocking {
+    /// Fail with `EAGAIN` instead.
+    No,
+    /// On a helper thread.
+    Yes,
+}
+
+impl RealRoot {
+    /// Whether anything below may block at any call.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.store == Store::Remote
+    }
+
+    /// Opens `path` and reads its metadata.
+    ///
+    /// Two lookups: the first takes a mere reference (`O_PATH`), which has no side effects on
+    /// anything, and only regular files and directories are then opened for reading. Should the
+    /// path be swapped between the two, the second is still confined to the root and does not
+    /// block (`O_NONBLOCK`), and the metadata are always those of the descriptor that is returned.
+    pub(crate) fn open(&self, path: &[u8], blocking: Blocking) -> Result<OpenedFile, Errno> {
+        let path = if path.is_empty() {
+            b".".as_slice()
+        } else {
+            path
+        };
+        let reference = self.resolve(path, OFlags::PATH, blocking)?;
+        let meta = meta_of(&rustix::fs::fstat(&reference)?);
+        if meta.kind == FileKind::Other {
+            return Ok(OpenedFile {
+                file: File::real(reference, Store::Disk),
+                meta,
+            });
+        }
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let fd = match self.resolve(path, flags, blocking) {
+            // A socket or a device without a driver took the path meanwhile.
+            Err(Errno::NXIO) => return Err(Errno::NOENT),
+            other => other?,
+        };
+        let stat = rustix::fs::fstat(&fd)?;
+        let store = if stat.st_dev == self.device {
+            self.store
+        } else {
+            Store::of(fd.as_fd())
+        };
+        Ok(OpenedFile {
+            file: File::real(fd, store),
+            meta: meta_of(&stat),
+        })
+    }
+
+    /// One `openat2`, confined to the root.
+    fn resolve(&self, path: &[u8], flags: OFlags, blocking: Blocking) -> Result<OwnedFd, Errno> {
+        let flags = flags | OFlags::CLOEXEC;
+        let confined = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        if blocking == Blocking::No {
+            let resolve = confined | ResolveFlags::CACHED;
+            return rustix::fs::openat2(&self.fd, path, flags, Mode::empty(), resolve);
+        }
+        let mut tries = 0;
+        loop {
+            match rustix::fs::openat2(&self.fd, path, flags, Mode::empty(), confined) {
+                // A rename inside the root raced with a `..`; or a signal came.
+                Err(Errno::AGAIN | Errno::INTR) if tries < limits::OPEN_RETRIES => tries += 1,
+                other => return other,
+            }
+        }
+    }
+
+    /// Lists the directory `path`, at most `max` entries.
+    pub(crate) fn list(&self, path: &[u8], max: usize) -> Result<Vec<DirectoryEntry>, Errno> {
+        let path = if path.is_empty() {
+            b".".as_slice()
+        } else {
+            path
+        };
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let directory = self.resolve(path, flags, Blocking::Yes)?;
+        let mut entries = Vec::new();
+        let mut full = path.to_vec();
+        full.push(b'/');
+        let parent_len = full.len();
+        for entry in rustix::fs::Dir::read_from(&directory)? {
+            let entry = entry?;
+            if entries.len() == max {
+                break;
+            }
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            full.truncate(parent_len);
+            full.extend_from_slice(name.to_bytes());
+            if let Some(meta) = self.entry_meta(&directory, name, entry.file_type(), &full) {
+                entries.push(DirectoryEntry {
+                    name: name.to_bytes().to_vec(),
+                    meta,
+                });
+            }
+        }
+        Ok(entries)
+    }
+
+    /// Metadata of one entry, following a symbolic link inside the root only.
+    fn entry_meta(
+        &self,
+        directory: &OwnedFd,
+        name: &CStr,
+        file_type: FileType,
+        full: &[u8],
+    ) -> Option<Meta> {
+        if !matches!(file_type, FileType::Symlink | FileType::Unknown) {
+            let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+            let stat = rustix::fs::statat(directory, name, flags).ok()?;
+            if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink {
+                return Some(meta_of(&stat));
+            }
+        }
+        let target = self.resolve(full, OFlags::PATH, Blocking::Yes).ok()?;
+        rustix::fs::fstat(&target).ok().map(|stat| meta_of(&stat))
+    }
+}
+
+impl RealFile {
+    /// Metadata of the descriptor, now.
+    pub(crate) fn meta(&self) -> Result<Meta, Errno> {
+        rustix::fs::fstat(&self.fd).map(|stat| meta_of(&stat))
+    }
+
+    /// Reads `len` bytes at `offset`, fewer only at the end of the file.
+    ///
+    /// With [`Blocking::No`], `EAGAIN` when any of it is not in memory, and `EOPNOTSUPP` when the
+    /// file system cannot tell.
+    pub(crate) fn read(&self, offset: u64, len: usize, how: Blocking) -> Result<Vec<u8>, Errno> {
+        let mut bytes = vec![0; len];
+        let mut done = 0;
+        while done < len {
+            let at = offset.saturating_add(done as u64);
+            let room = &mut bytes[done..];
+            let read = match how {
+                Blocking::Yes => rustix::io::pread(&self.fd, room, at),
+                Blocking::No => {
+                    let mut rooms = [IoSliceMut::new(room)];
+                    let flags = ReadWriteFlags::NOWAIT;
+                    rustix::io::preadv2(&self.fd, &mut rooms, at, flags)
+                }
+            };
+            match read {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        bytes.truncate(done);
+        Ok(bytes)
+    }
+}
+
+/// Translates a `stat`.
+pub(crate) fn meta_of(stat: &Stat) -> Meta {
+    let kind = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => FileKind::Regular,
+        FileType::Directory => FileKind::Directory,
+        _ => FileKind::Other,
+    };
+    let time = |seconds: i64, ns: u64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
+    Meta {
+        kind,
+        len: stat.st_size as u64,
+        mtime_ns: time(stat.st_mtime, stat.st_mtime_nsec),
+        ctime_ns: time(stat.st_ctime, stat.st_ctime_nsec),
+        identity: (stat.st_dev, stat.st_ino),
+    }
+}

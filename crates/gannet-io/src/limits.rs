@@ -1,0 +1,56 @@
+//! Every bound of this crate, with its reason.
+
+/// Entries of the submission queue. Several hundred sends per turn fit without an early flush;
+/// the array of 64-byte entries stays at 64 KiB, so that it does not push content out of the
+/// second-level cache.
+pub const SUBMISSIONS: u32 = 1024;
+
+/// Entries of the completion queue: a turn with thousands of ready connections fits. More than
+/// these are kept by the kernel in a slower list and counted as overflows.
+pub const COMPLETIONS: u32 = 16384;
+
+/// Receive buffers of one driver. They are released within the turn that delivers them, so the
+/// number bounds connections ready in one turn, not connections.
+pub const RECEIVE_BUFFERS: u16 = 512;
+
+/// Length of a receive buffer, in bytes: the request head of any browser in one piece, and 512
+/// buffers in 2 MiB, the size of one huge page.
+pub const RECEIVE_BUFFER_LEN: u32 = 4096;
+
+/// Helper threads of one driver: so many reads may hang on a slow disk before other cold files
+/// have to wait.
+pub const HELPERS_MAX: usize = 16;
+
+/// Jobs waiting for a helper thread. Beyond it the operation fails with `EAGAIN`, so that a disk
+/// that hangs cannot collect memory.
+pub const HELPER_QUEUE_MAX: usize = 4096;
+
+/// Wire vectors kept for reuse.
+pub const OUTPUTS_KEPT_MAX: usize = 256;
+
+/// Capacity of a fresh wire vector: a response head and a few pipelined ones.
+pub const OUTPUT_CAPACITY: usize = 1024;
+
+/// A wire vector that grew beyond this is freed instead of kept, so that one large answer does
+/// not stay in memory.
+pub const OUTPUT_KEPT_CAPACITY_MAX: usize = 16 * 1024;
+
+/// Connections accepted from one listener in one turn of the epoll engine, so that a flood of
+/// connects does not starve those already accepted.
+pub const ACCEPTS_PER_TURN: usize = 64;
+
+/// Retries of a path lookup that raced with a rename inside the root (`EAGAIN` from
+/// `RESOLVE_BENEATH`).
+pub const OPEN_RETRIES: usize = 16;
+
+/// How long a range of a file counts as resident after a test, in nanoseconds.
+pub const RESIDENT_FOR_NS: u64 = 1_000_000_000;
+
+/// The most bytes read at a time from a file on a file system that may block (FUSE, NFS).
+pub const FETCH_LEN: usize = 256 * 1024;
+
+/// The most bytes handed to one `sendfile` call, so that connections take turns.
+pub const SENDFILE_CALL_LEN: u64 = 1024 * 1024;
+
+/// The listen queue: the kernel clamps it to `net.core.somaxconn` (4096 by default).
+pub const BACKLOG: i32 = 4096;

@@ -1,0 +1,307 @@
+//! Memory that a send may point into: heap bytes, a mapped file, or a sealed copy of a file.
+
+use std::ffi::c_void;
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+/// Immutable memory shared with the kernel while a send is under way.
+///
+/// Three kinds: heap bytes; a mapping of a file that anybody may still truncate; and a sealed copy
+/// of a file in a `memfd`, which nobody can change. User code may read only the first and the last
+/// ([`as_heap_slice`](Self::as_heap_slice)): touching a mapping beyond the end of a truncated file
+/// raises SIGBUS, whereas the kernel answers `EFAULT` for the same page.
+pub struct Memory(Kind);
+
+enum Kind {
+    Heap(Box<[u8]>),
+    Mapped(Mapping),
+    Sealed(Mapping),
+}
+
+impl Memory {
+    /// Heap bytes.
+    #[must_use]
+    pub fn from_vec(bytes: Vec<u8>) -> Self {
+        Self(Kind::Heap(bytes.into_boxed_slice()))
+    }
+
+    /// Maps `len` bytes of `file` from `offset` (any byte position), shared and read-only.
+    ///
+    /// # Errors
+    /// Those of `mmap`; `EINVAL` when the end of the range does not fit the address space.
+    pub fn map(file: impl AsFd, offset: u64, len: usize) -> io::Result<Self> {
+        if len == 0 {
+            return Ok(Self::from_vec(Vec::new()));
+        }
+        Mapping::of(file.as_fd(), offset, len, ProtFlags::READ).map(|m| Self(Kind::Mapped(m)))
+    }
+
+    /// Copies `len` bytes of `file` from `offset` into a `memfd` sealed against every change, in
+    /// huge pages where the system has them.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the file is shorter; those of `memfd_create`, `ftruncate`, `mmap` and
+    /// `pread`, `ENOMEM` first of all.
+    pub fn seal_copy(file: impl AsFd, offset: u64, len: usize) -> io::Result<Self> {
+        if len == 0 {
+            return Ok(Self::from_vec(Vec::new()));
+        }
+        let file = file.as_fd();
+        let huge = len.next_multiple_of(HUGE_PAGE);
+        let (memfd, mapped_len) = match reserve(huge, MemfdFlags::HUGETLB) {
+            Ok(memfd) => (memfd, huge),
+            // No huge pages reserved (the usual case): ordinary ones, made huge by the kernel
+            // where `shmem_enabled` lets it.
+            Err(_) => (reserve(len, MemfdFlags::empty())?, len),
+        };
+        let mut target = Mapping::of(
+            memfd.as_fd(),
+            0,
+            mapped_len,
+            ProtFlags::READ | ProtFlags::WRITE,
+        )?;
+        target.advise(Advice::LinuxHugepage).ok();
+        fill(file, offset, &mut target.writable()[..len])?;
+        // `F_SEAL_WRITE` is refused while a writable mapping stands.
+        drop(target);
+        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+        rustix::fs::fcntl_add_seals(&memfd, seals)?;
+        let mut sealed = Mapping::of(memfd.as_fd(), 0, mapped_len, ProtFlags::READ)?;
+        sealed.len = len;
+        Ok(Self(Kind::Sealed(sealed)))
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Kind::Heap(bytes) => bytes.len(),
+            Kind::Mapped(mapping) | Kind::Sealed(mapping) => mapping.len,
+        }
+    }
+
+    /// Whether it has no bytes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes, if user code may read them without risk of SIGBUS: heap and sealed memory.
+    #[must_use]
+    pub fn as_heap_slice(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Kind::Heap(bytes) => Some(bytes),
+            Kind::Mapped(_) => None,
+            Kind::Sealed(mapping) => Some(mapping.sealed()),
+        }
+    }
+
+    /// Reads the whole range into memory now (`MADV_POPULATE_READ`, Linux 5.14). Does nothing for
+    /// heap and sealed memory, which is there already.
+    ///
+    /// # Errors
+    /// `EFAULT` when the file is shorter than the mapping, `EIO`, `ENOMEM`; `EINVAL` on an older
+    /// kernel.
+    pub fn preload(&self) -> io::Result<()> {
+        match &self.0 {
+            Kind::Mapped(mapping) => Ok(mapping.advise(Advice::LinuxPopulateRead)?),
+            Kind::Heap(_) | Kind::Sealed(_) => Ok(()),
+        }
+    }
+
+    /// Where the range begins, for the kernel to read. Panics if the range is out of bounds.
+    pub(crate) fn address(&self, range: &Range<usize>) -> *const u8 {
+        assert!(
+            range.start <= range.end && range.end <= self.len(),
+            "range within the memory"
+        );
+        let start = match &self.0 {
+            Kind::Heap(bytes) => bytes.as_ptr(),
+            Kind::Mapped(mapping) | Kind::Sealed(mapping) => mapping.bytes().cast_const(),
+        };
+        start.wrapping_add(range.start)
+    }
+}
+
+impl fmt::Debug for Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match &self.0 {
+            Kind::Heap(_) => "heap",
+            Kind::Mapped(_) => "mapped",
+            Kind::Sealed(_) => "sealed",
+        };
+        write!(f, "Memory({kind}, {} bytes)", self.len())
+    }
+}
+
+/// The size of a huge page on every machine we know of with 4 KiB base pages.
+const HUGE_PAGE: usize = 2 << 20;
+
+/// A `memfd` of `len` bytes that are really there, so that filling it cannot run out of memory
+/// half-way.
+fn reserve(len: usize, flags: MemfdFlags) -> io::Result<OwnedFd> {
+    let flags = flags | MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memfd = rustix::fs::memfd_create("gannet", flags)?;
+    rustix::fs::ftruncate(&memfd, len as u64)?;
+    if flags.contains(MemfdFlags::HUGETLB) {
+        rustix::fs::fallocate(&memfd, rustix::fs::FallocateFlags::empty(), 0, len as u64)?;
+    }
+    Ok(memfd)
+}
+
+/// Reads exactly `target.len()` bytes.
+fn fill(file: BorrowedFd<'_>, offset: u64, target: &mut [u8]) -> io::Result<()> {
+    let mut done = 0;
+    while done < target.len() {
+        match rustix::io::pread(file, &mut target[done..], offset + done as u64) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => done += count,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+/// A range of a file in the address space; unmapped when dropped.
+struct Mapping {
+    /// Page-aligned start of the mapping.
+    base: NonNull<c_void>,
+    /// Length of the mapping from `base`.
+    mapped_len: usize,
+    /// Where the asked range begins in it: less than a page.
+    lead: usize,
+    /// Length of the asked range; `lead + len <= mapped_len`.
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone and is not tied to a thread; shared references
+// give out only addresses, or bytes that are sealed against any change.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; nothing is written through a shared reference.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    fn of(file: BorrowedFd<'_>, offset: u64, len: usize, access: ProtFlags) -> io::Result<Self> {
+        let lead = (offset % rustix::param::page_size() as u64) as usize;
+        let mapped_len = len.checked_add(lead).ok_or(rustix::io::Errno::INVAL)?;
+        let aligned = offset - lead as u64;
+        let hint = std::ptr::null_mut();
+        // SAFETY: a fresh mapping at an address of the kernel's choice replaces nothing.
+        let base =
+            unsafe { rustix::mm::mmap(hint, mapped_len, access, MapFlags::SHARED, file, aligned)? };
+        let base = NonNull::new(base).expect("mmap never returns null without MAP_FIXED");
+        Ok(Self {
+            base,
+            mapped_len,
+            lead,
+            len,
+        })
+    }
+
+    fn bytes(&self) -> *mut u8 {
+        self.base.as_ptr().cast::<u8>().wrapping_add(self.lead)
+    }
+
+    fn advise(&self, advice: Advice) -> rustix::io::Result<()> {
+        // SAFETY: the range is ours, and none of the two pieces of advice in use (populate, huge
+        // pages) changes its content.
+        unsafe { rustix::mm::madvise(self.base.as_ptr(), self.mapped_len, advice) }
+    }
+
+    /// The bytes of a fresh `memfd` mapping.
+    fn writable(&mut self) -> &mut [u8] {
+        // SAFETY: only `seal_copy` calls this, on a shared writable mapping of a memfd that no one
+        // else has; the memfd is as long as the mapping; `&mut self` keeps it exclusive.
+        unsafe { std::slice::from_raw_parts_mut(self.bytes(), self.len) }
+    }
+
+    /// The bytes of a sealed `memfd`.
+    fn sealed(&self) -> &[u8] {
+        // SAFETY: only called for `Kind::Sealed`: the memfd has at least `len` bytes, and its seals
+        // keep anybody from writing, shrinking or unsealing it while the mapping lives.
+        unsafe { std::slice::from_raw_parts(self.bytes(), self.len) }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the range was mapped in `of` and is unmapped once; borrowed slices have ended
+        // (they borrow `self`), and operations of the kernel keep the owning `Arc`.
+        let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr(), self.mapped_len) };
+        debug_assert!(unmapped.is_ok(), "a mapping of ours can be unmapped");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn file_with(bytes: &[u8]) -> std::fs::File {
+        let memfd = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC).unwrap();
+        let mut file = std::fs::File::from(memfd);
+        file.write_all(bytes).unwrap();
+        file
+    }
+
+    /// A mapping may begin anywhere, and is not readable as a slice.
+    #[test]
+    fn maps_any_range() {
+        let content: Vec<u8> = (0..10_000u32).map(|i| i as u8).collect();
+        let file = file_with(&content);
+        let memory = Memory::map(&file, 4097, 5000).unwrap();
+        assert_eq!(memory.len(), 5000);
+        assert!(memory.as_heap_slice().is_none());
+        memory.preload().unwrap();
+        // The kernel reads the right bytes through the address.
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        // SAFETY: the range is inside the mapping, whose file is not truncated in this test.
+        let bytes = unsafe { std::slice::from_raw_parts(memory.address(&(1..4001)), 4000) };
+        rustix::io::write(&writer, bytes).unwrap();
+        let mut got = vec![0; 4000];
+        assert_eq!(rustix::io::read(&reader, &mut got).unwrap(), 4000);
+        assert_eq!(got, content[4098..8098]);
+    }
+
+    /// A sealed copy has the bytes and outlives truncation of its origin.
+    #[test]
+    fn seals_a_copy() {
+        let content: Vec<u8> = (0..3_000_000u32).map(|i| (i / 3) as u8).collect();
+        let file = file_with(&content);
+        let memory = Memory::seal_copy(&file, 3, 2_999_997).unwrap();
+        file.set_len(0).unwrap();
+        assert_eq!(memory.as_heap_slice().unwrap(), &content[3..]);
+    }
+
+    /// A file shorter than asked is an error at the copy, not a fault later.
+    #[test]
+    fn refuses_a_short_file() {
+        let file = file_with(b"short");
+        let error = Memory::seal_copy(&file, 0, 6).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        assert!(Memory::map(&file, 0, 0).unwrap().is_empty());
+    }
+
+    /// Populating a mapping beyond the end of its file is an error.
+    #[test]
+    fn preload_of_a_truncated_file_fails() {
+        let file = file_with(&[1; 8192]);
+        let memory = Memory::map(&file, 0, 8192).unwrap();
+        file.set_len(0).unwrap();
+        assert!(memory.preload().is_err());
+    }
+
+    #[test]
+    #[should_panic(expected = "range within the memory")]
+    fn refuses_a_range_outside() {
+        let _ = Memory::from_vec(vec![0; 4]).address(&(2..5));
+    }
+}

@@ -1,0 +1,165 @@
+//! Binding listening sockets: TCP over IPv4 and IPv6, and Unix stream sockets.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+
+use crate::limits;
+
+/// Binds a TCP listener. Several listeners may share the address (`SO_REUSEPORT`): one per worker,
+/// and a new process before the old one has gone. Port 0 takes a free one ([`local_addr`]).
+///
+/// Accepted sockets inherit `TCP_NODELAY`. An IPv6 address takes IPv6 only, so that `[::]` and
+/// `0.0.0.0` can be bound side by side.
+///
+/// # Errors
+/// `EADDRINUSE`, `EADDRNOTAVAIL`, `EACCES` (a port below 1024), ...
+pub fn bind(address: SocketAddr) -> io::Result<OwnedFd> {
+    tcp(address, true)
+}
+
+/// As [`bind`], but fails with `EADDRINUSE` when anybody else listens on the address, sharing or
+/// not: for finding out whether a port is free.
+///
+/// # Errors
+/// As for [`bind`].
+pub fn bind_exclusive(address: SocketAddr) -> io::Result<OwnedFd> {
+    tcp(address, false)
+}
+
+fn tcp(address: SocketAddr, share: bool) -> io::Result<OwnedFd> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    // Bind although connections of an earlier process are in TIME_WAIT.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    if share {
+        sockopt::set_socket_reuseport(&socket, true)?;
+    }
+    sockopt::set_tcp_nodelay(&socket, true)?;
+    rustix::net::bind(&socket, &address)?;
+    rustix::net::listen(&socket, limits::BACKLOG)?;
+    Ok(socket)
+}
+
+/// Binds a Unix stream listener at `path`. A socket file that nobody listens on any more is
+/// removed first; anything else in the way is `EADDRINUSE`.
+///
+/// # Errors
+/// `EADDRINUSE`, `ENOENT` and `EACCES` of the folder, `ENAMETOOLONG` beyond 107 bytes.
+pub fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
+    let address = SocketAddrUnix::new(path)?;
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    match rustix::net::bind(&socket, &address) {
+        Err(rustix::io::Errno::ADDRINUSE) if is_stale(path) => {
+            fs::remove_file(path)?;
+            rustix::net::bind(&socket, &address)?;
+        }
+        other => other?,
+    }
+    rustix::net::listen(&socket, limits::BACKLOG)?;
+    Ok(socket)
+}
+
+/// Whether `path` is a socket (and not a link to one) that refuses connections.
+fn is_stale(path: &Path) -> bool {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
+    let refuses = || {
+        UnixStream::connect(path)
+            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    };
+    is_socket && refuses()
+}
+
+/// The address that a TCP listener is bound to; `None` for a Unix socket.
+///
+/// # Errors
+/// Those of `getsockname`.
+pub fn local_addr(listener: impl AsFd) -> io::Result<Option<SocketAddr>> {
+    Ok(SocketAddr::try_from(rustix::net::getsockname(listener)?).ok())
+}
+
+/// The peer's address as text: `192.0.2.1:443`, `[2001:db8::1]:80`, `unix`; `unknown` when the
+/// connection is gone already.
+pub(crate) fn peer(socket: impl AsFd) -> String {
+    match rustix::net::getpeername(socket) {
+        Ok(Some(address)) => {
+            SocketAddr::try_from(address).map_or_else(|_| "unix".into(), |ip| ip.to_string())
+        }
+        // A Unix socket whose client did not bind a name.
+        Ok(None) => "unix".into(),
+        Err(_) => "unknown".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpStream;
+
+    use super::*;
+
+    fn check_tcp(address: &str) {
+        let first = bind(address.parse().unwrap()).unwrap();
+        let bound = local_addr(&first).unwrap().unwrap();
+        let second = bind(bound).unwrap();
+        assert_eq!(local_addr(&second).unwrap(), Some(bound));
+        assert!(sockopt::tcp_nodelay(&first).unwrap());
+        let refused = bind_exclusive(bound).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+        TcpStream::connect(bound).unwrap();
+    }
+
+    /// Listeners share an address, and an exclusive one notices them.
+    #[test]
+    fn binds_tcp() {
+        check_tcp("127.0.0.1:0");
+        check_tcp("[::1]:0");
+    }
+
+    /// A stale socket file is replaced; a live one, a file and a link are left alone.
+    #[test]
+    fn binds_unix() {
+        let folder = std::env::temp_dir().join(format!("gannet-net-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("socket");
+        let first = bind_unix(&path).unwrap();
+        assert_eq!(
+            bind_unix(&path).unwrap_err().kind(),
+            io::ErrorKind::AddrInUse
+        );
+        drop(first);
+        let again = bind_unix(&path).unwrap();
+        assert_eq!(local_addr(&again).unwrap(), None);
+        drop(again);
+        let link = folder.join("link");
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        assert_eq!(
+            bind_unix(&link).unwrap_err().kind(),
+            io::ErrorKind::AddrInUse
+        );
+        let file = folder.join("file");
+        fs::write(&file, "content").unwrap();
+        assert_eq!(
+            bind_unix(&file).unwrap_err().kind(),
+            io::ErrorKind::AddrInUse
+        );
+        assert_eq!(fs::read(&file).unwrap(), b"content");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}
