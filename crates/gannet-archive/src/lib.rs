@@ -1,1 +1,61 @@
 #![forbid(unsafe_code)]
+//! The `.gannet` archive: one immutable file that holds a whole site, ready to be sent.
+//!
+//! An archive has a *superblock* (its first 4096 bytes), *blobs* (stored bytes, kept once however
+//! many resources share them) and, at its end, the *metadata region*: index, entries, variants,
+//! field blocks, strings and the tiny blobs. `FORMAT.md` beside this crate is the byte-exact
+//! specification.
+//!
+//! This crate reads and writes no files. A server reads the superblock and the metadata region
+//! into memory, hands them to [`Superblock::parse`] and [`Archive::new`], and from then on every
+//! access is bounded and cannot fail: all that could be wrong was refused at open. Blob bytes are
+//! never needed here; a [`Body::Blob`] names where in the file they are.
+//!
+//! ```
+//! use gannet_archive::{Archive, Coding, CodingSet, Content, Key, Options, Superblock};
+//! use gannet_archive::{VariantDraft, Writer};
+//!
+//! let mut writer = Writer::new(Options::default());
+//! let placed = writer.add_bytes(b"hello\n");
+//! assert_eq!(placed.write_at, None, "a tiny blob lives in the metadata region");
+//! let variants = writer.add_variants(&[VariantDraft {
+//!     coding: Coding::Identity,
+//!     blob: placed.id,
+//!     entity_tag: b"\"1\"",
+//!     h1: b"content-length: 6\r\ncontent-type: text/plain\r\netag: \"1\"\r\n",
+//!     length_end: 19,
+//!     shared_start: 45,
+//! }]);
+//! writer.add_content(
+//!     Key::content(b"/hello.txt"),
+//!     &Content { content_type: b"text/plain", variants, ..Content::default() },
+//! );
+//! let parts = writer.finish()?;
+//!
+//! let superblock = Superblock::parse(&parts.superblock, parts.file_len)?;
+//! let archive = Archive::new(superblock, parts.metadata)?;
+//! let entry = archive.lookup(Key::content(b"/hello.txt")).expect("it was added above");
+//! let variant = entry.select(CodingSet::IDENTITY).expect("it was stored as it is");
+//! assert_eq!(variant.blob_len(), 6);
+//! # Ok::<(), gannet_archive::ArchiveError>(())
+//! ```
+
+mod archive;
+mod entry;
+mod error;
+mod field_block;
+mod layout;
+pub mod limits;
+mod path;
+mod stats;
+mod superblock;
+mod validate;
+mod writer;
+
+pub use archive::{Archive, Blob, Key, Namespace};
+pub use entry::{Body, Coding, CodingSet, Entry, FieldBlock, Kind, Variant};
+pub use error::{ArchiveError, Lookalike, Rule};
+pub use path::is_normalised;
+pub use stats::{CodingStats, Stats};
+pub use superblock::{Options, SUPERBLOCK_LEN, Section, SectionKind, Superblock};
+pub use writer::{BlobId, Content, Parts, Placed, VariantDraft, VariantsId, Writer, digest};

@@ -1,0 +1,295 @@
+//! An opened archive: key to entry, in bounded time, without a way to fail.
+
+use core::ops::Range;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::entry::Entry;
+use crate::error::ArchiveError;
+use crate::layout::{blob, entry, index, slice, u8_at, u16_at, u32_at, u64_at};
+use crate::stats::Stats;
+use crate::superblock::{Options, Superblock};
+use crate::validate;
+
+/// The name spaces that keys live in.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[repr(u8)]
+pub enum Namespace {
+    /// What a request's path names.
+    #[default]
+    Content = 0,
+    /// The page for what is not found below a folder; the path is the folder's, ending with `/`.
+    NotFoundPage = 1,
+}
+
+/// What an entry is found by.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct Key<'k> {
+    /// The virtual host; 0 is the only one in version 1.
+    pub host: u16,
+    /// The name space.
+    pub namespace: Namespace,
+    /// The path: decoded, normalised ([`crate::is_normalised`]), starting with `/`.
+    pub path: &'k [u8],
+}
+
+impl<'k> Key<'k> {
+    /// The key of what is at `path`.
+    pub const fn content(path: &'k [u8]) -> Self {
+        Self {
+            host: 0,
+            namespace: Namespace::Content,
+            path,
+        }
+    }
+
+    /// The key of the page for what is not found below `folder`, which ends with `/`.
+    pub const fn not_found_page(folder: &'k [u8]) -> Self {
+        Self {
+            host: 0,
+            namespace: Namespace::NotFoundPage,
+            path: folder,
+        }
+    }
+
+    /// XXH3-64 of the path, seeded, so that equal paths of two name spaces lie apart.
+    #[inline]
+    pub(crate) fn hash(&self, seed: u64) -> u64 {
+        let space = u64::from(self.namespace as u8) | u64::from(self.host) << 8;
+        xxh3_64_with_seed(self.path, seed ^ space)
+    }
+}
+
+/// Stored bytes: the body of one or more variants.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Blob<'a> {
+    /// Where it starts in the file.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u64,
+    /// BLAKE3 of its bytes.
+    pub digest: &'a [u8],
+    /// Whether it lies in the metadata region.
+    pub is_tiny: bool,
+}
+
+/// An opened archive over the bytes `B` of its metadata region.
+#[derive(Clone, Debug)]
+pub struct Archive<B> {
+    superblock: Superblock,
+    bytes: B,
+    layout: Layout,
+}
+
+impl<B: AsRef<[u8]>> Archive<B> {
+    /// Checks the metadata region, once and completely: checksums, every offset and length, the
+    /// order of everything that is ordered, that the index finds every entry, and that no field
+    /// block could break a message. The checks are those of `FORMAT.md`, section "Validation".
+    ///
+    /// # Errors
+    ///
+    /// An [`ArchiveError`] that names the section, the record and the rule.
+    pub fn new(superblock: Superblock, metadata: B) -> Result<Self, ArchiveError> {
+        let layout = validate::check(&superblock, metadata.as_ref())?;
+        Ok(Self {
+            superblock,
+            bytes: metadata,
+            layout,
+        })
+    }
+
+    /// The entry of `key`. Looks at no more than [`crate::limits::PROBE_MAX`] slots.
+    #[inline]
+    pub fn lookup(&self, key: Key<'_>) -> Option<Entry<'_>> {
+        let view = self.view();
+        view.find(key).map(|record| Entry { view, record })
+    }
+
+    /// The entries, in the order of host, name space and path bytes.
+    pub fn entries(&self) -> impl ExactSizeIterator<Item = Entry<'_>> {
+        let view = self.view();
+        (0..self.layout.entry_count).map(move |record| Entry { view, record })
+    }
+
+    /// The entry with this number ([`Entry::number`]).
+    pub fn entry(&self, number: u32) -> Option<Entry<'_>> {
+        let view = self.view();
+        (number < self.layout.entry_count).then_some(Entry {
+            view,
+            record: number,
+        })
+    }
+
+    /// All blobs, in the order of the file.
+    pub fn blobs(&self) -> impl ExactSizeIterator<Item = Blob<'_>> {
+        let view = self.view();
+        (0..self.layout.blob_count).map(move |number| view.blob(number))
+    }
+
+    /// The superblock.
+    pub fn superblock(&self) -> &Superblock {
+        &self.superblock
+    }
+
+    /// How the site wants to be served.
+    pub fn options(&self) -> Options {
+        self.superblock.options()
+    }
+
+    /// The metadata region.
+    pub fn metadata(&self) -> &[u8] {
+        self.bytes.as_ref()
+    }
+
+    /// Gives the metadata region back.
+    pub fn into_metadata(self) -> B {
+        self.bytes
+    }
+
+    /// The index's number of slots and the longest probe of any entry.
+    pub fn index_shape(&self) -> (u64, u32) {
+        (self.layout.slot_count as u64, self.layout.probe_max)
+    }
+
+    /// Counts and sizes. Walks over all records.
+    pub fn stats(&self) -> Stats {
+        Stats::of(self)
+    }
+
+    #[inline]
+    fn view(&self) -> View<'_> {
+        View {
+            bytes: self.bytes.as_ref(),
+            layout: &self.layout,
+        }
+    }
+}
+
+/// Where the sections are in the metadata region, and the numbers a lookup needs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Layout {
+    pub(crate) metadata_offset: u64,
+    pub(crate) slots: Range<usize>,
+    pub(crate) entries: Range<usize>,
+    pub(crate) variants: Range<usize>,
+    pub(crate) blobs: Range<usize>,
+    pub(crate) digests: Range<usize>,
+    pub(crate) strings: Range<usize>,
+    pub(crate) fields_h1: Range<usize>,
+    pub(crate) tiny_blobs: Range<usize>,
+    pub(crate) seed: u64,
+    pub(crate) home_bits: u32,
+    pub(crate) slot_count: usize,
+    pub(crate) probe_max: u32,
+    pub(crate) entry_count: u32,
+    pub(crate) variant_count: u32,
+    pub(crate) blob_count: u32,
+}
+
+/// The metadata region with its layout.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View<'a> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) layout: &'a Layout,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn section(self, range: &Range<usize>) -> &'a [u8] {
+        self.bytes.get(range.clone()).unwrap_or(&[])
+    }
+
+    /// Slots are in the order of their hashes with gaps between, so a probe may stop at the first
+    /// empty slot and at the first greater hash.
+    #[inline]
+    pub(crate) fn find(self, key: Key<'_>) -> Option<u32> {
+        let hash = key.hash(self.layout.seed);
+        let home = home(hash, self.layout.home_bits);
+        let slots = self.section(&self.layout.slots);
+        let mut at = home.checked_mul(index::SLOT_LEN)?;
+        for _ in 0..self.layout.probe_max {
+            let slot = slots.get(at..at + index::SLOT_LEN)?;
+            let entry = u32_at(slot, index::SLOT_ENTRY);
+            let found = u64_at(slot, index::SLOT_HASH);
+            if entry == index::EMPTY || found > hash {
+                return None;
+            }
+            let len = u32_at(slot, index::SLOT_PATH_LEN) as usize;
+            if found == hash && len == key.path.len() && self.key(entry) == key {
+                return Some(entry);
+            }
+            at += index::SLOT_LEN;
+        }
+        None
+    }
+
+    #[inline]
+    pub(crate) fn entry_record(self, number: u32) -> &'a [u8] {
+        slice(
+            self.bytes,
+            self.layout.entries.start + number as usize * entry::LEN,
+            entry::LEN,
+        )
+    }
+
+    #[inline]
+    pub(crate) fn key(self, number: u32) -> Key<'a> {
+        let record = self.entry_record(number);
+        Key {
+            host: u16_at(record, entry::HOST),
+            namespace: match u8_at(record, entry::NAMESPACE) {
+                0 => Namespace::Content,
+                _ => Namespace::NotFoundPage,
+            },
+            path: self.string(
+                u64_at(record, entry::PATH_OFFSET),
+                u32_at(record, entry::PATH_LEN) as usize,
+            ),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn string(self, offset: u64, len: usize) -> &'a [u8] {
+        slice(self.section(&self.layout.strings), usize_of(offset), len)
+    }
+
+    pub(crate) fn blob_range(self, number: u32) -> (u64, u64) {
+        let at = self.layout.blobs.start + number as usize * blob::LEN;
+        let record = slice(self.bytes, at, blob::LEN);
+        (u64_at(record, blob::OFFSET), u64_at(record, blob::BYTES))
+    }
+
+    /// Where a tiny blob lies in the metadata region.
+    #[inline]
+    pub(crate) fn tiny_range(self, offset: u64, len: u64) -> Option<Range<usize>> {
+        let start = usize_of(offset.checked_sub(self.layout.metadata_offset)?);
+        Some(start..start.checked_add(usize_of(len))?)
+    }
+
+    pub(crate) fn digest(self, number: u32) -> &'a [u8] {
+        let at = self.layout.digests.start + number as usize * blob::DIGEST_LEN;
+        slice(self.bytes, at, blob::DIGEST_LEN)
+    }
+
+    fn blob(self, number: u32) -> Blob<'a> {
+        let (offset, len) = self.blob_range(number);
+        Blob {
+            offset,
+            len,
+            digest: self.digest(number),
+            is_tiny: offset >= self.layout.metadata_offset,
+        }
+    }
+}
+
+/// The slot where the search for `hash` starts: its highest bits.
+#[inline]
+pub(crate) fn home(hash: u64, home_bits: u32) -> usize {
+    usize_of(hash.checked_shr(64 - home_bits).unwrap_or(0))
+}
+
+/// Offsets were checked against the length of a slice, so they fit; if not, they are out of range
+/// everywhere.
+#[inline]
+pub(crate) fn usize_of(value: u64) -> usize {
+    usize::try_from(value).unwrap_or(usize::MAX)
+}

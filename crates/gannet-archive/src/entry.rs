@@ -1,0 +1,312 @@
+//! Entries and variants: what a lookup gives.
+
+use core::ops::Range;
+
+use crate::archive::{Key, View, usize_of};
+use crate::layout::{entry, i64_at, slice, u8_at, u16_at, u32_at, u64_at, variant};
+
+/// A content coding of a stored variant.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+#[repr(u8)]
+pub enum Coding {
+    /// No coding: the bytes as they are.
+    Identity = 0,
+    /// `gzip` (RFC 1952).
+    Gzip = 1,
+    /// `br` (RFC 7932).
+    Brotli = 2,
+    /// `zstd` (RFC 8878), with a window of at most 8 MiB (RFC 9659).
+    Zstd = 3,
+}
+
+impl Coding {
+    /// Every coding, identity first.
+    pub const ALL: [Self; 4] = [Self::Identity, Self::Gzip, Self::Brotli, Self::Zstd];
+
+    /// The name in `Content-Encoding`, and `identity`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Identity => "identity",
+            Self::Gzip => "gzip",
+            Self::Brotli => "br",
+            Self::Zstd => "zstd",
+        }
+    }
+
+    /// The coding of a number, as it stands in the file.
+    pub const fn from_number(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Identity),
+            1 => Some(Self::Gzip),
+            2 => Some(Self::Brotli),
+            3 => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+}
+
+/// A set of codings: bit `n` is the coding with number `n`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct CodingSet(pub u8);
+
+impl CodingSet {
+    /// Identity alone.
+    pub const IDENTITY: Self = Self(1);
+    /// All codings.
+    pub const ALL: Self = Self(u8::MAX);
+
+    /// Whether `coding` is in the set.
+    #[inline]
+    pub const fn contains(self, coding: Coding) -> bool {
+        self.0 & 1 << coding as u8 != 0
+    }
+
+    /// The set with `coding` in it.
+    pub const fn with(self, coding: Coding) -> Self {
+        Self(self.0 | 1 << coding as u8)
+    }
+}
+
+/// What an entry is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind<'a> {
+    /// A representation, in one or more variants.
+    Content,
+    /// A redirect. The query of the request is the server's to keep.
+    Redirect {
+        /// 301, 302, 303, 307 or 308.
+        status: u16,
+        /// The value of the `location` field: a path of this site, percent-encoded, or a URL.
+        location: &'a [u8],
+    },
+}
+
+/// One resource.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    pub(crate) view: View<'a>,
+    pub(crate) record: u32,
+}
+
+impl<'a> Entry<'a> {
+    /// Its number: 0-based, in the order of the keys. Good for [`crate::Archive::entry`].
+    pub fn number(&self) -> u32 {
+        self.record
+    }
+
+    /// What it is found by.
+    pub fn key(&self) -> Key<'a> {
+        self.view.key(self.record)
+    }
+
+    /// Its decoded path.
+    pub fn path(&self) -> &'a [u8] {
+        self.key().path
+    }
+
+    /// What it is.
+    #[inline]
+    pub fn kind(&self) -> Kind<'a> {
+        let record = self.bytes();
+        match u8_at(record, entry::KIND) {
+            entry::KIND_REDIRECT => Kind::Redirect {
+                status: u16_at(record, entry::STATUS),
+                location: self.value(),
+            },
+            _ => Kind::Content,
+        }
+    }
+
+    /// The content type, as the value of its field; empty for redirects.
+    pub fn content_type(&self) -> &'a [u8] {
+        match self.kind() {
+            Kind::Content => self.value(),
+            Kind::Redirect { .. } => &[],
+        }
+    }
+
+    /// When the source was last modified, in seconds since 1970-01-01T00:00:00Z; nothing if that is
+    /// not known.
+    pub fn last_modified(&self) -> Option<i64> {
+        let record = self.bytes();
+        (self.flags() & entry::FLAG_LAST_MODIFIED != 0)
+            .then(|| i64_at(record, entry::LAST_MODIFIED))
+    }
+
+    /// Whether it is another name of an entry that is there too (`/dir/` of `/dir/index.html`).
+    /// Extracting leaves it out.
+    pub fn is_alias(&self) -> bool {
+        self.flags() & entry::FLAG_ALIAS != 0
+    }
+
+    /// Whether it was made while packing and has no source file (a listing).
+    pub fn is_generated(&self) -> bool {
+        self.flags() & entry::FLAG_GENERATED != 0
+    }
+
+    /// The variants, shortest first. A redirect has none.
+    #[inline]
+    pub fn variants(&self) -> impl ExactSizeIterator<Item = Variant<'a>> + use<'a> {
+        let Self {
+            view,
+            record: number,
+        } = *self;
+        let record = self.bytes();
+        let first = u32_at(record, entry::FIRST_VARIANT);
+        let end = first + u32::from(u8_at(record, entry::VARIANT_COUNT));
+        (first..end).map(move |record| Variant {
+            view,
+            entry: number,
+            record,
+        })
+    }
+
+    /// The shortest variant in one of the acceptable codings.
+    #[inline]
+    pub fn select(&self, acceptable: CodingSet) -> Option<Variant<'a>> {
+        self.variants()
+            .find(|variant| acceptable.contains(variant.coding()))
+    }
+
+    #[inline]
+    fn bytes(&self) -> &'a [u8] {
+        self.view.entry_record(self.record)
+    }
+
+    fn flags(&self) -> u8 {
+        u8_at(self.bytes(), entry::FLAGS)
+    }
+
+    fn value(&self) -> &'a [u8] {
+        let record = self.bytes();
+        let len = u32_at(record, entry::VALUE_LEN) as usize;
+        self.view.string(u64_at(record, entry::VALUE_OFFSET), len)
+    }
+}
+
+/// Where a body is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Body<'a> {
+    /// In memory.
+    Tiny(&'a [u8]),
+    /// In the file.
+    Blob {
+        /// Where it starts in the file.
+        offset: u64,
+        /// Its length in bytes.
+        len: u64,
+    },
+}
+
+/// Ready field lines, cut as a response needs them:
+/// `0 <= length_end <= shared_start <= bytes.len()`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct FieldBlock<'a> {
+    /// Lines `name: value CRLF`; the first is `content-length`.
+    pub bytes: &'a [u8],
+    /// End of the `content-length` line.
+    pub length_end: u16,
+    /// Start of the fields that a 304 carries too.
+    pub shared_start: u16,
+}
+
+/// One content coding of an entry's representation.
+#[derive(Clone, Copy, Debug)]
+pub struct Variant<'a> {
+    view: View<'a>,
+    entry: u32,
+    record: u32,
+}
+
+impl<'a> Variant<'a> {
+    /// Its coding.
+    #[inline]
+    pub fn coding(&self) -> Coding {
+        Coding::from_number(u8_at(self.bytes(), variant::CODING)).unwrap_or(Coding::Identity)
+    }
+
+    /// The stored bytes, or where they are.
+    #[inline]
+    pub fn body(&self) -> Body<'a> {
+        let (offset, len) = self.blob_range();
+        if offset < self.view.layout.metadata_offset {
+            return Body::Blob { offset, len };
+        }
+        let range = self.view.tiny_range(offset, len).unwrap_or(0..0);
+        Body::Tiny(self.view.bytes.get(range).unwrap_or(&[]))
+    }
+
+    /// Where in the metadata region the body is, if it is a tiny blob.
+    #[inline]
+    pub fn tiny_range(&self) -> Option<Range<usize>> {
+        let (offset, len) = self.blob_range();
+        self.view.tiny_range(offset, len)
+    }
+
+    /// Length of the stored bytes.
+    pub fn blob_len(&self) -> u64 {
+        self.blob_range().1
+    }
+
+    /// Where the stored bytes start in the file, tiny or not.
+    pub fn blob_offset(&self) -> u64 {
+        self.blob_range().0
+    }
+
+    /// BLAKE3 of the stored bytes.
+    pub fn digest(&self) -> &'a [u8] {
+        self.view.digest(self.blob_number())
+    }
+
+    /// The field block for HTTP/1.
+    #[inline]
+    pub fn h1(&self) -> FieldBlock<'a> {
+        let record = self.bytes();
+        FieldBlock {
+            bytes: self.view.bytes.get(self.h1_range()).unwrap_or(&[]),
+            length_end: u16_at(record, variant::H1_LENGTH_END),
+            shared_start: u16_at(record, variant::H1_SHARED_START),
+        }
+    }
+
+    /// Where in the metadata region the field block for HTTP/1 is.
+    #[inline]
+    pub fn h1_range(&self) -> Range<usize> {
+        let record = self.bytes();
+        let offset = usize_of(u64_at(record, variant::H1_OFFSET));
+        let start = self.view.layout.fields_h1.start.saturating_add(offset);
+        start..start.saturating_add(usize::from(u16_at(record, variant::H1_LEN)))
+    }
+
+    /// The entity tag, quotes included; empty if there is none.
+    pub fn entity_tag(&self) -> &'a [u8] {
+        let record = self.bytes();
+        let len = usize::from(u16_at(record, variant::ENTITY_TAG_LEN));
+        self.view
+            .string(u64_at(record, variant::ENTITY_TAG_OFFSET), len)
+    }
+
+    /// The content type of its entry.
+    pub fn content_type(&self) -> &'a [u8] {
+        Entry {
+            view: self.view,
+            record: self.entry,
+        }
+        .content_type()
+    }
+
+    /// The number of its blob: equal for variants that share their bytes.
+    pub fn blob_number(&self) -> u32 {
+        u32_at(self.bytes(), variant::BLOB)
+    }
+
+    fn blob_range(&self) -> (u64, u64) {
+        self.view.blob_range(self.blob_number())
+    }
+
+    #[inline]
+    fn bytes(&self) -> &'a [u8] {
+        let at = self.view.layout.variants.start + self.record as usize * variant::LEN;
+        slice(self.view.bytes, at, variant::LEN)
+    }
+}

@@ -1,0 +1,158 @@
+//! Where each number of the file stands, and how numbers are read and written.
+//!
+//! Reading never panics: past the end it gives zero. Validation at open makes sure that this never
+//! happens, so the zero is only what keeps the promise "no access can fail" visible here.
+
+/// First bytes of every archive. The high bit catches seven-bit transfers, the line ends catch
+/// newline conversion, the 0x1a stops a listing on a terminal.
+pub(crate) const MAGIC: [u8; 12] = *b"\x89gannet\r\n\x1a\n\0";
+/// The version this crate writes and reads.
+pub(crate) const VERSION: u32 = 1;
+
+/// The file goes on after the archive (a ZIP64 directory, say). Compatible.
+pub(crate) const COMPATIBLE_TAIL: u64 = 1;
+/// Incompatible features that this crate knows: none yet.
+pub(crate) const INCOMPATIBLE_KNOWN: u64 = 0;
+
+/// Offsets in the superblock.
+pub(crate) mod superblock {
+    pub(crate) const VERSION: usize = 12;
+    pub(crate) const INCOMPATIBLE: usize = 16;
+    pub(crate) const COMPATIBLE: usize = 24;
+    pub(crate) const ARCHIVE_LEN: usize = 32;
+    pub(crate) const METADATA_OFFSET: usize = 40;
+    pub(crate) const METADATA_LEN: usize = 48;
+    pub(crate) const OPTIONS: usize = 56;
+    pub(crate) const SECTION_COUNT: usize = 60;
+    pub(crate) const BUILD_ID: usize = 64;
+    pub(crate) const SECTIONS: usize = 128;
+    /// Reserved for a signature; not part of the build id.
+    pub(crate) const SIGNATURE: usize = 3072;
+    pub(crate) const CHECKSUM: usize = 4088;
+}
+
+/// A row of the section table.
+pub(crate) mod section {
+    pub(crate) const LEN: usize = 32;
+    pub(crate) const KIND: usize = 0;
+    pub(crate) const OFFSET: usize = 8;
+    pub(crate) const BYTES: usize = 16;
+    pub(crate) const CHECKSUM: usize = 24;
+    /// Sections start at multiples of this.
+    pub(crate) const ALIGN: u64 = 64;
+}
+
+/// The index: a header, then slots.
+pub(crate) mod index {
+    pub(crate) const HEADER_LEN: usize = 64;
+    pub(crate) const SEED: usize = 0;
+    pub(crate) const SLOT_COUNT: usize = 8;
+    pub(crate) const PROBE_MAX: usize = 16;
+    pub(crate) const HOME_BITS: usize = 20;
+
+    pub(crate) const SLOT_LEN: usize = 16;
+    pub(crate) const SLOT_HASH: usize = 0;
+    pub(crate) const SLOT_ENTRY: usize = 8;
+    pub(crate) const SLOT_PATH_LEN: usize = 12;
+    /// The entry number of an empty slot.
+    pub(crate) const EMPTY: u32 = u32::MAX;
+}
+
+/// An entry record.
+pub(crate) mod entry {
+    pub(crate) const LEN: usize = 64;
+    pub(crate) const PATH_OFFSET: usize = 0;
+    pub(crate) const VALUE_OFFSET: usize = 8;
+    pub(crate) const LAST_MODIFIED: usize = 16;
+    pub(crate) const PATH_LEN: usize = 24;
+    pub(crate) const FIRST_VARIANT: usize = 28;
+    pub(crate) const VALUE_LEN: usize = 32;
+    /// Everything from here to `HOST` is reserved.
+    pub(crate) const RESERVED_FIELDS: usize = 36;
+    pub(crate) const HOST: usize = 40;
+    pub(crate) const STATUS: usize = 42;
+    pub(crate) const NAMESPACE: usize = 44;
+    pub(crate) const KIND: usize = 45;
+    pub(crate) const VARIANT_COUNT: usize = 46;
+    pub(crate) const FLAGS: usize = 47;
+    pub(crate) const RESERVED: usize = 48;
+
+    pub(crate) const KIND_CONTENT: u8 = 0;
+    pub(crate) const KIND_REDIRECT: u8 = 1;
+    pub(crate) const FLAG_LAST_MODIFIED: u8 = 1;
+    pub(crate) const FLAG_ALIAS: u8 = 2;
+    pub(crate) const FLAG_GENERATED: u8 = 4;
+    pub(crate) const FLAGS_KNOWN: u8 = 7;
+}
+
+/// A variant record.
+pub(crate) mod variant {
+    pub(crate) const LEN: usize = 64;
+    pub(crate) const H1_OFFSET: usize = 0;
+    pub(crate) const ENTITY_TAG_OFFSET: usize = 24;
+    pub(crate) const BLOB: usize = 32;
+    pub(crate) const H1_LEN: usize = 36;
+    pub(crate) const H1_LENGTH_END: usize = 38;
+    pub(crate) const H1_SHARED_START: usize = 40;
+    pub(crate) const ENTITY_TAG_LEN: usize = 54;
+    pub(crate) const CODING: usize = 56;
+    /// Flags, reserved bytes and the dictionary number: zero in version 1.
+    pub(crate) const RESERVED: usize = 57;
+}
+
+/// A blob record and, in a section of its own, its digest.
+pub(crate) mod blob {
+    pub(crate) const LEN: usize = 16;
+    pub(crate) const OFFSET: usize = 0;
+    pub(crate) const BYTES: usize = 8;
+    pub(crate) const DIGEST_LEN: usize = 32;
+}
+
+/// `len` bytes at `at`, or nothing if they are not all there.
+#[inline]
+pub(crate) fn slice(bytes: &[u8], at: usize, len: usize) -> &[u8] {
+    at.checked_add(len)
+        .and_then(|end| bytes.get(at..end))
+        .unwrap_or(&[])
+}
+
+#[inline]
+fn array<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    slice(bytes, at, N).try_into().unwrap_or([0; N])
+}
+
+#[inline]
+pub(crate) fn u8_at(bytes: &[u8], at: usize) -> u8 {
+    bytes.get(at).copied().unwrap_or(0)
+}
+
+#[inline]
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(array(bytes, at))
+}
+
+#[inline]
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(array(bytes, at))
+}
+
+#[inline]
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(array(bytes, at))
+}
+
+#[inline]
+pub(crate) fn i64_at(bytes: &[u8], at: usize) -> i64 {
+    i64::from_le_bytes(array(bytes, at))
+}
+
+/// Writes `value` at `at` of a record the caller has sized.
+pub(crate) fn put(record: &mut [u8], at: usize, value: &[u8]) {
+    record[at..at + value.len()].copy_from_slice(value);
+}
+
+/// `value` rounded up to a multiple of `align`, a power of two; `None` past 2^64.
+pub(crate) fn align_up(value: u64, align: u64) -> Option<u64> {
+    debug_assert!(align.is_power_of_two(), "alignments are powers of two");
+    value.checked_add(align - 1).map(|sum| sum & !(align - 1))
+}

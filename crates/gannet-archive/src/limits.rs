@@ -1,0 +1,44 @@
+//! The bounds of the format, each with its reason.
+
+/// Bodies up to this many bytes are stored in the metadata region, so that an answer is one send
+/// from memory. One page: with the field block it still fits a small send, and a site of 100,000
+/// such pages costs a few hundred megabytes at most.
+pub const TINY_MAX: u64 = 4096;
+
+/// The tiny blobs of one archive, together, in bytes. A server holds them in memory; beyond this
+/// further small bodies are stored as ordinary blobs.
+pub const TINY_TOTAL_MAX: u64 = 256 << 20;
+
+/// Alignment of a blob: a cache line, so that small bodies stay dense.
+pub const BLOB_ALIGN: u64 = 64;
+
+/// From this length on a blob starts on a page, so that page-wise sending wastes nothing.
+pub const PAGE_ALIGNED_FROM: u64 = 64 << 10;
+
+/// Alignment of a large blob and of the metadata region: the smallest page.
+pub const PAGE_ALIGN: u64 = 4096;
+
+/// Length of a path in bytes. Longer than any request line a server accepts by default.
+pub const PATH_LEN_MAX: u64 = 8192;
+
+/// Length of a redirect location or a content type in bytes, for the same reason.
+pub const VALUE_LEN_MAX: u64 = 8192;
+
+/// Length of a field block in bytes. Clients commonly refuse field sections beyond 32 KiB.
+pub const FIELD_BLOCK_LEN_MAX: usize = 32 << 10;
+
+/// Slots that one lookup looks at, at most. The writer widens its table until this holds, so a
+/// hostile file can make no lookup slow.
+pub const PROBE_MAX: u32 = 64;
+
+/// Sections of an archive: what the table in the superblock has room for.
+pub const SECTION_COUNT_MAX: usize = 64;
+
+/// Entries of an archive: `u32::MAX` marks an empty slot of the index.
+pub const ENTRY_COUNT_MAX: u64 = u32::MAX as u64 - 1;
+
+/// Variants of one entry: one for each bit of a [`crate::CodingSet`].
+pub const VARIANT_COUNT_MAX: u8 = 8;
+
+/// Length of the metadata region in bytes: it is read into memory whole.
+pub const METADATA_LEN_MAX: u64 = 64 << 30;

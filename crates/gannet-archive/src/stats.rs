@@ -1,0 +1,80 @@
+//! Counts and sizes of an archive.
+
+use crate::archive::Archive;
+use crate::entry::{Coding, Kind};
+
+/// Variants in one coding.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct CodingStats {
+    /// Variants, aliases not counted.
+    pub variant_count: u64,
+    /// Their lengths together, as if each were stored for itself.
+    pub bytes: u64,
+}
+
+/// Counts and sizes of an archive. Lengths are in bytes.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Stats {
+    /// All entries.
+    pub entry_count: u64,
+    /// Entries that are files: neither redirect nor alias nor generated.
+    pub file_count: u64,
+    /// Redirects.
+    pub redirect_count: u64,
+    /// Other names of files.
+    pub alias_count: u64,
+    /// Entries without a source file.
+    pub generated_count: u64,
+    /// Distinct blobs.
+    pub blob_count: u64,
+    /// Their lengths together.
+    pub blob_bytes: u64,
+    /// Blobs in the metadata region.
+    pub tiny_count: u64,
+    /// Their lengths together.
+    pub tiny_bytes: u64,
+    /// By coding, in the order of [`Coding::ALL`].
+    pub codings: [CodingStats; 4],
+    /// What a client pays that accepts everything: the shortest variant of each file, together.
+    pub best_bytes: u64,
+}
+
+impl Stats {
+    pub(crate) fn of<B: AsRef<[u8]>>(archive: &Archive<B>) -> Self {
+        let mut stats = Self::default();
+        for blob in archive.blobs() {
+            stats.blob_count += 1;
+            stats.blob_bytes += blob.len;
+            stats.tiny_count += u64::from(blob.is_tiny);
+            stats.tiny_bytes += if blob.is_tiny { blob.len } else { 0 };
+        }
+        for entry in archive.entries() {
+            stats.entry_count += 1;
+            if matches!(entry.kind(), Kind::Redirect { .. }) {
+                stats.redirect_count += 1;
+            } else if entry.is_alias() {
+                stats.alias_count += 1;
+                continue;
+            } else if entry.is_generated() {
+                stats.generated_count += 1;
+            } else {
+                stats.file_count += 1;
+            }
+            for (order, variant) in entry.variants().enumerate() {
+                let coding = &mut stats.codings[variant.coding() as usize];
+                coding.variant_count += 1;
+                // Lengths of files that share a blob may add up to more than 64 bits.
+                coding.bytes = coding.bytes.saturating_add(variant.blob_len());
+                if order == 0 {
+                    stats.best_bytes = stats.best_bytes.saturating_add(variant.blob_len());
+                }
+            }
+        }
+        stats
+    }
+
+    /// The variants in `coding`.
+    pub fn coding(&self, coding: Coding) -> CodingStats {
+        self.codings[coding as usize]
+    }
+}

@@ -1,0 +1,373 @@
+//! The one pass over the metadata region that makes every later access safe.
+//!
+//! Order matters: checksums first, then the sizes of the sections, then the records, each kind
+//! after those it refers to.
+
+use core::ops::Range;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::archive::{Layout, View};
+use crate::entry::Coding;
+use crate::error::{ArchiveError, Rule};
+use crate::field_block::{self, is_entity_tag, is_value_byte};
+use crate::layout::{blob, entry, index, slice, u8_at, u16_at, u32_at, u64_at, variant};
+use crate::limits::{
+    BLOB_ALIGN, ENTRY_COUNT_MAX, PAGE_ALIGN, PAGE_ALIGNED_FROM, PATH_LEN_MAX, PROBE_MAX, TINY_MAX,
+    VALUE_LEN_MAX, VARIANT_COUNT_MAX,
+};
+use crate::path::{is_location, is_normalised};
+use crate::superblock::{SUPERBLOCK_LEN, Section, SectionKind, Superblock};
+
+/// Checks everything, and says where everything is.
+pub(crate) fn check(superblock: &Superblock, bytes: &[u8]) -> Result<Layout, ArchiveError> {
+    let region = superblock.metadata_range();
+    let expected = region.end - region.start;
+    let found = bytes.len() as u64;
+    if found != expected {
+        return Err(ArchiveError::Truncated { expected, found });
+    }
+    check_bytes(superblock, bytes, region.start)?;
+    let layout = lay_out(superblock, bytes, region.start)?;
+    let view = View {
+        bytes,
+        layout: &layout,
+    };
+    check_blobs(view)?;
+    check_variants(view)?;
+    check_entries(view)?;
+    check_index(view)?;
+    Ok(layout)
+}
+
+fn record<T>(section: SectionKind, index: u64, rule: Rule) -> Result<T, ArchiveError> {
+    Err(ArchiveError::Record {
+        section,
+        index,
+        rule,
+    })
+}
+
+/// Every byte of the region is under a checksum, or is padding and zero.
+fn check_bytes(superblock: &Superblock, bytes: &[u8], base: u64) -> Result<(), ArchiveError> {
+    let mut end = 0;
+    for section in superblock.sections() {
+        let range = range_of(section, base)?;
+        if slice(bytes, end, range.start - end)
+            .iter()
+            .any(|byte| *byte != 0)
+        {
+            return Err(ArchiveError::Superblock(Rule::Reserved));
+        }
+        end = range.end;
+        let found = xxh3_64(slice(bytes, range.start, range.len()));
+        if found != section.checksum {
+            let expected = section.checksum;
+            return Err(ArchiveError::SectionChecksum {
+                section: section.kind,
+                expected,
+                found,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A section's place in the region; the superblock has checked that it lies in it.
+fn range_of(section: &Section, base: u64) -> Result<Range<usize>, ArchiveError> {
+    let place = |offset: u64| {
+        offset
+            .checked_sub(base)
+            .and_then(|place| usize::try_from(place).ok())
+    };
+    let start = place(section.offset);
+    let end = section.offset.checked_add(section.len).and_then(place);
+    start
+        .zip(end)
+        .map(|(start, end)| start..end)
+        .ok_or(ArchiveError::Superblock(Rule::Range))
+}
+
+fn lay_out(superblock: &Superblock, bytes: &[u8], base: u64) -> Result<Layout, ArchiveError> {
+    let range = |kind| {
+        let section = superblock
+            .section(kind)
+            .ok_or(ArchiveError::Superblock(Rule::SectionCount))?;
+        range_of(section, base)
+    };
+    let count = |kind, range: &Range<usize>, len: usize| {
+        let count = (range.len() / len) as u64;
+        if range.len() % len != 0 || count > ENTRY_COUNT_MAX {
+            return record(kind, count, Rule::SectionLen);
+        }
+        Ok(count as u32)
+    };
+    let mut layout = Layout {
+        metadata_offset: base,
+        entries: range(SectionKind::Entries)?,
+        variants: range(SectionKind::Variants)?,
+        blobs: range(SectionKind::Blobs)?,
+        digests: range(SectionKind::Digests)?,
+        strings: range(SectionKind::Strings)?,
+        fields_h1: range(SectionKind::FieldsH1)?,
+        tiny_blobs: range(SectionKind::TinyBlobs)?,
+        ..Layout::default()
+    };
+    layout.entry_count = count(SectionKind::Entries, &layout.entries, entry::LEN)?;
+    layout.variant_count = count(SectionKind::Variants, &layout.variants, variant::LEN)?;
+    layout.blob_count = count(SectionKind::Blobs, &layout.blobs, blob::LEN)?;
+    let digest_count = count(SectionKind::Digests, &layout.digests, blob::DIGEST_LEN)?;
+    if digest_count != layout.blob_count {
+        return record(
+            SectionKind::Digests,
+            u64::from(digest_count),
+            Rule::SectionLen,
+        );
+    }
+    lay_out_index(&mut layout, bytes, range(SectionKind::Index)?)?;
+    Ok(layout)
+}
+
+fn lay_out_index(
+    layout: &mut Layout,
+    bytes: &[u8],
+    range: Range<usize>,
+) -> Result<(), ArchiveError> {
+    let refuse = |rule| record(SectionKind::Index, 0, rule);
+    let Some(slots_len) = range.len().checked_sub(index::HEADER_LEN) else {
+        return refuse(Rule::SectionLen);
+    };
+    let header = slice(bytes, range.start, index::HEADER_LEN);
+    let slot_count = u64_at(header, index::SLOT_COUNT);
+    if slots_len % index::SLOT_LEN != 0 || (slots_len / index::SLOT_LEN) as u64 != slot_count {
+        return refuse(Rule::SectionLen);
+    }
+    layout.seed = u64_at(header, index::SEED);
+    layout.probe_max = u32_at(header, index::PROBE_MAX);
+    layout.home_bits = u32_at(header, index::HOME_BITS);
+    layout.slot_count = slots_len / index::SLOT_LEN;
+    layout.slots = range.start + index::HEADER_LEN..range.end;
+    let homes_fit = layout.home_bits <= 32 && slot_count >= 1 << layout.home_bits;
+    if !homes_fit || layout.probe_max > PROBE_MAX {
+        return refuse(Rule::IndexShape);
+    }
+    if slice(header, 24, index::HEADER_LEN - 24)
+        .iter()
+        .any(|byte| *byte != 0)
+    {
+        return refuse(Rule::Reserved);
+    }
+    Ok(())
+}
+
+/// Blobs lie in the blob region or the tiny section, in order, without overlap.
+fn check_blobs(view: View<'_>) -> Result<(), ArchiveError> {
+    let base = view.layout.metadata_offset;
+    let tiny_start = base + view.layout.tiny_blobs.start as u64;
+    let tiny_end = base + view.layout.tiny_blobs.end as u64;
+    let mut previous_end = SUPERBLOCK_LEN as u64;
+    for number in 0..view.layout.blob_count {
+        let refuse = |rule| record(SectionKind::Blobs, u64::from(number), rule);
+        let (offset, len) = view.blob_range(number);
+        let Some(end) = offset.checked_add(len) else {
+            return refuse(Rule::Range);
+        };
+        if offset < previous_end {
+            return refuse(Rule::Overlap);
+        }
+        let is_tiny = offset >= base;
+        let fits = if is_tiny {
+            offset >= tiny_start && end <= tiny_end
+        } else {
+            end <= base
+        };
+        if !fits {
+            return refuse(Rule::Range);
+        }
+        if is_tiny && len > TINY_MAX {
+            return refuse(Rule::Limit);
+        }
+        let align = if len >= PAGE_ALIGNED_FROM {
+            PAGE_ALIGN
+        } else {
+            BLOB_ALIGN
+        };
+        if !is_tiny && offset % align != 0 {
+            return refuse(Rule::Alignment);
+        }
+        previous_end = end;
+    }
+    Ok(())
+}
+
+fn check_variants(view: View<'_>) -> Result<(), ArchiveError> {
+    let variants = view.section(&view.layout.variants);
+    let fields = view.section(&view.layout.fields_h1);
+    for (number, bytes) in variants.chunks_exact(variant::LEN).enumerate() {
+        check_variant(view, fields, bytes)
+            .or_else(|rule| record(SectionKind::Variants, number as u64, rule))?;
+    }
+    Ok(())
+}
+
+fn check_variant(view: View<'_>, fields: &[u8], bytes: &[u8]) -> Result<(), Rule> {
+    if Coding::from_number(u8_at(bytes, variant::CODING)).is_none() {
+        return Err(Rule::Value);
+    }
+    if bytes[variant::RESERVED..].iter().any(|byte| *byte != 0) {
+        return Err(Rule::Reserved);
+    }
+    let blob = u32_at(bytes, variant::BLOB);
+    if blob >= view.layout.blob_count {
+        return Err(Rule::Range);
+    }
+    let tag_len = u64::from(u16_at(bytes, variant::ENTITY_TAG_LEN));
+    let tag = string(view, u64_at(bytes, variant::ENTITY_TAG_OFFSET), tag_len)?;
+    if !is_entity_tag(tag) {
+        return Err(Rule::EntityTag);
+    }
+    let offset = u64_at(bytes, variant::H1_OFFSET);
+    let block = part(fields, offset, u64::from(u16_at(bytes, variant::H1_LEN)))?;
+    let length_end = u16_at(bytes, variant::H1_LENGTH_END);
+    let shared_start = u16_at(bytes, variant::H1_SHARED_START);
+    field_block::check(block, length_end, shared_start, view.blob_range(blob).1)
+}
+
+fn check_entries(view: View<'_>) -> Result<(), ArchiveError> {
+    for number in 0..view.layout.entry_count {
+        let refuse = |rule| record(SectionKind::Entries, u64::from(number), rule);
+        check_entry(view, number).or_else(refuse)?;
+        if number > 0 && view.key(number - 1) >= view.key(number) {
+            return refuse(Rule::Order);
+        }
+    }
+    Ok(())
+}
+
+fn check_entry(view: View<'_>, number: u32) -> Result<(), Rule> {
+    let bytes = view.entry_record(number);
+    let flags = u8_at(bytes, entry::FLAGS);
+    let namespace = u8_at(bytes, entry::NAMESPACE);
+    // Hosts other than 0 come with a feature that this version refuses.
+    if u16_at(bytes, entry::HOST) != 0 || namespace > 1 || flags & !entry::FLAGS_KNOWN != 0 {
+        return Err(Rule::Value);
+    }
+    let last_modified = u64_at(bytes, entry::LAST_MODIFIED);
+    let no_date = flags & entry::FLAG_LAST_MODIFIED == 0 && last_modified != 0;
+    let reserved = &bytes[entry::RESERVED_FIELDS..entry::HOST];
+    let rest = &bytes[entry::RESERVED..];
+    if no_date || reserved.iter().chain(rest).any(|byte| *byte != 0) {
+        return Err(Rule::Reserved);
+    }
+    let path_len = u64::from(u32_at(bytes, entry::PATH_LEN));
+    let value_len = u64::from(u32_at(bytes, entry::VALUE_LEN));
+    if path_len > PATH_LEN_MAX || value_len > VALUE_LEN_MAX {
+        return Err(Rule::Limit);
+    }
+    let path = string(view, u64_at(bytes, entry::PATH_OFFSET), path_len)?;
+    if !is_normalised(path) || namespace == 1 && !path.ends_with(b"/") {
+        return Err(Rule::Path);
+    }
+    let value = string(view, u64_at(bytes, entry::VALUE_OFFSET), value_len)?;
+    let status = u16_at(bytes, entry::STATUS);
+    match u8_at(bytes, entry::KIND) {
+        entry::KIND_CONTENT => {
+            if status != 0 {
+                return Err(Rule::Reserved);
+            }
+            let is_field = value.iter().all(|byte| is_value_byte(*byte));
+            if !is_field || value.trim_ascii() != value {
+                return Err(Rule::ContentType);
+            }
+            check_entry_variants(view, bytes)
+        }
+        entry::KIND_REDIRECT => {
+            let no_variants =
+                u8_at(bytes, entry::VARIANT_COUNT) == 0 && u32_at(bytes, entry::FIRST_VARIANT) == 0;
+            let is_redirect = matches!(status, 301 | 302 | 303 | 307 | 308);
+            if no_variants && is_redirect && is_location(value) {
+                Ok(())
+            } else {
+                Err(Rule::Redirect)
+            }
+        }
+        _ => Err(Rule::Value),
+    }
+}
+
+/// At least one variant; shortest first, the lower coding first among equals; no coding twice.
+fn check_entry_variants(view: View<'_>, bytes: &[u8]) -> Result<(), Rule> {
+    let first = u32_at(bytes, entry::FIRST_VARIANT);
+    let count = u8_at(bytes, entry::VARIANT_COUNT);
+    let end = first.checked_add(u32::from(count)).ok_or(Rule::Range)?;
+    if end > view.layout.variant_count {
+        return Err(Rule::Range);
+    }
+    if count == 0 || count > VARIANT_COUNT_MAX {
+        return Err(Rule::Variants);
+    }
+    let mut seen = 0u8;
+    let mut previous = None;
+    for number in first..end {
+        let at = view.layout.variants.start + number as usize * variant::LEN;
+        let record = slice(view.bytes, at, variant::LEN);
+        let coding = u8_at(record, variant::CODING);
+        let order = (view.blob_range(u32_at(record, variant::BLOB)).1, coding);
+        if seen & 1 << coding != 0 || previous >= Some(order) {
+            return Err(Rule::Variants);
+        }
+        seen |= 1 << coding;
+        previous = Some(order);
+    }
+    Ok(())
+}
+
+/// Every slot names an entry, and every entry is found: as many full slots as entries, so none is
+/// there twice.
+fn check_index(view: View<'_>) -> Result<(), ArchiveError> {
+    let slots = view.section(&view.layout.slots);
+    let mut full_count = 0u64;
+    let mut previous = 0;
+    for (number, slot) in slots.chunks_exact(index::SLOT_LEN).enumerate() {
+        let refuse = |rule| record(SectionKind::Index, number as u64, rule);
+        let entry = u32_at(slot, index::SLOT_ENTRY);
+        let hash = u64_at(slot, index::SLOT_HASH);
+        let path_len = u32_at(slot, index::SLOT_PATH_LEN);
+        if entry == index::EMPTY {
+            if hash != 0 || path_len != 0 {
+                return refuse(Rule::Reserved);
+            }
+            continue;
+        }
+        if entry >= view.layout.entry_count || hash < previous {
+            return refuse(Rule::IndexSlot);
+        }
+        let key = view.key(entry);
+        if key.path.len() != path_len as usize || key.hash(view.layout.seed) != hash {
+            return refuse(Rule::IndexSlot);
+        }
+        previous = hash;
+        full_count += 1;
+    }
+    let entry_count = view.layout.entry_count;
+    if full_count != u64::from(entry_count) {
+        return record(SectionKind::Index, full_count, Rule::IndexMissing);
+    }
+    match (0..entry_count).find(|number| view.find(view.key(*number)) != Some(*number)) {
+        Some(number) => record(SectionKind::Entries, u64::from(number), Rule::IndexMissing),
+        None => Ok(()),
+    }
+}
+
+fn string(view: View<'_>, offset: u64, len: u64) -> Result<&[u8], Rule> {
+    part(view.section(&view.layout.strings), offset, len)
+}
+
+fn part(bytes: &[u8], offset: u64, len: u64) -> Result<&[u8], Rule> {
+    let end = offset.checked_add(len).ok_or(Rule::Range)?;
+    usize::try_from(offset)
+        .ok()
+        .zip(usize::try_from(end).ok())
+        .and_then(|(start, end)| bytes.get(start..end))
+        .ok_or(Rule::Range)
+}

@@ -1,0 +1,619 @@
+//! Writing an archive: blobs go to the file as they come, everything else is kept for the end.
+
+use std::collections::HashMap;
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::archive::{Archive, Key, Namespace, home};
+use crate::entry::Coding;
+use crate::error::{ArchiveError, Rule};
+use crate::layout::{self, align_up, blob, entry, index, put, section, superblock as at, variant};
+use crate::limits::{
+    BLOB_ALIGN, ENTRY_COUNT_MAX, PAGE_ALIGN, PAGE_ALIGNED_FROM, PROBE_MAX, TINY_MAX,
+    TINY_TOTAL_MAX, VARIANT_COUNT_MAX,
+};
+use crate::superblock::{Options, SUPERBLOCK_LEN, SectionKind, Superblock, seal};
+
+/// Names a blob of one [`Writer`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct BlobId(u32);
+
+/// Names the variants of one representation in one [`Writer`].
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct VariantsId {
+    first: u32,
+    count: u8,
+}
+
+/// What became of a blob.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Placed {
+    /// Its name.
+    pub id: BlobId,
+    /// Where in the file the caller writes its bytes now; `None` if nothing is to be written,
+    /// because the same bytes are there already or they go into the metadata region. The bytes
+    /// between the end of one blob and the start of the next are zero.
+    pub write_at: Option<u64>,
+}
+
+/// A variant to be written.
+#[derive(Clone, Copy, Debug)]
+pub struct VariantDraft<'a> {
+    /// Its coding.
+    pub coding: Coding,
+    /// Its stored bytes.
+    pub blob: BlobId,
+    /// Its entity tag, quotes included; empty for none.
+    pub entity_tag: &'a [u8],
+    /// Its field block for HTTP/1.
+    pub h1: &'a [u8],
+    /// End of the `content-length` line.
+    pub length_end: u16,
+    /// Start of the fields that a 304 carries too.
+    pub shared_start: u16,
+}
+
+/// A content entry to be written.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Content<'a> {
+    /// The content type, as the value of its field.
+    pub content_type: &'a [u8],
+    /// When the source was last modified, in seconds since 1970-01-01T00:00:00Z.
+    pub last_modified: Option<i64>,
+    /// Another name of an entry that is there too.
+    pub is_alias: bool,
+    /// Made while packing, without a source file.
+    pub is_generated: bool,
+    /// Its variants; entries may share them.
+    pub variants: VariantsId,
+}
+
+/// The end of the work: what the caller writes after the blobs.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Parts {
+    /// Goes to offset 0. Write it last: a file without it is no archive.
+    pub superblock: [u8; SUPERBLOCK_LEN],
+    /// Where `metadata` goes.
+    pub metadata_offset: u64,
+    /// The metadata region.
+    pub metadata: Vec<u8>,
+    /// How long the file then is, in bytes.
+    pub file_len: u64,
+}
+
+/// BLAKE3 of `bytes`: what blobs are told apart by.
+pub fn digest(bytes: &[u8]) -> [u8; 32] {
+    *blake3::hash(bytes).as_bytes()
+}
+
+/// Gathers blobs, variants and entries; [`Writer::finish`] gives the metadata region.
+///
+/// Call order: blobs with [`Writer::add_bytes`] or [`Writer::add_hashed`] (write them where it
+/// says), then their variants, then the entries that have them; in any interleaving. The same calls
+/// in the same order give the same bytes. What is wrong with an input is found by
+/// [`Writer::finish`], which opens what it has made.
+#[derive(Debug)]
+pub struct Writer {
+    options: Options,
+    blob_end: u64,
+    blobs: Vec<BlobDraft>,
+    by_digest: HashMap<[u8; 32], BlobId>,
+    tiny: Vec<u8>,
+    tiny_total_max: u64,
+    fields: Pool,
+    strings: Pool,
+    variants: Vec<[u8; variant::LEN]>,
+    entries: Vec<EntryDraft>,
+    error: Option<ArchiveError>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct BlobDraft {
+    digest: [u8; 32],
+    len: u64,
+    /// In the file, or in the tiny section.
+    offset: u64,
+    is_tiny: bool,
+}
+
+#[derive(Debug)]
+struct EntryDraft {
+    host: u16,
+    namespace: Namespace,
+    path: Vec<u8>,
+    record: [u8; entry::LEN],
+}
+
+impl EntryDraft {
+    fn key(&self) -> Key<'_> {
+        Key {
+            host: self.host,
+            namespace: self.namespace,
+            path: &self.path,
+        }
+    }
+}
+
+/// Byte strings kept once each.
+#[derive(Debug, Default)]
+struct Pool {
+    bytes: Vec<u8>,
+    offsets: HashMap<Vec<u8>, u64>,
+}
+
+impl Pool {
+    fn add(&mut self, string: &[u8]) -> u64 {
+        if let Some(offset) = self.offsets.get(string) {
+            return *offset;
+        }
+        let offset = self.bytes.len() as u64;
+        self.bytes.extend_from_slice(string);
+        self.offsets.insert(string.to_vec(), offset);
+        offset
+    }
+}
+
+impl Writer {
+    /// An empty archive.
+    pub fn new(options: Options) -> Self {
+        Self {
+            options,
+            blob_end: SUPERBLOCK_LEN as u64,
+            blobs: Vec::new(),
+            by_digest: HashMap::new(),
+            tiny: Vec::new(),
+            tiny_total_max: TINY_TOTAL_MAX,
+            fields: Pool::default(),
+            strings: Pool::default(),
+            variants: Vec::new(),
+            entries: Vec::new(),
+            error: None,
+        }
+    }
+
+    /// Adds stored bytes.
+    pub fn add_bytes(&mut self, bytes: &[u8]) -> Placed {
+        let digest = digest(bytes);
+        let len = bytes.len() as u64;
+        let tiny_total = self.tiny.len() as u64 + len;
+        if len > TINY_MAX
+            || tiny_total > self.tiny_total_max
+            || self.by_digest.contains_key(&digest)
+        {
+            return self.add_hashed(digest, len);
+        }
+        let offset = self.tiny.len() as u64;
+        self.tiny.extend_from_slice(bytes);
+        Placed {
+            id: self.push(BlobDraft {
+                digest,
+                len,
+                offset,
+                is_tiny: true,
+            }),
+            write_at: None,
+        }
+    }
+
+    /// Adds stored bytes that are not in memory, by their digest ([`digest`]) and length. They are
+    /// never made a tiny blob.
+    pub fn add_hashed(&mut self, digest: [u8; 32], len: u64) -> Placed {
+        if let Some(id) = self.by_digest.get(&digest) {
+            return Placed {
+                id: *id,
+                write_at: None,
+            };
+        }
+        let align = if len >= PAGE_ALIGNED_FROM {
+            PAGE_ALIGN
+        } else {
+            BLOB_ALIGN
+        };
+        let place = align_up(self.blob_end, align)
+            .and_then(|offset| offset.checked_add(len).map(|end| (offset, end)));
+        let Some((offset, end)) = place else {
+            self.refuse(SectionKind::Blobs, Rule::Range);
+            return Placed {
+                id: BlobId(0),
+                write_at: None,
+            };
+        };
+        self.blob_end = end;
+        let id = self.push(BlobDraft {
+            digest,
+            len,
+            offset,
+            is_tiny: false,
+        });
+        Placed {
+            id,
+            write_at: Some(offset),
+        }
+    }
+
+    /// Adds the variants of one representation, in any order, no coding twice.
+    pub fn add_variants(&mut self, drafts: &[VariantDraft<'_>]) -> VariantsId {
+        let mut drafts = drafts.to_vec();
+        drafts.sort_by_key(|draft| (self.blob_len(draft.blob), draft.coding));
+        let first = self.variants.len() as u64;
+        let count = drafts.len() as u64;
+        if count > u64::from(VARIANT_COUNT_MAX) || first + count > ENTRY_COUNT_MAX {
+            self.refuse(SectionKind::Variants, Rule::Limit);
+            return VariantsId::default();
+        }
+        for draft in drafts {
+            self.push_variant(&draft);
+        }
+        VariantsId {
+            first: first as u32,
+            count: count as u8,
+        }
+    }
+
+    /// Adds a content entry.
+    pub fn add_content(&mut self, key: Key<'_>, content: &Content<'_>) {
+        let mut record = [0; entry::LEN];
+        let mut flags = 0;
+        if let Some(seconds) = content.last_modified {
+            flags |= entry::FLAG_LAST_MODIFIED;
+            put(&mut record, entry::LAST_MODIFIED, &seconds.to_le_bytes());
+        }
+        if content.is_alias {
+            flags |= entry::FLAG_ALIAS;
+        }
+        if content.is_generated {
+            flags |= entry::FLAG_GENERATED;
+        }
+        record[entry::FLAGS] = flags;
+        record[entry::KIND] = entry::KIND_CONTENT;
+        record[entry::VARIANT_COUNT] = content.variants.count;
+        put(
+            &mut record,
+            entry::FIRST_VARIANT,
+            &content.variants.first.to_le_bytes(),
+        );
+        self.push_entry(key, content.content_type, record);
+    }
+
+    /// Adds a redirect: `status` is 301, 302, 303, 307 or 308, `location` the value of its field.
+    pub fn add_redirect(&mut self, key: Key<'_>, status: u16, location: &[u8]) {
+        let mut record = [0; entry::LEN];
+        record[entry::KIND] = entry::KIND_REDIRECT;
+        put(&mut record, entry::STATUS, &status.to_le_bytes());
+        self.push_entry(key, location, record);
+    }
+
+    /// Makes superblock and metadata region, and opens them once as a server will.
+    ///
+    /// # Errors
+    ///
+    /// An [`ArchiveError`] that names what was wrong with the input: two entries with one key, a
+    /// path that is not normalised, a malformed field block, and all else that a server refuses.
+    pub fn finish(mut self) -> Result<Parts, ArchiveError> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        self.entries.sort_by(|a, b| a.key().cmp(&b.key()));
+        if let Some(number) = self
+            .entries
+            .windows(2)
+            .position(|two| two[0].key() == two[1].key())
+        {
+            let index = number as u64 + 1;
+            let section = SectionKind::Entries;
+            return Err(ArchiveError::Record {
+                section,
+                index,
+                rule: Rule::Order,
+            });
+        }
+        let metadata_offset =
+            align_up(self.blob_end, PAGE_ALIGN).ok_or(ArchiveError::Superblock(Rule::Range))?;
+        let entries = self.render_entries();
+        let index = render_index(&self.entries)?;
+        let (blobs, digests, variants) = self.render_blobs();
+        let tiny = std::mem::take(&mut self.tiny);
+        let sections = [
+            (SectionKind::Index, index),
+            (SectionKind::Entries, entries),
+            (SectionKind::Variants, variants),
+            (SectionKind::Blobs, blobs),
+            (SectionKind::Digests, digests),
+            (
+                SectionKind::Strings,
+                std::mem::take(&mut self.strings.bytes),
+            ),
+            (
+                SectionKind::FieldsH1,
+                std::mem::take(&mut self.fields.bytes),
+            ),
+            (SectionKind::FieldsHpack, Vec::new()),
+            (SectionKind::FieldsQpack, Vec::new()),
+            (SectionKind::TinyBlobs, tiny),
+        ];
+        let parts = assemble(self.options, metadata_offset, sections)?;
+        let superblock = Superblock::parse(&parts.superblock, parts.file_len)?;
+        Archive::new(superblock, parts.metadata.as_slice())?;
+        Ok(parts)
+    }
+
+    fn blob_len(&self, id: BlobId) -> u64 {
+        self.blobs.get(id.0 as usize).map_or(0, |blob| blob.len)
+    }
+
+    fn push(&mut self, draft: BlobDraft) -> BlobId {
+        let count = self.blobs.len() as u64;
+        if count >= ENTRY_COUNT_MAX {
+            self.refuse(SectionKind::Blobs, Rule::Limit);
+            return BlobId(0);
+        }
+        let id = BlobId(count as u32);
+        self.by_digest.insert(draft.digest, id);
+        self.blobs.push(draft);
+        id
+    }
+
+    fn push_variant(&mut self, draft: &VariantDraft<'_>) {
+        let h1_len = u16::try_from(draft.h1.len());
+        let tag_len = u16::try_from(draft.entity_tag.len());
+        let (Ok(h1_len), Ok(tag_len)) = (h1_len, tag_len) else {
+            self.refuse(SectionKind::Variants, Rule::Limit);
+            return;
+        };
+        let mut record = [0; variant::LEN];
+        let h1 = self.fields.add(draft.h1);
+        let tag = self.strings.add(draft.entity_tag);
+        put(&mut record, variant::H1_OFFSET, &h1.to_le_bytes());
+        put(&mut record, variant::ENTITY_TAG_OFFSET, &tag.to_le_bytes());
+        put(&mut record, variant::BLOB, &draft.blob.0.to_le_bytes());
+        put(&mut record, variant::H1_LEN, &h1_len.to_le_bytes());
+        put(
+            &mut record,
+            variant::H1_LENGTH_END,
+            &draft.length_end.to_le_bytes(),
+        );
+        put(
+            &mut record,
+            variant::H1_SHARED_START,
+            &draft.shared_start.to_le_bytes(),
+        );
+        put(&mut record, variant::ENTITY_TAG_LEN, &tag_len.to_le_bytes());
+        record[variant::CODING] = draft.coding as u8;
+        self.variants.push(record);
+    }
+
+    fn push_entry(&mut self, key: Key<'_>, value: &[u8], mut record: [u8; entry::LEN]) {
+        let path_len = u32::try_from(key.path.len());
+        let value_len = u32::try_from(value.len());
+        let (Ok(path_len), Ok(value_len)) = (path_len, value_len) else {
+            return self.refuse(SectionKind::Entries, Rule::Limit);
+        };
+        if self.entries.len() as u64 >= ENTRY_COUNT_MAX {
+            return self.refuse(SectionKind::Entries, Rule::Limit);
+        }
+        let value = self.strings.add(value);
+        put(&mut record, entry::VALUE_OFFSET, &value.to_le_bytes());
+        put(&mut record, entry::PATH_LEN, &path_len.to_le_bytes());
+        put(&mut record, entry::VALUE_LEN, &value_len.to_le_bytes());
+        put(&mut record, entry::HOST, &key.host.to_le_bytes());
+        record[entry::NAMESPACE] = key.namespace as u8;
+        self.entries.push(EntryDraft {
+            host: key.host,
+            namespace: key.namespace,
+            path: key.path.to_vec(),
+            record,
+        });
+    }
+
+    fn refuse(&mut self, section: SectionKind, rule: Rule) {
+        let index = match section {
+            SectionKind::Blobs => self.blobs.len(),
+            SectionKind::Variants => self.variants.len(),
+            _ => self.entries.len(),
+        } as u64;
+        self.error.get_or_insert(ArchiveError::Record {
+            section,
+            index,
+            rule,
+        });
+    }
+
+    /// Paths go into the pool in the order of the entries, so neighbours lie side by side.
+    fn render_entries(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.entries.len() * entry::LEN);
+        for draft in &mut self.entries {
+            let path = self.strings.add(&draft.path);
+            put(&mut draft.record, entry::PATH_OFFSET, &path.to_le_bytes());
+            bytes.extend_from_slice(&draft.record);
+        }
+        bytes
+    }
+
+    /// The blobs of the file first, then the tiny ones: so the table is in the order of offsets.
+    /// Tiny offsets become absolute in [`assemble`]. Variants follow the new numbers.
+    fn render_blobs(&mut self) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
+        let mut order: Vec<usize> = (0..self.blobs.len()).collect();
+        order.sort_by_key(|number| (self.blobs[*number].is_tiny, self.blobs[*number].offset));
+        let mut renumbered = vec![0u32; order.len()];
+        let (mut blobs, mut digests) = (Vec::new(), Vec::new());
+        for (new, old) in order.into_iter().enumerate() {
+            let draft = &self.blobs[old];
+            renumbered[old] = new as u32;
+            let offset = if draft.is_tiny {
+                draft.offset | TINY_MARK
+            } else {
+                draft.offset
+            };
+            blobs.extend_from_slice(&offset.to_le_bytes());
+            blobs.extend_from_slice(&draft.len.to_le_bytes());
+            digests.extend_from_slice(&draft.digest);
+        }
+        let mut variants = Vec::with_capacity(self.variants.len() * variant::LEN);
+        for record in &mut self.variants {
+            let old = layout::u32_at(record, variant::BLOB) as usize;
+            let new = renumbered.get(old).copied().unwrap_or(u32::MAX);
+            put(record, variant::BLOB, &new.to_le_bytes());
+            variants.extend_from_slice(record);
+        }
+        (blobs, digests, variants)
+    }
+}
+
+/// Marks an offset in the tiny section until the place of that section is known. No file offset
+/// has this bit: files end before 2^63.
+const TINY_MARK: u64 = 1 << 63;
+
+/// The slots are the entries in the order of their hashes, each at its home or as soon after as
+/// there is room. A table too full for [`PROBE_MAX`] is made again, twice as wide, which always
+/// comes to an end unless 64 hashes are equal; then another seed is tried.
+fn render_index(entries: &[EntryDraft]) -> Result<Vec<u8>, ArchiveError> {
+    // At most 0.7 full.
+    let wanted = (entries.len() as u64 * 10).div_ceil(7).max(1);
+    let home_bits = wanted.next_power_of_two().trailing_zeros();
+    for seed in 0..8u64 {
+        let mut hashes: Vec<(u64, u32)> = (0u32..)
+            .zip(entries)
+            .map(|(number, entry)| (entry.key().hash(seed), number))
+            .collect();
+        hashes.sort_unstable();
+        for home_bits in home_bits..(home_bits + 4).min(33) {
+            if let Some(bytes) = try_index(entries, &hashes, seed, home_bits) {
+                return Ok(bytes);
+            }
+        }
+    }
+    Err(ArchiveError::Record {
+        section: SectionKind::Index,
+        index: 0,
+        rule: Rule::IndexShape,
+    })
+}
+
+fn try_index(
+    entries: &[EntryDraft],
+    hashes: &[(u64, u32)],
+    seed: u64,
+    home_bits: u32,
+) -> Option<Vec<u8>> {
+    let mut next = 0;
+    let mut probe_max = 0;
+    let mut places = Vec::with_capacity(hashes.len());
+    for (hash, _) in hashes {
+        let home = home(*hash, home_bits);
+        let place = home.max(next);
+        probe_max = probe_max.max(place - home + 1);
+        next = place + 1;
+        places.push(place);
+    }
+    if probe_max > PROBE_MAX as usize {
+        return None;
+    }
+    let slot_count = next.max(1 << home_bits);
+    let mut empty = [0; index::SLOT_LEN];
+    put(&mut empty, index::SLOT_ENTRY, &index::EMPTY.to_le_bytes());
+    let mut bytes = vec![0; index::HEADER_LEN];
+    bytes.extend_from_slice(&empty.repeat(slot_count));
+    put(&mut bytes, index::SEED, &seed.to_le_bytes());
+    put(
+        &mut bytes,
+        index::SLOT_COUNT,
+        &(slot_count as u64).to_le_bytes(),
+    );
+    put(
+        &mut bytes,
+        index::PROBE_MAX,
+        &(probe_max as u32).to_le_bytes(),
+    );
+    put(&mut bytes, index::HOME_BITS, &home_bits.to_le_bytes());
+    for ((hash, number), place) in hashes.iter().zip(places) {
+        let at = index::HEADER_LEN + place * index::SLOT_LEN;
+        let path_len = entries[*number as usize].path.len() as u32;
+        put(&mut bytes, at + index::SLOT_HASH, &hash.to_le_bytes());
+        put(&mut bytes, at + index::SLOT_ENTRY, &number.to_le_bytes());
+        put(
+            &mut bytes,
+            at + index::SLOT_PATH_LEN,
+            &path_len.to_le_bytes(),
+        );
+    }
+    Some(bytes)
+}
+
+fn assemble(
+    options: Options,
+    metadata_offset: u64,
+    mut sections: [(SectionKind, Vec<u8>); 10],
+) -> Result<Parts, ArchiveError> {
+    let overflow = ArchiveError::Superblock(Rule::Range);
+    let mut offsets = [0; 10];
+    let mut end = metadata_offset;
+    for (offset, (_, bytes)) in offsets.iter_mut().zip(&sections) {
+        *offset = align_up(end, section::ALIGN).ok_or(overflow)?;
+        end = offset.checked_add(bytes.len() as u64).ok_or(overflow)?;
+    }
+    let tiny_start = offsets[offsets.len() - 1];
+    for (kind, bytes) in &mut sections {
+        if *kind == SectionKind::Blobs {
+            resolve_tiny(bytes, tiny_start);
+        }
+    }
+    let mut first = [0; SUPERBLOCK_LEN];
+    put(&mut first, 0, &layout::MAGIC);
+    put(&mut first, at::VERSION, &layout::VERSION.to_le_bytes());
+    put(&mut first, at::ARCHIVE_LEN, &end.to_le_bytes());
+    put(
+        &mut first,
+        at::METADATA_OFFSET,
+        &metadata_offset.to_le_bytes(),
+    );
+    put(
+        &mut first,
+        at::METADATA_LEN,
+        &(end - metadata_offset).to_le_bytes(),
+    );
+    put(&mut first, at::OPTIONS, &options.bits().to_le_bytes());
+    put(
+        &mut first,
+        at::SECTION_COUNT,
+        &(sections.len() as u32).to_le_bytes(),
+    );
+    let mut metadata = Vec::with_capacity((end - metadata_offset) as usize);
+    for (row, ((kind, bytes), offset)) in sections.iter().zip(offsets).enumerate() {
+        metadata.resize((offset - metadata_offset) as usize, 0);
+        metadata.extend_from_slice(bytes);
+        let row = at::SECTIONS + row * section::LEN;
+        put(
+            &mut first,
+            row + section::KIND,
+            &kind.number().to_le_bytes(),
+        );
+        put(&mut first, row + section::OFFSET, &offset.to_le_bytes());
+        put(
+            &mut first,
+            row + section::BYTES,
+            &(bytes.len() as u64).to_le_bytes(),
+        );
+        put(
+            &mut first,
+            row + section::CHECKSUM,
+            &xxh3_64(bytes).to_le_bytes(),
+        );
+    }
+    seal(&mut first, &metadata);
+    Ok(Parts {
+        superblock: first,
+        metadata_offset,
+        metadata,
+        file_len: end,
+    })
+}
+
+fn resolve_tiny(blobs: &mut [u8], tiny_start: u64) {
+    for record in blobs.chunks_exact_mut(blob::LEN) {
+        let offset = layout::u64_at(record, blob::OFFSET);
+        if offset & TINY_MARK != 0 {
+            let offset = tiny_start + (offset & !TINY_MARK);
+            put(record, blob::OFFSET, &offset.to_le_bytes());
+        }
+    }
+}
