@@ -33,6 +33,11 @@ impl Coding {
         }
     }
 
+    /// Its bit in a set of codings.
+    pub const fn bit(self) -> u8 {
+        1 << self as u8
+    }
+
     /// The coding of a number, as it stands in the file.
     pub const fn from_number(number: u8) -> Option<Self> {
         match number {
@@ -45,31 +50,9 @@ impl Coding {
     }
 }
 
-/// A set of codings: bit `n` is the coding with number `n`.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct CodingSet(pub u8);
-
-impl CodingSet {
-    /// Identity alone.
-    pub const IDENTITY: Self = Self(1);
-    /// All codings.
-    pub const ALL: Self = Self(u8::MAX);
-
-    /// Whether `coding` is in the set.
-    #[inline]
-    pub const fn contains(self, coding: Coding) -> bool {
-        self.0 & 1 << coding as u8 != 0
-    }
-
-    /// The set with `coding` in it.
-    pub const fn with(self, coding: Coding) -> Self {
-        Self(self.0 | 1 << coding as u8)
-    }
-}
-
 /// What an entry is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Kind<'a> {
+pub enum EntryKind<'a> {
     /// A representation, in one or more variants.
     Content,
     /// A redirect. The query of the request is the server's to keep.
@@ -106,22 +89,22 @@ impl<'a> Entry<'a> {
 
     /// What it is.
     #[inline]
-    pub fn kind(&self) -> Kind<'a> {
+    pub fn kind(&self) -> EntryKind<'a> {
         let record = self.bytes();
         match u8_at(record, entry::KIND) {
-            entry::KIND_REDIRECT => Kind::Redirect {
+            entry::KIND_REDIRECT => EntryKind::Redirect {
                 status: u16_at(record, entry::STATUS),
                 location: self.value(),
             },
-            _ => Kind::Content,
+            _ => EntryKind::Content,
         }
     }
 
     /// The content type, as the value of its field; empty for redirects.
     pub fn content_type(&self) -> &'a [u8] {
         match self.kind() {
-            Kind::Content => self.value(),
-            Kind::Redirect { .. } => &[],
+            EntryKind::Content => self.value(),
+            EntryKind::Redirect { .. } => &[],
         }
     }
 
@@ -161,11 +144,12 @@ impl<'a> Entry<'a> {
         })
     }
 
-    /// The shortest variant in one of the acceptable codings.
+    /// The shortest variant in one of the acceptable codings, given as a set: bit `n` is the coding
+    /// with number `n`.
     #[inline]
-    pub fn select(&self, acceptable: CodingSet) -> Option<Variant<'a>> {
+    pub fn select(&self, acceptable: u8) -> Option<Variant<'a>> {
         self.variants()
-            .find(|variant| acceptable.contains(variant.coding()))
+            .find(|variant| acceptable & variant.coding().bit() != 0)
     }
 
     #[inline]

@@ -12,7 +12,7 @@
 //! never needed here; a [`Body::Blob`] names where in the file they are.
 //!
 //! ```
-//! use gannet_archive::{Archive, Coding, CodingSet, Content, Key, Options, Superblock};
+//! use gannet_archive::{Archive, Coding, Content, Key, Options, Superblock};
 //! use gannet_archive::{VariantDraft, Writer};
 //!
 //! let mut writer = Writer::new(Options::default());
@@ -35,7 +35,7 @@
 //! let superblock = Superblock::parse(&parts.superblock, parts.file_len)?;
 //! let archive = Archive::new(superblock, parts.metadata)?;
 //! let entry = archive.lookup(Key::content(b"/hello.txt")).expect("it was added above");
-//! let variant = entry.select(CodingSet::IDENTITY).expect("it was stored as it is");
+//! let variant = entry.select(Coding::Identity.bit()).expect("it was stored as it is");
 //! assert_eq!(variant.blob_len(), 6);
 //! # Ok::<(), gannet_archive::ArchiveError>(())
 //! ```
@@ -53,7 +53,7 @@ mod validate;
 mod writer;
 
 pub use archive::{Archive, Blob, Key, Namespace};
-pub use entry::{Body, Coding, CodingSet, Entry, FieldBlock, Kind, Variant};
+pub use entry::{Body, Coding, Entry, EntryKind, FieldBlock, Variant};
 pub use error::{ArchiveError, Lookalike, Rule};
 pub use path::is_normalised;
 pub use stats::{CodingStats, Stats};

@@ -37,7 +37,7 @@ pub const SECTION_COUNT_MAX: usize = 64;
 /// Entries of an archive: `u32::MAX` marks an empty slot of the index.
 pub const ENTRY_COUNT_MAX: u64 = u32::MAX as u64 - 1;
 
-/// Variants of one entry: one for each bit of a [`crate::CodingSet`].
+/// Variants of one entry: one for each bit of a set of codings.
 pub const VARIANT_COUNT_MAX: u8 = 8;
 
 /// Length of the metadata region in bytes: it is read into memory whole.

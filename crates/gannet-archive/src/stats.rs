@@ -1,7 +1,7 @@
 //! Counts and sizes of an archive.
 
 use crate::archive::Archive;
-use crate::entry::{Coding, Kind};
+use crate::entry::{Coding, EntryKind};
 
 /// Variants in one coding.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -50,7 +50,7 @@ impl Stats {
         }
         for entry in archive.entries() {
             stats.entry_count += 1;
-            if matches!(entry.kind(), Kind::Redirect { .. }) {
+            if matches!(entry.kind(), EntryKind::Redirect { .. }) {
                 stats.redirect_count += 1;
             } else if entry.is_alias() {
                 stats.alias_count += 1;

@@ -97,7 +97,7 @@ fn lay_out(superblock: &Superblock, bytes: &[u8], base: u64) -> Result<Layout, A
     };
     let count = |kind, range: &Range<usize>, len: usize| {
         let count = (range.len() / len) as u64;
-        if range.len() % len != 0 || count > ENTRY_COUNT_MAX {
+        if !range.len().is_multiple_of(len) || count > ENTRY_COUNT_MAX {
             return record(kind, count, Rule::SectionLen);
         }
         Ok(count as u32)
