@@ -29,6 +29,16 @@ pub(crate) fn find_byte(bytes: &[u8], needle: u8) -> usize {
     find(bytes, |word| equal(word, needle), |byte| byte == needle)
 }
 
+/// Index of the first `?` or `#`; the length if there is none.
+#[inline]
+pub(crate) fn find_path_end(bytes: &[u8]) -> usize {
+    find(
+        bytes,
+        |word| equal(word, b'?') | equal(word, b'#'),
+        |byte| matches!(byte, b'?' | b'#'),
+    )
+}
+
 /// Whether `byte` is a `tchar` of RFC 9110 section 5.6.2.
 #[inline]
 pub(crate) fn is_token_byte(byte: u8) -> bool {
@@ -103,6 +113,7 @@ mod tests {
             prop_assert_eq!(find_control(&bytes), plain(|b| b < 0x20 || b == 0x7f));
             prop_assert_eq!(find_not_visible(&bytes), plain(|b| b <= 0x20 || b == 0x7f));
             prop_assert_eq!(find_byte(&bytes, b':'), plain(|b| b == b':'));
+            prop_assert_eq!(find_path_end(&bytes), plain(|b| b == b'?' || b == b'#'));
         }
     }
 }

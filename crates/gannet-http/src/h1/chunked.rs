@@ -1,1 +1,197 @@
 //! Chunked content (RFC 9112 section 7.1), parsed strictly in order to be discarded.
+//!
+//! The total is bounded by the caller, framing and all, so nothing here is.
+
+/// Where in chunked content the next byte is.
+///
+/// ```text
+///   Size -> SizeLf -> Data -> DataCr -> DataLf -> Size ...
+///    | \-> Extension -^                   last chunk: TrailerLine -> EndLf -> end
+///                                                       \-> TrailerName -> TrailerValue
+///                                                             -> TrailerLf -> TrailerLine
+/// ```
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// In the digits of a chunk's size; so many were read.
+    Size(u8),
+    /// In a chunk extension.
+    Extension,
+    /// After the CR of a size line.
+    SizeLf,
+    /// In a chunk's data.
+    Data,
+    /// After a chunk's data.
+    DataCr,
+    /// After the CR that follows a chunk's data.
+    DataLf,
+    /// At the beginning of a trailer line.
+    TrailerLine,
+    /// In the name of a trailer field.
+    TrailerName,
+    /// In the value of a trailer field.
+    TrailerValue,
+    /// After the CR of a trailer line.
+    TrailerLf,
+    /// After the CR of the empty line that ends everything.
+    EndLf,
+}
+
+/// Chunked content that is being discarded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chunked {
+    /// Bytes of the current chunk that are still to come.
+    remaining: u64,
+    state: State,
+}
+
+/// A byte that must not be where it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Malformed;
+
+impl Chunked {
+    /// At the beginning of chunked content.
+    pub(crate) fn new() -> Self {
+        Self {
+            remaining: 0,
+            state: State::Size(0),
+        }
+    }
+
+    /// Discards what belongs to the content: how many bytes, and whether that was its end.
+    pub(crate) fn receive(&mut self, input: &[u8]) -> Result<(usize, bool), Malformed> {
+        let mut at = 0;
+        while let Some(&byte) = input.get(at) {
+            if self.state == State::Data {
+                let len = (input.len() - at) as u64;
+                let taken = len.min(self.remaining);
+                self.remaining -= taken;
+                at += taken as usize;
+                if self.remaining == 0 {
+                    self.state = State::DataCr;
+                }
+                continue;
+            }
+            at += 1;
+            if self.state == State::EndLf {
+                return if byte == b'\n' {
+                    Ok((at, true))
+                } else {
+                    Err(Malformed)
+                };
+            }
+            self.state = self.next(byte)?;
+        }
+        Ok((at, false))
+    }
+
+    /// The state after a byte of framing.
+    fn next(&mut self, byte: u8) -> Result<State, Malformed> {
+        let is_text = byte == b'\t' || (byte >= b' ' && byte != 0x7f);
+        Ok(match (self.state, byte) {
+            // Sixteen digits, so the size fits 64 bits.
+            (State::Size(count @ 0..=15), _) if byte.is_ascii_hexdigit() => {
+                let digit = match byte {
+                    b'0'..=b'9' => byte - b'0',
+                    _ => (byte | 0x20) - b'a' + 10,
+                };
+                self.remaining = self.remaining << 4 | u64::from(digit);
+                State::Size(count + 1)
+            }
+            (State::Size(1..), b';') => State::Extension,
+            (State::Size(1..) | State::Extension, b'\r') => State::SizeLf,
+            (State::Extension, _) if is_text => State::Extension,
+            (State::SizeLf, b'\n') if self.remaining == 0 => State::TrailerLine,
+            (State::SizeLf, b'\n') => State::Data,
+            (State::DataCr, b'\r') => State::DataLf,
+            (State::DataLf, b'\n') => State::Size(0),
+            (State::TrailerLine, b'\r') => State::EndLf,
+            (State::TrailerLine | State::TrailerName, _) if crate::scan::is_token_byte(byte) => {
+                State::TrailerName
+            }
+            (State::TrailerName, b':') => State::TrailerValue,
+            (State::TrailerValue, b'\r') => State::TrailerLf,
+            (State::TrailerValue, _) if is_text => State::TrailerValue,
+            (State::TrailerLf, b'\n') => State::TrailerLine,
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whole and byte by byte: `expect` is how many bytes the content takes, if it ends.
+    fn check(input: &str, expect: Result<Option<usize>, Malformed>) {
+        let input = input.as_bytes();
+        let whole = Chunked::new()
+            .receive(input)
+            .map(|(len, is_end)| is_end.then_some(len));
+        assert_eq!(whole, expect, "{}", input.escape_ascii());
+
+        let mut chunked = Chunked::new();
+        let mut result = Ok(None);
+        for (index, byte) in input.iter().enumerate() {
+            match chunked.receive(std::slice::from_ref(byte)) {
+                Ok((1, false)) => {}
+                Ok((_, _)) => {
+                    result = Ok(Some(index + 1));
+                    break;
+                }
+                Err(malformed) => {
+                    result = Err(malformed);
+                    break;
+                }
+            }
+        }
+        assert_eq!(result, expect, "byte by byte: {}", input.escape_ascii());
+    }
+
+    #[test]
+    fn content_ends_after_the_last_chunk_and_its_trailers() {
+        check("0\r\n\r\n", Ok(Some(5)));
+        check("0\r\n\r\nGET", Ok(Some(5)));
+        check("5\r\nhello\r\n0\r\n\r\n", Ok(Some(15)));
+        check(
+            "00A;x=\"y\"\r\n0123456789\r\nF\r\n0123456789abcde\r\n000\r\n\r\n",
+            Ok(Some(50)),
+        );
+        check("0\r\nA: b\r\nC:\r\n\r\n", Ok(Some(15)));
+        check("5\r\nhel", Ok(None));
+        check("0\r\n", Ok(None));
+        check("ffffffffffffffff\r\nx", Ok(None));
+    }
+
+    #[test]
+    fn anything_doubtful_is_malformed() {
+        for bad in [
+            "\r\n",
+            ";x\r\n",
+            "x\r\n",
+            "-1\r\n",
+            "+1\r\n",
+            "0x1\r\n",
+            " 1\r\n",
+            "1 \r\n",
+            "1\nx\r\n",
+            "1\rx",
+            "1;x\n",
+            "1;\0\r\n",
+            "1\r\nab\r\n",
+            "1\r\na\n0\r\n\r\n",
+            "1\r\na\r0",
+            "10000000000000000\r\n",
+            "0\r\n\n",
+            "0\r\n\rx",
+            "0\r\n a: b\r\n",
+            "0\r\na b: c\r\n",
+            "0\r\na\r\n",
+            "0\r\na: b\n\r\n",
+            "0\r\na: b\rx",
+            "0\r\n: b\r\n",
+            "0\n\n",
+        ] {
+            check(bad, Err(Malformed));
+        }
+    }
+}

@@ -1,8 +1,46 @@
-//! The machine of one HTTP/1 connection.
+//! The machine of one HTTP/1 connection: requests in, response heads out, one after the other.
+//!
+//! # Order of calls
+//!
+//! ```text
+//!            receive: NeedMore                            receive: NeedMore
+//!                 ┌───┐                                        ┌───┐
+//!                 │   ▼    receive: Request, Reject            │   ▼
+//!  new ─────────▶ Head ────────────────────────▶ Respond     Discard
+//!                 ▲ ▲ └─ reject ────────────────▶ │   │         ▲ │
+//!                 │ └──────── respond ────────────┘   │         │ │
+//!                 │            respond, content is to come ─────┘ │
+//!                 │                                   │           │
+//!                 └──── end of the content ───────────│───────────┤
+//!                                                     │           │
+//!                        respond with close ──────────┴▶ Closing ◀┘ malformed, too much
+//! ```
+//!
+//! 1. Call [`Connection::receive`] with all unconsumed bytes, first those left over, then those
+//!    that arrived; drop [`Step::consumed`] of them. [`Event::NeedMore`] asks for more.
+//! 2. After [`Event::Request`] or [`Event::Reject`] write the answer with
+//!    [`Connection::respond`], once; send content after it if it says so.
+//! 3. If then [`Connection::is_closing`], nothing more is read: close when all is sent, after
+//!    lingering if [`Connection::is_lingering`]. Else go on with 1; what is left of the input may
+//!    hold the next request (pipelining).
+//!
+//! A request is delivered when its head is complete. Its content is not waited for: a server of
+//! static content has no use for it. Up to [`DISCARD_MAX`] bytes of it are discarded after the
+//! response, so that a connection survives a stray form. Longer content, or content that the
+//! client holds back until a 100 (Continue) comes, ends the connection after the response; a
+//! client that reads the response can tell, because it says `connection: close`.
+//!
+//! After a rejection the connection always closes: once framing is in doubt, so is the place
+//! where the next request begins. Malformed chunks are found only after the response was sent;
+//! no second response would be understood, so the connection just closes.
 
+use super::chunked::Chunked;
 use super::error::Rejection;
+use super::head::{self, Head, Progress};
+use super::limits::DISCARD_MAX;
+use super::write::{ConnectionLine, write_head};
 use crate::semantics::date::DATE_LINE_LEN;
-use crate::semantics::request::Request;
+use crate::semantics::request::{Content, Method, Request, TargetForm, Version};
 use crate::semantics::response::ResponseHead;
 
 /// What became of input.
@@ -28,77 +66,311 @@ pub enum Event<'a> {
     Closing,
 }
 
-/// One HTTP/1 connection, server's side.
-#[derive(Clone, Debug, Default)]
-pub struct Connection {}
+/// What the machine waits for: see the diagram of the module.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum State {
+    /// A head, or more of it.
+    Head,
+    /// The caller's response.
+    Respond,
+    /// Content of a request that has been answered.
+    Discard,
+    /// Nothing: the last response was written.
+    Closing,
+}
+
+/// Content still to come.
+#[derive(Clone, Copy, Debug)]
+enum Pending {
+    None,
+    Length(u64),
+    Chunked(Chunked),
+}
+
+/// One HTTP/1 connection, the server's side. It keeps no bytes; see the module for the order of
+/// calls.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// Content of the current request, or what is left of it.
+    pending: Pending,
+    /// How far the head that is arriving was read.
+    progress: Progress,
+    /// Bytes of chunked content already discarded, at most [`DISCARD_MAX`].
+    discarded: u32,
+    state: State,
+    /// What the response to the current request says about the connection.
+    line: ConnectionLine,
+    /// The current request is a `HEAD`.
+    is_head: bool,
+    /// The empty line was seen that may precede a request.
+    has_skipped_line: bool,
+    /// The current response is to be the last.
+    is_draining: bool,
+    is_lingering: bool,
+}
+
+impl Default for Connection {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Connection {
     /// A connection on which nothing was received yet.
     #[must_use]
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            pending: Pending::None,
+            progress: Progress::default(),
+            discarded: 0,
+            state: State::Head,
+            line: ConnectionLine::None,
+            is_head: false,
+            has_skipped_line: false,
+            is_draining: false,
+            is_lingering: false,
+        }
     }
 
-    /// Reads input. Must not be called between a request (or rejection) and its response.
+    /// Reads input: all bytes received and not consumed.
+    ///
+    /// Must not be called between a request (or rejection) and its response. At most
+    /// [`HEAD_MAX`](super::limits::HEAD_MAX) bytes have to be kept for another call.
+    #[inline]
     pub fn receive<'a>(&mut self, input: &'a [u8]) -> Step<'a> {
-        let _ = input;
-        Step {
-            consumed: 0,
-            event: Event::NeedMore,
+        debug_assert!(
+            self.state != State::Respond,
+            "respond comes before the next receive"
+        );
+        if self.state == State::Head && input.first() != Some(&b'\r') {
+            return self.receive_head(input, 0);
         }
+        self.receive_other(input)
+    }
+
+    /// Reads the head that begins at `start` of the input.
+    #[inline]
+    fn receive_head<'a>(&mut self, input: &'a [u8], start: usize) -> Step<'a> {
+        match head::parse(&input[start..], &mut self.progress) {
+            Ok(Some(head)) => {
+                self.accept(&head);
+                Step {
+                    consumed: start + head.len,
+                    event: Event::Request(head.request),
+                }
+            }
+            Ok(None) => Step {
+                consumed: start,
+                event: Event::NeedMore,
+            },
+            Err(why) => {
+                self.is_head = input[start..].starts_with(b"HEAD ");
+                self.reject();
+                Step {
+                    consumed: input.len(),
+                    event: Event::Reject(Rejection::of(why)),
+                }
+            }
+        }
+    }
+
+    /// Input other than a head at the beginning: content to discard, an empty line, or a rest.
+    #[cold]
+    fn receive_other<'a>(&mut self, input: &'a [u8]) -> Step<'a> {
+        let mut start = 0;
+        if self.state == State::Discard {
+            match self.discard(input) {
+                Some(consumed) => start = consumed,
+                None => {
+                    self.state = State::Closing;
+                    self.is_lingering = true;
+                }
+            }
+            if self.state == State::Discard {
+                return Step {
+                    consumed: start,
+                    event: Event::NeedMore,
+                };
+            }
+        }
+        if self.state == State::Closing {
+            return Step {
+                consumed: input.len(),
+                event: Event::Closing,
+            };
+        }
+        // RFC 9112 2.2: an empty line before a request line is skipped, one.
+        if self.progress.is_none() && !self.has_skipped_line {
+            match input[start..] {
+                [b'\r', b'\n', ..] => {
+                    self.has_skipped_line = true;
+                    start += 2;
+                }
+                [b'\r'] => {
+                    return Step {
+                        consumed: start,
+                        event: Event::NeedMore,
+                    };
+                }
+                _ => {}
+            }
+        }
+        self.receive_head(input, start)
+    }
+
+    /// Takes note of a request.
+    #[inline]
+    fn accept(&mut self, head: &Head<'_>) {
+        let request = &head.request;
+        self.progress = Progress::default();
+        self.has_skipped_line = false;
+        self.is_head = request.method == Method::Head;
+        self.line = match request.version {
+            _ if self.is_draining || !head.is_persistent => ConnectionLine::Close,
+            Version::Http10 => ConnectionLine::KeepAlive,
+            Version::Http11 => ConnectionLine::None,
+        };
+        if request.content != Content::None || request.target.form == TargetForm::Authority {
+            self.accept_content(head);
+        }
+        self.state = State::Respond;
+    }
+
+    /// Takes note of a request with content, or of one (`CONNECT`) after which bytes may follow
+    /// that are no request.
+    #[cold]
+    fn accept_content(&mut self, head: &Head<'_>) {
+        self.discarded = 0;
+        self.pending = match head.request.content {
+            Content::None => Pending::None,
+            Content::Length(len) => Pending::Length(len),
+            Content::Chunked => Pending::Chunked(Chunked::new()),
+        };
+        let is_unwelcome = match head.request.content {
+            Content::None => true,
+            Content::Length(len) => len > DISCARD_MAX || head.expects_continue,
+            Content::Chunked => head.expects_continue,
+        };
+        if is_unwelcome {
+            self.line = ConnectionLine::Close;
+        }
+    }
+
+    /// Discards content: how many bytes of the input it took; `None` if it is malformed or too
+    /// much. The state tells whether it ended.
+    fn discard(&mut self, input: &[u8]) -> Option<usize> {
+        let (consumed, is_end) = match &mut self.pending {
+            Pending::None => (0, true),
+            Pending::Length(remaining) => {
+                let taken = (*remaining).min(input.len() as u64);
+                *remaining -= taken;
+                (taken as usize, *remaining == 0)
+            }
+            Pending::Chunked(chunked) => {
+                let (taken, is_end) = chunked.receive(input).ok()?;
+                let discarded = u64::from(self.discarded) + taken as u64;
+                if discarded > DISCARD_MAX {
+                    return None;
+                }
+                self.discarded = discarded as u32;
+                (taken, is_end)
+            }
+        };
+        if is_end {
+            self.pending = Pending::None;
+            self.state = State::Head;
+        }
+        Some(consumed)
     }
 
     /// Appends the head of the response to the request (or rejection) last delivered.
     ///
     /// `date_line` is a whole `date` line ([`crate::semantics::date::DateLine`]). Gives whether
-    /// content follows the head: not after `HEAD`, nor with 204 and 304.
+    /// content follows the head: not after `HEAD`, nor with 204 and 304. The response is final:
+    /// no status below 200.
+    #[inline]
     pub fn respond(
         &mut self,
         head: &ResponseHead<'_>,
         date_line: &[u8; DATE_LINE_LEN],
         out: &mut Vec<u8>,
     ) -> bool {
-        let _ = (head, date_line, out);
-        true
+        debug_assert!(self.state == State::Respond, "one response per request");
+        debug_assert!(head.status.0 >= 200, "interim responses have no place here");
+        if self.is_draining {
+            self.line = ConnectionLine::Close;
+        }
+        write_head(head, date_line, self.line, out);
+        self.state = match self.pending {
+            _ if self.line == ConnectionLine::Close => {
+                self.is_lingering |= !matches!(self.pending, Pending::None);
+                State::Closing
+            }
+            Pending::None => State::Head,
+            Pending::Length(_) | Pending::Chunked(_) => State::Discard,
+        };
+        !self.is_head && !head.status.is_without_content()
     }
 
     /// Gives up on the request that is arriving, because of something only the caller knows
     /// (a timeout): call [`respond`](Self::respond) next. The connection closes after it.
-    pub fn reject(&mut self) {}
+    #[cold]
+    pub fn reject(&mut self) {
+        debug_assert!(
+            self.state == State::Head,
+            "a request that was delivered is answered"
+        );
+        self.progress = Progress::default();
+        self.line = ConnectionLine::Close;
+        self.is_lingering = true;
+        self.state = State::Respond;
+    }
 
     /// Lets the connection end: the next response says `connection: close`. An idle one may be
     /// closed at once.
-    pub fn drain(&mut self) {}
+    pub fn drain(&mut self) {
+        self.is_draining = true;
+    }
 
     /// Whether no request is under way, not even a part of its head.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        true
+        self.state == State::Head && self.progress.is_none()
     }
 
     /// Whether the connection goes on after the response to the current request.
     #[must_use]
     pub fn is_persistent(&self) -> bool {
-        true
+        !self.is_draining && self.line != ConnectionLine::Close
     }
 
-    /// Whether the last response was the last one: close once it is sent.
+    /// Whether the last response was written: close once it is sent.
     #[must_use]
     pub fn is_closing(&self) -> bool {
-        false
+        self.state == State::Closing
     }
 
     /// Whether the peer may still be sending when the connection closes. Then a plain close
-    /// could reset the connection and lose the response: end the sending half, drop input for a
-    /// short while, close then.
+    /// could reset the connection and lose the response (RFC 9112 section 9.6): end the sending
+    /// half, drop input for a short while, close then.
     #[must_use]
     pub fn is_lingering(&self) -> bool {
-        false
+        self.is_lingering
     }
 
-    /// Whether the machine can do something with more input now.
+    /// Whether more input can lead to anything: not before a response, nor after the last one.
     #[must_use]
     pub fn wants_input(&self) -> bool {
-        true
+        matches!(self.state, State::Head | State::Discard)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_stays_small() {
+        assert!(size_of::<Connection>() <= 64, "{}", size_of::<Connection>());
     }
 }

@@ -34,8 +34,7 @@ impl Rejection {
             | Why::HostInvalid
             | Why::ContentLength
             | Why::TransferEncoding
-            | Why::LengthAndCoding
-            | Why::Chunk => Status::BAD_REQUEST,
+            | Why::LengthAndCoding => Status::BAD_REQUEST,
         };
         Self { status, why }
     }
@@ -78,8 +77,6 @@ pub enum Why {
     CodingUnsupported,
     /// An expectation other than `100-continue`.
     ExpectationUnknown,
-    /// A malformed chunk: never answered, the connection just closes.
-    Chunk,
     /// The head did not arrive in time; only callers know.
     Timeout,
 }

@@ -1,4 +1,5 @@
-//! Bounds on what an HTTP/1 peer may send, each with its reason.
+//! Bounds on what an HTTP/1 peer may send, each with its reason; the number of field lines is
+//! bounded for all versions alike in [`crate::semantics::limits`].
 
 /// The longest request line in bytes, with its CRLF. RFC 9112 section 3 asks for at least 8000.
 pub const REQUEST_LINE_MAX: usize = 8 * 1024;
@@ -7,9 +8,6 @@ pub const REQUEST_LINE_MAX: usize = 8 * 1024;
 /// without cookies and 8 KiB with many; twice that leaves room for tokens of proxies.
 pub const FIELD_SECTION_MAX: usize = 16 * 1024;
 
-/// The most field lines of a request. Browsers send 10 to 20, chains of proxies add a few each.
-pub const FIELD_LINES_MAX: u16 = 100;
-
 /// The most bytes of a head that a caller has to keep: an empty line, request line, field section.
 pub const HEAD_MAX: usize = 2 + REQUEST_LINE_MAX + FIELD_SECTION_MAX;
 
@@ -17,9 +15,3 @@ pub const HEAD_MAX: usize = 2 + REQUEST_LINE_MAX + FIELD_SECTION_MAX;
 /// a connection. Nobody has a reason to send content to a static server; forms and beacons sent
 /// by mistake are small, and a new connection is cheaper than reading more.
 pub const DISCARD_MAX: u64 = 64 * 1024;
-
-/// The longest chunk size line, with extensions and CRLF. Extensions have no use that is known.
-pub const CHUNK_LINE_MAX: u16 = 256;
-
-/// The longest trailer section of chunked content; trailers are discarded unread.
-pub const TRAILER_SECTION_MAX: u16 = 8 * 1024;

@@ -1,10 +1,14 @@
 //! HTTP/1.0 and HTTP/1.1 (RFC 9112), the server's side, as a machine without I/O.
+//!
+//! [`connection`] has the machine, its states and the order of calls.
 
-pub mod chunked;
+mod chunked;
 pub mod connection;
 pub mod error;
-pub mod head;
+mod framing;
+mod head;
 pub mod limits;
+mod target;
 mod write;
 
 pub use connection::{Connection, Event, Step};

@@ -4,7 +4,8 @@
 //! for each [`KnownField`], where its first line's value is; lines that repeat are found again by
 //! a second scan, which hardly ever happens.
 
-use super::super::scan;
+use super::limits::FIELD_LINES_MAX;
+use crate::scan;
 
 /// A field that is looked at.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -87,33 +88,80 @@ impl KnownField {
     #[inline]
     #[must_use]
     pub fn parse(name: &[u8]) -> Option<Self> {
-        let candidates: &[Self] = match name.len() {
-            4 => return exact(name, b"host", Self::Host),
-            5 => return exact(name, b"range", Self::Range),
-            6 => &[Self::Accept, Self::Expect, Self::Origin],
-            7 => return exact(name, b"referer", Self::Referer),
-            8 => &[Self::Priority, Self::IfMatch, Self::IfRange],
-            10 => &[Self::Connection, Self::UserAgent],
-            13 => &[Self::IfNoneMatch, Self::Authorization],
-            14 => return exact(name, b"content-length", Self::ContentLength),
-            15 => &[
-                Self::AcceptEncoding,
-                Self::AcceptLanguage,
-                Self::XForwardedFor,
-            ],
-            17 => &[Self::IfModifiedSince, Self::TransferEncoding],
-            19 => return exact(name, b"if-unmodified-since", Self::IfUnmodifiedSince),
-            _ => return None,
-        };
-        candidates
-            .iter()
-            .copied()
-            .find(|field| name.eq_ignore_ascii_case(field.name().as_bytes()))
+        match name.len() {
+            4 => pick(name, &[(b"host", Self::Host)]),
+            5 => pick(name, &[(b"range", Self::Range)]),
+            6 => pick(
+                name,
+                &[
+                    (b"accept", Self::Accept),
+                    (b"origin", Self::Origin),
+                    (b"expect", Self::Expect),
+                ],
+            ),
+            7 => pick(name, &[(b"referer", Self::Referer)]),
+            8 => pick(
+                name,
+                &[
+                    (b"priority", Self::Priority),
+                    (b"if-range", Self::IfRange),
+                    (b"if-match", Self::IfMatch),
+                ],
+            ),
+            10 => pick(
+                name,
+                &[
+                    (b"user-agent", Self::UserAgent),
+                    (b"connection", Self::Connection),
+                ],
+            ),
+            13 => pick(
+                name,
+                &[
+                    (b"if-none-match", Self::IfNoneMatch),
+                    (b"authorization", Self::Authorization),
+                ],
+            ),
+            14 => pick(name, &[(b"content-length", Self::ContentLength)]),
+            15 => pick(
+                name,
+                &[
+                    (b"accept-encoding", Self::AcceptEncoding),
+                    (b"accept-language", Self::AcceptLanguage),
+                    (b"x-forwarded-for", Self::XForwardedFor),
+                ],
+            ),
+            17 => pick(
+                name,
+                &[
+                    (b"if-modified-since", Self::IfModifiedSince),
+                    (b"transfer-encoding", Self::TransferEncoding),
+                ],
+            ),
+            19 => pick(name, &[(b"if-unmodified-since", Self::IfUnmodifiedSince)]),
+            _ => None,
+        }
     }
 }
 
-fn exact(name: &[u8], lower: &[u8], field: KnownField) -> Option<KnownField> {
-    name.eq_ignore_ascii_case(lower).then_some(field)
+/// The field among `candidates` that `name` spells, in any case.
+///
+/// Lengths are constants here, so that a comparison is a few word operations.
+#[inline]
+fn pick<const N: usize>(name: &[u8], candidates: &[(&[u8; N], KnownField)]) -> Option<KnownField> {
+    let name: &[u8; N] = name.try_into().ok()?;
+    for &(lower, field) in candidates {
+        let mut difference = 0;
+        for (byte, &wanted) in name.iter().zip(lower) {
+            // Only letters have a case: for others the bit would make CR out of a hyphen.
+            let case_bit = if wanted.is_ascii_lowercase() { 0x20 } else { 0 };
+            difference |= (byte | case_bit) ^ wanted;
+        }
+        if difference == 0 {
+            return Some(field);
+        }
+    }
+    None
 }
 
 /// A set of known fields.
@@ -176,7 +224,7 @@ struct Span {
 /// The field lines of a request.
 #[derive(Clone, Copy)]
 pub struct Fields<'a> {
-    /// The lines; may be longer than the section, whose empty line ends it.
+    /// The lines, without the empty line that ends the section.
     section: &'a [u8],
     present: FieldMask,
     repeated: FieldMask,
@@ -272,11 +320,91 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reads lines from `start` (the beginning of a line) on.
-    pub(crate) fn read(&mut self, start: usize, _count: &mut u16) -> Result<Section, FieldError> {
-        let _ = scan::find_control(self.section);
-        Ok(Section::Incomplete(start))
+    /// Reads lines from `start` (the beginning of a line) on; `line_count` counts those read.
+    ///
+    /// An error is a property of the line's bytes up to its LF: a line that has not ended yet is
+    /// never refused (but for being one too many), however bad it looks. So the way in which
+    /// bytes arrive in pieces makes no difference.
+    #[inline]
+    pub(crate) fn read(
+        &mut self,
+        start: usize,
+        line_count: &mut u16,
+    ) -> Result<Section, FieldError> {
+        let section = self.section;
+        let mut at = start;
+        loop {
+            let line = &section[at..];
+            match line {
+                [b'\r', b'\n', ..] => {
+                    self.section = &section[..at];
+                    return Ok(Section::End(at + 2));
+                }
+                [] | [b'\r'] => return Ok(Section::Incomplete(at)),
+                _ => {}
+            }
+            if *line_count == FIELD_LINES_MAX {
+                return Err(FieldError::TooMany);
+            }
+            let colon = scan::find_byte(line, b':');
+            let known = KnownField::parse(&line[..colon]);
+            if colon == line.len() || (known.is_none() && !is_token(&line[..colon])) {
+                return incomplete_or(FieldError::Name, section, at);
+            }
+            let value = &line[colon + 1..];
+            let mut end = scan::find_control(value);
+            while value.get(end) == Some(&b'\t') {
+                end += 1 + scan::find_control(&value[end + 1..]);
+            }
+            match &value[end..] {
+                [b'\r', b'\n', ..] => {}
+                [] | [b'\r'] => return Ok(Section::Incomplete(at)),
+                _ => return incomplete_or(FieldError::Value, section, at),
+            }
+            if let Some(field) = known {
+                self.note(field, &value[..end], at + colon + 1);
+            }
+            *line_count += 1;
+            at += colon + 1 + end + 2;
+        }
     }
+
+    /// Enters a line's value, which begins at `offset` of the section, into the table.
+    #[inline]
+    fn note(&mut self, field: KnownField, value: &[u8], offset: usize) {
+        let bit = 1 << field as u32;
+        if self.present.0 & bit != 0 {
+            self.repeated.0 |= bit;
+            return;
+        }
+        self.present.0 |= bit;
+        let is_space = |byte: u8| byte == b' ' || byte == b'\t';
+        let (mut start, mut end) = (0, value.len());
+        while start < end && is_space(value[start]) {
+            start += 1;
+        }
+        while end > start && is_space(value[end - 1]) {
+            end -= 1;
+        }
+        // Sections are at most 64 KiB long: see `parse` and the limits of the machines.
+        self.first[field as usize] = Span {
+            start: (offset + start) as u16,
+            len: (end - start) as u16,
+        };
+    }
+}
+
+/// Refuses the line that begins at `at`, unless it has not ended yet.
+#[cold]
+fn incomplete_or(error: FieldError, section: &[u8], at: usize) -> Result<Section, FieldError> {
+    match memchr::memchr(b'\n', &section[at..]) {
+        Some(_) => Err(error),
+        None => Ok(Section::Incomplete(at)),
+    }
+}
+
+fn is_token(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|&byte| scan::is_token_byte(byte))
 }
 
 impl std::fmt::Debug for Fields<'_> {
@@ -329,4 +457,101 @@ impl<'a> Iterator for AllLines<'a> {
         self.rest = self.rest.get(end + 2..).unwrap_or_default();
         Some((&line[..colon], value.trim_ascii()))
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(section: &str) -> Fields<'_> {
+        Fields::parse(section.as_bytes()).expect("a section of the test")
+    }
+
+    #[test]
+    fn names_are_known_in_any_case_and_by_nothing_but_their_letters() {
+        for field in ALL {
+            let name = field.name();
+            assert_eq!(KnownField::parse(name.as_bytes()), Some(field));
+            assert_eq!(
+                KnownField::parse(name.to_uppercase().as_bytes()),
+                Some(field)
+            );
+            for index in 0..name.len() {
+                for byte in 0..=255 {
+                    let mut other = name.as_bytes().to_vec();
+                    other[index] = byte;
+                    let expect = ALL
+                        .into_iter()
+                        .find(|known| known.name().as_bytes().eq_ignore_ascii_case(&other));
+                    assert_eq!(
+                        KnownField::parse(&other),
+                        expect,
+                        "{}",
+                        other.escape_ascii()
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_first_line_is_found_at_once_and_repeated_ones_by_a_scan() {
+        let fields = fields("Accept: a\r\nX: y\r\naccept:\t b \r\nACCEPT:\r\nRange: r\r\n\r\n");
+        assert_eq!(fields.get(KnownField::Accept), Some(&b"a"[..]));
+        assert!(fields.is_repeated(KnownField::Accept) && !fields.is_repeated(KnownField::Range));
+        let lines: Vec<_> = fields.lines(KnownField::Accept).collect();
+        assert_eq!(lines, [&b"a"[..], b"b", b""]);
+        assert_eq!(fields.lines(KnownField::Range).collect::<Vec<_>>(), [b"r"]);
+        assert_eq!(fields.lines(KnownField::Host).next(), None);
+        assert!(fields.has_any(FieldMask::CONDITIONS_AND_RANGE));
+        assert!(!fields.has_any(FieldMask::of(&[KnownField::Host, KnownField::IfRange])));
+        assert_eq!(fields.iter().count(), 5);
+    }
+
+    #[test]
+    fn malformed_sections_are_refused() {
+        let check = |section: &str, expect| {
+            assert_eq!(
+                Fields::parse(section.as_bytes()).map(|_| ()),
+                Err(expect),
+                "{section:?}"
+            );
+        };
+        check(" a: b\r\n", FieldError::Name);
+        check("a: b\r\n c\r\n", FieldError::Name);
+        check("a : b\r\n", FieldError::Name);
+        check(": b\r\n", FieldError::Name);
+        check("a\r\n", FieldError::Name);
+        check("a\r\nb: c\r\n", FieldError::Name);
+        check("if\rmatch: x\r\n", FieldError::Name);
+        check("a: b\n", FieldError::Value);
+        check("a: b\rc\r\n", FieldError::Value);
+        check("a: b\0\r\n", FieldError::Value);
+        check("a: b", FieldError::Value);
+        check(&"a: b\r\n".repeat(101), FieldError::TooMany);
+        check(&"a: 0123456789abcdef\r\n".repeat(9999), FieldError::TooMany);
+    }
+
+    const ALL: [KnownField; KnownField::COUNT] = [
+        KnownField::Host,
+        KnownField::Connection,
+        KnownField::ContentLength,
+        KnownField::TransferEncoding,
+        KnownField::Expect,
+        KnownField::Accept,
+        KnownField::AcceptEncoding,
+        KnownField::AcceptLanguage,
+        KnownField::Authorization,
+        KnownField::IfMatch,
+        KnownField::IfModifiedSince,
+        KnownField::IfNoneMatch,
+        KnownField::IfRange,
+        KnownField::IfUnmodifiedSince,
+        KnownField::Origin,
+        KnownField::Priority,
+        KnownField::Range,
+        KnownField::Referer,
+        KnownField::UserAgent,
+        KnownField::XForwardedFor,
+    ];
 }

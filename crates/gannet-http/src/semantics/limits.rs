@@ -11,3 +11,6 @@ pub const PATH_MAX: usize = 4096;
 /// The longest block of ready fields in bytes. Offsets into it are 16 bits wide and it goes out
 /// with every response, so a longer one is a mistake of configuration.
 pub const READY_BLOCK_MAX: usize = 16 * 1024;
+
+/// The most field lines of a request. Browsers send 10 to 20, chains of proxies add a few each.
+pub const FIELD_LINES_MAX: u16 = 100;
