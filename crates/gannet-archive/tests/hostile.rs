@@ -1,0 +1,178 @@
+//! Hostile archives with right checksums: what validation lets through is safe to read.
+
+mod sample;
+
+use gannet_archive::{ArchiveError, Rule, SectionKind, Superblock};
+use sample::{Numbers, hello, open, read_all, site};
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Mutations per run; `GANNET_CASES` asks for more.
+fn case_count() -> usize {
+    std::env::var("GANNET_CASES")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(30_000)
+}
+
+#[test]
+fn random_mutations_with_fixed_checksums_never_panic() {
+    let sound = [hello(), site()];
+    let mut numbers = Numbers(1);
+    let (mut refused, mut behind_checksums, mut accepted) = (0, 0, 0);
+    for case in 0..case_count() {
+        let mut file = sound[case % 2].clone();
+        for _ in 0..1 + numbers.below(4) {
+            mutate(&mut file, &mut numbers);
+        }
+        reseal(&mut file);
+        match open(&file) {
+            Ok(archive) => {
+                accepted += 1;
+                read_all(&archive);
+            }
+            Err(error) => {
+                refused += 1;
+                let is_checksum = matches!(
+                    error,
+                    ArchiveError::SectionChecksum { .. } | ArchiveError::SuperblockChecksum { .. }
+                );
+                behind_checksums += usize::from(!is_checksum);
+                assert!(!error.to_string().is_empty());
+            }
+        }
+    }
+    // The test would be blind if everything stopped at a checksum, or nothing was refused.
+    assert!(refused > 0 && accepted > 0);
+    assert!(
+        behind_checksums * 10 > refused * 9,
+        "{behind_checksums} of {refused}"
+    );
+}
+
+/// Numbers that arithmetic trips over.
+const EDGES: [u64; 12] = [
+    0,
+    1,
+    63,
+    64,
+    4095,
+    4096,
+    u32::MAX as u64,
+    u32::MAX as u64 + 1,
+    i64::MAX as u64,
+    1 << 63,
+    u64::MAX - 63,
+    u64::MAX,
+];
+
+fn mutate(file: &mut [u8], numbers: &mut Numbers) {
+    // Blob bytes have no structure: aim at the superblock's first part and the metadata.
+    let metadata = u64_at(file, 40).min(file.len() as u64) as usize;
+    let in_superblock = metadata == file.len() || numbers.below(8) == 0;
+    let (start, len) = if in_superblock {
+        (12, 500)
+    } else {
+        (metadata, file.len() - metadata)
+    };
+    let width = [1, 2, 4, 8][numbers.below(4)];
+    let at = (start + numbers.below(len)) / width * width;
+    let old = u64_at(file, at);
+    let new = match numbers.below(4) {
+        0 => EDGES[numbers.below(EDGES.len())],
+        1 => old ^ 1 << numbers.below(64),
+        2 => old.wrapping_add(numbers.below(128) as u64).wrapping_sub(64),
+        _ => numbers.next(),
+    };
+    let end = (at + width).min(file.len());
+    let bytes = new.to_le_bytes();
+    file[at..end].copy_from_slice(&bytes[..end - at]);
+}
+
+/// Writes right checksums for whatever the section table now says.
+fn reseal(file: &mut [u8]) {
+    for row in 0..(u32_at(file, 60) as usize).min(64) {
+        let row = 128 + row * 32;
+        let start = u64_at(file, row + 8);
+        let end = start.saturating_add(u64_at(file, row + 16));
+        let range = usize::try_from(start).ok().zip(usize::try_from(end).ok());
+        if let Some(bytes) = range.and_then(|(start, end)| file.get(start..end)) {
+            let checksum = xxh3_64(bytes);
+            file[row + 24..row + 32].copy_from_slice(&checksum.to_le_bytes());
+        }
+    }
+    let checksum = xxh3_64(&file[..4088]);
+    file[4088..4096].copy_from_slice(&checksum.to_le_bytes());
+}
+
+fn u64_at(file: &[u8], at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    for (to, from) in bytes.iter_mut().zip(file.iter().skip(at)) {
+        *to = *from;
+    }
+    u64::from_le_bytes(bytes)
+}
+
+fn u32_at(file: &[u8], at: usize) -> u32 {
+    u64_at(file, at) as u32
+}
+
+/// Changes one number of a section of the sample site, fixes the checksums and tells the outcome.
+fn with(kind: SectionKind, at: usize, value: &[u8]) -> Result<(), ArchiveError> {
+    let mut file = site();
+    let superblock = Superblock::parse(&file[..4096], file.len() as u64).expect("sound");
+    let sections = superblock.sections();
+    let section = sections
+        .iter()
+        .find(|section| section.kind == kind)
+        .expect("it is there");
+    let at = section.offset as usize + at;
+    file[at..at + value.len()].copy_from_slice(value);
+    reseal(&mut file);
+    open(&file).map(|archive| read_all(&archive))
+}
+
+#[test]
+fn each_rule_refuses_what_it_is_for() {
+    use SectionKind::{Blobs, Entries, Index, Strings, Variants};
+    let check = |kind, at, value: &[u8], expect: Rule| match with(kind, at, value) {
+        Err(ArchiveError::Record { rule, .. }) if rule == expect => {}
+        other => panic!("{kind} + {at} = {value:02x?}: {other:?}, expected {expect:?}"),
+    };
+    let max = u64::MAX.to_le_bytes();
+    let odd = 4097u64.to_le_bytes();
+    check(Blobs, 0, &max, Rule::Range);
+    check(Blobs, 0, &odd, Rule::Alignment);
+    check(Blobs, 0, &0u64.to_le_bytes(), Rule::Overlap);
+    check(Blobs, 8, &max, Rule::Range);
+    check(Blobs, 8, &(1u64 << 40).to_le_bytes(), Rule::Range);
+    check(Blobs, 16, &4096u64.to_le_bytes(), Rule::Overlap);
+    check(Variants, 0, &max, Rule::Range);
+    check(Variants, 24, &max, Rule::Range);
+    check(Variants, 32, &u32::MAX.to_le_bytes(), Rule::Range);
+    check(Variants, 32, &0u32.to_le_bytes(), Rule::ContentLength);
+    check(Variants, 38, &3u16.to_le_bytes(), Rule::FieldBlock);
+    check(Variants, 40, &u16::MAX.to_le_bytes(), Rule::FieldBlock);
+    check(Variants, 56, &[9], Rule::Value);
+    check(Variants, 56, &[0], Rule::Variants);
+    check(Variants, 60, &[1], Rule::Reserved);
+    check(Entries, 0, &max, Rule::Range);
+    check(Entries, 0, &1u64.to_le_bytes(), Rule::Path);
+    check(Entries, 24, &8193u32.to_le_bytes(), Rule::Limit);
+    check(Entries, 28, &u32::MAX.to_le_bytes(), Rule::Range);
+    check(Entries, 40, &[1], Rule::Value);
+    check(Entries, 42, &[1], Rule::Reserved);
+    check(Entries, 44, &[2], Rule::Value);
+    check(Entries, 44, &[1], Rule::Order);
+    check(Entries, 45, &[2], Rule::Value);
+    check(Entries, 46, &[0], Rule::Variants);
+    check(Entries, 47, &[0x80], Rule::Value);
+    check(Entries, 48, &[1], Rule::Reserved);
+    check(Index, 0, &max, Rule::IndexSlot);
+    check(Index, 8, &max, Rule::SectionLen);
+    check(Index, 16, &65u32.to_le_bytes(), Rule::IndexShape);
+    check(Index, 16, &0u32.to_le_bytes(), Rule::IndexMissing);
+    check(Index, 20, &40u32.to_le_bytes(), Rule::IndexShape);
+    check(Index, 32, &[1], Rule::Reserved);
+    // The paths are in the strings, and the first string is an entity tag.
+    check(Strings, 0, b"\n", Rule::EntityTag);
+}

@@ -1,0 +1,115 @@
+//! A lookup finds what a map finds, and nothing else.
+
+mod sample;
+
+use std::collections::HashMap;
+
+use gannet_archive::{Coding, EntryKind, Key, Namespace, Options, limits};
+use sample::{File, Numbers, open};
+
+#[test]
+fn lookup_agrees_with_a_map() {
+    for (seed, count) in [(1, 0), (2, 1), (3, 2), (4, 100), (5, 20_000)] {
+        let mut numbers = Numbers(seed);
+        let mut file = File::new(Options::default());
+        let mut map = HashMap::new();
+        while map.len() < count {
+            let (path, namespace) = random_key(&mut numbers);
+            let status = map.len() % 7;
+            if map.contains_key(&(path.clone(), namespace)) {
+                continue;
+            }
+            let variants = file.variants(&[(Coding::Identity, &[b'x'; 8][..status])]);
+            let key = Key {
+                host: 0,
+                namespace,
+                path: path.as_bytes(),
+            };
+            file.content(key, variants, false);
+            map.insert((path, namespace), status as u64);
+        }
+        let archive = open(&file.finish().expect("sound")).expect("sound");
+        assert_eq!(archive.entries().len(), count);
+        assert!(archive.index_shape().1 <= limits::PROBE_MAX);
+        for ((path, namespace), len) in &map {
+            let key = Key {
+                host: 0,
+                namespace: *namespace,
+                path: path.as_bytes(),
+            };
+            let entry = archive.lookup(key).expect("it was added");
+            assert_eq!(entry.key(), key);
+            assert_eq!(
+                entry.variants().next().map(|variant| variant.blob_len()),
+                Some(*len)
+            );
+            assert!(archive.lookup(Key { host: 1, ..key }).is_none());
+        }
+        for _ in 0..20_000 {
+            let (path, namespace) = random_key(&mut numbers);
+            let key = Key {
+                host: 0,
+                namespace,
+                path: path.as_bytes(),
+            };
+            assert_eq!(
+                archive.lookup(key).is_some(),
+                map.contains_key(&(path.clone(), namespace))
+            );
+        }
+        let keys: Vec<_> = archive.entries().map(|entry| entry.key()).collect();
+        assert!(keys.is_sorted(), "entries come in the order of their keys");
+    }
+}
+
+/// Short segments of few letters, so that random keys often meet.
+fn random_key(numbers: &mut Numbers) -> (String, Namespace) {
+    let mut path = String::new();
+    for _ in 0..1 + numbers.below(4) {
+        path.push('/');
+        for _ in 0..1 + numbers.below(3) {
+            path.push(char::from(b'a' + numbers.below(6) as u8));
+        }
+    }
+    if numbers.below(8) == 0 {
+        path.push('/');
+        return (path, Namespace::NotFoundPage);
+    }
+    (path, Namespace::Content)
+}
+
+#[test]
+fn the_shortest_acceptable_variant_is_selected() {
+    let mut file = File::new(Options::default());
+    let bodies: [(Coding, &[u8]); 4] = [
+        (Coding::Identity, &[b'i'; 900]),
+        (Coding::Gzip, &[b'g'; 300]),
+        (Coding::Brotli, &[b'b'; 200]),
+        (Coding::Zstd, &[b'z'; 250]),
+    ];
+    let variants = file.variants(&bodies);
+    file.content(Key::content(b"/a"), variants, false);
+    file.redirect(b"/b", b"/b/");
+    let archive = open(&file.finish().expect("sound")).expect("sound");
+    let entry = archive.lookup(Key::content(b"/a")).expect("it was added");
+    let check = |acceptable: u8, expect: Option<Coding>| {
+        let found = entry.select(acceptable).map(|variant| variant.coding());
+        assert_eq!(found, expect, "{acceptable:04b}");
+    };
+    check(0b0000, None);
+    check(0b0001, Some(Coding::Identity));
+    check(0b0011, Some(Coding::Gzip));
+    check(0b1011, Some(Coding::Zstd));
+    check(0b1111, Some(Coding::Brotli));
+    check(0b1111_0000, None);
+
+    let redirect = archive.lookup(Key::content(b"/b")).expect("it was added");
+    assert_eq!(
+        redirect.kind(),
+        EntryKind::Redirect {
+            status: 308,
+            location: b"/b/"
+        }
+    );
+    assert!(redirect.select(0xff).is_none());
+}

@@ -1,0 +1,227 @@
+//! Archives to test with: whole files in memory, and what a careful reader makes of them.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use gannet_archive::{
+    Archive, ArchiveError, Coding, Content, Key, Options, Parts, SUPERBLOCK_LEN, Superblock,
+    VariantDraft, VariantsId, Writer, digest,
+};
+
+/// A whole file, as a packer would write it.
+pub(crate) struct File {
+    writer: Writer,
+    bytes: Vec<u8>,
+}
+
+impl File {
+    pub(crate) fn new(options: Options) -> Self {
+        Self {
+            writer: Writer::new(options),
+            bytes: vec![0; SUPERBLOCK_LEN],
+        }
+    }
+
+    /// Adds the representation in the given codings; its blobs go to the file.
+    pub(crate) fn variants(&mut self, bodies: &[(Coding, &[u8])]) -> VariantsId {
+        let drafts: Vec<_> = bodies
+            .iter()
+            .map(|(coding, body)| {
+                let placed = self.writer.add_bytes(body);
+                if let Some(offset) = placed.write_at {
+                    self.bytes.resize(offset as usize, 0);
+                    self.bytes.extend_from_slice(body);
+                }
+                let tag = format!("\"{:02x}-{}\"", digest(body)[0], *coding as u8);
+                let length = format!("content-length: {}\r\n", body.len());
+                let coded = match coding {
+                    Coding::Identity => String::new(),
+                    _ => format!("content-encoding: {}\r\n", coding.name()),
+                };
+                let own = format!("{length}content-type: text/plain\r\n{coded}");
+                let block = format!("{own}etag: {tag}\r\nvary: accept-encoding\r\n");
+                (
+                    *coding,
+                    placed.id,
+                    tag,
+                    block,
+                    length.len() as u16,
+                    own.len() as u16,
+                )
+            })
+            .collect();
+        let drafts: Vec<_> = drafts
+            .iter()
+            .map(
+                |(coding, blob, tag, block, length_end, shared_start)| VariantDraft {
+                    coding: *coding,
+                    blob: *blob,
+                    entity_tag: tag.as_bytes(),
+                    h1: block.as_bytes(),
+                    length_end: *length_end,
+                    shared_start: *shared_start,
+                },
+            )
+            .collect();
+        self.writer.add_variants(&drafts)
+    }
+
+    pub(crate) fn content(&mut self, key: Key<'_>, variants: VariantsId, is_alias: bool) {
+        self.writer.add_content(
+            key,
+            &Content {
+                content_type: b"text/plain",
+                last_modified: is_alias.then_some(1_700_000_000),
+                is_alias,
+                variants,
+                ..Content::default()
+            },
+        );
+    }
+
+    pub(crate) fn redirect(&mut self, path: &[u8], location: &[u8]) {
+        self.writer.add_redirect(Key::content(path), 308, location);
+    }
+
+    pub(crate) fn finish(self) -> Result<Vec<u8>, ArchiveError> {
+        let Parts {
+            superblock,
+            metadata_offset,
+            metadata,
+            file_len,
+        } = self.writer.finish()?;
+        let mut bytes = self.bytes;
+        bytes.resize(metadata_offset as usize, 0);
+        bytes.extend_from_slice(&metadata);
+        bytes[..SUPERBLOCK_LEN].copy_from_slice(&superblock);
+        assert_eq!(bytes.len() as u64, file_len);
+        Ok(bytes)
+    }
+}
+
+/// One tiny entry: the dump of `FORMAT.md`.
+pub(crate) fn hello() -> Vec<u8> {
+    let mut file = File::new(Options::default());
+    let variants = file.variants(&[(Coding::Identity, b"hello\n")]);
+    file.content(Key::content(b"/hello.txt"), variants, false);
+    file.finish().expect("a sound archive")
+}
+
+/// Everything the format has, small: tiny and large blobs, several codings, an alias, a page for
+/// what is missing, a redirect.
+pub(crate) fn site() -> Vec<u8> {
+    let mut file = File::new(Options {
+        spa: true,
+        ..Options::default()
+    });
+    let large: Vec<u8> = (0..5000u32).map(|i| (i * i >> 3) as u8).collect();
+    let page = file.variants(&[
+        (Coding::Identity, b"<p>index index index index"),
+        (Coding::Brotli, b"not really brotli"),
+        (Coding::Gzip, b"nor is this gzip, but longer"),
+    ]);
+    let data = file.variants(&[(Coding::Identity, &large), (Coding::Zstd, &large[..4500])]);
+    let missing = file.variants(&[(Coding::Identity, b"")]);
+    file.content(Key::content(b"/index.html"), page, false);
+    file.content(Key::content(b"/"), page, true);
+    file.content(Key::content(b"/data/large.bin"), data, false);
+    file.content(Key::content(b"/404.html"), missing, false);
+    file.content(Key::not_found_page(b"/"), missing, true);
+    file.redirect(b"/data", b"/data/");
+    file.finish().expect("a sound archive")
+}
+
+/// Opens a whole file.
+pub(crate) fn open(file: &[u8]) -> Result<Archive<Vec<u8>>, ArchiveError> {
+    let first = &file[..file.len().min(SUPERBLOCK_LEN)];
+    let superblock = Superblock::parse(first, file.len() as u64)?;
+    let range = superblock.metadata_range();
+    let metadata = file[range.start as usize..range.end as usize].to_vec();
+    Archive::new(superblock, metadata)
+}
+
+/// Whether all stored bytes are what their digests say, and all else is zero.
+pub(crate) fn is_intact(archive: &Archive<Vec<u8>>, file: &[u8]) -> bool {
+    let mut end = SUPERBLOCK_LEN;
+    let blobs_are = archive.blobs().all(|blob| {
+        let (start, next) = (blob.offset as usize, (blob.offset + blob.len) as usize);
+        let gap_is_zero = blob.is_tiny || file[end..start].iter().all(|byte| *byte == 0);
+        end = if blob.is_tiny { end } else { next };
+        gap_is_zero && digest(&file[start..next]) == blob.digest
+    });
+    let metadata = archive.superblock().metadata_range().start as usize;
+    let superblock = archive.superblock();
+    blobs_are
+        && file[end..metadata].iter().all(|byte| *byte == 0)
+        && superblock.compute_build_id(archive.metadata()) == *superblock.build_id()
+}
+
+/// Reads everything an archive offers: nothing may panic, whatever was let through.
+pub(crate) fn read_all(archive: &Archive<Vec<u8>>) {
+    let superblock = archive.superblock();
+    let region = superblock.metadata_range();
+    for entry in archive.entries() {
+        let key = entry.key();
+        let found = archive.lookup(key).expect("every entry is found");
+        assert_eq!(found.number(), entry.number());
+        assert!(archive.entry(entry.number()).is_some());
+        let mut previous = 0;
+        for variant in entry.variants() {
+            assert!(
+                variant.blob_len() >= previous,
+                "variants are in the order of their lengths"
+            );
+            previous = variant.blob_len();
+            let end = variant.blob_offset() + variant.blob_len();
+            assert!(end <= superblock.archive_len());
+            match variant.body() {
+                gannet_archive::Body::Tiny(bytes) => {
+                    assert_eq!(bytes.len() as u64, variant.blob_len());
+                    let range = variant.tiny_range().expect("it is tiny");
+                    assert_eq!(&archive.metadata()[range], bytes);
+                }
+                gannet_archive::Body::Blob { offset, len } => {
+                    assert!(offset >= SUPERBLOCK_LEN as u64 && offset + len <= region.start);
+                    assert_eq!(variant.tiny_range(), None);
+                }
+            }
+            let block = variant.h1();
+            assert!(block.length_end <= block.shared_start);
+            assert!(usize::from(block.shared_start) <= block.bytes.len());
+            assert_eq!(&archive.metadata()[variant.h1_range()], block.bytes);
+            let length = format!("content-length: {}\r\n", variant.blob_len());
+            assert_eq!(
+                &block.bytes[..usize::from(block.length_end)],
+                length.as_bytes()
+            );
+            assert_eq!(variant.digest().len(), 32);
+            assert_eq!(variant.content_type(), entry.content_type());
+            let _ = variant.entity_tag();
+        }
+        let _ = (
+            entry.kind(),
+            entry.last_modified(),
+            entry.is_alias(),
+            entry.is_generated(),
+        );
+    }
+    let _ = (archive.stats(), archive.options(), archive.index_shape());
+    assert!(archive.blobs().all(|blob| blob.digest.len() == 32));
+}
+
+/// SplitMix64: numbers from a seed, the same on every machine.
+pub(crate) struct Numbers(pub(crate) u64);
+
+impl Numbers {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ z >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ z >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ z >> 31
+    }
+
+    /// A number below `bound`.
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}

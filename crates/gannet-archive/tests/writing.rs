@@ -1,0 +1,169 @@
+//! What the writer stores once, refuses, and repeats byte by byte.
+
+mod sample;
+
+use gannet_archive::{
+    ArchiveError, BlobId, Coding, Content, Key, Options, Rule, SectionKind, VariantDraft, Writer,
+    digest, limits,
+};
+use sample::{hello, open, site};
+
+/// The committed files of each format version. A change of these bytes is a change of the format.
+#[test]
+fn golden_files_are_written_the_same_and_still_open() {
+    for (name, bytes) in [("v1-hello", hello()), ("v1-site", site())] {
+        let path = format!("{}/tests/golden/{name}.gannet", env!("CARGO_MANIFEST_DIR"));
+        if std::env::var_os("UPDATE_EXPECT").is_some() {
+            std::fs::write(&path, &bytes).expect("the folder is there");
+        }
+        let golden = std::fs::read(&path).expect("the file is committed");
+        sample::read_all(&open(&golden).expect("old archives open"));
+        let at = golden.iter().zip(&bytes).position(|(a, b)| a != b);
+        assert!(
+            golden == bytes,
+            "{name} drifted: first difference at {at:?}"
+        );
+    }
+}
+
+#[test]
+fn equal_bodies_and_field_blocks_are_stored_once() {
+    let mut writer = Writer::new(Options::default());
+    let small = writer.add_bytes(b"x");
+    assert_eq!(writer.add_bytes(b"x"), small);
+    let body = vec![7; 5000];
+    let first = writer.add_bytes(&body);
+    assert_eq!(first.write_at, Some(4096));
+    let again = writer.add_hashed(digest(&body), 5000);
+    assert_eq!((again.id, again.write_at), (first.id, None));
+    // 4096 + 5000, at the next cache line.
+    let next = writer.add_hashed([1; 32], 10);
+    assert_eq!(next.write_at, Some(9152));
+    // A large blob starts on a page.
+    assert_eq!(writer.add_hashed([2; 32], 64 << 10).write_at, Some(12288));
+
+    let archive = open(&site()).expect("sound");
+    let index = archive.lookup(Key::content(b"/")).expect("it is there");
+    let page = archive
+        .lookup(Key::content(b"/index.html"))
+        .expect("it is there");
+    let blocks = |entry: gannet_archive::Entry<'_>| {
+        entry
+            .variants()
+            .map(|variant| variant.h1_range())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(blocks(index), blocks(page));
+}
+
+#[test]
+fn tiny_blobs_have_a_total() {
+    let mut writer = Writer::new(Options::default());
+    let mut body = vec![0; limits::TINY_MAX as usize];
+    let fitting = limits::TINY_TOTAL_MAX / limits::TINY_MAX;
+    for number in 0..fitting {
+        body[..8].copy_from_slice(&number.to_le_bytes());
+        assert_eq!(writer.add_bytes(&body).write_at, None);
+    }
+    body[..8].copy_from_slice(&u64::MAX.to_le_bytes());
+    assert_eq!(
+        writer.add_bytes(&body).write_at,
+        Some(4096),
+        "the room for tiny blobs is used up"
+    );
+}
+
+#[test]
+fn wrong_input_is_refused_when_finishing() {
+    let good = (b"/a".as_slice(), b"a/b".as_slice(), b"\"1\"".as_slice());
+    let entries = |rule| Err((SectionKind::Entries, rule));
+    let variants = |rule| Err((SectionKind::Variants, rule));
+    let check = |(path, content_type, tag): (&[u8], &[u8], &[u8]), extra: &str, expect| {
+        let mut writer = Writer::new(Options::default());
+        write_one(&mut writer, path, content_type, tag, extra);
+        assert_eq!(outcome(writer), expect, "{path:?} {extra:?}");
+    };
+    check(good, "", Ok(()));
+    check((b"a", good.1, good.2), "", entries(Rule::Path));
+    check((&[b'/'; 9000], good.1, good.2), "", entries(Rule::Limit));
+    check(
+        (good.0, b"a/b\r\nx: y", good.2),
+        "",
+        entries(Rule::ContentType),
+    );
+    check((good.0, good.1, b"1"), "", variants(Rule::EntityTag));
+    check(good, "x: y\r\n\r\n", variants(Rule::FieldBlock));
+    check(
+        good,
+        &format!("x: {}\r\n", "y".repeat(40_000)),
+        variants(Rule::Limit),
+    );
+    check(
+        good,
+        &format!("x: {}\r\n", "y".repeat(70_000)),
+        variants(Rule::Limit),
+    );
+
+    let mut writer = Writer::new(Options::default());
+    for _ in 0..2 {
+        write_one(&mut writer, b"/a", b"a/b", b"\"1\"", "");
+    }
+    assert_eq!(
+        outcome(writer),
+        entries(Rule::Order),
+        "two entries with one key"
+    );
+
+    for (status, location) in [(200, "/a/"), (308, "//host/"), (308, "/a\r\nx: y")] {
+        let mut writer = Writer::new(Options::default());
+        writer.add_redirect(Key::content(b"/a"), status, location.as_bytes());
+        assert_eq!(
+            outcome(writer),
+            entries(Rule::Redirect),
+            "{status} {location:?}"
+        );
+    }
+
+    let mut writer = Writer::new(Options::default());
+    writer.add_content(Key::content(b"/a"), &Content::default());
+    assert_eq!(
+        outcome(writer),
+        entries(Rule::Variants),
+        "content without a variant"
+    );
+}
+
+fn outcome(writer: Writer) -> Result<(), (SectionKind, Rule)> {
+    match writer.finish() {
+        Ok(_) => Ok(()),
+        Err(ArchiveError::Record { section, rule, .. }) => Err((section, rule)),
+        Err(other) => panic!("unexpected: {other}"),
+    }
+}
+
+fn write_one(
+    writer: &mut Writer,
+    path: &[u8],
+    content_type: &[u8],
+    entity_tag: &[u8],
+    extra: &str,
+) {
+    let blob: BlobId = writer.add_bytes(b"hello\n").id;
+    let h1 = format!("content-length: 6\r\n{extra}");
+    let variants = writer.add_variants(&[VariantDraft {
+        coding: Coding::Identity,
+        blob,
+        entity_tag,
+        h1: h1.as_bytes(),
+        length_end: 19,
+        shared_start: 19,
+    }]);
+    writer.add_content(
+        Key::content(path),
+        &Content {
+            content_type,
+            variants,
+            ..Content::default()
+        },
+    );
+}
