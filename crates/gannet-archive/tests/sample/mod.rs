@@ -113,7 +113,7 @@ pub(crate) fn site() -> Vec<u8> {
         spa: true,
         ..Options::default()
     });
-    let large: Vec<u8> = (0..5000u32).map(|i| (i * i >> 3) as u8).collect();
+    let large: Vec<u8> = (0..5000u32).map(|i| ((i * i) >> 3) as u8).collect();
     let page = file.variants(&[
         (Coding::Identity, b"<p>index index index index"),
         (Coding::Brotli, b"not really brotli"),
