@@ -1,1 +1,26 @@
+//! The engine: connections, protocols and content meet here, on any [`gannet_io::driver::Driver`].
+//!
+//! One worker per core, each with its own engine, listeners and view of the content. The path of
+//! a request through the files: `worker` (completions) to `worker/receiving` to `pump` (requests)
+//! to `site` (content) to `serve` (the answer) to `outgoing` (one send) to `worker/sending`.
 #![forbid(unsafe_code)]
+
+pub mod config;
+mod conn;
+mod limits;
+mod log;
+pub mod metrics;
+mod metrics_server;
+mod open;
+mod outgoing;
+mod pump;
+mod running;
+mod serve;
+mod site;
+mod start;
+mod timers;
+mod worker;
+
+pub use open::OpenError;
+pub use running::{Running, SiteReport, StartReport};
+pub use start::{Bound, StartError, bind, start};

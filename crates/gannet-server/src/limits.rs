@@ -1,0 +1,59 @@
+//! Bounds of the engine, each with its reason.
+
+/// Unparsed input held for a connection while a response is under way. A pipelining client may
+/// send this much ahead; then receiving pauses and TCP holds it back.
+pub(crate) const HELD_MAX: usize = 64 << 10;
+
+/// Responses gathered into one send. More only adds latency for the first of them.
+pub(crate) const RESPONSES_PER_SEND_MAX: u32 = 64;
+
+/// Wire bytes gathered into one send: about a socket's initial send buffer.
+pub(crate) const WIRE_MAX: usize = 64 << 10;
+
+/// Bodies up to this length that user code may read are copied behind their head and leave in a
+/// plain send; larger ones in memory go as a piece of their own. Set by `bench/`: the copy of
+/// 4 KiB costs less than a second piece does.
+pub(crate) const COPY_MAX: usize = 8 << 10;
+
+/// A file's bytes handed to the kernel in one operation, so that connections take turns.
+pub(crate) const SLICE_MAX: u64 = 1 << 20;
+
+/// A file's bytes read into memory at a time where `sendfile` cannot be used safely.
+pub(crate) const COPY_SLICE_MAX: u64 = 256 << 10;
+
+/// Files up to this length are kept in memory in directory mode; also the most that an archive
+/// answer sends from memory. Above it `sendfile` is cheaper than copying.
+pub(crate) const SMALL_FILE_MAX: u64 = 32 << 10;
+
+/// How long a cached file is believed before its path is looked up again, milliseconds. The
+/// promise is that a change is seen within a second.
+pub(crate) const BELIEVED_MS: u64 = 700;
+
+/// Request paths remembered by a worker in directory mode.
+pub(crate) const CACHED_PATHS_MAX: usize = 65_536;
+
+/// Descriptors of large files kept open by a worker in directory mode.
+pub(crate) const OPEN_FILES_MAX: usize = 512;
+
+/// Entries read of one directory for a listing.
+pub(crate) const LISTING_MAX: usize = 20_000;
+
+/// Bytes read and dropped from a peer after the last response of a connection, so that it can
+/// read the answer before the connection is reset.
+pub(crate) const LINGER_BYTES_MAX: u64 = 1 << 20;
+
+/// How long such a peer may take, milliseconds.
+pub(crate) const LINGER_MS: u64 = 2_000;
+
+/// A writer that opens a file which is being sent waits at most this long for the bytes already
+/// queued to leave, milliseconds; connections that are slower are reset.
+pub(crate) const GUARD_DRAIN_MS: u64 = 1_000;
+
+/// Connections closed at once when descriptors run out.
+pub(crate) const SHED_MAX: usize = 64;
+
+/// Batches of log lines waiting for the writer; beyond, lines are dropped and counted.
+pub(crate) const LOG_QUEUE_MAX: usize = 1_024;
+
+/// Bytes of log lines gathered before they go to the writer.
+pub(crate) const LOG_BATCH_BYTES: usize = 32 << 10;

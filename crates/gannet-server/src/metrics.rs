@@ -1,0 +1,222 @@
+//! What a worker counts, and how counts become text.
+
+use std::fmt::Write as _;
+use std::ops::AddAssign;
+
+use gannet_io::driver::IoCounters;
+
+/// Counts of one worker since its start. Plain integers: no other thread reads them; a worker is
+/// asked for a copy.
+#[derive(Clone, Debug, Default)]
+pub struct Counters {
+    /// Connections accepted.
+    pub connections_total: u64,
+    /// Connections open now.
+    pub connections_now: u64,
+    /// The most connections open at once.
+    pub connections_max: u64,
+    /// Requests answered, by status class 1xx to 5xx.
+    pub responses: [u64; 5],
+    /// Responses by exact status, for the codes that gannet sends.
+    pub by_status: std::collections::BTreeMap<u16, u64>,
+    /// Bytes handed to sockets, heads and bodies.
+    pub bytes_sent: u64,
+    /// Request heads refused (400, 414, 431, ...).
+    pub rejected: u64,
+    /// Connections ended because a deadline passed.
+    pub timeouts: u64,
+    /// Connections that ended in an error of the socket.
+    pub socket_errors: u64,
+    /// Responses cut short: the file ended or failed, or changed while its bytes were queued.
+    pub cut_short: u64,
+    /// Connections closed or refused because descriptors or the limit ran out.
+    pub shed: u64,
+    /// Requests answered from the cache of a live directory.
+    pub cache_hits: u64,
+    /// Requests that had to look at the disk.
+    pub cache_misses: u64,
+    /// Log lines dropped because the writer could not keep up.
+    pub log_dropped: u64,
+    /// The engine's own counts.
+    pub io: IoCounters,
+}
+
+impl Counters {
+    /// Counts a response.
+    pub(crate) fn response(&mut self, status: u16) {
+        let class = usize::from(status / 100).clamp(1, 5) - 1;
+        self.responses[class] += 1;
+        if status != 200 {
+            *self.by_status.entry(status).or_default() += 1;
+        }
+    }
+
+    /// All requests answered.
+    #[must_use]
+    pub fn responses_total(&self) -> u64 {
+        self.responses.iter().sum()
+    }
+
+    /// Exact counts by status, 200 included.
+    fn statuses(&self) -> Vec<(u16, u64)> {
+        let other_2xx: u64 =
+            self.by_status.iter().filter(|(s, _)| **s / 100 == 2).map(|(_, n)| n).sum();
+        let mut all: Vec<_> = self.by_status.iter().map(|(s, n)| (*s, *n)).collect();
+        all.push((200, self.responses[1] - other_2xx));
+        all.sort_unstable();
+        all
+    }
+}
+
+impl AddAssign<&Counters> for Counters {
+    fn add_assign(&mut self, other: &Counters) {
+        self.connections_total += other.connections_total;
+        self.connections_now += other.connections_now;
+        self.connections_max += other.connections_max;
+        for (sum, n) in self.responses.iter_mut().zip(other.responses) {
+            *sum += n;
+        }
+        for (status, n) in &other.by_status {
+            *self.by_status.entry(*status).or_default() += n;
+        }
+        self.bytes_sent += other.bytes_sent;
+        self.rejected += other.rejected;
+        self.timeouts += other.timeouts;
+        self.socket_errors += other.socket_errors;
+        self.cut_short += other.cut_short;
+        self.shed += other.shed;
+        self.cache_hits += other.cache_hits;
+        self.cache_misses += other.cache_misses;
+        self.log_dropped += other.log_dropped;
+        let io = &other.io;
+        self.io.enters += io.enters;
+        self.io.submissions += io.submissions;
+        self.io.completions += io.completions;
+        self.io.short_sends += io.short_sends;
+        self.io.no_buffers += io.no_buffers;
+        self.io.queue_full += io.queue_full;
+        self.io.completion_overflows += io.completion_overflows;
+        self.io.stale += io.stale;
+        self.io.helped += io.helped;
+    }
+}
+
+/// One row of the exposition: name without prefix, kind, help, value.
+type Row = (&'static str, &'static str, &'static str, u64);
+
+fn rows(c: &Counters) -> Vec<Row> {
+    vec![
+        ("connections_total", "counter", "Connections accepted.", c.connections_total),
+        ("connections", "gauge", "Connections open now.", c.connections_now),
+        ("sent_bytes_total", "counter", "Bytes handed to sockets.", c.bytes_sent),
+        ("requests_rejected_total", "counter", "Request heads refused.", c.rejected),
+        ("timeouts_total", "counter", "Connections ended by a deadline.", c.timeouts),
+        ("socket_errors_total", "counter", "Connections ended by a socket error.", c.socket_errors),
+        ("responses_cut_short_total", "counter", "Responses whose file ended early.", c.cut_short),
+        ("connections_shed_total", "counter", "Connections closed for lack of room.", c.shed),
+        ("cache_hits_total", "counter", "Requests answered from the file cache.", c.cache_hits),
+        ("cache_misses_total", "counter", "Requests that looked at the disk.", c.cache_misses),
+        ("log_lines_dropped_total", "counter", "Log lines that found no room.", c.log_dropped),
+        ("io_enters_total", "counter", "Calls that entered the kernel's queue.", c.io.enters),
+        ("io_submissions_total", "counter", "Operations submitted.", c.io.submissions),
+        ("io_completions_total", "counter", "Completions reaped.", c.io.completions),
+        ("io_short_sends_total", "counter", "Sends continued.", c.io.short_sends),
+        ("io_no_buffers_total", "counter", "Times no receive buffer was free.", c.io.no_buffers),
+        ("io_queue_full_total", "counter", "Times the queue was flushed early.", c.io.queue_full),
+        (
+            "io_completion_overflows_total",
+            "counter",
+            "Times completions overflowed.",
+            c.io.completion_overflows,
+        ),
+        ("io_helped_total", "counter", "Operations given to helper threads.", c.io.helped),
+    ]
+}
+
+/// The counts in the Prometheus text format, version 0.0.4.
+#[must_use]
+pub fn prometheus(all: &[Counters]) -> String {
+    let mut sum = Counters::default();
+    for one in all {
+        sum += one;
+    }
+    let mut text = String::with_capacity(4096);
+    for (name, kind, help, value) in rows(&sum) {
+        let _ = writeln!(text, "# HELP gannet_{name} {help}");
+        let _ = writeln!(text, "# TYPE gannet_{name} {kind}\ngannet_{name} {value}");
+    }
+    text.push_str("# HELP gannet_responses_total Responses by status.\n");
+    text.push_str("# TYPE gannet_responses_total counter\n");
+    for (status, count) in sum.statuses() {
+        let _ = writeln!(text, "gannet_responses_total{{status=\"{status}\"}} {count}");
+    }
+    text.push_str("# HELP gannet_worker_responses_total Responses by worker.\n");
+    text.push_str("# TYPE gannet_worker_responses_total counter\n");
+    for (worker, one) in all.iter().enumerate() {
+        let n = one.responses_total();
+        let _ = writeln!(text, "gannet_worker_responses_total{{worker=\"{worker}\"}} {n}");
+    }
+    text
+}
+
+/// The counts for people: what SIGUSR1 prints.
+#[must_use]
+pub fn summary(all: &[Counters]) -> String {
+    let mut c = Counters::default();
+    for one in all {
+        c += one;
+    }
+    let requests = c.responses_total();
+    let per = |n: u64| n as f64 / requests.max(1) as f64;
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "connections: now {}, total {}, most at once {}, shed {}, timed out {}, errors {}",
+        c.connections_now, c.connections_total, c.connections_max, c.shed, c.timeouts, c.socket_errors,
+    );
+    let _ = write!(text, "requests: {requests}");
+    for (status, count) in c.statuses() {
+        let _ = write!(text, ", {status}: {count}");
+    }
+    let _ = writeln!(text, "; rejected {}, cut short {}", c.rejected, c.cut_short);
+    let _ = writeln!(text, "bytes sent: {}", c.bytes_sent);
+    let _ = writeln!(
+        text,
+        "kernel: enters {}, submissions {}, completions {}; per request {:.2}, {:.2}, {:.2}",
+        c.io.enters,
+        c.io.submissions,
+        c.io.completions,
+        per(c.io.enters),
+        per(c.io.submissions),
+        per(c.io.completions),
+    );
+    let _ = writeln!(
+        text,
+        "short sends {}, no buffers {}, queue full {}, overflows {}, helped {}",
+        c.io.short_sends, c.io.no_buffers, c.io.queue_full, c.io.completion_overflows, c.io.helped,
+    );
+    let _ = writeln!(
+        text,
+        "file cache: hits {}, misses {}; log lines dropped {}",
+        c.cache_hits, c.cache_misses, c.log_dropped
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_add_up_to_the_responses() {
+        let mut c = Counters::default();
+        for status in [200, 200, 206, 304, 404, 200] {
+            c.response(status);
+        }
+        assert_eq!(c.responses_total(), 6);
+        assert_eq!(c.statuses(), [(200, 3), (206, 1), (304, 1), (404, 1)]);
+        let text = prometheus(&[c.clone(), c]);
+        assert!(text.contains("gannet_responses_total{status=\"200\"} 6\n"), "{text}");
+        assert!(text.contains("gannet_worker_responses_total{worker=\"1\"} 6\n"), "{text}");
+    }
+}

@@ -1,0 +1,176 @@
+//! Opening what is to be served, once, before any worker starts.
+
+use std::cell::Cell;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use gannet_archive::{Archive, ArchiveError, SUPERBLOCK_LEN, Superblock};
+use gannet_io::driver::{File, Root};
+use gannet_io::memory::{self, Memory};
+
+use crate::config::{Content, ContentOptions};
+use crate::site::archive::ArchiveSite;
+use crate::site::directory::DirectorySite;
+use crate::site::{ServedFile, Site, Trust};
+
+/// Content that was opened and checked.
+pub(crate) enum OpenedContent {
+    /// A directory, or one file of it.
+    Directory { path: PathBuf, single: Option<Vec<u8>> },
+    /// An archive whose metadata is valid.
+    Archive {
+        archive: Arc<Archive<Vec<u8>>>,
+        /// The archive, or the sealed copy of it if that was asked for.
+        file: fs::File,
+        len: u64,
+        is_sealed: bool,
+    },
+}
+
+/// Why content cannot be served.
+#[derive(Debug)]
+pub enum OpenError {
+    /// A file or directory cannot be opened.
+    Io(&'static str, PathBuf, io::Error),
+    /// The archive is not valid.
+    Archive(PathBuf, ArchiveError),
+    /// The path is neither a regular file nor a directory.
+    Kind(PathBuf),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(what, path, error) => {
+                write!(f, "cannot open {what} '{}': {error}", path.display())
+            }
+            Self::Archive(path, error) => {
+                write!(f, "cannot open archive '{}': {error}", path.display())
+            }
+            Self::Kind(path) => {
+                write!(f, "cannot serve '{}': not a regular file or directory", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl OpenError {
+    /// What to do about it, if we know.
+    #[must_use]
+    pub fn help(&self) -> Option<String> {
+        match self {
+            Self::Io(_, _, error) => match error.kind() {
+                io::ErrorKind::NotFound => Some("check the path".into()),
+                io::ErrorKind::PermissionDenied => {
+                    Some("make it readable for the user that gannet runs as".into())
+                }
+                _ => None,
+            },
+            Self::Archive(_, error) => error.help().map(Into::into),
+            Self::Kind(_) => Some("give a directory, a file or an archive".into()),
+        }
+    }
+}
+
+impl OpenedContent {
+    /// Opens and checks.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. Whatever a previous server serves is not touched.
+    pub(crate) fn open(content: &Content, options: &ContentOptions) -> Result<Self, OpenError> {
+        match content {
+            Content::Directory(path) => {
+                Root::open(path).map_err(|e| OpenError::Io("directory", path.clone(), e))?;
+                Ok(Self::Directory { path: path.clone(), single: None })
+            }
+            Content::File(path) => Self::open_single(path),
+            Content::Archive(path) => Self::open_archive(path, options),
+        }
+    }
+
+    fn open_single(path: &Path) -> Result<Self, OpenError> {
+        let error = |e| OpenError::Io("file", path.to_owned(), e);
+        let meta = fs::metadata(path).map_err(error)?;
+        let name = match path.file_name() {
+            Some(name) if meta.is_file() => name.as_bytes().to_vec(),
+            _ => return Err(OpenError::Kind(path.to_owned())),
+        };
+        fs::File::open(path).map_err(error)?;
+        let folder = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        Ok(Self::Directory { path: folder, single: Some(name) })
+    }
+
+    fn open_archive(path: &Path, options: &ContentOptions) -> Result<Self, OpenError> {
+        let io_error = |e| OpenError::Io("archive", path.to_owned(), e);
+        let bad = |e| OpenError::Archive(path.to_owned(), e);
+        let file = fs::File::open(path).map_err(io_error)?;
+        let len = file.metadata().map_err(io_error)?.len();
+        let mut first = vec![0; SUPERBLOCK_LEN.min(usize::try_from(len).unwrap_or(usize::MAX))];
+        file.read_exact_at(&mut first, 0).map_err(io_error)?;
+        let superblock = Superblock::parse(&first, len).map_err(bad)?;
+        let range = superblock.metadata_range();
+        let size = usize::try_from(range.end - range.start).map_err(|_| {
+            io_error(io::Error::new(io::ErrorKind::OutOfMemory, "its index is too large"))
+        })?;
+        let mut metadata = vec![0; size];
+        file.read_exact_at(&mut metadata, range.start).map_err(io_error)?;
+        let archive = Arc::new(Archive::new(superblock, metadata).map_err(bad)?);
+        let whole = usize::try_from(len).unwrap_or(usize::MAX);
+        let file = if options.archive_memory {
+            fs::File::from(memory::sealed_copy(&file, whole).map_err(io_error)?)
+        } else {
+            file
+        };
+        if options.preload && !options.archive_memory {
+            Memory::map(&file, 0, whole).and_then(|m| m.preload()).map_err(io_error)?;
+        }
+        Ok(Self::Archive { archive, file, len, is_sealed: options.archive_memory })
+    }
+
+    /// The content as one of `workers` workers sees it.
+    pub(crate) fn site(&self, options: &ContentOptions, workers: usize) -> io::Result<Site> {
+        match self {
+            Self::Directory { path, single } => {
+                let memory = options.cache_memory / workers as u64;
+                let root = Root::open(path)?;
+                let site = DirectorySite::new(root, options, single.clone(), memory);
+                Ok(Site::Directory(site))
+            }
+            Self::Archive { archive, file, len, is_sealed } => {
+                let whole = usize::try_from(*len).unwrap_or(usize::MAX);
+                // A description of its own, so that each worker has its own guard.
+                let own = reopen(file)?;
+                let memory = Memory::map(&own, 0, whole)?;
+                let file = ServedFile {
+                    file: File::from(own),
+                    trust: Cell::new(Trust::Constant),
+                    id: 0,
+                };
+                Ok(Site::Archive(ArchiveSite {
+                    archive: Arc::clone(archive),
+                    memory: Arc::new(memory),
+                    file: Rc::new(file),
+                    spa: options.spa || archive.options().spa,
+                    is_sealed: *is_sealed,
+                }))
+            }
+        }
+    }
+}
+
+/// The same file (not whatever has its name by now) under a new open file description.
+fn reopen(file: &fs::File) -> io::Result<fs::File> {
+    use std::os::fd::AsRawFd;
+    fs::File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).or_else(|_| file.try_clone())
+}

@@ -1,0 +1,283 @@
+//! From a resolved request to the bytes of its answer, for HTTP/1.
+//!
+//! Conditions and ranges were decided by `gannet-content`; here heads are written and bodies are
+//! named, in the cheapest form that their source allows.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use gannet_content::multipart::Multipart;
+use gannet_content::plan::{self, Outcome};
+use gannet_content::{answer, error_page};
+use gannet_http::h1;
+use gannet_http::semantics::date::DATE_LINE_LEN;
+use gannet_http::semantics::range::ByteRange;
+use gannet_http::semantics::request::Request;
+use gannet_http::semantics::response::{ReadyPart, ResponseHead, Status};
+use gannet_io::driver::Nanos;
+
+use crate::conn::Part;
+use crate::limits::COPY_MAX;
+use crate::outgoing::Outgoing;
+use crate::site::{Selected, Source};
+
+/// What is the same for all requests of a turn.
+pub(crate) struct Turn<'a> {
+    /// `date: ... CRLF`.
+    pub(crate) date_line: &'a [u8; DATE_LINE_LEN],
+    /// The real-time clock, seconds.
+    pub(crate) unix: i64,
+    /// The monotonic clock.
+    pub(crate) now: Nanos,
+    /// A secret of the worker.
+    pub(crate) seed: u64,
+    /// Fields that every answer carries, as the operator configured them.
+    pub(crate) fields: &'a [(&'a str, &'a [u8])],
+}
+
+/// What was answered, for counters and log.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Answered {
+    pub(crate) status: Status,
+    /// Bytes of body that follow the head.
+    pub(crate) body_len: u64,
+}
+
+/// Writes one answer of a connection.
+pub(crate) struct Answering<'a> {
+    pub(crate) h1: &'a mut h1::Connection,
+    pub(crate) turn: &'a Turn<'a>,
+    pub(crate) out: &'a mut Outgoing,
+}
+
+impl Answering<'_> {
+    /// Sends the selected representation, or what its conditions and ranges make of it.
+    pub(crate) fn selected(&mut self, request: &Request<'_>, selected: &Selected<'_>) -> Answered {
+        let outcome = if selected.status == Status::OK {
+            plan::outcome(request, &selected.representation, self.turn.unix)
+        } else {
+            Outcome::Full
+        };
+        match outcome {
+            Outcome::Full => self.whole(selected),
+            Outcome::NotModified => self.not_modified(selected),
+            Outcome::PreconditionFailed => self.error(Status::PRECONDITION_FAILED, None),
+            Outcome::Partial(ranges) => match ranges.as_slice() {
+                [one] => self.one_range(selected, *one),
+                many => self.many_ranges(selected, many),
+            },
+            Outcome::Unsatisfiable => self.unsatisfiable(selected),
+        }
+    }
+
+    fn whole(&mut self, selected: &Selected<'_>) -> Answered {
+        let len = selected.representation.len;
+        let head = ResponseHead {
+            status: selected.status,
+            ready: Some((selected.block, ReadyPart::Whole)),
+            content_length: None,
+            fields: self.turn.fields,
+        };
+        if selected.further.is_some() {
+            return self.with_further(selected, head);
+        }
+        if self.head(&head) {
+            body(self.out, selected.source, 0..len);
+            return Answered { status: selected.status, body_len: len };
+        }
+        Answered { status: selected.status, body_len: 0 }
+    }
+
+    #[cold]
+    fn with_further(&mut self, selected: &Selected<'_>, head: ResponseHead<'_>) -> Answered {
+        let fields = self.fields(selected.further);
+        let mut body_len = 0;
+        if self.head(&ResponseHead { fields: &fields, ..head }) {
+            body_len = selected.representation.len;
+            body(self.out, selected.source, 0..body_len);
+        }
+        Answered { status: selected.status, body_len }
+    }
+
+    fn not_modified(&mut self, selected: &Selected<'_>) -> Answered {
+        self.head(&ResponseHead {
+            status: Status::NOT_MODIFIED,
+            ready: Some((selected.block, ReadyPart::Shared)),
+            content_length: None,
+            fields: self.turn.fields,
+        });
+        Answered { status: Status::NOT_MODIFIED, body_len: 0 }
+    }
+
+    fn one_range(&mut self, selected: &Selected<'_>, range: ByteRange) -> Answered {
+        let mut content_range = Vec::new();
+        range.write_content_range(selected.representation.len, &mut content_range);
+        let fields = self.fields(Some(("content-range", &content_range)));
+        let head = ResponseHead {
+            status: Status::PARTIAL_CONTENT,
+            ready: Some((selected.block, ReadyPart::WithoutLength)),
+            content_length: Some(range.len()),
+            fields: &fields,
+        };
+        let mut body_len = 0;
+        if self.head(&head) {
+            body(self.out, selected.source, bounds(range));
+            body_len = range.len();
+        }
+        Answered { status: Status::PARTIAL_CONTENT, body_len }
+    }
+
+    fn many_ranges(&mut self, selected: &Selected<'_>, ranges: &[ByteRange]) -> Answered {
+        let multipart = Multipart::new(
+            ranges,
+            selected.content_type,
+            selected.representation.len,
+            boundary(self.turn),
+        );
+        let fields = self.fields(Some(("content-type", multipart.content_type())));
+        let head = ResponseHead {
+            status: Status::PARTIAL_CONTENT,
+            ready: Some((selected.block, ReadyPart::Shared)),
+            content_length: Some(multipart.content_length()),
+            fields: &fields,
+        };
+        if !self.head(&head) {
+            return Answered { status: Status::PARTIAL_CONTENT, body_len: 0 };
+        }
+        for (part_head, range) in multipart.parts() {
+            wire(self.out, part_head);
+            body(self.out, selected.source, bounds(range));
+        }
+        wire(self.out, multipart.closing());
+        Answered { status: Status::PARTIAL_CONTENT, body_len: multipart.content_length() }
+    }
+
+    fn unsatisfiable(&mut self, selected: &Selected<'_>) -> Answered {
+        let mut content_range = Vec::new();
+        let len = selected.representation.len;
+        gannet_http::semantics::range::write_unsatisfied_range(len, &mut content_range);
+        self.error(Status::RANGE_NOT_SATISFIABLE, Some(("content-range", &content_range)))
+    }
+
+    /// Answers with a page of our own.
+    pub(crate) fn error(
+        &mut self,
+        status: Status,
+        further: Option<(&'static str, &[u8])>,
+    ) -> Answered {
+        let page = error_page::page(status);
+        self.generated(status, error_page::CONTENT_TYPE, page, further)
+    }
+
+    /// Answers with a body made for it.
+    pub(crate) fn generated(
+        &mut self,
+        status: Status,
+        content_type: &[u8],
+        content: &[u8],
+        further: Option<(&'static str, &[u8])>,
+    ) -> Answered {
+        let mut fields = self.fields(further);
+        fields.push(("content-type", content_type));
+        fields.extend_from_slice(answer::PAGE_FIELDS);
+        let head = ResponseHead {
+            status,
+            ready: None,
+            content_length: Some(content.len() as u64),
+            fields: &fields,
+        };
+        let mut body_len = 0;
+        if self.head(&head) {
+            wire(self.out, content);
+            body_len = content.len() as u64;
+        }
+        Answered { status, body_len }
+    }
+
+    /// Answers without a body.
+    pub(crate) fn empty(
+        &mut self,
+        status: Status,
+        content_length: Option<u64>,
+        further: Option<(&'static str, &[u8])>,
+    ) -> Answered {
+        let fields = self.fields(further);
+        self.head(&ResponseHead { status, ready: None, content_length, fields: &fields });
+        Answered { status, body_len: 0 }
+    }
+
+    /// Sends the client to another path of this host, keeping the query.
+    pub(crate) fn redirect(&mut self, request: &Request<'_>, path: &[u8]) -> Answered {
+        let mut location = path.to_vec();
+        if let Some(query) = request.target.query {
+            location.push(b'?');
+            location.extend_from_slice(query);
+        }
+        self.empty(Status::PERMANENT_REDIRECT, Some(0), Some(("location", &location)))
+    }
+
+    /// Writes a head; true if a body is to follow.
+    fn head(&mut self, head: &ResponseHead<'_>) -> bool {
+        self.out.count();
+        self.h1.respond(head, self.turn.date_line, self.out.wire())
+    }
+
+    fn fields<'f>(&self, further: Option<(&'f str, &'f [u8])>) -> Vec<(&'f str, &'f [u8])>
+    where
+        Self: 'f,
+    {
+        let mut fields: Vec<(&'f str, &'f [u8])> = Vec::with_capacity(self.turn.fields.len() + 6);
+        fields.extend(self.turn.fields.iter().copied());
+        fields.extend(further);
+        fields
+    }
+}
+
+fn bounds(range: ByteRange) -> Range<u64> {
+    range.start..range.end
+}
+
+/// A delimiter that the author of a file cannot foresee: it comes from a secret of the worker and
+/// the clock, mixed by the steps of SplitMix64.
+fn boundary(turn: &Turn<'_>) -> [u8; 16] {
+    let mut out = [0; 16];
+    for (half, bytes) in (1u64..).zip(out.chunks_exact_mut(8)) {
+        let mut z = turn.seed ^ turn.now.0.wrapping_add(half.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bytes.copy_from_slice(&(z ^ (z >> 31)).to_le_bytes());
+    }
+    out
+}
+
+/// Adds wire bytes in order: to the send being gathered, or after the parts that follow it.
+fn wire(out: &mut Outgoing, bytes: &[u8]) {
+    match out.parts.back_mut() {
+        None => out.wire().extend_from_slice(bytes),
+        Some(Part::Wire(last)) => last.extend_from_slice(bytes),
+        Some(_) => out.part(Part::Wire(bytes.to_vec())),
+    }
+}
+
+/// Names the bytes of a body in the cheapest way.
+fn body(out: &mut Outgoing, source: Source<'_>, range: Range<u64>) {
+    if range.is_empty() {
+        return;
+    }
+    let bounds = || range.start as usize..range.end as usize;
+    match source {
+        Source::Bytes(bytes) => wire(out, &bytes[bounds()]),
+        Source::Memory(memory, offset) => {
+            let range = offset + bounds().start..offset + bounds().end;
+            match memory.as_heap_slice() {
+                Some(bytes) if range.len() <= COPY_MAX => wire(out, &bytes[range]),
+                _ if out.parts.is_empty() && !out.is_full() => out.memory(memory, range),
+                _ => out.part(Part::Memory(Arc::clone(memory), range)),
+            }
+        }
+        Source::File(file, offset) => {
+            out.part(Part::File(Rc::clone(file), offset + range.start..offset + range.end));
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! An archive: everything was decided when it was packed; a request is one lookup.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use gannet_archive::{Archive, Body, Entry, EntryKind, Key, Namespace, Variant};
+use gannet_content::mime;
+use gannet_content::plan::Representation;
+use gannet_http::semantics::response::{ReadyBlock, Status};
+use gannet_io::memory::Memory;
+
+use super::{Resolved, Selected, ServedFile, Source, Wanted};
+use crate::limits::SMALL_FILE_MAX;
+
+/// An archive, as one worker sees it.
+pub(crate) struct ArchiveSite {
+    /// Index, entries and field blocks, validated; shared by all workers, never written.
+    pub(crate) archive: Arc<Archive<Vec<u8>>>,
+    /// The whole file, mapped or copied. A worker has its own handle, so that counting its uses
+    /// touches no cache line of another worker.
+    pub(crate) memory: Arc<Memory>,
+    /// The descriptor that large bodies are sent from.
+    pub(crate) file: Rc<ServedFile>,
+    /// Paths that name nothing are answered with the front page.
+    pub(crate) spa: bool,
+    /// The archive was copied into memory that nobody can change.
+    pub(crate) is_sealed: bool,
+}
+
+impl ArchiveSite {
+    /// What a path comes to.
+    pub(crate) fn resolve(&self, wanted: Wanted<'_>) -> Resolved<'_> {
+        match self.archive.lookup(Key::content(wanted.path)) {
+            Some(entry) => self.answer(entry, wanted, Status::OK),
+            None => self.missing(wanted),
+        }
+    }
+
+    fn answer<'s>(&'s self, entry: Entry<'s>, wanted: Wanted<'_>, status: Status) -> Resolved<'s> {
+        match entry.kind() {
+            EntryKind::Redirect { location, .. } => Resolved::Redirect(location),
+            EntryKind::Content => match entry.select(wanted.codings.bits()) {
+                Some(variant) => Resolved::Selected(self.selected(&entry, variant, status)),
+                None => Resolved::Error(Status::NOT_FOUND),
+            },
+        }
+    }
+
+    /// The front page for an application's own paths, else the nearest page for what is missing.
+    #[cold]
+    fn missing(&self, wanted: Wanted<'_>) -> Resolved<'_> {
+        if self.spa && !mime::looks_like_asset(wanted.path) {
+            if let Some(entry) = self.archive.lookup(Key::content(b"/")) {
+                return self.answer(entry, wanted, Status::OK);
+            }
+        }
+        // The path is at most PATH_MAX long, so this climbs a bounded number of folders.
+        let mut folder = wanted.path;
+        while let Some(slash) = folder.iter().rposition(|b| *b == b'/') {
+            let key = Key { namespace: Namespace::NotFoundPage, ..Key::content(&folder[..=slash]) };
+            if let Some(entry) = self.archive.lookup(key) {
+                return self.answer(entry, wanted, Status::NOT_FOUND);
+            }
+            folder = &folder[..slash];
+        }
+        Resolved::Error(Status::NOT_FOUND)
+    }
+
+    fn selected<'s>(
+        &'s self,
+        entry: &Entry<'s>,
+        variant: Variant<'s>,
+        status: Status,
+    ) -> Selected<'s> {
+        let (len, source) = match variant.body() {
+            Body::Tiny(bytes) => (bytes.len() as u64, Source::Bytes(bytes)),
+            Body::Blob { offset, len } if len <= SMALL_FILE_MAX => {
+                let offset = usize::try_from(offset).expect("the file is mapped");
+                (len, Source::Memory(&self.memory, offset))
+            }
+            Body::Blob { offset, len } => (len, Source::File(&self.file, offset)),
+        };
+        let h1 = variant.h1();
+        Selected {
+            status,
+            block: ReadyBlock {
+                bytes: h1.bytes,
+                length_end: h1.length_end,
+                shared_start: h1.shared_start,
+            },
+            representation: Representation {
+                len,
+                entity_tag: variant.entity_tag(),
+                last_modified: entry.last_modified(),
+            },
+            content_type: variant.content_type(),
+            source,
+            further: None,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Request paths and what they came to, bounded in count, bytes and descriptors.
+//!
+//! Two generations approximate least-recently-used at the price of a hash map: what is used moves
+//! to the young one; when that is half the budget, the old one is dropped and the young one ages.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use gannet_http::semantics::response::Status;
+use gannet_io::driver::Nanos;
+
+use super::Cached;
+use crate::limits::{BELIEVED_MS, CACHED_PATHS_MAX, OPEN_FILES_MAX};
+
+struct Remembered {
+    cached: Rc<Cached>,
+    status: Status,
+    /// When the disk last confirmed it.
+    confirmed: Nanos,
+}
+
+#[derive(Default)]
+struct Generation {
+    paths: HashMap<Box<[u8]>, Remembered, foldhash::fast::RandomState>,
+    weight: u64,
+    descriptors: usize,
+}
+
+impl Generation {
+    fn insert(&mut self, path: Box<[u8]>, value: Remembered) {
+        self.weight += value.cached.weight();
+        self.descriptors += value.cached.descriptors();
+        if let Some(before) = self.paths.insert(path, value) {
+            self.forget(&before);
+        }
+    }
+
+    fn take(&mut self, path: &[u8]) -> Option<(Box<[u8]>, Remembered)> {
+        let (path, value) = self.paths.remove_entry(path)?;
+        self.forget(&value);
+        Some((path, value))
+    }
+
+    fn forget(&mut self, value: &Remembered) {
+        self.weight -= value.cached.weight();
+        self.descriptors -= value.cached.descriptors();
+    }
+}
+
+/// See the module's description.
+pub(super) struct Cache {
+    young: Generation,
+    old: Generation,
+    memory_max: u64,
+}
+
+impl Cache {
+    /// A cache of up to `memory_max` bytes of bodies.
+    pub(super) fn new(memory_max: u64) -> Self {
+        Self { young: Generation::default(), old: Generation::default(), memory_max }
+    }
+
+    /// What a path came to, if the disk confirmed it recently.
+    pub(super) fn fresh(&mut self, path: &[u8], now: Nanos) -> Option<(Rc<Cached>, Status)> {
+        if !self.young.paths.contains_key(path) {
+            self.rejuvenate(path)?;
+        }
+        let found = self.young.paths.get(path)?;
+        (now <= found.confirmed.plus_ms(BELIEVED_MS))
+            .then(|| (Rc::clone(&found.cached), found.status))
+    }
+
+    /// What a path came to, however long ago.
+    pub(super) fn any(&self, path: &[u8]) -> Option<Rc<Cached>> {
+        let found = self.young.paths.get(path).or_else(|| self.old.paths.get(path))?;
+        Some(Rc::clone(&found.cached))
+    }
+
+    /// Remembers what a path came to.
+    pub(super) fn insert(&mut self, path: &[u8], cached: Rc<Cached>, status: Status, now: Nanos) {
+        self.old.take(path);
+        self.young.insert(path.into(), Remembered { cached, status, confirmed: now });
+        self.age();
+    }
+
+    fn rejuvenate(&mut self, path: &[u8]) -> Option<()> {
+        let (path, value) = self.old.take(path)?;
+        self.young.insert(path, value);
+        self.age();
+        Some(())
+    }
+
+    fn age(&mut self) {
+        let young = &self.young;
+        if young.weight > self.memory_max / 2
+            || young.paths.len() > CACHED_PATHS_MAX / 2
+            || young.descriptors > OPEN_FILES_MAX / 2
+        {
+            self.old = std::mem::take(&mut self.young);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Something that weighs a kilobyte.
+    fn cached() -> Rc<Cached> {
+        Rc::new(Cached {
+            content_type: "text/plain".into(),
+            last_modified: None,
+            variants: Vec::new(),
+        })
+    }
+
+    #[test]
+    fn is_believed_for_less_than_a_second() {
+        let mut cache = Cache::new(1 << 20);
+        cache.insert(b"/a", cached(), Status(200), Nanos(0));
+        assert!(cache.fresh(b"/a", Nanos(0).plus_ms(BELIEVED_MS)).is_some());
+        assert!(cache.fresh(b"/a", Nanos(1).plus_ms(BELIEVED_MS)).is_none());
+        assert!(cache.any(b"/a").is_some());
+        assert!(cache.fresh(b"/b", Nanos(0)).is_none());
+    }
+
+    #[test]
+    fn what_is_used_stays_and_the_rest_goes() {
+        let mut cache = Cache::new(20 * 1_024);
+        for i in 0..100 {
+            cache.insert(format!("/{i}").as_bytes(), cached(), Status(200), Nanos(0));
+            assert!(i == 0 || cache.fresh(b"/0", Nanos(0)).is_some(), "{i}");
+            let kept = cache.young.paths.len() + cache.old.paths.len();
+            assert!(kept <= 21, "{kept} entries of a kilobyte in a budget of 20");
+        }
+        assert!(cache.any(b"/50").is_none());
+        assert_eq!(
+            cache.young.weight + cache.old.weight,
+            1_024 * (cache.young.paths.len() + cache.old.paths.len()) as u64
+        );
+    }
+}

@@ -1,0 +1,333 @@
+//! Asking the disk for one request: a chain of questions, each of which may take its time.
+//!
+//! ```text
+//!   Looking ──file──▶ Reading ──▶ Sidecar ──▶ Reading ──▶ Sidecar ... ──▶ done
+//!      │        └─ large ────────────▲  └─ large or none ────▲
+//!      ├──directory──▶ Listing ──▶ done
+//!      └──redirect, missing ──▶ done
+//! ```
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use gannet_content::directory::lookup::{Ask, Found, Lookup, Told};
+use gannet_content::directory::sidecars::{SIDECARS, is_usable, may_have_sidecars};
+use gannet_content::mime;
+use gannet_http::semantics::coding::Coding;
+use gannet_http::semantics::status::Status;
+use gannet_io::driver::{DirectoryEntry, Driver, Errno, FileKind, Meta, OpenedFile, Started, Token};
+use gannet_io::memory::Memory;
+
+use super::{Cached, CachedBody, DirectorySite, Draft};
+use crate::limits::{LISTING_MAX, SMALL_FILE_MAX};
+use crate::site::ServedFile;
+use crate::worker::Disk;
+
+/// What the disk said in the end.
+pub(crate) enum Filled {
+    /// A file, remembered.
+    File(Rc<Cached>, Status),
+    /// Elsewhere: an encoded path.
+    Redirect(Vec<u8>),
+    /// A directory's entries, and its path below the root.
+    Listing(Vec<u8>, Vec<DirectoryEntry>),
+    /// Nothing to send.
+    Error(Status),
+}
+
+/// How often a file is read again that changed while it was read, before that is an error.
+const READS_MAX: u32 = 4;
+
+/// One chain of questions.
+pub(crate) struct Fill {
+    /// The canonical request path.
+    path: Vec<u8>,
+    lookup: Lookup,
+    state: State,
+    /// What the lookup's last question opened.
+    opened: Option<OpenedFile>,
+    status: Status,
+    /// Relative path of the file that was found.
+    file_path: Vec<u8>,
+    content_type: String,
+    /// What was remembered of it before.
+    previous: Option<Rc<Cached>>,
+    drafts: Vec<Draft>,
+    reads: u32,
+    /// The time now, seconds.
+    unix: i64,
+}
+
+/// Which question is asked.
+enum State {
+    /// The lookup's own.
+    Looking,
+    /// The bytes of a small file; then sidecar number `next`.
+    Reading { coding: Coding, opened: OpenedFile, next: usize },
+    /// Whether there is this sidecar.
+    Sidecar(usize),
+    /// The entries of a directory.
+    Listing(Vec<u8>),
+}
+
+impl Fill {
+    /// Begins to ask for a canonical path. `unix` is the time now, seconds.
+    pub(crate) fn new(site: &DirectorySite, path: &[u8], unix: i64) -> Self {
+        let wanted = match &site.options.single {
+            Some(name) if path == b"/" || &path[1..] == name.as_slice() => {
+                [b"/", name.as_slice()].concat()
+            }
+            // Not a canonical path: the lookup finds it missing without asking.
+            Some(_) => Vec::new(),
+            None => path.to_vec(),
+        };
+        Self {
+            path: path.to_vec(),
+            lookup: Lookup::new(&wanted, site.options.lookup),
+            state: State::Looking,
+            opened: None,
+            status: Status::OK,
+            file_path: Vec::new(),
+            content_type: String::new(),
+            previous: None,
+            drafts: Vec::new(),
+            reads: 0,
+            unix,
+        }
+    }
+
+    /// Asks on, until an answer has to be awaited (`None`) or all is known. `answer` is the one
+    /// that was awaited, if any; `guard` is told of files that responses will be sent from.
+    pub(crate) fn advance<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        site: &mut DirectorySite,
+        token: Token,
+        mut answer: Option<Result<Disk, Errno>>,
+        guard: impl Fn(&mut D, &ServedFile),
+    ) -> Option<Filled> {
+        if let (State::Looking, Ask::Done(_)) = (&self.state, self.lookup.step()) {
+            return self.looked(driver, site, &guard);
+        }
+        loop {
+            let result = match answer.take() {
+                Some(result) => result,
+                None => match self.ask(driver, site, token) {
+                    Started::Now(result) => result,
+                    Started::Pending => return None,
+                },
+            };
+            let filled = self.told(driver, site, result, &guard);
+            if filled.is_some() {
+                return filled;
+            }
+        }
+    }
+
+    fn ask<D: Driver>(&self, driver: &mut D, site: &DirectorySite, token: Token) -> Started<Disk> {
+        let open = |started| match started {
+            Started::Now(result) => Started::Now(Result::map(result, Disk::Opened)),
+            Started::Pending => Started::Pending,
+        };
+        match &self.state {
+            State::Looking => match self.lookup.step() {
+                Ask::Open(path) => open(driver.open(&site.root, path, token)),
+                Ask::Done(_) => unreachable!("a finished lookup leaves this state"),
+            },
+            State::Sidecar(index) => {
+                let name = [&self.file_path, SIDECARS[*index].suffix].concat();
+                open(driver.open(&site.root, &name, token))
+            }
+            State::Reading { opened, .. } => {
+                let len = usize::try_from(opened.meta.len).expect("only small files are read");
+                match driver.read(&opened.file, 0, len, token) {
+                    Started::Now(result) => Started::Now(result.map(Disk::Read)),
+                    Started::Pending => Started::Pending,
+                }
+            }
+            State::Listing(path) => match driver.list(&site.root, path, LISTING_MAX, token) {
+                Started::Now(result) => Started::Now(result.map(Disk::Listed)),
+                Started::Pending => Started::Pending,
+            },
+        }
+    }
+
+    /// Takes an answer and turns to the next question, or is done.
+    fn told<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        site: &mut DirectorySite,
+        result: Result<Disk, Errno>,
+        guard: &impl Fn(&mut D, &ServedFile),
+    ) -> Option<Filled> {
+        match (std::mem::replace(&mut self.state, State::Looking), result) {
+            (State::Looking, result) => {
+                self.lookup.told(told(&result));
+                if let Ok(Disk::Opened(opened)) = result {
+                    self.opened = Some(opened);
+                }
+                self.looked(driver, site, guard)
+            }
+            (State::Reading { coding, opened, next }, Ok(Disk::Read(bytes))) => {
+                self.read(driver, site, coding, opened, next, bytes)
+            }
+            (State::Sidecar(index), Ok(Disk::Opened(opened))) if self.is_usable(&opened.meta) => {
+                let coding = SIDECARS[index].coding;
+                self.take(driver, site, coding, opened, index + 1, guard)
+            }
+            (State::Sidecar(index), _) => self.next_sidecar(site, index + 1),
+            (State::Listing(path), Ok(Disk::Listed(entries))) => {
+                Some(Filled::Listing(path, entries))
+            }
+            (State::Listing(_), Err(Errno::ACCESS)) => Some(Filled::Error(Status::FORBIDDEN)),
+            (State::Reading { .. } | State::Listing(_), _) => {
+                Some(Filled::Error(Status::INTERNAL_SERVER_ERROR))
+            }
+        }
+    }
+
+    /// Looks whether the lookup is done.
+    fn looked<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        site: &mut DirectorySite,
+        guard: &impl Fn(&mut D, &ServedFile),
+    ) -> Option<Filled> {
+        let found = match self.lookup.step() {
+            Ask::Open(_) => return None,
+            Ask::Done(found) => found,
+        };
+        Some(match found {
+            Found::File { path, status } => {
+                self.file_path = path.to_vec();
+                self.status = status;
+                let opened = self.opened.take()?;
+                self.content_type = mime::content_type(&site.options.types, path).to_owned();
+                self.previous = site.previous(&self.key());
+                return self.take(driver, site, Coding::Identity, opened, 0, guard);
+            }
+            Found::Listing { path } => {
+                self.state = State::Listing(path.to_vec());
+                return None;
+            }
+            Found::Redirect { location } => Filled::Redirect(location.to_vec()),
+            Found::Missing => Filled::Error(Status::NOT_FOUND),
+            Found::Forbidden => Filled::Error(Status::FORBIDDEN),
+            Found::Failed => Filled::Error(Status::INTERNAL_SERVER_ERROR),
+        })
+    }
+
+    /// Takes a file as the representation in one coding, then asks for sidecar number `next`.
+    fn take<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        site: &mut DirectorySite,
+        coding: Coding,
+        opened: OpenedFile,
+        next: usize,
+        guard: &impl Fn(&mut D, &ServedFile),
+    ) -> Option<Filled> {
+        let same = |cached: &Rc<Cached>| cached.body(coding, &opened.meta);
+        let body = match self.previous.as_ref().and_then(same) {
+            Some(body) => body,
+            None if opened.meta.len <= SMALL_FILE_MAX => {
+                self.state = State::Reading { coding, opened, next };
+                return None;
+            }
+            None => {
+                let file = site.serve_file(opened.file);
+                guard(driver, &file);
+                CachedBody::File(file)
+            }
+        };
+        self.drafts.push(Draft { coding, meta: opened.meta, body });
+        self.next_sidecar(site, next)
+    }
+
+    /// The bytes of a small file are there: if it changed meanwhile, they are read again, so that
+    /// what is kept is one version of it.
+    fn read<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        site: &mut DirectorySite,
+        coding: Coding,
+        opened: OpenedFile,
+        next: usize,
+        bytes: Vec<u8>,
+    ) -> Option<Filled> {
+        let Ok(meta) = driver.meta(&opened.file) else {
+            return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR));
+        };
+        if meta == opened.meta && bytes.len() as u64 == meta.len {
+            let body = CachedBody::Memory(Arc::new(Memory::from_vec(bytes)));
+            self.drafts.push(Draft { coding, meta, body });
+            return self.next_sidecar(site, next);
+        }
+        self.reads += 1;
+        if self.reads >= READS_MAX || meta.len > SMALL_FILE_MAX {
+            return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
+        }
+        let opened = OpenedFile { meta, ..opened };
+        self.state = State::Reading { coding, opened, next };
+        None
+    }
+
+    fn next_sidecar(&mut self, site: &mut DirectorySite, next: usize) -> Option<Filled> {
+        let original_len = self.drafts.first().map_or(0, |draft| draft.meta.len);
+        let wanted = site.options.sidecars
+            && next < SIDECARS.len()
+            && may_have_sidecars(&self.file_path, original_len)
+            && mime::is_compressible(&self.content_type);
+        if wanted {
+            self.state = State::Sidecar(next);
+            return None;
+        }
+        let drafts = std::mem::take(&mut self.drafts);
+        let cached = match self.previous.take() {
+            Some(previous) if previous.is_made_of(&drafts) => previous,
+            _ => {
+                let content_type = std::mem::take(&mut self.content_type);
+                match Cached::new(content_type, drafts, self.unix) {
+                    Some(cached) => Rc::new(cached),
+                    None => return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR)),
+                }
+            }
+        };
+        Some(Filled::File(cached, self.status))
+    }
+
+    /// Whether what was opened may stand in for the file found.
+    fn is_usable(&self, sidecar: &Meta) -> bool {
+        sidecar.kind == FileKind::Regular
+            && self.drafts.first().is_some_and(|original| {
+                let original = &original.meta;
+                is_usable((sidecar.mtime_ns, sidecar.len), (original.mtime_ns, original.len))
+            })
+    }
+
+    /// Under which key the file is remembered: the request path, or for a page that stands in for
+    /// any number of paths (404.html, an application's front page) the page's own.
+    pub(crate) fn key(&self) -> Vec<u8> {
+        if self.status == Status::OK && self.file_path.starts_with(&self.path[1..]) {
+            self.path.clone()
+        } else {
+            [b"\0", self.file_path.as_slice()].concat()
+        }
+    }
+}
+
+/// What a lookup is told of an answer.
+fn told(result: &Result<Disk, Errno>) -> Told {
+    match result {
+        Ok(Disk::Opened(opened)) => match opened.meta.kind {
+            FileKind::Regular => Told::Regular,
+            FileKind::Directory => Told::Directory,
+            FileKind::Other => Told::Other,
+        },
+        Ok(_) => Told::Failed,
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL) => Told::Missing,
+        Err(Errno::ACCESS | Errno::PERM) => Told::Denied,
+        Err(Errno::XDEV | Errno::LOOP) => Told::Escapes,
+        Err(_) => Told::Failed,
+    }
+}

@@ -1,0 +1,227 @@
+//! A live directory: what a worker remembers of it, and for how long it believes that.
+//!
+//! A request path that was answered a moment ago is answered from memory. After
+//! [`BELIEVED_MS`](crate::limits::BELIEVED_MS) its path is looked up again, and what is found is
+//! compared with what is remembered (identity, length, times), so a change is seen within a second
+//! on every file system, without a watch per directory.
+
+mod cache;
+pub(crate) mod fill;
+
+use std::cell::Cell;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use gannet_content::answer::{self, Resource};
+use gannet_content::directory::lookup::LookupOptions;
+use gannet_content::mime::Types;
+use gannet_content::plan::Representation;
+use gannet_content::validators::{self, LiveFile};
+use gannet_http::semantics::coding::{Coding, CodingSet};
+use gannet_http::semantics::response::{ReadyFields, Status};
+use gannet_io::driver::{File, Meta, Nanos, Root};
+use gannet_io::memory::Memory;
+
+use self::cache::Cache;
+use super::{Selected, ServedFile, Source, Trust};
+use crate::config::ContentOptions;
+
+/// A live directory, as one worker sees it.
+pub(crate) struct DirectorySite {
+    pub(crate) root: Root,
+    pub(crate) options: DirectoryOptions,
+    cache: Cache,
+    /// Files that responses are sent from, by their identifier; dead ones are reused.
+    files: Vec<Weak<ServedFile>>,
+}
+
+/// How a directory is served.
+pub(crate) struct DirectoryOptions {
+    pub(crate) lookup: LookupOptions,
+    pub(crate) types: Types,
+    pub(crate) sidecars: bool,
+    /// Only this file of the directory is served, at `/` and at its name.
+    pub(crate) single: Option<Vec<u8>>,
+}
+
+/// A file's representations, remembered.
+pub(crate) struct Cached {
+    content_type: String,
+    last_modified: Option<i64>,
+    /// In order of length; the first acceptable one is sent.
+    variants: Vec<CachedVariant>,
+}
+
+/// What the disk said of one content coding of a file: the file itself, or a sidecar.
+pub(crate) struct Draft {
+    pub(crate) coding: Coding,
+    pub(crate) meta: Meta,
+    pub(crate) body: CachedBody,
+}
+
+/// The same, ready to be sent.
+struct CachedVariant {
+    draft: Draft,
+    tag: String,
+    ready: ReadyFields,
+}
+
+/// Where a variant's bytes are.
+#[derive(Clone)]
+pub(crate) enum CachedBody {
+    Memory(Arc<Memory>),
+    File(Rc<ServedFile>),
+}
+
+impl Cached {
+    /// Makes a file's variants ready to be sent. `None` if its fields cannot be rendered.
+    fn new(content_type: String, mut drafts: Vec<Draft>, unix: i64) -> Option<Self> {
+        let original = drafts.iter().find(|d| d.coding == Coding::Identity)?;
+        let last_modified = validators::last_modified(original.meta.mtime_ns, unix);
+        let has_choice = drafts.len() > 1;
+        drafts.sort_by_key(|draft| draft.meta.len);
+        let mut variants = Vec::with_capacity(drafts.len());
+        for draft in drafts {
+            let tag = validators::live_tag(&LiveFile {
+                mtime_ns: draft.meta.mtime_ns,
+                ctime_ns: draft.meta.ctime_ns,
+                len: draft.meta.len,
+                identity: draft.meta.identity,
+            });
+            let ready = answer::ready_fields(&Resource {
+                content_type: &content_type,
+                coding: draft.coding,
+                len: draft.meta.len,
+                entity_tag: &tag,
+                last_modified,
+                vary: has_choice,
+                cache_control: None,
+                fields: &[],
+            });
+            variants.push(CachedVariant { draft, tag, ready: ready.ok()? });
+        }
+        Some(Self { content_type, last_modified, variants })
+    }
+
+    /// The bytes of a coding, if its file is still this one.
+    fn body(&self, coding: Coding, meta: &Meta) -> Option<CachedBody> {
+        let same = |v: &&CachedVariant| v.draft.coding == coding && v.draft.meta == *meta;
+        self.variants.iter().find(same).map(|v| v.draft.body.clone())
+    }
+
+    /// Whether it would be made of exactly these.
+    fn is_made_of(&self, drafts: &[Draft]) -> bool {
+        self.variants.len() == drafts.len()
+            && drafts.iter().all(|draft| self.body(draft.coding, &draft.meta).is_some())
+    }
+
+    /// The smallest acceptable variant; without one the file as it is (RFC 9110 section 12.5.3
+    /// lets a server disregard the field).
+    pub(crate) fn select(&self, codings: CodingSet, status: Status) -> Selected<'_> {
+        let variant = self
+            .variants
+            .iter()
+            .find(|v| codings.contains(v.draft.coding))
+            .or_else(|| self.variants.iter().find(|v| v.draft.coding == Coding::Identity))
+            .expect("a cached file has its identity variant");
+        Selected {
+            status,
+            block: variant.ready.block(),
+            representation: Representation {
+                len: variant.draft.meta.len,
+                coding: variant.draft.coding,
+                entity_tag: Some(variant.tag.as_bytes()),
+                last_modified: self.last_modified,
+            },
+            content_type: self.content_type.as_bytes(),
+            source: match &variant.draft.body {
+                CachedBody::Memory(memory) => match memory.as_heap_slice() {
+                    Some(bytes) if bytes.len() <= crate::limits::COPY_MAX => Source::Bytes(bytes),
+                    _ => Source::Memory(memory, 0),
+                },
+                CachedBody::File(file) => Source::File(file, 0),
+            },
+            further: None,
+        }
+    }
+
+    /// Bytes of memory that remembering it costs, roughly.
+    fn weight(&self) -> u64 {
+        let bodies = self.variants.iter().map(|v| match &v.draft.body {
+            CachedBody::Memory(memory) => memory.len() as u64,
+            CachedBody::File(_) => 0,
+        });
+        bodies.sum::<u64>() + 1_024
+    }
+
+    /// Descriptors that it keeps open.
+    fn descriptors(&self) -> usize {
+        self.variants.iter().filter(|v| matches!(v.draft.body, CachedBody::File(_))).count()
+    }
+
+    /// Whether any of its files is being changed by a writer that waits for our guard.
+    fn is_broken(&self) -> bool {
+        self.variants.iter().any(|v| match &v.draft.body {
+            CachedBody::File(file) => file.trust.get() == Trust::Broken,
+            CachedBody::Memory(_) => false,
+        })
+    }
+}
+
+impl DirectorySite {
+    /// Serves `root`, remembering up to `memory` bytes of small files.
+    pub(crate) fn new(
+        root: Root,
+        options: &ContentOptions,
+        single: Option<Vec<u8>>,
+        memory: u64,
+    ) -> Self {
+        let lookup = LookupOptions {
+            clean_urls: options.clean_urls && single.is_none(),
+            spa: options.spa && single.is_none(),
+            listing: options.listing && single.is_none(),
+            // A single file was named by the operator, whatever it is called.
+            dotfiles: options.dotfiles || single.is_some(),
+        };
+        let options = DirectoryOptions {
+            lookup,
+            types: Types::new(&options.types),
+            sidecars: options.sidecars,
+            single,
+        };
+        Self { root, options, cache: Cache::new(memory), files: Vec::new() }
+    }
+
+    /// What is remembered for a request path, if it may still be believed.
+    pub(crate) fn lookup(&mut self, path: &[u8], now: Nanos) -> Option<(Rc<Cached>, Status)> {
+        self.cache.fresh(path, now).filter(|(cached, _)| !cached.is_broken())
+    }
+
+    /// What is remembered for a request path, believed or not.
+    pub(crate) fn previous(&mut self, path: &[u8]) -> Option<Rc<Cached>> {
+        self.cache.any(path).filter(|cached| !cached.is_broken())
+    }
+
+    /// Remembers what a request path came to.
+    pub(crate) fn remember(&mut self, path: &[u8], cached: Rc<Cached>, status: Status, now: Nanos) {
+        self.cache.insert(path, cached, status, now);
+    }
+
+    /// Makes a file that responses can be sent from.
+    pub(crate) fn serve_file(&mut self, file: File) -> Rc<ServedFile> {
+        let free = self.files.iter().position(|f| f.strong_count() == 0);
+        let index = free.unwrap_or(self.files.len());
+        let id = u32::try_from(index).expect("descriptors are numbered by i32");
+        let served = Rc::new(ServedFile { file, trust: Cell::new(Trust::Copies), id });
+        match self.files.get_mut(index) {
+            Some(slot) => *slot = Rc::downgrade(&served),
+            None => self.files.push(Rc::downgrade(&served)),
+        }
+        served
+    }
+
+    /// The file with this identifier, if it is still in use.
+    pub(crate) fn file(&self, id: u32) -> Option<Rc<ServedFile>> {
+        self.files.get(id as usize)?.upgrade()
+    }
+}

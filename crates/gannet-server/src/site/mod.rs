@@ -1,0 +1,110 @@
+//! What a worker serves: an archive or a live directory, each answering by canonical path.
+
+pub(crate) mod archive;
+pub(crate) mod directory;
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use gannet_content::plan::Representation;
+use gannet_http::semantics::coding::CodingSet;
+use gannet_http::semantics::response::{ReadyBlock, Status};
+use gannet_io::driver::File;
+use gannet_io::memory::Memory;
+
+/// What a worker serves.
+pub(crate) enum Site {
+    /// A compiled archive.
+    Archive(archive::ArchiveSite),
+    /// A live directory, or one file of it.
+    Directory(directory::DirectorySite),
+}
+
+/// What a path came to.
+pub(crate) enum Resolved<'s> {
+    /// A representation to send (or its page for 404).
+    Selected(Selected<'s>),
+    /// Elsewhere on this host: a path, encoded, without the query.
+    Redirect(&'s [u8]),
+    /// An error with a page of our own.
+    Error(Status),
+}
+
+/// The selected representation of a resource.
+#[derive(Clone, Copy)]
+pub(crate) struct Selected<'s> {
+    /// 200, or the status that this page stands for.
+    pub(crate) status: Status,
+    /// Its fields, ready for HTTP/1.
+    pub(crate) block: ReadyBlock<'s>,
+    /// What conditions and ranges are evaluated against.
+    pub(crate) representation: Representation<'s>,
+    /// For the parts of a multipart answer.
+    pub(crate) content_type: &'s [u8],
+    /// Where the bytes are.
+    pub(crate) source: Source<'s>,
+    /// Fields beyond the block (a listing's content security policy).
+    pub(crate) further: Option<(&'static str, &'s [u8])>,
+}
+
+/// Where the bytes of a representation are.
+#[derive(Clone, Copy)]
+pub(crate) enum Source<'s> {
+    /// In memory that is always safe to read.
+    Bytes(&'s [u8]),
+    /// In shared memory, from this offset; possibly a mapping that only the kernel may read.
+    Memory(&'s Arc<Memory>, usize),
+    /// In a file, from this offset.
+    File(&'s Rc<ServedFile>, u64),
+}
+
+/// A file that responses are sent from.
+pub(crate) struct ServedFile {
+    /// The descriptor.
+    pub(crate) file: File,
+    /// How its bytes may leave.
+    pub(crate) trust: Cell<Trust>,
+    /// Names the file within its worker, for guards.
+    pub(crate) id: u32,
+}
+
+/// Whether page-cache pages of a file may sit in socket queues.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Trust {
+    /// Yes: by its kind the file cannot change (sealed memory, an archive).
+    Constant,
+    /// Yes: a guard stands, and we are told before a writer gets at it.
+    Guarded,
+    /// No: it may be truncated at any time, and pages of it would then be sent as zeros. Its
+    /// bytes are read first.
+    Copies,
+    /// No more: a writer is waiting for the guard to end.
+    Broken,
+}
+
+impl Trust {
+    /// Whether `sendfile` may be used.
+    pub(crate) fn allows_pages(self) -> bool {
+        matches!(self, Self::Constant | Self::Guarded)
+    }
+}
+
+/// What of a request decides the representation.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'r> {
+    /// The canonical decoded path.
+    pub(crate) path: &'r [u8],
+    /// Codings that the client accepts.
+    pub(crate) codings: CodingSet,
+}
+
+impl Site {
+    /// The file with this identifier, if it is still in use.
+    pub(crate) fn file(&self, id: u32) -> Option<Rc<ServedFile>> {
+        match self {
+            Self::Archive(archive) => Some(Rc::clone(&archive.file)),
+            Self::Directory(directory) => directory.file(id),
+        }
+    }
+}

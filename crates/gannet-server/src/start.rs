@@ -1,0 +1,349 @@
+//! From a configuration to running workers.
+
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+
+use gannet_io::driver::{Driver, EngineReport, Waker};
+use gannet_io::epoll::Epoll;
+use gannet_io::net;
+use gannet_io::options::EngineOptions;
+use gannet_io::uring::Uring;
+
+use crate::config::{Config, Content, EngineChoice, ListenAddress};
+use crate::log::{LogFactory, LogSink, LogWriter};
+use crate::metrics_server::MetricsServer;
+use crate::open::{OpenError, OpenedContent};
+use crate::running::{Running, SiteReport, StartReport, WorkerHandle};
+use crate::worker::{Message, Worker, WorkerSettings};
+
+/// A bound address: one listening socket per worker.
+#[derive(Debug)]
+pub struct Bound {
+    /// The address, with the port that the kernel chose if it was asked to.
+    pub address: ListenAddress,
+    sockets: Vec<OwnedFd>,
+}
+
+/// Binds an address for a number of workers (0: as many as [`start`] would use).
+///
+/// # Errors
+/// What the kernel says: `EADDRINUSE`, `EACCES`, `EADDRNOTAVAIL`, ...
+pub fn bind(address: &ListenAddress, workers: usize) -> io::Result<Bound> {
+    let count = worker_count(workers);
+    match address {
+        ListenAddress::Tcp(wanted) => {
+            // The first socket is bound alone: SO_REUSEPORT would let a second server of the same
+            // user share the port without a word.
+            let real = {
+                let first = net::bind_exclusive(*wanted)?;
+                net::local_addr(&first)?.unwrap_or(*wanted)
+            };
+            let sockets = (0..count).map(|_| net::bind(real)).collect::<io::Result<_>>()?;
+            Ok(Bound { address: ListenAddress::Tcp(real), sockets })
+        }
+        ListenAddress::Unix(path) => {
+            let first = net::bind_unix(path)?;
+            let mut sockets = Vec::with_capacity(count);
+            for _ in 1..count {
+                sockets.push(first.as_fd().try_clone_to_owned()?);
+            }
+            sockets.push(first);
+            Ok(Bound { address: address.clone(), sockets })
+        }
+    }
+}
+
+/// How many workers a configured number means.
+fn worker_count(configured: usize) -> usize {
+    match configured {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        n => n,
+    }
+}
+
+/// Why a server did not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// The content cannot be served.
+    Content(OpenError),
+    /// The engine that was asked for cannot be had.
+    Engine {
+        /// The engine and the cause.
+        cause: String,
+        /// What to do about it.
+        help: Option<String>,
+    },
+    /// The log file cannot be opened.
+    Log(String, io::Error),
+    /// The metrics address cannot be bound.
+    Metrics(std::net::SocketAddr, io::Error),
+    /// A thread cannot be started, or a descriptor not be had.
+    Resource(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Content(error) => error.fmt(f),
+            Self::Engine { cause, .. } => f.write_str(cause),
+            Self::Log(path, error) => write!(f, "cannot open the log file '{path}': {error}"),
+            Self::Metrics(address, error) => {
+                write!(f, "cannot answer metrics on '{address}': {error}")
+            }
+            Self::Resource(error) => write!(f, "cannot start the server: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl StartError {
+    /// What to do about it, if we know.
+    #[must_use]
+    pub fn help(&self) -> Option<String> {
+        match self {
+            Self::Content(error) => error.help(),
+            Self::Engine { help, .. } => help.clone(),
+            Self::Log(..) => Some("check the directory and its permissions".into()),
+            Self::Metrics(_, error) if error.kind() == io::ErrorKind::AddrInUse => {
+                Some("choose another port with --metrics ADDR:PORT".into())
+            }
+            Self::Metrics(..) => None,
+            Self::Resource(_) => Some("check 'ulimit -n' and 'ulimit -u'".into()),
+        }
+    }
+}
+
+/// Starts the workers. They serve when this returns.
+///
+/// # Errors
+/// See [`StartError`].
+pub fn start(
+    config: Config,
+    content: Content,
+    listeners: Vec<Bound>,
+) -> Result<Running, StartError> {
+    let workers = worker_count(config.workers);
+    let opened = OpenedContent::open(&content, &config.content).map_err(StartError::Content)?;
+    let (log, factory) = LogWriter::start(config.log, config.log_file.as_deref()).map_err(|e| {
+        let path = config.log_file.as_deref().unwrap_or_else(|| Path::new("-"));
+        StartError::Log(path.display().to_string(), e)
+    })?;
+    let metrics = match config.metrics {
+        Some(address) => Some(
+            MetricsServer::bind(address).map_err(|e| StartError::Metrics(address, e))?,
+        ),
+        None => None,
+    };
+    let plan = Plan { config, workers, opened: Arc::new(opened), listeners, factory };
+    let (handles, engine, fallback) = plan.start_workers()?;
+    let report = StartReport {
+        engine,
+        fallback,
+        workers,
+        site: plan.opened.report(),
+        metrics: metrics.as_ref().map(MetricsServer::address),
+    };
+    Ok(Running::new(handles, report, log, metrics))
+}
+
+struct Plan {
+    config: Config,
+    workers: usize,
+    opened: Arc<OpenedContent>,
+    listeners: Vec<Bound>,
+    factory: LogFactory,
+}
+
+/// Why an engine is not used: the cause, and what to do about it.
+struct NoEngine {
+    cause: String,
+    help: Option<String>,
+}
+
+type Started = (Vec<WorkerHandle>, EngineReport, Option<String>);
+
+impl Plan {
+    fn start_workers(&self) -> Result<Started, StartError> {
+        let engine_error = |no: NoEngine| StartError::Engine { cause: no.cause, help: no.help };
+        let uring = |cause| match cause {
+            Ok((handles, report)) => Ok((handles, report, None)),
+            Err(no) => Err(no),
+        };
+        match self.config.engine {
+            EngineChoice::Uring => uring(self.start_all(true)?).map_err(engine_error),
+            EngineChoice::Epoll => uring(self.start_all(false)?).map_err(engine_error),
+            EngineChoice::Auto => match self.start_all(true)? {
+                Ok((handles, report)) => Ok((handles, report, None)),
+                Err(no) => {
+                    let help = no.help.map(|help| format!("; {help}")).unwrap_or_default();
+                    let reason = format!("{}{help}", no.cause);
+                    let (handles, report) = self.start_all(false)?.map_err(engine_error)?;
+                    Ok((handles, report, Some(reason)))
+                }
+            },
+        }
+    }
+
+    /// Starts every worker on one engine, or none of them.
+    #[expect(clippy::type_complexity, reason = "said once")]
+    fn start_all(
+        &self,
+        uring: bool,
+    ) -> Result<Result<(Vec<WorkerHandle>, EngineReport), NoEngine>, StartError> {
+        let mut handles: Vec<WorkerHandle> = Vec::new();
+        let mut report = None;
+        for index in 0..self.workers {
+            match self.start_one(index, uring).map_err(StartError::Resource)? {
+                Ok((handle, engine)) => {
+                    handles.push(handle);
+                    report = Some(engine);
+                }
+                Err(no) => {
+                    for handle in handles {
+                        handle.tell(Message::StopNow);
+                        handle.join();
+                    }
+                    return Ok(Err(no));
+                }
+            }
+        }
+        Ok(Ok((handles, report.expect("there is at least one worker"))))
+    }
+
+    fn start_one(
+        &self,
+        index: usize,
+        uring: bool,
+    ) -> io::Result<Result<(WorkerHandle, EngineReport), NoEngine>> {
+        let sockets = self.sockets(index)?;
+        let settings = self.settings(sockets.len());
+        let opened = Arc::clone(&self.opened);
+        let options = self.config.content.clone();
+        let workers = self.workers;
+        let log = self.factory.sink();
+        let (sender, inbox) = mpsc::channel();
+        let (ready, answer) = mpsc::channel();
+        let main = move || {
+            let seat = Seat { settings, opened, options, workers, log, inbox, ready };
+            let engine = EngineOptions::default();
+            if uring {
+                match Uring::new(sockets, &engine) {
+                    Ok(driver) => seat.serve(driver),
+                    Err(no) => seat.decline(format!("io_uring: {no}"), no.help),
+                }
+            } else {
+                match Epoll::new(sockets, &engine) {
+                    Ok(driver) => seat.serve(driver),
+                    Err(error) => seat.decline(format!("epoll: {error}"), None),
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name(format!("gannet-{index}")).spawn(main)?;
+        let declined = || io::Error::other("a worker ended before it began");
+        Ok(match answer.recv().map_err(|_| declined())? {
+            Ok((waker, report)) => Ok((WorkerHandle::new(sender, waker, thread), report)),
+            Err(no) => {
+                let _: std::thread::Result<bool> = thread.join();
+                Err(no)
+            }
+        })
+    }
+
+    /// This worker's listeners. Copies: if another engine has to be tried, they are needed again.
+    fn sockets(&self, index: usize) -> io::Result<Vec<OwnedFd>> {
+        self.listeners
+            .iter()
+            .map(|bound| bound.sockets[index % bound.sockets.len()].as_fd().try_clone_to_owned())
+            .collect()
+    }
+
+    fn settings(&self, listener_count: usize) -> WorkerSettings {
+        let limits = self.config.limits;
+        let total = match limits.connections_max {
+            0 => usize::MAX,
+            n => n as usize,
+        };
+        WorkerSettings {
+            limits,
+            connections_max: total.div_ceil(self.workers),
+            listener_count: u32::try_from(listener_count).expect("listeners are few"),
+            fields: Arc::new(self.config.content.fields.clone()),
+            seed: random_seed(),
+        }
+    }
+}
+
+/// Something that peers cannot foresee; the standard library seeds its hash maps so.
+fn random_seed() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::collections::hash_map::RandomState::new().build_hasher().finish()
+}
+
+type Ready = Sender<Result<(Waker, EngineReport), NoEngine>>;
+
+/// What a worker's thread begins with.
+struct Seat {
+    settings: WorkerSettings,
+    opened: Arc<OpenedContent>,
+    options: crate::config::ContentOptions,
+    workers: usize,
+    log: LogSink,
+    inbox: Receiver<Message>,
+    ready: Ready,
+}
+
+impl Seat {
+    /// Serves until told to stop; false if a response was cut off.
+    fn serve<D: Driver>(self, mut driver: D) -> bool {
+        let site = match self.opened.site(&self.options, self.workers) {
+            Ok(site) => site,
+            Err(error) => return self.decline(error.to_string(), None),
+        };
+        let waker = driver.waker(Worker::<D>::wake_token());
+        let report = driver.report();
+        let Self { settings, log, inbox, ready, .. } = self;
+        let worker = Worker::new(driver, settings, site, log, inbox);
+        if ready.send(Ok((waker, report))).is_err() {
+            return true;
+        }
+        match worker.run() {
+            Ok(clean) => clean,
+            Err(errno) => {
+                eprintln!("gannet: a worker has stopped: {errno}");
+                false
+            }
+        }
+    }
+
+    fn decline(self, cause: String, help: Option<String>) -> bool {
+        // Whoever asked is waiting for exactly this.
+        let _ = self.ready.send(Err(NoEngine { cause, help }));
+        true
+    }
+}
+
+pub(crate) type Thread = JoinHandle<bool>;
+
+impl OpenedContent {
+    fn report(&self) -> SiteReport {
+        match self {
+            Self::Directory { .. } => SiteReport::default(),
+            Self::Archive { archive, len, .. } => {
+                let stats = archive.stats();
+                let id = archive.superblock().build_id();
+                let build_id = id[..8].iter().map(|b| format!("{b:02x}")).collect();
+                SiteReport {
+                    files: Some(stats.resources),
+                    bytes: Some(*len),
+                    build_id: Some(build_id),
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! A worker: one thread, one engine, its own listeners, connections and view of the content.
+//!
+//! One turn of the loop: wait; for each completion find its owner by token; fire timers; submit.
+//! Workers share nothing that changes, except through their inboxes.
+
+mod deadlines;
+mod disk;
+mod guard;
+mod receiving;
+mod sending;
+mod stopping;
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use gannet_http::semantics::date::DateLine;
+use gannet_io::driver::{
+    Completion, Done, Driver, Errno, Listener, Nanos, OpenedFile, Socket, Token,
+};
+
+use crate::config::Limits;
+use crate::conn::{Conns, Phase};
+use crate::log::LogSink;
+use crate::metrics::Counters;
+use crate::serve::Turn;
+use crate::site::Site;
+use crate::timers::{Timed, Wheel};
+
+/// What other threads tell a worker.
+pub enum Message {
+    /// Stop accepting, finish running responses within the grace period.
+    Stop,
+    /// End at once.
+    StopNow,
+    /// Send a copy of the counters.
+    Snapshot(std::sync::mpsc::Sender<Counters>),
+}
+
+/// What a worker is made with.
+pub struct WorkerSettings {
+    /// Timeouts and limits.
+    pub limits: Limits,
+    /// The most connections of this worker.
+    pub connections_max: usize,
+    /// How many listeners its driver was created with.
+    pub listener_count: u32,
+    /// Fields that every answer carries.
+    pub fields: Arc<Vec<(String, String)>>,
+    /// A secret, for multipart delimiters.
+    pub seed: u64,
+}
+
+impl WorkerSettings {
+    /// The configured fields as the protocol machine wants them.
+    fn fields(&self) -> Vec<(&str, &[u8])> {
+        self.fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
+    }
+}
+
+/// See the module's description.
+pub struct Worker<D: Driver> {
+    driver: D,
+    settings: WorkerSettings,
+    conns: Conns,
+    wheel: Wheel,
+    site: Site,
+    counters: Counters,
+    log: LogSink,
+    inbox: Receiver<Message>,
+    date: DateLine,
+    /// Where decoded paths are put together.
+    scratch: Vec<u8>,
+    completions: Vec<Completion>,
+    due: Vec<Timed>,
+    /// A buffer that the last pump did not need.
+    spare: Vec<u8>,
+    /// Accepting ended for lack of descriptors; these listeners start again when one is free.
+    starved: Vec<Listener>,
+    /// Guards that writers wait for.
+    breaking: Vec<guard::Breaking>,
+    /// Set by a stop: when the grace period is over.
+    stop_at: Option<Nanos>,
+    over: bool,
+    /// No response was cut off by the end of the grace period.
+    clean: bool,
+}
+
+/// What a token asks for; the rest of the token names who asked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u8)]
+enum Kind {
+    Accept = 1,
+    Receive = 2,
+    Send = 3,
+    Disk = 4,
+    Wake = 5,
+    Guard = 6,
+}
+
+/// kind (8 bits) | generation (24) | slot (32).
+fn token(kind: Kind, slot: u32, generation: u32) -> Token {
+    Token(u64::from(kind as u8) << 56 | u64::from(generation) << 32 | u64::from(slot))
+}
+
+/// The slot and generation of a token.
+fn owner(token: Token) -> (u32, u32) {
+    (token.0 as u32, (token.0 >> 32) as u32 & crate::conn::GENERATION_MAX)
+}
+
+impl<D: Driver> Worker<D> {
+    /// A worker that is ready for its first turn.
+    pub(crate) fn new(
+        driver: D,
+        settings: WorkerSettings,
+        site: Site,
+        log: LogSink,
+        inbox: Receiver<Message>,
+    ) -> Self {
+        let now = driver.now();
+        let date = DateLine::new(driver.unix_seconds());
+        let mut worker = Self {
+            driver,
+            settings,
+            conns: Conns::default(),
+            wheel: Wheel::new(now),
+            site,
+            counters: Counters::default(),
+            log,
+            inbox,
+            date,
+            scratch: Vec::new(),
+            completions: Vec::new(),
+            due: Vec::new(),
+            spare: Vec::new(),
+            starved: Vec::new(),
+            breaking: Vec::new(),
+            stop_at: None,
+            over: false,
+            clean: true,
+        };
+        for listener in 0..worker.settings.listener_count {
+            worker.driver.accept(Listener(listener), token(Kind::Accept, listener, 0));
+        }
+        worker.guard_archive();
+        worker
+    }
+
+    /// The token that wakes of this worker's driver carry.
+    pub(crate) fn wake_token() -> Token {
+        token(Kind::Wake, 0, 0)
+    }
+
+    /// Runs until a stop. True if no response was cut off.
+    ///
+    /// # Errors
+    /// When the engine cannot go on.
+    pub(crate) fn run(mut self) -> Result<bool, Errno> {
+        while !self.is_over() {
+            self.turn(None)?;
+        }
+        Ok(self.clean)
+    }
+
+    /// Whether the worker has stopped for good.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// One turn of the loop; waits until `until` at the latest.
+    ///
+    /// # Errors
+    /// When the engine cannot go on.
+    pub fn turn(&mut self, until: Option<Nanos>) -> Result<(), Errno> {
+        let until = [until, self.wheel.next_deadline(), self.stop_at, self.next_guard_check()]
+            .into_iter()
+            .flatten()
+            .min();
+        let mut completions = std::mem::take(&mut self.completions);
+        self.driver.wait(until, &mut completions)?;
+        self.date.at(self.driver.unix_seconds());
+        for completion in completions.drain(..) {
+            self.complete(completion);
+        }
+        self.completions = completions;
+        self.fire_timers();
+        self.check_guards();
+        self.check_stop();
+        self.log.flush();
+        Ok(())
+    }
+
+    /// The engine, for tests that drive a simulated one.
+    pub fn driver(&mut self) -> &mut D {
+        &mut self.driver
+    }
+
+    fn complete(&mut self, completion: Completion) {
+        let Completion { token, result, more } = completion;
+        let (slot, generation) = owner(token);
+        match result {
+            Ok(Done::Received(lease)) => self.received(slot, lease, more),
+            Ok(Done::Sent(bytes)) => self.sent(slot, bytes),
+            Ok(Done::Accepted(socket)) => self.accepted(Listener(slot), socket, more),
+            Ok(Done::Ended) => self.ended(slot),
+            Ok(Done::Opened(opened)) => self.disk(slot, generation, Ok(Disk::Opened(opened))),
+            Ok(Done::Read(bytes)) => self.disk(slot, generation, Ok(Disk::Read(bytes))),
+            Ok(Done::Listed(entries)) => self.disk(slot, generation, Ok(Disk::Listed(entries))),
+            Ok(Done::GuardBroken) => self.guard_broken(slot),
+            Ok(Done::Woken) => self.read_inbox(),
+            Err(errno) => match token.0 >> 56 {
+                k if k == Kind::Accept as u64 => self.accept_failed(Listener(slot), errno, more),
+                k if k == Kind::Disk as u64 => self.disk(slot, generation, Err(errno)),
+                _ => self.socket_failed(slot),
+            },
+        }
+    }
+
+    fn read_inbox(&mut self) {
+        while let Ok(message) = self.inbox.try_recv() {
+            match message {
+                Message::Stop => self.stop(),
+                Message::StopNow => self.stop_now(),
+                Message::Snapshot(reply) => {
+                    // Whoever asked may have stopped waiting.
+                    let _ = reply.send(self.snapshot());
+                }
+            }
+        }
+    }
+
+    /// A copy of the counters, brought up to date.
+    pub fn snapshot(&self) -> Counters {
+        Counters {
+            connections_now: self.conns.len() as u64,
+            log_dropped: self.log.dropped,
+            io: self.driver.counters(),
+            ..self.counters.clone()
+        }
+    }
+
+    fn accepted(&mut self, listener: Listener, socket: Socket, more: bool) {
+        if !more {
+            self.driver.accept(listener, token(Kind::Accept, listener.0, 0));
+        }
+        if self.conns.len() >= self.settings.connections_max && self.shed_idle(1) == 0 {
+            self.counters.shed += 1;
+            self.driver.close(socket);
+            return;
+        }
+        let slot = self.conns.add(socket);
+        self.counters.connections_total += 1;
+        self.counters.connections_max = self.counters.connections_max.max(self.conns.len() as u64);
+        if self.log.is_on() {
+            let peer = self.driver.peer(socket);
+            self.conns.at(slot).peer = Some(peer.into());
+        }
+        if self.stop_at.is_some() {
+            self.conns.at(slot).h1.drain();
+        }
+        self.arm_receive(slot);
+        self.set_deadline(slot, self.settings.limits.head_timeout_ms);
+    }
+
+    /// Descriptors or memory ran out: idle connections make room, and accepting goes on; with
+    /// nobody idle it goes on when a connection ends.
+    fn accept_failed(&mut self, listener: Listener, _errno: Errno, more: bool) {
+        if more {
+            return;
+        }
+        if self.shed_idle(crate::limits::SHED_MAX) > 0 {
+            self.driver.accept(listener, token(Kind::Accept, listener.0, 0));
+        } else {
+            self.starved.push(listener);
+        }
+    }
+
+    /// Closes up to `count` of the connections that have been idle longest. Returns how many.
+    fn shed_idle(&mut self, count: usize) -> usize {
+        let mut idle: Vec<_> = self
+            .conns
+            .used()
+            .filter(|(_, c)| c.phase == Phase::Reading && c.h1.is_idle() && c.held.is_empty())
+            .map(|(slot, c)| (c.deadline, slot))
+            .collect();
+        idle.sort_unstable();
+        idle.truncate(count);
+        for (_, slot) in &idle {
+            self.close(*slot);
+        }
+        self.counters.shed += idle.len() as u64;
+        idle.len()
+    }
+
+    /// Ends a connection and frees its slot.
+    fn close(&mut self, slot: u32) {
+        self.driver.close(self.conns.at(slot).socket);
+        self.forget(slot);
+    }
+
+    /// Ends a connection with a reset: its answer is incomplete.
+    fn reset(&mut self, slot: u32) {
+        self.driver.reset(self.conns.at(slot).socket);
+        self.forget(slot);
+    }
+
+    fn forget(&mut self, slot: u32) {
+        self.log_work(slot, crate::log::End::CutShort);
+        self.conns.remove(slot);
+        for listener in std::mem::take(&mut self.starved) {
+            self.driver.accept(listener, token(Kind::Accept, listener.0, 0));
+        }
+    }
+
+    fn socket_failed(&mut self, slot: u32) {
+        self.counters.socket_errors += 1;
+        self.close(slot);
+    }
+}
+
+/// An answer of the disk.
+pub(crate) enum Disk {
+    Opened(OpenedFile),
+    Read(Vec<u8>),
+    Listed(Vec<gannet_io::driver::DirectoryEntry>),
+}

@@ -1,0 +1,212 @@
+//! Bytes from a peer become requests.
+
+use gannet_http::semantics::response::Status;
+use gannet_io::driver::{Driver, Lease};
+
+use super::{Kind, Worker, token};
+use crate::conn::{Conn, Phase};
+use crate::limits::{HELD_MAX, LINGER_BYTES_MAX, LINGER_MS};
+use crate::outgoing::Outgoing;
+use crate::pump::{Pump, Stop};
+use crate::serve::{Answering, Turn};
+
+/// Lends the parts of a worker that make answers, beside its connections and its driver: what is
+/// the same for all requests of a turn, and the pump.
+macro_rules! turn {
+    ($worker:ident, $fields:ident) => {
+        Turn {
+            date_line: $worker.date.as_bytes(),
+            unix: $worker.driver.unix_seconds(),
+            now: $worker.driver.now(),
+            seed: $worker.settings.seed,
+            fields: &$fields,
+        }
+    };
+}
+macro_rules! pump {
+    ($worker:ident, $turn:ident) => {
+        Pump {
+            site: &mut $worker.site,
+            turn: &$turn,
+            counters: &mut $worker.counters,
+            scratch: &mut $worker.scratch,
+            is_logging: $worker.log.is_on(),
+        }
+    };
+}
+pub(super) use {pump, turn};
+
+impl<D: Driver> Worker<D> {
+    pub(super) fn arm_receive(&mut self, slot: u32) {
+        let conn = self.conns.at(slot);
+        if !conn.receiving && !conn.ended {
+            conn.receiving = true;
+            self.driver.receive(conn.socket, token(Kind::Receive, slot, conn.generation));
+        }
+    }
+
+    /// An empty send, with a buffer that was used before.
+    pub(super) fn outgoing(&mut self) -> Outgoing {
+        let spare = std::mem::take(&mut self.spare);
+        Outgoing::new(if spare.capacity() == 0 { self.driver.output() } else { spare })
+    }
+
+    pub(super) fn received(&mut self, slot: u32, lease: Lease, more: bool) {
+        let conn = self.conns.at(slot);
+        conn.receiving = more;
+        match conn.phase {
+            Phase::Reading if conn.held.is_empty() => self.answer_lease(slot, lease),
+            Phase::Lingering => {
+                conn.dropped += self.driver.received(&lease).len() as u64;
+                let is_over = conn.dropped > LINGER_BYTES_MAX;
+                self.driver.release(lease);
+                if is_over {
+                    return self.close(slot);
+                }
+            }
+            Phase::Free | Phase::Reading | Phase::Waiting | Phase::Sending => {
+                conn.held.extend_from_slice(self.driver.received(&lease));
+                self.driver.release(lease);
+                if conn.phase == Phase::Reading {
+                    return self.answer_held(slot);
+                }
+                if conn.held.len() > HELD_MAX && conn.receiving {
+                    conn.receiving = false;
+                    self.driver.pause_receiving(conn.socket);
+                }
+            }
+        }
+        if !more {
+            self.receive_again(slot);
+        }
+    }
+
+    /// The engine ended a `receive` on its own account.
+    fn receive_again(&mut self, slot: u32) {
+        let conn = self.conns.at(slot);
+        if conn.phase != Phase::Free && conn.held.len() <= HELD_MAX {
+            self.arm_receive(slot);
+        }
+    }
+
+    /// The common case: whole requests in the engine's own buffer, answered without a copy.
+    fn answer_lease(&mut self, slot: u32, lease: Lease) {
+        let mut out = self.outgoing();
+        let fields = self.settings.fields();
+        let turn = turn!(self, fields);
+        let input = self.driver.received(&lease);
+        let conn = self.conns.at(slot);
+        let (used, stop) = pump!(self, turn).run(conn, input, &mut out);
+        let head = match stop {
+            Stop::AskDisk(len) => Some(input[used - len..used].to_vec()),
+            Stop::NeedInput | Stop::Full => None,
+        };
+        conn.held.extend_from_slice(&input[used..]);
+        self.driver.release(lease);
+        self.after_pump(slot, out, stop, head);
+    }
+
+    /// Goes on with input that was held.
+    pub(super) fn answer_held(&mut self, slot: u32) {
+        let mut out = self.outgoing();
+        let fields = self.settings.fields();
+        let turn = turn!(self, fields);
+        let conn = self.conns.at(slot);
+        let input = std::mem::take(&mut conn.held);
+        let (used, stop) = pump!(self, turn).run(conn, &input, &mut out);
+        let head = match stop {
+            Stop::AskDisk(len) => Some(input[used - len..used].to_vec()),
+            Stop::NeedInput | Stop::Full => None,
+        };
+        keep_rest(conn, input, used);
+        self.after_pump(slot, out, stop, head);
+    }
+
+    fn after_pump(&mut self, slot: u32, out: Outgoing, stop: Stop, head: Option<Vec<u8>>) {
+        if let Some(head) = head {
+            // Answers gathered before go out with the parked one.
+            return self.ask_disk(slot, head, out);
+        }
+        if !out.is_empty() {
+            return self.send(slot, out);
+        }
+        self.spare = out.finish().0.wire;
+        debug_assert_ne!(stop, Stop::Full, "only answers fill a send");
+        self.wait_for_input(slot);
+    }
+
+    /// Nothing to send: the next move is the peer's.
+    pub(super) fn wait_for_input(&mut self, slot: u32) {
+        let conn = self.conns.at(slot);
+        conn.phase = Phase::Reading;
+        if conn.ended {
+            // RFC 9112 section 8: a request cut off by the end of the stream is not answered.
+            return self.close(slot);
+        }
+        let is_idle = conn.h1.is_idle() && conn.held.is_empty();
+        if is_idle && self.stop_at.is_some() {
+            return self.close(slot);
+        }
+        let limits = self.settings.limits;
+        if is_idle {
+            self.set_deadline(slot, limits.idle_timeout_ms);
+        } else if !conn.is_head_timed {
+            conn.is_head_timed = true;
+            self.set_deadline(slot, limits.head_timeout_ms);
+        }
+        self.arm_receive(slot);
+    }
+
+    /// The peer has closed its half: what it asked for is still answered.
+    pub(super) fn ended(&mut self, slot: u32) {
+        let conn = self.conns.at(slot);
+        conn.receiving = false;
+        conn.ended = true;
+        match conn.phase {
+            Phase::Reading | Phase::Lingering => self.close(slot),
+            Phase::Free | Phase::Waiting | Phase::Sending => {}
+        }
+    }
+
+    /// Answers with an error outside any request, then closes.
+    pub(super) fn refuse(&mut self, slot: u32, status: Status) {
+        let mut out = self.outgoing();
+        let fields = self.settings.fields();
+        let turn = turn!(self, fields);
+        let conn = self.conns.at(slot);
+        conn.h1.reject();
+        let answered =
+            Answering { h1: &mut conn.h1, turn: &turn, out: &mut out }.error(status, None);
+        self.counters.response(answered.status.0);
+        conn.closing = true;
+        conn.linger = true;
+        self.send(slot, out);
+    }
+
+    /// All is sent and the connection is to end: at once if the peer cannot miss anything, else
+    /// after it has had time to read.
+    pub(super) fn finish(&mut self, slot: u32) {
+        let conn = self.conns.at(slot);
+        let must_linger = (conn.linger || !conn.queued.is_empty()) && !conn.ended;
+        if !must_linger {
+            return self.close(slot);
+        }
+        conn.phase = Phase::Lingering;
+        conn.held = Vec::new();
+        self.driver.shutdown_write(conn.socket);
+        self.arm_receive(slot);
+        let ms = if self.conns.at(slot).linger {
+            LINGER_MS
+        } else {
+            self.settings.limits.progress_timeout_ms
+        };
+        self.set_deadline(slot, ms);
+    }
+}
+
+fn keep_rest(conn: &mut Conn, mut input: Vec<u8>, used: usize) {
+    if used < input.len() {
+        input.drain(..used);
+        conn.held = input;
+    }
+}

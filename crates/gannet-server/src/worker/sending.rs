@@ -1,0 +1,191 @@
+//! Answers leave: one operation at a time per connection, big bodies in slices.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use gannet_io::driver::{Driver, Piece, SendList, Started};
+
+use super::{Kind, Worker, token};
+use crate::conn::{Part, Phase};
+use crate::limits::{COPY_SLICE_MAX, SLICE_MAX};
+use crate::log::End;
+use crate::outgoing::Outgoing;
+use crate::site::{ServedFile, Trust};
+
+/// Files noted per connection before those that the peer has taken whole are forgotten.
+const QUEUED_MAX: usize = 4;
+
+impl<D: Driver> Worker<D> {
+    /// Sends what was gathered; what follows it goes out as each send completes.
+    pub(super) fn send(&mut self, slot: u32, out: Outgoing) {
+        let (mut list, parts) = out.finish();
+        let conn = self.conns.at(slot);
+        conn.phase = Phase::Sending;
+        conn.is_head_timed = false;
+        list.more = !parts.is_empty();
+        if list.more {
+            conn.work().parts = parts;
+        }
+        self.set_deadline(slot, self.settings.limits.progress_timeout_ms);
+        let follows_file = list.more
+            && list.pieces.is_empty()
+            && matches!(self.conns.at(slot).work().parts.front(), Some(Part::File(..)));
+        if follows_file {
+            let Some(Part::File(file, range)) = self.conns.at(slot).work().parts.pop_front() else {
+                return;
+            };
+            return self.send_slice(slot, list.wire, file, range);
+        }
+        self.send_list(slot, list);
+    }
+
+    fn send_list(&mut self, slot: u32, list: SendList) {
+        let conn = self.conns.at(slot);
+        conn.expected = if list.pieces.is_empty() {
+            list.wire.len() as u64
+        } else {
+            list.pieces.iter().map(piece_len).sum()
+        };
+        self.driver.send(conn.socket, token(Kind::Send, slot, conn.generation), list);
+    }
+
+    /// Sends `head` and the first slice of a file's range.
+    fn send_slice(&mut self, slot: u32, head: Vec<u8>, file: Rc<ServedFile>, range: Range<u64>) {
+        let has_pages = file.trust.get().allows_pages();
+        let len = (range.end - range.start).min(if has_pages { SLICE_MAX } else { COPY_SLICE_MAX });
+        let rest = range.start + len..range.end;
+        let conn = self.conns.at(slot);
+        let (socket, generation) = (conn.socket, conn.generation);
+        let work = conn.work();
+        if !rest.is_empty() {
+            work.parts.push_front(Part::File(Rc::clone(&file), rest));
+        }
+        if has_pages {
+            if file.trust.get() == Trust::Guarded {
+                work.current = Some(Rc::clone(&file));
+            }
+            conn.expected = head.len() as u64 + len;
+            let asker = token(Kind::Send, slot, generation);
+            return self.driver.send_file(socket, asker, head, &file.file, range.start, len);
+        }
+        work.head = head;
+        // A copy: what was read cannot change any more, whatever happens to the file.
+        let asker = token(Kind::Disk, slot, generation);
+        conn.expected = len;
+        match self.driver.read(&file.file, range.start, len as usize, asker) {
+            Started::Now(Ok(bytes)) => self.copy_read(slot, &bytes),
+            Started::Now(Err(_)) => self.cut_short(slot),
+            Started::Pending => {}
+        }
+    }
+
+    /// A slice of a file is in memory.
+    pub(super) fn copy_read(&mut self, slot: u32, bytes: &[u8]) {
+        let conn = self.conns.at(slot);
+        if (bytes.len() as u64) < conn.expected {
+            // The file has become shorter than the length that was announced.
+            return self.cut_short(slot);
+        }
+        let work = conn.work();
+        let mut wire = std::mem::take(&mut work.head);
+        wire.extend_from_slice(bytes);
+        let more = !work.parts.is_empty();
+        self.send_list(slot, SendList { wire, more, ..SendList::default() });
+    }
+
+    /// The response cannot be finished truthfully: the connection ends short of its length.
+    pub(super) fn cut_short(&mut self, slot: u32) {
+        self.counters.cut_short += 1;
+        self.reset(slot);
+    }
+
+    /// A send has completed.
+    pub(super) fn sent(&mut self, slot: u32, bytes: u64) {
+        self.counters.bytes_sent += bytes;
+        let conn = self.conns.at(slot);
+        conn.sent += bytes;
+        if conn.work.is_some() {
+            return self.sent_with_work(slot, bytes);
+        }
+        self.all_sent(slot);
+    }
+
+    fn sent_with_work(&mut self, slot: u32, bytes: u64) {
+        let conn = self.conns.at(slot);
+        let (sent, is_short) = (conn.sent, bytes < conn.expected);
+        if let Some(file) = conn.work().current.take() {
+            self.note_queued(slot, file, sent);
+        }
+        if is_short {
+            return self.cut_short(slot);
+        }
+        let work = self.conns.at(slot).work();
+        let Some(part) = work.parts.pop_front() else {
+            self.log_work(slot, End::Whole);
+            let conn = self.conns.at(slot);
+            if conn.work().is_empty() {
+                conn.work = None;
+            }
+            return self.all_sent(slot);
+        };
+        let more = !work.parts.is_empty();
+        self.set_deadline(slot, self.settings.limits.progress_timeout_ms);
+        match part {
+            Part::Wire(wire) => {
+                self.send_list(slot, SendList { wire, more, ..SendList::default() });
+            }
+            Part::Memory(memory, range) => {
+                let pieces = vec![Piece::Memory(memory, range)];
+                self.send_list(slot, SendList { pieces, more, ..SendList::default() });
+            }
+            Part::File(file, range) => self.send_slice(slot, Vec::new(), file, range),
+        }
+    }
+
+    /// Pages of a guarded file went into the socket's queue; they are there until the peer has
+    /// acknowledged everything up to `end`.
+    fn note_queued(&mut self, slot: u32, file: Rc<ServedFile>, end: u64) {
+        let conn = self.conns.at(slot);
+        if let Some(last) = conn.queued.iter_mut().find(|(f, _)| Rc::ptr_eq(f, &file)) {
+            last.1 = end;
+            return;
+        }
+        if conn.queued.len() >= QUEUED_MAX {
+            let taken = self.driver.acknowledged(conn.socket);
+            conn.queued.retain(|(_, end)| *end > taken);
+        }
+        conn.queued.push((file, end));
+    }
+
+    fn all_sent(&mut self, slot: u32) {
+        let conn = self.conns.at(slot);
+        if conn.closing {
+            return self.finish(slot);
+        }
+        if conn.held.is_empty() {
+            return self.wait_for_input(slot);
+        }
+        self.answer_held(slot);
+    }
+
+    /// Writes the log lines of the responses under way.
+    pub(super) fn log_work(&mut self, slot: u32, end: End) {
+        if !self.log.is_on() {
+            return;
+        }
+        let (now, unix) = (self.driver.now().0, self.driver.unix_seconds());
+        let conn = self.conns.at(slot);
+        let Some(work) = &mut conn.work else { return };
+        let peer = conn.peer.as_deref().unwrap_or("-");
+        for record in work.records.drain(..) {
+            self.log.add(&record, peer, end, now, unix);
+        }
+    }
+}
+
+fn piece_len(piece: &Piece) -> u64 {
+    match piece {
+        Piece::Wire(range) => u64::from(range.end - range.start),
+        Piece::Memory(_, range) => range.len() as u64,
+    }
+}
