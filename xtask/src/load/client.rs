@@ -1,0 +1,559 @@
+//! The loop of the load client: one epoll instance, edge-triggered, one slot per connection.
+
+use std::{
+    net::SocketAddr,
+    os::fd::OwnedFd,
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow};
+use hdrhistogram::Histogram;
+use rustix::{
+    buffer::spare_capacity,
+    event::{Timespec, epoll},
+    io::Errno,
+    net::{
+        AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, connect, recv, send,
+        socket_with, sockopt,
+    },
+    time::{ClockId, clock_gettime},
+};
+
+use super::{
+    LoadError, Order, Phase, Plan, Tally,
+    response::{self, Head},
+};
+
+/// Bytes read when a head is due: a head and a small body come with one call.
+const FIRST_READ: usize = 20 * 1024;
+/// Bytes read or discarded at once within a body.
+const BODY_READ: usize = 1024 * 1024;
+/// Reads on one connection before the others get their turn.
+const READS_IN_A_ROW: usize = 8;
+/// Connections being opened at the same time: below the smallest backlog in use, 511.
+const OPENING_MAX: usize = 256;
+/// Events taken from the kernel at once.
+const EVENTS: usize = 1024;
+/// Longest latency that can be told apart, in nanoseconds: ten minutes.
+const LATENCY_MAX: u64 = 600_000_000_000;
+
+/// Runs `plan` on the calling thread; `observe` is called at the two ends of the counted window.
+pub(crate) fn run(plan: &Plan<'_>, observe: &mut dyn FnMut(Phase)) -> Result<Tally, LoadError> {
+    assert!(
+        plan.connections > 0 && !plan.targets.is_empty(),
+        "nothing to do"
+    );
+    let mut client = Client::new(plan).map_err(|e| LoadError::Client(format!("{e:#}")))?;
+    client.run(observe)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Unopened,
+    Connecting,
+    AwaitingHead,
+    InBody,
+    AwaitingClose,
+}
+
+struct Slot {
+    socket: Option<OwnedFd>,
+    state: State,
+    /// Index of the target asked for.
+    target: u32,
+    /// Whether the server said it will close.
+    closing: bool,
+    verify: bool,
+    /// Content bytes received of the current response.
+    received: u64,
+    /// When the current request began, in nanoseconds since the run began.
+    started: u64,
+    served: u64,
+    /// The beginning of a head that came in pieces.
+    partial: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Counts {
+    requests: u64,
+    body_bytes: u64,
+    reconnects: u64,
+    verified: u64,
+}
+
+struct Client<'a> {
+    plan: &'a Plan<'a>,
+    epoll: OwnedFd,
+    slots: Vec<Slot>,
+    requests: Vec<Box<[u8]>>,
+    buffer: Vec<u8>,
+    /// Slots whose reading was cut off for the sake of the others.
+    again: Vec<u32>,
+    origin: Instant,
+    opened: usize,
+    connecting: usize,
+    next: u64,
+    random: u64,
+    responses: u64,
+    last_arrival: u64,
+    counts: Counts,
+    latency: Histogram<u64>,
+}
+
+impl<'a> Client<'a> {
+    fn new(plan: &'a Plan<'a>) -> Result<Self> {
+        let slot = || Slot {
+            socket: None,
+            state: State::Unopened,
+            target: 0,
+            closing: false,
+            verify: false,
+            received: 0,
+            started: 0,
+            served: 0,
+            partial: Vec::new(),
+        };
+        let connection = if plan.keep_alive {
+            ""
+        } else {
+            "Connection: close\r\n"
+        };
+        let request = |path: &str| {
+            let host = plan.address;
+            format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n{connection}\r\n").into_bytes()
+        };
+        Ok(Self {
+            plan,
+            epoll: epoll::create(epoll::CreateFlags::CLOEXEC).context("epoll_create")?,
+            slots: (0..plan.connections).map(|_| slot()).collect(),
+            requests: plan
+                .targets
+                .iter()
+                .map(|t| request(&t.path).into())
+                .collect(),
+            buffer: vec![0; BODY_READ],
+            again: Vec::new(),
+            origin: Instant::now(),
+            opened: 0,
+            connecting: 0,
+            next: 0,
+            random: 0x9e37_79b9_7f4a_7c15,
+            responses: 0,
+            last_arrival: 0,
+            counts: Counts::default(),
+            latency: Histogram::new_with_bounds(1, LATENCY_MAX, 3)
+                .map_err(|e| anyhow!("histogram: {e}"))?,
+        })
+    }
+
+    fn now(&self) -> u64 {
+        self.origin.elapsed().as_nanos() as u64
+    }
+
+    fn run(&mut self, observe: &mut dyn FnMut(Phase)) -> Result<Tally, LoadError> {
+        let mut events = Vec::with_capacity(EVENTS);
+        self.connect_all(&mut events)?;
+        if self.plan.duration.is_zero() {
+            let all = self.plan.targets.len() as u64;
+            while self.responses < all {
+                self.turn(&mut events)?;
+            }
+            return Ok(self.tally(Duration::from_nanos(self.now()), Duration::ZERO));
+        }
+        self.run_for(self.plan.warm_up, &mut events)?;
+        self.counts = Counts::default();
+        self.latency.reset();
+        observe(Phase::Opens);
+        let (wall, cpu) = (Instant::now(), thread_cpu());
+        self.run_for(self.plan.duration, &mut events)?;
+        let (wall, cpu) = (wall.elapsed(), thread_cpu().saturating_sub(cpu));
+        observe(Phase::Closes);
+        Ok(self.tally(wall, cpu))
+    }
+
+    /// Opens every connection, a bounded number at a time, or gives up when time is up.
+    fn connect_all(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), LoadError> {
+        let deadline = Instant::now() + self.plan.connect;
+        while (self.opened < self.slots.len() || self.connecting > 0) && Instant::now() < deadline {
+            while self.opened < self.slots.len() && self.connecting < OPENING_MAX {
+                let index = self.opened;
+                self.opened += 1;
+                self.open(index)?;
+            }
+            self.turn(events)?;
+        }
+        if self
+            .slots
+            .iter()
+            .all(|s| matches!(s.state, State::Unopened | State::Connecting))
+        {
+            let time = self.plan.connect.as_millis();
+            return Err(LoadError::Refused(format!(
+                "no connection within {time} ms"
+            )));
+        }
+        Ok(())
+    }
+
+    fn run_for(&mut self, time: Duration, events: &mut Vec<epoll::Event>) -> Result<(), LoadError> {
+        let start = Instant::now();
+        while start.elapsed() < time {
+            self.turn(events)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for events once and handles them all.
+    fn turn(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), LoadError> {
+        if self.plan.interrupt.load(Ordering::Relaxed) {
+            return Err(LoadError::Interrupted);
+        }
+        let wait_ns = if self.again.is_empty() { 10_000_000 } else { 0 };
+        let timeout = Timespec {
+            tv_sec: 0,
+            tv_nsec: wait_ns,
+        };
+        match epoll::wait(&self.epoll, spare_capacity(events), Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(e) => return Err(LoadError::Client(format!("epoll_wait: {e}"))),
+        }
+        let again = std::mem::take(&mut self.again);
+        for index in again {
+            self.receive(index as usize, true)?;
+        }
+        if events.is_empty() {
+            let silent = Duration::from_nanos(self.now().saturating_sub(self.last_arrival));
+            if silent > self.plan.stall {
+                return Err(LoadError::Stalled(silent));
+            }
+        }
+        for event in events.drain(..) {
+            let (flags, index) = (event.flags, event.data.u64() as usize);
+            if self.slots[index].state == State::Connecting {
+                self.connected(index)?;
+            } else if flags != epoll::EventFlags::OUT {
+                use epoll::EventFlags as F;
+                self.receive(index, flags.intersects(F::RDHUP | F::HUP | F::ERR))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, index: usize) -> Result<(), LoadError> {
+        let client = |what: &str, e: Errno| LoadError::Client(format!("{what}: {e}"));
+        let family = match self.plan.address {
+            SocketAddr::V4(_) => AddressFamily::INET,
+            SocketAddr::V6(_) => AddressFamily::INET6,
+        };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = socket_with(family, SocketType::STREAM, flags, None)
+            .map_err(|e| client("socket", e))?;
+        sockopt::set_tcp_nodelay(&socket, true).map_err(|e| client("TCP_NODELAY", e))?;
+        // The client ends thousands of connections at once: with a reset no port stays in TIME-WAIT.
+        sockopt::set_socket_linger(&socket, Some(Duration::ZERO))
+            .map_err(|e| client("SO_LINGER", e))?;
+        let started = self.now();
+        let pending = match connect(&socket, &self.plan.address) {
+            Ok(()) => false,
+            Err(Errno::INPROGRESS) => true,
+            Err(Errno::ADDRNOTAVAIL) => return Err(client("connect", Errno::ADDRNOTAVAIL)),
+            Err(e) => return Err(LoadError::Refused(e.to_string())),
+        };
+        use epoll::EventFlags as F;
+        let interest = F::IN | F::OUT | F::RDHUP | F::ET;
+        epoll::add(
+            &self.epoll,
+            &socket,
+            epoll::EventData::new_u64(index as u64),
+            interest,
+        )
+        .map_err(|e| client("epoll_ctl", e))?;
+        let slot = &mut self.slots[index];
+        slot.socket = Some(socket);
+        slot.started = started;
+        slot.state = State::Connecting;
+        self.connecting += 1;
+        if pending {
+            Ok(())
+        } else {
+            self.connected(index)
+        }
+    }
+
+    fn connected(&mut self, index: usize) -> Result<(), LoadError> {
+        let socket = self.slots[index]
+            .socket
+            .as_ref()
+            .expect("a connecting slot has a socket");
+        match sockopt::socket_error(socket) {
+            Ok(Ok(())) => {}
+            Ok(Err(e)) | Err(e) => return Err(LoadError::Refused(e.to_string())),
+        }
+        self.connecting -= 1;
+        let started = self.slots[index].started;
+        self.send(index, started)
+    }
+
+    /// Sends the next request on a connection that has none outstanding.
+    fn send(&mut self, index: usize, started: u64) -> Result<(), LoadError> {
+        let target = self.choose();
+        let slot = &mut self.slots[index];
+        slot.target = target;
+        slot.started = started;
+        slot.received = 0;
+        slot.state = State::AwaitingHead;
+        let request = &self.requests[target as usize];
+        let socket = slot.socket.as_ref().expect("an open slot has a socket");
+        match send(socket, request, SendFlags::NOSIGNAL) {
+            Ok(sent) if sent == request.len() => Ok(()),
+            Ok(_) => Err(LoadError::Client(
+                "a request did not fit the socket buffer".into(),
+            )),
+            Err(e) => Err(self.broken(index, format!("send: {e}"))),
+        }
+    }
+
+    fn choose(&mut self) -> u32 {
+        let count = self.plan.targets.len() as u64;
+        let index = match self.plan.order {
+            Order::RoundRobin => {
+                let index = self.next;
+                self.next = if index + 1 == count { 0 } else { index + 1 };
+                index
+            }
+            Order::Random => {
+                // xorshift64: quick, and the same in every run.
+                self.random ^= self.random << 13;
+                self.random ^= self.random >> 7;
+                self.random ^= self.random << 17;
+                ((u128::from(self.random) * u128::from(count)) >> 64) as u64
+            }
+        };
+        index as u32
+    }
+
+    /// Reads what has arrived. `ended` says that the peer's end is among it, so that reading
+    /// must go on until the kernel has no more: no further edge will come.
+    fn receive(&mut self, index: usize, ended: bool) -> Result<(), LoadError> {
+        for _ in 0..READS_IN_A_ROW {
+            let (want, discard) = self.next_read(index);
+            let Some(socket) = self.slots[index].socket.as_ref() else {
+                return Ok(());
+            };
+            let flags = if discard {
+                RecvFlags::TRUNC
+            } else {
+                RecvFlags::empty()
+            };
+            let count = match recv(socket, &mut self.buffer[..want], flags) {
+                Ok((_, count)) => count,
+                Err(Errno::AGAIN) => return Ok(()),
+                Err(e) => return Err(self.broken(index, format!("recv: {e}"))),
+            };
+            if count == 0 {
+                return self.end_of_stream(index);
+            }
+            let done = self.take(index, count, discard)?;
+            if done && self.slots[index].state != State::AwaitingClose {
+                // The next request is out; its answer is an edge of its own.
+                return Ok(());
+            }
+            if !ended && (done || count < want) {
+                return Ok(());
+            }
+        }
+        self.again.push(index as u32);
+        Ok(())
+    }
+
+    /// How many bytes to read next, and whether they may be thrown away unread.
+    fn next_read(&self, index: usize) -> (usize, bool) {
+        let slot = &self.slots[index];
+        if slot.state != State::InBody {
+            return (FIRST_READ, false);
+        }
+        let left = self.plan.targets[slot.target as usize].content.len() - slot.received;
+        (left.min(BODY_READ as u64) as usize, !slot.verify)
+    }
+
+    /// Handles `count` bytes at the start of the buffer; true when they completed a response.
+    fn take(&mut self, index: usize, count: usize, discarded: bool) -> Result<bool, LoadError> {
+        match self.slots[index].state {
+            State::AwaitingHead => self.take_head(index, count),
+            State::InBody if discarded => self.advance(index, count as u64),
+            State::InBody => {
+                self.compare(index, 0, count)?;
+                self.advance(index, count as u64)
+            }
+            _ => Err(self.wrong(
+                index,
+                format!("{count} bytes after the end of the response"),
+            )),
+        }
+    }
+
+    fn take_head(&mut self, index: usize, count: usize) -> Result<bool, LoadError> {
+        let slot = &mut self.slots[index];
+        let before = slot.partial.len();
+        let parsed = if before == 0 {
+            response::parse(&self.buffer[..count])
+        } else {
+            slot.partial.extend_from_slice(&self.buffer[..count]);
+            response::parse(&slot.partial)
+        };
+        let head = match parsed {
+            Ok(Some(head)) => head,
+            Ok(None) => {
+                if before == 0 {
+                    slot.partial.extend_from_slice(&self.buffer[..count]);
+                }
+                return Ok(false);
+            }
+            Err(e) => return Err(self.wrong(index, format!("head: {e:?}"))),
+        };
+        slot.partial.clear();
+        self.check_head(index, &head)?;
+        // What was kept of the head in earlier reads is not in the buffer any more.
+        let body_at = head.len - before;
+        self.slots[index].state = State::InBody;
+        if self.slots[index].verify {
+            self.compare(index, body_at, count)?;
+        }
+        self.advance(index, (count - body_at) as u64)
+    }
+
+    fn check_head(&mut self, index: usize, head: &Head) -> Result<(), LoadError> {
+        let expected = self.plan.targets[self.slots[index].target as usize]
+            .content
+            .len();
+        if head.status != 200 {
+            return Err(self.wrong(index, format!("status {} (expected 200)", head.status)));
+        }
+        if head.content_length != expected {
+            let found = head.content_length;
+            return Err(self.wrong(index, format!("length {found} (expected {expected})")));
+        }
+        let every = self.plan.verify_every;
+        let slot = &mut self.slots[index];
+        slot.verify = every > 0 && self.responses % every == 0;
+        slot.closing = head.close;
+        Ok(())
+    }
+
+    fn compare(&mut self, index: usize, from: usize, to: usize) -> Result<(), LoadError> {
+        let slot = &self.slots[index];
+        let content = &self.plan.targets[slot.target as usize].content;
+        let (offset, bytes) = (slot.received, &self.buffer[from..to]);
+        if offset + bytes.len() as u64 <= content.len() && !content.matches(offset, bytes) {
+            let end = offset + bytes.len() as u64;
+            return Err(self.wrong(index, format!("content differs in bytes {offset} to {end}")));
+        }
+        Ok(())
+    }
+
+    /// Counts `bytes` more of the content; true when that completed the response.
+    fn advance(&mut self, index: usize, bytes: u64) -> Result<bool, LoadError> {
+        let slot = &mut self.slots[index];
+        let expected = self.plan.targets[slot.target as usize].content.len();
+        slot.received += bytes;
+        self.counts.body_bytes += bytes;
+        if slot.received > expected {
+            let extra = slot.received - expected;
+            return Err(self.wrong(index, format!("{extra} bytes more than announced")));
+        }
+        if slot.received < expected {
+            if bytes > 0 {
+                self.last_arrival = self.now();
+            }
+            return Ok(false);
+        }
+        if !self.plan.keep_alive || self.slots[index].closing {
+            self.slots[index].state = State::AwaitingClose;
+            return Ok(true);
+        }
+        let now = self.complete(index);
+        self.send(index, now)?;
+        Ok(true)
+    }
+
+    /// Records a finished response; returns the time.
+    fn complete(&mut self, index: usize) -> u64 {
+        let now = self.now();
+        let slot = &mut self.slots[index];
+        slot.served += 1;
+        self.responses += 1;
+        self.last_arrival = now;
+        self.counts.requests += 1;
+        self.counts.verified += u64::from(slot.verify);
+        self.latency.saturating_record(now - slot.started);
+        now
+    }
+
+    fn end_of_stream(&mut self, index: usize) -> Result<(), LoadError> {
+        let slot = &self.slots[index];
+        match slot.state {
+            State::AwaitingClose => {
+                self.complete(index);
+                if self.plan.keep_alive {
+                    self.counts.reconnects += 1;
+                }
+                self.slots[index].socket = None;
+                self.open(index)
+            }
+            State::AwaitingHead => Err(self.broken(index, "closed before a response".into())),
+            _ => {
+                let (got, all) = (
+                    slot.received,
+                    self.plan.targets[slot.target as usize].content.len(),
+                );
+                Err(self.broken(index, format!("closed after {got} of {all} content bytes")))
+            }
+        }
+    }
+
+    fn path(&self, index: usize) -> String {
+        self.plan.targets[self.slots[index].target as usize]
+            .path
+            .clone()
+    }
+
+    fn wrong(&self, index: usize, what: String) -> LoadError {
+        LoadError::Wrong {
+            path: self.path(index),
+            what,
+        }
+    }
+
+    fn broken(&self, index: usize, what: String) -> LoadError {
+        LoadError::Broken {
+            path: self.path(index),
+            what,
+        }
+    }
+
+    fn tally(&self, elapsed: Duration, client_cpu: Duration) -> Tally {
+        let mut served: Vec<u64> = self.slots.iter().map(|slot| slot.served).collect();
+        served.sort_unstable();
+        Tally {
+            requests: self.counts.requests,
+            body_bytes: self.counts.body_bytes,
+            elapsed,
+            latency: self.latency.clone(),
+            served: (
+                served[0],
+                served[served.len() / 2],
+                served[served.len() - 1],
+            ),
+            unserved: served.iter().filter(|&&count| count == 0).count(),
+            reconnects: self.counts.reconnects,
+            verified: self.counts.verified,
+            client_cpu,
+        }
+    }
+}
+
+fn thread_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
