@@ -52,26 +52,7 @@ impl Memory {
         if len == 0 {
             return Ok(Self::from_vec(Vec::new()));
         }
-        let file = file.as_fd();
-        let huge = len.next_multiple_of(HUGE_PAGE);
-        let (memfd, mapped_len) = match reserve(huge, MemfdFlags::HUGETLB) {
-            Ok(memfd) => (memfd, huge),
-            // No huge pages reserved (the usual case): ordinary ones, made huge by the kernel
-            // where `shmem_enabled` lets it.
-            Err(_) => (reserve(len, MemfdFlags::empty())?, len),
-        };
-        let mut target = Mapping::of(
-            memfd.as_fd(),
-            0,
-            mapped_len,
-            ProtFlags::READ | ProtFlags::WRITE,
-        )?;
-        target.advise(Advice::LinuxHugepage).ok();
-        fill(file, offset, &mut target.writable()[..len])?;
-        // `F_SEAL_WRITE` is refused while a writable mapping stands.
-        drop(target);
-        let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
-        rustix::fs::fcntl_add_seals(&memfd, seals)?;
+        let (memfd, mapped_len) = seal(file.as_fd(), offset, len)?;
         let mut sealed = Mapping::of(memfd.as_fd(), 0, mapped_len, ProtFlags::READ)?;
         sealed.len = len;
         Ok(Self(Kind::Sealed(sealed)))
@@ -127,6 +108,38 @@ impl Memory {
         };
         start.wrapping_add(range.start)
     }
+}
+
+/// A copy of the first `len` bytes of `file` that nobody can change: the descriptor of a sealed
+/// `memfd`, to be mapped and to be sent from.
+///
+/// # Errors
+/// As [`Memory::seal_copy`]; `InvalidInput` for an empty file.
+pub fn sealed_copy(file: impl AsFd, len: usize) -> io::Result<OwnedFd> {
+    if len == 0 {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    }
+    seal(file.as_fd(), 0, len).map(|(memfd, _)| memfd)
+}
+
+/// Copies a range into a sealed `memfd`; returns it and the length to map.
+fn seal(file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<(OwnedFd, usize)> {
+    let huge = len.next_multiple_of(HUGE_PAGE);
+    let (memfd, mapped_len) = match reserve(huge, MemfdFlags::HUGETLB) {
+        Ok(memfd) => (memfd, huge),
+        // No huge pages reserved (the usual case): ordinary ones, made huge by the kernel
+        // where `shmem_enabled` lets it.
+        Err(_) => (reserve(len, MemfdFlags::empty())?, len),
+    };
+    let write = ProtFlags::READ | ProtFlags::WRITE;
+    let mut target = Mapping::of(memfd.as_fd(), 0, mapped_len, write)?;
+    target.advise(Advice::LinuxHugepage).ok();
+    fill(file, offset, &mut target.writable()[..len])?;
+    // `F_SEAL_WRITE` is refused while a writable mapping stands.
+    drop(target);
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&memfd, seals)?;
+    Ok((memfd, mapped_len))
 }
 
 impl fmt::Debug for Memory {
