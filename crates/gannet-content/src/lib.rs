@@ -1,1 +1,22 @@
+//! What to answer: from a request and what is known of a resource, to a response.
+//!
+//! Everything here is a pure function of its arguments: no file is opened, no clock is read. Who
+//! serves a live directory asks [`directory::lookup`] which paths to try and tells it what was
+//! found; who serves an archive has the same questions answered at pack time.
+//!
+//! ```text
+//! target path ──▶ directory::lookup ──▶ a file ──▶ validators, mime ──▶ answer (ready fields)
+//!                        │                                                    │
+//!                        └──▶ redirect, directory::listing, error_page        ▼
+//! request fields ───────────────────────────────────────────────────▶ plan ──▶ multipart
+//! ```
 #![forbid(unsafe_code)]
+
+pub mod answer;
+pub mod directory;
+pub mod error_page;
+pub mod limits;
+pub mod mime;
+pub mod multipart;
+pub mod plan;
+pub mod validators;

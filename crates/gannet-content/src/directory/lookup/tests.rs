@@ -1,0 +1,338 @@
+use super::*;
+
+/// Everything on, dotfiles off.
+const ALL: LookupOptions = LookupOptions {
+    clean_urls: true,
+    spa: false,
+    listing: true,
+    dotfiles: false,
+};
+const PLAIN: LookupOptions = LookupOptions {
+    clean_urls: false,
+    spa: false,
+    listing: false,
+    dotfiles: false,
+};
+const SPA: LookupOptions = LookupOptions { spa: true, ..PLAIN };
+
+/// What a tree holds, by relative path.
+const TREE: &[(&str, Told)] = &[
+    ("", Told::Directory),
+    ("index.html", Told::Regular),
+    ("404.html", Told::Regular),
+    ("a", Told::Regular),
+    ("about.html", Told::Regular),
+    ("both.html", Told::Regular),
+    ("both", Told::Directory),
+    ("docs", Told::Directory),
+    ("docs/index.html", Told::Regular),
+    ("docs/404.html", Told::Regular),
+    ("docs/api.html", Told::Regular),
+    ("docs/deep", Told::Directory),
+    ("empty", Told::Directory),
+    ("fifo", Told::Other),
+    ("fifo.html", Told::Regular),
+    ("secret", Told::Denied),
+    ("locked", Told::Directory),
+    ("locked/index.html", Told::Denied),
+    ("broken", Told::Failed),
+    ("link", Told::Escapes),
+    ("page.html", Told::Directory),
+    ("odd", Told::Directory),
+    ("odd/index.html", Told::Directory),
+    (".git", Told::Directory),
+    (".git/config", Told::Regular),
+    (".git/404.html", Told::Regular),
+    (".well-known", Told::Directory),
+    (".well-known/x", Told::Regular),
+    (".well-known/.y", Told::Regular),
+    ("d e?", Told::Directory),
+];
+
+fn at(tree: &[(&str, Told)], path: &[u8]) -> Told {
+    tree.iter()
+        .find(|(name, _)| name.as_bytes() == path)
+        .map_or(Told::Missing, |&(_, told)| told)
+}
+
+/// Runs a lookup; gives the paths asked for and the result in words.
+fn run(tree: &[(&str, Told)], path: &[u8], options: LookupOptions) -> (Vec<Vec<u8>>, String) {
+    let mut lookup = Lookup::new(path, options);
+    let mut asked = Vec::new();
+    loop {
+        let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
+        let done = match lookup.step() {
+            Ask::Open(path) => {
+                asked.push(path.to_vec());
+                None
+            }
+            Ask::Done(Found::File { path, status }) => Some(format!("{} {}", status.0, text(path))),
+            Ask::Done(Found::Redirect { location }) => Some(format!("308 {}", text(location))),
+            Ask::Done(Found::Listing { path }) => Some(format!("list {}", text(path))),
+            Ask::Done(Found::Missing) => Some("missing".to_string()),
+            Ask::Done(Found::Forbidden) => Some("forbidden".to_string()),
+            Ask::Done(Found::Failed) => Some("failed".to_string()),
+        };
+        if let Some(done) = done {
+            return (asked, done);
+        }
+        let told = at(tree, asked.last().expect("something was asked"));
+        lookup.told(told);
+    }
+}
+
+fn check(path: &str, options: LookupOptions, asked: &[&str], expect: &str) {
+    let (found_asked, found) = run(TREE, path.as_bytes(), options);
+    let found_asked: Vec<_> = found_asked
+        .iter()
+        .map(|path| String::from_utf8_lossy(path))
+        .collect();
+    assert_eq!(
+        (found_asked, found.as_str()),
+        (asked.iter().map(|&path| path.into()).collect(), expect),
+        "{path}"
+    );
+}
+
+#[test]
+fn files_are_found_by_their_exact_name() {
+    check("/a", ALL, &["a"], "200 a");
+    check("/about.html", ALL, &["about.html"], "200 about.html");
+    check(
+        "/docs/api.html",
+        ALL,
+        &["docs/api.html"],
+        "200 docs/api.html",
+    );
+    check("/index.html", ALL, &["index.html"], "200 index.html");
+    check("/404.html", ALL, &["404.html"], "200 404.html");
+}
+
+#[test]
+fn folders_answer_with_their_index_page_or_redirect_to_it() {
+    check("/", ALL, &["index.html"], "200 index.html");
+    check("/docs/", ALL, &["docs/index.html"], "200 docs/index.html");
+    check("/docs", PLAIN, &["docs"], "308 /docs/");
+    check("/docs", ALL, &["docs", "docs.html"], "308 /docs/");
+    check("/docs/deep", PLAIN, &["docs/deep"], "308 /docs/deep/");
+    check("/page.html", ALL, &["page.html"], "308 /page.html/");
+}
+
+#[test]
+fn redirects_are_encoded() {
+    check("/d e?", PLAIN, &["d e?"], "308 /d%20e%3F/");
+}
+
+#[test]
+fn clean_urls_find_pages() {
+    check("/about", ALL, &["about", "about.html"], "200 about.html");
+    check("/both", ALL, &["both", "both.html"], "200 both.html");
+    check("/both", PLAIN, &["both"], "308 /both/");
+    check(
+        "/docs/api",
+        ALL,
+        &["docs/api", "docs/api.html"],
+        "200 docs/api.html",
+    );
+    check("/about", PLAIN, &["about", "404.html"], "404 404.html");
+    check(
+        "/about/",
+        ALL,
+        &["about/index.html", "about", "404.html"],
+        "404 404.html",
+    );
+    check("/no.html", ALL, &["no.html", "404.html"], "404 404.html");
+}
+
+#[test]
+fn folders_without_index_are_listed_if_wanted() {
+    check("/empty/", ALL, &["empty/index.html", "empty"], "list empty");
+    check(
+        "/empty/",
+        PLAIN,
+        &["empty/index.html", "empty/404.html", "404.html"],
+        "404 404.html",
+    );
+    check("/odd/", ALL, &["odd/index.html", "odd"], "list odd");
+    let (asked, found) = run(&[("", Told::Directory)], b"/", ALL);
+    assert_eq!((asked.len(), found.as_str()), (2, "list "));
+}
+
+#[test]
+fn a_slash_after_a_file_is_not_found() {
+    check(
+        "/a/",
+        ALL,
+        &["a/index.html", "a", "a/404.html", "404.html"],
+        "404 404.html",
+    );
+}
+
+#[test]
+fn the_nearest_error_page_is_found() {
+    let asked = ["docs/deep/no", "docs/deep/404.html", "docs/404.html"];
+    check("/docs/deep/no", PLAIN, &asked, "404 docs/404.html");
+    check(
+        "/docs/no",
+        PLAIN,
+        &["docs/no", "docs/404.html"],
+        "404 docs/404.html",
+    );
+    check("/no", PLAIN, &["no", "404.html"], "404 404.html");
+    let (_, found) = run(&[], b"/x/y", ALL);
+    assert_eq!(found, "missing");
+}
+
+#[test]
+fn a_single_page_application_answers_pages_and_never_assets() {
+    check("/user/7", SPA, &["user/7", "index.html"], "200 index.html");
+    check(
+        "/user/",
+        SPA,
+        &["user/index.html", "index.html"],
+        "200 index.html",
+    );
+    check(
+        "/no.html",
+        SPA,
+        &["no.html", "index.html"],
+        "200 index.html",
+    );
+    check(
+        "/app.3f2a.js",
+        SPA,
+        &["app.3f2a.js", "404.html"],
+        "404 404.html",
+    );
+    check("/.env", SPA, &["404.html"], "404 404.html");
+    let (asked, found) = run(&[], b"/x", SPA);
+    assert_eq!((asked.len(), found.as_str()), (3, "missing"));
+}
+
+#[test]
+fn what_must_not_be_revealed_is_not_found() {
+    check("/link", PLAIN, &["link", "404.html"], "404 404.html");
+    check("/fifo", PLAIN, &["fifo", "404.html"], "404 404.html");
+    check("/.git/config", ALL, &["404.html"], "404 404.html");
+    check("/.git/", ALL, &["404.html"], "404 404.html");
+    check("/docs/.x/y", ALL, &["docs/404.html"], "404 docs/404.html");
+    check(
+        "/.well-known/.y",
+        ALL,
+        &[".well-known/404.html", "404.html"],
+        "404 404.html",
+    );
+    check(
+        "/docs/.well-known/x",
+        ALL,
+        &["docs/404.html"],
+        "404 docs/404.html",
+    );
+    check(
+        "/.well-known/x",
+        ALL,
+        &[".well-known/x"],
+        "200 .well-known/x",
+    );
+    let dotfiles = LookupOptions {
+        dotfiles: true,
+        ..ALL
+    };
+    check(
+        "/.git/config",
+        dotfiles,
+        &[".git/config"],
+        "200 .git/config",
+    );
+}
+
+#[test]
+fn what_may_not_be_read_is_forbidden_and_what_fails_fails() {
+    check("/secret", ALL, &["secret"], "forbidden");
+    check("/locked/", ALL, &["locked/index.html"], "forbidden");
+    check("/broken", ALL, &["broken"], "failed");
+    let tree = [("404.html", Told::Denied), ("x/404.html", Told::Failed)];
+    assert_eq!(run(&tree, b"/y", ALL).1, "missing");
+    assert_eq!(run(&tree, b"/x/y", ALL).1, "failed");
+}
+
+#[test]
+fn paths_that_are_not_canonical_ask_nothing() {
+    for path in [
+        "", "a", "//", "//a", "/a//b", "/a//", "/..", "/a/../b", "/.", "/./a", "/a/..", "/a\0",
+    ] {
+        check(
+            path,
+            LookupOptions {
+                dotfiles: true,
+                ..ALL
+            },
+            &[],
+            "missing",
+        );
+    }
+}
+
+#[test]
+fn deep_paths_ask_a_bounded_number_of_times() {
+    let deep = "/d".repeat(2000);
+    let (asked, found) = run(&[], deep.as_bytes(), ALL);
+    assert_eq!(
+        (asked.len(), found.as_str()),
+        (2 + NOT_FOUND_FOLDERS_MAX, "missing")
+    );
+    let (asked, found) = run(&[("404.html", Told::Regular)], deep.as_bytes(), ALL);
+    assert_eq!(
+        (asked.len(), found.as_str()),
+        (2 + NOT_FOUND_FOLDERS_MAX, "404 404.html")
+    );
+}
+
+/// Paths made of awkward pieces in every order of up to five: whatever is asked for is relative
+/// and clean, whatever the disk says; and every lookup ends.
+#[test]
+fn what_is_asked_is_always_a_clean_relative_path() {
+    const PIECES: [&[u8]; 8] = [b"/", b"a", b"..", b".", b"\0", b".html", b"//", b"\xff"];
+    const ANSWERS: [Told; 7] = [
+        Told::Regular,
+        Told::Directory,
+        Told::Other,
+        Told::Missing,
+        Told::Denied,
+        Told::Escapes,
+        Told::Failed,
+    ];
+    for number in 0..8usize.pow(5) {
+        let mut path = b"/".to_vec();
+        for place in 0..5 {
+            path.extend_from_slice(PIECES[number >> (3 * place) & 7]);
+        }
+        let options = LookupOptions {
+            clean_urls: number & 1 != 0,
+            spa: number & 2 != 0,
+            listing: number & 4 != 0,
+            dotfiles: number & 8 != 0,
+        };
+        let mut lookup = Lookup::new(&path, options);
+        let mut count = 0;
+        while let Ask::Open(asked) = lookup.step() {
+            let is_clean = asked.is_empty()
+                || asked
+                    .split(|&byte| byte == b'/')
+                    .all(|segment| !matches!(segment, b"" | b"." | b".."));
+            assert!(is_clean && !asked.contains(&0), "{}", asked.escape_ascii());
+            // Mostly missing, so that long ways are gone too.
+            let answer = ANSWERS[(number * 31 + count * 7) % 13 % 7];
+            lookup.told(if count % 2 == 0 {
+                Told::Missing
+            } else {
+                answer
+            });
+            count += 1;
+            assert!(count <= 3 + NOT_FOUND_FOLDERS_MAX, "a lookup ends");
+        }
+        if let Ask::Done(Found::Redirect { location }) = lookup.step() {
+            assert!(location.starts_with(b"/") && !location.starts_with(b"//"));
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Sidecars: files beside an original that hold it in a content coding (`app.js.br`).
+
+use gannet_http::semantics::coding::{Coding, CodingSet};
+
+/// A coding that sidecars may have, and the suffix of their names.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Sidecar {
+    /// The content coding.
+    pub coding: Coding,
+    /// What is appended to the original's name.
+    pub suffix: &'static [u8],
+}
+
+/// All sidecars there may be. Who keeps a record per original looks for all of them once and then
+/// sends the smallest fresh one that a client accepts; who does not, tries them in this order,
+/// which is that of the usual sizes.
+pub const SIDECARS: [Sidecar; 3] = [
+    Sidecar {
+        coding: Coding::Brotli,
+        suffix: b".br",
+    },
+    Sidecar {
+        coding: Coding::Zstd,
+        suffix: b".zst",
+    },
+    Sidecar {
+        coding: Coding::Gzip,
+        suffix: b".gz",
+    },
+];
+
+/// The sidecars whose coding is in `accepted`, best first.
+pub fn accepted_sidecars(accepted: CodingSet) -> impl Iterator<Item = Sidecar> {
+    SIDECARS
+        .into_iter()
+        .filter(move |sidecar| accepted.contains(sidecar.coding))
+}
+
+/// Whether a file may have sidecars: not if it is one itself, nor if it has no bytes to save.
+#[must_use]
+pub fn may_have_sidecars(path: &[u8], len: u64) -> bool {
+    len > 0
+        && !SIDECARS
+            .iter()
+            .any(|sidecar| path.ends_with(sidecar.suffix))
+}
+
+/// Whether a sidecar may stand in for its original.
+///
+/// One older than the original holds what the original was before it was edited. One not smaller
+/// saves nothing. Equal times are fresh: copying tools set both from the original's.
+#[must_use]
+pub fn is_usable(sidecar: (i128, u64), original: (i128, u64)) -> bool {
+    let ((mtime_ns, len), (original_mtime_ns, original_len)) = (sidecar, original);
+    mtime_ns >= original_mtime_ns && len > 0 && len < original_len
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_accepted_codings_are_tried_and_the_smallest_usually_first() {
+        let names = |set| -> Vec<_> { accepted_sidecars(set).map(|one| one.suffix).collect() };
+        assert_eq!(names(CodingSet::ALL), [&b".br"[..], b".zst", b".gz"]);
+        assert_eq!(names(CodingSet::IDENTITY), [&b""[..]; 0]);
+        assert_eq!(names(CodingSet::IDENTITY.with(Coding::Gzip)), [b".gz"]);
+    }
+
+    #[test]
+    fn a_sidecar_older_than_its_original_is_stale() {
+        assert!(is_usable((5, 10), (5, 20)));
+        assert!(is_usable((6, 10), (5, 20)));
+        assert!(!is_usable((4, 10), (5, 20)));
+    }
+
+    #[test]
+    fn a_sidecar_that_saves_nothing_is_not_used() {
+        assert!(!is_usable((5, 20), (5, 20)));
+        assert!(!is_usable((5, 0), (5, 20)));
+    }
+
+    #[test]
+    fn sidecars_have_no_sidecars() {
+        assert!(may_have_sidecars(b"app.js", 1));
+        assert!(!may_have_sidecars(b"app.js", 0));
+        assert!(!may_have_sidecars(b"app.js.br", 1));
+        assert!(!may_have_sidecars(b"site.tar.gz", 1));
+    }
+}

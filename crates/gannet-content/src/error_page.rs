@@ -1,0 +1,112 @@
+//! Error pages: small, readable, the same look as listings; made by the compiler.
+
+use gannet_http::semantics::status::Status;
+
+use crate::directory::listing::escape_html;
+
+/// The type of every page.
+pub const CONTENT_TYPE: &str = "text/html; charset=utf-8";
+
+/// The content security policy of every page: nothing but its own style sheet, by hash.
+pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
+    style-src 'sha256-AAAA'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+macro_rules! page {
+    ($code:literal, $title:literal, $text:literal) => {
+        concat!(
+            "<!doctype html>\n<html lang=en>\n<meta charset=utf-8>\n",
+            "<meta name=viewport content=\"width=device-width\">\n",
+            "<meta name=robots content=noindex>\n",
+            "<title>",
+            $code,
+            " ",
+            $title,
+            "</title>\n<style>",
+            include_str!("error_page/style.css"),
+            "</style>\n<main>\n<p class=code>",
+            $code,
+            "</p>\n<h1>",
+            $title,
+            "</h1>\n<p>",
+            $text,
+            "</p>\n</main>\n"
+        )
+        .as_bytes()
+    };
+}
+
+macro_rules! pages {
+    ($($code:literal $name:ident $title:literal $text:literal)*) => {
+        /// The statuses that have a page, in ascending order.
+        pub const STATUSES: &[Status] = &[$(Status::$name),*];
+
+        const PAGES: &[&[u8]] = &[$(page!($code, $title, $text)),*];
+
+        const LINES: &[&str] = &[$(concat!($code, " ", $title, "\n")),*];
+    };
+}
+
+pages! {
+    400 BAD_REQUEST "Bad Request" "The server could not understand what was asked for."
+    403 FORBIDDEN "Forbidden" "The server is not allowed to show this page."
+    404 NOT_FOUND "Not Found" "There is nothing at this address."
+    405 METHOD_NOT_ALLOWED "Method Not Allowed" "This page can be read, and nothing else."
+    406 NOT_ACCEPTABLE "Not Acceptable" "The page does not exist in a form that was asked for."
+    408 REQUEST_TIMEOUT "Request Timeout" "The request took too long to arrive."
+    411 LENGTH_REQUIRED "Length Required" "The request does not say how long it is."
+    412 PRECONDITION_FAILED "Precondition Failed" "The page is not what the request expects it to be."
+    413 CONTENT_TOO_LARGE "Content Too Large" "The server takes no content of this size."
+    414 URI_TOO_LONG "URI Too Long" "The address is longer than any that exists here."
+    416 RANGE_NOT_SATISFIABLE "Range Not Satisfiable" "The file does not have the part that was asked for."
+    417 EXPECTATION_FAILED "Expectation Failed" "The server cannot do what the request expects of it."
+    421 MISDIRECTED_REQUEST "Misdirected Request" "This server does not answer for that name."
+    429 TOO_MANY_REQUESTS "Too Many Requests" "Please wait a moment and try again."
+    431 REQUEST_HEADER_FIELDS_TOO_LARGE "Request Header Fields Too Large" "The request carries more fields than the server reads. Clearing this site’s cookies may help."
+    500 INTERNAL_SERVER_ERROR "Internal Server Error" "The page exists, but the server could not read it."
+    501 NOT_IMPLEMENTED "Not Implemented" "The server does not know what was asked of it."
+    503 SERVICE_UNAVAILABLE "Service Unavailable" "The server is busy. Please try again in a moment."
+    505 HTTP_VERSION_NOT_SUPPORTED "HTTP Version Not Supported" "The server does not speak this version of HTTP."
+}
+
+/// The page of a status, of 500 if it has none of its own.
+#[must_use]
+pub fn page(status: Status) -> &'static [u8] {
+    PAGES[index_of(status)]
+}
+
+/// The status in one line of plain text, `404 Not Found`, of 500 if it has none of its own.
+#[must_use]
+pub fn plain(status: Status) -> &'static str {
+    LINES[index_of(status)]
+}
+
+/// The page of a status with a short reason instead of the usual sentence, for instance what is
+/// malformed in a request. The reason is escaped.
+#[must_use]
+pub fn page_with_reason(status: Status, reason: &str) -> Vec<u8> {
+    let page = page(status);
+    // The last paragraph of every page is its sentence.
+    let rest = PAGE_END.len();
+    let start = page
+        .windows(PARAGRAPH.len())
+        .rposition(|window| window == PARAGRAPH)
+        .map_or(0, |index| index + PARAGRAPH.len());
+    let mut out = Vec::with_capacity(page.len() + reason.len());
+    out.extend_from_slice(&page[..start]);
+    escape_html(reason, &mut out);
+    out.extend_from_slice(&page[page.len() - rest..]);
+    out
+}
+
+/// The position of a status in [`STATUSES`], of 500 if it is not there.
+#[must_use]
+pub(crate) fn index_of(status: Status) -> usize {
+    match STATUSES.binary_search(&status) {
+        Ok(index) => index,
+        Err(_) => INTERNAL_SERVER_ERROR,
+    }
+}
+
+const INTERNAL_SERVER_ERROR: usize = 15;
+const PARAGRAPH: &[u8] = b"<p>";
+const PAGE_END: &[u8] = b"</p>\n</main>\n";

@@ -1,0 +1,17 @@
+//! Bounds on what content code keeps or loops over, each with its reason.
+
+/// How many folders are searched for a `404.html`, counted from the root down. Sites that have one
+/// in a folder have it near the root; a target path of 2,000 segments must not cost 2,000 opens.
+pub const NOT_FOUND_FOLDERS_MAX: usize = 64;
+
+/// The longest file name suffix that has a content type, in bytes without the dot. It makes a
+/// suffix fit into one 128-bit number; registered ones have at most eleven.
+pub const SUFFIX_MAX: usize = 16;
+
+/// The most entries that a listing shows. A page of so many is about 2 MB, which a browser still
+/// scrolls; a folder with more gets a note that says so.
+pub const LISTING_ENTRIES_MAX: usize = 10_000;
+
+/// The longest target path, in bytes, that a listing is made for. Breadcrumbs of a path cost the
+/// square of its depth, and Linux names nothing longer.
+pub const LISTING_PATH_MAX: usize = 4096;

@@ -1,0 +1,336 @@
+//! Content types by file name suffix, and what follows from a type.
+//!
+//! Which types get `charset=utf-8`: all of `text/*`, whose default would otherwise be a guess of
+//! the browser's (and which `text/javascript` belongs to since RFC 9239). Not JSON, which is UTF-8
+//! by definition and whose types have no such parameter (RFC 8259 section 11); not XML types
+//! (`application/xml`, `image/svg+xml`, feeds), since the parameter would override the encoding
+//! that the document itself declares (RFC 7303 section 3).
+
+use crate::limits::SUFFIX_MAX;
+
+mod table;
+
+/// The content type of everything unknown: bytes, to be saved and not interpreted.
+pub const UNKNOWN: &str = "application/octet-stream";
+
+/// The content type of a path by its last segment, from the built-in table.
+///
+/// The suffix is what follows the last dot, in any case; a name that begins with its only dot has
+/// none. A few names without suffix are known whole (`LICENSE`, `apple-app-site-association`).
+#[must_use]
+pub fn content_type(path: &[u8]) -> &'static str {
+    let name = last_segment(path);
+    let Some(suffix) = suffix(name) else {
+        return table::of_name(name).unwrap_or(UNKNOWN);
+    };
+    suffix_key(suffix)
+        .and_then(table::of_suffix)
+        .unwrap_or(UNKNOWN)
+}
+
+/// The built-in table with the user's own pairs before it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Types {
+    /// Sorted by key; the last of several pairs with one suffix.
+    own: Vec<(u128, String)>,
+}
+
+impl Types {
+    /// Takes (suffix, content type) pairs; a later pair overrides an earlier one.
+    ///
+    /// # Errors
+    /// A suffix (without dot) that is empty, longer than [`SUFFIX_MAX`] or has a dot or slash; a
+    /// type that is not visible ASCII with a slash in it.
+    pub fn new<'a>(
+        pairs: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, TypesError> {
+        let mut own: Vec<(u128, String)> = Vec::new();
+        for (suffix, content_type) in pairs {
+            let has_separator = suffix.bytes().any(|byte| matches!(byte, b'.' | b'/' | 0));
+            let key = suffix_key(suffix.as_bytes()).filter(|_| !has_separator);
+            let key = key.ok_or_else(|| TypesError::Suffix(suffix.to_string()))?;
+            if !is_content_type(content_type) {
+                return Err(TypesError::ContentType(content_type.to_string()));
+            }
+            match own.binary_search_by_key(&key, |&(key, _)| key) {
+                Ok(index) => own[index].1 = content_type.to_string(),
+                Err(index) => own.insert(index, (key, content_type.to_string())),
+            }
+        }
+        Ok(Self { own })
+    }
+
+    /// The content type of a path by its last segment.
+    #[must_use]
+    pub fn content_type(&self, path: &[u8]) -> &str {
+        if let Some(key) = suffix(last_segment(path)).and_then(suffix_key)
+            && let Ok(index) = self.own.binary_search_by_key(&key, |&(key, _)| key)
+        {
+            return &self.own[index].1;
+        }
+        content_type(path)
+    }
+}
+
+/// Why a pair cannot be used; holds what was given.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum TypesError {
+    /// Not a suffix.
+    Suffix(String),
+    /// Not a content type.
+    ContentType(String),
+}
+
+/// Whether it pays to compress content of this type, as a rule.
+///
+/// Unknown types are worth a try; whoever compresses keeps the result only if it is smaller.
+/// Images, audio, video, fonts of the web and archives are compressed already.
+#[must_use]
+pub fn is_compressible(content_type: &str) -> bool {
+    let essence = content_type.split(';').next().unwrap_or_default();
+    let essence = essence.trim().to_ascii_lowercase();
+    let (top, sub) = essence.split_once('/').unwrap_or_default();
+    match top {
+        "text" | "message" => true,
+        "model" => !matches!(sub, "3mf" | "vnd.usdz+zip"),
+        _ => {
+            let has_text_suffix = sub.ends_with("+json") || sub.ends_with("+xml");
+            has_text_suffix || COMPRESSIBLE.contains(&essence.as_str())
+        }
+    }
+}
+
+/// Whether the path's last segment has the suffix of something other than a page. Where such a
+/// file is missing, the page of an application must not stand in for it: a script that is answered
+/// with HTML is a white page and a puzzle.
+#[must_use]
+pub fn looks_like_asset(path: &[u8]) -> bool {
+    suffix(last_segment(path)).is_some_and(|suffix| {
+        !suffix.eq_ignore_ascii_case(b"html") && !suffix.eq_ignore_ascii_case(b"htm")
+    })
+}
+
+fn last_segment(path: &[u8]) -> &[u8] {
+    path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
+}
+
+/// What follows the last dot of a name, unless that dot begins or ends it.
+fn suffix(name: &[u8]) -> Option<&[u8]> {
+    let dot = name.iter().rposition(|&byte| byte == b'.')?;
+    let suffix = &name[dot + 1..];
+    (dot > 0 && !suffix.is_empty()).then_some(suffix)
+}
+
+/// The suffix in lower case as a number whose order is that of the letters; `None` if it is empty
+/// or too long to be known.
+const fn suffix_key(suffix: &[u8]) -> Option<u128> {
+    if suffix.is_empty() || suffix.len() > SUFFIX_MAX {
+        return None;
+    }
+    let mut bytes = [0; SUFFIX_MAX];
+    let mut index = 0;
+    while index < suffix.len() {
+        bytes[index] = suffix[index].to_ascii_lowercase();
+        index += 1;
+    }
+    Some(u128::from_be_bytes(bytes))
+}
+
+/// `type/subtype`, with parameters or not, as a field value may carry it.
+fn is_content_type(text: &str) -> bool {
+    let is_visible = text.bytes().all(|byte| (b' '..0x7f).contains(&byte));
+    let essence = text.split(';').next().unwrap_or_default();
+    let is_pair = matches!(
+        essence.trim_ascii_end().split_once('/'),
+        Some((top, sub)) if !top.is_empty() && !sub.is_empty() && !sub.contains('/')
+    );
+    is_visible && is_pair && !essence.trim_ascii_end().contains(' ') && text.trim() == text
+}
+
+/// Types outside `text/*` that are not compressed by themselves.
+const COMPRESSIBLE: [&str; 33] = [
+    "application/javascript",
+    "application/json",
+    "application/json5",
+    "application/jsonl",
+    "application/msword",
+    "application/n-quads",
+    "application/n-triples",
+    "application/octet-stream",
+    "application/postscript",
+    "application/rtf",
+    "application/sql",
+    "application/toml",
+    "application/trig",
+    "application/vnd.apple.mpegurl",
+    "application/vnd.ms-excel",
+    "application/vnd.ms-fontobject",
+    "application/vnd.ms-powerpoint",
+    "application/vnd.sqlite3",
+    "application/wasm",
+    "application/x-ndjson",
+    "application/x-protobuf",
+    "application/x-sh",
+    "application/x-tar",
+    "application/xml",
+    "application/xml-dtd",
+    "application/yaml",
+    "audio/midi",
+    "font/collection",
+    "font/otf",
+    "font/ttf",
+    "image/bmp",
+    "image/vnd.adobe.photoshop",
+    "image/vnd.microsoft.icon",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(path: &str, expect: &str) {
+        assert_eq!(content_type(path.as_bytes()), expect, "{path}");
+    }
+
+    #[test]
+    fn what_the_web_is_made_of() {
+        check("/index.html", "text/html; charset=utf-8");
+        check("/a/b.css", "text/css; charset=utf-8");
+        check("/app.js", "text/javascript; charset=utf-8");
+        check("/app.mjs", "text/javascript; charset=utf-8");
+        check("/app.js.map", "application/json");
+        check("/site.webmanifest", "application/manifest+json");
+        check("/x.json", "application/json");
+        check("/x.wasm", "application/wasm");
+        check("/x.svg", "image/svg+xml");
+        check("/x.avif", "image/avif");
+        check("/x.webp", "image/webp");
+        check("/x.woff2", "font/woff2");
+        check("/x.ico", "image/vnd.microsoft.icon");
+        check("/x.mp4", "video/mp4");
+        check("/x.pdf", "application/pdf");
+        check("/robots.txt", "text/plain; charset=utf-8");
+        check("/feed.atom", "application/atom+xml");
+        check("/sitemap.xml", "application/xml");
+        check("/subtitles.vtt", "text/vtt; charset=utf-8");
+    }
+
+    #[test]
+    fn the_last_suffix_counts_in_any_case() {
+        check("/A.HTML", "text/html; charset=utf-8");
+        check("/site.tar.gz", "application/gzip");
+        check("/a.js/b", UNKNOWN);
+        check("/a.b/c.js", "text/javascript; charset=utf-8");
+    }
+
+    #[test]
+    fn names_without_a_known_suffix() {
+        check("", UNKNOWN);
+        check("/", UNKNOWN);
+        check("/name", UNKNOWN);
+        check("/.html", UNKNOWN);
+        check("/html.", UNKNOWN);
+        check("/x.unheardof", UNKNOWN);
+        check("/x.suffixlongerthansixteen", UNKNOWN);
+        check("/LICENSE", "text/plain; charset=utf-8");
+        check(
+            "/.well-known/apple-app-site-association",
+            "application/json",
+        );
+    }
+
+    #[test]
+    fn own_types_come_first() {
+        let types = Types::new([
+            ("ts", "text/plain; charset=utf-8"),
+            ("HTML", "text/html; charset=iso-8859-1"),
+            ("ts", "text/typescript"),
+        ])
+        .expect("good pairs");
+        assert_eq!(types.content_type(b"/a.ts"), "text/typescript");
+        assert_eq!(
+            types.content_type(b"/a.Html"),
+            "text/html; charset=iso-8859-1"
+        );
+        assert_eq!(types.content_type(b"/a.css"), "text/css; charset=utf-8");
+        assert_eq!(types.content_type(b"/a"), UNKNOWN);
+    }
+
+    #[test]
+    fn pairs_that_cannot_be_sent_are_refused() {
+        for suffix in ["", ".ts", "a/b", "seventeen-letters", "a\0"] {
+            let expect = Err(TypesError::Suffix(suffix.to_string()));
+            assert_eq!(Types::new([(suffix, "text/plain")]), expect);
+        }
+        for bad in [
+            "",
+            "text",
+            "/",
+            "text/",
+            "/plain",
+            "a/b/c",
+            "a/b\r\nx: y",
+            "a /b",
+            " a/b",
+        ] {
+            let expect = Err(TypesError::ContentType(bad.to_string()));
+            assert_eq!(Types::new([("x", bad)]), expect, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn text_is_compressible_and_media_are_not() {
+        for path in [
+            "a.html",
+            "a.css",
+            "a.js",
+            "a.json",
+            "a.svg",
+            "a.xml",
+            "a.wasm",
+            "a.ttf",
+            "a.otf",
+            "a.map",
+            "a.webmanifest",
+            "a.rss",
+            "a.ico",
+            "a.bmp",
+            "a.eot",
+            "a.gltf",
+            "a.obj",
+            "a",
+            "a.md",
+        ] {
+            assert!(is_compressible(content_type(path.as_bytes())), "{path}");
+        }
+        for path in [
+            "a.png", "a.jpg", "a.webp", "a.avif", "a.jxl", "a.gif", "a.mp4", "a.webm", "a.mp3",
+            "a.ogg", "a.flac", "a.woff", "a.woff2", "a.zip", "a.gz", "a.br", "a.zst", "a.7z",
+            "a.pdf", "a.docx", "a.epub", "a.jar", "a.iso",
+        ] {
+            assert!(!is_compressible(content_type(path.as_bytes())), "{path}");
+        }
+        assert!(is_compressible("Text/HTML;charset=x"));
+        assert!(!is_compressible(""));
+    }
+
+    #[test]
+    fn assets_have_a_suffix_that_is_no_pages() {
+        for asset in ["/a.js", "/x/a.3f.css", "a.map", "/a.HTMLX"] {
+            assert!(looks_like_asset(asset.as_bytes()), "{asset}");
+        }
+        for page in ["/", "/a", "/a.b/", "/a.html", "/a.HTM", "/.x", "/a."] {
+            assert!(!looks_like_asset(page.as_bytes()), "{page}");
+        }
+    }
+
+    #[test]
+    fn every_type_of_the_table_is_found_and_has_a_charset_if_it_is_text() {
+        for &(suffix, content_type) in table::SUFFIXES {
+            check(&format!("/x.{suffix}"), content_type);
+            assert!(is_content_type(content_type), "{content_type}");
+            let has_charset = content_type.ends_with("; charset=utf-8");
+            assert_eq!(content_type.starts_with("text/"), has_charset, "{suffix}");
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Entity tags: of a live file from its metadata, of stored content from its hash.
+
+use gannet_http::semantics::coding::Coding;
+
+/// What is known of a live file, all of it read from the descriptor that is served.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LiveFile {
+    /// Last modification, nanoseconds since the Unix epoch.
+    pub mtime_ns: i128,
+    /// Last status change, nanoseconds since the Unix epoch. Cannot be set back by a program.
+    pub ctime_ns: i128,
+    /// Bytes.
+    pub len: u64,
+    /// Device and inode.
+    pub identity: (u64, u64),
+}
+
+/// The entity tag of a live file: `"<modified, ns>-<length>-<mark>"` in hexadecimal, strong.
+///
+/// Two contents must not share a tag, so it is made of everything that a change leaves a trace in.
+/// Modification time and length alone are not enough: images and reproducible builds set every
+/// time to one moment, and then two releases of a file often have the same length too. `mark` is
+/// 32 bits mixed of device, inode and status change time, which tell such files apart.
+///
+/// The price: the same file on two machines, or copied, or with its owner changed, has another
+/// tag, and is sent once more than needed. Content hashes do not have that price; an archive has
+/// them. What no metadata can tell: a rewrite in place with the same length, within one tick of
+/// the kernel's clock (up to 4 ms, finer since Linux 6.13) of the write before.
+#[must_use]
+pub fn live_tag(file: &LiveFile) -> String {
+    let mtime = file.mtime_ns as u128 as u64; // Wraps after year 2554: still a trace of the time.
+    let mark = mix(file.ctime_ns as u128 as u64)
+        ^ mix(file.identity.0.rotate_left(32) ^ mix(file.identity.1));
+    format!("\"{mtime:x}-{:x}-{:08x}\"", file.len, (mark >> 32) as u32)
+}
+
+/// The entity tag of content by its 256-bit hash: 96 bits of it and a letter for the coding, so
+/// that each coding of one resource has a tag of its own (RFC 9110 section 8.8.3.3).
+///
+/// 96 bits are far more than chance can collide in (2^48 files); the whole hash would only make
+/// every response longer.
+#[must_use]
+pub fn hash_tag(hash: &[u8; 32], coding: Coding) -> String {
+    let mut tag = String::with_capacity(20);
+    tag.push('"');
+    for triple in hash[..12].chunks_exact(3) {
+        let bits = u32::from_be_bytes([0, triple[0], triple[1], triple[2]]);
+        for shift in [18, 12, 6, 0] {
+            tag.push(char::from(BASE64_URL[(bits >> shift & 63) as usize]));
+        }
+    }
+    tag.push_str(match coding {
+        Coding::Identity => "",
+        Coding::Gzip => "-g",
+        Coding::Brotli => "-b",
+        Coding::Zstd => "-z",
+    });
+    tag.push('"');
+    tag
+}
+
+/// The date to send as `Last-Modified` for a file's modification time, in Unix seconds.
+///
+/// `None` for the epoch and the few days around it and before it: builds write it to say that
+/// there is no date (0, 1, or 1980-01-01 in zip files), and a date of that kind, once
+/// cached, outlives every release. `None` too for one later than `now` (RFC 9110 section 8.8.2.1).
+#[must_use]
+pub fn last_modified(mtime_ns: i128, now: i64) -> Option<i64> {
+    let seconds = i64::try_from(mtime_ns.div_euclid(1_000_000_000)).ok()?;
+    (seconds > NO_DATE_MAX && seconds <= now).then_some(seconds)
+}
+
+/// Spreads every bit of the input over all bits of the output (the finisher of SplitMix64).
+fn mix(value: u64) -> u64 {
+    let value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ value >> 31
+}
+
+/// 1980-01-02 12:00:00 UTC: what zip's earliest date (1980-01-01, in any time zone) comes to.
+const NO_DATE_MAX: i64 = 315_662_400;
+const BASE64_URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FILE: LiveFile = LiveFile {
+        mtime_ns: 1_790_000_000_123_456_789,
+        ctime_ns: 1_790_000_000_123_456_789,
+        len: 0x1f40,
+        identity: (64, 12_345),
+    };
+
+    #[test]
+    fn a_live_tag_is_short_and_a_valid_strong_tag() {
+        let tag = live_tag(&FILE);
+        assert!(tag.starts_with("\"18d75b842b4ecd15-1f40-"), "{tag}");
+        assert_eq!(tag.len(), 2 + 16 + 1 + 4 + 1 + 8);
+    }
+
+    #[test]
+    fn any_trace_of_a_change_gives_another_tag() {
+        let mut tags = vec![live_tag(&FILE)];
+        for change in [
+            |file: &mut LiveFile| file.mtime_ns += 1,
+            |file: &mut LiveFile| file.ctime_ns += 1,
+            |file: &mut LiveFile| file.len += 1,
+            |file: &mut LiveFile| file.identity.0 += 1,
+            |file: &mut LiveFile| file.identity.1 += 1,
+            |file: &mut LiveFile| file.identity = (file.identity.1, file.identity.0),
+            |file: &mut LiveFile| file.mtime_ns = 0,
+            |file: &mut LiveFile| file.mtime_ns = -1,
+        ] {
+            let mut file = FILE;
+            change(&mut file);
+            tags.push(live_tag(&file));
+        }
+        let count = tags.len();
+        tags.sort();
+        tags.dedup();
+        assert_eq!(tags.len(), count, "{tags:?}");
+    }
+
+    #[test]
+    fn each_coding_of_one_content_has_its_own_tag() {
+        let mut hash = [0; 32];
+        hash[..12].copy_from_slice(&[0, 16, 131, 16, 81, 135, 32, 146, 139, 48, 211, 143]);
+        assert_eq!(hash_tag(&hash, Coding::Identity), "\"ABCDEFGHIJKLMNOP\"");
+        assert_eq!(hash_tag(&hash, Coding::Gzip), "\"ABCDEFGHIJKLMNOP-g\"");
+        assert_eq!(hash_tag(&hash, Coding::Brotli), "\"ABCDEFGHIJKLMNOP-b\"");
+        assert_eq!(hash_tag(&hash, Coding::Zstd), "\"ABCDEFGHIJKLMNOP-z\"");
+    }
+
+    #[test]
+    fn dates_that_say_nothing_are_not_sent() {
+        let check = |seconds: i64, expect| {
+            let mtime_ns = i128::from(seconds) * 1_000_000_000 + 5;
+            assert_eq!(last_modified(mtime_ns, 1_790_000_000), expect, "{seconds}");
+        };
+        check(0, None);
+        check(1, None);
+        check(-1, None);
+        check(315_532_800, None); // 1980-01-01
+        check(315_662_401, Some(315_662_401));
+        check(1_790_000_000, Some(1_790_000_000));
+        check(1_790_000_001, None);
+        assert_eq!(last_modified(i128::MAX, i64::MAX), None);
+    }
+}
