@@ -8,12 +8,13 @@ use std::ffi::CStr;
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::driver::{DirectoryEntry, File, FileKind, Meta, OpenedFile, Root};
+use crate::helpers::Closer;
 use crate::limits;
 use crate::residency::Residency;
 use crate::sim::{SimFile, SimRoot};
@@ -35,9 +36,12 @@ pub(crate) enum RootInner {
 /// A descriptor and what we learned about it.
 #[derive(Debug)]
 pub(crate) struct RealFile {
-    pub(crate) fd: OwnedFd,
+    /// Present until dropped.
+    fd: Option<OwnedFd>,
     pub(crate) store: Store,
     pub(crate) residency: Residency,
+    /// Who closes the descriptor, where closing may block.
+    pub(crate) closer: OnceLock<Closer>,
 }
 
 #[derive(Debug)]
@@ -128,10 +132,12 @@ impl From<std::fs::File> for File {
 impl File {
     pub(crate) fn real(fd: OwnedFd, store: Store) -> Self {
         let residency = Residency::default();
+        let closer = OnceLock::new();
         Self(Arc::new(FileInner::Real(RealFile {
-            fd,
+            fd: Some(fd),
             store,
             residency,
+            closer,
         })))
     }
 
@@ -279,10 +285,24 @@ impl RealRoot {
     }
 }
 
+impl Drop for RealFile {
+    fn drop(&mut self) {
+        if let (Some(closer), Some(fd)) = (self.closer.get(), self.fd.take()) {
+            closer.close(fd);
+        }
+    }
+}
+
+impl AsFd for RealFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_ref().expect("taken by drop only").as_fd()
+    }
+}
+
 impl RealFile {
     /// Metadata of the descriptor, now.
     pub(crate) fn meta(&self) -> Result<Meta, Errno> {
-        rustix::fs::fstat(&self.fd).map(|stat| meta_of(&stat))
+        rustix::fs::fstat(self).map(|stat| meta_of(&stat))
     }
 
     /// Reads `len` bytes at `offset`, fewer only at the end of the file.
@@ -296,11 +316,11 @@ impl RealFile {
             let at = offset.saturating_add(done as u64);
             let room = &mut bytes[done..];
             let read = match how {
-                Blocking::Yes => rustix::io::pread(&self.fd, room, at),
+                Blocking::Yes => rustix::io::pread(self, room, at),
                 Blocking::No => {
                     let mut rooms = [IoSliceMut::new(room)];
                     let flags = ReadWriteFlags::NOWAIT;
-                    rustix::io::preadv2(&self.fd, &mut rooms, at, flags)
+                    rustix::io::preadv2(self, &mut rooms, at, flags)
                 }
             };
             match read {
@@ -312,6 +332,32 @@ impl RealFile {
         }
         bytes.truncate(done);
         Ok(bytes)
+    }
+
+    /// Sets who closes the descriptor, if closing it may block.
+    pub(crate) fn close_by(&self, closer: impl FnOnce() -> Closer) {
+        if self.store == Store::Remote {
+            self.closer.get_or_init(closer);
+        }
+    }
+
+    /// Reads a range into the page cache, through a small buffer.
+    pub(crate) fn warm(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        let len_hint = std::num::NonZeroU64::new(len);
+        // One large request to the disk instead of a row of small ones; only a hint.
+        let _ = rustix::fs::fadvise(self, offset, len_hint, rustix::fs::Advice::WillNeed);
+        let mut scratch = [0; 16 * 1024];
+        let mut done = 0;
+        while done < len {
+            let room = (len - done).min(scratch.len() as u64) as usize;
+            match rustix::io::pread(self, &mut scratch[..room], offset + done) {
+                Ok(0) => break,
+                Ok(count) => done += count as u64,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
     }
 }
 

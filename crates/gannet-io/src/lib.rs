@@ -6,18 +6,24 @@
 //! * [`epoll`]: plain system calls, everywhere on Linux.
 //! * [`sim`]: a virtual network, disk and clock, driven by a seed.
 
+pub(crate) mod clock;
+pub(crate) mod disk;
 pub mod driver;
 pub mod epoll;
+pub(crate) mod file_send;
 pub mod files;
+pub(crate) mod gather;
 pub(crate) mod guard;
 pub(crate) mod helpers;
 pub mod limits;
 pub mod memory;
 pub mod net;
 pub mod options;
+pub(crate) mod outputs;
 pub mod probe;
 pub(crate) mod progress;
 pub(crate) mod residency;
 pub mod sim;
+pub(crate) mod socket;
 pub mod uring;
 pub(crate) mod waker;

@@ -4,6 +4,9 @@ use std::fmt;
 
 use rustix::io::Errno;
 
+use crate::options::EngineOptions;
+use crate::uring::Uring;
+
 /// Why io_uring cannot be used here.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Unavailable {
@@ -15,6 +18,14 @@ pub struct Unavailable {
     pub why: String,
     /// What to do about it, if we know.
     pub help: Option<String>,
+}
+
+/// Sets a ring up on this thread, tries it out, and throws it away.
+///
+/// # Errors
+/// As for [`Uring::new`].
+pub fn check(options: &EngineOptions) -> Result<(), Unavailable> {
+    Uring::new(Vec::new(), options).map(drop)
 }
 
 impl fmt::Display for Unavailable {

@@ -1,0 +1,206 @@
+//! Everything about files that the two real engines share: what ends at once, what a helper does.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::driver::{
+    Completion, DirectoryEntry, Done, File, OpenedFile, Root, Started, Token, Waker,
+};
+use crate::files::{Blocking, Store};
+use crate::guard::Guards;
+use crate::helpers::{Answer, Asker, Helpers, Job};
+use crate::waker::{Bell, WakerInner};
+
+/// The files' side of a real engine: helpers, guards, and the bell that both ring.
+#[derive(Debug)]
+pub(crate) struct Disk {
+    pub(crate) bell: Arc<Bell>,
+    helpers: Helpers,
+    guards: Guards,
+    wake_token: Option<Token>,
+    /// Jobs handed to helpers.
+    pub(crate) helped: u64,
+}
+
+/// The answer to a socket that waits for a helper.
+#[derive(Debug)]
+pub(crate) enum Ready {
+    /// The range is in memory now.
+    Warm,
+    /// The bytes themselves.
+    Bytes(Vec<u8>),
+}
+
+impl Disk {
+    pub(crate) fn new(helpers_max: usize) -> Result<Self, Errno> {
+        let bell = Arc::new(Bell::new()?);
+        Ok(Self {
+            helpers: Helpers::new(helpers_max, Arc::clone(&bell)),
+            guards: Guards::new(Arc::clone(&bell)),
+            bell,
+            wake_token: None,
+            helped: 0,
+        })
+    }
+
+    pub(crate) fn waker(&mut self, token: Token) -> Waker {
+        self.wake_token = Some(token);
+        Waker(Arc::new(WakerInner::Bell(Arc::clone(&self.bell))))
+    }
+
+    pub(crate) fn open(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
+        let real = root.as_real();
+        if !real.is_remote() {
+            match real.open(path, Blocking::No) {
+                // Not all of the path is in the kernel's cache.
+                Err(Errno::AGAIN) => {}
+                result => return Started::Now(result),
+            }
+        }
+        self.hand_over(Job::Open {
+            root: root.clone(),
+            path: path.into(),
+            token,
+        })
+    }
+
+    pub(crate) fn read(
+        &mut self,
+        file: &File,
+        offset: u64,
+        len: usize,
+        token: Token,
+    ) -> Started<Vec<u8>> {
+        let real = file.as_real();
+        let result = match real.store {
+            Store::Memory => real.read(offset, len, Blocking::Yes),
+            Store::Disk => real.read(offset, len, Blocking::No),
+            Store::Remote => Err(Errno::AGAIN),
+        };
+        match result {
+            Err(Errno::AGAIN | Errno::OPNOTSUPP) => self.hand_over(Job::Read {
+                file: file.clone(),
+                offset,
+                len,
+                token,
+            }),
+            result => Started::Now(result),
+        }
+    }
+
+    pub(crate) fn list(
+        &mut self,
+        root: &Root,
+        path: &[u8],
+        max: usize,
+        token: Token,
+    ) -> Started<Vec<DirectoryEntry>> {
+        self.hand_over(Job::List {
+            root: root.clone(),
+            path: path.into(),
+            max,
+            token,
+        })
+    }
+
+    fn hand_over<T>(&mut self, job: Job) -> Started<T> {
+        match self.submit(job) {
+            Ok(()) => Started::Pending,
+            Err(errno) => Started::Now(Err(errno)),
+        }
+    }
+
+    fn submit(&mut self, job: Job) -> Result<(), Errno> {
+        self.helped += 1;
+        self.helpers.submit(job)
+    }
+
+    /// Has a range read into the page cache for a socket.
+    pub(crate) fn warm(
+        &mut self,
+        file: &File,
+        offset: u64,
+        len: u64,
+        asker: Asker,
+    ) -> Result<(), Errno> {
+        self.submit(Job::Warm {
+            file: file.clone(),
+            offset,
+            len,
+            asker,
+        })
+    }
+
+    /// Has a range read for a socket.
+    pub(crate) fn fetch(
+        &mut self,
+        file: &File,
+        offset: u64,
+        len: usize,
+        asker: Asker,
+    ) -> Result<(), Errno> {
+        self.submit(Job::Fetch {
+            file: file.clone(),
+            offset,
+            len,
+            asker,
+        })
+    }
+
+    pub(crate) fn guard(&mut self, file: &File, token: Token) -> Result<(), Errno> {
+        self.guards.hold(file, token)
+    }
+
+    pub(crate) fn unguard(&mut self, file: &File) {
+        self.guards.end(file);
+    }
+
+    /// To be called when the bell's descriptor is readable: completes what helpers, signals and
+    /// wakers left, and returns the answers that sockets wait for.
+    pub(crate) fn hear(&mut self, out: &mut Vec<Completion>) -> Vec<(Asker, Result<Ready, Errno>)> {
+        let woken = self.bell.hear();
+        let mut end = |token, result| {
+            out.push(Completion {
+                token,
+                result,
+                more: false,
+            })
+        };
+        let mut for_sockets = Vec::new();
+        for answer in self.helpers.take_answers() {
+            match answer {
+                Answer::Opened(token, result) => end(token, result.map(Done::Opened)),
+                Answer::Read(token, result) => end(token, result.map(Done::Read)),
+                Answer::Listed(token, result) => end(token, result.map(Done::Listed)),
+                Answer::Warmed(asker, result) => {
+                    for_sockets.push((asker, result.map(|()| Ready::Warm)));
+                }
+                Answer::Fetched(asker, result) => {
+                    for_sockets.push((asker, result.map(Ready::Bytes)));
+                }
+            }
+        }
+        for token in self.guards.take_broken() {
+            end(token, Ok(Done::GuardBroken));
+        }
+        if let (true, Some(token)) = (woken, self.wake_token) {
+            end(token, Ok(Done::Woken));
+        }
+        for_sockets
+    }
+}
+
+/// Whether a `sendfile` of the range would wait for the disk. Remembers a good answer.
+pub(crate) fn is_cold(file: &File, offset: u64, len: u64, now: crate::driver::Nanos) -> bool {
+    let real = file.as_real();
+    if real.store == Store::Memory || real.residency.is_known(offset, len, now) {
+        return false;
+    }
+    let resident = crate::residency::is_resident(real.as_fd(), offset, len);
+    if resident {
+        real.residency.note(offset, len, now);
+    }
+    !resident
+}

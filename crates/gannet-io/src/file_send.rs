@@ -1,0 +1,162 @@
+//! Sending a head and a range of a file on a non-blocking socket: one step at a time.
+
+use std::os::fd::BorrowedFd;
+
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+
+use crate::disk::{Disk, Ready, is_cold};
+use crate::driver::{File, Nanos, Token};
+use crate::files::Store;
+use crate::helpers::Asker;
+use crate::limits;
+
+/// A `send_file` under way.
+///
+/// The bytes go out in the order: rest of `held` (the head first, later bytes that a helper
+/// fetched), then `len` bytes of the file from `offset`.
+#[derive(Debug)]
+pub(crate) struct FileSend {
+    pub(crate) token: Token,
+    held: Vec<u8>,
+    held_sent: usize,
+    file: File,
+    offset: u64,
+    len: u64,
+    sent: u64,
+    /// Fetch bytes by a helper instead of calling `sendfile`: it could block, or does not work.
+    fetches: bool,
+    /// How often the socket was full in the middle of it.
+    pub(crate) shorts: u64,
+}
+
+/// What a [`FileSend`] waits for.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Over: how many bytes went out.
+    Done(Result<u64, Errno>),
+    /// Room in the socket.
+    Room,
+    /// A helper's answer.
+    Helper,
+}
+
+impl FileSend {
+    pub(crate) fn new(token: Token, head: Vec<u8>, file: &File, offset: u64, len: u64) -> Self {
+        let fetches = file.as_real().store == Store::Remote;
+        Self {
+            token,
+            held: head,
+            held_sent: 0,
+            file: file.clone(),
+            offset,
+            len,
+            sent: 0,
+            fetches,
+            shorts: 0,
+        }
+    }
+
+    /// Sends as much as possible without waiting.
+    pub(crate) fn step(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        disk: &mut Disk,
+        asker: Asker,
+        now: Nanos,
+    ) -> Step {
+        loop {
+            let result = if self.held_sent < self.held.len() {
+                self.send_held(socket)
+            } else if self.len == 0 {
+                return Step::Done(Ok(self.sent));
+            } else if self.fetches {
+                let len = self.len.min(limits::FETCH_LEN as u64) as usize;
+                return match disk.fetch(&self.file, self.offset, len, asker) {
+                    Ok(()) => Step::Helper,
+                    Err(errno) => Step::Done(Err(errno)),
+                };
+            } else if is_cold(&self.file, self.offset, self.len, now) {
+                return match disk.warm(&self.file, self.offset, self.len, asker) {
+                    Ok(()) => Step::Helper,
+                    Err(errno) => Step::Done(Err(errno)),
+                };
+            } else {
+                self.send_range(socket)
+            };
+            match result {
+                Ok(true) | Err(Errno::INTR) => {}
+                Ok(false) | Err(Errno::AGAIN) => {
+                    self.shorts += 1;
+                    return Step::Room;
+                }
+                // The file system does not do `sendfile`.
+                Err(Errno::INVAL | Errno::NOSYS) if !self.fetches => self.fetches = true,
+                Err(errno) => return Step::Done(Err(errno)),
+            }
+        }
+    }
+
+    /// Goes on with a helper's answer: call [`step`](Self::step) after it returned true.
+    pub(crate) fn receive(
+        &mut self,
+        answer: Result<Ready, Errno>,
+        now: Nanos,
+    ) -> Result<(), Errno> {
+        match answer? {
+            // Trusted once even if another test would say no: under memory pressure the range
+            // could be evicted as fast as it is read in.
+            Ready::Warm => self
+                .file
+                .as_real()
+                .residency
+                .note(self.offset, self.len, now),
+            Ready::Bytes(bytes) => {
+                let read = bytes.len() as u64;
+                self.offset += read;
+                // Nothing more to read: the file ended before the range did.
+                self.len = if read == 0 {
+                    0
+                } else {
+                    self.len - read.min(self.len)
+                };
+                self.held = bytes;
+                self.held_sent = 0;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes out so far.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Takes the vector of the head out, for reuse.
+    pub(crate) fn into_vec(self) -> Vec<u8> {
+        self.held
+    }
+
+    /// Whether all that was tried went out (false: the socket is full).
+    fn send_held(&mut self, socket: BorrowedFd<'_>) -> Result<bool, Errno> {
+        let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        flags.set(SendFlags::MORE, self.len > 0);
+        let rest = &self.held[self.held_sent..];
+        let sent = rustix::net::send(socket, rest, flags)?;
+        self.held_sent += sent;
+        self.sent += sent as u64;
+        Ok(self.held_sent == self.held.len())
+    }
+
+    fn send_range(&mut self, socket: BorrowedFd<'_>) -> Result<bool, Errno> {
+        let asked = self.len.min(limits::SENDFILE_CALL_LEN);
+        let file = self.file.as_real();
+        let sent =
+            rustix::fs::sendfile(socket, file, Some(&mut self.offset), asked as usize)? as u64;
+        self.sent += sent;
+        // Zero means the end of the file. Fewer than asked means a full socket, or the end of the
+        // file, which the next call then tells.
+        self.len = if sent == 0 { 0 } else { self.len - sent };
+        Ok(sent == 0 || sent == asked)
+    }
+}

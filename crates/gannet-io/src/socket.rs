@@ -1,0 +1,47 @@
+//! Calls on one socket that both real engines make in the same way.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+use rustix::net::sockopt;
+
+/// Has the next close send a reset and drop what is unsent.
+pub(crate) fn reset_on_close(socket: BorrowedFd<'_>) {
+    // Fails only on a socket that cannot be reset (Unix): a plain close follows.
+    let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
+}
+
+/// Bytes queued and not yet acknowledged.
+pub(crate) fn unsent(socket: BorrowedFd<'_>) -> u64 {
+    let mut queued: libc::c_int = 0;
+    // SAFETY: the descriptor is open while borrowed; `TIOCOUTQ` (the same number as `SIOCOUTQ`)
+    // writes one int.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut queued) };
+    if result == 0 {
+        u64::try_from(queued).unwrap_or(0)
+    } else {
+        0
+    }
+}
+
+/// Bytes acknowledged since the connection began; `None` if the socket is not a TCP one.
+pub(crate) fn acknowledged(socket: BorrowedFd<'_>) -> Option<u64> {
+    /// Where `tcpi_bytes_acked` lies in `struct tcp_info` (`linux/tcp.h`, since Linux 4.1): 8 flag
+    /// bytes, 24 numbers of 32 bits, two pacing rates of 64 bits.
+    const BYTES_ACKED: usize = 8 + 24 * 4 + 2 * 8;
+    let mut info = [0u8; BYTES_ACKED + 8];
+    let mut len = info.len() as libc::socklen_t;
+    // SAFETY: the descriptor is open while borrowed; the kernel writes at most `len` bytes, the
+    // length of `info`, and then the written length into `len`.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    let whole = result == 0 && len as usize == info.len();
+    whole.then(|| u64::from_ne_bytes(*info.last_chunk().expect("longer than eight bytes")))
+}

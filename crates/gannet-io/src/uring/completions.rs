@@ -1,0 +1,380 @@
+//! What each kind of completion means.
+
+use super::*;
+
+use std::mem::MaybeUninit;
+
+use io_uring::cqueue;
+
+use crate::disk::Ready;
+use crate::uring::ring::BATCH;
+use crate::uring::slots::parse_user_data;
+
+impl Uring {
+    /// Handles all completions that are in the queue.
+    pub(super) fn reap(&mut self, out: &mut Vec<Completion>) {
+        let mut room = [const { MaybeUninit::uninit() }; BATCH];
+        loop {
+            let batch = self.ring.reap(&mut room);
+            let count = batch.len();
+            for entry in batch {
+                self.complete(entry, out);
+            }
+            if count < BATCH {
+                return;
+            }
+        }
+    }
+
+    fn complete(&mut self, entry: &cqueue::Entry, out: &mut Vec<Completion>) {
+        let (kind, generation, index) = parse_user_data(entry.user_data());
+        let more = cqueue::more(entry.flags());
+        match kind {
+            Kind::Receive => {
+                debug_assert_eq!(self.slots.peek(index).generation, generation);
+                self.on_receive(index, entry, more, out);
+            }
+            Kind::Send => {
+                debug_assert_eq!(self.slots.peek(index).generation, generation);
+                self.on_send(index, outcome(entry), out);
+            }
+            Kind::Accept => self.on_accept(index, outcome(entry), more, out),
+            Kind::Room | Kind::Arrival => {
+                debug_assert_eq!(self.slots.peek(index).generation, generation);
+                self.on_poll(index, kind);
+            }
+            Kind::Cancel => self.on_cancel_failed(index, generation),
+            Kind::Bell => self.on_bell(more, out),
+        }
+    }
+
+    /// Notes the end of an operation. True if the socket is still wanted; otherwise the socket is
+    /// closed with its last operation.
+    fn ended(&mut self, index: u32) -> bool {
+        let slot = self.slots.get(index);
+        slot.in_flight -= 1;
+        if !slot.is_closing {
+            return true;
+        }
+        if slot.in_flight == 0 {
+            self.let_go(index);
+        }
+        false
+    }
+
+    fn on_receive(
+        &mut self,
+        index: u32,
+        entry: &cqueue::Entry,
+        more: bool,
+        out: &mut Vec<Completion>,
+    ) {
+        let lease = cqueue::buffer_select(entry.flags()).map(|buffer| {
+            self.buffers
+                .loan(buffer, u32::try_from(entry.result()).unwrap_or(0))
+        });
+        if self.slots.peek(index).is_closing {
+            if let Some(lease) = lease {
+                self.buffers.release(lease);
+            }
+            if more {
+                self.counters.stale += 1;
+            } else {
+                self.ended(index);
+            }
+            return;
+        }
+        if !more {
+            let slot = self.slots.get(index);
+            slot.in_flight -= 1;
+            slot.receiving = Receiving::Idle;
+        }
+        let slot = self.slots.get(index);
+        let token = slot.receive_token.expect("only armed with a token");
+        match outcome(entry) {
+            Ok(0) => {
+                if let Some(lease) = lease {
+                    self.buffers.release(lease);
+                }
+                // A paused caller meets the end when it resumes.
+                if self.slots.get(index).wants {
+                    self.slots.get(index).wants = false;
+                    out.push(Completion {
+                        token,
+                        result: Ok(Done::Ended),
+                        more: false,
+                    });
+                }
+            }
+            Ok(_) => {
+                let lease = lease.expect("received bytes are in a provided buffer");
+                let wants = slot.wants;
+                out.push(Completion {
+                    token,
+                    result: Ok(Done::Received(lease)),
+                    more: wants,
+                });
+                if !more && wants {
+                    // The kernel ended it for reasons of its own (the completion queue was full).
+                    self.arm_receive(index);
+                }
+            }
+            Err(errno) => {
+                if let Some(lease) = lease {
+                    self.buffers.release(lease);
+                }
+                self.on_receive_error(index, token, errno, out);
+            }
+        }
+    }
+
+    fn on_receive_error(
+        &mut self,
+        index: u32,
+        token: Token,
+        errno: Errno,
+        out: &mut Vec<Completion>,
+    ) {
+        let slot = self.slots.get(index);
+        match errno {
+            // Paused. If it was resumed before the kernel noticed: start again.
+            Errno::CANCELED | Errno::INTR => {
+                if slot.wants {
+                    self.arm_receive(index);
+                }
+            }
+            // All buffers are on loan. The socket may have nothing to say yet; it is tried again
+            // when buffers have returned.
+            Errno::NOBUFS => {
+                self.counters.no_buffers += 1;
+                slot.receiving = Receiving::Starved;
+                self.starved.push_back(index);
+            }
+            // An old kernel that does not wait on non-blocking sockets.
+            Errno::AGAIN => {
+                if slot.wants {
+                    slot.receiving = Receiving::Polling;
+                    self.arm_poll(index, Kind::Arrival, libc::POLLIN);
+                }
+            }
+            // ECONNRESET, ETIMEDOUT, EHOSTUNREACH, ...: the connection is over.
+            errno => {
+                slot.wants = false;
+                out.push(Completion {
+                    token,
+                    result: Err(errno),
+                    more: false,
+                });
+            }
+        }
+    }
+
+    fn on_send(&mut self, index: u32, outcome: Result<u32, Errno>, out: &mut Vec<Completion>) {
+        if !self.ended(index) {
+            return;
+        }
+        let slot = self.slots.get(index);
+        let Sending::List {
+            token, progress, ..
+        } = &mut slot.sending
+        else {
+            unreachable!("the list of a send stays until its completion")
+        };
+        let token = *token;
+        let result = match outcome {
+            Ok(count) => {
+                progress.advance(u64::from(count));
+                if !progress.is_done() {
+                    self.counters.short_sends += 1;
+                    self.submit_list(index);
+                    return;
+                }
+                let total = progress.total();
+                slot.sent += total;
+                Ok(Done::Sent(total))
+            }
+            Err(Errno::INTR) => {
+                self.submit_list(index);
+                return;
+            }
+            // An old kernel that does not wait on non-blocking sockets.
+            Err(Errno::AGAIN) => {
+                self.arm_poll(index, Kind::Room, libc::POLLOUT);
+                return;
+            }
+            // EPIPE, ECONNRESET, EFAULT (a mapping whose file was truncated), ...
+            Err(errno) => Err(errno),
+        };
+        let sending = std::mem::take(&mut slot.sending);
+        self.recycle(sending);
+        out.push(Completion {
+            token,
+            result,
+            more: false,
+        });
+        self.shut_down_if_asked(index);
+    }
+
+    fn on_poll(&mut self, index: u32, kind: Kind) {
+        if !self.ended(index) {
+            return;
+        }
+        let slot = self.slots.get(index);
+        if kind == Kind::Arrival {
+            slot.receiving = Receiving::Idle;
+            if slot.wants {
+                self.arm_receive(index);
+            }
+            return;
+        }
+        // Errors of the poll are left to be found by the call that it was for.
+        match slot.sending {
+            Sending::List { .. } => self.submit_list(index),
+            Sending::File(_) => self.step_file(index),
+            Sending::Nothing => {}
+        }
+    }
+
+    fn on_accept(
+        &mut self,
+        index: u32,
+        outcome: Result<u32, Errno>,
+        more: bool,
+        out: &mut Vec<Completion>,
+    ) {
+        let listening = &mut self.listeners[index as usize];
+        if !more {
+            listening.is_armed = false;
+        }
+        let token = listening.token;
+        match outcome {
+            Ok(raw) => {
+                // SAFETY: the kernel made this descriptor for us with this completion, and nothing
+                // else owns it.
+                let fd = unsafe { OwnedFd::from_raw_fd(raw as i32) };
+                let is_unix = listening.is_unix;
+                let stops = listening.is_stopping;
+                let socket = Socket(self.slots.insert(fd, is_unix));
+                let result = Ok(Done::Accepted(socket));
+                out.push(Completion {
+                    token,
+                    result,
+                    more: !stops,
+                });
+            }
+            Err(errno) if !listening.is_stopping && !is_of_one_connection(errno) => {
+                // EMFILE, ENFILE, ENOBUFS, ENOMEM: the caller accepts again when it can.
+                out.push(Completion {
+                    token,
+                    result: Err(errno),
+                    more: false,
+                });
+                return;
+            }
+            Err(_) => {}
+        }
+        if !more {
+            if self.listeners[index as usize].is_stopping {
+                self.drain_listener(index);
+            } else {
+                self.arm_accept(index);
+            }
+        }
+    }
+
+    /// Accepts what is still in the queue of a listener, then closes it.
+    pub(super) fn drain_listener(&mut self, index: u32) {
+        let listening = &mut self.listeners[index as usize];
+        let Some(fd) = listening.fd.take() else {
+            return;
+        };
+        let (token, is_unix) = (listening.token, listening.is_unix);
+        let flags = rustix::net::SocketFlags::CLOEXEC | rustix::net::SocketFlags::NONBLOCK;
+        if rustix::io::ioctl_fionbio(&fd, true).is_err() {
+            return;
+        }
+        for _ in 0..crate::limits::BACKLOG {
+            match rustix::net::accept_with(&fd, flags) {
+                Ok(socket) => {
+                    let index = self.slots.insert(socket, is_unix);
+                    let result = Ok(Done::Accepted(Socket(index)));
+                    self.post(
+                        index,
+                        Completion {
+                            token,
+                            result,
+                            more: false,
+                        },
+                    );
+                }
+                Err(errno) if errno != Errno::AGAIN && is_of_one_connection(errno) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// A cancellation came too late, or (which no kernel known does) too early.
+    fn on_cancel_failed(&mut self, index: u32, generation: u32) {
+        if index == u32::MAX || index as usize >= self.slots.len() {
+            return;
+        }
+        let slot = self.slots.peek(index);
+        if slot.generation == generation && slot.is_closing && slot.in_flight > 0 {
+            // What the kernel still has of the socket ends with the connection itself.
+            let _ = rustix::net::shutdown(slot.socket(), rustix::net::Shutdown::Both);
+        }
+    }
+
+    fn on_bell(&mut self, more: bool, out: &mut Vec<Completion>) {
+        for (asker, answer) in self.disk.hear(out) {
+            self.on_helper(asker, answer);
+        }
+        if !more {
+            self.watch_bell();
+        }
+    }
+
+    fn on_helper(&mut self, asker: Asker, answer: Result<Ready, Errno>) {
+        let slot = self.slots.get(asker.slot);
+        if slot.generation != asker.generation || !slot.is_open() {
+            self.counters.stale += 1;
+            return;
+        }
+        let Sending::File(sending) = &mut slot.sending else {
+            return;
+        };
+        match sending.receive(answer, self.clock.now) {
+            Ok(()) => self.step_file(asker.slot),
+            Err(errno) => {
+                if let Sending::File(sending) = std::mem::take(&mut slot.sending) {
+                    self.end_file(asker.slot, *sending, Err(errno));
+                }
+            }
+        }
+    }
+}
+
+fn outcome(entry: &cqueue::Entry) -> Result<u32, Errno> {
+    u32::try_from(entry.result()).map_err(|_| Errno::from_raw_os_error(-entry.result()))
+}
+
+/// Errors of `accept` that belong to the connection and not to the listener: `accept(2)` has the
+/// list, under "Error handling".
+fn is_of_one_connection(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::CONNABORTED
+            | Errno::INTR
+            | Errno::AGAIN
+            | Errno::CANCELED
+            | Errno::NETDOWN
+            | Errno::PROTO
+            | Errno::NOPROTOOPT
+            | Errno::HOSTDOWN
+            | Errno::NONET
+            | Errno::HOSTUNREACH
+            | Errno::OPNOTSUPP
+            | Errno::NETUNREACH
+            | Errno::PERM
+    )
+}

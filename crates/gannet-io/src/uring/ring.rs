@@ -1,0 +1,250 @@
+//! The ring itself: setting it up, submitting entries, entering the kernel, reaping completions.
+
+use std::collections::VecDeque;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::ptr;
+
+use io_uring::types::{SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, squeue};
+use rustix::io::Errno;
+
+use crate::probe::Unavailable;
+use crate::residency::last_errno;
+
+/// A set-up ring. Belongs to the thread that made it (`IORING_SETUP_SINGLE_ISSUER`).
+pub(super) struct Ring {
+    uring: IoUring,
+    /// The ring's index among the thread's registered rings: saves a descriptor look-up per enter.
+    registered: Option<u32>,
+    /// Entries that found the queue full even after a flush: at most a few per socket.
+    backlog: VecDeque<squeue::Entry>,
+    /// Whether the kernel took the ring without the indirection array (Linux 6.6).
+    pub(super) is_direct: bool,
+    pub(super) enters: u64,
+    pub(super) submissions: u64,
+    pub(super) queue_full: u64,
+    pub(super) overflows: u64,
+}
+
+// From `linux/io_uring.h`; the crate keeps these to itself.
+const ENTER_GETEVENTS: u32 = 1;
+const ENTER_EXT_ARG: u32 = 1 << 3;
+const ENTER_REGISTERED_RING: u32 = 1 << 4;
+const REGISTER_RING_FDS: libc::c_uint = 20;
+const UNREGISTER_RING_FDS: libc::c_uint = 21;
+
+/// `struct io_uring_rsrc_update`.
+#[repr(C)]
+struct RingUpdate {
+    offset: u32,
+    reserved: u32,
+    data: u64,
+}
+
+/// How many completions are copied out of the queue at a time.
+pub(super) const BATCH: usize = 32;
+
+impl Ring {
+    pub(super) fn new(entries: u32, completions: u32) -> Result<Self, Unavailable> {
+        let (uring, is_direct) = match build(entries, completions, true) {
+            Ok(uring) => (uring, true),
+            // Before Linux 6.6.
+            Err(Errno::INVAL) => {
+                let uring = build(entries, completions, false)
+                    .map_err(|errno| Unavailable::explain("io_uring_setup", errno))?;
+                (uring, false)
+            }
+            Err(errno) => return Err(Unavailable::explain("io_uring_setup", errno)),
+        };
+        if !uring.params().is_feature_ext_arg() || !uring.params().is_feature_nodrop() {
+            return Err(Unavailable::explain("io_uring features", Errno::INVAL));
+        }
+        // Nothing of ours should need worker threads; if something does, then a few.
+        let _ = uring.submitter().register_iowq_max_workers(&mut [4, 4]);
+        let registered = register(&uring);
+        Ok(Self {
+            uring,
+            registered,
+            backlog: VecDeque::new(),
+            is_direct,
+            enters: 0,
+            submissions: 0,
+            queue_full: 0,
+            overflows: 0,
+        })
+    }
+
+    pub(super) fn is_registered(&self) -> bool {
+        self.registered.is_some()
+    }
+
+    pub(super) fn uring(&self) -> &IoUring {
+        &self.uring
+    }
+
+    /// Queues an entry; flushes the queue first if it is full.
+    ///
+    /// # Safety
+    /// All memory that the entry names must stay valid, and not be accessed in conflict with the
+    /// operation, until its last completion has been reaped.
+    pub(super) unsafe fn push(&mut self, entry: squeue::Entry) {
+        self.submissions += 1;
+        if self.backlog.is_empty() {
+            // SAFETY: passed on to our caller.
+            if unsafe { self.uring.submission().push(&entry) }.is_ok() {
+                return;
+            }
+            self.queue_full += 1;
+            // An error is met again, and reported, by the next wait.
+            let _ = self.enter(0, None);
+            // SAFETY: passed on to our caller.
+            if unsafe { self.uring.submission().push(&entry) }.is_ok() {
+                return;
+            }
+        }
+        self.backlog.push_back(entry);
+    }
+
+    /// Moves entries that found the queue full into it, in their order.
+    fn push_backlog(&mut self) {
+        let mut queue = self.uring.submission();
+        while let Some(entry) = self.backlog.front() {
+            // SAFETY: the condition of `push` was given for every entry of the backlog.
+            if unsafe { queue.push(entry) }.is_err() {
+                return;
+            }
+            self.backlog.pop_front();
+        }
+    }
+
+    /// Submits what is queued, runs deferred work, waits for `want` completions or `timeout`.
+    ///
+    /// # Errors
+    /// Only when the ring cannot go on at all.
+    pub(super) fn enter(&mut self, want: u32, timeout: Option<Timespec>) -> Result<(), Errno> {
+        self.enters += 1;
+        if !self.backlog.is_empty() {
+            self.push_backlog();
+        }
+        let queued = {
+            let queue = self.uring.submission();
+            if queue.cq_overflow() {
+                self.overflows += 1;
+            }
+            queue.len() as u32
+        };
+        let (fd, mut flags) = match self.registered {
+            Some(index) => (index as i32, ENTER_GETEVENTS | ENTER_REGISTERED_RING),
+            None => (self.uring.as_raw_fd(), ENTER_GETEVENTS),
+        };
+        let args = timeout
+            .as_ref()
+            .map(|timeout| SubmitArgs::new().timespec(timeout));
+        let (arg, arg_len) = match &args {
+            Some(args) => {
+                flags |= ENTER_EXT_ARG;
+                (
+                    ptr::from_ref(args).cast::<libc::c_void>(),
+                    size_of::<SubmitArgs<'_, '_>>(),
+                )
+            }
+            None => (ptr::null(), 0),
+        };
+        // SAFETY: the descriptor or index is that of our ring, on its own thread; `arg` is null or
+        // points to a `SubmitArgs` (laid out as `io_uring_getevents_arg`) that lives until after
+        // the call, as does the `Timespec` in it. What the queued entries name is valid by the
+        // condition of `push`.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_io_uring_enter,
+                fd,
+                queued,
+                want,
+                flags,
+                arg,
+                arg_len,
+            )
+        };
+        if result >= 0 {
+            return Ok(());
+        }
+        match last_errno() {
+            // The time is up; a signal came; the kernel is short of memory for requests; its
+            // list of overflown completions has to be emptied first. All: reap, and come again.
+            Errno::TIME | Errno::INTR | Errno::AGAIN | Errno::BUSY => Ok(()),
+            errno => Err(errno),
+        }
+    }
+
+    pub(super) fn has_completions(&mut self) -> bool {
+        !self.uring.completion().is_empty()
+    }
+
+    /// Takes some completions out of the queue.
+    pub(super) fn reap<'a>(
+        &mut self,
+        room: &'a mut [MaybeUninit<cqueue::Entry>; BATCH],
+    ) -> &'a mut [cqueue::Entry] {
+        self.uring.completion().fill(room)
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        if let Some(index) = self.registered {
+            let update = RingUpdate {
+                offset: index,
+                reserved: 0,
+                data: 0,
+            };
+            // SAFETY: the kernel reads one `io_uring_rsrc_update`. On another thread, where the
+            // index is not ours, the table is that thread's own and the call fails or ends a
+            // registration that this crate never shares between threads; rings are dropped by
+            // the thread that made them.
+            let _ = unsafe { ring_register(&self.uring, UNREGISTER_RING_FDS, &update) };
+        }
+    }
+}
+
+fn build(entries: u32, completions: u32, direct: bool) -> Result<IoUring, Errno> {
+    let mut builder = IoUring::builder();
+    builder
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_submit_all()
+        .setup_cqsize(completions.max(entries))
+        .setup_clamp();
+    if direct {
+        builder.setup_no_sqarray();
+    }
+    builder.build(entries).map_err(|error| {
+        error
+            .raw_os_error()
+            .map_or(Errno::IO, Errno::from_raw_os_error)
+    })
+}
+
+/// Registers the ring with its thread; `None` when the kernel does not (before Linux 5.18).
+fn register(uring: &IoUring) -> Option<u32> {
+    let fd = u64::try_from(uring.as_raw_fd()).ok()?;
+    let update = RingUpdate {
+        offset: u32::MAX,
+        reserved: 0,
+        data: fd,
+    };
+    // SAFETY: the kernel reads one `io_uring_rsrc_update` and writes the index into it.
+    let registered = unsafe { ring_register(uring, REGISTER_RING_FDS, &update) };
+    registered
+}
+
+/// # Safety
+/// `opcode` must be one that takes one `io_uring_rsrc_update`.
+unsafe fn ring_register(uring: &IoUring, opcode: libc::c_uint, update: &RingUpdate) -> Option<u32> {
+    let mut update = RingUpdate { ..*update };
+    let fd = uring.as_raw_fd();
+    // SAFETY: `update` is one of the structures that the opcode takes, alive during the call.
+    let result =
+        unsafe { libc::syscall(libc::SYS_io_uring_register, fd, opcode, &raw mut update, 1) };
+    (result == 1).then_some(update.offset)
+}

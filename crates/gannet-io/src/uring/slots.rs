@@ -1,0 +1,187 @@
+//! What the ring engine knows of each socket, and how it finds it again from a completion.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::driver::Token;
+use crate::file_send::FileSend;
+use crate::gather::Gather;
+use crate::progress::Progress;
+
+/// Which operation a completion belongs to: the top byte of its `user_data`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Kind {
+    /// Multishot accept of a listener (the slot is the listener's index).
+    Accept,
+    /// Multishot receive.
+    Receive,
+    /// Send of a list.
+    Send,
+    /// Poll for room to send.
+    Room,
+    /// Poll for something to receive.
+    Arrival,
+    /// Cancellation of one of the above; completes only if it found nothing.
+    Cancel,
+    /// Multishot poll of the bell.
+    Bell,
+}
+
+const KINDS: [Kind; 7] = [
+    Kind::Accept,
+    Kind::Receive,
+    Kind::Send,
+    Kind::Room,
+    Kind::Arrival,
+    Kind::Cancel,
+    Kind::Bell,
+];
+
+/// Bits of a generation that fit into `user_data`.
+const GENERATION_MASK: u32 = 0x00ff_ffff;
+
+/// `kind (8 bits) | generation (24 bits) | slot (32 bits)`.
+pub(super) fn user_data(kind: Kind, generation: u32, slot: u32) -> u64 {
+    (kind as u64) << 56 | u64::from(generation & GENERATION_MASK) << 32 | u64::from(slot)
+}
+
+/// The inverse of [`user_data`].
+pub(super) fn parse_user_data(value: u64) -> (Kind, u32, u32) {
+    let kind = KINDS[(value >> 56) as usize];
+    (kind, (value >> 32) as u32 & GENERATION_MASK, value as u32)
+}
+
+/// A socket.
+///
+/// The slot is not given to another socket before the kernel has let go of this one
+/// (`in_flight == 0`), so a completion can never meet a stranger; the generation only proves it.
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    pub(super) fd: Option<OwnedFd>,
+    pub(super) generation: u32,
+    /// Operations of which the last completion has not been reaped.
+    pub(super) in_flight: u32,
+    /// The caller has forgotten the socket.
+    pub(super) is_closing: bool,
+    /// A Unix socket, of which the kernel does not tell what was acknowledged.
+    pub(super) is_unix: bool,
+    /// End the sending half when the send under way is done.
+    pub(super) shuts_down: bool,
+    pub(super) receiving: Receiving,
+    /// The caller wants to receive (or has not said that it does not).
+    pub(super) wants: bool,
+    pub(super) receive_token: Option<Token>,
+    pub(super) sending: Sending,
+    /// Bytes sent in all completed sends.
+    pub(super) sent: u64,
+}
+
+/// The state of a socket's multishot receive.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum Receiving {
+    /// None with the kernel.
+    #[default]
+    Idle,
+    /// With the kernel.
+    Armed,
+    /// With the kernel, and asked back.
+    Cancelling,
+    /// Ended for want of buffers; listed as starved.
+    Starved,
+    /// Waits for a poll, because the kernel refuses to wait on a non-blocking socket.
+    Polling,
+}
+
+/// The send of a socket.
+#[derive(Debug, Default)]
+pub(super) enum Sending {
+    #[default]
+    Nothing,
+    List {
+        token: Token,
+        progress: Progress,
+        /// Where the kernel finds the parts, if they are several.
+        gather: Option<Box<Gather>>,
+    },
+    File(Box<FileSend>),
+}
+
+impl Slot {
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.fd
+            .as_ref()
+            .expect("a slot in use has its descriptor")
+            .as_fd()
+    }
+
+    /// Whether the caller knows the socket.
+    pub(super) fn is_open(&self) -> bool {
+        self.fd.is_some() && !self.is_closing
+    }
+}
+
+/// All sockets of a driver.
+#[derive(Debug, Default)]
+pub(super) struct Slots {
+    slots: Vec<Slot>,
+    /// Slots without a socket; the last freed is the first taken, while it is in the cache.
+    free: Vec<u32>,
+}
+
+impl Slots {
+    pub(super) fn insert(&mut self, fd: OwnedFd, is_unix: bool) -> u32 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot::default());
+            u32::try_from(self.slots.len() - 1).expect("descriptors number fewer than 2^31")
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.fd = Some(fd);
+        slot.is_unix = is_unix;
+        index
+    }
+
+    /// Empties a slot with no operation in flight; dropping its descriptor closes the socket.
+    pub(super) fn remove(&mut self, index: u32) -> Sending {
+        let slot = &mut self.slots[index as usize];
+        assert_eq!(slot.in_flight, 0, "the kernel has let go of the socket");
+        let generation = slot.generation.wrapping_add(1) & GENERATION_MASK;
+        let old = std::mem::replace(
+            slot,
+            Slot {
+                generation,
+                ..Slot::default()
+            },
+        );
+        self.free.push(index);
+        old.sending
+    }
+
+    pub(super) fn get(&mut self, index: u32) -> &mut Slot {
+        &mut self.slots[index as usize]
+    }
+
+    pub(super) fn peek(&self, index: u32) -> &Slot {
+        &self.slots[index as usize]
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slots.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every kind, generation and slot comes back from `user_data`.
+    #[test]
+    fn user_data_round_trip() {
+        for kind in KINDS {
+            for generation in [0, 1, GENERATION_MASK] {
+                for slot in [0, 7, u32::MAX] {
+                    let value = user_data(kind, generation, slot);
+                    assert_eq!(parse_user_data(value), (kind, generation, slot));
+                }
+            }
+        }
+    }
+}
