@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use gannet_archive::{Archive, ArchiveError, SUPERBLOCK_LEN, Superblock};
+use gannet_content::mime::TypesError;
 use gannet_io::driver::{File, Root};
 use gannet_io::memory::{self, Memory};
 
@@ -144,7 +145,8 @@ impl OpenedContent {
             Self::Directory { path, single } => {
                 let memory = options.cache_memory / workers as u64;
                 let root = Root::open(path)?;
-                let site = DirectorySite::new(root, options, single.clone(), memory);
+                let site = DirectorySite::new(root, options, single.clone(), memory)
+                    .map_err(|error| invalid_types(&error))?;
                 Ok(Site::Directory(site))
             }
             Self::Archive { archive, file, len, is_sealed } => {
@@ -167,6 +169,14 @@ impl OpenedContent {
             }
         }
     }
+}
+
+fn invalid_types(error: &TypesError) -> io::Error {
+    let text = match error {
+        TypesError::Suffix(suffix) => format!("'{suffix}' is not a file name suffix"),
+        TypesError::ContentType(value) => format!("'{value}' is not a content type"),
+    };
+    io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
 /// The same file (not whatever has its name by now) under a new open file description.

@@ -7,10 +7,11 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use gannet_content::multipart::Multipart;
+use gannet_content::multipart::{Boundary, multipart};
 use gannet_content::plan::{self, Outcome};
 use gannet_content::{answer, error_page};
 use gannet_http::h1;
+use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::date::DATE_LINE_LEN;
 use gannet_http::semantics::range::ByteRange;
 use gannet_http::semantics::request::Request;
@@ -129,28 +130,31 @@ impl Answering<'_> {
     }
 
     fn many_ranges(&mut self, selected: &Selected<'_>, ranges: &[ByteRange]) -> Answered {
-        let multipart = Multipart::new(
-            ranges,
-            selected.content_type,
-            selected.representation.len,
-            boundary(self.turn),
-        );
-        let fields = self.fields(Some(("content-type", multipart.content_type())));
+        let boundary = Boundary::new(random(self.turn));
+        let representation = &selected.representation;
+        let content_type = Some(selected.content_type).filter(|value| !value.is_empty());
+        let multipart = multipart(ranges, content_type, representation.len, &boundary);
+        let outer_type = boundary.content_type();
+        let mut fields = self.fields(Some(("content-type", &outer_type)));
+        if representation.coding != Coding::Identity {
+            fields.push(("content-encoding", representation.coding.name().as_bytes()));
+        }
         let head = ResponseHead {
             status: Status::PARTIAL_CONTENT,
             ready: Some((selected.block, ReadyPart::Shared)),
-            content_length: Some(multipart.content_length()),
+            content_length: Some(multipart.content_length),
             fields: &fields,
         };
+        let status = Status::PARTIAL_CONTENT;
         if !self.head(&head) {
-            return Answered { status: Status::PARTIAL_CONTENT, body_len: 0 };
+            return Answered { status, body_len: 0 };
         }
-        for (part_head, range) in multipart.parts() {
-            wire(self.out, part_head);
-            body(self.out, selected.source, bounds(range));
+        for part in &multipart.parts {
+            wire(self.out, &multipart.framing[part.head.clone()]);
+            body(self.out, selected.source, bounds(part.body));
         }
-        wire(self.out, multipart.closing());
-        Answered { status: Status::PARTIAL_CONTENT, body_len: multipart.content_length() }
+        wire(self.out, &multipart.framing[multipart.closing.clone()]);
+        Answered { status, body_len: multipart.content_length }
     }
 
     fn unsatisfiable(&mut self, selected: &Selected<'_>) -> Answered {
@@ -238,9 +242,9 @@ fn bounds(range: ByteRange) -> Range<u64> {
     range.start..range.end
 }
 
-/// A delimiter that the author of a file cannot foresee: it comes from a secret of the worker and
+/// What makes a delimiter that the author of a file cannot foresee: it comes from a secret of the worker and
 /// the clock, mixed by the steps of SplitMix64.
-fn boundary(turn: &Turn<'_>) -> [u8; 16] {
+fn random(turn: &Turn<'_>) -> [u8; 16] {
     let mut out = [0; 16];
     for (half, bytes) in (1u64..).zip(out.chunks_exact_mut(8)) {
         let mut z = turn.seed ^ turn.now.0.wrapping_add(half.wrapping_mul(0x9e37_79b9_7f4a_7c15));

@@ -339,7 +339,7 @@ impl OpenedContent {
                 let id = archive.superblock().build_id();
                 let build_id = id[..8].iter().map(|b| format!("{b:02x}")).collect();
                 SiteReport {
-                    files: Some(stats.resources),
+                    files: Some(stats.file_count),
                     bytes: Some(*len),
                     build_id: Some(build_id),
                 }

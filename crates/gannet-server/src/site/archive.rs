@@ -3,9 +3,10 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use gannet_archive::{Archive, Body, Entry, EntryKind, Key, Namespace, Variant};
+use gannet_archive::{Archive, Body, Entry, EntryKind, Key, Variant};
 use gannet_content::mime;
 use gannet_content::plan::Representation;
+use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::response::{ReadyBlock, Status};
 use gannet_io::memory::Memory;
 
@@ -57,8 +58,7 @@ impl ArchiveSite {
         // The path is at most PATH_MAX long, so this climbs a bounded number of folders.
         let mut folder = wanted.path;
         while let Some(slash) = folder.iter().rposition(|b| *b == b'/') {
-            let key = Key { namespace: Namespace::NotFoundPage, ..Key::content(&folder[..=slash]) };
-            if let Some(entry) = self.archive.lookup(key) {
+            if let Some(entry) = self.archive.lookup(Key::not_found_page(&folder[..=slash])) {
                 return self.answer(entry, wanted, Status::NOT_FOUND);
             }
             folder = &folder[..slash];
@@ -90,12 +90,23 @@ impl ArchiveSite {
             },
             representation: Representation {
                 len,
-                entity_tag: variant.entity_tag(),
+                coding: coding(variant.coding()),
+                entity_tag: Some(variant.entity_tag()).filter(|tag| !tag.is_empty()),
                 last_modified: entry.last_modified(),
             },
             content_type: variant.content_type(),
             source,
             further: None,
         }
+    }
+}
+
+/// The format's coding is the protocol's: same names, same numbers.
+fn coding(stored: gannet_archive::Coding) -> Coding {
+    match stored {
+        gannet_archive::Coding::Identity => Coding::Identity,
+        gannet_archive::Coding::Gzip => Coding::Gzip,
+        gannet_archive::Coding::Brotli => Coding::Brotli,
+        gannet_archive::Coding::Zstd => Coding::Zstd,
     }
 }

@@ -22,7 +22,6 @@ use crate::config::Limits;
 use crate::conn::{Conns, Phase};
 use crate::log::LogSink;
 use crate::metrics::Counters;
-use crate::serve::Turn;
 use crate::site::Site;
 use crate::timers::{Timed, Wheel};
 

@@ -202,7 +202,7 @@ impl Fill {
                 self.file_path = path.to_vec();
                 self.status = status;
                 let opened = self.opened.take()?;
-                self.content_type = mime::content_type(&site.options.types, path).to_owned();
+                self.content_type = site.options.types.content_type(path).to_owned();
                 self.previous = site.previous(&self.key());
                 return self.take(driver, site, Coding::Identity, opened, 0, guard);
             }

@@ -14,11 +14,12 @@ use std::sync::Arc;
 
 use gannet_content::answer::{self, Resource};
 use gannet_content::directory::lookup::LookupOptions;
-use gannet_content::mime::Types;
+use gannet_content::mime::{Types, TypesError};
 use gannet_content::plan::Representation;
 use gannet_content::validators::{self, LiveFile};
 use gannet_http::semantics::coding::{Coding, CodingSet};
-use gannet_http::semantics::response::{ReadyFields, Status};
+use gannet_http::semantics::ready_fields::ReadyFields;
+use gannet_http::semantics::status::Status;
 use gannet_io::driver::{File, Meta, Nanos, Root};
 use gannet_io::memory::Memory;
 
@@ -126,7 +127,7 @@ impl Cached {
             .expect("a cached file has its identity variant");
         Selected {
             status,
-            block: variant.ready.block(),
+            block: variant.ready.as_block(),
             representation: Representation {
                 len: variant.draft.meta.len,
                 coding: variant.draft.coding,
@@ -170,12 +171,15 @@ impl Cached {
 
 impl DirectorySite {
     /// Serves `root`, remembering up to `memory` bytes of small files.
+    ///
+    /// # Errors
+    /// When a configured content type cannot be one.
     pub(crate) fn new(
         root: Root,
         options: &ContentOptions,
         single: Option<Vec<u8>>,
         memory: u64,
-    ) -> Self {
+    ) -> Result<Self, TypesError> {
         let lookup = LookupOptions {
             clean_urls: options.clean_urls && single.is_none(),
             spa: options.spa && single.is_none(),
@@ -185,11 +189,11 @@ impl DirectorySite {
         };
         let options = DirectoryOptions {
             lookup,
-            types: Types::new(&options.types),
+            types: Types::new(options.types.iter().map(|(suffix, t)| (suffix.as_str(), t.as_str())))?,
             sidecars: options.sidecars,
             single,
         };
-        Self { root, options, cache: Cache::new(memory), files: Vec::new() }
+        Ok(Self { root, options, cache: Cache::new(memory), files: Vec::new() })
     }
 
     /// What is remembered for a request path, if it may still be believed.
