@@ -253,6 +253,7 @@ impl Connection {
         };
         if is_unwelcome {
             self.line = ConnectionLine::Close;
+            self.is_lingering = true;
         }
     }
 

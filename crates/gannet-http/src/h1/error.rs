@@ -73,7 +73,7 @@ pub enum Why {
     TransferEncoding,
     /// Both `Content-Length` and `Transfer-Encoding`.
     LengthAndCoding,
-    /// A transfer coding other than `chunked`.
+    /// A transfer coding other than `chunked` below it.
     CodingUnsupported,
     /// An expectation other than `100-continue`.
     ExpectationUnknown,

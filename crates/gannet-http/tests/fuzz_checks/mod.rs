@@ -1,0 +1,102 @@
+//! What must hold for any bytes at all: one function per fuzz target.
+//!
+//! The targets in `fuzz/` call these, and so does the replay of their corpus in plain tests.
+
+pub(crate) mod peer;
+
+use gannet_http::semantics::date::{parse_date, write_date};
+use gannet_http::semantics::range::{RangeRequest, parse_range};
+use gannet_http::semantics::target_path::{decode_path, encode_path};
+
+use peer::Peer;
+
+/// The same bytes whole, one by one and in pieces lead to the same events and output.
+#[allow(dead_code)]
+pub(crate) fn request_head(bytes: &[u8]) {
+    let whole = record_in_pieces(bytes, usize::MAX);
+    let piece_len = 2 + bytes.len() % 61;
+    for len in [1, piece_len] {
+        assert_eq!(record_in_pieces(bytes, len), whole, "in pieces of {len}");
+    }
+}
+
+/// What a machine does that gets the bytes in pieces of this length.
+pub(crate) fn record_in_pieces(bytes: &[u8], piece_len: usize) -> String {
+    let mut peer = Peer::new();
+    for piece in bytes.chunks(piece_len.min(bytes.len().max(1))) {
+        peer.feed(piece);
+    }
+    peer.record
+}
+
+/// Ranges lie in the representation, do not overlap, and mean themselves when asked for alone.
+/// The first two bytes are the length of the representation.
+#[allow(dead_code)]
+pub(crate) fn range(bytes: &[u8]) {
+    let Some((len, value)) = bytes.split_first_chunk() else {
+        return;
+    };
+    let len = u64::from(u16::from_le_bytes(*len));
+    let RangeRequest::Satisfiable(set) = parse_range(value, len) else {
+        return;
+    };
+    let ranges = set.as_slice();
+    assert!(!ranges.is_empty(), "satisfiable");
+    for (index, range) in ranges.iter().enumerate() {
+        assert!(
+            range.start < range.end && range.end <= len,
+            "{range:?} of {len}"
+        );
+        for other in &ranges[..index] {
+            assert!(
+                range.end <= other.start || other.end <= range.start,
+                "{ranges:?}"
+            );
+        }
+        let alone = format!("bytes={}-{}", range.start, range.end - 1);
+        let RangeRequest::Satisfiable(again) = parse_range(alone.as_bytes(), len) else {
+            panic!("{alone} was satisfiable");
+        };
+        assert_eq!(again.as_slice(), [*range]);
+    }
+}
+
+/// A date that is read is the one that is written for it.
+#[allow(dead_code)]
+pub(crate) fn date(bytes: &[u8]) {
+    const NOW: i64 = 1_790_000_000;
+    if let Some(moment) = parse_date(bytes, NOW) {
+        let written = write_date(moment);
+        // The leap second at the end of the last year that can be written has no successor.
+        if written != *b"Fri, 31 Dec 9999 23:59:59 GMT" {
+            assert_eq!(parse_date(&written, NOW), Some(moment));
+        }
+    }
+}
+
+/// A decoded path is canonical, and its encoded form decodes to it.
+#[allow(dead_code)]
+pub(crate) fn target_path(bytes: &[u8]) {
+    let mut scratch = Vec::new();
+    let Ok(path) = decode_path(bytes, &mut scratch) else {
+        return;
+    };
+    let decoded = path.as_bytes();
+    assert_eq!(decoded.first(), Some(&b'/'));
+    assert!(!decoded.windows(2).any(|pair| pair == b"//"));
+    assert!(
+        !decoded
+            .iter()
+            .any(|&byte| byte.is_ascii_control() || byte == b'\\')
+    );
+    assert!(
+        path.segments()
+            .all(|segment| !matches!(segment, b"." | b".."))
+    );
+
+    let mut encoded = Vec::new();
+    encode_path(decoded, &mut encoded);
+    assert!(encoded.is_ascii() && !encoded.starts_with(b"//"));
+    let mut scratch = Vec::new();
+    assert_eq!(decode_path(&encoded, &mut scratch), Ok(path));
+}

@@ -1,0 +1,8 @@
+//! The HTTP/1 machine from outside: conversations, probes, and any division of the same bytes.
+
+mod conversations;
+#[path = "../fuzz_checks/mod.rs"]
+mod fuzz_checks;
+mod pieces;
+mod probes;
+mod replay;

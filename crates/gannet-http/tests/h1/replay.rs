@@ -1,0 +1,39 @@
+//! The corpora of the fuzz targets, replayed: what once was found stays fixed.
+
+use std::fs;
+use std::path::Path;
+
+use super::fuzz_checks;
+
+fn replay(target: &str, check: fn(&[u8])) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/corpus")
+        .join(target);
+    let entries = fs::read_dir(&folder).expect("the corpus of the target");
+    let mut count = 0;
+    for entry in entries {
+        check(&fs::read(entry.expect("an entry").path()).expect("a readable input"));
+        count += 1;
+    }
+    assert!(count > 0, "{} has inputs", folder.display());
+}
+
+#[test]
+fn request_heads() {
+    replay("request_head", fuzz_checks::request_head);
+}
+
+#[test]
+fn ranges() {
+    replay("range", fuzz_checks::range);
+}
+
+#[test]
+fn dates() {
+    replay("date", fuzz_checks::date);
+}
+
+#[test]
+fn target_paths() {
+    replay("target_path", fuzz_checks::target_path);
+}
