@@ -1,2 +1,8 @@
+#![forbid(unsafe_code)]
 //! The gannet program.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(gannet::run(std::env::args_os().collect()))
+}

@@ -6,11 +6,13 @@
 //! ```
 
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 
 /// The exit status of a failure, documented in the manual.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Exit {
+    /// 0: whoever read our output has gone away, which is their right; nothing is said.
+    ReaderGone,
     /// 1: the command was understood and could not be done.
     Failed,
     /// 2: the command line, the environment or the configuration is wrong.
@@ -22,6 +24,7 @@ impl Exit {
     #[must_use]
     pub fn code(self) -> u8 {
         match self {
+            Self::ReaderGone => 0,
             Self::Failed => 1,
             Self::Usage => 2,
         }
@@ -59,6 +62,27 @@ impl Failure {
         }
     }
 
+    /// An error of writing to standard output.
+    #[must_use]
+    pub fn from_output(error: io::Error) -> Self {
+        let exit = match error.kind() {
+            io::ErrorKind::BrokenPipe => Exit::ReaderGone,
+            _ => Exit::Failed,
+        };
+        Self {
+            exit,
+            ..Self::new("write to", "standard output", cause(&error))
+        }
+    }
+
+    /// Tells the user, on standard error.
+    pub fn report(&self) {
+        if self.exit != Exit::ReaderGone {
+            // Without standard error there is nobody to tell.
+            let _ = writeln!(io::stderr(), "{self}");
+        }
+    }
+
     /// The same with the next step.
     #[must_use]
     pub fn help(mut self, next_step: impl Into<String>) -> Self {
@@ -85,6 +109,23 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// Makes a broken invariant of ours readable: what, where, and where to tell it. Afterwards the
+/// process ends, as panics do.
+pub fn hide_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let what = panic
+            .payload_as_str()
+            .unwrap_or("an invariant does not hold");
+        let place = panic
+            .location()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let failure = Failure::new("go on", place, what)
+            .help("this is a bug in gannet: please report this line and what led to it");
+        failure.report();
+    }));
+}
 
 /// An operating system error in words, with its name: `permission denied (EACCES)`.
 #[must_use]

@@ -1,0 +1,401 @@
+//! Reads the command line: the tables of flags as clap's arguments, clap's errors as ours.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::builder::OsStringValueParser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgAction, ArgMatches, Command as ClapCommand, ValueHint};
+
+use crate::command_line::commands::{self, Argument, COMMANDS, REFERENCE_COMMAND, Table};
+use crate::command_line::flag::{Description, Value};
+use crate::command_line::nearest::nearest;
+use crate::documents::help;
+use crate::messages::Failure;
+
+/// Flags that only the command line has: they choose the configuration, or what to do at all.
+pub static ACTIONS: &[(&str, Option<char>, &str, &str)] = &[
+    (
+        "config",
+        Some('c'),
+        "FILE",
+        "a TOML file; its keys are the flags' names",
+    ),
+    (
+        "check-config",
+        None,
+        "",
+        "check the configuration and everything else given, then end",
+    ),
+    ("help", Some('h'), "", "this page"),
+    (
+        "help-all",
+        None,
+        "",
+        "every flag, variable and configuration key",
+    ),
+    ("version", Some('V'), "", "the version"),
+];
+
+/// What the command tree is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Form {
+    /// Reading a command line.
+    Parsing,
+    /// Making completions: switches are offered without their optional value, texts are included.
+    Completing,
+}
+
+/// What the command line asks for.
+#[derive(Debug)]
+pub enum Asked {
+    /// To do something.
+    Matches(Box<ArgMatches>),
+    /// To be shown this.
+    Text(String),
+}
+
+/// Reads the command line.
+///
+/// # Errors
+/// It is wrong; the message names the nearest flag or command.
+pub fn parse(typed: &[OsString]) -> Result<Asked, Failure> {
+    match command(Form::Parsing).try_get_matches_from(typed) {
+        Ok(matches) if matches.get_flag("help-all") => Ok(Asked::Text(help::long())),
+        Ok(matches) => match late_command(&matches) {
+            Some(name) => Err(command_too_late(name)),
+            None => Ok(Asked::Matches(Box::new(matches))),
+        },
+        Err(error) => match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
+                Ok(Asked::Text(error.render().to_string()))
+            }
+            _ => Err(explain(&error, typed)),
+        },
+    }
+}
+
+/// The tree of commands.
+#[must_use]
+pub fn command(form: Form) -> ClapCommand {
+    let mut root = ClapCommand::new("gannet")
+        .about("A static web server for Linux")
+        .version(env!("CARGO_PKG_VERSION"))
+        .disable_help_flag(true)
+        .disable_version_flag(true)
+        .disable_help_subcommand(true)
+        .args_conflicts_with_subcommands(true)
+        .override_help(help::short())
+        .args(flag_arguments(Table::Serve, form))
+        .args(configuration_arguments())
+        .arg(help_argument())
+        .arg(switch("help-all", None, "every flag, variable and key"))
+        .arg(
+            Arg::new("version")
+                .short('V')
+                .long("version")
+                .action(ArgAction::Version)
+                .help("the version"),
+        );
+    for entry in COMMANDS {
+        let mut sub = ClapCommand::new(entry.name)
+            .about(entry.brief)
+            .disable_help_flag(true)
+            .disable_version_flag(true)
+            .override_help(help::of_command(entry))
+            .args(entry.arguments.iter().map(argument))
+            .args(flag_arguments(entry.table, form))
+            .arg(help_argument());
+        if entry.table != Table::None {
+            sub = sub.args(configuration_arguments());
+        }
+        root = root.subcommand(sub);
+    }
+    let reference = ClapCommand::new(REFERENCE_COMMAND).hide(true);
+    if form == Form::Parsing {
+        root.subcommand(reference)
+    } else {
+        root
+    }
+}
+
+fn help_argument() -> Arg {
+    Arg::new("help")
+        .short('h')
+        .long("help")
+        .action(ArgAction::Help)
+        .help("this page")
+}
+
+fn switch(name: &'static str, short: Option<char>, brief: &'static str) -> Arg {
+    Arg::new(name)
+        .long(name)
+        .short(short)
+        .action(ArgAction::SetTrue)
+        .help(brief)
+}
+
+fn configuration_arguments() -> [Arg; 2] {
+    let config = Arg::new("config")
+        .long("config")
+        .short('c')
+        .value_name("FILE")
+        .value_hint(ValueHint::FilePath)
+        .value_parser(OsStringValueParser::new())
+        .help("read a TOML configuration");
+    [
+        config,
+        switch("check-config", None, "check the configuration, then end"),
+    ]
+}
+
+fn flag_arguments(table: Table, form: Form) -> Vec<Arg> {
+    commands::flags(table)
+        .iter()
+        .map(|flag| flag_argument(flag, form))
+        .collect()
+}
+
+fn flag_argument(flag: &Description, form: Form) -> Arg {
+    let arg = Arg::new(flag.name)
+        .help(flag.brief)
+        .value_parser(OsStringValueParser::new());
+    let named = |arg: Arg| arg.long(flag.name).short(flag.short);
+    match flag.value {
+        Value::Switch if form == Form::Completing => named(Arg::new(flag.name))
+            .action(ArgAction::SetTrue)
+            .help(flag.brief),
+        Value::Switch => named(arg)
+            .action(ArgAction::Set)
+            .overrides_with(flag.name)
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true"),
+        Value::One {
+            name,
+            choices,
+            hint,
+        } => {
+            let arg = named(arg)
+                .value_name(name)
+                .value_hint(hint)
+                .overrides_with(flag.name);
+            // While reading, the table's own check also names the nearest choice.
+            if form == Form::Completing && !choices.is_empty() {
+                return arg.value_parser(choices.to_vec());
+            }
+            arg
+        }
+        Value::Many { name, hint, .. } => named(arg)
+            .value_name(name)
+            .value_hint(hint)
+            .action(ArgAction::Append),
+        Value::Positional { name } => arg.value_name(name).value_hint(ValueHint::AnyPath),
+    }
+}
+
+fn argument(argument: &Argument) -> Arg {
+    let arg = Arg::new(argument.name)
+        .help(argument.brief)
+        .required(argument.is_required);
+    let arg = match argument.letter {
+        Some(letter) => arg.short(letter).long(argument.name),
+        None => arg,
+    };
+    if argument.value_name.is_empty() {
+        return arg.action(ArgAction::SetTrue);
+    }
+    let arg = arg
+        .value_name(argument.value_name)
+        .value_hint(argument.hint)
+        .value_parser(OsStringValueParser::new());
+    match (argument.is_repeatable, argument.letter) {
+        (true, None) => arg.num_args(1..).action(ArgAction::Append),
+        (true, Some(_)) => arg.action(ArgAction::Append),
+        (false, _) => arg.overrides_with(argument.name),
+    }
+}
+
+/// Clap's error in our form.
+fn explain(error: &clap::Error, typed: &[OsString]) -> Failure {
+    let used = typed
+        .get(1)
+        .and_then(|word| COMMANDS.iter().find(|c| word == c.name));
+    let see = match used {
+        Some(command) => format!("see 'gannet {} --help'", command.name),
+        None => "see 'gannet --help'".to_owned(),
+    };
+    let object = context(error, ContextKind::InvalidArg).unwrap_or_default();
+    match error.kind() {
+        ErrorKind::UnknownArgument if object.starts_with('-') => {
+            let failure = Failure::usage(format!("unknown flag '{object}'"));
+            match nearest_flag(
+                &object,
+                used.map_or(Table::Serve, |c| c.table),
+                used.is_some(),
+            ) {
+                Some(meant) => failure.help(format!("did you mean '{meant}'?")),
+                None => failure.help(see),
+            }
+        }
+        ErrorKind::ArgumentConflict => {
+            let word = context(error, ContextKind::InvalidSubcommand);
+            if let Some(command) = COMMANDS.iter().find(|c| word.as_deref() == Some(c.name)) {
+                return command_too_late(command.name);
+            }
+            // Flags override themselves, so what remains is a second PATH.
+            mistyped_or(typed, Failure::usage("more than one path").help(see))
+        }
+        ErrorKind::UnknownArgument => mistyped_or(
+            typed,
+            Failure::usage(format!("unexpected argument '{object}'")).help(see),
+        ),
+        ErrorKind::MissingRequiredArgument => Failure::usage(format!("missing {object}")).help(see),
+        ErrorKind::InvalidValue
+            if context(error, ContextKind::InvalidValue).is_none_or(|v| v.is_empty()) =>
+        {
+            Failure::usage(format!("no value after '{object}'")).help(see)
+        }
+        _ => {
+            let text = error.render().to_string();
+            let line = text.lines().next().unwrap_or("wrong arguments");
+            Failure::usage(line.trim_start_matches("error: ")).help(see)
+        }
+    }
+}
+
+/// The path of `gannet --port 80 pack` is surely meant as a command.
+fn late_command(matches: &ArgMatches) -> Option<&'static str> {
+    let path = matches.get_one::<OsString>("path")?;
+    COMMANDS
+        .iter()
+        .map(|command| command.name)
+        .find(|name| path == name)
+}
+
+fn command_too_late(name: &str) -> Failure {
+    Failure::usage(format!("arguments before the command '{name}'")).help(format!(
+        "write them after it: 'gannet {name} ...'; a path is './{name}'"
+    ))
+}
+
+/// Two words that are no flags: the first may be a mistyped command.
+fn mistyped_or(typed: &[OsString], failure: Failure) -> Failure {
+    match mistyped_command(typed.get(1)) {
+        Some(meant) => failure.help(format!("did you mean the command 'gannet {meant}'?")),
+        None => failure,
+    }
+}
+
+fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::Strings(texts) => Some(texts.join(", ")),
+        _ => None,
+    }
+}
+
+/// The flag that was meant, `--` included, or `-x` for a single letter with two dashes.
+fn nearest_flag(typed: &str, table: Table, in_command: bool) -> Option<String> {
+    let name = typed.trim_start_matches('-');
+    let name = name.split('=').next().unwrap_or(name);
+    let flags = commands::flags(table);
+    let mut names: Vec<&str> = flags
+        .iter()
+        .filter(|flag| !matches!(flag.value, Value::Positional { .. }))
+        .map(|flag| flag.name)
+        .collect();
+    match (table, in_command) {
+        (Table::None, _) => names.push("help"),
+        (_, true) => names.extend(["config", "check-config", "help"]),
+        (_, false) => names.extend(ACTIONS.iter().map(|action| action.0)),
+    }
+    if typed.starts_with("--") || name.chars().count() > 1 {
+        // People also look for the switch under its positive name.
+        let negative = format!("no-{name}");
+        if let Some(name) = names.iter().find(|known| **known == negative) {
+            return Some(format!("--{name}"));
+        }
+        return nearest(&name.replace('_', "-"), names).map(|name| format!("--{name}"));
+    }
+    None
+}
+
+/// The command that the first word was probably meant to be.
+#[must_use]
+pub fn mistyped_command(word: Option<&OsString>) -> Option<&'static str> {
+    let word = word?.to_str()?;
+    if word.starts_with('-') || Path::new(word).exists() {
+        return None;
+    }
+    nearest(word, COMMANDS.iter().map(|command| command.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tree_is_consistent() {
+        command(Form::Parsing).debug_assert();
+        command(Form::Completing).debug_assert();
+    }
+
+    #[test]
+    fn mistakes_are_explained_with_the_next_step() {
+        let check = |typed: &[&str], expect: &str| {
+            let typed: Vec<OsString> = std::iter::once("gannet")
+                .chain(typed.iter().copied())
+                .map(Into::into)
+                .collect();
+            let failure = parse(&typed).expect_err(expect);
+            assert_eq!(failure.to_string(), expect);
+            assert_eq!(failure.exit.code(), 2);
+        };
+        let see = "help: see 'gannet --help'";
+        check(
+            &["--prot", "80"],
+            "gannet: unknown flag '--prot'\nhelp: did you mean '--port'?",
+        );
+        check(
+            &["--prot=80"],
+            "gannet: unknown flag '--prot'\nhelp: did you mean '--port'?",
+        );
+        check(
+            &["--listing"],
+            "gannet: unknown flag '--listing'\nhelp: did you mean '--no-listing'?",
+        );
+        check(
+            &["--help-al"],
+            "gannet: unknown flag '--help-al'\nhelp: did you mean '--help-all'?",
+        );
+        check(
+            &["--frobnicate"],
+            &format!("gannet: unknown flag '--frobnicate'\n{see}"),
+        );
+        check(&["-x"], &format!("gannet: unknown flag '-x'\n{see}"));
+        check(&["a", "b"], &format!("gannet: more than one path\n{see}"));
+        check(
+            &["inspekt", "site.gannet"],
+            "gannet: more than one path\nhelp: did you mean the command \
+             'gannet inspect'?",
+        );
+        check(
+            &["--port"],
+            &format!("gannet: no value after '--port <N>'\n{see}"),
+        );
+        check(
+            &["pack"],
+            "gannet: missing <DIR>\nhelp: see 'gannet pack --help'",
+        );
+        check(
+            &["pack", "--ouptut", "x"],
+            "gannet: unknown flag '--ouptut'\nhelp: did you mean '--output'?",
+        );
+        check(
+            &["--port", "80", "serve"],
+            "gannet: arguments before the command 'serve'\n\
+             help: write them after it: 'gannet serve ...'; a path is './serve'",
+        );
+    }
+}

@@ -1,0 +1,311 @@
+//! The commands: their names, arguments and texts.
+
+use clap::ValueHint;
+
+use crate::command_line::flag::Description;
+use crate::command_line::pack_flags::PACK_FLAGS;
+use crate::command_line::serve_flags::SERVE_FLAGS;
+
+/// One command of the program.
+pub struct Command {
+    /// As it is typed.
+    pub name: &'static str,
+    /// Arguments, in order, besides flags of the tables.
+    pub arguments: &'static [Argument],
+    /// One line: lower case, no final stop.
+    pub brief: &'static str,
+    /// Sentences for the manual.
+    pub details: &'static str,
+    /// A line to copy.
+    pub example: &'static str,
+    /// Which table of flags it takes.
+    pub table: Table,
+}
+
+/// Which table of flags a command takes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Table {
+    /// Those of `serve`.
+    Serve,
+    /// Those of `pack`.
+    Pack,
+    /// None.
+    None,
+}
+
+/// An argument of a command that is in no table: it has no variable and no configuration key.
+pub struct Argument {
+    /// Its name; with `letter` also its long flag.
+    pub name: &'static str,
+    /// The flag's letter; `None` for a positional argument.
+    pub letter: Option<char>,
+    /// What stands for it in help; empty for a switch.
+    pub value_name: &'static str,
+    /// Must be given.
+    pub is_required: bool,
+    /// May be given several times.
+    pub is_repeatable: bool,
+    /// One line: lower case, no final stop.
+    pub brief: &'static str,
+    /// What a shell may complete.
+    pub hint: ValueHint,
+}
+
+const fn positional(
+    name: &'static str,
+    value_name: &'static str,
+    brief: &'static str,
+    hint: ValueHint,
+) -> Argument {
+    Argument {
+        name,
+        letter: None,
+        value_name,
+        is_required: true,
+        is_repeatable: false,
+        brief,
+        hint,
+    }
+}
+
+const ARCHIVE: Argument = positional("archive", "ARCHIVE", "the archive", ValueHint::FilePath);
+
+const JSON: Argument = Argument {
+    name: "json",
+    letter: Some('j'),
+    value_name: "",
+    is_required: false,
+    is_repeatable: false,
+    brief: "as JSON, for other programs",
+    hint: ValueHint::Other,
+};
+
+/// All commands, in the order of help.
+pub static COMMANDS: &[Command] = &[
+    Command {
+        name: "serve",
+        arguments: &[],
+        brief: "serve a directory, a file or an archive: what gannet does without a command",
+        details: "Takes every flag of gannet alone.",
+        example: "gannet serve ./site --port 9000",
+        table: Table::Serve,
+    },
+    Command {
+        name: "pack",
+        arguments: &[positional(
+            "directory",
+            "DIR",
+            "the site's directory",
+            ValueHint::DirPath,
+        )],
+        brief: "compile a directory into one archive",
+        details: "Compresses, in parallel, what becomes smaller; stores equal files once. The \
+            same files make the same archive, byte for byte. The archive appears under its name \
+            only when it is complete.",
+        example: "gannet pack ./site -o site.gannet",
+        table: Table::Pack,
+    },
+    Command {
+        name: "ls",
+        arguments: &[
+            ARCHIVE,
+            Argument {
+                name: "long",
+                letter: Some('l'),
+                value_name: "",
+                is_required: false,
+                is_repeatable: false,
+                brief: "with sizes, codings and content types",
+                hint: ValueHint::Other,
+            },
+        ],
+        brief: "list what an archive holds",
+        details: "",
+        example: "gannet ls -l site.gannet",
+        table: Table::None,
+    },
+    Command {
+        name: "cat",
+        arguments: &[
+            ARCHIVE,
+            Argument {
+                is_repeatable: true,
+                ..positional("path", "PATH", "a path as in a URL", ValueHint::Other)
+            },
+        ],
+        brief: "write files of an archive to standard output",
+        details: "",
+        example: "gannet cat site.gannet /index.html",
+        table: Table::None,
+    },
+    Command {
+        name: "extract",
+        arguments: &[
+            ARCHIVE,
+            Argument {
+                letter: Some('o'),
+                ..positional(
+                    "output",
+                    "DIR",
+                    "where to: a directory that does not exist yet, or is empty",
+                    ValueHint::DirPath,
+                )
+            },
+        ],
+        brief: "write all files of an archive into a directory",
+        details: "Never writes outside the directory, whatever the archive says.",
+        example: "gannet extract site.gannet -o ./site",
+        table: Table::None,
+    },
+    Command {
+        name: "inspect",
+        arguments: &[ARCHIVE, JSON],
+        brief: "show an archive's counts, sizes, build id and sections",
+        details: "",
+        example: "gannet inspect site.gannet",
+        table: Table::None,
+    },
+    Command {
+        name: "verify",
+        arguments: &[ARCHIVE],
+        brief: "read a whole archive and check every digest",
+        details: "Ends with status 1 if a byte is wrong.",
+        example: "gannet verify site.gannet",
+        table: Table::None,
+    },
+    Command {
+        name: "completions",
+        arguments: &[positional(
+            "shell",
+            "SHELL",
+            "bash, elvish, fish, powershell or zsh",
+            ValueHint::Other,
+        )],
+        brief: "write a completion script for a shell",
+        details: "",
+        example: "gannet completions bash > /etc/bash_completion.d/gannet",
+        table: Table::None,
+    },
+    Command {
+        name: "man",
+        arguments: &[],
+        brief: "write the manual page",
+        details: "",
+        example: "gannet man > /usr/local/share/man/man1/gannet.1",
+        table: Table::None,
+    },
+];
+
+/// Writes the reference page of the manual; for those who work on gannet.
+pub const REFERENCE_COMMAND: &str = "reference";
+
+/// The name of the table of `pack` in the configuration.
+pub const PACK_SECTION: &str = "pack";
+
+/// The flags of one table.
+#[must_use]
+pub fn flags(table: Table) -> Vec<Description> {
+    match table {
+        Table::Serve => SERVE_FLAGS.iter().map(|flag| flag.describe("")).collect(),
+        Table::Pack => PACK_FLAGS
+            .iter()
+            .map(|flag| flag.describe(PACK_SECTION))
+            .collect(),
+        Table::None => Vec::new(),
+    }
+}
+
+/// The flags of all tables.
+#[must_use]
+pub fn all_flags() -> Vec<Description> {
+    [Table::Serve, Table::Pack]
+        .into_iter()
+        .flat_map(flags)
+        .collect()
+}
+
+impl Argument {
+    /// As it is typed: `ARCHIVE`, `PATH...`, `[-l, --long]`.
+    #[must_use]
+    pub fn usage(&self) -> String {
+        let dots = if self.is_repeatable { "..." } else { "" };
+        match self.letter {
+            None => format!("{}{dots}", self.value_name),
+            Some(letter) if self.value_name.is_empty() => format!("-{letter}, --{}", self.name),
+            Some(letter) => format!("-{letter}, --{} {}{dots}", self.name, self.value_name),
+        }
+    }
+}
+
+impl Command {
+    /// `gannet cat ARCHIVE PATH...`
+    #[must_use]
+    pub fn usage(&self) -> String {
+        let mut text = format!("gannet {}", self.name);
+        if self.table != Table::None {
+            text.push_str(" [OPTIONS]");
+        }
+        for argument in self.arguments {
+            let usage = match argument.letter {
+                Some(letter) => format!("-{letter} {}", argument.value_name)
+                    .trim_end()
+                    .to_owned(),
+                None => argument.usage(),
+            };
+            let open = if argument.is_required {
+                ("", "")
+            } else {
+                ("[", "]")
+            };
+            text.push_str(&format!(" {}{usage}{}", open.0, open.1));
+        }
+        if self.table == Table::Serve {
+            text.push_str(" [PATH]");
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_flag_has_a_variable_and_a_key_of_its_own() {
+        let flags = all_flags();
+        let variables: BTreeSet<String> = flags.iter().map(Description::variable).collect();
+        let keys: BTreeSet<String> = flags.iter().map(Description::key).collect();
+        assert_eq!((variables.len(), keys.len()), (flags.len(), flags.len()));
+        for flag in &flags {
+            let variable = flag.variable();
+            assert!(
+                variable.starts_with("GANNET_") && !variable.contains('-'),
+                "{variable}"
+            );
+            assert_ne!(variable, crate::command_line::layers::CONFIG_VARIABLE);
+            assert!(!flag.brief.is_empty(), "{}", flag.name);
+            assert!(
+                !flag.brief.ends_with('.'),
+                "--{}: a brief text has no final stop",
+                flag.name
+            );
+            let details = flag.details;
+            assert!(
+                details.is_empty() || details.ends_with('.'),
+                "--{}",
+                flag.name
+            );
+        }
+    }
+
+    #[test]
+    fn no_key_of_serve_is_the_table_of_a_command() {
+        assert!(
+            flags(Table::Serve)
+                .iter()
+                .all(|flag| flag.name != PACK_SECTION)
+        );
+    }
+}

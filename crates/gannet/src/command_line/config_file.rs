@@ -1,0 +1,264 @@
+//! Reads a TOML configuration whose keys are the flags' names.
+
+use std::ffi::OsString;
+use std::ops::Range;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::command_line::flag::{Description, Value};
+use crate::command_line::nearest::nearest;
+use crate::messages::{Failure, cause};
+
+/// The most bytes that are read of a configuration; ours have a few hundred.
+const CONFIG_LEN_MAX: u64 = 1 << 20;
+
+/// A configuration whose keys all exist and whose values have the right kind.
+#[derive(Debug, Default)]
+pub struct ConfigFile {
+    /// As the user typed it.
+    pub name: String,
+    /// In the order of the file.
+    pub entries: Vec<Entry>,
+}
+
+/// One key with its value.
+#[derive(Debug)]
+pub struct Entry {
+    /// `listen`, `pack.output`: as [`Description::key`].
+    pub key: String,
+    /// The line it stands on, from 1.
+    pub line: usize,
+    /// As if they had been typed after the flag.
+    pub values: Vec<OsString>,
+}
+
+/// Reads and checks the file against all commands' flags.
+///
+/// # Errors
+/// The file cannot be read, is not TOML, or has an unknown key or a value of the wrong kind.
+pub fn read(path: &Path, known: &[Description]) -> Result<ConfigFile, Failure> {
+    let name = path.display().to_string();
+    let fail = |cause: String| Failure::new("read configuration", &name, cause).as_usage();
+    let len = std::fs::metadata(path)
+        .map_err(|error| fail(cause(&error)))?
+        .len();
+    if len > CONFIG_LEN_MAX {
+        return Err(fail(format!(
+            "{len} bytes; at most {CONFIG_LEN_MAX} are read"
+        )));
+    }
+    let text = std::fs::read_to_string(path).map_err(|error| fail(cause(&error)))?;
+    parse(&name, &text, known)
+}
+
+/// Checks the text of a configuration against all commands' flags.
+///
+/// # Errors
+/// It is not TOML, or has an unknown key or a value of the wrong kind.
+pub fn parse(name: &str, text: &str, known: &[Description]) -> Result<ConfigFile, Failure> {
+    let reader = Reader { name, text, known };
+    let table = DeTable::parse(text).map_err(|error| {
+        let at = error.span().unwrap_or(0..0);
+        reader.fail(&at, error.message().lines().next().unwrap_or("not TOML"))
+    })?;
+    let mut entries = Vec::new();
+    for (key, value) in table.get_ref() {
+        let section = known.iter().any(|d| d.section == key.get_ref().as_ref());
+        match value.get_ref() {
+            DeValue::Table(inner) if section => {
+                for (inner_key, inner_value) in inner {
+                    let full = format!("{}.{}", key.get_ref(), inner_key.get_ref());
+                    entries.push(reader.entry(full, &inner_key.span(), inner_value)?);
+                }
+            }
+            _ => entries.push(reader.entry(key.get_ref().to_string(), &key.span(), value)?),
+        }
+    }
+    entries.sort_by_key(|entry| entry.line);
+    Ok(ConfigFile {
+        name: name.to_owned(),
+        entries,
+    })
+}
+
+struct Reader<'a> {
+    name: &'a str,
+    text: &'a str,
+    known: &'a [Description],
+}
+
+impl Reader<'_> {
+    fn line(&self, at: &Range<usize>) -> usize {
+        let before = &self.text.as_bytes()[..at.start.min(self.text.len())];
+        1 + before.iter().filter(|b| **b == b'\n').count()
+    }
+
+    fn fail(&self, at: &Range<usize>, cause: &str) -> Failure {
+        let cause = format!("line {}: {cause}", self.line(at));
+        Failure::new("read configuration", self.name, cause).as_usage()
+    }
+
+    fn entry(
+        &self,
+        key: String,
+        at: &Range<usize>,
+        value: &Spanned<DeValue<'_>>,
+    ) -> Result<Entry, Failure> {
+        let Some(flag) = self.known.iter().find(|flag| flag.key() == key) else {
+            return Err(self.unknown(&key, at));
+        };
+        let values = plain_values(flag, value.get_ref())
+            .map_err(|expected| self.fail(at, &format!("'{key}' takes {expected}")))?;
+        Ok(Entry {
+            key,
+            line: self.line(at),
+            values,
+        })
+    }
+
+    fn unknown(&self, key: &str, at: &Range<usize>) -> Failure {
+        let keys: Vec<String> = self.known.iter().map(Description::key).collect();
+        let meant = nearest(&key.replace('_', "-"), keys.iter().map(String::as_str));
+        let failure = self.fail(at, &format!("unknown key '{key}'"));
+        match meant {
+            Some(meant) => failure.help(format!("did you mean '{meant}'?")),
+            None => failure.help("the keys are the names of the flags; see 'gannet --help-all'"),
+        }
+    }
+}
+
+/// The value as it would be typed, or what was expected.
+fn plain_values(flag: &Description, value: &DeValue<'_>) -> Result<Vec<OsString>, String> {
+    match (flag.value, value) {
+        (Value::Switch, DeValue::Boolean(on)) => Ok(vec![on.to_string().into()]),
+        (Value::Switch, _) => Err("true or false".into()),
+        (
+            Value::Many {
+                joint: Some(joint), ..
+            },
+            DeValue::Table(table),
+        ) => table
+            .iter()
+            .map(|(key, value)| match scalar(value.get_ref()) {
+                Some(text) => Ok(format!("{}{joint}{text}", key.get_ref()).into()),
+                None => Err("a string for each key of its table".into()),
+            })
+            .collect(),
+        (Value::Many { .. }, DeValue::Array(array)) => array
+            .iter()
+            .map(|item| scalar(item.get_ref()).map(OsString::from))
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| "a string or a list of strings".into()),
+        (Value::Many { .. }, value) => scalar(value)
+            .map(|text| vec![text.into()])
+            .ok_or_else(|| "a string or a list of strings".into()),
+        (Value::One { .. } | Value::Positional { .. }, value) => scalar(value)
+            .map(|text| vec![text.into()])
+            .ok_or_else(|| "a string or a number".into()),
+    }
+}
+
+fn scalar(value: &DeValue<'_>) -> Option<String> {
+    match value {
+        DeValue::String(text) => Some(text.to_string()),
+        DeValue::Integer(number) if number.radix() == 10 => Some(number.as_str().replace('_', "")),
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix())
+            .ok()
+            .map(|n| n.to_string()),
+        DeValue::Float(number) => Some(number.as_str().to_owned()),
+        DeValue::Boolean(_) | DeValue::Datetime(_) | DeValue::Array(_) | DeValue::Table(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command_line::commands::all_flags;
+
+    fn check(text: &str, expect: Result<&[(&str, usize, &[&str])], &str>) {
+        let got = parse("site.toml", text, &all_flags());
+        match (got, expect) {
+            (Ok(file), Ok(expect)) => {
+                let got: Vec<(&str, usize, Vec<&str>)> = file
+                    .entries
+                    .iter()
+                    .map(|entry| {
+                        let values = entry.values.iter().filter_map(|v| v.to_str()).collect();
+                        (entry.key.as_str(), entry.line, values)
+                    })
+                    .collect();
+                let expect: Vec<(&str, usize, Vec<&str>)> = expect
+                    .iter()
+                    .map(|(key, line, v)| (*key, *line, v.to_vec()))
+                    .collect();
+                assert_eq!(got, expect, "{text}");
+            }
+            (Err(failure), Err(expect)) => assert_eq!(failure.to_string(), expect, "{text}"),
+            (got, _) => panic!("{text}: {got:?}"),
+        }
+    }
+
+    #[test]
+    fn every_kind_of_value_is_read() {
+        check(
+            "port = 9_000\nspa = true\nlisten = [\":80\", 'unix:/s']\n\
+             head-timeout = \"5s\"\ngrace = 1.5\n",
+            Ok(&[
+                ("port", 1, &["9000"]),
+                ("spa", 2, &["true"]),
+                ("listen", 3, &[":80", "unix:/s"]),
+                ("head-timeout", 4, &["5s"]),
+                ("grace", 5, &["1.5"]),
+            ]),
+        );
+        check(
+            "[header]\nX-A = \"1\"\n[type]\nmd = 'text/markdown'\n[pack]\noutput = 'a.gannet'\n",
+            Ok(&[
+                ("header", 1, &["X-A: 1"]),
+                ("type", 3, &["md=text/markdown"]),
+                ("pack.output", 6, &["a.gannet"]),
+            ]),
+        );
+        check("listen = 8080", Ok(&[("listen", 1, &["8080"])]));
+    }
+
+    #[test]
+    fn mistakes_are_named_with_file_and_line() {
+        check(
+            "# a comment\nprot = 80\n",
+            Err(
+                "gannet: cannot read configuration 'site.toml': line 2: unknown key 'prot'\n\
+                 help: did you mean 'port'?",
+            ),
+        );
+        check(
+            "head_timeout = 1",
+            Err(
+                "gannet: cannot read configuration 'site.toml': line 1: unknown key \
+                 'head_timeout'\nhelp: did you mean 'head-timeout'?",
+            ),
+        );
+        check(
+            "[pack]\n\noutputt = 'x'",
+            Err(
+                "gannet: cannot read configuration 'site.toml': line 3: unknown key \
+                 'pack.outputt'\nhelp: did you mean 'pack.output'?",
+            ),
+        );
+        check(
+            "spa = 'yes'",
+            Err("gannet: cannot read configuration 'site.toml': line 1: 'spa' takes true or false"),
+        );
+        check(
+            "\n\nport = [1]",
+            Err(
+                "gannet: cannot read configuration 'site.toml': line 3: 'port' takes a string or \
+                 a number",
+            ),
+        );
+        assert!(parse("c", "port = ", &all_flags()).is_err());
+        assert!(parse("c", "port = 1\nport = 2", &all_flags()).is_err());
+    }
+}

@@ -1,0 +1,206 @@
+//! One flag, declared once: its command line form, environment variable, configuration key, texts.
+
+use std::ffi::OsString;
+
+use clap::ValueHint;
+
+/// A flag of a command whose settings are an `S`.
+///
+/// Help, manual page, reference, completions, environment and configuration are all made from
+/// these declarations, so they cannot disagree.
+pub struct Flag<S: 'static> {
+    /// The long name, without dashes; also the configuration key.
+    pub name: &'static str,
+    /// The one-letter form.
+    pub short: Option<char>,
+    /// What it takes.
+    pub value: Value,
+    /// The heading under which it is described.
+    pub group: Group,
+    /// What holds when nothing is given, in the flag's own notation; empty if there is nothing.
+    pub default: &'static str,
+    /// One line for lists: lower case, no final stop.
+    pub brief: &'static str,
+    /// Sentences for the manual, after the brief one; may be empty.
+    pub details: &'static str,
+    /// Belongs to the help that fits one screen.
+    pub is_common: bool,
+    /// Puts the values into the settings; the error is the cause in words.
+    pub apply: fn(&mut S, &[OsString]) -> Result<(), String>,
+}
+
+/// What a flag takes.
+#[derive(Clone, Copy, Debug)]
+pub enum Value {
+    /// Nothing, or `=true` and `=false`, to switch off what a lower layer switched on.
+    Switch,
+    /// One value; the last one given counts.
+    One {
+        /// Stands for the value in help.
+        name: &'static str,
+        /// The only values there are, if it is a closed set.
+        choices: &'static [&'static str],
+        /// What a shell may complete.
+        hint: ValueHint,
+    },
+    /// Any number of values, each with the flag before it.
+    Many {
+        /// Stands for one value in help.
+        name: &'static str,
+        /// Separates values in the environment variable.
+        separator: char,
+        /// Joins key and value when the configuration gives a table; `None`: a list only.
+        joint: Option<&'static str>,
+        /// What a shell may complete.
+        hint: ValueHint,
+    },
+    /// The argument without a flag.
+    Positional {
+        /// Stands for the value in help.
+        name: &'static str,
+    },
+}
+
+/// Headings, in the order in which they are printed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Group {
+    /// Where to listen.
+    Addresses,
+    /// What is served and how.
+    Content,
+    /// Memory.
+    Memory,
+    /// Timeouts and limits.
+    Limits,
+    /// Engine and threads.
+    Engine,
+    /// Output and logs.
+    Output,
+    /// What packing makes.
+    Packing,
+}
+
+impl Group {
+    /// All of them, in order.
+    pub const ALL: [Self; 7] = [
+        Self::Addresses,
+        Self::Content,
+        Self::Memory,
+        Self::Limits,
+        Self::Engine,
+        Self::Output,
+        Self::Packing,
+    ];
+
+    /// The heading.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Addresses => "Addresses",
+            Self::Content => "Content",
+            Self::Memory => "Memory",
+            Self::Limits => "Timeouts and limits",
+            Self::Engine => "Engine",
+            Self::Output => "Output and logs",
+            Self::Packing => "Packing",
+        }
+    }
+}
+
+/// A flag's declaration without its settings type: all that help, manual and completions need.
+#[derive(Clone, Copy)]
+pub struct Description {
+    /// As in [`Flag`].
+    pub name: &'static str,
+    /// As in [`Flag`].
+    pub short: Option<char>,
+    /// As in [`Flag`].
+    pub value: Value,
+    /// As in [`Flag`].
+    pub group: Group,
+    /// As in [`Flag`].
+    pub default: &'static str,
+    /// As in [`Flag`].
+    pub brief: &'static str,
+    /// As in [`Flag`].
+    pub details: &'static str,
+    /// As in [`Flag`].
+    pub is_common: bool,
+    /// The command's table in the configuration file; empty for `serve`, whose keys stand at the
+    /// top.
+    pub section: &'static str,
+}
+
+impl<S> Flag<S> {
+    /// The declaration alone.
+    #[must_use]
+    pub fn describe(&self, section: &'static str) -> Description {
+        Description {
+            name: self.name,
+            short: self.short,
+            value: self.value,
+            group: self.group,
+            default: self.default,
+            brief: self.brief,
+            details: self.details,
+            is_common: self.is_common,
+            section,
+        }
+    }
+}
+
+impl Description {
+    /// The environment variable: `GANNET_HEAD_TIMEOUT`, `GANNET_PACK_OUTPUT`.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        let name = self.name.replace('-', "_").to_ascii_uppercase();
+        match self.section {
+            "" => format!("GANNET_{name}"),
+            section => format!("GANNET_{}_{name}", section.to_ascii_uppercase()),
+        }
+    }
+
+    /// The configuration key: `head-timeout`, `pack.output`.
+    #[must_use]
+    pub fn key(&self) -> String {
+        match self.section {
+            "" => self.name.to_owned(),
+            section => format!("{section}.{}", self.name),
+        }
+    }
+
+    /// What stands for its value in help; empty for a switch.
+    #[must_use]
+    pub fn value_name(&self) -> &'static str {
+        match self.value {
+            Value::Switch => "",
+            Value::One { name, .. } | Value::Many { name, .. } | Value::Positional { name } => name,
+        }
+    }
+
+    /// The closed set of values, or nothing.
+    #[must_use]
+    pub fn choices(&self) -> &'static [&'static str] {
+        match self.value {
+            Value::One { choices, .. } => choices,
+            _ => &[],
+        }
+    }
+
+    /// As it is typed: `-p, --port N`.
+    #[must_use]
+    pub fn usage(&self) -> String {
+        if let Value::Positional { name } = self.value {
+            return name.to_owned();
+        }
+        let mut text = match self.short {
+            Some(letter) => format!("-{letter}, --{}", self.name),
+            None => format!("--{}", self.name),
+        };
+        if !self.value_name().is_empty() {
+            text.push(' ');
+            text.push_str(self.value_name());
+        }
+        text
+    }
+}

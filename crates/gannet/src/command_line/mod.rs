@@ -1,0 +1,21 @@
+//! From what was typed, the environment and a configuration file to typed settings.
+//!
+//! ```text
+//!  flag.rs          what a declaration is
+//!  serve_flags.rs   the table of `serve`       ─┐
+//!  pack_flags.rs    the table of `pack`        ─┼─▶ arguments.rs, layers.rs, documents/
+//!  commands.rs      the other commands' shapes ─┘
+//! ```
+//!
+//! Precedence: command line, environment, configuration file, default.
+
+pub mod arguments;
+pub mod commands;
+pub mod config_file;
+pub mod flag;
+pub mod layers;
+pub mod nearest;
+pub mod pack_flags;
+pub mod serve_flags;
+pub mod settings;
+pub mod values;

@@ -1,0 +1,517 @@
+//! The table of `gannet serve`: every flag with its texts and what it sets.
+
+use clap::ValueHint;
+use gannet_server::config::EngineChoice;
+
+use crate::command_line::flag::{Flag, Group, Value};
+use crate::command_line::settings::{ColourChoice, LogChoice, Settings};
+use crate::command_line::values::{
+    choice, content_type, field, listen_address, number, path, socket_address, switch, text,
+};
+use crate::quantities::{parse_duration_ms, parse_size};
+
+/// A flag with one free value.
+const fn one(name: &'static str) -> Value {
+    Value::One {
+        name,
+        choices: &[],
+        hint: ValueHint::Other,
+    }
+}
+
+/// A flag with one value out of a closed set.
+const fn one_of(name: &'static str, choices: &'static [&'static str]) -> Value {
+    Value::One {
+        name,
+        choices,
+        hint: ValueHint::Other,
+    }
+}
+
+/// A flag with the name of a file.
+const FILE: Value = Value::One {
+    name: "FILE",
+    choices: &[],
+    hint: ValueHint::FilePath,
+};
+
+/// Every flag of `gannet serve`.
+pub static SERVE_FLAGS: &[Flag<Settings>] = &[
+    Flag {
+        name: "path",
+        short: None,
+        value: Value::Positional { name: "PATH" },
+        group: Group::Content,
+        default: "",
+        brief: "a directory, a single file or a .gannet archive; the current directory if absent",
+        details: "What it is decides how it is served: a file that begins as an archive does, or \
+            whose name ends in .gannet, is served as an archive; any other file is answered at / \
+            and under its own name. Without a path and without a terminal gannet refuses to \
+            start, so that a mis-written service never publishes its working directory. A \
+            directory whose name is that of a command is written ./pack.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.path = Some(path(values)?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "listen",
+        short: Some('l'),
+        value: Value::Many {
+            name: "ADDR:PORT",
+            separator: ',',
+            joint: None,
+            hint: ValueHint::Other,
+        },
+        group: Group::Addresses,
+        default: "",
+        brief: "[ADDR]:PORT for IPv6, or unix:PATH; repeatable",
+        details: "A port alone means loopback: 8080, :8080 and localhost:8080 are 127.0.0.1:8080. \
+            Port 0 takes any free port. The address must be \
+            free: only the default port moves to the next free one.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.listen = values
+                .iter()
+                .map(listen_address)
+                .collect::<Result<_, _>>()?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "port",
+        short: Some('p'),
+        value: one("N"),
+        group: Group::Addresses,
+        default: "8080",
+        brief: "the port, on loopback unless exposed",
+        details: "If it is not given and 8080 is busy, the next free port is taken, up to 8099. A \
+            port that was given is never changed: if it is busy, gannet stops and says by whom.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.port = Some(number(values, "from 0 to 65535")?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "expose",
+        short: Some('e'),
+        value: Value::Switch,
+        group: Group::Addresses,
+        default: "false",
+        brief: "listen on all interfaces, IPv4 and IPv6",
+        details: "The first lines then name the URLs by which the network reaches this machine.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.expose = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "metrics",
+        short: None,
+        value: one("ADDR:PORT"),
+        group: Group::Addresses,
+        default: "",
+        brief: "answer /metrics (Prometheus text) and /health here",
+        details: "An address of its own, so that metrics are never on the served address. A port \
+            alone means loopback.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.metrics = Some(socket_address(text(values)?.trim())?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "spa",
+        short: None,
+        value: Value::Switch,
+        group: Group::Content,
+        default: "false",
+        brief: "answer unknown paths with /index.html",
+        details: "For single-page applications. A path that looks like an asset (its last segment has a suffix) still is 404.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.server.content.spa = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "no-listing",
+        short: None,
+        value: Value::Switch,
+        group: Group::Content,
+        default: "false",
+        brief: "no lists of directories without index.html",
+        details: "Listings exist in directory mode; an archive has those that were packed in.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.server.content.listing = !switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "no-clean-urls",
+        short: None,
+        value: Value::Switch,
+        group: Group::Content,
+        default: "false",
+        brief: "/about does not answer about.html",
+        details: "",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.content.clean_urls = !switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "no-sidecars",
+        short: None,
+        value: Value::Switch,
+        group: Group::Content,
+        default: "false",
+        brief: "do not use .br, .zst and .gz files that lie beside the original",
+        details: "A sidecar is used if the client accepts its coding and it is not older than the \
+            original.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.content.sidecars = !switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "dotfiles",
+        short: None,
+        value: Value::Switch,
+        group: Group::Content,
+        default: "false",
+        brief: "serve names that begin with a dot, too",
+        details: ".well-known is always served; all others are 404 without this flag.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.content.dotfiles = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "type",
+        short: None,
+        value: Value::Many {
+            name: "SUFFIX=TYPE",
+            separator: ',',
+            joint: Some("="),
+            hint: ValueHint::Other,
+        },
+        group: Group::Content,
+        default: "",
+        brief: "the content type of a suffix, such as md=text/markdown; repeatable",
+        details: "Comes before the built-in table. In the configuration it may be a table.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.content.types =
+                values.iter().map(content_type).collect::<Result<_, _>>()?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "header",
+        short: None,
+        value: Value::Many {
+            name: "'NAME: VALUE'",
+            separator: '\n',
+            joint: Some(": "),
+            hint: ValueHint::Other,
+        },
+        group: Group::Content,
+        default: "",
+        brief: "a field to add to every answer; repeatable",
+        details: "Fields that frame or describe an answer (content-length, etag and the like) are \
+            decided by gannet and refused here. In the configuration it may be a table; in the \
+            environment the fields are separated by line ends.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.server.content.fields = values.iter().map(field).collect::<Result<_, _>>()?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "cache-memory",
+        short: None,
+        value: one("SIZE"),
+        group: Group::Memory,
+        default: "256MiB",
+        brief: "the most memory for small files of a directory; 0 keeps none",
+        details: "Over all workers together. Sizes take K, M, G (powers of 1024) or KB, MB, GB.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.content.cache_memory = parse_size(text(values)?)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "archive-memory",
+        short: None,
+        value: Value::Switch,
+        group: Group::Memory,
+        default: "false",
+        brief: "copy an archive into sealed memory instead of mapping its file",
+        details: "Takes as much memory as the archive is long. Nothing that happens to the file \
+            afterwards can be seen.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.content.archive_memory = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "preload",
+        short: None,
+        value: Value::Switch,
+        group: Group::Memory,
+        default: "false",
+        brief: "read a mapped archive once at start, so that it is in memory",
+        details: "",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.content.preload = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "head-timeout",
+        short: None,
+        value: one("TIME"),
+        group: Group::Limits,
+        default: "15s",
+        brief: "from the first byte of a request until its head is complete",
+        details: "Also from accepting a connection until its first request. Times take ms, s, m \
+            or h; a bare number is seconds.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.limits.head_timeout_ms = parse_duration_ms(text(values)?)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "idle-timeout",
+        short: None,
+        value: one("TIME"),
+        group: Group::Limits,
+        default: "75s",
+        brief: "how long a connection may wait for its next request",
+        details: "",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.limits.idle_timeout_ms = parse_duration_ms(text(values)?)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "progress-timeout",
+        short: None,
+        value: one("TIME"),
+        group: Group::Limits,
+        default: "60s",
+        brief: "how long a client may take no byte of an answer",
+        details: "",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.limits.progress_timeout_ms = parse_duration_ms(text(values)?)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "send-rate-min",
+        short: None,
+        value: one("SIZE"),
+        group: Group::Limits,
+        default: "500",
+        brief: "the least bytes a second a client must take; 0 switches it off",
+        details: "Averaged over an answer, once it has lasted longer than --progress-timeout.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.limits.send_rate_min = parse_size(text(values)?)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "max-connections",
+        short: None,
+        value: one("N"),
+        group: Group::Limits,
+        default: "0",
+        brief: "the most connections at once; 0: as many as descriptors allow",
+        details: "More are accepted as others end. gannet raises the soft limit of descriptors to \
+            the hard one (ulimit -Hn) at start.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.limits.connections_max = number(values, "from 0 to 4294967295")?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "grace",
+        short: None,
+        value: one("TIME"),
+        group: Group::Limits,
+        default: "30s",
+        brief: "how long running answers may take after SIGTERM or Ctrl-C",
+        details: "A second signal ends gannet at once.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.limits.grace_ms = parse_duration_ms(text(values)?)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "engine",
+        short: None,
+        value: one_of("ENGINE", &["auto", "uring", "epoll"]),
+        group: Group::Engine,
+        default: "auto",
+        brief: "auto, uring or epoll",
+        details: "auto takes io_uring where the kernel allows it, else epoll, and says why in the \
+            first lines of output. uring is an error where io_uring is missing.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.server.engine = choice(
+                values,
+                &[
+                    ("auto", EngineChoice::Auto),
+                    ("uring", EngineChoice::Uring),
+                    ("epoll", EngineChoice::Epoll),
+                ],
+            )?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "workers",
+        short: None,
+        value: one("N"),
+        group: Group::Engine,
+        default: "0",
+        brief: "threads that serve; 0: one for each core",
+        details: "Of the cores that this process may use.",
+        is_common: true,
+        apply: |settings, values| {
+            let count: u16 = number(values, "from 0 to 1024")?;
+            // A thread, a ring and a listener each: beyond this it is a slip of the pen.
+            if count > 1024 {
+                return Err("not a whole number from 0 to 1024".into());
+            }
+            settings.server.workers = usize::from(count);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "log",
+        short: None,
+        value: one_of("FORMAT", &["auto", "pretty", "combined", "json", "off"]),
+        group: Group::Output,
+        default: "auto",
+        brief: "auto, pretty, combined, json or off",
+        details: "A line for each request. auto is pretty on a terminal and off otherwise. combined is the format that log \
+            analysers know. With combined or json on standard output, the first lines go to \
+            standard error.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.log = choice(
+                values,
+                &[
+                    ("auto", LogChoice::Auto),
+                    ("pretty", LogChoice::Pretty),
+                    ("combined", LogChoice::Combined),
+                    ("json", LogChoice::Json),
+                    ("off", LogChoice::Off),
+                ],
+            )?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "log-file",
+        short: None,
+        value: FILE,
+        group: Group::Output,
+        default: "",
+        brief: "where requests are logged instead of standard output; reopened by SIGHUP",
+        details: "With --log auto it is written in the combined format.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.log_file = Some(path(values)?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "quiet",
+        short: Some('q'),
+        value: Value::Switch,
+        group: Group::Output,
+        default: "false",
+        brief: "no lines at start and stop, errors only",
+        details: "",
+        is_common: true,
+        apply: |settings, values| {
+            settings.quiet = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "color",
+        short: None,
+        value: one_of("WHEN", &["auto", "always", "never"]),
+        group: Group::Output,
+        default: "auto",
+        brief: "auto, always or never",
+        details: "auto means on a terminal, unless NO_COLOR is set or TERM is dumb.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.colour = choice(
+                values,
+                &[
+                    ("auto", ColourChoice::Auto),
+                    ("always", ColourChoice::Always),
+                    ("never", ColourChoice::Never),
+                ],
+            )?;
+            Ok(())
+        },
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+
+    use super::*;
+
+    #[test]
+    fn the_default_that_is_described_is_the_default_that_holds() {
+        for flag in SERVE_FLAGS.iter().filter(|flag| !flag.default.is_empty()) {
+            let mut settings = Settings::default();
+            (flag.apply)(&mut settings, &[OsString::from(flag.default)]).expect(flag.name);
+            if flag.name == "port" {
+                assert_eq!(settings.port, Some(crate::serve::addresses::PORT));
+                continue;
+            }
+            assert_eq!(settings, Settings::default(), "--{}", flag.name);
+        }
+    }
+
+    #[test]
+    fn every_choice_is_taken_and_a_near_one_is_named() {
+        for flag in SERVE_FLAGS {
+            let choices = flag.describe("").choices();
+            for choice in choices {
+                (flag.apply)(&mut Settings::default(), &[OsString::from(choice)]).expect(choice);
+            }
+            if let Some(last) = choices.last() {
+                let typed = OsString::from(format!("{last}x"));
+                let cause = (flag.apply)(&mut Settings::default(), &[typed]).expect_err(flag.name);
+                assert!(cause.contains(&format!("did you mean '{last}'")), "{cause}");
+            }
+        }
+    }
+}

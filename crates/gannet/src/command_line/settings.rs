@@ -1,0 +1,55 @@
+//! What `gannet serve` was told, before anything was looked at, opened or bound.
+
+use std::path::PathBuf;
+
+use gannet_server::config::{Config, ListenAddress};
+
+/// The settings of `serve`.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Settings {
+    /// What to serve; `None` is the current directory, if somebody is watching.
+    pub path: Option<PathBuf>,
+    /// Addresses, in the order given.
+    pub listen: Vec<ListenAddress>,
+    /// The port on loopback, or on all interfaces with `expose`.
+    pub port: Option<u16>,
+    /// Listen on all interfaces.
+    pub expose: bool,
+    /// What the server is started with; its `log` is filled in from `log` below, which depends on
+    /// the terminal.
+    pub server: Config,
+    /// How requests are logged.
+    pub log: LogChoice,
+    /// Whether colours are used.
+    pub colour: ColourChoice,
+    /// Say nothing at start.
+    pub quiet: bool,
+}
+
+/// How requests are logged, as asked for.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum LogChoice {
+    /// Pretty on a terminal, else off.
+    #[default]
+    Auto,
+    /// A short line for people.
+    Pretty,
+    /// The combined log format.
+    Combined,
+    /// One JSON object a line.
+    Json,
+    /// Not at all.
+    Off,
+}
+
+/// Whether colours are used.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum ColourChoice {
+    /// On a terminal, unless `NO_COLOR` is set or `TERM` is `dumb`.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}

@@ -1,0 +1,269 @@
+//! From the text of a value to its type: listen addresses, content types, fields, switches.
+
+use std::ffi::OsString;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use gannet_server::config::ListenAddress;
+
+use crate::command_line::nearest::nearest;
+
+/// The last value as text.
+///
+/// # Errors
+/// It is not UTF-8.
+pub fn text(values: &[OsString]) -> Result<&str, String> {
+    let value = values.last().map(OsString::as_os_str).unwrap_or_default();
+    value.to_str().ok_or_else(|| "not UTF-8".to_owned())
+}
+
+/// The last value as a path, which may not be empty.
+///
+/// # Errors
+/// It is empty.
+pub fn path(values: &[OsString]) -> Result<PathBuf, String> {
+    match values.last() {
+        Some(value) if !value.is_empty() => Ok(PathBuf::from(value)),
+        _ => Err("an empty path".into()),
+    }
+}
+
+/// `true` or `false`, in the spellings that environment variables bring along.
+///
+/// # Errors
+/// It is neither.
+pub fn switch(values: &[OsString]) -> Result<bool, String> {
+    match text(values)?.to_ascii_lowercase().as_str() {
+        "true" | "1" | "yes" | "on" => Ok(true),
+        "false" | "0" | "no" | "off" | "" => Ok(false),
+        _ => Err("neither true nor false".into()),
+    }
+}
+
+/// A whole number.
+///
+/// # Errors
+/// It is not one, or not in the type's range.
+pub fn number<N: std::str::FromStr>(values: &[OsString], range: &str) -> Result<N, String> {
+    text(values)?
+        .trim()
+        .parse()
+        .map_err(|_| format!("not a whole number {range}"))
+}
+
+/// One of a closed set.
+///
+/// # Errors
+/// Names the set, or the member that was probably meant.
+pub fn choice<T: Copy>(values: &[OsString], set: &[(&'static str, T)]) -> Result<T, String> {
+    let given = text(values)?;
+    if let Some((_, value)) = set.iter().find(|(name, _)| *name == given) {
+        return Ok(*value);
+    }
+    let names: Vec<&str> = set.iter().map(|(name, _)| *name).collect();
+    let meant = match nearest(given, names.iter().copied()) {
+        Some(name) => format!(" (did you mean '{name}'?)"),
+        None => String::new(),
+    };
+    Err(format!("not one of {}{meant}", names.join(", ")))
+}
+
+/// Where to listen: `127.0.0.1:8080`, `[::1]:8080`, `unix:PATH`; `:8080`, `8080` and
+/// `localhost:8080` mean loopback.
+///
+/// # Errors
+/// It is none of these.
+pub fn listen_address(value: &OsString) -> Result<ListenAddress, String> {
+    if let Some(path) = value.as_bytes().strip_prefix(b"unix:") {
+        let path = std::ffi::OsStr::from_bytes(path);
+        // sun_path of sockaddr_un has 108 bytes with its final zero.
+        return match path.len() {
+            0 => Err("no path after 'unix:'".into()),
+            1..=107 => Ok(ListenAddress::Unix(PathBuf::from(path))),
+            len => Err(format!(
+                "a path of {len} bytes; a Unix socket's may have 107"
+            )),
+        };
+    }
+    let text = value.to_str().ok_or("not UTF-8")?.trim();
+    socket_address(text).map(ListenAddress::Tcp)
+}
+
+/// `ADDR:PORT`, or a bare port on loopback.
+///
+/// # Errors
+/// It is neither.
+pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    let port = text
+        .strip_prefix("localhost:")
+        .or_else(|| text.strip_prefix(':'))
+        .unwrap_or(text);
+    if !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit()) {
+        let port = port
+            .parse()
+            .map_err(|_| "not a port from 0 to 65535".to_owned())?;
+        return Ok(SocketAddr::new(loopback, port));
+    }
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    if text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() {
+        return Err("an address without a port: write ADDR:PORT, or [ADDR]:PORT for IPv6".into());
+    }
+    Err("not an address: write ADDR:PORT, [ADDR]:PORT, a port, or unix:PATH".into())
+}
+
+/// `SUFFIX=TYPE`, with or without the suffix's dot.
+///
+/// # Errors
+/// It has another form.
+pub fn content_type(value: &OsString) -> Result<(String, String), String> {
+    let text = value.to_str().ok_or("not UTF-8")?;
+    let form = || "not of the form SUFFIX=TYPE, such as md=text/markdown".to_owned();
+    let (suffix, media_type) = text.split_once('=').ok_or_else(form)?;
+    let suffix = suffix.trim().trim_start_matches('.').to_ascii_lowercase();
+    let media_type = media_type.trim();
+    let (main, rest) = media_type.split_once('/').ok_or_else(form)?;
+    let sub = rest.split(';').next().unwrap_or_default().trim();
+    if suffix.is_empty() || suffix.contains('/') || !is_token(main) || !is_token(sub) {
+        return Err(form());
+    }
+    check_field_value(media_type)?;
+    Ok((suffix, media_type.to_owned()))
+}
+
+/// `Name: value`; the name comes back in lower case.
+///
+/// # Errors
+/// It has another form (RFC 9110 5.1, 5.5), or the field is one that frames or describes the
+/// message and is set by the server alone.
+pub fn field(value: &OsString) -> Result<(String, String), String> {
+    /// What would break framing, or contradict what the server knows, if it were set from outside.
+    const OWN: [&str; 15] = [
+        "accept-ranges",
+        "connection",
+        "content-encoding",
+        "content-length",
+        "content-range",
+        "date",
+        "etag",
+        "keep-alive",
+        "last-modified",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "location",
+        "content-type",
+    ];
+    let text = value.to_str().ok_or("not UTF-8")?;
+    let (name, value) = text
+        .split_once(':')
+        .ok_or("not of the form 'Name: value'".to_owned())?;
+    let name = name.trim().to_ascii_lowercase();
+    let value = value.trim_matches([' ', '\t']);
+    if !is_token(&name) {
+        return Err("not a field name before the colon".into());
+    }
+    if OWN.contains(&name.as_str()) {
+        return Err(format!("gannet itself decides '{name}'"));
+    }
+    check_field_value(value)?;
+    Ok((name, value.to_owned()))
+}
+
+/// RFC 9110 5.5: visible characters, spaces and tabs; no line ends, which would start a new field.
+fn check_field_value(value: &str) -> Result<(), String> {
+    match value.chars().find(|c| c.is_control() && *c != '\t') {
+        Some(control) => Err(format!("a control character ({control:?}) in the value")),
+        None if value.len() > 4096 => Err("a value longer than 4096 bytes".into()),
+        None => Ok(()),
+    }
+}
+
+/// RFC 9110 5.6.2.
+fn is_token(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listen_addresses_are_read_in_all_their_forms() {
+        let check = |text: &str, expect: Result<&str, &str>| {
+            let got = listen_address(&OsString::from(text)).map(|address| match address {
+                ListenAddress::Tcp(address) => address.to_string(),
+                ListenAddress::Unix(path) => path.display().to_string(),
+            });
+            match expect {
+                Ok(expect) => assert_eq!(got.as_deref(), Ok(expect), "{text:?}"),
+                Err(part) => {
+                    let cause = got.expect_err(text);
+                    assert!(cause.contains(part), "{text:?}: {cause:?} lacks {part:?}");
+                }
+            }
+        };
+        check("8080", Ok("127.0.0.1:8080"));
+        check(":8080", Ok("127.0.0.1:8080"));
+        check("localhost:8080", Ok("127.0.0.1:8080"));
+        check("0.0.0.0:80", Ok("0.0.0.0:80"));
+        check("[::1]:8080", Ok("[::1]:8080"));
+        check("unix:/run/gannet.sock", Ok("/run/gannet.sock"));
+        check("65536", Err("0 to 65535"));
+        check("127.0.0.1", Err("without a port"));
+        check("::1", Err("without a port"));
+        check("[::1]", Err("without a port"));
+        check("example.org:80", Err("not an address"));
+        check("unix:", Err("no path"));
+        check("", Err("not an address"));
+        check(&format!("unix:/{}", "x".repeat(107)), Err("107"));
+    }
+
+    #[test]
+    fn fields_are_checked_and_framing_is_out_of_reach() {
+        let check = |text: &str, expect: Option<(&str, &str)>| {
+            let got = field(&OsString::from(text)).ok();
+            let expect = expect.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            assert_eq!(got, expect, "{text:?}");
+        };
+        check("X-Frame-Options: DENY", Some(("x-frame-options", "DENY")));
+        check(
+            "cache-control:no-store",
+            Some(("cache-control", "no-store")),
+        );
+        check("x-empty:", Some(("x-empty", "")));
+        check("no colon", None);
+        check("bad name: x", None);
+        check(": x", None);
+        check("x: a\r\nset-cookie: b", None);
+        check("Content-Length: 5", None);
+        check("Transfer-Encoding: chunked", None);
+    }
+
+    #[test]
+    fn content_types_are_checked() {
+        let check = |text: &str, expect: Option<(&str, &str)>| {
+            let got = content_type(&OsString::from(text)).ok();
+            let expect = expect.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            assert_eq!(got, expect, "{text:?}");
+        };
+        check("md=text/markdown", Some(("md", "text/markdown")));
+        check(
+            ".MD = text/markdown; charset=utf-8",
+            Some(("md", "text/markdown; charset=utf-8")),
+        );
+        check("md", None);
+        check("=text/plain", None);
+        check("md=text", None);
+        check("md=text/", None);
+        check("md=text/plain\n", Some(("md", "text/plain")));
+        check("md=text/plain;\r\nx: y", None);
+    }
+}

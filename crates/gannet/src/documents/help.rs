@@ -1,0 +1,217 @@
+//! The help texts of `--help` and `--help-all`.
+
+use std::fmt::Write;
+
+use crate::command_line::arguments::ACTIONS;
+use crate::command_line::commands::{self, COMMANDS, Command, Table};
+use crate::command_line::flag::{Description, Group, Value};
+
+/// Columns of a terminal that texts are folded to.
+const WIDTH: usize = 80;
+/// Where the descriptions of flags begin.
+const INDENT: usize = 31;
+
+/// What is printed by `-h`: fits one screen.
+#[must_use]
+pub fn short() -> String {
+    let mut text = String::from(
+        "gannet serves a directory, a single file or a .gannet archive over HTTP.\n\n\
+         usage: gannet [OPTIONS] [PATH]            serve PATH, or the current directory\n\
+         \x20      gannet pack DIR -o SITE.gannet     compile a site into one archive\n\
+         \x20      gannet ls|cat|extract|inspect|verify ARCHIVE ...\n\
+         \x20      gannet completions SHELL | man\n\n",
+    );
+    for flag in commands::flags(Table::Serve)
+        .iter()
+        .filter(|flag| flag.is_common)
+    {
+        row(&mut text, &shape(flag), &brief_with_default(flag));
+    }
+    for (name, letter, value, brief) in ACTIONS {
+        if *name != "check-config" {
+            row(&mut text, &action_shape(name, *letter, value), brief);
+        }
+    }
+    text
+}
+
+/// What is printed by `--help-all`.
+#[must_use]
+pub fn long() -> String {
+    let mut text = String::from(
+        "gannet serves a directory, a single file or a .gannet archive over HTTP.\n\n\
+         usage: gannet [OPTIONS] [PATH]\n",
+    );
+    for command in COMMANDS {
+        let _ = writeln!(text, "       {}", command.usage());
+    }
+    text.push_str(
+        "\nEach flag has an environment variable and a key of the configuration file (--config);\n\
+         the command line comes before the environment before the file. A switch is switched\n\
+         back by --FLAG=false.\n",
+    );
+    for (table, heading) in [(Table::Serve, ""), (Table::Pack, "gannet pack: ")] {
+        for group in Group::ALL {
+            let flags = commands::flags(table);
+            let flags: Vec<_> = flags.iter().filter(|flag| flag.group == group).collect();
+            if flags.is_empty() {
+                continue;
+            }
+            let _ = write!(text, "\n{heading}{}\n", group.title());
+            for flag in flags {
+                let _ = writeln!(text, "  {}", flag.usage());
+                fold(&mut text, 6, &sentence(flag));
+                let _ = writeln!(text, "      [{}; {}]", flag.variable(), flag.key());
+            }
+        }
+    }
+    text.push_str("\nConfiguration and help\n");
+    for (name, letter, value, brief) in ACTIONS {
+        row(&mut text, &action_shape(name, *letter, value), brief);
+    }
+    text.push_str("\nCommands\n");
+    for command in COMMANDS {
+        row(&mut text, command.name, command.brief);
+    }
+    text
+}
+
+/// What is printed by `gannet COMMAND -h`.
+#[must_use]
+pub fn of_command(command: &Command) -> String {
+    let mut text = format!("usage: {}\n\n", command.usage());
+    fold(&mut text, 0, &capitalised(command.brief));
+    if !command.details.is_empty() {
+        fold(&mut text, 0, command.details);
+    }
+    text.push('\n');
+    for argument in command.arguments {
+        row(&mut text, &argument.usage(), argument.brief);
+    }
+    for flag in commands::flags(command.table)
+        .iter()
+        .filter(|flag| flag.is_common)
+    {
+        row(&mut text, &shape(flag), &brief_with_default(flag));
+    }
+    if command.table != Table::None {
+        row(&mut text, "-c, --config FILE", "read a TOML configuration");
+        row(
+            &mut text,
+            "    --check-config",
+            "check the configuration, then end",
+        );
+    }
+    if command.table == Table::Serve {
+        text.push_str("\nEvery flag: gannet --help-all\n");
+    }
+    let _ = write!(text, "\nexample: {}\n", command.example);
+    text
+}
+
+/// The brief text and the details, as sentences.
+#[must_use]
+pub fn sentence(flag: &Description) -> String {
+    let mut text = capitalised(flag.brief);
+    if !flag.details.is_empty() {
+        text.push(' ');
+        text.push_str(flag.details);
+    }
+    if !flag.default.is_empty() && !matches!(flag.value, Value::Switch) {
+        let _ = write!(text, " Default: {}.", flag.default);
+    }
+    text
+}
+
+/// With a capital letter, unless it begins with a path, and a final stop.
+#[must_use]
+pub fn capitalised(brief: &str) -> String {
+    let mut letters = brief.chars();
+    match letters.next() {
+        Some(first) => format!("{}{}.", first.to_uppercase(), letters.as_str()),
+        None => String::new(),
+    }
+}
+
+fn brief_with_default(flag: &Description) -> String {
+    match flag.value {
+        Value::One { .. } if !flag.default.is_empty() && flag.default != "0" => {
+            format!("{} [{}]", flag.brief, flag.default)
+        }
+        _ => flag.brief.to_owned(),
+    }
+}
+
+fn shape(flag: &Description) -> String {
+    match flag.short {
+        Some(_) => flag.usage(),
+        None => format!("    {}", flag.usage()),
+    }
+}
+
+fn action_shape(name: &str, letter: Option<char>, value: &str) -> String {
+    let letter = letter.map_or("    ".to_owned(), |letter| format!("-{letter}, "));
+    format!("{letter}--{name} {value}").trim_end().to_owned()
+}
+
+/// `shape` on the left, `text` folded on the right.
+fn row(out: &mut String, shape: &str, text: &str) {
+    let mut right = String::new();
+    fold(&mut right, INDENT, text);
+    if shape.len() + 4 <= INDENT {
+        let width = INDENT - 2;
+        let _ = write!(out, "  {shape:<width$}{}", right.trim_start());
+    } else {
+        let _ = write!(out, "  {shape}\n{right}");
+    }
+}
+
+/// Words of `text` in lines of at most [`WIDTH`] columns after `indent` spaces.
+fn fold(out: &mut String, indent: usize, text: &str) {
+    let mut column = 0;
+    for word in text.split_whitespace() {
+        let len = word.chars().count();
+        if column == 0 {
+            let _ = write!(out, "{:indent$}{word}", "");
+            column = indent + len;
+        } else if column + 1 + len > WIDTH {
+            let _ = write!(out, "\n{:indent$}{word}", "");
+            column = indent + len;
+        } else {
+            let _ = write!(out, " {word}");
+            column += 1 + len;
+        }
+    }
+    out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_help_fits_one_screen() {
+        let text = short();
+        assert!(
+            text.lines().count() <= 24,
+            "{} lines:\n{text}",
+            text.lines().count()
+        );
+        for line in text.lines() {
+            assert!(line.chars().count() <= WIDTH, "{line}");
+        }
+    }
+
+    #[test]
+    fn long_help_names_every_flag_variable_and_key() {
+        let text = long();
+        for flag in commands::all_flags() {
+            assert!(text.contains(&flag.usage()), "{}", flag.name);
+            let names = format!("[{}; {}]", flag.variable(), flag.key());
+            assert!(text.contains(&names), "{names}");
+        }
+        for command in COMMANDS {
+            assert!(text.contains(&command.usage()), "{}", command.name);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Passages that the manual page and the reference share.
+
+/// Exit statuses with their meanings.
+pub(crate) const EXIT_STATUSES: &[(&str, &str)] = &[
+    (
+        "0",
+        "done; a stop by SIGTERM or SIGINT with every running answer finished; a closed pipe on \
+           standard output",
+    ),
+    (
+        "1",
+        "the command failed, or a stop cut answers off because the grace was over",
+    ),
+    (
+        "2",
+        "the command line, the environment or the configuration is wrong",
+    ),
+    ("130, 143", "ended at once by a second SIGINT or SIGTERM"),
+];
+
+/// Signals with what they do to a running server.
+pub(crate) const SIGNALS: &[(&str, &str)] = &[
+    (
+        "SIGINT, SIGTERM",
+        "stop accepting, finish running answers within --grace, end; the second \
+                         one ends at once",
+    ),
+    ("SIGHUP", "reopen the log file"),
+    (
+        "SIGUSR1",
+        "print a summary: connections, requests by status, bytes, operations",
+    ),
+];
+
+/// Copyable uses with what they do.
+pub(crate) const EXAMPLES: &[(&str, &str)] = &[
+    (
+        "gannet",
+        "serve the current directory on http://127.0.0.1:8080/",
+    ),
+    ("gannet --expose ./site", "serve a directory to the network"),
+    ("gannet --spa ./dist", "serve a single-page application"),
+    (
+        "gannet pack ./site -o site.gannet",
+        "compile a site into one archive",
+    ),
+    ("gannet site.gannet", "serve it"),
+    (
+        "gannet -l 127.0.0.1:9000 -l unix:/run/gannet.sock ./site",
+        "listen at two addresses",
+    ),
+    (
+        "gannet --log json ./site | jq .",
+        "look at requests with another program",
+    ),
+];
+
+/// How the layers of configuration work together.
+pub(crate) const LAYERS: &str = "Each flag has an environment variable and a key of the \
+    configuration file, which is TOML and named by --config or GANNET_CONFIG. The command line \
+    comes before the environment, the environment before the file, the file before the default. \
+    A list given in one layer replaces that of the layers below; an empty variable counts as not \
+    set. A switch is switched back by --FLAG=false.";
+
+/// A configuration that shows every kind of value.
+pub(crate) const CONFIGURATION: &str = "\
+path = \"/srv/site\"
+listen = [\"0.0.0.0:80\", \"[::]:80\"]
+metrics = \"127.0.0.1:9100\"
+spa = true
+cache-memory = \"1GiB\"
+head-timeout = \"10s\"
+log = \"combined\"
+log-file = \"/var/log/gannet/access.log\"
+
+[header]
+X-Frame-Options = \"DENY\"
+
+[type]
+md = \"text/markdown; charset=utf-8\"
+";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command_line::commands::all_flags;
+    use crate::command_line::config_file::parse;
+
+    #[test]
+    fn the_configuration_in_the_manual_is_valid() {
+        let file = parse("manual", CONFIGURATION, &all_flags()).expect("valid");
+        assert_eq!(file.entries.len(), 10);
+    }
+}

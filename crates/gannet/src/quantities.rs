@@ -1,0 +1,144 @@
+//! Sizes and durations, as people write and read them.
+
+/// Parses bytes: `4096`, `256M`, `256MiB` (powers of 1024), `256MB` (powers of 1000), `1.5G`.
+///
+/// # Errors
+/// A sentence that says what was expected.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let (number, unit) = split_unit(text);
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => return Err("not a size: write bytes, or a number with K, M, G or T".into()),
+    };
+    scale(number, factor)
+        .ok_or_else(|| "not a size: write bytes, or a number with K, M, G or T".into())
+}
+
+/// Parses a duration into milliseconds: `15s`, `500ms`, `2m`, `1h`, `1.5s`; a bare number is
+/// seconds.
+///
+/// # Errors
+/// A sentence that says what was expected.
+pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
+    let (number, unit) = split_unit(text);
+    let factor: u64 = match unit {
+        "ms" => 1,
+        "" | "s" => 1_000,
+        "m" | "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err("not a duration: write a number with ms, s, m or h".into()),
+    };
+    scale(number, factor).ok_or_else(|| "not a duration: write a number with ms, s, m or h".into())
+}
+
+/// Bytes for people: `734 bytes`, `12.3 MB`. Powers of 1000, as disks and networks count.
+#[must_use]
+pub fn size_text(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
+    if bytes < 1_000 {
+        return if bytes == 1 {
+            "1 byte".into()
+        } else {
+            format!("{bytes} bytes")
+        };
+    }
+    // In tenths, so that rounding up to 1000.0 moves to the next unit.
+    let mut tenths = u128::from(bytes) * 10 / 1_000;
+    for unit in UNITS {
+        if tenths < 10_000 || unit == "PB" {
+            return format!("{}.{} {unit}", tenths / 10, tenths % 10);
+        }
+        tenths /= 1_000;
+    }
+    unreachable!("the last unit always returns")
+}
+
+fn split_unit(text: &str) -> (&str, &str) {
+    let text = text.trim();
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    (&text[..end], text[end..].trim_start())
+}
+
+/// `number` (digits with at most one point) times `factor`, without floating point.
+fn scale(number: &str, factor: u64) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    // More than nine decimals mean nothing in bytes or milliseconds.
+    if whole.is_empty() || fraction.len() > 9 || fraction.contains('.') {
+        return None;
+    }
+    if number.contains('.') && fraction.is_empty() {
+        return None;
+    }
+    let mut value = whole.parse::<u64>().ok()?.checked_mul(factor)?;
+    if !fraction.is_empty() {
+        let parts = u128::from(fraction.parse::<u64>().ok()?) * u128::from(factor);
+        let parts = parts / 10_u128.pow(u32::try_from(fraction.len()).ok()?);
+        value = value.checked_add(u64::try_from(parts).ok()?)?;
+    }
+    Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_take_both_kinds_of_units() {
+        let check = |text: &str, expect: Option<u64>| {
+            assert_eq!(parse_size(text).ok(), expect, "{text:?}");
+        };
+        check("0", Some(0));
+        check("4096", Some(4096));
+        check("256M", Some(256 << 20));
+        check("256 MiB", Some(256 << 20));
+        check("256MB", Some(256_000_000));
+        check("1.5g", Some(3 << 29));
+        check("", None);
+        check("M", None);
+        check("1.", None);
+        check("1.2.3", None);
+        check("-1", None);
+        check("1X", None);
+        check("99999999999T", None);
+        check("18446744073709551616", None);
+    }
+
+    #[test]
+    fn durations_are_seconds_unless_they_say_otherwise() {
+        let check = |text: &str, expect: Option<u64>| {
+            assert_eq!(parse_duration_ms(text).ok(), expect, "{text:?}");
+        };
+        check("15", Some(15_000));
+        check("15s", Some(15_000));
+        check("1.5s", Some(1_500));
+        check("500ms", Some(500));
+        check("2m", Some(120_000));
+        check("1h", Some(3_600_000));
+        check("0", Some(0));
+        check("s", None);
+        check("2 weeks", None);
+        check("99999999999999999h", None);
+    }
+
+    #[test]
+    fn sizes_are_written_with_one_decimal() {
+        let check = |bytes: u64, expect: &str| assert_eq!(size_text(bytes), expect);
+        check(1, "1 byte");
+        check(999, "999 bytes");
+        check(1_000, "1.0 kB");
+        check(12_345_678, "12.3 MB");
+        check(999_999, "999.9 kB");
+        check(u64::MAX, "18446.7 PB");
+    }
+}

@@ -1,0 +1,378 @@
+//! From settings to bound sockets: the default port moves when it is busy, a given one never does.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use gannet_server::Bound;
+use gannet_server::config::ListenAddress;
+
+use crate::command_line::layers::{Origin, Origins};
+use crate::command_line::settings::Settings;
+use crate::messages::{Failure, cause};
+use crate::serve::port_owner::port_owner;
+
+/// The port when none is given.
+pub const PORT: u16 = 8080;
+
+/// How many ports are tried from [`PORT`] on. More would hide that something is wrong.
+const PORTS_TRIED: u16 = 20;
+
+/// Where to listen.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Wanted {
+    /// In the order in which they are bound and printed.
+    pub addresses: Vec<ListenAddress>,
+    /// All have the default port, which nobody asked for: it may move.
+    pub is_movable: bool,
+}
+
+/// What was bound.
+#[derive(Debug)]
+pub struct Listening {
+    /// In the order of [`Wanted::addresses`].
+    pub bound: Vec<Bound>,
+    /// A sentence, if it is not what one would expect.
+    pub note: Option<String>,
+}
+
+/// Decides where to listen.
+///
+/// `--listen` names whole addresses, `--port` and `--expose` make them up. Between layers the
+/// higher one counts; in the same layer they contradict each other.
+///
+/// # Errors
+/// They contradict each other.
+pub fn wanted(settings: &Settings, origins: &Origins) -> Result<Wanted, Failure> {
+    let origin = |name: &str| origins.get(name).copied();
+    let listen = origin("listen").filter(|_| !settings.listen.is_empty());
+    let expose = origin("expose").filter(|_| settings.expose);
+    for (name, other) in [("--port", origin("port")), ("--expose", expose)] {
+        if listen.is_some() && other == listen {
+            let message = format!("{name} and --listen contradict each other");
+            return Err(
+                Failure::usage(message).help("name every address with --listen ADDR:PORT, or none")
+            );
+        }
+    }
+    let made_up: Option<Origin> = origin("port").max(expose);
+    if listen.is_some() && listen > made_up {
+        return Ok(Wanted {
+            addresses: settings.listen.clone(),
+            is_movable: false,
+        });
+    }
+    let port = settings.port.unwrap_or(PORT);
+    let tcp = |address: IpAddr| ListenAddress::Tcp(SocketAddr::new(address, port));
+    let addresses = if settings.expose {
+        vec![
+            tcp(Ipv4Addr::UNSPECIFIED.into()),
+            tcp(Ipv6Addr::UNSPECIFIED.into()),
+        ]
+    } else {
+        vec![tcp(Ipv4Addr::LOCALHOST.into())]
+    };
+    Ok(Wanted {
+        addresses,
+        is_movable: settings.port.is_none(),
+    })
+}
+
+/// Binds everything, or nothing.
+///
+/// # Errors
+/// An address cannot be had; the message says what to do.
+pub fn bind(wanted: &Wanted, workers: usize) -> Result<Listening, Failure> {
+    let first = match bind_all(&wanted.addresses, workers) {
+        Ok(bound) => return Ok(Listening { bound, note: None }),
+        Err(failed) => failed,
+    };
+    if !wanted.is_movable || first.error.kind() != io::ErrorKind::AddrInUse {
+        return Err(explain(&first));
+    }
+    for port in PORT + 1..PORT + PORTS_TRIED {
+        let moved: Vec<ListenAddress> = wanted
+            .addresses
+            .iter()
+            .map(|address| with_port(address, port))
+            .collect();
+        match bind_all(&moved, workers) {
+            Ok(bound) => {
+                let owner = owner_text(&first.address);
+                let note = format!("port {PORT} is busy{owner}; using {port}");
+                return Ok(Listening {
+                    bound,
+                    note: Some(note),
+                });
+            }
+            Err(failed) if failed.error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(failed) => return Err(explain(&failed)),
+        }
+    }
+    let last = PORT + PORTS_TRIED - 1;
+    let message = format!("cannot listen on any port from {PORT} to {last}: all are busy");
+    Err(Failure {
+        exit: crate::messages::Exit::Failed,
+        ..Failure::usage(message)
+    }
+    .help("choose one with --port N; --port 0 takes any free one"))
+}
+
+struct Failed {
+    address: ListenAddress,
+    error: io::Error,
+}
+
+fn bind_all(addresses: &[ListenAddress], workers: usize) -> Result<Vec<Bound>, Failed> {
+    let mut bound: Vec<Bound> = Vec::with_capacity(addresses.len());
+    for address in addresses {
+        // With port 0 and several addresses (--expose) all get the port of the first.
+        let address = match (address, bound.first()) {
+            (
+                ListenAddress::Tcp(tcp),
+                Some(Bound {
+                    address: ListenAddress::Tcp(first),
+                    ..
+                }),
+            ) if tcp.port() == 0 && tcp.ip().is_unspecified() => with_port(address, first.port()),
+            _ => address.clone(),
+        };
+        match gannet_server::bind(&address, workers) {
+            Ok(one) => bound.push(one),
+            // Exposed on a machine without IPv6: IPv4 alone is all interfaces.
+            Err(error) if is_without_ipv6(&address, &error) && !bound.is_empty() => {}
+            Err(error) => return Err(Failed { address, error }),
+        }
+    }
+    Ok(bound)
+}
+
+fn is_without_ipv6(address: &ListenAddress, error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let wildcard = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
+    let is_wildcard = with_port(address, 0) == ListenAddress::Tcp(wildcard);
+    let no_family = [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
+    is_wildcard && no_family
+}
+
+fn with_port(address: &ListenAddress, port: u16) -> ListenAddress {
+    match address {
+        ListenAddress::Tcp(address) => ListenAddress::Tcp(SocketAddr::new(address.ip(), port)),
+        ListenAddress::Unix(path) => ListenAddress::Unix(path.clone()),
+    }
+}
+
+fn explain(failed: &Failed) -> Failure {
+    let failure = Failure::new(
+        "listen on",
+        address_text(&failed.address),
+        cause(&failed.error),
+    );
+    match (failed.error.kind(), &failed.address) {
+        (io::ErrorKind::AddrInUse, ListenAddress::Tcp(_)) => {
+            let owner = owner_text(&failed.address);
+            Failure {
+                message: format!("{}{owner}", failure.message),
+                ..failure
+            }
+            .help("stop what uses it, or choose another port; --port 0 takes any free one")
+        }
+        (io::ErrorKind::AddrInUse, ListenAddress::Unix(_)) => {
+            failure.help("stop the server that uses it, or remove the file if it is no socket")
+        }
+        (io::ErrorKind::PermissionDenied, ListenAddress::Tcp(address)) if address.port() < 1024 => {
+            failure.help("ports below 1024 need CAP_NET_BIND_SERVICE; try --port 8080")
+        }
+        (io::ErrorKind::AddrNotAvailable, _) => {
+            failure.help("no interface has this address; see 'ip address', or use --expose")
+        }
+        (io::ErrorKind::NotFound, ListenAddress::Unix(_)) => {
+            failure.help("make the socket's directory first")
+        }
+        _ => failure,
+    }
+}
+
+/// ` (used by nginx, process 812)`, if it can be found out.
+fn owner_text(address: &ListenAddress) -> String {
+    let ListenAddress::Tcp(address) = address else {
+        return String::new();
+    };
+    match port_owner(address.port()) {
+        Some((name, pid)) => format!(" (used by {name}, process {pid})"),
+        None => String::new(),
+    }
+}
+
+/// As it is written after `--listen`.
+#[must_use]
+pub fn address_text(address: &ListenAddress) -> String {
+    match address {
+        ListenAddress::Tcp(address) => address.to_string(),
+        ListenAddress::Unix(path) => format!("unix:{}", path.display()),
+    }
+}
+
+/// The URLs under which a bound address can be reached, with a remark for each.
+#[must_use]
+pub fn urls(address: &ListenAddress, interfaces: &[IpAddr]) -> Vec<(String, &'static str)> {
+    let ListenAddress::Tcp(bound) = address else {
+        return vec![(address_text(address), "")];
+    };
+    if !bound.ip().is_unspecified() {
+        return vec![(url(*bound), "")];
+    }
+    let loopback: IpAddr = match bound.ip() {
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    let mut urls = vec![(url(SocketAddr::new(loopback, bound.port())), "this machine")];
+    for interface in interfaces.iter().filter(|i| i.is_ipv4() == bound.is_ipv4()) {
+        urls.push((url(SocketAddr::new(*interface, bound.port())), "network"));
+    }
+    urls
+}
+
+fn url(address: SocketAddr) -> String {
+    match (address.port(), address.ip()) {
+        (80, IpAddr::V4(ip)) => format!("http://{ip}/"),
+        (80, IpAddr::V6(ip)) => format!("http://[{ip}]/"),
+        _ => format!("http://{address}/"),
+    }
+}
+
+/// The addresses of the network interfaces: without loopback, and without link-local ones, which
+/// no browser takes.
+#[must_use]
+pub fn interface_addresses() -> Vec<IpAddr> {
+    let mut addresses: Vec<IpAddr> = if_addrs::get_if_addrs()
+        .unwrap_or_default()
+        .iter()
+        .filter(|interface| !interface.is_loopback() && !interface.is_link_local())
+        .map(if_addrs::Interface::ip)
+        .collect();
+    addresses.sort();
+    addresses.dedup();
+    addresses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(
+        listen: Option<(&str, Origin)>,
+        port: Option<(u16, Origin)>,
+        expose: Option<Origin>,
+        expect: Result<(&[&str], bool), &str>,
+    ) {
+        let mut settings = Settings::default();
+        let mut origins = Origins::new();
+        if let Some((address, origin)) = listen {
+            let address = crate::command_line::values::listen_address(&address.into());
+            settings.listen = vec![address.expect("valid")];
+            origins.insert("listen", origin);
+        }
+        if let Some((port, origin)) = port {
+            settings.port = Some(port);
+            origins.insert("port", origin);
+        }
+        if let Some(origin) = expose {
+            settings.expose = true;
+            origins.insert("expose", origin);
+        }
+        let got = wanted(&settings, &origins);
+        match (got, expect) {
+            (Ok(wanted), Ok((addresses, is_movable))) => {
+                let got: Vec<String> = wanted.addresses.iter().map(address_text).collect();
+                assert_eq!(
+                    (got.as_slice(), wanted.is_movable),
+                    (
+                        addresses
+                            .iter()
+                            .map(ToString::to_string)
+                            .collect::<Vec<_>>()
+                            .as_slice(),
+                        is_movable,
+                    )
+                );
+            }
+            (Err(failure), Err(part)) => assert!(failure.message.contains(part), "{failure}"),
+            (got, _) => panic!("{got:?}"),
+        }
+    }
+
+    #[test]
+    fn addresses_follow_from_listen_port_and_expose() {
+        use Origin::{CommandLine, Environment, File};
+        check(None, None, None, Ok((&["127.0.0.1:8080"], true)));
+        check(None, Some((80, File)), None, Ok((&["127.0.0.1:80"], false)));
+        check(
+            None,
+            None,
+            Some(CommandLine),
+            Ok((&["0.0.0.0:8080", "[::]:8080"], true)),
+        );
+        check(
+            None,
+            Some((9, File)),
+            Some(CommandLine),
+            Ok((&["0.0.0.0:9", "[::]:9"], false)),
+        );
+        check(
+            Some(("unix:/s", File)),
+            None,
+            None,
+            Ok((&["unix:/s"], false)),
+        );
+        // A higher layer's port wins over a lower layer's addresses, and the other way round.
+        check(
+            Some((":80", File)),
+            Some((81, CommandLine)),
+            None,
+            Ok((&["127.0.0.1:81"], false)),
+        );
+        check(
+            Some((":80", CommandLine)),
+            Some((81, Environment)),
+            None,
+            Ok((&["127.0.0.1:80"], false)),
+        );
+        check(
+            Some((":80", CommandLine)),
+            Some((81, CommandLine)),
+            None,
+            Err("--port and --listen"),
+        );
+        check(
+            Some((":80", File)),
+            None,
+            Some(File),
+            Err("--expose and --listen"),
+        );
+    }
+
+    #[test]
+    fn urls_are_what_a_browser_takes() {
+        let interfaces: Vec<IpAddr> = ["192.0.2.7", "2001:db8::7"]
+            .iter()
+            .map(|ip| ip.parse().expect("valid"))
+            .collect();
+        let check = |address: &str, expect: &[&str]| {
+            let address = ListenAddress::Tcp(address.parse().expect("valid"));
+            let urls = urls(&address, &interfaces);
+            assert_eq!(
+                urls.iter().map(|(url, _)| url.as_str()).collect::<Vec<_>>(),
+                expect
+            );
+        };
+        check("127.0.0.1:8080", &["http://127.0.0.1:8080/"]);
+        check("[::1]:80", &["http://[::1]/"]);
+        check("0.0.0.0:80", &["http://127.0.0.1/", "http://192.0.2.7/"]);
+        check(
+            "[::]:8080",
+            &["http://[::1]:8080/", "http://[2001:db8::7]:8080/"],
+        );
+    }
+}

@@ -1,0 +1,92 @@
+//! Finds the process that listens on a port, for the message that the port is busy.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+
+/// Name and process number of who listens on the TCP port. `None` if nobody does or it may not be
+/// known (another user's process).
+#[must_use]
+pub(crate) fn port_owner(port: u16) -> Option<(String, u32)> {
+    let inodes: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]
+        .iter()
+        .filter_map(|table| fs::read_to_string(table).ok())
+        .flat_map(|table| listening_inodes(&table, port))
+        .collect();
+    if inodes.is_empty() {
+        return None;
+    }
+    let wanted: Vec<String> = inodes
+        .iter()
+        .map(|inode| format!("socket:[{inode}]"))
+        .collect();
+    fs::read_dir("/proc")
+        .ok()?
+        .filter_map(Result::ok)
+        .find_map(|entry| {
+            let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+            let mut descriptors = fs::read_dir(entry.path().join("fd"))
+                .ok()?
+                .filter_map(Result::ok);
+            let owns = descriptors.any(|descriptor| {
+                fs::read_link(descriptor.path()).is_ok_and(|target| {
+                    wanted
+                        .iter()
+                        .any(|w| target.as_os_str().as_bytes() == w.as_bytes())
+                })
+            });
+            let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
+            owns.then(|| (printable(&name), pid))
+        })
+}
+
+/// The inodes of listening sockets in a table of `/proc/net` (see proc_net(5)).
+fn listening_inodes(table: &str, port: u16) -> Vec<String> {
+    const STATE_LISTEN: &str = "0A";
+    table
+        .lines()
+        .skip(1)
+        .filter_map(|line| {
+            let mut columns = line.split_whitespace();
+            let local = columns.nth(1)?;
+            let state = columns.nth(1)?;
+            let inode = columns.nth(5)?;
+            let (_, hex) = local.rsplit_once(':')?;
+            let listens = state == STATE_LISTEN && u16::from_str_radix(hex, 16) == Ok(port);
+            listens.then(|| inode.to_owned())
+        })
+        .collect()
+}
+
+/// A process chooses its own name: nothing in it may move the terminal's cursor.
+fn printable(name: &str) -> String {
+    name.trim_end()
+        .chars()
+        .map(|c| if c.is_control() { '?' } else { c })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_owns_the_port_it_listens_on() {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let port = socket.local_addr().expect("bound").port();
+        assert_eq!(
+            port_owner(port).map(|(_, pid)| pid),
+            Some(std::process::id())
+        );
+    }
+
+    #[test]
+    fn only_listening_sockets_of_the_port_count() {
+        let table = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   \
+                     uid  timeout inode\n   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 \
+                     00:00000000 00000000  1000        0 4242 1\n   1: 0100007F:1F90 \
+                     0100007F:9999 01 00000000:00000000 00:00000000 00000000  1000        0 4243 1\n";
+        assert_eq!(listening_inodes(table, 8080), ["4242"]);
+        assert_eq!(listening_inodes(table, 8081), Vec::<String>::new());
+        assert_eq!(listening_inodes("", 8080), Vec::<String>::new());
+    }
+}

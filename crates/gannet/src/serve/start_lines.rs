@@ -1,0 +1,185 @@
+//! The first lines of output: version, what is served, every URL, the engine, how to stop.
+
+use std::fmt::Write;
+use std::net::IpAddr;
+
+use gannet_server::StartReport;
+use gannet_server::config::{Content, ListenAddress};
+
+use crate::quantities::size_text;
+use crate::serve::addresses::urls;
+
+/// What the lines tell of.
+pub struct Lines<'a> {
+    /// What is served.
+    pub content: &'a Content,
+    /// Where, with the real ports.
+    pub addresses: &'a [ListenAddress],
+    /// The addresses of the network interfaces.
+    pub interfaces: &'a [IpAddr],
+    /// What was started.
+    pub report: &'a StartReport,
+    /// Something unexpected, such as another port.
+    pub note: Option<&'a str>,
+    /// Use ANSI colours.
+    pub colour: bool,
+}
+
+/// Columns of the labels on the left.
+const LABEL: usize = 9;
+
+impl Lines<'_> {
+    /// The text, several lines.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let mut text = self.paint("1", concat!("gannet ", env!("CARGO_PKG_VERSION")));
+        text.push('\n');
+        self.line(&mut text, "serving", &self.served());
+        let mut label = "at";
+        for address in self.addresses {
+            for (url, remark) in urls(address, self.interfaces) {
+                let url = self.paint("1;36", &url);
+                let remark = if remark.is_empty() {
+                    remark
+                } else {
+                    &format!("  ({remark})")
+                };
+                self.line(&mut text, label, &format!("{url}{remark}"));
+                label = "";
+            }
+        }
+        if let Some(metrics) = self.report.metrics {
+            self.line(&mut text, "metrics", &format!("http://{metrics}/metrics"));
+        }
+        self.engine(&mut text);
+        if let Some(note) = self.note {
+            self.line(&mut text, "note", &self.paint("33", note));
+        }
+        let expose = match self.addresses {
+            [ListenAddress::Tcp(only)] if only.ip().is_loopback() => {
+                "; only this machine can connect (--expose serves the network)"
+            }
+            _ => "",
+        };
+        let _ = writeln!(text, "Ctrl-C to stop{expose}");
+        text
+    }
+
+    fn served(&self) -> String {
+        match self.content {
+            Content::Directory(path) => {
+                let full = path.canonicalize().unwrap_or_else(|_| path.clone());
+                format!("{} (directory)", full.display())
+            }
+            Content::File(path) => format!("{} (one file)", path.display()),
+            Content::Archive(path) => {
+                let site = &self.report.site;
+                let mut parts = Vec::new();
+                if let Some(files) = site.files {
+                    parts.push(if files == 1 {
+                        "1 file".into()
+                    } else {
+                        format!("{files} files")
+                    });
+                }
+                if let Some(bytes) = site.bytes {
+                    parts.push(size_text(bytes));
+                }
+                if let Some(id) = &site.build_id {
+                    parts.push(format!("build {id}"));
+                }
+                format!("{} (archive: {})", path.display(), parts.join(", "))
+            }
+        }
+    }
+
+    fn engine(&self, text: &mut String) {
+        let report = self.report;
+        let workers = match report.workers {
+            1 => "1 worker".to_owned(),
+            n => format!("{n} workers"),
+        };
+        let mut line = format!("{}, {workers}", report.engine.name);
+        if !report.engine.in_use.is_empty() {
+            let _ = write!(line, ": {}", report.engine.in_use.join(", "));
+        }
+        self.line(text, "engine", &line);
+        if let Some(why) = &report.fallback {
+            let why = why.strip_prefix("io_uring: ").unwrap_or(why);
+            self.line(text, "", &self.paint("33", &format!("not io_uring: {why}")));
+        }
+        for (feature, why) in &report.engine.missing {
+            self.line(text, "", &format!("without {feature}: {why}"));
+        }
+    }
+
+    fn line(&self, text: &mut String, label: &str, value: &str) {
+        let label = format!("{label:LABEL$}");
+        let _ = writeln!(text, "{}{value}", self.paint("2", &label));
+    }
+
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.colour && !text.trim().is_empty() {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gannet_io::driver::EngineReport;
+    use gannet_server::SiteReport;
+
+    use super::*;
+
+    fn report() -> StartReport {
+        StartReport {
+            engine: EngineReport {
+                name: "epoll",
+                in_use: vec!["sendfile"],
+                missing: vec![("zero copy", "the kernel has none".into())],
+            },
+            fallback: Some("io_uring: operation not permitted (EPERM)".into()),
+            workers: 2,
+            site: SiteReport {
+                files: Some(12),
+                bytes: Some(3_400_000),
+                build_id: Some("00c0ffee".into()),
+            },
+            metrics: None,
+        }
+    }
+
+    #[test]
+    fn the_lines_tell_what_where_and_how() {
+        let addresses = [ListenAddress::Tcp("127.0.0.1:8081".parse().expect("valid"))];
+        let mut lines = Lines {
+            content: &Content::Archive("site.gannet".into()),
+            addresses: &addresses,
+            interfaces: &[],
+            report: &report(),
+            note: Some("port 8080 is busy; using 8081"),
+            colour: false,
+        };
+        let version = env!("CARGO_PKG_VERSION");
+        let expect = format!(
+            "gannet {version}\n\
+             serving  site.gannet (archive: 12 files, 3.4 MB, build 00c0ffee)\n\
+             at       http://127.0.0.1:8081/\n\
+             engine   epoll, 2 workers: sendfile\n\
+             \x20        not io_uring: operation not permitted (EPERM)\n\
+             \x20        without zero copy: the kernel has none\n\
+             note     port 8080 is busy; using 8081\n\
+             Ctrl-C to stop; only this machine can connect (--expose serves the network)\n"
+        );
+        assert_eq!(lines.render(), expect);
+        lines.colour = true;
+        assert!(
+            lines
+                .render()
+                .contains("\x1b[1;36mhttp://127.0.0.1:8081/\x1b[0m\n")
+        );
+    }
+}

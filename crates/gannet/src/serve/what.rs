@@ -1,0 +1,46 @@
+//! Decides what a path is: a directory, a single file or an archive.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use gannet_server::config::Content;
+
+use crate::messages::{Failure, cause};
+
+/// How every archive begins. Shorter than the whole magic, so that an archive whose line ends some
+/// transfer has converted is still seen as one and refused with that reason.
+const ARCHIVE_START: &[u8] = b"\x89gannet";
+
+/// Looks at `path`, following symbolic links.
+///
+/// # Errors
+/// It does not exist, cannot be looked at, or is a FIFO, socket or device.
+pub fn look(path: &Path) -> Result<Content, Failure> {
+    let fail = |error: &io::Error| Failure::new("serve", path.display(), cause(error));
+    // Before opening: opening a FIFO would wait for a writer.
+    let kind = std::fs::metadata(path)
+        .map_err(|error| fail(&error))?
+        .file_type();
+    if kind.is_dir() {
+        return Ok(Content::Directory(path.to_owned()));
+    }
+    if !kind.is_file() {
+        return Err(
+            Failure::new("serve", path.display(), "not a regular file or directory")
+                .help("give a directory, a file or an archive"),
+        );
+    }
+    let mut start = Vec::with_capacity(ARCHIVE_START.len());
+    File::open(path)
+        .and_then(|file| {
+            file.take(ARCHIVE_START.len() as u64)
+                .read_to_end(&mut start)
+        })
+        .map_err(|error| fail(&error))?;
+    // A damaged or empty `site.gannet` is meant as an archive: to be refused, not shown as a file.
+    if start == ARCHIVE_START || path.extension().is_some_and(|suffix| suffix == "gannet") {
+        return Ok(Content::Archive(path.to_owned()));
+    }
+    Ok(Content::File(path.to_owned()))
+}
