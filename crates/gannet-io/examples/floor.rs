@@ -69,7 +69,10 @@ fn answer<D: Driver>(driver: &mut D, socket: Socket, lease: Lease) {
     if whole {
         let mut wire = driver.output();
         wire.extend_from_slice(ANSWER);
-        let list = SendList { wire, ..SendList::default() };
+        let list = SendList {
+            wire,
+            ..SendList::default()
+        };
         driver.send(socket, Token(u64::from(socket.0) | SEND), list);
     }
 }

@@ -35,8 +35,9 @@ pub(crate) struct FileSend {
 pub(crate) enum Step {
     /// Over: how many bytes went out.
     Done(Result<u64, Errno>),
-    /// Room in the socket.
-    Room,
+    /// Room in the socket. `refused` if the last call sent nothing; otherwise it sent less than it
+    /// was given, which mostly means a full socket, and sometimes the end of the file.
+    Room { refused: bool },
     /// A helper's answer.
     Helper,
 }
@@ -86,10 +87,11 @@ impl FileSend {
             };
             match result {
                 Ok(true) | Err(Errno::INTR) => {}
-                Ok(false) | Err(Errno::AGAIN) => {
+                Ok(false) => {
                     self.shorts += 1;
-                    return Step::Room;
+                    return Step::Room { refused: false };
                 }
+                Err(Errno::AGAIN) => return Step::Room { refused: true },
                 // The file system does not do `sendfile`.
                 Err(Errno::INVAL | Errno::NOSYS) if !self.fetches => self.fetches = true,
                 Err(errno) => return Step::Done(Err(errno)),

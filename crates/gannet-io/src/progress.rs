@@ -69,6 +69,14 @@ impl Progress {
         })
     }
 
+    /// What is left, likewise, as a slice.
+    pub(crate) fn wire_left(&self) -> Option<&[u8]> {
+        self.list
+            .pieces
+            .is_empty()
+            .then(|| &self.list.wire[self.sent as usize..])
+    }
+
     /// What is left, in order, without empty parts.
     pub(crate) fn parts(&self) -> impl Iterator<Item = Part> + '_ {
         let mut skip = self.sent as usize;

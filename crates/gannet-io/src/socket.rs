@@ -3,6 +3,7 @@
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::net::sockopt;
 
 /// Has the next close send a reset and drop what is unsent.
@@ -44,4 +45,25 @@ pub(crate) fn acknowledged(socket: BorrowedFd<'_>) -> Option<u64> {
     };
     let whole = result == 0 && len as usize == info.len();
     whole.then(|| u64::from_ne_bytes(*info.last_chunk().expect("longer than eight bytes")))
+}
+
+/// Errors of `accept` that belong to the connection and not to the listener: `accept(2)` has the
+/// list, under "Error handling".
+pub(crate) fn is_of_one_connection(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::CONNABORTED
+            | Errno::INTR
+            | Errno::AGAIN
+            | Errno::CANCELED
+            | Errno::NETDOWN
+            | Errno::PROTO
+            | Errno::NOPROTOOPT
+            | Errno::HOSTDOWN
+            | Errno::NONET
+            | Errno::HOSTUNREACH
+            | Errno::OPNOTSUPP
+            | Errno::NETUNREACH
+            | Errno::PERM
+    )
 }

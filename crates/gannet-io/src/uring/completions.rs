@@ -7,6 +7,7 @@ use std::mem::MaybeUninit;
 use io_uring::cqueue;
 
 use crate::disk::Ready;
+use crate::socket::is_of_one_connection;
 use crate::uring::ring::BATCH;
 use crate::uring::slots::parse_user_data;
 
@@ -356,25 +357,4 @@ impl Uring {
 
 fn outcome(entry: &cqueue::Entry) -> Result<u32, Errno> {
     u32::try_from(entry.result()).map_err(|_| Errno::from_raw_os_error(-entry.result()))
-}
-
-/// Errors of `accept` that belong to the connection and not to the listener: `accept(2)` has the
-/// list, under "Error handling".
-fn is_of_one_connection(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::CONNABORTED
-            | Errno::INTR
-            | Errno::AGAIN
-            | Errno::CANCELED
-            | Errno::NETDOWN
-            | Errno::PROTO
-            | Errno::NOPROTOOPT
-            | Errno::HOSTDOWN
-            | Errno::NONET
-            | Errno::HOSTUNREACH
-            | Errno::OPNOTSUPP
-            | Errno::NETUNREACH
-            | Errno::PERM
-    )
 }

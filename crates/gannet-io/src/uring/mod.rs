@@ -269,7 +269,7 @@ impl Uring {
         let step = sending.step(slot.socket(), &mut self.disk, asker, self.clock.now);
         match step {
             Step::Done(result) => self.end_file(index, *sending, result),
-            Step::Room => {
+            Step::Room { .. } => {
                 slot.sending = Sending::File(sending);
                 self.arm_poll(index, Kind::Room, libc::POLLOUT);
             }
