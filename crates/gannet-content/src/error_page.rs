@@ -1,15 +1,13 @@
 //! Error pages: small, readable, the same look as listings; made by the compiler.
+//!
+//! They are sent with [`answer::PAGE_FIELDS`](crate::answer::PAGE_FIELDS).
 
 use gannet_http::semantics::status::Status;
 
 use crate::directory::listing::escape_html;
 
 /// The type of every page.
-pub const CONTENT_TYPE: &str = "text/html; charset=utf-8";
-
-/// The content security policy of every page: nothing but its own style sheet, by hash.
-pub const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; \
-    style-src 'sha256-AAAA'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+pub const CONTENT_TYPE: &[u8] = b"text/html; charset=utf-8";
 
 macro_rules! page {
     ($code:literal, $title:literal, $text:literal) => {

@@ -1,24 +1,40 @@
 //! A directory listing, as a page without scripts and as JSON.
+//!
+//! Names come from the disk and may be anything that a file can be called. On the page they are
+//! escaped as text and percent-encoded as links; links begin with `./`, so that no name can be
+//! read as a scheme (`javascript:x`) or a host. Sorting works by links: `?sort=size&order=desc`.
+//!
+//! Send it with [`answer::PAGE_FIELDS`](crate::answer::PAGE_FIELDS), whose policy knows the style
+//! sheet of the page, and with [`Page::further`].
 
-use gannet_http::semantics::fields::{Fields, KnownField};
+use std::cmp::Ordering;
+
+use gannet_http::semantics::date::{DATE_MAX, DATE_MIN, write_date};
+use gannet_http::semantics::fields::KnownField;
+use gannet_http::semantics::request::Request;
+
+use crate::limits::LISTING_ENTRIES_MAX;
+
+mod html;
+mod json;
 
 /// One entry of a directory.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Entry<'a> {
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Entry {
     /// Its name: one segment, not necessarily UTF-8.
-    pub name: &'a [u8],
+    pub name: Vec<u8>,
     /// Whether it is a directory; else it is a regular file.
     pub is_directory: bool,
     /// Bytes of a file.
     pub len: u64,
-    /// When it was modified, in Unix seconds.
-    pub modified: i64,
+    /// When it was modified, in Unix seconds, if that is known.
+    pub modified: Option<i64>,
 }
 
 /// What entries are sorted by; directories come first in any case.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Sort {
-    /// By name, as people read: case counts last, numbers in names by their value.
+    /// By name, as people read: numbers in names by their value, letters without their case.
     #[default]
     Name,
     /// By size, then by name.
@@ -33,45 +49,186 @@ pub enum Format {
     /// A page.
     #[default]
     Html,
-    /// An array of objects.
+    /// An array of objects: `name`, `type` (`file` or `directory`), `size` (of files), `mtime`
+    /// (RFC 3339), and `href` where the name is not UTF-8 and `name` therefore not exact.
     Json,
 }
 
-/// How a listing is wanted.
+/// What is to be listed and how.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct View {
+pub struct ListingRequest<'a> {
+    /// The directory's path below the root, decoded; slashes at its ends make no difference.
+    pub path: &'a [u8],
     /// What entries are sorted by.
     pub sort: Sort,
-    /// Largest, latest or last first.
+    /// Last, largest or latest first.
     pub is_descending: bool,
     /// The form.
     pub format: Format,
+    /// Names that begin with a dot are listed too.
+    pub dotfiles: bool,
 }
 
-impl View {
-    /// Reads `sort`, `order` and `format` from the query, the format else from `Accept`.
+impl<'a> ListingRequest<'a> {
+    /// Reads from a request how the directory at `path` is to be listed.
+    ///
+    /// The query may have `sort=name|size|modified`, `order=asc|desc` and `format=html|json`;
+    /// anything else in it is disregarded. Without `format` it is JSON for clients that accept
+    /// `application/json` by name and `text/html` not, which no browser does.
     #[must_use]
-    pub fn parse(query: Option<&[u8]>, fields: &Fields<'_>) -> Self {
-        let _ = (query, fields.get(KnownField::Accept));
-        Self::default()
+    pub fn of(request: &Request<'_>, path: &'a [u8]) -> Self {
+        let mut listing = Self {
+            path,
+            ..Self::default()
+        };
+        if accepts_json(request) {
+            listing.format = Format::Json;
+        }
+        for pair in request
+            .target
+            .query
+            .unwrap_or_default()
+            .split(|&b| b == b'&')
+        {
+            match pair {
+                b"sort=name" => listing.sort = Sort::Name,
+                b"sort=size" => listing.sort = Sort::Size,
+                b"sort=modified" => listing.sort = Sort::Modified,
+                b"order=asc" => listing.is_descending = false,
+                b"order=desc" => listing.is_descending = true,
+                b"format=html" => listing.format = Format::Html,
+                b"format=json" => listing.format = Format::Json,
+                _ => {}
+            }
+        }
+        listing
     }
 }
 
-/// The type of a listing in this form.
+/// A rendered listing.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Page {
+    /// Its content type.
+    pub content_type: &'static [u8],
+    /// Its content.
+    pub content: Vec<u8>,
+    /// A field to send with it: it depends on `Accept`.
+    pub further: Option<(&'static str, &'static [u8])>,
+}
+
+/// Renders a listing. Only the first [`LISTING_ENTRIES_MAX`] entries are shown; a page says so.
 #[must_use]
-pub fn content_type(format: Format) -> &'static str {
-    match format {
-        Format::Html => "text/html; charset=utf-8",
-        Format::Json => "application/json",
+pub fn render(request: &ListingRequest<'_>, mut entries: Vec<Entry>) -> Page {
+    entries.retain(|entry| {
+        let is_hidden = entry.name.starts_with(b".") && !request.dotfiles;
+        !is_hidden && !entry.name.is_empty() && !entry.name.contains(&b'/')
+    });
+    entries.sort_by(|a, b| compare(request, a, b));
+    let shown = &entries[..entries.len().min(LISTING_ENTRIES_MAX)];
+    let (content_type, content): (&[u8], _) = match request.format {
+        Format::Html => (
+            b"text/html; charset=utf-8",
+            html::render(request, shown, entries.len() > shown.len()),
+        ),
+        Format::Json => (b"application/json", json::render(shown)),
+    };
+    Page {
+        content_type,
+        content,
+        further: Some(("vary", b"accept")),
     }
 }
 
-/// Renders the listing of the directory at `path` (canonical, with a slash at its end).
-#[must_use]
-pub fn render(path: &[u8], entries: &mut [Entry<'_>], is_cut: bool, view: View) -> Vec<u8> {
-    let _ = (path, entries, is_cut, view);
-    Vec::new()
+/// Whether a client wants JSON rather than a page.
+fn accepts_json(request: &Request<'_>) -> bool {
+    let mut is_named = false;
+    for line in request.fields.lines(KnownField::Accept) {
+        for element in line.split(|&byte| byte == b',') {
+            let essence = element.split(|&byte| byte == b';').next();
+            let essence = essence.unwrap_or_default().trim_ascii();
+            if essence.eq_ignore_ascii_case(b"text/html") {
+                return false;
+            }
+            is_named |= essence.eq_ignore_ascii_case(b"application/json");
+        }
+    }
+    is_named
 }
+
+/// The order of two entries: a total one, so that the same directory always looks the same.
+fn compare(request: &ListingRequest<'_>, a: &Entry, b: &Entry) -> Ordering {
+    let by_name = || compare_names(&a.name, &b.name);
+    let order = match request.sort {
+        Sort::Name => by_name(),
+        // The length of a directory means nothing.
+        Sort::Size if a.is_directory && b.is_directory => by_name(),
+        Sort::Size => a.len.cmp(&b.len).then_with(by_name),
+        Sort::Modified => a.modified.cmp(&b.modified).then_with(by_name),
+    };
+    let order = if request.is_descending {
+        order.reverse()
+    } else {
+        order
+    };
+    b.is_directory.cmp(&a.is_directory).then(order)
+}
+
+/// Compares names as people read them: `file 2` before `File 10`. Names that read the same are
+/// told apart by their bytes.
+fn compare_names(a: &[u8], b: &[u8]) -> Ordering {
+    let (mut rest_a, mut rest_b) = (a, b);
+    loop {
+        let order = match (rest_a, rest_b) {
+            ([], []) => return a.cmp(b),
+            ([], _) => Ordering::Less,
+            (_, []) => Ordering::Greater,
+            ([x, ..], [y, ..]) if x.is_ascii_digit() && y.is_ascii_digit() => {
+                let (number_a, number_b);
+                (number_a, rest_a) = split_number(rest_a);
+                (number_b, rest_b) = split_number(rest_b);
+                // Without leading zeros, more digits are a larger number.
+                let by_len = number_a.len().cmp(&number_b.len());
+                by_len.then_with(|| number_a.cmp(number_b))
+            }
+            ([x, tail_a @ ..], [y, tail_b @ ..]) => {
+                (rest_a, rest_b) = (tail_a, tail_b);
+                x.to_ascii_lowercase().cmp(&y.to_ascii_lowercase())
+            }
+        };
+        if order != Ordering::Equal {
+            return order;
+        }
+    }
+}
+
+/// The digits that `text` begins with, without leading zeros, and what follows them.
+fn split_number(text: &[u8]) -> (&[u8], &[u8]) {
+    let is_digit = |byte: &&u8| byte.is_ascii_digit();
+    let end = text.iter().take_while(is_digit).count();
+    let zeros = text[..end].iter().take_while(|byte| **byte == b'0').count();
+    (&text[zeros..end], &text[end..])
+}
+
+/// The moment as RFC 3339 has it, `2026-11-21T07:26:32Z`, if its year has four digits.
+fn rfc3339(unix_seconds: i64) -> Option<[u8; 20]> {
+    if !(DATE_MIN..=DATE_MAX).contains(&unix_seconds) {
+        return None;
+    }
+    // `Sun, 06 Nov 1994 08:49:37 GMT`, put into another order.
+    let date = write_date(unix_seconds);
+    let month = MONTHS.iter().position(|&name| name == &date[8..11])? + 1;
+    let mut text = *b"0000-00-00T00:00:00Z";
+    text[0..4].copy_from_slice(&date[12..16]);
+    text[5] = b'0' + (month / 10) as u8;
+    text[6] = b'0' + (month % 10) as u8;
+    text[8..10].copy_from_slice(&date[5..7]);
+    text[11..19].copy_from_slice(&date[17..25]);
+    Some(text)
+}
+
+const MONTHS: [&[u8]; 12] = [
+    b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
+];
 
 /// Appends text with `&`, `<`, `>`, `"` and `'` escaped.
 pub(crate) fn escape_html(text: &str, out: &mut Vec<u8>) {
@@ -86,3 +243,6 @@ pub(crate) fn escape_html(text: &str, out: &mut Vec<u8>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

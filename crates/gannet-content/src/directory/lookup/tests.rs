@@ -138,7 +138,7 @@ fn clean_urls_find_pages() {
     check(
         "/about/",
         ALL,
-        &["about/index.html", "about", "404.html"],
+        &["about/index.html", "about", "about/404.html", "404.html"],
         "404 404.html",
     );
     check("/no.html", ALL, &["no.html", "404.html"], "404 404.html");
