@@ -45,6 +45,22 @@ pub(crate) fn is_token_byte(byte: u8) -> bool {
     TOKEN[usize::from(byte)]
 }
 
+/// A table of the bytes that are ASCII letters, digits or among `others`.
+pub(crate) const fn letters_digits_and(others: &[u8]) -> [bool; 256] {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let mut index = 0;
+    while index < others.len() {
+        table[others[index] as usize] = true;
+        index += 1;
+    }
+    table
+}
+
 fn is_control(byte: u8) -> bool {
     byte < 0x20 || byte == 0x7f
 }
@@ -81,21 +97,7 @@ fn find(bytes: &[u8], mark: impl Fn(u64) -> u64, is_hit: impl Fn(u8) -> bool) ->
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = 0x8080_8080_8080_8080;
 
-const TOKEN: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = (byte as u8).is_ascii_alphanumeric();
-        byte += 1;
-    }
-    let others = b"!#$%&'*+-.^_`|~";
-    let mut index = 0;
-    while index < others.len() {
-        table[others[index] as usize] = true;
-        index += 1;
-    }
-    table
-};
+const TOKEN: [bool; 256] = letters_digits_and(b"!#$%&'*+-.^_`|~");
 
 #[cfg(test)]
 mod tests {

@@ -50,7 +50,10 @@ proptest! {
 
     #[test]
     fn fields_are_found_as_plain_string_methods_find_them(
-        section in r"((host|Accept|if-match|If-None-Match|ACCEPT-ENCODING|range|x-other|x):[ \ta-z,é]{0,12}\r\n){0,12}",
+        section in concat!(
+            "((host|Accept|if-match|If-None-Match|ACCEPT-ENCODING|range|x-other|x)",
+            r":[ \ta-z,é]{0,12}\r\n){0,12}",
+        ),
     ) {
         let fields = Fields::parse(section.as_bytes()).expect("a well-formed section");
         for field in KNOWN {
@@ -81,7 +84,10 @@ proptest! {
     }
 
     #[test]
-    fn obsolete_dates_read_back(moment in 0i64..4_000_000_000, offset in -1_500_000_000i64..1_500_000_000) {
+    fn obsolete_dates_read_back(
+        moment in 0i64..4_000_000_000,
+        offset in -1_500_000_000i64..1_500_000_000,
+    ) {
         let imf = String::from_utf8(write_date(moment).to_vec()).expect("ASCII");
         let (weekday, day, month) = (&imf[..3], &imf[5..7], &imf[8..11]);
         let (year, time) = (&imf[12..16], &imf[17..25]);
@@ -159,11 +165,15 @@ proptest! {
     }
 
     #[test]
-    fn fields_that_may_be_sent_are_fields_that_parse(name in r"[a-zA: \r]{0,4}", value in r"[a \t\r\n\x00é]{0,6}") {
+    fn fields_that_may_be_sent_are_fields_that_parse(
+        name in r"[a-zA: \r]{0,4}",
+        value in r"[a \t\r\n\x00é]{0,6}",
+    ) {
         if check_field(&name, value.as_bytes()).is_ok() {
             let line = format!("{name}: {value}\r\n");
             let fields = Fields::parse(line.as_bytes()).expect("one line");
-            prop_assert_eq!(fields.iter().collect::<Vec<_>>(), [(name.as_bytes(), value.as_bytes())]);
+            let found: Vec<_> = fields.iter().collect();
+            prop_assert_eq!(found, [(name.as_bytes(), value.as_bytes())]);
         }
     }
 }

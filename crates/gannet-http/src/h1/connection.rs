@@ -3,17 +3,15 @@
 //! # Order of calls
 //!
 //! ```text
-//!            receive: NeedMore                            receive: NeedMore
-//!                 ┌───┐                                        ┌───┐
-//!                 │   ▼    receive: Request, Reject            │   ▼
-//!  new ─────────▶ Head ────────────────────────▶ Respond     Discard
-//!                 ▲ ▲ └─ reject ────────────────▶ │   │         ▲ │
-//!                 │ └──────── respond ────────────┘   │         │ │
-//!                 │            respond, content is to come ─────┘ │
-//!                 │                                   │           │
-//!                 └──── end of the content ───────────│───────────┤
-//!                                                     │           │
-//!                        respond with close ──────────┴▶ Closing ◀┘ malformed, too much
+//!               receive: Request, Reject
+//!  new ──▶ Head ────────────────────────────▶ Respond
+//!          ▲  ▲ └─ reject (timeout) ────────▶ │  │  │
+//!          │  └──── respond ──────────────────┘  │  │
+//!          │                                     │  │ respond, for the last time
+//!          │       ┌─ respond, content to come ──┘  │
+//!          │       ▼                                ▼
+//!          └─── Discard ────────────────────────▶ Closing
+//!    content ended      malformed, too much
 //! ```
 //!
 //! 1. Call [`Connection::receive`] with all unconsumed bytes, first those left over, then those

@@ -59,7 +59,7 @@ pub enum Why {
     FieldValue,
     /// The field section is longer than [`super::limits::FIELD_SECTION_MAX`].
     FieldSectionTooLarge,
-    /// More field lines than [`super::limits::FIELD_LINES_MAX`].
+    /// More field lines than [`crate::semantics::limits::FIELD_LINES_MAX`].
     TooManyFieldLines,
     /// HTTP/1.1 without a `Host` field.
     HostMissing,

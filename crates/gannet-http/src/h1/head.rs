@@ -273,3 +273,40 @@ fn finish<'a>(
     }
     Ok(head)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What makes reading linear: complete lines are behind `line_start`, and bytes without a
+    /// line end behind `scanned`, whatever the pieces.
+    #[test]
+    fn lines_that_were_read_are_not_read_again() {
+        let head = b"GET / HTTP/1.1\r\nHost: a\r\nAccept: b\r\nX: y\r\n\r\n";
+        let line_starts: Vec<_> = (1..head.len())
+            .filter(|&at| head[at - 1] == b'\n')
+            .collect();
+        let mut progress = Progress::default();
+        for len in 1..head.len() {
+            let result = parse(&head[..len], &mut progress);
+            assert!(matches!(result, Ok(None)), "incomplete at {len}");
+            let complete = line_starts.iter().filter(|&&start| start <= len);
+            assert_eq!(
+                progress.line_start as usize,
+                complete.clone().max().map_or(0, |&at| at)
+            );
+            assert_eq!(
+                usize::from(progress.line_count),
+                complete.count().saturating_sub(1)
+            );
+            assert_eq!(progress.scanned as usize, len);
+        }
+        let parsed = parse(head, &mut progress)
+            .expect("a good head")
+            .expect("a complete one");
+        assert_eq!(
+            (parsed.len, parsed.request.fields.iter().count()),
+            (head.len(), 3)
+        );
+    }
+}

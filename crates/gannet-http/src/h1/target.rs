@@ -169,21 +169,7 @@ fn strip_prefix_ignoring_case<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [
 const IPV6_TEXT_MAX: usize = 45;
 
 /// Bytes of a `reg-name` (RFC 3986 section 3.2.2) but for the comma.
-const NAME: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = (byte as u8).is_ascii_alphanumeric();
-        byte += 1;
-    }
-    let others = b"-._~%!$&'()*+;=";
-    let mut index = 0;
-    while index < others.len() {
-        table[others[index] as usize] = true;
-        index += 1;
-    }
-    table
-};
+const NAME: [bool; 256] = scan::letters_digits_and(b"-._~%!$&'()*+;=");
 
 #[cfg(test)]
 mod tests {

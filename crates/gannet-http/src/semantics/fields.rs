@@ -404,7 +404,11 @@ fn incomplete_or(error: FieldError, section: &[u8], at: usize) -> Result<Section
 }
 
 fn is_token(name: &[u8]) -> bool {
-    !name.is_empty() && name.iter().all(|&byte| scan::is_token_byte(byte))
+    // Without a way out in the loop: names are short, and nearly all are tokens.
+    !name.is_empty()
+        && name
+            .iter()
+            .fold(true, |is, &byte| is & scan::is_token_byte(byte))
 }
 
 impl std::fmt::Debug for Fields<'_> {

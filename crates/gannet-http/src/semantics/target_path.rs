@@ -4,7 +4,7 @@
 //! are separated by single slashes; none is `.` or `..`; a slash at the end is kept.
 
 use super::limits::PATH_MAX;
-use crate::scan::{below, equal};
+use crate::scan::{below, equal, letters_digits_and};
 
 /// A decoded path in canonical form.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -180,21 +180,7 @@ fn decode_segment(segment: &[u8], out: &mut Vec<u8>) -> Result<(), PathError> {
 const HEX_DIGITS: &[u8; 16] = b"0123456789ABCDEF";
 
 /// `pchar` of RFC 3986 section 3.3 and the slash.
-const IS_PATH_BYTE: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        table[byte] = (byte as u8).is_ascii_alphanumeric();
-        byte += 1;
-    }
-    let others = b"-._~!$&'()*+,;=:@/";
-    let mut index = 0;
-    while index < others.len() {
-        table[others[index] as usize] = true;
-        index += 1;
-    }
-    table
-};
+const IS_PATH_BYTE: [bool; 256] = letters_digits_and(b"-._~!$&'()*+,;=:@/");
 
 #[cfg(test)]
 mod tests {
@@ -336,7 +322,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_quick_scan_agrees_with_the_plain_decoder(raw in r"/?([a./]|%2[ef]|%61|[\x00-\xff]){0,40}") {
+        fn the_quick_scan_agrees_with_the_plain_decoder(
+            raw in r"/?([a./]|%2[ef]|%61|[\x00-\xff]){0,40}",
+        ) {
             prop_assert_eq!(decode(raw.as_bytes()), decode_plainly(raw.as_bytes()));
         }
 

@@ -69,9 +69,7 @@ proptest! {
     }
 }
 
-/// A head that comes in byte by byte is not read from its beginning for every byte: the work
-/// shows in the number of bytes looked at, which the limits of a head keep small. Here only the
-/// result is checked, at the limits.
+/// The longest head that is accepted, and one byte more in either part.
 #[test]
 fn heads_at_the_limits_are_read_in_any_division() {
     use gannet_http::h1::limits::{FIELD_SECTION_MAX, REQUEST_LINE_MAX};
@@ -91,7 +89,7 @@ fn heads_at_the_limits_are_read_in_any_division() {
     assert!(record_in_pieces(&longer_line, 1000).starts_with("! reject RequestLineTooLong"));
 
     let section_at = REQUEST_LINE_MAX;
-    let longer = [&head[..section_at], b"A:\r\n", &head[section_at..]].concat();
+    let longer = [&head[..section_at], b"A", &head[section_at..]].concat();
     request_head(&longer);
     assert!(record_in_pieces(&longer, 1000).starts_with("! reject FieldSectionTooLarge"));
 }
