@@ -146,7 +146,7 @@ impl OpenedContent {
                 let memory = options.cache_memory / workers as u64;
                 let root = Root::open(path)?;
                 let site = DirectorySite::new(root, options, single.clone(), memory)
-                    .map_err(|error| invalid_types(&error))?;
+                    .map_err(invalid_types)?;
                 Ok(Site::Directory(site))
             }
             Self::Archive { archive, file, len, is_sealed } => {
@@ -171,10 +171,10 @@ impl OpenedContent {
     }
 }
 
-fn invalid_types(error: &TypesError) -> io::Error {
+fn invalid_types(error: TypesError) -> io::Error {
     let text = match error {
-        TypesError::Suffix(suffix) => format!("'{suffix}' is not a file name suffix"),
-        TypesError::ContentType(value) => format!("'{value}' is not a content type"),
+        TypesError::Suffix => "a configured file name suffix is empty, too long, or has a dot",
+        TypesError::ContentType => "a configured content type is malformed",
     };
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }

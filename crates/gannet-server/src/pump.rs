@@ -1,5 +1,6 @@
 //! The heart: bytes in, requests answered, until something has to be waited for.
 
+use gannet_content::answer;
 use gannet_http::h1::{self, Event};
 use gannet_http::semantics::coding::accept_encoding;
 use gannet_http::semantics::fields::KnownField;
@@ -131,4 +132,4 @@ impl Pump<'_> {
 }
 
 /// The methods that every resource has.
-const ALLOW: (&str, &[u8]) = ("allow", b"GET, HEAD, OPTIONS");
+const ALLOW: (&str, &[u8]) = ("allow", answer::ALLOW);

@@ -80,25 +80,11 @@ impl Answering<'_> {
             content_length: None,
             fields: self.turn.fields,
         };
-        if selected.further.is_some() {
-            return self.with_further(selected, head);
-        }
         if self.head(&head) {
             body(self.out, selected.source, 0..len);
             return Answered { status: selected.status, body_len: len };
         }
         Answered { status: selected.status, body_len: 0 }
-    }
-
-    #[cold]
-    fn with_further(&mut self, selected: &Selected<'_>, head: ResponseHead<'_>) -> Answered {
-        let fields = self.fields(selected.further);
-        let mut body_len = 0;
-        if self.head(&ResponseHead { fields: &fields, ..head }) {
-            body_len = selected.representation.len;
-            body(self.out, selected.source, 0..body_len);
-        }
-        Answered { status: selected.status, body_len }
     }
 
     fn not_modified(&mut self, selected: &Selected<'_>) -> Answered {
@@ -213,11 +199,7 @@ impl Answering<'_> {
 
     /// Sends the client to another path of this host, keeping the query.
     pub(crate) fn redirect(&mut self, request: &Request<'_>, path: &[u8]) -> Answered {
-        let mut location = path.to_vec();
-        if let Some(query) = request.target.query {
-            location.push(b'?');
-            location.extend_from_slice(query);
-        }
+        let location = answer::location(path, request.target.query);
         self.empty(Status::PERMANENT_REDIRECT, Some(0), Some(("location", &location)))
     }
 

@@ -96,7 +96,6 @@ impl ArchiveSite {
             },
             content_type: variant.content_type(),
             source,
-            further: None,
         }
     }
 }

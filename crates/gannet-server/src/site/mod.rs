@@ -44,8 +44,6 @@ pub(crate) struct Selected<'s> {
     pub(crate) content_type: &'s [u8],
     /// Where the bytes are.
     pub(crate) source: Source<'s>,
-    /// Fields beyond the block (a listing's content security policy).
-    pub(crate) further: Option<(&'static str, &'s [u8])>,
 }
 
 /// Where the bytes of a representation are.

@@ -1,6 +1,6 @@
 //! Requests whose answer has to be looked for on the disk.
 
-use gannet_content::directory::listing::{self, ListingRequest};
+use gannet_content::directory::listing::{self, Entry, ListingRequest};
 use gannet_http::h1::{Connection, Event};
 use gannet_http::semantics::coding::accept_encoding;
 use gannet_http::semantics::fields::KnownField;
@@ -128,7 +128,7 @@ impl<D: Driver> Worker<D> {
                 answered
             }
             Filled::Redirect(location) => to.redirect(&request, &location),
-            Filled::Listing(path, entries) => list(&mut to, &request, &path, entries),
+            Filled::Listing(entries) => list(&mut to, &request, fill.path(), entries),
             Filled::Error(status) => to.error(status, None),
         };
         if conn.h1.is_closing() {
@@ -154,10 +154,10 @@ fn list(
     path: &[u8],
     entries: Vec<DirectoryEntry>,
 ) -> Answered {
-    let entries: Vec<listing::Entry> = entries
+    let entries: Vec<Entry> = entries
         .into_iter()
         .filter(|entry| entry.meta.kind != FileKind::Other)
-        .map(|entry| listing::Entry {
+        .map(|entry| Entry {
             name: entry.name,
             is_directory: entry.meta.kind == FileKind::Directory,
             len: entry.meta.len,

@@ -29,8 +29,8 @@ pub(crate) enum Filled {
     File(Rc<Cached>, Status),
     /// Elsewhere: an encoded path.
     Redirect(Vec<u8>),
-    /// A directory's entries, and its path below the root.
-    Listing(Vec<u8>, Vec<DirectoryEntry>),
+    /// A directory's entries.
+    Listing(Vec<DirectoryEntry>),
     /// Nothing to send.
     Error(Status),
 }
@@ -94,6 +94,11 @@ impl Fill {
             reads: 0,
             unix,
         }
+    }
+
+    /// The canonical request path.
+    pub(crate) fn path(&self) -> &[u8] {
+        &self.path
     }
 
     /// Asks on, until an answer has to be awaited (`None`) or all is known. `answer` is the one
@@ -176,8 +181,11 @@ impl Fill {
                 self.take(driver, site, coding, opened, index + 1, guard)
             }
             (State::Sidecar(index), _) => self.next_sidecar(site, index + 1),
-            (State::Listing(path), Ok(Disk::Listed(entries))) => {
-                Some(Filled::Listing(path, entries))
+            (State::Listing(_), Ok(Disk::Listed(mut entries))) => {
+                if !site.options.lookup.dotfiles {
+                    entries.retain(|e| !e.name.starts_with(b".") || e.name == b".well-known");
+                }
+                Some(Filled::Listing(entries))
             }
             (State::Listing(_), Err(Errno::ACCESS)) => Some(Filled::Error(Status::FORBIDDEN)),
             (State::Reading { .. } | State::Listing(_), _) => {

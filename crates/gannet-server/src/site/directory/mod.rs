@@ -96,7 +96,7 @@ impl Cached {
                 entity_tag: &tag,
                 last_modified,
                 vary: has_choice,
-                cache_control: None,
+                cache_control: Some(answer::CACHE_REVALIDATE),
                 fields: &[],
             });
             variants.push(CachedVariant { draft, tag, ready: ready.ok()? });
@@ -142,7 +142,6 @@ impl Cached {
                 },
                 CachedBody::File(file) => Source::File(file, 0),
             },
-            further: None,
         }
     }
 
