@@ -165,5 +165,5 @@ fn list(
         })
         .collect();
     let page = listing::render(&ListingRequest::of(request, path), entries);
-    to.generated(Status::OK, page.content_type, &page.content, page.policy)
+    to.generated(Status::OK, page.content_type, &page.content, page.further)
 }
