@@ -1,6 +1,6 @@
 //! What must hold for any bytes at all: one function per fuzz target.
 //!
-//! The targets in `fuzz/` call these, and so does the replay of their corpus in plain tests.
+//! The targets in `fuzz/` call these, and so does the replay of their seeds in plain tests.
 
 pub(crate) mod peer;
 

@@ -1,4 +1,4 @@
-//! The corpora of the fuzz targets, replayed: what once was found stays fixed.
+//! The seeds of the fuzz targets, replayed: what once was found stays fixed.
 
 use std::fs;
 use std::path::Path;
@@ -7,9 +7,9 @@ use super::fuzz_checks;
 
 fn replay(target: &str, check: fn(&[u8])) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../fuzz/corpus")
+        .join("../../fuzz/seeds")
         .join(target);
-    let entries = fs::read_dir(&folder).expect("the corpus of the target");
+    let entries = fs::read_dir(&folder).expect("the seeds of the target");
     let mut count = 0;
     for entry in entries {
         check(&fs::read(entry.expect("an entry").path()).expect("a readable input"));
