@@ -1,0 +1,119 @@
+//! Why a command on an archive failed.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gannet_archive::ArchiveError;
+
+use crate::messages::{Failure, cause};
+
+/// Why a command on an archive failed.
+#[derive(Debug)]
+pub enum CommandError {
+    /// The file is no sound archive.
+    Open(PathBuf, ArchiveError),
+    /// The system refused something.
+    Io {
+        /// What was being done: `open archive`, `write`, ...
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// Output could not be written.
+    Output(io::Error),
+    /// A path is not in the archive.
+    NotFound {
+        /// The archive.
+        archive: PathBuf,
+        /// The path as it was asked for.
+        path: String,
+        /// Where the path redirects to, if it does.
+        redirect: Option<String>,
+    },
+    /// Bytes are not what their digest says.
+    Damaged {
+        /// The archive.
+        archive: PathBuf,
+        /// What is wrong, and where.
+        what: String,
+    },
+    /// An entry cannot be a file in a directory.
+    Unsafe {
+        /// The path of the entry.
+        path: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// The directory to extract into holds something.
+    NotEmpty(PathBuf),
+}
+
+impl CommandError {
+    pub(super) fn io<'p>(
+        doing: &'static str,
+        path: &'p Path,
+    ) -> impl FnOnce(io::Error) -> Self + use<'p> {
+        move |error| Self::Io { doing, path: path.to_path_buf(), error }
+    }
+
+    /// What to do about it, for a line `help: ...`.
+    #[must_use]
+    pub fn help(&self) -> Option<String> {
+        Some(match self {
+            Self::Open(_, error) => return error.help().map(str::to_string),
+            Self::Io { .. } | Self::Output(_) => return None,
+            Self::NotFound { redirect: Some(to), .. } => {
+                format!("it redirects to '{to}'; ask for that")
+            }
+            Self::NotFound { archive, .. } => {
+                format!("'gannet ls {}' shows what is in it", archive.display())
+            }
+            Self::Damaged { .. } => "copy or build the archive again".into(),
+            Self::Unsafe { .. } => "this archive was not packed from a directory".into(),
+            Self::NotEmpty(_) => "name a directory that is empty or does not exist yet".into(),
+        })
+    }
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open(path, error) => {
+                write!(out, "cannot open archive '{}': {error}", path.display())
+            }
+            Self::Io { doing, path, error } => {
+                write!(out, "cannot {doing} '{}': {}", path.display(), cause(error))
+            }
+            Self::Output(error) => write!(out, "cannot write output: {}", cause(error)),
+            Self::NotFound { archive, path, .. } => {
+                write!(out, "cannot find '{path}' in '{}': no file has this path", archive.display())
+            }
+            Self::Damaged { archive, what } => {
+                write!(out, "cannot verify archive '{}': {what}", archive.display())
+            }
+            Self::Unsafe { path, why } => write!(out, "cannot extract '{path}': {why}"),
+            Self::NotEmpty(path) => {
+                write!(out, "cannot extract to '{}': it is not empty", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for CommandError {}
+
+impl From<CommandError> for Failure {
+    fn from(error: CommandError) -> Self {
+        if let CommandError::Output(error) = error {
+            // A closed pipe is no failure of ours.
+            return Self::from_output(error);
+        }
+        Self {
+            message: error.to_string(),
+            help: error.help(),
+            exit: crate::messages::Exit::Failed,
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! `gannet extract`: the files of an archive, back in a directory.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use gannet_archive::{Coding, Entry, EntryKind, Namespace, is_normalised};
+
+use super::{ArchiveFile, CommandError, url};
+
+/// What to extract, and where to.
+#[derive(Clone, Debug)]
+pub struct ExtractOptions {
+    /// The archive.
+    pub archive: PathBuf,
+    /// A directory that is empty or does not exist yet.
+    pub output: PathBuf,
+}
+
+/// What was extracted.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ExtractReport {
+    /// Files.
+    pub file_count: u64,
+    /// Their lengths together.
+    pub bytes: u64,
+}
+
+/// Writes every file of an archive under its path, with its modification time if that is known.
+/// Other names of files, redirects and listings are left out: they are made again when packing.
+///
+/// Nothing is written outside of the directory. Paths in an archive have no `..`; the directory is
+/// empty at the start, and files are only ever created, so no symbolic link is followed.
+///
+/// # Errors
+///
+/// The archive cannot be opened or read, its bytes are damaged, or a file cannot be written.
+pub fn extract(options: &ExtractOptions) -> Result<ExtractReport, CommandError> {
+    let file = ArchiveFile::open(&options.archive)?;
+    prepare(&options.output)?;
+    let mut report = ExtractReport::default();
+    for entry in file.archive().entries() {
+        let is_file = entry.key().namespace == Namespace::Content
+            && entry.kind() == EntryKind::Content
+            && !entry.is_alias()
+            && !entry.is_generated();
+        if is_file {
+            let target = options.output.join(relative(&entry)?);
+            report.bytes += write_file(&file, &entry, &target)?;
+            report.file_count += 1;
+        }
+    }
+    Ok(report)
+}
+
+fn prepare(output: &Path) -> Result<(), CommandError> {
+    fs::create_dir_all(output).map_err(CommandError::io("create", output))?;
+    let mut items = fs::read_dir(output).map_err(CommandError::io("read", output))?;
+    match items.next() {
+        None => Ok(()),
+        Some(_) => Err(CommandError::NotEmpty(output.to_path_buf())),
+    }
+}
+
+/// The path of an entry below the directory. What archives hold is checked when they are opened;
+/// it is checked again here, where a mistake would write anywhere.
+fn relative<'a>(entry: &Entry<'a>) -> Result<&'a Path, CommandError> {
+    let path = entry.path();
+    let refuse = |why| CommandError::Unsafe { path: url(path), why };
+    if !is_normalised(path) {
+        return Err(refuse("its path leads elsewhere"));
+    }
+    match path.strip_prefix(b"/") {
+        Some(relative) if !relative.is_empty() && !relative.ends_with(b"/") => {
+            Ok(Path::new(OsStr::from_bytes(relative)))
+        }
+        _ => Err(refuse("its path is that of a folder")),
+    }
+}
+
+fn write_file(file: &ArchiveFile, entry: &Entry<'_>, target: &Path) -> Result<u64, CommandError> {
+    let write = |error| CommandError::io("write", target)(error);
+    if let Some(folder) = target.parent() {
+        fs::create_dir_all(folder).map_err(CommandError::io("create", folder))?;
+    }
+    let damaged = |what: String| CommandError::Damaged {
+        archive: file.path().to_path_buf(),
+        what: format!("{what} of '{}'", url(entry.path())),
+    };
+    let content = file.content(entry).map_err(CommandError::io("read", file.path()))?;
+    let Some(mut content) = content else { return Err(damaged("no content".into())) };
+    let mut out = File::create_new(target).map_err(write)?;
+    let mut hashing = Hashing { out: &mut out, hasher: blake3::Hasher::new() };
+    let len = match io::copy(&mut content, &mut hashing) {
+        Ok(len) => len,
+        // Decoders tell damage so; everything else is the disk's.
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            return Err(damaged(format!("{error}: coded bytes")));
+        }
+        Err(error) => return Err(write(error)),
+    };
+    let digest = hashing.hasher.finalize();
+    if let Some(identity) = entry.select(Coding::Identity.bit())
+        && identity.digest() != digest.as_bytes()
+    {
+        return Err(damaged("wrong digest".into()));
+    }
+    if let Some(seconds) = entry.last_modified().and_then(|at| u64::try_from(at).ok()) {
+        out.set_modified(UNIX_EPOCH + Duration::from_secs(seconds)).map_err(write)?;
+    }
+    Ok(len)
+}
+
+/// Hashes what goes through.
+struct Hashing<'f> {
+    out: &'f mut File,
+    hasher: blake3::Hasher,
+}
+
+impl io::Write for Hashing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.out.write(bytes)?;
+        self.hasher.update(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

@@ -1,0 +1,97 @@
+//! An archive file, opened for reading.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use gannet_archive::{Archive, ArchiveError, Body, Coding, Entry, SUPERBLOCK_LEN, Superblock, Variant};
+
+use super::CommandError;
+use crate::pack::decoder;
+
+/// An archive file whose metadata region is in memory.
+#[derive(Debug)]
+pub struct ArchiveFile {
+    path: PathBuf,
+    file: File,
+    archive: Archive<Vec<u8>>,
+}
+
+impl ArchiveFile {
+    /// Opens and validates.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or is no sound archive.
+    pub fn open(path: &Path) -> Result<Self, CommandError> {
+        let refuse = |error| CommandError::io("open archive", path)(error);
+        let mut file = File::open(path).map_err(refuse)?;
+        let metadata = file.metadata().map_err(refuse)?;
+        if metadata.is_dir() {
+            let error = io::Error::from_raw_os_error(rustix::io::Errno::ISDIR.raw_os_error());
+            return Err(refuse(error));
+        }
+        let mut first = Vec::with_capacity(SUPERBLOCK_LEN);
+        Read::by_ref(&mut file)
+            .take(SUPERBLOCK_LEN as u64)
+            .read_to_end(&mut first)
+            .map_err(refuse)?;
+        let wrong = |error: ArchiveError| CommandError::Open(path.to_path_buf(), error);
+        let superblock = Superblock::parse(&first, metadata.len()).map_err(wrong)?;
+        let range = superblock.metadata_range();
+        file.seek(SeekFrom::Start(range.start)).map_err(refuse)?;
+        // The superblock has checked the range against the length of the file.
+        let mut region = Vec::new();
+        Read::by_ref(&mut file)
+            .take(range.end - range.start)
+            .read_to_end(&mut region)
+            .map_err(refuse)?;
+        let archive = Archive::new(superblock, region).map_err(wrong)?;
+        Ok(Self { path: path.to_path_buf(), file, archive })
+    }
+
+    /// The archive in it.
+    #[must_use]
+    pub fn archive(&self) -> &Archive<Vec<u8>> {
+        &self.archive
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The stored bytes of a variant.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
+    pub fn stored<'f>(&'f self, variant: &Variant<'f>) -> io::Result<Box<dyn Read + 'f>> {
+        match variant.body() {
+            Body::Tiny(bytes) => Ok(Box::new(bytes)),
+            Body::Blob { offset, len } => Ok(Box::new(self.range(offset, len)?)),
+        }
+    }
+
+    /// The content of an entry without coding, decoded if it is not stored like that; nothing if
+    /// the entry has no content.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read. Reading fails if the coded bytes are damaged.
+    pub fn content<'f>(&'f self, entry: &Entry<'f>) -> io::Result<Option<Box<dyn Read + 'f>>> {
+        let identity = entry.select(Coding::Identity.bit());
+        let Some(variant) = identity.or_else(|| entry.variants().next()) else {
+            return Ok(None);
+        };
+        decoder(variant.coding(), self.stored(&variant)?).map(Some)
+    }
+
+    /// `len` bytes of the file from `offset` on. One reader at a time: they share the position.
+    pub(super) fn range(&self, offset: u64, len: u64) -> io::Result<io::Take<&File>> {
+        let mut file = &self.file;
+        file.seek(SeekFrom::Start(offset))?;
+        Ok(file.take(len))
+    }
+}

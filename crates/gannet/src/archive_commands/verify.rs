@@ -1,0 +1,96 @@
+//! `gannet verify`: every byte of an archive against its digest.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use gannet_archive::{Archive, SUPERBLOCK_LEN};
+
+use super::{ArchiveFile, CommandError, hex, url};
+
+/// What was verified.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct VerifyReport {
+    /// Blobs whose digests are right.
+    pub blob_count: u64,
+    /// Bytes of the archive.
+    pub bytes: u64,
+    /// The build id, which is right too.
+    pub build_id: [u8; 32],
+}
+
+/// Reads all of an archive: the checksums of its metadata, the digest of every blob, that there is
+/// nothing between blobs, and the build id.
+///
+/// # Errors
+///
+/// The archive cannot be opened or read, or something is wrong: the first entry whose bytes are
+/// damaged is named.
+pub fn verify(path: &Path) -> Result<VerifyReport, CommandError> {
+    let file = ArchiveFile::open(path)?;
+    let refuse = |error| CommandError::io("read", path)(error);
+    let damaged = |what| CommandError::Damaged { archive: path.to_path_buf(), what };
+    let archive = file.archive();
+    let superblock = archive.superblock();
+    let mut chunk = vec![0; 256 << 10];
+    let mut end = SUPERBLOCK_LEN as u64;
+    for (number, blob) in archive.blobs().enumerate() {
+        if !blob.is_tiny {
+            let gap = file.range(end, blob.offset - end).map_err(refuse)?;
+            if !is_zero(gap, &mut chunk).map_err(refuse)? {
+                return Err(damaged(format!("bytes before offset {} are not zero", blob.offset)));
+            }
+            end = blob.offset + blob.len;
+        }
+        let mut bytes = file.range(blob.offset, blob.len).map_err(refuse)?;
+        let mut hasher = blake3::Hasher::new();
+        io::copy(&mut bytes, &mut hasher).map_err(refuse)?;
+        let found = hasher.finalize();
+        if found.as_bytes() != blob.digest {
+            let (user, found) = (user_of(archive, number), hex(found.as_bytes()));
+            return Err(damaged(format!(
+                "wrong digest of {user} at offset {}, {} bytes (found {found}, expected {})",
+                blob.offset,
+                blob.len,
+                hex(blob.digest)
+            )));
+        }
+    }
+    let metadata = superblock.metadata_range().start;
+    let gap = file.range(end, metadata - end).map_err(refuse)?;
+    if !is_zero(gap, &mut chunk).map_err(refuse)? {
+        return Err(damaged(format!("bytes before offset {metadata} are not zero")));
+    }
+    let build_id = superblock.compute_build_id(archive.metadata());
+    if build_id != *superblock.build_id() {
+        let (found, expected) = (hex(&build_id), hex(superblock.build_id()));
+        return Err(damaged(format!("wrong build id (found {found}, expected {expected})")));
+    }
+    let blob_count = archive.blobs().len() as u64;
+    Ok(VerifyReport { blob_count, bytes: superblock.archive_len(), build_id })
+}
+
+/// The first entry that has a blob, and in which coding.
+fn user_of(archive: &Archive<Vec<u8>>, blob: usize) -> String {
+    let files = || archive.entries().filter(|entry| !entry.is_alias());
+    let aliases = archive.entries().filter(|entry| entry.is_alias());
+    for entry in files().chain(aliases) {
+        for variant in entry.variants() {
+            if variant.blob_number() as usize == blob {
+                return format!("'{}' ({})", url(entry.path()), variant.coding().name());
+            }
+        }
+    }
+    String::from("a blob that no entry has")
+}
+
+fn is_zero(mut bytes: impl Read, chunk: &mut [u8]) -> io::Result<bool> {
+    loop {
+        match bytes.read(chunk) {
+            Ok(0) => return Ok(true),
+            Ok(count) if chunk[..count].iter().any(|byte| *byte != 0) => return Ok(false),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Compressing a body in each coding, and whether the result is worth keeping.
+
+use std::io::{self, Read};
+
+use gannet_archive::Coding;
+use libdeflater::{CompressionLvl, Compressor};
+
+/// How hard to try.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Effort {
+    /// Quick: for trying things out.
+    Fast,
+    /// As small as the formats allow within reasonable time; paid once, saved at every request.
+    #[default]
+    Best,
+}
+
+/// A body in a coding.
+#[derive(Clone, Debug)]
+pub(super) struct Coded {
+    pub(super) coding: Coding,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// `body` in each of `codings` that pays. Identity is not among them.
+pub(super) fn compress(body: &[u8], codings: &[Coding], effort: Effort) -> io::Result<Vec<Coded>> {
+    let mut kept = Vec::new();
+    if body.len() < LEN_MIN || !looks_compressible(body) {
+        return Ok(kept);
+    }
+    for coding in codings {
+        let bytes = match coding {
+            Coding::Identity => continue,
+            Coding::Gzip => gzip(body, effort)?,
+            Coding::Brotli => brotli(body, effort)?,
+            Coding::Zstd => zstd(body, effort)?,
+        };
+        if pays(body.len(), bytes.len()) {
+            kept.push(Coded {
+                coding: *coding,
+                bytes,
+            });
+        }
+    }
+    Ok(kept)
+}
+
+/// Whether a saving is worth another variant. A small file must save a larger part of itself: it
+/// fits into the first packets either way, and the field block has a longer line.
+fn pays(len: usize, coded_len: usize) -> bool {
+    let saved = len.saturating_sub(coded_len);
+    let percent = match len {
+        ..=1024 => 25,
+        ..=4096 => 15,
+        ..=16_384 => 10,
+        ..=65_536 => 8,
+        ..=1_048_576 => 5,
+        _ => 2,
+    };
+    saved * 100 >= len * percent
+}
+
+/// Bodies below this length fit one packet with the response's head, whatever their coding.
+const LEN_MIN: usize = 256;
+
+/// A quick try spares the slow ones on files that are compressed already under a name that does
+/// not tell.
+fn looks_compressible(body: &[u8]) -> bool {
+    if body.len() < PROBE_FROM {
+        return true;
+    }
+    // The start of a file is often unlike the rest: look at three places.
+    let probe_len = PROBE_FROM / 4;
+    let places = [0, (body.len() - probe_len) / 2, body.len() - probe_len];
+    let mut compressor = Compressor::new(CompressionLvl::fastest());
+    let mut out = vec![0; compressor.deflate_compress_bound(probe_len)];
+    places.iter().any(|start| {
+        let probe = &body[*start..*start + probe_len];
+        let coded = compressor.deflate_compress(probe, &mut out);
+        coded.is_ok_and(|coded_len| coded_len * 100 < probe_len * 97)
+    })
+}
+
+const PROBE_FROM: usize = 64 << 10;
+
+fn gzip(body: &[u8], effort: Effort) -> io::Result<Vec<u8>> {
+    let level = match effort {
+        Effort::Fast => CompressionLvl::default(),
+        Effort::Best => CompressionLvl::best(),
+    };
+    let mut compressor = Compressor::new(level);
+    let mut out = vec![0; compressor.gzip_compress_bound(body.len())];
+    let len = compressor
+        .gzip_compress(body, &mut out)
+        .map_err(io::Error::other)?;
+    out.truncate(len);
+    out.shrink_to_fit();
+    Ok(out)
+}
+
+fn brotli(body: &[u8], effort: Effort) -> io::Result<Vec<u8>> {
+    let params = brotli::enc::BrotliEncoderParams {
+        quality: if effort == Effort::Best { 11 } else { 5 },
+        lgwin: window_bits(body.len(), BROTLI_WINDOW_BITS_MAX),
+        size_hint: body.len(),
+        ..Default::default()
+    };
+    let mut out = Vec::with_capacity(body.len() / 3);
+    brotli::BrotliCompress(&mut &body[..], &mut out, &params)?;
+    Ok(out)
+}
+
+fn zstd(body: &[u8], effort: Effort) -> io::Result<Vec<u8>> {
+    let level = if effort == Effort::Best { 19 } else { 6 };
+    let mut compressor = zstd::bulk::Compressor::new(level)?;
+    compressor.window_log(window_bits(body.len(), ZSTD_WINDOW_BITS_MAX) as u32)?;
+    compressor.include_checksum(false)?;
+    compressor.compress(body)
+}
+
+/// A window no larger than the body needs: who decodes allocates it.
+fn window_bits(len: usize, max: i32) -> i32 {
+    let needed = usize::BITS - len.saturating_sub(1).leading_zeros();
+    (needed as i32).clamp(WINDOW_BITS_MIN, max)
+}
+
+/// Below it nothing is saved: zstd's smallest block is near.
+const WINDOW_BITS_MIN: i32 = 16;
+/// The widest window of the `br` coding (RFC 7932 section 9.1).
+const BROTLI_WINDOW_BITS_MAX: i32 = 24;
+/// 8 MiB: what every decoder of the `zstd` coding must take (RFC 9659).
+const ZSTD_WINDOW_BITS_MAX: i32 = 23;
+
+/// A reader of the decoded bytes.
+///
+/// # Errors
+///
+/// If the decoder cannot be made; reading fails where `coded` is damaged.
+pub(crate) fn decoder<'r>(coding: Coding, coded: impl Read + 'r) -> io::Result<Box<dyn Read + 'r>> {
+    Ok(match coding {
+        Coding::Identity => Box::new(coded),
+        Coding::Gzip => Box::new(flate2::read::MultiGzDecoder::new(coded)),
+        Coding::Brotli => Box::new(brotli::Decompressor::new(coded, 64 << 10)),
+        Coding::Zstd => {
+            let mut decoder = zstd::stream::read::Decoder::new(coded)?;
+            decoder.window_log_max(ZSTD_WINDOW_BITS_MAX as u32 + 4)?;
+            Box::new(decoder)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_coding_decodes_to_the_body() {
+        let body: Vec<u8> = (0..30_000u32)
+            .flat_map(|n| (n / 3).to_string().into_bytes())
+            .collect();
+        for effort in [Effort::Fast, Effort::Best] {
+            let coded = compress(&body, &Coding::ALL, effort).expect("compressing works");
+            let codings: Vec<_> = coded.iter().map(|coded| coded.coding).collect();
+            assert_eq!(codings, [Coding::Gzip, Coding::Brotli, Coding::Zstd]);
+            for Coded { coding, bytes } in coded {
+                assert!(bytes.len() < body.len() / 2, "{coding:?} {}", bytes.len());
+                let mut decoded = Vec::new();
+                let mut reader = decoder(coding, bytes.as_slice()).expect("a decoder");
+                reader.read_to_end(&mut decoded).expect("sound");
+                assert!(decoded == body, "{coding:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_zstd_window_stays_within_what_decoders_must_take() {
+        let body = b"window ".repeat(3 << 20);
+        let coded = zstd(&body, Effort::Fast).expect("compressing works");
+        let mut decoder = zstd::stream::read::Decoder::new(coded.as_slice()).expect("a decoder");
+        decoder.window_log_max(23).expect("8 MiB");
+        assert_eq!(
+            io::copy(&mut decoder, &mut io::sink()).expect("sound"),
+            body.len() as u64
+        );
+    }
+
+    #[test]
+    fn what_does_not_pay_is_not_kept() {
+        let mut state = 1u64;
+        let noise: Vec<u8> = (0..200_000)
+            .map(|_| {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                (state >> 56) as u8
+            })
+            .collect();
+        for body in [&noise[..], &noise[..5000], b"short".as_slice(), b""] {
+            let kept = compress(body, &Coding::ALL, Effort::Fast).expect("compressing works");
+            assert!(kept.is_empty(), "{} bytes", body.len());
+        }
+    }
+
+    #[test]
+    fn the_smaller_the_file_the_larger_the_part_it_must_save() {
+        let parts = [500, 3000, 10_000, 50_000, 500_000, 5_000_000];
+        let least = parts.map(|len| (0..len).find(|saved| pays(len, len - saved)).expect("some"));
+        assert_eq!(least, [125, 450, 1000, 4000, 25_000, 100_000]);
+    }
+}

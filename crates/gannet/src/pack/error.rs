@@ -1,0 +1,124 @@
+//! Why a site could not be packed.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gannet_archive::{ArchiveError, Rule};
+
+use crate::messages::{Failure, cause};
+
+/// Why a site could not be packed. An archive that was there before is untouched.
+#[derive(Debug)]
+pub enum PackError {
+    /// The system refused something.
+    Io {
+        /// What was being done: `read`, `write`, ...
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// What is to be packed is no directory.
+    NotADirectory(PathBuf),
+    /// There is nothing to pack.
+    Empty(PathBuf),
+    /// A file changed while it was packed.
+    Changed(PathBuf),
+    /// A pair of suffix and content type that cannot be used.
+    Types(String),
+    /// The archive would break a rule of its format.
+    Archive(PathBuf, ArchiveError),
+}
+
+impl PackError {
+    pub(super) fn io<'p>(
+        doing: &'static str,
+        path: &'p Path,
+    ) -> impl FnOnce(io::Error) -> Self + use<'p> {
+        move |error| Self::Io {
+            doing,
+            path: path.to_path_buf(),
+            error,
+        }
+    }
+
+    /// What to do about it, for a line `help: ...`.
+    #[must_use]
+    pub fn help(&self) -> Option<String> {
+        match self {
+            Self::Io { error, .. } => io_help(error).map(str::to_string),
+            Self::NotADirectory(_) => {
+                Some("name the folder that holds the site: 'gannet pack DIR -o site.gannet'".into())
+            }
+            Self::Empty(_) => {
+                Some("is this the folder that the site's generator writes to?".into())
+            }
+            Self::Changed(_) => Some("pack again when nothing writes to the site".into()),
+            Self::Types(_) => Some("write it as SUFFIX=TYPE/SUBTYPE".into()),
+            Self::Archive(
+                _,
+                ArchiveError::Record {
+                    rule: Rule::Limit, ..
+                },
+            ) => Some("a path, a type or a field is too long".into()),
+            Self::Archive(..) => None,
+        }
+    }
+}
+
+fn io_help(error: &io::Error) -> Option<&'static str> {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => Some(
+            "make it readable, or leave it out of the site; a site is packed whole or not at all",
+        ),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            Some("the archive needs about as much room as the site and its compressed copies")
+        }
+        io::ErrorKind::NotFound => Some("it may have been removed while the site was packed"),
+        _ => None,
+    }
+}
+
+impl fmt::Display for PackError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io { doing, path, error } => {
+                write!(out, "cannot {doing} '{}': {}", path.display(), cause(error))
+            }
+            Self::NotADirectory(path) => {
+                write!(out, "cannot pack '{}': not a directory", path.display())
+            }
+            Self::Empty(path) => write!(out, "cannot pack '{}': no files in it", path.display()),
+            Self::Changed(path) => {
+                write!(
+                    out,
+                    "cannot pack '{}': it changed while it was read",
+                    path.display()
+                )
+            }
+            Self::Types(pair) => write!(out, "cannot use content type '{pair}'"),
+            Self::Archive(path, error) => {
+                write!(out, "cannot write archive '{}': {error}", path.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for PackError {}
+
+impl From<PackError> for Failure {
+    fn from(error: PackError) -> Self {
+        let help = error.help();
+        let mut failure = Self {
+            message: error.to_string(),
+            help,
+            exit: crate::messages::Exit::Failed,
+        };
+        if matches!(error, PackError::Types(_)) {
+            failure = failure.as_usage();
+        }
+        failure
+    }
+}

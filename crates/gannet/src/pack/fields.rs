@@ -1,0 +1,72 @@
+//! The ready field blocks of what is packed, rendered as a live directory renders them.
+
+use gannet_archive::{Coding, VariantDraft, VariantsId, Writer};
+use gannet_content::answer::{Resource, ready_fields};
+use gannet_content::validators::hash_tag;
+use gannet_http::semantics::coding::Coding as ContentCoding;
+
+use super::sources::StoredVariant;
+
+/// What the field blocks of one representation say, beside its variants.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Representation<'a> {
+    pub(super) content_type: &'a str,
+    pub(super) last_modified: Option<i64>,
+    /// Further fields.
+    pub(super) fields: &'a [(&'a str, &'a [u8])],
+}
+
+/// Adds the variants of a representation with their field blocks. Entity tags come from the
+/// digests of the stored bytes, so that another release of an encoder makes another tag.
+///
+/// # Errors
+///
+/// The content type that cannot be sent in a field.
+pub(super) fn add_variants(
+    representation: &Representation<'_>,
+    variants: &[StoredVariant],
+    writer: &mut Writer,
+) -> Result<VariantsId, String> {
+    let mut rendered = Vec::with_capacity(variants.len());
+    for variant in variants {
+        let coding = content_coding(variant.coding);
+        let tag = hash_tag(&variant.digest, coding);
+        let resource = Resource {
+            content_type: representation.content_type,
+            coding,
+            len: variant.len,
+            entity_tag: &tag,
+            last_modified: representation.last_modified,
+            vary: variants.len() > 1,
+            cache_control: None,
+            fields: representation.fields,
+        };
+        let ready = ready_fields(&resource).map_err(|_| representation.content_type.to_string())?;
+        rendered.push((tag, ready));
+    }
+    let drafts: Vec<_> = variants
+        .iter()
+        .zip(&rendered)
+        .map(|(variant, (tag, ready))| {
+            let block = ready.as_block();
+            VariantDraft {
+                coding: variant.coding,
+                blob: variant.blob,
+                entity_tag: tag.as_bytes(),
+                h1: block.bytes,
+                length_end: block.length_end,
+                shared_start: block.shared_start,
+            }
+        })
+        .collect();
+    Ok(writer.add_variants(&drafts))
+}
+
+fn content_coding(coding: Coding) -> ContentCoding {
+    match coding {
+        Coding::Identity => ContentCoding::Identity,
+        Coding::Gzip => ContentCoding::Gzip,
+        Coding::Brotli => ContentCoding::Brotli,
+        Coding::Zstd => ContentCoding::Zstd,
+    }
+}

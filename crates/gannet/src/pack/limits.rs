@@ -1,0 +1,21 @@
+//! The bounds of packing, each with its reason.
+
+/// Bytes of sources being read and compressed at one time. Compressing needs a few times as much:
+/// with this a packer stays below two gigabytes.
+pub(super) const IN_FLIGHT_MAX: u64 = 256 << 20;
+
+/// What a source counts for at least, so that millions of empty files do not queue up.
+pub(super) const IN_FLIGHT_MIN: u64 = 64 << 10;
+
+/// From this length on a file is copied without being held in memory, and not compressed: what is
+/// so large is nearly always a download that is compressed already.
+pub(super) const STREAMED_FROM: u64 = 64 << 20;
+
+/// Folders within folders. Deeper than any site; symbolic links that multiply come to an end here.
+pub(super) const DEPTH_MAX: usize = 128;
+
+/// Bytes read or written at one time while copying.
+pub(super) const COPY_CHUNK: usize = 1 << 20;
+
+/// Lines of the report's list of largest files.
+pub(super) const LARGEST_COUNT: usize = 10;

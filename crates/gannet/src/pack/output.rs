@@ -1,0 +1,159 @@
+//! The file an archive is written to: under another name until it is complete.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use gannet_archive::{Parts, SUPERBLOCK_LEN};
+
+use super::PackError;
+use super::limits::COPY_CHUNK;
+
+/// A file beside its target, which takes the target's name when all of it is on the disk.
+pub(super) struct Output {
+    target: PathBuf,
+    folder: PathBuf,
+    temporary: Temporary,
+    file: BufWriter<File>,
+    /// Where the next byte goes.
+    offset: u64,
+}
+
+/// Removes the file when dropped, unless it has got its name.
+struct Temporary(Option<PathBuf>);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            // Nothing more can be done about it here, and another error is on its way.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl Output {
+    /// Begins a file that will be `target`. What is there now stays until [`Output::publish`].
+    pub(super) fn create(target: &Path) -> Result<Self, PackError> {
+        // A link stays a link: what it names is replaced.
+        let target = target
+            .canonicalize()
+            .unwrap_or_else(|_| target.to_path_buf());
+        let name = target.file_name().ok_or_else(|| {
+            let error = io::Error::from_raw_os_error(rustix::io::Errno::ISDIR.raw_os_error());
+            PackError::Io {
+                doing: "write",
+                path: target.clone(),
+                error,
+            }
+        })?;
+        if target.is_dir() {
+            let error = io::Error::from_raw_os_error(rustix::io::Errno::ISDIR.raw_os_error());
+            return Err(PackError::Io {
+                doing: "write",
+                path: target,
+                error,
+            });
+        }
+        let folder = match target.parent() {
+            Some(folder) if folder != Path::new("") => folder.to_path_buf(),
+            _ => PathBuf::from("."),
+        };
+        // A leading dot: neither a server nor a packer takes it for a part of a site.
+        let mut hidden = std::ffi::OsString::from(".");
+        hidden.push(name);
+        hidden.push(format!(".{}.tmp", std::process::id()));
+        let path = folder.join(hidden);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)
+            .map_err(PackError::io("write", &target))?;
+        let mut output = Self {
+            target,
+            folder,
+            temporary: Temporary(Some(path)),
+            file: BufWriter::with_capacity(COPY_CHUNK, file),
+            offset: 0,
+        };
+        output.pad_to(SUPERBLOCK_LEN as u64)?;
+        Ok(output)
+    }
+
+    /// Writes `bytes` at `offset`, which is not before the end of what was written; zeros between.
+    pub(super) fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), PackError> {
+        self.pad_to(offset)?;
+        self.file
+            .write_all(bytes)
+            .map_err(PackError::io("write", &self.target))?;
+        self.offset += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Copies all of `source` to `offset`; gives its digest and length.
+    pub(super) fn copy_at(
+        &mut self,
+        offset: u64,
+        source: &mut File,
+        path: &Path,
+    ) -> Result<([u8; 32], u64), PackError> {
+        self.pad_to(offset)?;
+        let mut hasher = blake3::Hasher::new();
+        let mut chunk = vec![0; COPY_CHUNK];
+        let mut len = 0;
+        loop {
+            let count = match source.read(&mut chunk) {
+                Ok(0) => return Ok((*hasher.finalize().as_bytes(), len)),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(PackError::io("read", path)(error)),
+            };
+            hasher.update(&chunk[..count]);
+            self.write_at(self.offset, &chunk[..count])?;
+            len += count as u64;
+        }
+    }
+
+    /// Writes the rest, brings all of it to the disk, and gives the file its name. The superblock
+    /// goes last: a file without it is no archive.
+    pub(super) fn publish(mut self, parts: &Parts) -> Result<(), PackError> {
+        self.write_at(parts.metadata_offset, &parts.metadata)?;
+        let Self {
+            target,
+            folder,
+            mut temporary,
+            file,
+            ..
+        } = self;
+        let refuse = |error| PackError::io("write", &target)(error);
+        let mut file = file
+            .into_inner()
+            .map_err(|error| refuse(error.into_error()))?;
+        file.sync_data().map_err(refuse)?;
+        file.seek(SeekFrom::Start(0)).map_err(refuse)?;
+        file.write_all(&parts.superblock).map_err(refuse)?;
+        file.sync_all().map_err(refuse)?;
+        drop(file);
+        if let Some(path) = &temporary.0 {
+            fs::rename(path, &target).map_err(refuse)?;
+        }
+        temporary.0 = None;
+        // The new name is on the disk only when its folder is.
+        File::open(&folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(PackError::io("write", &folder))
+    }
+
+    fn pad_to(&mut self, offset: u64) -> Result<(), PackError> {
+        debug_assert!(
+            offset >= self.offset,
+            "blobs are placed one after the other"
+        );
+        let padding = offset.saturating_sub(self.offset);
+        io::copy(&mut io::repeat(0).take(padding), &mut self.file)
+            .map_err(PackError::io("write", &self.target))?;
+        self.offset += padding;
+        Ok(())
+    }
+}

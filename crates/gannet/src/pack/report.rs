@@ -1,0 +1,322 @@
+//! What packing has made, and the table that tells it.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gannet_archive::Coding;
+
+use super::limits::LARGEST_COUNT;
+use super::sources::{Sources, StoredContent};
+use super::walk::Skipped;
+
+/// What packing has made. Lengths are in bytes.
+#[derive(Clone, Debug, Default)]
+pub struct PackReport {
+    /// The archive.
+    pub output: PathBuf,
+    /// Its length.
+    pub archive_bytes: u64,
+    /// Its build id.
+    pub build_id: [u8; 32],
+    /// Files packed.
+    pub file_count: u64,
+    /// Their lengths together.
+    pub source_bytes: u64,
+    /// Distinct contents.
+    pub unique_count: u64,
+    /// Their lengths together.
+    pub unique_bytes: u64,
+    /// Other names of files.
+    pub alias_count: u64,
+    /// Redirects.
+    pub redirect_count: u64,
+    /// Listings.
+    pub listing_count: u64,
+    /// By coding, identity first.
+    pub codings: Vec<CodingReport>,
+    /// What a client loads that takes everything: each file in its smallest form, together.
+    pub best_bytes: u64,
+    /// The largest files, largest first.
+    pub largest: Vec<Largest>,
+    /// What was left out, and by which rule.
+    pub skipped: Vec<Skipped>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// Distinct contents in one coding.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct CodingReport {
+    /// The coding.
+    pub coding: Coding,
+    /// How many contents are kept in it.
+    pub count: u64,
+    /// Their lengths together, in this coding.
+    pub bytes: u64,
+    /// The lengths of the same contents without coding.
+    pub identity_bytes: u64,
+}
+
+/// A large file.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Largest {
+    /// Its path on the site, as text.
+    pub url: String,
+    /// Its length.
+    pub len: u64,
+    /// Its length in the smallest coding.
+    pub best_len: u64,
+}
+
+impl PackReport {
+    pub(super) fn of(sources: Sources, contents: &[StoredContent]) -> Self {
+        let mut report = Self {
+            unique_count: contents.len() as u64,
+            ..Self::default()
+        };
+        for coding in Coding::ALL {
+            let mut row = CodingReport {
+                coding,
+                count: 0,
+                bytes: 0,
+                identity_bytes: 0,
+            };
+            for content in contents {
+                let identity_len = content.identity_len();
+                for variant in content.variants.iter().filter(|one| one.coding == coding) {
+                    row.count += 1;
+                    row.bytes += variant.len;
+                    row.identity_bytes += identity_len;
+                }
+            }
+            report.codings.push(row);
+        }
+        report.unique_bytes = contents.iter().map(StoredContent::identity_len).sum();
+        let mut order: Vec<_> = sources.files.iter().collect();
+        order.sort_by(|a, b| {
+            b.file
+                .len
+                .cmp(&a.file.len)
+                .then(a.file.url.cmp(&b.file.url))
+        });
+        for source in order {
+            let best_len = contents[source.content].best_len();
+            report.file_count += 1;
+            report.source_bytes += source.file.len;
+            report.best_bytes += best_len;
+            if report.largest.len() < LARGEST_COUNT {
+                let url = String::from_utf8_lossy(&source.file.url).into_owned();
+                report.largest.push(Largest {
+                    url,
+                    len: source.file.len,
+                    best_len,
+                });
+            }
+        }
+        report.skipped = sources.skipped;
+        report.warnings = sources.warnings;
+        report
+    }
+
+    /// The report as text for people, with ANSI colours only if asked. It ends with the command to
+    /// type next.
+    #[must_use]
+    pub fn table(&self, colour: bool) -> String {
+        let mut text = String::new();
+        // Writing to a string cannot fail.
+        let _ = self.write_table(&mut text, colour);
+        text
+    }
+
+    fn write_table(&self, out: &mut impl fmt::Write, colour: bool) -> fmt::Result {
+        let (bold, dim, warn, plain) = if colour {
+            ("\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[0m")
+        } else {
+            ("", "", "", "")
+        };
+        let output = printable(&self.output.to_string_lossy());
+        writeln!(
+            out,
+            "{bold}{output}{plain}: {}, {} in {:.1} s",
+            counted(self.file_count, "file"),
+            size(self.archive_bytes),
+            self.elapsed.as_secs_f64()
+        )?;
+        let row = |name: &str, count: u64, bytes: u64, rest: &str| {
+            format!("  {name:<14}{count:>9}  {:>10}{rest}", size(bytes))
+        };
+        writeln!(
+            out,
+            "{dim}  {:<14}{:>9}  {:>10}{plain}",
+            "", "count", "size"
+        )?;
+        writeln!(
+            out,
+            "{}",
+            row("files", self.file_count, self.source_bytes, "")
+        )?;
+        writeln!(
+            out,
+            "{}",
+            row("unique", self.unique_count, self.unique_bytes, "")
+        )?;
+        for coding in self
+            .codings
+            .iter()
+            .filter(|row| row.coding != Coding::Identity)
+        {
+            let part = percent(coding.bytes, coding.identity_bytes);
+            let rest = if coding.count == 0 {
+                String::new()
+            } else {
+                format!("  {part:>6}")
+            };
+            writeln!(
+                out,
+                "{}",
+                row(coding.coding.name(), coding.count, coding.bytes, &rest)
+            )?;
+        }
+        let best = percent(self.best_bytes, self.source_bytes);
+        let rest = format!("  {best:>6}  each file in its smallest form");
+        writeln!(
+            out,
+            "{}",
+            row("best case", self.file_count, self.best_bytes, &rest)
+        )?;
+        writeln!(
+            out,
+            "  {}, {}, {}",
+            counted(self.alias_count, "other name"),
+            counted(self.redirect_count, "redirect"),
+            counted(self.listing_count, "listing")
+        )?;
+        self.write_largest(out, dim, plain)?;
+        self.write_skipped(out, dim, plain)?;
+        for warning in &self.warnings {
+            writeln!(out, "{warn}warning:{plain} {}", printable(warning))?;
+        }
+        writeln!(out, "next: gannet {output}")
+    }
+
+    fn write_largest(&self, out: &mut impl fmt::Write, dim: &str, plain: &str) -> fmt::Result {
+        writeln!(out, "{dim}largest:{plain}")?;
+        for file in &self.largest {
+            let (len, best) = (size(file.len), size(file.best_len));
+            writeln!(out, "  {len:>10} -> {best:>10}  {}", printable(&file.url))?;
+        }
+        Ok(())
+    }
+
+    fn write_skipped(&self, out: &mut impl fmt::Write, dim: &str, plain: &str) -> fmt::Result {
+        if self.skipped.is_empty() {
+            return Ok(());
+        }
+        writeln!(out, "{dim}skipped ({}):{plain}", self.skipped.len())?;
+        for skipped in &self.skipped {
+            let path = skipped.path.to_string_lossy();
+            writeln!(out, "  {}  ({})", printable(&path), skipped.rule)?;
+        }
+        Ok(())
+    }
+}
+
+/// Names come from the disk: what could steer a terminal is shown, not sent.
+fn printable(text: &str) -> String {
+    text.chars()
+        .flat_map(|letter| {
+            let escaped = letter.is_control().then(|| letter.escape_default());
+            let plain = escaped.is_none().then_some(letter);
+            escaped.into_iter().flatten().chain(plain)
+        })
+        .collect()
+}
+
+fn counted(count: u64, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{ending}")
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return String::from("-");
+    }
+    format!("{:.1} %", part as f64 * 100.0 / whole as f64)
+}
+
+/// A length as people read it, in powers of 1024.
+pub(crate) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 999.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes() {
+        let check = |bytes, expect: &str| assert_eq!(size(bytes), expect);
+        check(0, "0 B");
+        check(1023, "1023 B");
+        check(1024, "1.0 KiB");
+        check(1_572_864, "1.5 MiB");
+        check(1_048_575, "1.0 MiB");
+        check(u64::MAX, "16384.0 PiB");
+    }
+
+    #[test]
+    fn the_table_tells_everything_and_steers_no_terminal() {
+        let report = PackReport {
+            output: PathBuf::from("site.gannet"),
+            archive_bytes: 4096,
+            file_count: 1,
+            source_bytes: 3000,
+            codings: vec![CodingReport {
+                coding: Coding::Brotli,
+                count: 1,
+                bytes: 1500,
+                identity_bytes: 3000,
+            }],
+            best_bytes: 1500,
+            largest: vec![Largest {
+                url: "/a\x1b[2J".into(),
+                len: 3000,
+                best_len: 1500,
+            }],
+            skipped: vec![Skipped {
+                path: "x~".into(),
+                rule: "*~",
+            }],
+            warnings: vec!["look".into()],
+            ..PackReport::default()
+        };
+        let table = report.table(false);
+        for text in [
+            "site.gannet: 1 file, 4.0 KiB",
+            "50.0 %",
+            "br ",
+            "/a\\u{1b}[2J",
+            "x~  (*~)",
+            "warning: look",
+            "0 redirects",
+            "next: gannet site.gannet",
+        ] {
+            assert!(table.contains(text), "{text:?} is missing in:\n{table}");
+        }
+        assert!(!table.contains('\x1b'), "no colours unless asked");
+        assert!(report.table(true).contains("\x1b[33mwarning:\x1b[0m look"));
+    }
+}
