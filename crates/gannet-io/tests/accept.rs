@@ -1,0 +1,123 @@
+//! Accepting: connections arrive, listeners stop, descriptors run out.
+
+mod desk;
+
+use std::io::{ErrorKind, Read};
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+
+use desk::{ACCEPT, Desk, Folder, each};
+use gannet_io::driver::{Done, Errno, Listener, Token};
+use gannet_io::epoll::Epoll;
+use gannet_io::net;
+use gannet_io::options::EngineOptions;
+use gannet_io::uring::Uring;
+
+/// Every connection is accepted once, with its peer's address.
+#[test]
+fn accepts_many() {
+    each(|mut desk| {
+        let clients: Vec<_> =
+            (0..300).map(|_| TcpStream::connect(desk.address).unwrap()).collect();
+        let mut peers: Vec<_> = (0..300)
+            .map(|_| {
+                let socket = desk.accepted();
+                desk.driver.peer(socket)
+            })
+            .collect();
+        let mut expected: Vec<_> =
+            clients.iter().map(|client| client.local_addr().unwrap().to_string()).collect();
+        peers.sort();
+        expected.sort();
+        assert_eq!(peers, expected);
+        assert!(desk.settle().is_empty());
+    });
+}
+
+/// Connections in the queue are delivered before the listener closes; later ones are refused.
+#[test]
+fn stops_accepting() {
+    each(|mut desk| {
+        let queued: Vec<_> = (0..20).map(|_| TcpStream::connect(desk.address).unwrap()).collect();
+        desk.driver.stop_accepting(Listener(0));
+        for _ in &queued {
+            desk.accepted();
+        }
+        let address = desk.address;
+        desk.turn_until("the listener closed", |_| {
+            TcpStream::connect(address)
+                .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+        });
+        // A connection made while the listener closed may still have been accepted.
+        for completion in desk.settle() {
+            assert!(matches!(completion.result, Ok(Done::Accepted(_))), "{completion:?}");
+        }
+    });
+}
+
+/// Unix sockets: the peer is `unix`, bytes go both ways.
+#[test]
+fn accepts_unix() {
+    let folder = Folder::new("accept-unix");
+    let options = EngineOptions::default();
+    let path = folder.path().join("socket");
+    let run = |mut desk: Desk| {
+        let mut client = UnixStream::connect(&path).unwrap();
+        let socket = desk.accepted();
+        assert_eq!(desk.driver.peer(socket), "unix");
+        desk.driver.receive(socket, Token(1));
+        std::io::Write::write_all(&mut client, b"hello").unwrap();
+        assert_eq!(desk.received(Token(1)), b"hello");
+        let list = gannet_io::driver::SendList { wire: b"world".to_vec(), ..Default::default() };
+        desk.driver.send(socket, Token(2), list);
+        assert_eq!(desk.sent(Token(2)), Ok(5));
+        let mut answer = [0; 5];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"world");
+        desk.turn_until("all was acknowledged", |desk| desk.driver.acknowledged(socket) == 5);
+    };
+    let nowhere = "0.0.0.0:0".parse().unwrap();
+    match Uring::new(vec![net::bind_unix(&path).unwrap()], &options) {
+        Ok(driver) => run(Desk::new(Box::new(driver), "uring", nowhere)),
+        Err(why) => eprintln!("uring skipped: {why}"),
+    }
+    let driver = Epoll::new(vec![net::bind_unix(&path).unwrap()], &options).unwrap();
+    run(Desk::new(Box::new(driver), "epoll", nowhere));
+}
+
+/// Without free descriptors accepting ends with EMFILE, and goes on when asked to.
+#[test]
+fn survives_running_out_of_descriptors() {
+    if std::env::var_os("GANNET_TEST_CHILD").is_none() {
+        // The limit is the process's: other tests must not meet it.
+        let output = desk::in_child("survives_running_out_of_descriptors", "limit");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    let resource = rustix::process::Resource::Nofile;
+    let old = rustix::process::getrlimit(resource);
+    let limit = rustix::process::Rlimit { current: Some(80), ..old };
+    rustix::process::setrlimit(resource, limit).unwrap();
+    each(|mut desk| {
+        // Clients take all descriptors, then give one back: not enough for all in the queue.
+        let mut clients = Vec::new();
+        let refused = loop {
+            match TcpStream::connect(desk.address) {
+                Ok(client) => clients.push(client),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(refused.raw_os_error(), Some(Errno::MFILE.raw_os_error()));
+        clients.pop();
+        let first = desk.accepted();
+        let completion = desk.next();
+        assert_eq!(completion.token, ACCEPT);
+        assert!(matches!(completion.result, Err(Errno::MFILE)), "{completion:?}");
+        assert!(!completion.more);
+        assert!(desk.settle().is_empty(), "{}: no busy loop", desk.engine);
+        desk.driver.close(first);
+        desk.driver.accept(Listener(0), ACCEPT);
+        desk.accepted();
+    });
+}
