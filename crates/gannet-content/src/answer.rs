@@ -8,8 +8,8 @@
 //! | 200, a site's own 404 page | whole | |
 //! | 304 | shared | |
 //! | 206, one range | without length | `content-range` |
-//! | 206, several ranges | shared | `content-type` of the [`Boundary`](crate::multipart::Boundary) |
-//! | 416 | none: an [error page](crate::error_page) | `content-range: bytes */len`, [`PAGE_FIELDS`] |
+//! | 206, several ranges | shared | `content-type` of the [boundary](crate::multipart) |
+//! | 416 | none: an [error page](crate::error_page) | `content-range`, [`PAGE_FIELDS`] |
 //! | 308 | none, no content | [`location`] |
 //! | 405, 204 to `OPTIONS` | none | `allow`: [`ALLOW`] |
 
@@ -38,7 +38,7 @@ pub const PAGE_FIELDS: &[(&str, &[u8])] = &[
         "content-security-policy",
         b"default-src 'none'; style-src \
           'sha256-IXfSK8Z1mKrYOjm6PKCEMDHKgEhwOyJR4iWXtdMdJY8=' \
-          'sha256-aOhZ4C5DlI8U1MAsYZkVFX3lRFv9UBgJK1Ad0jlZv4k='; \
+          'sha256-Skr6pqqg/cjZO/7g+Aoza0QnSuBTixOYyELokWugJBg='; \
           base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     ),
     ("x-content-type-options", b"nosniff"),

@@ -45,25 +45,44 @@ macro_rules! pages {
 }
 
 pages! {
-    400 BAD_REQUEST "Bad Request" "The server could not understand what was asked for."
-    403 FORBIDDEN "Forbidden" "The server is not allowed to show this page."
-    404 NOT_FOUND "Not Found" "There is nothing at this address."
-    405 METHOD_NOT_ALLOWED "Method Not Allowed" "This page can be read, and nothing else."
-    406 NOT_ACCEPTABLE "Not Acceptable" "The page does not exist in a form that was asked for."
-    408 REQUEST_TIMEOUT "Request Timeout" "The request took too long to arrive."
-    411 LENGTH_REQUIRED "Length Required" "The request does not say how long it is."
-    412 PRECONDITION_FAILED "Precondition Failed" "The page is not what the request expects it to be."
-    413 CONTENT_TOO_LARGE "Content Too Large" "The server takes no content of this size."
-    414 URI_TOO_LONG "URI Too Long" "The address is longer than any that exists here."
-    416 RANGE_NOT_SATISFIABLE "Range Not Satisfiable" "The file does not have the part that was asked for."
-    417 EXPECTATION_FAILED "Expectation Failed" "The server cannot do what the request expects of it."
-    421 MISDIRECTED_REQUEST "Misdirected Request" "This server does not answer for that name."
-    429 TOO_MANY_REQUESTS "Too Many Requests" "Please wait a moment and try again."
-    431 REQUEST_HEADER_FIELDS_TOO_LARGE "Request Header Fields Too Large" "The request carries more fields than the server reads. Clearing this site’s cookies may help."
-    500 INTERNAL_SERVER_ERROR "Internal Server Error" "The page exists, but the server could not read it."
-    501 NOT_IMPLEMENTED "Not Implemented" "The server does not know what was asked of it."
-    503 SERVICE_UNAVAILABLE "Service Unavailable" "The server is busy. Please try again in a moment."
-    505 HTTP_VERSION_NOT_SUPPORTED "HTTP Version Not Supported" "The server does not speak this version of HTTP."
+    400 BAD_REQUEST "Bad Request"
+        "The server could not understand what was asked for."
+    403 FORBIDDEN "Forbidden"
+        "The server is not allowed to show this page."
+    404 NOT_FOUND "Not Found"
+        "There is nothing at this address."
+    405 METHOD_NOT_ALLOWED "Method Not Allowed"
+        "This page can be read, and nothing else."
+    406 NOT_ACCEPTABLE "Not Acceptable"
+        "The page does not exist in a form that was asked for."
+    408 REQUEST_TIMEOUT "Request Timeout"
+        "The request took too long to arrive."
+    411 LENGTH_REQUIRED "Length Required"
+        "The request does not say how long it is."
+    412 PRECONDITION_FAILED "Precondition Failed"
+        "The page is not what the request expects it to be."
+    413 CONTENT_TOO_LARGE "Content Too Large"
+        "The server takes no content of this size."
+    414 URI_TOO_LONG "URI Too Long"
+        "The address is longer than any that exists here."
+    416 RANGE_NOT_SATISFIABLE "Range Not Satisfiable"
+        "The file does not have the part that was asked for."
+    417 EXPECTATION_FAILED "Expectation Failed"
+        "The server cannot do what the request expects of it."
+    421 MISDIRECTED_REQUEST "Misdirected Request"
+        "This server does not answer for that name."
+    429 TOO_MANY_REQUESTS "Too Many Requests"
+        "Please wait a moment and try again."
+    431 REQUEST_HEADER_FIELDS_TOO_LARGE "Request Header Fields Too Large"
+        "The request is longer than the server reads. Clearing this site’s cookies may help."
+    500 INTERNAL_SERVER_ERROR "Internal Server Error"
+        "The page exists, but the server could not read it."
+    501 NOT_IMPLEMENTED "Not Implemented"
+        "The server does not know what was asked of it."
+    503 SERVICE_UNAVAILABLE "Service Unavailable"
+        "The server is busy. Please try again in a moment."
+    505 HTTP_VERSION_NOT_SUPPORTED "HTTP Version Not Supported"
+        "The server does not speak this version of HTTP."
 }
 
 /// The page of a status, of 500 if it has none of its own.
@@ -108,3 +127,45 @@ pub(crate) fn index_of(status: Status) -> usize {
 const INTERNAL_SERVER_ERROR: usize = 15;
 const PARAGRAPH: &[u8] = b"<p>";
 const PAGE_END: &[u8] = b"</p>\n</main>\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_page_tells_its_status_and_is_small() {
+        assert!(STATUSES.is_sorted());
+        for &status in STATUSES {
+            let page = str::from_utf8(page(status)).expect("a page is UTF-8");
+            let (code, reason) = (status.0, status.reason());
+            assert!(
+                page.contains(&format!("<title>{code} {reason}</title>")),
+                "{code}"
+            );
+            assert!(page.contains(&format!("<p class=code>{code}</p>\n<h1>{reason}</h1>")));
+            assert_eq!(plain(status), format!("{code} {reason}\n"));
+            assert!(page.len() < 1400, "{code}: {} bytes", page.len());
+        }
+    }
+
+    #[test]
+    fn a_status_without_page_is_answered_as_an_error_of_the_server() {
+        for status in [Status(200), Status(418), Status(599)] {
+            assert_eq!(page(status), page(Status::INTERNAL_SERVER_ERROR));
+            assert_eq!(plain(status), "500 Internal Server Error\n");
+        }
+    }
+
+    #[test]
+    fn a_reason_takes_the_place_of_the_sentence() {
+        for &status in STATUSES {
+            let page = page_with_reason(status, "two <Host> fields");
+            let page = String::from_utf8(page).expect("a page is UTF-8");
+            let end = format!(
+                "<h1>{}</h1>\n<p>two &lt;Host&gt; fields</p>\n</main>\n",
+                status.reason()
+            );
+            assert!(page.ends_with(&end), "{page}");
+        }
+    }
+}

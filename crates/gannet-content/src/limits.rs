@@ -12,6 +12,6 @@ pub const SUFFIX_MAX: usize = 16;
 /// scrolls; a folder with more gets a note that says so.
 pub const LISTING_ENTRIES_MAX: usize = 10_000;
 
-/// The longest target path, in bytes, that a listing is made for. Breadcrumbs of a path cost the
-/// square of its depth, and Linux names nothing longer.
-pub const LISTING_PATH_MAX: usize = 4096;
+/// The most folders that a listing's breadcrumbs link to, the nearest ones. Their links take bytes
+/// with the square of the depth, and a path may be 2,000 folders deep.
+pub const LISTING_CRUMBS_MAX: usize = 32;

@@ -157,20 +157,22 @@ fn accepts_json(request: &Request<'_>) -> bool {
 
 /// The order of two entries: a total one, so that the same directory always looks the same.
 fn compare(request: &ListingRequest<'_>, a: &Entry, b: &Entry) -> Ordering {
-    let by_name = || compare_names(&a.name, &b.name);
-    let order = match request.sort {
-        Sort::Name => by_name(),
+    let by_key = match request.sort {
+        Sort::Name => compare_names(&a.name, &b.name),
         // The length of a directory means nothing.
-        Sort::Size if a.is_directory && b.is_directory => by_name(),
-        Sort::Size => a.len.cmp(&b.len).then_with(by_name),
-        Sort::Modified => a.modified.cmp(&b.modified).then_with(by_name),
+        Sort::Size if a.is_directory && b.is_directory => Ordering::Equal,
+        Sort::Size => a.len.cmp(&b.len),
+        Sort::Modified => a.modified.cmp(&b.modified),
     };
-    let order = if request.is_descending {
-        order.reverse()
+    let by_key = if request.is_descending {
+        by_key.reverse()
     } else {
-        order
+        by_key
     };
-    b.is_directory.cmp(&a.is_directory).then(order)
+    let directories_first = b.is_directory.cmp(&a.is_directory);
+    directories_first
+        .then(by_key)
+        .then_with(|| compare_names(&a.name, &b.name))
 }
 
 /// Compares names as people read them: `file 2` before `File 10`. Names that read the same are

@@ -4,6 +4,7 @@ use gannet_http::semantics::decimal::write_decimal;
 use gannet_http::semantics::target_path::encode_path;
 
 use super::{Entry, ListingRequest, Sort, escape_html, rfc3339};
+use crate::limits::LISTING_CRUMBS_MAX;
 
 pub(super) fn render(request: &ListingRequest<'_>, entries: &[Entry], is_cut: bool) -> Vec<u8> {
     let segments: Vec<&[u8]> = request
@@ -50,7 +51,11 @@ fn breadcrumbs(segments: &[&[u8]], out: &mut Vec<u8>) {
     };
     link(segments.len(), out);
     out.extend_from_slice(b" class=root title=\"Top folder\">/</a>");
-    for (index, segment) in segments.iter().enumerate() {
+    let first = segments.len().saturating_sub(LISTING_CRUMBS_MAX);
+    if first > 0 {
+        out.extend_from_slice("<span>…/</span>".as_bytes());
+    }
+    for (index, segment) in segments.iter().enumerate().skip(first) {
         let up = segments.len() - 1 - index;
         link(up, out);
         out.extend_from_slice(if up == 0 {
@@ -196,12 +201,14 @@ fn summary(entries: &[Entry], is_cut: bool, out: &mut Vec<u8>) {
         grouped(entries.len() as u64, out);
         out.extend_from_slice(b" entries are shown: ");
     }
-    grouped(folders as u64, out);
-    out.extend_from_slice(if folders == 1 {
-        b" folder, "
-    } else {
-        b" folders, "
-    });
+    if folders > 0 {
+        grouped(folders as u64, out);
+        out.extend_from_slice(if folders == 1 {
+            b" folder, "
+        } else {
+            b" folders, "
+        });
+    }
     grouped(files as u64, out);
     out.extend_from_slice(if files == 1 { b" file" } else { b" files" });
     if files > 0 {
@@ -240,11 +247,11 @@ const HEAD_END: &str = concat!(
     "</title>\n<style>",
     include_str!("style.css"),
     "</style>\n<svg class=icons>\
-     <symbol id=d viewBox=\"0 0 20 20\"><path d=\"M2 5.5A1.5 1.5 0 0 1 3.500 4h4l2 2.500h7A1.5 1.5 \
-     0 0 1 18 8v7a1.5 1.5 0 0 1-1.500 1.500h-13A1.5 1.5 0 0 1 2 15z\"/></symbol>\
-     <symbol id=f viewBox=\"0 0 20 20\"><path d=\"M5 2.500h6.500l4 4V16.500a1 1 0 0 1-1 1H5a1 1 0 0 \
-     1-1-1v-13a1 1 0 0 1 1-1z\"/><path d=\"M11.500 2.500v4h4\"/></symbol>\
-     <symbol id=u viewBox=\"0 0 20 20\"><path d=\"M10 16.500v-12M5 9.500l5-5 5 5\"/></symbol></svg>\n\
+     <symbol id=d viewBox=\"0 0 20 20\"><path d=\"M2 5.5A1.5 1.5 0 0 1 3.5 4h4l2 2.5h7A1.5 1.5 \
+     0 0 1 18 8v7a1.5 1.5 0 0 1-1.5 1.5h-13A1.5 1.5 0 0 1 2 15z\"/></symbol>\
+     <symbol id=f viewBox=\"0 0 20 20\"><path d=\"M5 2.5h6.5l4 4v10a1 1 0 0 1-1 1H5a1 1 0 0 1-1-1\
+     v-13a1 1 0 0 1 1-1z\"/><path d=\"M11.5 2.5v4h4\"/></symbol>\
+     <symbol id=u viewBox=\"0 0 20 20\"><path d=\"M10 16.5v-12M5 9.5l5-5 5 5\"/></symbol></svg>\n\
      <header>\n<h1>"
 );
 
