@@ -5,9 +5,11 @@ use std::ptr;
 use crate::driver::PIECES_MAX;
 use crate::progress::Progress;
 
-/// A `msghdr` with room for all parts of a send list. Boxed by its owner, so that it stays at its
-/// address while the kernel may read it.
-pub(crate) struct Gather {
+/// A `msghdr` with room for all parts of a send list. It stays at its address, wherever the
+/// `Gather` itself is moved, while the kernel may read it.
+pub(crate) struct Gather(Box<Message>);
+
+struct Message {
     header: libc::msghdr,
     parts: [libc::iovec; PIECES_MAX],
 }
@@ -18,29 +20,30 @@ unsafe impl Send for Gather {}
 
 impl std::fmt::Debug for Gather {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Gather({} parts)", self.header.msg_iovlen)
+        write!(f, "Gather({} parts)", self.0.header.msg_iovlen)
     }
 }
 
 impl Gather {
-    pub(crate) fn new() -> Box<Self> {
+    pub(crate) fn new() -> Self {
         // SAFETY: `msghdr` is plain old data: integers and pointers, for which zero is valid.
         let header = unsafe { std::mem::zeroed::<libc::msghdr>() };
         let empty = libc::iovec {
             iov_base: ptr::null_mut(),
             iov_len: 0,
         };
-        Box::new(Self {
+        Self(Box::new(Message {
             header,
             parts: [empty; PIECES_MAX],
-        })
+        }))
     }
 
     /// Fills in what is left to send, and returns the header's address. It may be given to the
-    /// kernel as long as this box and `progress` are left as they are.
+    /// kernel as long as this value is alive and not filled again, and `progress` is left as it is.
     pub(crate) fn fill(&mut self, progress: &Progress) -> *const libc::msghdr {
+        let Message { header, parts } = &mut *self.0;
         let mut count = 0;
-        for (room, part) in self.parts.iter_mut().zip(progress.parts()) {
+        for (room, part) in parts.iter_mut().zip(progress.parts()) {
             // The kernel only reads it; `iovec` has one type for both directions.
             *room = libc::iovec {
                 iov_base: part.start.cast_mut().cast(),
@@ -48,8 +51,8 @@ impl Gather {
             };
             count += 1;
         }
-        self.header.msg_iov = self.parts.as_mut_ptr();
-        self.header.msg_iovlen = count;
-        &raw const self.header
+        header.msg_iov = parts.as_mut_ptr();
+        header.msg_iovlen = count;
+        &raw const self.0.header
     }
 }

@@ -84,10 +84,6 @@ impl Guards {
             .map(|&(_, token)| token)
             .collect()
     }
-
-    pub(crate) fn len(&self) -> usize {
-        self.held.len()
-    }
 }
 
 impl Drop for Guards {
@@ -127,10 +123,15 @@ impl Registry {
             .name("gannet-lease".into())
             .stack_size(128 * 1024)
             .spawn(move || {
-                let signals = block_signals();
                 let me = rustix::thread::gettid().as_raw_nonzero().get();
-                if tell.send(signals.map(|_| me)).is_ok() && signals.is_ok() {
-                    listen(signals.expect("just seen to be there"));
+                match block_signals() {
+                    Ok(signals) => {
+                        if tell.send(Ok(me)).is_ok() {
+                            listen(&signals);
+                        }
+                    }
+                    // The asker is told, and nobody gets a guard.
+                    Err(errno) => drop(tell.send(Err(errno))),
                 }
             })
             .map_err(|_| Errno::AGAIN)?;
@@ -182,11 +183,11 @@ fn block_signals() -> Result<libc::sigset_t, Errno> {
 }
 
 /// The signal thread's life: as long as the process.
-fn listen(signals: libc::sigset_t) {
+fn listen(signals: &libc::sigset_t) {
     loop {
         let mut details = std::mem::MaybeUninit::<libc::siginfo_t>::zeroed();
         // SAFETY: `signals` is initialised; the kernel writes at most one `siginfo_t`.
-        let signal = unsafe { libc::sigwaitinfo(&raw const signals, details.as_mut_ptr()) };
+        let signal = unsafe { libc::sigwaitinfo(signals, details.as_mut_ptr()) };
         if signal < 0 {
             continue;
         }

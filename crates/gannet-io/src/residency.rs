@@ -88,7 +88,7 @@ pub(crate) fn is_resident(fd: BorrowedFd<'_>, offset: u64, len: u64) -> bool {
     match cached_pages(fd, offset, end - offset) {
         Ok(cached) => {
             let page = rustix::param::page_size() as u64;
-            cached >= (end - 1) / page - offset / page + 1
+            cached > (end - 1) / page - offset / page
         }
         Err(_) => byte_is_there(fd, offset) && byte_is_there(fd, end - 1),
     }

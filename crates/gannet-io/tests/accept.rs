@@ -17,16 +17,19 @@ use gannet_io::uring::Uring;
 #[test]
 fn accepts_many() {
     each(|mut desk| {
-        let clients: Vec<_> =
-            (0..300).map(|_| TcpStream::connect(desk.address).unwrap()).collect();
+        let clients: Vec<_> = (0..300)
+            .map(|_| TcpStream::connect(desk.address).unwrap())
+            .collect();
         let mut peers: Vec<_> = (0..300)
             .map(|_| {
                 let socket = desk.accepted();
                 desk.driver.peer(socket)
             })
             .collect();
-        let mut expected: Vec<_> =
-            clients.iter().map(|client| client.local_addr().unwrap().to_string()).collect();
+        let mut expected: Vec<_> = clients
+            .iter()
+            .map(|client| client.local_addr().unwrap().to_string())
+            .collect();
         peers.sort();
         expected.sort();
         assert_eq!(peers, expected);
@@ -38,7 +41,9 @@ fn accepts_many() {
 #[test]
 fn stops_accepting() {
     each(|mut desk| {
-        let queued: Vec<_> = (0..20).map(|_| TcpStream::connect(desk.address).unwrap()).collect();
+        let queued: Vec<_> = (0..20)
+            .map(|_| TcpStream::connect(desk.address).unwrap())
+            .collect();
         desk.driver.stop_accepting(Listener(0));
         for _ in &queued {
             desk.accepted();
@@ -50,7 +55,10 @@ fn stops_accepting() {
         });
         // A connection made while the listener closed may still have been accepted.
         for completion in desk.settle() {
-            assert!(matches!(completion.result, Ok(Done::Accepted(_))), "{completion:?}");
+            assert!(
+                matches!(completion.result, Ok(Done::Accepted(_))),
+                "{completion:?}"
+            );
         }
     });
 }
@@ -68,13 +76,18 @@ fn accepts_unix() {
         desk.driver.receive(socket, Token(1));
         std::io::Write::write_all(&mut client, b"hello").unwrap();
         assert_eq!(desk.received(Token(1)), b"hello");
-        let list = gannet_io::driver::SendList { wire: b"world".to_vec(), ..Default::default() };
+        let list = gannet_io::driver::SendList {
+            wire: b"world".to_vec(),
+            ..Default::default()
+        };
         desk.driver.send(socket, Token(2), list);
         assert_eq!(desk.sent(Token(2)), Ok(5));
         let mut answer = [0; 5];
         client.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"world");
-        desk.turn_until("all was acknowledged", |desk| desk.driver.acknowledged(socket) == 5);
+        desk.turn_until("all was acknowledged", |desk| {
+            desk.driver.acknowledged(socket) == 5
+        });
     };
     let nowhere = "0.0.0.0:0".parse().unwrap();
     match Uring::new(vec![net::bind_unix(&path).unwrap()], &options) {
@@ -92,12 +105,19 @@ fn survives_running_out_of_descriptors() {
         // The limit is the process's: other tests must not meet it.
         let output = desk::in_child("survives_running_out_of_descriptors", "limit");
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stdout));
+        assert!(
+            output.status.success(),
+            "{text}{}",
+            String::from_utf8_lossy(&output.stdout)
+        );
         return;
     }
     let resource = rustix::process::Resource::Nofile;
     let old = rustix::process::getrlimit(resource);
-    let limit = rustix::process::Rlimit { current: Some(80), ..old };
+    let limit = rustix::process::Rlimit {
+        current: Some(80),
+        ..old
+    };
     rustix::process::setrlimit(resource, limit).unwrap();
     each(|mut desk| {
         // Clients take all descriptors, then give one back: not enough for all in the queue.
@@ -113,7 +133,10 @@ fn survives_running_out_of_descriptors() {
         let first = desk.accepted();
         let completion = desk.next();
         assert_eq!(completion.token, ACCEPT);
-        assert!(matches!(completion.result, Err(Errno::MFILE)), "{completion:?}");
+        assert!(
+            matches!(completion.result, Err(Errno::MFILE)),
+            "{completion:?}"
+        );
         assert!(!completion.more);
         assert!(desk.settle().is_empty(), "{}: no busy loop", desk.engine);
         desk.driver.close(first);

@@ -29,7 +29,10 @@ fn receives_to_the_end() {
         assert!(!end.more);
         assert!(desk.settle().is_empty());
         // Half-closed: the other half still works.
-        let list = SendList { wire: b"answer".to_vec(), ..SendList::default() };
+        let list = SendList {
+            wire: b"answer".to_vec(),
+            ..SendList::default()
+        };
         desk.driver.send(socket, Token(8), list);
         assert_eq!(desk.sent(Token(8)), Ok(6));
         desk.driver.close(socket);
@@ -109,7 +112,11 @@ fn pauses_and_resumes() {
 /// With two small buffers for twenty talkative clients every byte still arrives, in order.
 #[test]
 fn starves_nobody() {
-    let options = EngineOptions { buffers: 2, buffer_len: 256, ..EngineOptions::default() };
+    let options = EngineOptions {
+        buffers: 2,
+        buffer_len: 256,
+        ..EngineOptions::default()
+    };
     each_with(&options, |mut desk| {
         const CLIENTS: usize = 20;
         let content = pattern(20_000);
@@ -135,6 +142,10 @@ fn starves_nobody() {
             }
         }
         assert!(got.iter().all(|bytes| *bytes == content), "{}", desk.engine);
-        assert!(desk.driver.counters().no_buffers > 0, "{}: no test of starving", desk.engine);
+        assert!(
+            desk.driver.counters().no_buffers > 0,
+            "{}: no test of starving",
+            desk.engine
+        );
     });
 }

@@ -12,7 +12,10 @@ use gannet_io::driver::{Errno, Piece, SendList, Socket, Token};
 use gannet_io::memory::Memory;
 
 fn list(wire: &[u8]) -> SendList {
-    SendList { wire: wire.to_vec(), ..SendList::default() }
+    SendList {
+        wire: wire.to_vec(),
+        ..SendList::default()
+    }
 }
 
 /// Reads to the end in small steps, so that the sender meets a full socket again and again.
@@ -57,7 +60,11 @@ fn continues_short_sends() {
             Piece::Wire(6..6),
             Piece::Wire(6..10),
         ];
-        let list = SendList { wire: b"head--tail".to_vec(), pieces, more: false };
+        let list = SendList {
+            wire: b"head--tail".to_vec(),
+            pieces,
+            more: false,
+        };
         let mut expected = b"head".to_vec();
         expected.extend_from_slice(&content);
         expected.extend_from_slice(b"--");
@@ -71,7 +78,11 @@ fn continues_short_sends() {
         assert_eq!(desk.driver.unsent(socket), 0);
         desk.driver.close(socket);
         desk.settle();
-        assert!(reader.join().unwrap() == expected, "{}: other bytes", desk.engine);
+        assert!(
+            reader.join().unwrap() == expected,
+            "{}: other bytes",
+            desk.engine
+        );
     });
 }
 
@@ -92,13 +103,29 @@ fn keeps_the_order_of_sends() {
             expected.extend_from_slice(&wire);
             let len = wire.len() as u64;
             let more = n % 3 == 0;
-            desk.driver.send(socket, Token(n), SendList { wire, pieces: Vec::new(), more });
+            desk.driver.send(
+                socket,
+                Token(n),
+                SendList {
+                    wire,
+                    pieces: Vec::new(),
+                    more,
+                },
+            );
             assert_eq!(desk.sent(Token(n)), Ok(len));
         }
         desk.driver.send(socket, Token(1000), SendList::default());
-        assert_eq!(desk.sent(Token(1000)), Ok(0), "an empty list is sent at once");
+        assert_eq!(
+            desk.sent(Token(1000)),
+            Ok(0),
+            "an empty list is sent at once"
+        );
         desk.driver.shutdown_write(socket);
-        assert!(reader.join().unwrap() == expected, "{}: other bytes", desk.engine);
+        assert!(
+            reader.join().unwrap() == expected,
+            "{}: other bytes",
+            desk.engine
+        );
     });
 }
 
@@ -114,7 +141,11 @@ fn shuts_down_after_the_send() {
         let reader = read_slowly(client);
         assert_eq!(desk.sent(Token(1)), Ok(2 << 20));
         desk.turn();
-        assert!(reader.join().unwrap() == content, "{}: other bytes", desk.engine);
+        assert!(
+            reader.join().unwrap() == content,
+            "{}: other bytes",
+            desk.engine
+        );
     });
 }
 
@@ -134,7 +165,10 @@ fn reports_a_gone_peer() {
                 break;
             }
         }
-        assert!(matches!(failed, Some(Errno::CONNRESET | Errno::PIPE)), "{failed:?}");
+        assert!(
+            matches!(failed, Some(Errno::CONNRESET | Errno::PIPE)),
+            "{failed:?}"
+        );
     });
 }
 
@@ -144,12 +178,20 @@ fn survives_a_truncated_mapping() {
     let folder = Folder::new("send-truncated");
     each(|mut desk| {
         let path = folder.file("content", &pattern(1 << 20));
-        let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+        let file = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(path)
+            .unwrap();
         let memory = Arc::new(Memory::map(&file, 0, 1 << 20).unwrap());
         file.set_len(0).unwrap();
         let (mut client, socket) = desk.connect();
         let pieces = vec![Piece::Wire(0..4), Piece::Memory(memory, 0..1 << 20)];
-        let list = SendList { wire: b"head".to_vec(), pieces, more: false };
+        let list = SendList {
+            wire: b"head".to_vec(),
+            pieces,
+            more: false,
+        };
         desk.driver.send(socket, Token(1), list);
         assert_eq!(desk.sent(Token(1)), Err(Errno::FAULT));
         desk.driver.close(socket);

@@ -44,7 +44,7 @@ pub struct Epoll {
     /// Sockets with something to receive, or perhaps; each at most once (`is_listed`).
     arrivals: VecDeque<u32>,
     outputs: Outputs,
-    gather: Box<Gather>,
+    gather: Gather,
     counters: IoCounters,
 }
 

@@ -16,7 +16,6 @@ mod ring;
 mod slots;
 
 use std::collections::VecDeque;
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use io_uring::types::{CancelBuilder, Fd, Timespec};
@@ -55,7 +54,7 @@ pub struct Uring {
     /// Sockets that want to receive and found no buffer.
     starved: VecDeque<u32>,
     outputs: Outputs,
-    gathers: Vec<Box<Gather>>,
+    gathers: Vec<Gather>,
     counters: IoCounters,
     /// Whether the kernel waits for a non-blocking socket as for a blocking one. If so, sockets are
     /// accepted non-blocking, as `sendfile` needs them.

@@ -234,8 +234,7 @@ fn register(uring: &IoUring) -> Option<u32> {
         data: fd,
     };
     // SAFETY: the kernel reads one `io_uring_rsrc_update` and writes the index into it.
-    let registered = unsafe { ring_register(uring, REGISTER_RING_FDS, &update) };
-    registered
+    unsafe { ring_register(uring, REGISTER_RING_FDS, &update) }
 }
 
 /// # Safety

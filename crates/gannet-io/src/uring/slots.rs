@@ -100,7 +100,7 @@ pub(super) enum Sending {
         token: Token,
         progress: Progress,
         /// Where the kernel finds the parts, if they are several.
-        gather: Option<Box<Gather>>,
+        gather: Option<Gather>,
     },
     File(Box<FileSend>),
 }

@@ -58,7 +58,13 @@ impl Desk {
     pub fn new(mut driver: Box<dyn Driver>, engine: &'static str, address: SocketAddr) -> Self {
         let waker = driver.waker(SETTLE);
         driver.accept(Listener(0), ACCEPT);
-        Self { driver, engine, address, pending: VecDeque::new(), waker }
+        Self {
+            driver,
+            engine,
+            address,
+            pending: VecDeque::new(),
+            waker,
+        }
     }
 
     /// The next completion, whatever it is.
@@ -68,7 +74,11 @@ impl Desk {
             if let Some(completion) = self.pending.pop_front() {
                 return completion;
             }
-            assert!(start.elapsed() < PATIENCE, "{}: no completion came", self.engine);
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{}: no completion came",
+                self.engine
+            );
             self.turn();
         }
     }
@@ -102,7 +112,11 @@ impl Desk {
     pub fn turn_until(&mut self, what: &str, mut condition: impl FnMut(&mut Self) -> bool) {
         let start = Instant::now();
         while !condition(self) {
-            assert!(start.elapsed() < PATIENCE, "{}: {what} did not come about", self.engine);
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{}: {what} did not come about",
+                self.engine
+            );
             self.turn();
         }
     }
@@ -175,8 +189,8 @@ pub struct Folder(PathBuf);
 impl Folder {
     /// In the target directory, which is on a disk where the temporary one may be memory.
     pub fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR"))
-            .join(format!("{name}-{}", std::process::id()));
+        let path =
+            Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }

@@ -1,0 +1,273 @@
+//! Opening, reading and listing below a root.
+
+mod desk;
+
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use desk::{Desk, Folder, each, pattern};
+use gannet_io::driver::{DirectoryEntry, Done, Errno, FileKind, OpenedFile, Root, Started, Token};
+
+fn open(desk: &mut Desk, root: &Root, path: &str) -> Result<OpenedFile, Errno> {
+    match desk.driver.open(root, path.as_bytes(), Token(1)) {
+        Started::Now(result) => result,
+        Started::Pending => {
+            let completion = desk.next();
+            assert_eq!(completion.token, Token(1));
+            match completion.result? {
+                Done::Opened(opened) => Ok(opened),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+fn read(desk: &mut Desk, opened: &OpenedFile, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
+    match desk.driver.read(&opened.file, offset, len, Token(2)) {
+        Started::Now(result) => result,
+        Started::Pending => match desk.next().result? {
+            Done::Read(bytes) => Ok(bytes),
+            other => panic!("{other:?}"),
+        },
+    }
+}
+
+fn list(
+    desk: &mut Desk,
+    root: &Root,
+    path: &str,
+    max: usize,
+) -> Result<Vec<DirectoryEntry>, Errno> {
+    match desk.driver.list(root, path.as_bytes(), max, Token(3)) {
+        Started::Now(result) => result,
+        Started::Pending => match desk.next().result? {
+            Done::Listed(entries) => Ok(entries),
+            other => panic!("{other:?}"),
+        },
+    }
+}
+
+/// Files and directories open, with the metadata of their descriptor.
+#[test]
+fn opens_files_and_directories() {
+    let folder = Folder::new("open-plain");
+    std::fs::create_dir_all(folder.path().join("a/b")).unwrap();
+    let content = pattern(100_000);
+    std::fs::write(folder.path().join("a/b/file"), &content).unwrap();
+    let root = Root::open(folder.path()).unwrap();
+    each(|mut desk| {
+        let opened = open(&mut desk, &root, "a/b/file").unwrap();
+        let expected = std::fs::metadata(folder.path().join("a/b/file")).unwrap();
+        assert_eq!(opened.meta.kind, FileKind::Regular);
+        assert_eq!(opened.meta.len, 100_000);
+        let mtime = std::os::unix::fs::MetadataExt::mtime(&expected);
+        assert_eq!(
+            opened.meta.mtime_ns.div_euclid(1_000_000_000),
+            i128::from(mtime)
+        );
+        assert_eq!(
+            opened.meta.identity.1,
+            std::os::unix::fs::MetadataExt::ino(&expected)
+        );
+        assert_eq!(desk.driver.meta(&opened.file), Ok(opened.meta));
+        assert!(read(&mut desk, &opened, 0, 100_000).unwrap() == content);
+        assert!(read(&mut desk, &opened, 99_990, 50).unwrap() == content[99_990..]);
+        assert!(read(&mut desk, &opened, 200_000, 50).unwrap().is_empty());
+        assert_eq!(
+            open(&mut desk, &root, "a").unwrap().meta.kind,
+            FileKind::Directory
+        );
+        assert_eq!(
+            open(&mut desk, &root, "a/").unwrap().meta.kind,
+            FileKind::Directory
+        );
+        assert_eq!(
+            open(&mut desk, &root, "").unwrap().meta.kind,
+            FileKind::Directory
+        );
+        assert_eq!(open(&mut desk, &root, "absent").unwrap_err(), Errno::NOENT);
+        assert_eq!(
+            open(&mut desk, &root, "a/b/file/x").unwrap_err(),
+            Errno::NOTDIR
+        );
+        assert_eq!(
+            open(&mut desk, &root, "a/b/file/").unwrap_err(),
+            Errno::NOTDIR
+        );
+        let long = "x".repeat(300);
+        assert_eq!(
+            open(&mut desk, &root, &long).unwrap_err(),
+            Errno::NAMETOOLONG
+        );
+    });
+}
+
+/// Nothing outside of the root is reached, by whatever way.
+#[test]
+fn refuses_to_leave_the_root() {
+    let outside = Folder::new("open-outside");
+    outside.file("secret", b"secret");
+    let folder = Folder::new("open-inside");
+    let inside = folder.path();
+    std::fs::create_dir(inside.join("sub")).unwrap();
+    std::fs::write(inside.join("file"), b"file").unwrap();
+    symlink("../file", inside.join("sub/good")).unwrap();
+    symlink("sub", inside.join("good-folder")).unwrap();
+    symlink(outside.path().join("secret"), inside.join("absolute")).unwrap();
+    symlink(inside.join("file"), inside.join("absolute-inside")).unwrap();
+    let name = outside.path().file_name().unwrap();
+    symlink(
+        Path::new("..").join(name).join("secret"),
+        inside.join("relative"),
+    )
+    .unwrap();
+    symlink(outside.path(), inside.join("folder")).unwrap();
+    symlink("/proc/self/root", inside.join("magic")).unwrap();
+    symlink("loop", inside.join("loop")).unwrap();
+    let root = Root::open(inside).unwrap();
+    each(|mut desk| {
+        for path in ["sub/good", "good-folder/good", "good-folder/../file"] {
+            let opened = open(&mut desk, &root, path).unwrap();
+            assert_eq!(read(&mut desk, &opened, 0, 10).unwrap(), b"file", "{path}");
+        }
+        let refused = [
+            "absolute",
+            "absolute-inside",
+            "relative",
+            "folder/secret",
+            "..",
+            "sub/../../x",
+            "/",
+        ];
+        for path in refused {
+            assert_eq!(
+                open(&mut desk, &root, path).unwrap_err(),
+                Errno::XDEV,
+                "{path}"
+            );
+        }
+        for path in ["magic/etc/passwd", "magic"] {
+            let errno = open(&mut desk, &root, path).unwrap_err();
+            assert!(
+                matches!(errno, Errno::XDEV | Errno::LOOP),
+                "{path}: {errno:?}"
+            );
+        }
+        assert_eq!(open(&mut desk, &root, "loop").unwrap_err(), Errno::LOOP);
+        assert!(open(&mut desk, &root, "file\0x").is_err());
+    });
+}
+
+/// FIFOs, sockets and devices are told apart at once, and not opened.
+#[test]
+fn does_not_block_on_special_files() {
+    let folder = Folder::new("open-special");
+    let fifo = folder.path().join("fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o644);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+    // Bound where the path is short enough for a socket, then moved.
+    let short = std::env::temp_dir().join(format!("gannet-open-{}", std::process::id()));
+    let _listener = UnixListener::bind(&short).unwrap();
+    let mut special = vec!["fifo"];
+    if std::fs::rename(&short, folder.path().join("socket")).is_ok() {
+        special.push("socket");
+    } else {
+        std::fs::remove_file(&short).unwrap();
+        eprintln!("socket skipped: the temporary directory is on another file system");
+    }
+    let zero = rustix::fs::makedev(1, 5);
+    let device = folder.path().join("device");
+    let kind = rustix::fs::FileType::CharacterDevice;
+    match rustix::fs::mknodat(rustix::fs::CWD, &device, kind, mode, zero) {
+        Ok(()) => special.push("device"),
+        Err(errno) => eprintln!("device skipped: {errno}"),
+    }
+    let root = Root::open(folder.path()).unwrap();
+    each(|mut desk| {
+        for path in &special {
+            let opened = open(&mut desk, &root, path).unwrap();
+            assert_eq!(opened.meta.kind, FileKind::Other, "{path}");
+            assert!(
+                read(&mut desk, &opened, 0, 10).is_err(),
+                "{path} is not readable"
+            );
+        }
+    });
+}
+
+/// A listing has the entries of the directory, links followed inside the root, others left out.
+#[test]
+fn lists_directories() {
+    let folder = Folder::new("open-list");
+    let path = folder.path();
+    std::fs::create_dir(path.join("sub")).unwrap();
+    std::fs::write(path.join("sub/file"), b"12345").unwrap();
+    std::fs::create_dir(path.join("sub/folder")).unwrap();
+    symlink("file", path.join("sub/link")).unwrap();
+    symlink("/etc/passwd", path.join("sub/outside")).unwrap();
+    symlink("absent", path.join("sub/broken")).unwrap();
+    let root = Root::open(path).unwrap();
+    each(|mut desk| {
+        let mut entries = list(&mut desk, &root, "sub", 100).unwrap();
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        let seen: Vec<_> = entries
+            .iter()
+            .map(|entry| (entry.name.as_slice(), entry.meta.kind, entry.meta.len))
+            .collect();
+        assert_eq!(seen.len(), 3, "{seen:?}");
+        assert_eq!(seen[0], (b"file".as_slice(), FileKind::Regular, 5));
+        assert_eq!(
+            (seen[1].0, seen[1].1),
+            (b"folder".as_slice(), FileKind::Directory)
+        );
+        assert_eq!(seen[2], (b"link".as_slice(), FileKind::Regular, 5));
+        assert_eq!(list(&mut desk, &root, "", 100).unwrap().len(), 1);
+        assert_eq!(list(&mut desk, &root, "sub", 2).unwrap().len(), 2);
+        assert_eq!(
+            list(&mut desk, &root, "absent", 2).unwrap_err(),
+            Errno::NOENT
+        );
+        assert_eq!(
+            list(&mut desk, &root, "sub/file", 2).unwrap_err(),
+            Errno::NOTDIR
+        );
+    });
+}
+
+/// A path that is swapped with a link out of the root all the time never leaks.
+#[test]
+fn swapped_links_never_leak() {
+    let outside = Folder::new("open-swap-outside");
+    std::fs::create_dir(outside.path().join("d")).unwrap();
+    std::fs::write(outside.path().join("d/file"), b"secret").unwrap();
+    let folder = Folder::new("open-swap");
+    let path = folder.path().to_owned();
+    std::fs::create_dir(path.join("real")).unwrap();
+    std::fs::write(path.join("real/file"), b"public").unwrap();
+    symlink(outside.path().join("d"), path.join("evil")).unwrap();
+    let root = Root::open(&path).unwrap();
+    each(|mut desk| {
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (d, real, evil) = (path.join("d"), path.join("real"), path.join("evil"));
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    for other in [&real, &evil] {
+                        std::fs::rename(other, &d).unwrap();
+                        std::fs::rename(&d, other).unwrap();
+                    }
+                }
+            });
+            let mut opened_count = 0;
+            for _ in 0..5000 {
+                if let Ok(opened) = open(&mut desk, &root, "d/file") {
+                    opened_count += 1;
+                    assert_eq!(read(&mut desk, &opened, 0, 10).unwrap(), b"public");
+                }
+            }
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            eprintln!("{}: {opened_count} of 5000 opened", desk.engine);
+        });
+    });
+}
