@@ -201,7 +201,9 @@ impl Conns {
 
     /// Slots in use.
     pub(crate) fn used(&self) -> impl Iterator<Item = (u32, &Conn)> {
-        (0u32..).zip(&self.slots).filter(|(_, conn)| conn.phase != Phase::Free)
+        (0u32..)
+            .zip(&self.slots)
+            .filter(|(_, conn)| conn.phase != Phase::Free)
     }
 }
 

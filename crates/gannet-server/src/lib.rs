@@ -7,6 +7,7 @@
 
 pub mod config;
 mod conn;
+pub mod driven;
 mod limits;
 mod log;
 pub mod metrics;

@@ -94,7 +94,13 @@ impl LogSink {
     /// Adds the line of one response.
     pub(crate) fn add(&mut self, record: &Record, peer: &str, end: End, now: u64, unix: i64) {
         let took_us = now.saturating_sub(record.began) / 1_000;
-        let line = Line { record, peer, end, took_us, unix };
+        let line = Line {
+            record,
+            peer,
+            end,
+            took_us,
+            unix,
+        };
         match self.format {
             LogFormat::Off => return,
             LogFormat::Pretty { colour } => line.pretty(&mut self.batch, colour),
@@ -116,7 +122,9 @@ impl LogSink {
         }
         match queue.try_send(std::mem::take(&mut self.batch)) {
             Ok(()) => {}
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => self.dropped += self.lines,
+            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => {
+                self.dropped += self.lines
+            }
         }
         self.lines = 0;
     }
@@ -133,9 +141,11 @@ struct Line<'a> {
 impl Line<'_> {
     /// The address without the port, as the combined format wants it.
     fn peer_address(&self) -> &str {
-        self.peer.rsplit_once(':').map_or(self.peer, |(address, _)| {
-            address.trim_start_matches('[').trim_end_matches(']')
-        })
+        self.peer
+            .rsplit_once(':')
+            .map_or(self.peer, |(address, _)| {
+                address.trim_start_matches('[').trim_end_matches(']')
+            })
     }
 
     fn combined(&self, out: &mut Vec<u8>) {
@@ -154,7 +164,10 @@ impl Line<'_> {
         escape_combined(&r.method, out);
         out.push(b' ');
         escape_combined(&r.target, out);
-        push(out, format_args!(" {}\" {} {} \"", r.version, r.status, r.body_len));
+        push(
+            out,
+            format_args!(" {}\" {} {} \"", r.version, r.status, r.body_len),
+        );
         escape_combined(r.referer.as_deref().unwrap_or(b"-"), out);
         out.extend_from_slice(b"\" \"");
         escape_combined(r.user_agent.as_deref().unwrap_or(b"-"), out);
@@ -207,12 +220,18 @@ impl Line<'_> {
             400..=499 => ("\x1b[33m", "\x1b[0m"),
             _ => ("\x1b[31m", "\x1b[0m"),
         };
-        push(out, format_args!("{:02}:{:02}:{:02}  ", t.hour, t.minute, t.second));
+        push(
+            out,
+            format_args!("{:02}:{:02}:{:02}  ", t.hour, t.minute, t.second),
+        );
         push(out, format_args!("{}{}{}  ", paint.0, r.status, paint.1));
         escape_combined(&r.method, out);
         out.push(b' ');
         escape_combined(&r.target, out);
-        push(out, format_args!("  {}  {}", Size(r.body_len), Duration(self.took_us)));
+        push(
+            out,
+            format_args!("  {}  {}", Size(r.body_len), Duration(self.took_us)),
+        );
         if self.end == End::CutShort {
             out.extend_from_slice(b"  (cut short)");
         }
@@ -276,8 +295,9 @@ fn json_string(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+const MONTHS: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
 
 /// A moment of UTC, taken apart.
 struct Civil {
@@ -333,16 +353,36 @@ impl LogWriter {
     pub(crate) fn start(format: LogFormat, path: Option<&Path>) -> io::Result<(Self, LogFactory)> {
         let (orders, order_inbox) = std::sync::mpsc::channel();
         if format == LogFormat::Off {
-            let writer = Self { queue: None, orders, thread: None };
-            return Ok((writer, LogFactory { format, queue: None }));
+            let writer = Self {
+                queue: None,
+                orders,
+                thread: None,
+            };
+            return Ok((
+                writer,
+                LogFactory {
+                    format,
+                    queue: None,
+                },
+            ));
         }
         let target = Target::open(path)?;
         let (queue, lines) = std::sync::mpsc::sync_channel::<Vec<u8>>(LOG_QUEUE_MAX);
         let thread = std::thread::Builder::new()
             .name("gannet-log".into())
             .spawn(move || write_lines(target, &lines, &order_inbox))?;
-        let factory = LogFactory { format, queue: Some(queue.clone()) };
-        Ok((Self { queue: Some(queue), orders, thread: Some(thread) }, factory))
+        let factory = LogFactory {
+            format,
+            queue: Some(queue.clone()),
+        };
+        Ok((
+            Self {
+                queue: Some(queue),
+                orders,
+                thread: Some(thread),
+            },
+            factory,
+        ))
     }
 
     /// Has the writer open its file anew (after a rotation).
@@ -390,9 +430,14 @@ enum Target {
 
 impl Target {
     fn open(path: Option<&Path>) -> io::Result<Self> {
-        let Some(path) = path else { return Ok(Self::Stdout) };
+        let Some(path) = path else {
+            return Ok(Self::Stdout);
+        };
         let file = OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(Self::File { path: path.to_owned(), file })
+        Ok(Self::File {
+            path: path.to_owned(),
+            file,
+        })
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -403,7 +448,9 @@ impl Target {
     }
 
     fn reopen(&mut self) {
-        let Self::File { path, file } = self else { return };
+        let Self::File { path, file } = self else {
+            return;
+        };
         match OpenOptions::new().create(true).append(true).open(&*path) {
             Ok(new) => *file = new,
             Err(error) => complain(&error, "reopen"),
@@ -412,7 +459,10 @@ impl Target {
 }
 
 fn complain(error: &io::Error, doing: &str) {
-    let _ = writeln!(io::stderr(), "gannet: cannot {doing} the access log: {error}");
+    let _ = writeln!(
+        io::stderr(),
+        "gannet: cannot {doing} the access log: {error}"
+    );
 }
 
 fn write_lines(mut target: Target, lines: &Receiver<Vec<u8>>, orders: &Receiver<Order>) {
@@ -450,8 +500,13 @@ mod tests {
             body_len: 13,
             began: 0,
         };
-        let line =
-            Line { record: &record, peer: "[::1]:99", end: End::Whole, took_us: 5, unix: 951_827_696 };
+        let line = Line {
+            record: &record,
+            peer: "[::1]:99",
+            end: End::Whole,
+            took_us: 5,
+            unix: 951_827_696,
+        };
         match format {
             LogFormat::Combined => line.combined(&mut out),
             LogFormat::Json => line.json(&mut out),
@@ -480,7 +535,10 @@ mod tests {
     #[test]
     fn a_full_queue_drops_and_counts() {
         let (queue, inbox) = std::sync::mpsc::sync_channel(1);
-        let factory = LogFactory { format: LogFormat::Combined, queue: Some(queue) };
+        let factory = LogFactory {
+            format: LogFormat::Combined,
+            queue: Some(queue),
+        };
         let mut sink = factory.sink();
         let record = Record {
             method: b"GET".to_vec(),

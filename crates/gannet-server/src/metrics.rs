@@ -59,8 +59,12 @@ impl Counters {
 
     /// Exact counts by status, 200 included.
     fn statuses(&self) -> Vec<(u16, u64)> {
-        let other_2xx: u64 =
-            self.by_status.iter().filter(|(s, _)| **s / 100 == 2).map(|(_, n)| n).sum();
+        let other_2xx: u64 = self
+            .by_status
+            .iter()
+            .filter(|(s, _)| **s / 100 == 2)
+            .map(|(_, n)| n)
+            .sum();
         let mut all: Vec<_> = self.by_status.iter().map(|(s, n)| (*s, *n)).collect();
         all.push((200, self.responses[1] - other_2xx));
         all.sort_unstable();
@@ -106,30 +110,120 @@ type Row = (&'static str, &'static str, &'static str, u64);
 
 fn rows(c: &Counters) -> Vec<Row> {
     vec![
-        ("connections_total", "counter", "Connections accepted.", c.connections_total),
-        ("connections", "gauge", "Connections open now.", c.connections_now),
-        ("sent_bytes_total", "counter", "Bytes handed to sockets.", c.bytes_sent),
-        ("requests_rejected_total", "counter", "Request heads refused.", c.rejected),
-        ("timeouts_total", "counter", "Connections ended by a deadline.", c.timeouts),
-        ("socket_errors_total", "counter", "Connections ended by a socket error.", c.socket_errors),
-        ("responses_cut_short_total", "counter", "Responses whose file ended early.", c.cut_short),
-        ("connections_shed_total", "counter", "Connections closed for lack of room.", c.shed),
-        ("cache_hits_total", "counter", "Requests answered from the file cache.", c.cache_hits),
-        ("cache_misses_total", "counter", "Requests that looked at the disk.", c.cache_misses),
-        ("log_lines_dropped_total", "counter", "Log lines that found no room.", c.log_dropped),
-        ("io_enters_total", "counter", "Calls that entered the kernel's queue.", c.io.enters),
-        ("io_submissions_total", "counter", "Operations submitted.", c.io.submissions),
-        ("io_completions_total", "counter", "Completions reaped.", c.io.completions),
-        ("io_short_sends_total", "counter", "Sends continued.", c.io.short_sends),
-        ("io_no_buffers_total", "counter", "Times no receive buffer was free.", c.io.no_buffers),
-        ("io_queue_full_total", "counter", "Times the queue was flushed early.", c.io.queue_full),
+        (
+            "connections_total",
+            "counter",
+            "Connections accepted.",
+            c.connections_total,
+        ),
+        (
+            "connections",
+            "gauge",
+            "Connections open now.",
+            c.connections_now,
+        ),
+        (
+            "sent_bytes_total",
+            "counter",
+            "Bytes handed to sockets.",
+            c.bytes_sent,
+        ),
+        (
+            "requests_rejected_total",
+            "counter",
+            "Request heads refused.",
+            c.rejected,
+        ),
+        (
+            "timeouts_total",
+            "counter",
+            "Connections ended by a deadline.",
+            c.timeouts,
+        ),
+        (
+            "socket_errors_total",
+            "counter",
+            "Connections ended by a socket error.",
+            c.socket_errors,
+        ),
+        (
+            "responses_cut_short_total",
+            "counter",
+            "Responses whose file ended early.",
+            c.cut_short,
+        ),
+        (
+            "connections_shed_total",
+            "counter",
+            "Connections closed for lack of room.",
+            c.shed,
+        ),
+        (
+            "cache_hits_total",
+            "counter",
+            "Requests answered from the file cache.",
+            c.cache_hits,
+        ),
+        (
+            "cache_misses_total",
+            "counter",
+            "Requests that looked at the disk.",
+            c.cache_misses,
+        ),
+        (
+            "log_lines_dropped_total",
+            "counter",
+            "Log lines that found no room.",
+            c.log_dropped,
+        ),
+        (
+            "io_enters_total",
+            "counter",
+            "Calls that entered the kernel's queue.",
+            c.io.enters,
+        ),
+        (
+            "io_submissions_total",
+            "counter",
+            "Operations submitted.",
+            c.io.submissions,
+        ),
+        (
+            "io_completions_total",
+            "counter",
+            "Completions reaped.",
+            c.io.completions,
+        ),
+        (
+            "io_short_sends_total",
+            "counter",
+            "Sends continued.",
+            c.io.short_sends,
+        ),
+        (
+            "io_no_buffers_total",
+            "counter",
+            "Times no receive buffer was free.",
+            c.io.no_buffers,
+        ),
+        (
+            "io_queue_full_total",
+            "counter",
+            "Times the queue was flushed early.",
+            c.io.queue_full,
+        ),
         (
             "io_completion_overflows_total",
             "counter",
             "Times completions overflowed.",
             c.io.completion_overflows,
         ),
-        ("io_helped_total", "counter", "Operations given to helper threads.", c.io.helped),
+        (
+            "io_helped_total",
+            "counter",
+            "Operations given to helper threads.",
+            c.io.helped,
+        ),
     ]
 }
 
@@ -148,13 +242,19 @@ pub fn prometheus(all: &[Counters]) -> String {
     text.push_str("# HELP gannet_responses_total Responses by status.\n");
     text.push_str("# TYPE gannet_responses_total counter\n");
     for (status, count) in sum.statuses() {
-        let _ = writeln!(text, "gannet_responses_total{{status=\"{status}\"}} {count}");
+        let _ = writeln!(
+            text,
+            "gannet_responses_total{{status=\"{status}\"}} {count}"
+        );
     }
     text.push_str("# HELP gannet_worker_responses_total Responses by worker.\n");
     text.push_str("# TYPE gannet_worker_responses_total counter\n");
     for (worker, one) in all.iter().enumerate() {
         let n = one.responses_total();
-        let _ = writeln!(text, "gannet_worker_responses_total{{worker=\"{worker}\"}} {n}");
+        let _ = writeln!(
+            text,
+            "gannet_worker_responses_total{{worker=\"{worker}\"}} {n}"
+        );
     }
     text
 }
@@ -172,7 +272,12 @@ pub fn summary(all: &[Counters]) -> String {
     let _ = writeln!(
         text,
         "connections: now {}, total {}, most at once {}, shed {}, timed out {}, errors {}",
-        c.connections_now, c.connections_total, c.connections_max, c.shed, c.timeouts, c.socket_errors,
+        c.connections_now,
+        c.connections_total,
+        c.connections_max,
+        c.shed,
+        c.timeouts,
+        c.socket_errors,
     );
     let _ = write!(text, "requests: {requests}");
     for (status, count) in c.statuses() {
@@ -216,7 +321,13 @@ mod tests {
         assert_eq!(c.responses_total(), 6);
         assert_eq!(c.statuses(), [(200, 3), (206, 1), (304, 1), (404, 1)]);
         let text = prometheus(&[c.clone(), c]);
-        assert!(text.contains("gannet_responses_total{status=\"200\"} 6\n"), "{text}");
-        assert!(text.contains("gannet_worker_responses_total{worker=\"1\"} 6\n"), "{text}");
+        assert!(
+            text.contains("gannet_responses_total{status=\"200\"} 6\n"),
+            "{text}"
+        );
+        assert!(
+            text.contains("gannet_worker_responses_total{worker=\"1\"} 6\n"),
+            "{text}"
+        );
     }
 }

@@ -37,7 +37,12 @@ impl MetricsServer {
     pub(crate) fn bind(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
-        Ok(Self { listener, address, stopping: Arc::default(), thread: None })
+        Ok(Self {
+            listener,
+            address,
+            stopping: Arc::default(),
+            thread: None,
+        })
     }
 
     /// The address, with the port that the kernel chose if it was asked to.
@@ -47,17 +52,21 @@ impl MetricsServer {
 
     /// Begins to answer.
     pub(crate) fn serve(mut self, remotes: Vec<Remote>) -> Self {
-        let Ok(listener) = self.listener.try_clone() else { return self };
+        let Ok(listener) = self.listener.try_clone() else {
+            return self;
+        };
         let stopping = Arc::clone(&self.stopping);
-        let thread = std::thread::Builder::new().name("gannet-metrics".into()).spawn(move || {
-            for stream in listener.incoming() {
-                if stopping.load(Ordering::Relaxed) {
-                    return;
+        let thread = std::thread::Builder::new()
+            .name("gannet-metrics".into())
+            .spawn(move || {
+                for stream in listener.incoming() {
+                    if stopping.load(Ordering::Relaxed) {
+                        return;
+                    }
+                    // A client that fails is its own problem.
+                    let _ = stream.and_then(|stream| answer(stream, &remotes));
                 }
-                // A client that fails is its own problem.
-                let _ = stream.and_then(|stream| answer(stream, &remotes));
-            }
-        });
+            });
         self.thread = thread.ok();
         self
     }
@@ -90,14 +99,22 @@ fn answer(mut stream: TcpStream, remotes: &[Remote]) -> io::Result<()> {
             Event::Closing => return Ok(()),
             Event::Reject(rejection) => (rejection.status, PLAIN, "refused\n".to_owned()),
             Event::Request(request) => match (request.method, request.target.path) {
-                (Method::Get | Method::Head, b"/metrics") => {
-                    (Status::OK, EXPOSITION, metrics::prometheus(&snapshots(remotes)))
-                }
+                (Method::Get | Method::Head, b"/metrics") => (
+                    Status::OK,
+                    EXPOSITION,
+                    metrics::prometheus(&snapshots(remotes)),
+                ),
                 (Method::Get | Method::Head, b"/health") => health(remotes),
-                (Method::Get | Method::Head, _) => {
-                    (Status::NOT_FOUND, PLAIN, "try /metrics or /health\n".to_owned())
-                }
-                _ => (Status::METHOD_NOT_ALLOWED, PLAIN, "only GET and HEAD\n".to_owned()),
+                (Method::Get | Method::Head, _) => (
+                    Status::NOT_FOUND,
+                    PLAIN,
+                    "try /metrics or /health\n".to_owned(),
+                ),
+                _ => (
+                    Status::METHOD_NOT_ALLOWED,
+                    PLAIN,
+                    "only GET and HEAD\n".to_owned(),
+                ),
             },
         };
         machine.drain();
@@ -107,7 +124,10 @@ fn answer(mut stream: TcpStream, remotes: &[Remote]) -> io::Result<()> {
             status,
             ready: None,
             content_length: Some(text.len() as u64),
-            fields: &[("content-type", content_type), ("cache-control", b"no-store")],
+            fields: &[
+                ("content-type", content_type),
+                ("cache-control", b"no-store"),
+            ],
         };
         if machine.respond(&head, date.as_bytes(), &mut out) {
             out.extend_from_slice(text.as_bytes());

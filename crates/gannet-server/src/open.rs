@@ -23,7 +23,10 @@ use crate::site::{ServedFile, Site, Trust};
 /// Content that was opened and checked.
 pub(crate) enum OpenedContent {
     /// A directory, or one file of it.
-    Directory { path: PathBuf, single: Option<Vec<u8>> },
+    Directory {
+        path: PathBuf,
+        single: Option<Vec<u8>>,
+    },
     /// An archive whose metadata is valid.
     Archive {
         archive: Arc<Archive<Vec<u8>>>,
@@ -55,7 +58,11 @@ impl fmt::Display for OpenError {
                 write!(f, "cannot open archive '{}': {error}", path.display())
             }
             Self::Kind(path) => {
-                write!(f, "cannot serve '{}': not a regular file or directory", path.display())
+                write!(
+                    f,
+                    "cannot serve '{}': not a regular file or directory",
+                    path.display()
+                )
             }
         }
     }
@@ -90,7 +97,10 @@ impl OpenedContent {
         match content {
             Content::Directory(path) => {
                 Root::open(path).map_err(|e| OpenError::Io("directory", path.clone(), e))?;
-                Ok(Self::Directory { path: path.clone(), single: None })
+                Ok(Self::Directory {
+                    path: path.clone(),
+                    single: None,
+                })
             }
             Content::File(path) => Self::open_single(path),
             Content::Archive(path) => Self::open_archive(path, options),
@@ -109,7 +119,10 @@ impl OpenedContent {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
             _ => PathBuf::from("."),
         };
-        Ok(Self::Directory { path: folder, single: Some(name) })
+        Ok(Self::Directory {
+            path: folder,
+            single: Some(name),
+        })
     }
 
     fn open_archive(path: &Path, options: &ContentOptions) -> Result<Self, OpenError> {
@@ -122,10 +135,14 @@ impl OpenedContent {
         let superblock = Superblock::parse(&first, len).map_err(bad)?;
         let range = superblock.metadata_range();
         let size = usize::try_from(range.end - range.start).map_err(|_| {
-            io_error(io::Error::new(io::ErrorKind::OutOfMemory, "its index is too large"))
+            io_error(io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                "its index is too large",
+            ))
         })?;
         let mut metadata = vec![0; size];
-        file.read_exact_at(&mut metadata, range.start).map_err(io_error)?;
+        file.read_exact_at(&mut metadata, range.start)
+            .map_err(io_error)?;
         let archive = Arc::new(Archive::new(superblock, metadata).map_err(bad)?);
         let whole = usize::try_from(len).unwrap_or(usize::MAX);
         let file = if options.archive_memory {
@@ -134,9 +151,16 @@ impl OpenedContent {
             file
         };
         if options.preload && !options.archive_memory {
-            Memory::map(&file, 0, whole).and_then(|m| m.preload()).map_err(io_error)?;
+            Memory::map(&file, 0, whole)
+                .and_then(|m| m.preload())
+                .map_err(io_error)?;
         }
-        Ok(Self::Archive { archive, file, len, is_sealed: options.archive_memory })
+        Ok(Self::Archive {
+            archive,
+            file,
+            len,
+            is_sealed: options.archive_memory,
+        })
     }
 
     /// The content as one of `workers` workers sees it.
@@ -149,7 +173,12 @@ impl OpenedContent {
                     .map_err(invalid_types)?;
                 Ok(Site::Directory(site))
             }
-            Self::Archive { archive, file, len, is_sealed } => {
+            Self::Archive {
+                archive,
+                file,
+                len,
+                is_sealed,
+            } => {
                 let whole = usize::try_from(*len).unwrap_or(usize::MAX);
                 // A description of its own, so that each worker has its own guard.
                 let own = reopen(file)?;

@@ -26,7 +26,13 @@ pub(crate) struct Outgoing {
 impl Outgoing {
     /// Begins with an empty buffer.
     pub(crate) fn new(wire: Vec<u8>) -> Self {
-        Self { list: SendList { wire, ..SendList::default() }, ..Self::default() }
+        Self {
+            list: SendList {
+                wire,
+                ..SendList::default()
+            },
+            ..Self::default()
+        }
     }
 
     /// The buffer that heads and small bodies are written to.
@@ -45,7 +51,9 @@ impl Outgoing {
             return;
         }
         self.cover();
-        self.list.pieces.push(Piece::Memory(Arc::clone(memory), range));
+        self.list
+            .pieces
+            .push(Piece::Memory(Arc::clone(memory), range));
     }
 
     /// Adds something that is sent on its own, after this send.

@@ -63,12 +63,17 @@ impl Pump<'_> {
                 }
                 Event::Reject(rejection) => {
                     self.counters.rejected += 1;
-                    let mut to =
-                        Answering { h1: &mut conn.h1, turn: self.turn, out };
+                    let mut to = Answering {
+                        h1: &mut conn.h1,
+                        turn: self.turn,
+                        out,
+                    };
                     let answered = to.error(rejection.status, None);
                     self.counters.response(answered.status.0);
                     if self.is_logging {
-                        conn.work().records.push(Record::rejected(answered, self.turn.now));
+                        conn.work()
+                            .records
+                            .push(Record::rejected(answered, self.turn.now));
                     }
                 }
                 Event::Closing => conn.closing = true,
@@ -84,7 +89,9 @@ impl Pump<'_> {
     pub(crate) fn done(&mut self, conn: &mut Conn, request: &Request<'_>, answered: Answered) {
         self.counters.response(answered.status.0);
         if self.is_logging {
-            conn.work().records.push(Record::new(request, answered, self.turn.now));
+            conn.work()
+                .records
+                .push(Record::new(request, answered, self.turn.now));
         }
     }
 
@@ -95,13 +102,20 @@ impl Pump<'_> {
         request: &Request<'_>,
         out: &mut Outgoing,
     ) -> Option<Answered> {
-        let mut to = Answering { h1, turn: self.turn, out };
+        let mut to = Answering {
+            h1,
+            turn: self.turn,
+            out,
+        };
         match request.method {
             Method::Get | Method::Head => {}
             Method::Options => return Some(to.empty(Status::NO_CONTENT, None, Some(ALLOW))),
             Method::Other => return Some(to.error(Status::METHOD_NOT_ALLOWED, Some(ALLOW))),
         }
-        if !matches!(request.target.form, TargetForm::Origin | TargetForm::Absolute) {
+        if !matches!(
+            request.target.form,
+            TargetForm::Origin | TargetForm::Absolute
+        ) {
             return Some(to.error(Status::BAD_REQUEST, None));
         }
         let path = match decode_path(request.target.path, self.scratch) {

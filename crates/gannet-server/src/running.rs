@@ -73,12 +73,18 @@ pub(crate) fn snapshots(remotes: &[Remote]) -> Vec<Counters> {
             answer
         })
         .collect();
-    asked.iter().filter_map(|answer| answer.recv_timeout(ANSWER_MAX).ok()).collect()
+    asked
+        .iter()
+        .filter_map(|answer| answer.recv_timeout(ANSWER_MAX).ok())
+        .collect()
 }
 
 impl WorkerHandle {
     pub(crate) fn new(sender: Sender<Message>, waker: Waker, thread: Thread) -> Self {
-        Self { remote: Remote { sender, waker }, thread }
+        Self {
+            remote: Remote { sender, waker },
+            thread,
+        }
     }
 
     pub(crate) fn tell(&self, message: Message) {
@@ -109,7 +115,13 @@ impl Running {
     ) -> Self {
         let remotes: Vec<_> = workers.iter().map(|w| w.remote.clone()).collect();
         let metrics = metrics.map(|metrics| metrics.serve(remotes.clone()));
-        Self { workers, remotes, report, log, metrics }
+        Self {
+            workers,
+            remotes,
+            report,
+            log,
+            metrics,
+        }
     }
 
     /// What was started.
@@ -151,7 +163,12 @@ impl Running {
 
     /// Waits until all workers have ended; true if no response was cut off.
     pub fn wait(self) -> bool {
-        let Self { workers, log, metrics, .. } = self;
+        let Self {
+            workers,
+            log,
+            metrics,
+            ..
+        } = self;
         let mut clean = true;
         for worker in workers {
             clean &= worker.join();

@@ -82,9 +82,15 @@ impl Answering<'_> {
         };
         if self.head(&head) {
             body(self.out, selected.source, 0..len);
-            return Answered { status: selected.status, body_len: len };
+            return Answered {
+                status: selected.status,
+                body_len: len,
+            };
         }
-        Answered { status: selected.status, body_len: 0 }
+        Answered {
+            status: selected.status,
+            body_len: 0,
+        }
     }
 
     fn not_modified(&mut self, selected: &Selected<'_>) -> Answered {
@@ -94,7 +100,10 @@ impl Answering<'_> {
             content_length: None,
             fields: self.turn.fields,
         });
-        Answered { status: Status::NOT_MODIFIED, body_len: 0 }
+        Answered {
+            status: Status::NOT_MODIFIED,
+            body_len: 0,
+        }
     }
 
     fn one_range(&mut self, selected: &Selected<'_>, range: ByteRange) -> Answered {
@@ -112,7 +121,10 @@ impl Answering<'_> {
             body(self.out, selected.source, bounds(range));
             body_len = range.len();
         }
-        Answered { status: Status::PARTIAL_CONTENT, body_len }
+        Answered {
+            status: Status::PARTIAL_CONTENT,
+            body_len,
+        }
     }
 
     fn many_ranges(&mut self, selected: &Selected<'_>, ranges: &[ByteRange]) -> Answered {
@@ -133,21 +145,30 @@ impl Answering<'_> {
         };
         let status = Status::PARTIAL_CONTENT;
         if !self.head(&head) {
-            return Answered { status, body_len: 0 };
+            return Answered {
+                status,
+                body_len: 0,
+            };
         }
         for part in &multipart.parts {
             wire(self.out, &multipart.framing[part.head.clone()]);
             body(self.out, selected.source, bounds(part.body));
         }
         wire(self.out, &multipart.framing[multipart.closing.clone()]);
-        Answered { status, body_len: multipart.content_length }
+        Answered {
+            status,
+            body_len: multipart.content_length,
+        }
     }
 
     fn unsatisfiable(&mut self, selected: &Selected<'_>) -> Answered {
         let mut content_range = Vec::new();
         let len = selected.representation.len;
         gannet_http::semantics::range::write_unsatisfied_range(len, &mut content_range);
-        self.error(Status::RANGE_NOT_SATISFIABLE, Some(("content-range", &content_range)))
+        self.error(
+            Status::RANGE_NOT_SATISFIABLE,
+            Some(("content-range", &content_range)),
+        )
     }
 
     /// Answers with a page of our own.
@@ -193,14 +214,26 @@ impl Answering<'_> {
         further: Option<(&'static str, &[u8])>,
     ) -> Answered {
         let fields = self.fields(further);
-        self.head(&ResponseHead { status, ready: None, content_length, fields: &fields });
-        Answered { status, body_len: 0 }
+        self.head(&ResponseHead {
+            status,
+            ready: None,
+            content_length,
+            fields: &fields,
+        });
+        Answered {
+            status,
+            body_len: 0,
+        }
     }
 
     /// Sends the client to another path of this host, keeping the query.
     pub(crate) fn redirect(&mut self, request: &Request<'_>, path: &[u8]) -> Answered {
         let location = answer::location(path, request.target.query);
-        self.empty(Status::PERMANENT_REDIRECT, Some(0), Some(("location", &location)))
+        self.empty(
+            Status::PERMANENT_REDIRECT,
+            Some(0),
+            Some(("location", &location)),
+        )
     }
 
     /// Writes a head; true if a body is to follow.
@@ -229,7 +262,11 @@ fn bounds(range: ByteRange) -> Range<u64> {
 fn random(turn: &Turn<'_>) -> [u8; 16] {
     let mut out = [0; 16];
     for (half, bytes) in (1u64..).zip(out.chunks_exact_mut(8)) {
-        let mut z = turn.seed ^ turn.now.0.wrapping_add(half.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut z = turn.seed
+            ^ turn
+                .now
+                .0
+                .wrapping_add(half.wrapping_mul(0x9e37_79b9_7f4a_7c15));
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         bytes.copy_from_slice(&(z ^ (z >> 31)).to_le_bytes());
@@ -263,7 +300,10 @@ fn body(out: &mut Outgoing, source: Source<'_>, range: Range<u64>) {
             }
         }
         Source::File(file, offset) => {
-            out.part(Part::File(Rc::clone(file), offset + range.start..offset + range.end));
+            out.part(Part::File(
+                Rc::clone(file),
+                offset + range.start..offset + range.end,
+            ));
         }
     }
 }

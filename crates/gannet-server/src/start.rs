@@ -43,8 +43,13 @@ pub fn bind(address: &ListenAddress, workers: usize) -> io::Result<Bound> {
                 let first = net::bind_exclusive(*wanted)?;
                 net::local_addr(&first)?.unwrap_or(*wanted)
             };
-            let sockets = (0..count).map(|_| net::bind(real)).collect::<io::Result<_>>()?;
-            Ok(Bound { address: ListenAddress::Tcp(real), sockets })
+            let sockets = (0..count)
+                .map(|_| net::bind(real))
+                .collect::<io::Result<_>>()?;
+            Ok(Bound {
+                address: ListenAddress::Tcp(real),
+                sockets,
+            })
         }
         ListenAddress::Unix(path) => {
             let first = net::bind_unix(path)?;
@@ -53,7 +58,10 @@ pub fn bind(address: &ListenAddress, workers: usize) -> io::Result<Bound> {
                 sockets.push(first.as_fd().try_clone_to_owned()?);
             }
             sockets.push(first);
-            Ok(Bound { address: address.clone(), sockets })
+            Ok(Bound {
+                address: address.clone(),
+                sockets,
+            })
         }
     }
 }
@@ -135,12 +143,18 @@ pub fn start(
         StartError::Log(path.display().to_string(), e)
     })?;
     let metrics = match config.metrics {
-        Some(address) => Some(
-            MetricsServer::bind(address).map_err(|e| StartError::Metrics(address, e))?,
-        ),
+        Some(address) => {
+            Some(MetricsServer::bind(address).map_err(|e| StartError::Metrics(address, e))?)
+        }
         None => None,
     };
-    let plan = Plan { config, workers, opened: Arc::new(opened), listeners, factory };
+    let plan = Plan {
+        config,
+        workers,
+        opened: Arc::new(opened),
+        listeners,
+        factory,
+    };
     let (handles, engine, fallback) = plan.start_workers()?;
     let report = StartReport {
         engine,
@@ -170,7 +184,10 @@ type Started = (Vec<WorkerHandle>, EngineReport, Option<String>);
 
 impl Plan {
     fn start_workers(&self) -> Result<Started, StartError> {
-        let engine_error = |no: NoEngine| StartError::Engine { cause: no.cause, help: no.help };
+        let engine_error = |no: NoEngine| StartError::Engine {
+            cause: no.cause,
+            help: no.help,
+        };
         let uring = |cause| match cause {
             Ok((handles, report)) => Ok((handles, report, None)),
             Err(no) => Err(no),
@@ -191,7 +208,6 @@ impl Plan {
     }
 
     /// Starts every worker on one engine, or none of them.
-    #[expect(clippy::type_complexity, reason = "said once")]
     fn start_all(
         &self,
         uring: bool,
@@ -230,7 +246,15 @@ impl Plan {
         let (sender, inbox) = mpsc::channel();
         let (ready, answer) = mpsc::channel();
         let main = move || {
-            let seat = Seat { settings, opened, options, workers, log, inbox, ready };
+            let seat = Seat {
+                settings,
+                opened,
+                options,
+                workers,
+                log,
+                inbox,
+                ready,
+            };
             let engine = EngineOptions::default();
             if uring {
                 match Uring::new(sockets, &engine) {
@@ -244,7 +268,9 @@ impl Plan {
                 }
             }
         };
-        let thread = std::thread::Builder::new().name(format!("gannet-{index}")).spawn(main)?;
+        let thread = std::thread::Builder::new()
+            .name(format!("gannet-{index}"))
+            .spawn(main)?;
         let declined = || io::Error::other("a worker ended before it began");
         Ok(match answer.recv().map_err(|_| declined())? {
             Ok((waker, report)) => Ok((WorkerHandle::new(sender, waker, thread), report)),
@@ -259,7 +285,11 @@ impl Plan {
     fn sockets(&self, index: usize) -> io::Result<Vec<OwnedFd>> {
         self.listeners
             .iter()
-            .map(|bound| bound.sockets[index % bound.sockets.len()].as_fd().try_clone_to_owned())
+            .map(|bound| {
+                bound.sockets[index % bound.sockets.len()]
+                    .as_fd()
+                    .try_clone_to_owned()
+            })
             .collect()
     }
 
@@ -282,7 +312,9 @@ impl Plan {
 /// Something that peers cannot foresee; the standard library seeds its hash maps so.
 fn random_seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
-    std::collections::hash_map::RandomState::new().build_hasher().finish()
+    std::collections::hash_map::RandomState::new()
+        .build_hasher()
+        .finish()
 }
 
 type Ready = Sender<Result<(Waker, EngineReport), NoEngine>>;
@@ -307,7 +339,13 @@ impl Seat {
         };
         let waker = driver.waker(Worker::<D>::wake_token());
         let report = driver.report();
-        let Self { settings, log, inbox, ready, .. } = self;
+        let Self {
+            settings,
+            log,
+            inbox,
+            ready,
+            ..
+        } = self;
         let worker = Worker::new(driver, settings, site, log, inbox);
         if ready.send(Ok((waker, report))).is_err() {
             return true;

@@ -53,7 +53,11 @@ impl Wheel {
     pub(crate) fn new(now: Nanos) -> Self {
         let mut slots = Vec::new();
         slots.resize_with(SLOTS as usize, Vec::new);
-        Self { slots, next: Tick::at_or_after(now), earliest: Tick::NEVER }
+        Self {
+            slots,
+            next: Tick::at_or_after(now),
+            earliest: Tick::NEVER,
+        }
     }
 
     /// Has `timed` looked at in `tick`, or earlier if that is beyond the wheel's horizon. Returns
@@ -98,7 +102,10 @@ mod tests {
     use super::*;
 
     fn timed(slot: u32) -> Timed {
-        Timed { slot, generation: 0 }
+        Timed {
+            slot,
+            generation: 0,
+        }
     }
 
     fn fired(wheel: &mut Wheel, at: Nanos) -> Vec<u32> {

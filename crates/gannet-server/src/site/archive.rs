@@ -50,10 +50,10 @@ impl ArchiveSite {
     /// The front page for an application's own paths, else the nearest page for what is missing.
     #[cold]
     fn missing(&self, wanted: Wanted<'_>) -> Resolved<'_> {
-        if self.spa && !mime::looks_like_asset(wanted.path) {
-            if let Some(entry) = self.archive.lookup(Key::content(b"/")) {
-                return self.answer(entry, wanted, Status::OK);
-            }
+        let is_page = self.spa && !mime::looks_like_asset(wanted.path);
+        let front = || self.archive.lookup(Key::content(b"/"));
+        if let Some(entry) = is_page.then(front).flatten() {
+            return self.answer(entry, wanted, Status::OK);
         }
         // The path is at most PATH_MAX long, so this climbs a bounded number of folders.
         let mut folder = wanted.path;
@@ -87,6 +87,7 @@ impl ArchiveSite {
                 bytes: h1.bytes,
                 length_end: h1.length_end,
                 shared_start: h1.shared_start,
+                hpack: None,
             },
             representation: Representation {
                 len,

@@ -13,7 +13,10 @@ impl<D: Driver> Worker<D> {
         let conn = self.conns.at(slot);
         conn.deadline = deadline;
         if deadline < conn.scheduled {
-            let timed = Timed { slot, generation: conn.generation };
+            let timed = Timed {
+                slot,
+                generation: conn.generation,
+            };
             conn.scheduled = self.wheel.insert(deadline, timed);
         }
     }
@@ -33,7 +36,9 @@ impl<D: Driver> Worker<D> {
 
     fn fire(&mut self, timed: Timed) {
         let now = self.driver.now();
-        let Some(conn) = self.conns.find(timed.slot, timed.generation) else { return };
+        let Some(conn) = self.conns.find(timed.slot, timed.generation) else {
+            return;
+        };
         if conn.scheduled.start() > now {
             // A later entry of the same connection stands for it.
             return;
@@ -61,7 +66,10 @@ impl<D: Driver> Worker<D> {
     fn reading_timed_out(&mut self, slot: u32) {
         let conn = self.conns.at(slot);
         if conn.phase == Phase::Reading && !conn.held.is_empty() {
-            self.refuse(slot, gannet_http::semantics::response::Status::REQUEST_TIMEOUT);
+            self.refuse(
+                slot,
+                gannet_http::semantics::response::Status::REQUEST_TIMEOUT,
+            );
         } else {
             self.close(slot);
         }

@@ -16,8 +16,8 @@ use crate::conn::{Parked, Phase};
 use crate::outgoing::Outgoing;
 use crate::pump::{Pump, Stop};
 use crate::serve::{Answered, Answering, Turn};
-use crate::site::directory::fill::{Fill, Filled};
 use crate::site::Site;
+use crate::site::directory::fill::{Fill, Filled};
 
 impl<D: Driver> Worker<D> {
     /// Asks the disk on behalf of a request whose head is given. `out` has the answers to the
@@ -31,7 +31,9 @@ impl<D: Driver> Worker<D> {
 
     fn park(&mut self, head: Vec<u8>, out: Outgoing) -> Option<Box<Parked>> {
         let unix = self.driver.unix_seconds();
-        let Site::Directory(site) = &self.site else { return None };
+        let Site::Directory(site) = &self.site else {
+            return None;
+        };
         let request = parse_again(&head)?;
         let path = decode_path(request.target.path, &mut self.scratch).ok()?;
         let fill = Fill::new(site, path.as_bytes(), unix);
@@ -41,7 +43,9 @@ impl<D: Driver> Worker<D> {
     /// An answer of the disk. If it was for a connection that is gone, it is dropped; with it the
     /// descriptor that it may hold.
     pub(super) fn disk(&mut self, slot: u32, generation: u32, answer: Result<Disk, Errno>) {
-        let Some(conn) = self.conns.find(slot, generation) else { return };
+        let Some(conn) = self.conns.find(slot, generation) else {
+            return;
+        };
         match (conn.phase, answer) {
             (Phase::Waiting, answer) => {
                 if let Some(parked) = conn.work().parked.take() {
@@ -62,15 +66,24 @@ impl<D: Driver> Worker<D> {
     ) {
         loop {
             let asker = token(Kind::Disk, slot, self.conns.at(slot).generation);
-            let Site::Directory(site) = &mut self.site else { return self.reset(slot) };
-            let filled = parked.fill.advance(&mut self.driver, site, asker, answer.take(), put_guard);
+            let Site::Directory(site) = &mut self.site else {
+                return self.reset(slot);
+            };
+            let filled =
+                parked
+                    .fill
+                    .advance(&mut self.driver, site, asker, answer.take(), put_guard);
             let Some(filled) = filled else {
                 let conn = self.conns.at(slot);
                 conn.phase = Phase::Waiting;
                 conn.work().parked = Some(parked);
                 return self.set_deadline(slot, self.settings.limits.progress_timeout_ms);
             };
-            let Parked { head, fill, mut out } = *parked;
+            let Parked {
+                head,
+                fill,
+                mut out,
+            } = *parked;
             self.answer_filled(slot, &head, &fill, filled, &mut out);
             match self.pump_held(slot, &mut out) {
                 Some(head) => match self.park(head, out) {
@@ -114,9 +127,15 @@ impl<D: Driver> Worker<D> {
         let now = self.driver.now();
         let fields = self.settings.fields();
         let turn = turn!(self, fields);
-        let Some(request) = parse_again(head) else { return };
+        let Some(request) = parse_again(head) else {
+            return;
+        };
         let conn = self.conns.at(slot);
-        let mut to = Answering { h1: &mut conn.h1, turn: &turn, out };
+        let mut to = Answering {
+            h1: &mut conn.h1,
+            turn: &turn,
+            out,
+        };
         let answered = match filled {
             Filled::File(cached, status) => {
                 let lines = request.fields.lines(KnownField::AcceptEncoding);

@@ -37,10 +37,16 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn guard_broken(&mut self, id: u32) {
-        let Some(file) = self.site.file(id) else { return };
+        let Some(file) = self.site.file(id) else {
+            return;
+        };
         file.trust.set(Trust::Broken);
         let now = self.driver.now();
-        self.breaking.push(Breaking { file, until: now.plus_ms(GUARD_DRAIN_MS), check_at: now });
+        self.breaking.push(Breaking {
+            file,
+            until: now.plus_ms(GUARD_DRAIN_MS),
+            check_at: now,
+        });
     }
 
     /// When the queues are looked at again, if a writer waits.
@@ -74,8 +80,12 @@ impl<D: Driver> Worker<D> {
 
     /// Connections that may have pages of the file in their queue.
     fn holders(&mut self, file: &Rc<ServedFile>) -> Vec<u32> {
-        let candidates: Vec<u32> =
-            self.conns.used().filter(|(_, c)| may_hold(c, file)).map(|(slot, _)| slot).collect();
+        let candidates: Vec<u32> = self
+            .conns
+            .used()
+            .filter(|(_, c)| may_hold(c, file))
+            .map(|(slot, _)| slot)
+            .collect();
         let mut holders = Vec::new();
         for slot in candidates {
             let conn = self.conns.at(slot);
@@ -91,7 +101,10 @@ impl<D: Driver> Worker<D> {
 
 /// Puts a guard on a file, so that pages of it may be handed to the kernel.
 pub(super) fn put_guard<D: Driver>(driver: &mut D, file: &ServedFile) {
-    if driver.guard(&file.file, token(Kind::Guard, file.id, 0)).is_ok() {
+    if driver
+        .guard(&file.file, token(Kind::Guard, file.id, 0))
+        .is_ok()
+    {
         file.trust.set(Trust::Guarded);
     }
 }

@@ -26,7 +26,7 @@ use crate::site::Site;
 use crate::timers::{Timed, Wheel};
 
 /// What other threads tell a worker.
-pub enum Message {
+pub(crate) enum Message {
     /// Stop accepting, finish running responses within the grace period.
     Stop,
     /// End at once.
@@ -36,28 +36,31 @@ pub enum Message {
 }
 
 /// What a worker is made with.
-pub struct WorkerSettings {
+pub(crate) struct WorkerSettings {
     /// Timeouts and limits.
-    pub limits: Limits,
+    pub(crate) limits: Limits,
     /// The most connections of this worker.
-    pub connections_max: usize,
+    pub(crate) connections_max: usize,
     /// How many listeners its driver was created with.
-    pub listener_count: u32,
+    pub(crate) listener_count: u32,
     /// Fields that every answer carries.
-    pub fields: Arc<Vec<(String, String)>>,
+    pub(crate) fields: Arc<Vec<(String, String)>>,
     /// A secret, for multipart delimiters.
-    pub seed: u64,
+    pub(crate) seed: u64,
 }
 
 impl WorkerSettings {
     /// The configured fields as the protocol machine wants them.
     fn fields(&self) -> Vec<(&str, &[u8])> {
-        self.fields.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect()
+        self.fields
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_bytes()))
+            .collect()
     }
 }
 
 /// See the module's description.
-pub struct Worker<D: Driver> {
+pub(crate) struct Worker<D: Driver> {
     driver: D,
     settings: WorkerSettings,
     conns: Conns,
@@ -103,7 +106,10 @@ fn token(kind: Kind, slot: u32, generation: u32) -> Token {
 
 /// The slot and generation of a token.
 fn owner(token: Token) -> (u32, u32) {
-    (token.0 as u32, (token.0 >> 32) as u32 & crate::conn::GENERATION_MAX)
+    (
+        token.0 as u32,
+        (token.0 >> 32) as u32 & crate::conn::GENERATION_MAX,
+    )
 }
 
 impl<D: Driver> Worker<D> {
@@ -138,7 +144,9 @@ impl<D: Driver> Worker<D> {
             clean: true,
         };
         for listener in 0..worker.settings.listener_count {
-            worker.driver.accept(Listener(listener), token(Kind::Accept, listener, 0));
+            worker
+                .driver
+                .accept(Listener(listener), token(Kind::Accept, listener, 0));
         }
         worker.guard_archive();
         worker
@@ -161,7 +169,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Whether the worker has stopped for good.
-    pub fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.over
     }
 
@@ -169,11 +177,16 @@ impl<D: Driver> Worker<D> {
     ///
     /// # Errors
     /// When the engine cannot go on.
-    pub fn turn(&mut self, until: Option<Nanos>) -> Result<(), Errno> {
-        let until = [until, self.wheel.next_deadline(), self.stop_at, self.next_guard_check()]
-            .into_iter()
-            .flatten()
-            .min();
+    pub(crate) fn turn(&mut self, until: Option<Nanos>) -> Result<(), Errno> {
+        let until = [
+            until,
+            self.wheel.next_deadline(),
+            self.stop_at,
+            self.next_guard_check(),
+        ]
+        .into_iter()
+        .flatten()
+        .min();
         let mut completions = std::mem::take(&mut self.completions);
         self.driver.wait(until, &mut completions)?;
         self.date.at(self.driver.unix_seconds());
@@ -189,12 +202,16 @@ impl<D: Driver> Worker<D> {
     }
 
     /// The engine, for tests that drive a simulated one.
-    pub fn driver(&mut self) -> &mut D {
+    pub(crate) fn driver(&mut self) -> &mut D {
         &mut self.driver
     }
 
     fn complete(&mut self, completion: Completion) {
-        let Completion { token, result, more } = completion;
+        let Completion {
+            token,
+            result,
+            more,
+        } = completion;
         let (slot, generation) = owner(token);
         match result {
             Ok(Done::Received(lease)) => self.received(slot, lease, more),
@@ -214,7 +231,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    fn read_inbox(&mut self) {
+    pub(crate) fn read_inbox(&mut self) {
         while let Ok(message) = self.inbox.try_recv() {
             match message {
                 Message::Stop => self.stop(),
@@ -228,7 +245,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// A copy of the counters, brought up to date.
-    pub fn snapshot(&self) -> Counters {
+    pub(crate) fn snapshot(&self) -> Counters {
         Counters {
             connections_now: self.conns.len() as u64,
             log_dropped: self.log.dropped,
@@ -239,7 +256,8 @@ impl<D: Driver> Worker<D> {
 
     fn accepted(&mut self, listener: Listener, socket: Socket, more: bool) {
         if !more {
-            self.driver.accept(listener, token(Kind::Accept, listener.0, 0));
+            self.driver
+                .accept(listener, token(Kind::Accept, listener.0, 0));
         }
         if self.conns.len() >= self.settings.connections_max && self.shed_idle(1) == 0 {
             self.counters.shed += 1;
@@ -267,7 +285,8 @@ impl<D: Driver> Worker<D> {
             return;
         }
         if self.shed_idle(crate::limits::SHED_MAX) > 0 {
-            self.driver.accept(listener, token(Kind::Accept, listener.0, 0));
+            self.driver
+                .accept(listener, token(Kind::Accept, listener.0, 0));
         } else {
             self.starved.push(listener);
         }
@@ -306,7 +325,8 @@ impl<D: Driver> Worker<D> {
         self.log_work(slot, crate::log::End::CutShort);
         self.conns.remove(slot);
         for listener in std::mem::take(&mut self.starved) {
-            self.driver.accept(listener, token(Kind::Accept, listener.0, 0));
+            self.driver
+                .accept(listener, token(Kind::Accept, listener.0, 0));
         }
     }
 

@@ -41,14 +41,19 @@ impl<D: Driver> Worker<D> {
         let conn = self.conns.at(slot);
         if !conn.receiving && !conn.ended {
             conn.receiving = true;
-            self.driver.receive(conn.socket, token(Kind::Receive, slot, conn.generation));
+            self.driver
+                .receive(conn.socket, token(Kind::Receive, slot, conn.generation));
         }
     }
 
     /// An empty send, with a buffer that was used before.
     pub(super) fn outgoing(&mut self) -> Outgoing {
         let spare = std::mem::take(&mut self.spare);
-        Outgoing::new(if spare.capacity() == 0 { self.driver.output() } else { spare })
+        Outgoing::new(if spare.capacity() == 0 {
+            self.driver.output()
+        } else {
+            spare
+        })
     }
 
     pub(super) fn received(&mut self, slot: u32, lease: Lease, more: bool) {
@@ -175,8 +180,12 @@ impl<D: Driver> Worker<D> {
         let turn = turn!(self, fields);
         let conn = self.conns.at(slot);
         conn.h1.reject();
-        let answered =
-            Answering { h1: &mut conn.h1, turn: &turn, out: &mut out }.error(status, None);
+        let answered = Answering {
+            h1: &mut conn.h1,
+            turn: &turn,
+            out: &mut out,
+        }
+        .error(status, None);
         self.counters.response(answered.status.0);
         conn.closing = true;
         conn.linger = true;

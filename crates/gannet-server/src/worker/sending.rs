@@ -29,7 +29,10 @@ impl<D: Driver> Worker<D> {
         self.set_deadline(slot, self.settings.limits.progress_timeout_ms);
         let follows_file = list.more
             && list.pieces.is_empty()
-            && matches!(self.conns.at(slot).work().parts.front(), Some(Part::File(..)));
+            && matches!(
+                self.conns.at(slot).work().parts.front(),
+                Some(Part::File(..))
+            );
         if follows_file {
             let Some(Part::File(file, range)) = self.conns.at(slot).work().parts.pop_front() else {
                 return;
@@ -46,7 +49,8 @@ impl<D: Driver> Worker<D> {
         } else {
             list.pieces.iter().map(piece_len).sum()
         };
-        self.driver.send(conn.socket, token(Kind::Send, slot, conn.generation), list);
+        self.driver
+            .send(conn.socket, token(Kind::Send, slot, conn.generation), list);
     }
 
     /// Sends `head` and the first slice of a file's range.
@@ -66,13 +70,18 @@ impl<D: Driver> Worker<D> {
             }
             conn.expected = head.len() as u64 + len;
             let asker = token(Kind::Send, slot, generation);
-            return self.driver.send_file(socket, asker, head, &file.file, range.start, len);
+            return self
+                .driver
+                .send_file(socket, asker, head, &file.file, range.start, len);
         }
         work.head = head;
         // A copy: what was read cannot change any more, whatever happens to the file.
         let asker = token(Kind::Disk, slot, generation);
         conn.expected = len;
-        match self.driver.read(&file.file, range.start, len as usize, asker) {
+        match self
+            .driver
+            .read(&file.file, range.start, len as usize, asker)
+        {
             Started::Now(Ok(bytes)) => self.copy_read(slot, &bytes),
             Started::Now(Err(_)) => self.cut_short(slot),
             Started::Pending => {}
@@ -90,7 +99,14 @@ impl<D: Driver> Worker<D> {
         let mut wire = std::mem::take(&mut work.head);
         wire.extend_from_slice(bytes);
         let more = !work.parts.is_empty();
-        self.send_list(slot, SendList { wire, more, ..SendList::default() });
+        self.send_list(
+            slot,
+            SendList {
+                wire,
+                more,
+                ..SendList::default()
+            },
+        );
     }
 
     /// The response cannot be finished truthfully: the connection ends short of its length.
@@ -132,11 +148,25 @@ impl<D: Driver> Worker<D> {
         self.set_deadline(slot, self.settings.limits.progress_timeout_ms);
         match part {
             Part::Wire(wire) => {
-                self.send_list(slot, SendList { wire, more, ..SendList::default() });
+                self.send_list(
+                    slot,
+                    SendList {
+                        wire,
+                        more,
+                        ..SendList::default()
+                    },
+                );
             }
             Part::Memory(memory, range) => {
                 let pieces = vec![Piece::Memory(memory, range)];
-                self.send_list(slot, SendList { pieces, more, ..SendList::default() });
+                self.send_list(
+                    slot,
+                    SendList {
+                        pieces,
+                        more,
+                        ..SendList::default()
+                    },
+                );
             }
             Part::File(file, range) => self.send_slice(slot, Vec::new(), file, range),
         }

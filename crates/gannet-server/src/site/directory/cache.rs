@@ -57,7 +57,11 @@ pub(super) struct Cache {
 impl Cache {
     /// A cache of up to `memory_max` bytes of bodies.
     pub(super) fn new(memory_max: u64) -> Self {
-        Self { young: Generation::default(), old: Generation::default(), memory_max }
+        Self {
+            young: Generation::default(),
+            old: Generation::default(),
+            memory_max,
+        }
     }
 
     /// What a path came to, if the disk confirmed it recently.
@@ -72,14 +76,25 @@ impl Cache {
 
     /// What a path came to, however long ago.
     pub(super) fn any(&self, path: &[u8]) -> Option<Rc<Cached>> {
-        let found = self.young.paths.get(path).or_else(|| self.old.paths.get(path))?;
+        let found = self
+            .young
+            .paths
+            .get(path)
+            .or_else(|| self.old.paths.get(path))?;
         Some(Rc::clone(&found.cached))
     }
 
     /// Remembers what a path came to.
     pub(super) fn insert(&mut self, path: &[u8], cached: Rc<Cached>, status: Status, now: Nanos) {
         self.old.take(path);
-        self.young.insert(path.into(), Remembered { cached, status, confirmed: now });
+        self.young.insert(
+            path.into(),
+            Remembered {
+                cached,
+                status,
+                confirmed: now,
+            },
+        );
         self.age();
     }
 

@@ -15,7 +15,9 @@ use gannet_content::directory::sidecars::{SIDECARS, is_usable, may_have_sidecars
 use gannet_content::mime;
 use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::status::Status;
-use gannet_io::driver::{DirectoryEntry, Driver, Errno, FileKind, Meta, OpenedFile, Started, Token};
+use gannet_io::driver::{
+    DirectoryEntry, Driver, Errno, FileKind, Meta, OpenedFile, Started, Token,
+};
 use gannet_io::memory::Memory;
 
 use super::{Cached, CachedBody, DirectorySite, Draft};
@@ -63,7 +65,11 @@ enum State {
     /// The lookup's own.
     Looking,
     /// The bytes of a small file; then sidecar number `next`.
-    Reading { coding: Coding, opened: OpenedFile, next: usize },
+    Reading {
+        coding: Coding,
+        opened: OpenedFile,
+        next: usize,
+    },
     /// Whether there is this sidecar.
     Sidecar(usize),
     /// The entries of a directory.
@@ -173,9 +179,14 @@ impl Fill {
                 }
                 self.looked(driver, site, guard)
             }
-            (State::Reading { coding, opened, next }, Ok(Disk::Read(bytes))) => {
-                self.read(driver, site, coding, opened, next, bytes)
-            }
+            (
+                State::Reading {
+                    coding,
+                    opened,
+                    next,
+                },
+                Ok(Disk::Read(bytes)),
+            ) => self.read(driver, site, coding, opened, next, bytes),
             (State::Sidecar(index), Ok(Disk::Opened(opened))) if self.is_usable(&opened.meta) => {
                 let coding = SIDECARS[index].coding;
                 self.take(driver, site, coding, opened, index + 1, guard)
@@ -239,7 +250,11 @@ impl Fill {
         let body = match self.previous.as_ref().and_then(same) {
             Some(body) => body,
             None if opened.meta.len <= SMALL_FILE_MAX => {
-                self.state = State::Reading { coding, opened, next };
+                self.state = State::Reading {
+                    coding,
+                    opened,
+                    next,
+                };
                 return None;
             }
             None => {
@@ -248,7 +263,11 @@ impl Fill {
                 CachedBody::File(file)
             }
         };
-        self.drafts.push(Draft { coding, meta: opened.meta, body });
+        self.drafts.push(Draft {
+            coding,
+            meta: opened.meta,
+            body,
+        });
         self.next_sidecar(site, next)
     }
 
@@ -276,7 +295,11 @@ impl Fill {
             return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
         }
         let opened = OpenedFile { meta, ..opened };
-        self.state = State::Reading { coding, opened, next };
+        self.state = State::Reading {
+            coding,
+            opened,
+            next,
+        };
         None
     }
 
@@ -309,7 +332,10 @@ impl Fill {
         sidecar.kind == FileKind::Regular
             && self.drafts.first().is_some_and(|original| {
                 let original = &original.meta;
-                is_usable((sidecar.mtime_ns, sidecar.len), (original.mtime_ns, original.len))
+                is_usable(
+                    (sidecar.mtime_ns, sidecar.len),
+                    (original.mtime_ns, original.len),
+                )
             })
     }
 

@@ -99,21 +99,34 @@ impl Cached {
                 cache_control: Some(answer::CACHE_REVALIDATE),
                 fields: &[],
             });
-            variants.push(CachedVariant { draft, tag, ready: ready.ok()? });
+            variants.push(CachedVariant {
+                draft,
+                tag,
+                ready: ready.ok()?,
+            });
         }
-        Some(Self { content_type, last_modified, variants })
+        Some(Self {
+            content_type,
+            last_modified,
+            variants,
+        })
     }
 
     /// The bytes of a coding, if its file is still this one.
     fn body(&self, coding: Coding, meta: &Meta) -> Option<CachedBody> {
         let same = |v: &&CachedVariant| v.draft.coding == coding && v.draft.meta == *meta;
-        self.variants.iter().find(same).map(|v| v.draft.body.clone())
+        self.variants
+            .iter()
+            .find(same)
+            .map(|v| v.draft.body.clone())
     }
 
     /// Whether it would be made of exactly these.
     fn is_made_of(&self, drafts: &[Draft]) -> bool {
         self.variants.len() == drafts.len()
-            && drafts.iter().all(|draft| self.body(draft.coding, &draft.meta).is_some())
+            && drafts
+                .iter()
+                .all(|draft| self.body(draft.coding, &draft.meta).is_some())
     }
 
     /// The smallest acceptable variant; without one the file as it is (RFC 9110 section 12.5.3
@@ -123,7 +136,11 @@ impl Cached {
             .variants
             .iter()
             .find(|v| codings.contains(v.draft.coding))
-            .or_else(|| self.variants.iter().find(|v| v.draft.coding == Coding::Identity))
+            .or_else(|| {
+                self.variants
+                    .iter()
+                    .find(|v| v.draft.coding == Coding::Identity)
+            })
             .expect("a cached file has its identity variant");
         Selected {
             status,
@@ -156,7 +173,10 @@ impl Cached {
 
     /// Descriptors that it keeps open.
     fn descriptors(&self) -> usize {
-        self.variants.iter().filter(|v| matches!(v.draft.body, CachedBody::File(_))).count()
+        self.variants
+            .iter()
+            .filter(|v| matches!(v.draft.body, CachedBody::File(_)))
+            .count()
     }
 
     /// Whether any of its files is being changed by a writer that waits for our guard.
@@ -188,16 +208,28 @@ impl DirectorySite {
         };
         let options = DirectoryOptions {
             lookup,
-            types: Types::new(options.types.iter().map(|(suffix, t)| (suffix.as_str(), t.as_str())))?,
+            types: Types::new(
+                options
+                    .types
+                    .iter()
+                    .map(|(suffix, t)| (suffix.as_str(), t.as_str())),
+            )?,
             sidecars: options.sidecars,
             single,
         };
-        Ok(Self { root, options, cache: Cache::new(memory), files: Vec::new() })
+        Ok(Self {
+            root,
+            options,
+            cache: Cache::new(memory),
+            files: Vec::new(),
+        })
     }
 
     /// What is remembered for a request path, if it may still be believed.
     pub(crate) fn lookup(&mut self, path: &[u8], now: Nanos) -> Option<(Rc<Cached>, Status)> {
-        self.cache.fresh(path, now).filter(|(cached, _)| !cached.is_broken())
+        self.cache
+            .fresh(path, now)
+            .filter(|(cached, _)| !cached.is_broken())
     }
 
     /// What is remembered for a request path, believed or not.
@@ -215,7 +247,11 @@ impl DirectorySite {
         let free = self.files.iter().position(|f| f.strong_count() == 0);
         let index = free.unwrap_or(self.files.len());
         let id = u32::try_from(index).expect("descriptors are numbered by i32");
-        let served = Rc::new(ServedFile { file, trust: Cell::new(Trust::Copies), id });
+        let served = Rc::new(ServedFile {
+            file,
+            trust: Cell::new(Trust::Copies),
+            id,
+        });
         match self.files.get_mut(index) {
             Some(slot) => *slot = Rc::downgrade(&served),
             None => self.files.push(Rc::downgrade(&served)),

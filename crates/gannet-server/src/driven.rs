@@ -1,0 +1,120 @@
+//! A worker in the hands of its caller, turn by turn: how the simulator drives the whole server.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Sender};
+
+use gannet_archive::{Archive, ArchiveError, SUPERBLOCK_LEN, Superblock};
+use gannet_io::driver::{Driver, Errno, File, Nanos, Root};
+use gannet_io::memory::Memory;
+
+use crate::config::{ContentOptions, Limits, LogFormat};
+use crate::log::LogWriter;
+use crate::metrics::Counters;
+use crate::site::archive::ArchiveSite;
+use crate::site::directory::DirectorySite;
+use crate::site::{ServedFile, Site, Trust};
+use crate::worker::{Message, Worker, WorkerSettings};
+
+/// What a driven worker serves.
+pub enum DrivenContent {
+    /// A live directory.
+    Directory(Root),
+    /// An archive: its bytes, and the same bytes as a file of the engine.
+    Archive(Vec<u8>, File),
+}
+
+/// One worker without a thread.
+pub struct Driven<D: Driver> {
+    worker: Worker<D>,
+    messages: Sender<Message>,
+}
+
+impl<D: Driver> Driven<D> {
+    /// A worker on `driver`, which has one listener, with fixed secrets.
+    ///
+    /// # Errors
+    /// When the archive is not valid.
+    ///
+    /// # Panics
+    /// When a configured content type is none.
+    pub fn new(
+        driver: D,
+        content: DrivenContent,
+        options: &ContentOptions,
+        limits: Limits,
+    ) -> Result<Self, ArchiveError> {
+        let site = match content {
+            DrivenContent::Directory(root) => {
+                let site = DirectorySite::new(root, options, None, options.cache_memory);
+                Site::Directory(site.expect("the types were checked"))
+            }
+            DrivenContent::Archive(bytes, file) => Site::Archive(archive(bytes, file)?),
+        };
+        let settings = WorkerSettings {
+            limits,
+            connections_max: match limits.connections_max {
+                0 => usize::MAX,
+                n => n as usize,
+            },
+            listener_count: 1,
+            fields: Arc::new(options.fields.clone()),
+            seed: 0,
+        };
+        let (messages, inbox) = mpsc::channel();
+        let (_, factory) = LogWriter::start(LogFormat::Off, None).expect("no log is opened");
+        let worker = Worker::new(driver, settings, site, factory.sink(), inbox);
+        Ok(Self { worker, messages })
+    }
+
+    /// One turn of the loop; waits until `until` at the latest.
+    ///
+    /// # Errors
+    /// When the engine cannot go on.
+    pub fn turn(&mut self, until: Option<Nanos>) -> Result<(), Errno> {
+        self.worker.turn(until)
+    }
+
+    /// The engine.
+    pub fn driver(&mut self) -> &mut D {
+        self.worker.driver()
+    }
+
+    /// Asks the worker to stop, as SIGTERM does. It is told in its next turn.
+    pub fn stop(&mut self) {
+        // The inbox lives as long as the worker.
+        let _ = self.messages.send(Message::Stop);
+        self.worker.read_inbox();
+    }
+
+    /// Whether it has stopped for good.
+    pub fn is_over(&self) -> bool {
+        self.worker.is_over()
+    }
+
+    /// What it has counted.
+    pub fn counters(&self) -> Counters {
+        self.worker.snapshot()
+    }
+}
+
+fn archive(bytes: Vec<u8>, file: File) -> Result<ArchiveSite, ArchiveError> {
+    let first = &bytes[..SUPERBLOCK_LEN.min(bytes.len())];
+    let superblock = Superblock::parse(first, bytes.len() as u64)?;
+    let range = superblock.metadata_range();
+    let metadata = bytes[range.start as usize..range.end as usize].to_vec();
+    let archive = Archive::new(superblock, metadata)?;
+    let spa = archive.options().spa;
+    Ok(ArchiveSite {
+        archive: Arc::new(archive),
+        memory: Arc::new(Memory::from_vec(bytes)),
+        file: Rc::new(ServedFile {
+            file,
+            trust: Cell::new(Trust::Constant),
+            id: 0,
+        }),
+        spa,
+        is_sealed: false,
+    })
+}

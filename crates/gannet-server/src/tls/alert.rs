@@ -1,0 +1,112 @@
+//! Alerts: how one side tells the other why it stops.
+
+use std::fmt;
+
+/// An alert description (RFC 8446 section 6, TLS Alerts registry).
+#[derive(Clone, Copy, Eq, Hash, PartialEq)]
+pub struct Alert(pub u8);
+
+impl Alert {
+    /// The sender will send no more; not an error.
+    pub const CLOSE_NOTIFY: Self = Self(0);
+    /// A record or message that does not belong here.
+    pub const UNEXPECTED_MESSAGE: Self = Self(10);
+    /// A record could not be opened.
+    pub const BAD_RECORD_MAC: Self = Self(20);
+    /// A record is longer than the protocol allows.
+    pub const RECORD_OVERFLOW: Self = Self(22);
+    /// No set of parameters suits both sides.
+    pub const HANDSHAKE_FAILURE: Self = Self(40);
+    /// A field has a value that is not allowed.
+    pub const ILLEGAL_PARAMETER: Self = Self(47);
+    /// A message could not be parsed.
+    pub const DECODE_ERROR: Self = Self(50);
+    /// A signature or a `Finished` does not verify.
+    pub const DECRYPT_ERROR: Self = Self(51);
+    /// No version suits both sides.
+    pub const PROTOCOL_VERSION: Self = Self(70);
+    /// Our own fault.
+    pub const INTERNAL_ERROR: Self = Self(80);
+    /// The user gave up; `close_notify` follows.
+    pub const USER_CANCELED: Self = Self(90);
+    /// TLS 1.2: a renegotiation is declined.
+    pub const NO_RENEGOTIATION: Self = Self(100);
+    /// The name asked for is not served.
+    pub const UNRECOGNIZED_NAME: Self = Self(112);
+    /// None of the offered application protocols is spoken here.
+    pub const NO_APPLICATION_PROTOCOL: Self = Self(120);
+
+    /// The content of an alert record: level and description. All alerts are fatal but
+    /// `close_notify` and `user_canceled` (RFC 8446 section 6).
+    #[must_use]
+    pub fn content(self) -> [u8; 2] {
+        let is_warning = matches!(self, Self::CLOSE_NOTIFY | Self::USER_CANCELED);
+        [if is_warning { 1 } else { 2 }, self.0]
+    }
+
+    /// The name in the registry.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self.0 {
+            0 => "close_notify",
+            10 => "unexpected_message",
+            20 => "bad_record_mac",
+            22 => "record_overflow",
+            40 => "handshake_failure",
+            42 => "bad_certificate",
+            43 => "unsupported_certificate",
+            44 => "certificate_revoked",
+            45 => "certificate_expired",
+            46 => "certificate_unknown",
+            47 => "illegal_parameter",
+            48 => "unknown_ca",
+            49 => "access_denied",
+            50 => "decode_error",
+            51 => "decrypt_error",
+            70 => "protocol_version",
+            71 => "insufficient_security",
+            80 => "internal_error",
+            86 => "inappropriate_fallback",
+            90 => "user_canceled",
+            100 => "no_renegotiation",
+            109 => "missing_extension",
+            110 => "unsupported_extension",
+            112 => "unrecognized_name",
+            113 => "bad_certificate_status_response",
+            115 => "unknown_psk_identity",
+            116 => "certificate_required",
+            120 => "no_application_protocol",
+            _ => "unknown_alert",
+        }
+    }
+}
+
+impl fmt::Display for Alert {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}({})", self.name(), self.0)
+    }
+}
+
+impl fmt::Debug for Alert {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Why an established connection cannot go on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fault {
+    /// The peer broke the protocol: this alert is for it, then the connection ends.
+    Ours(Alert),
+    /// The peer sent a fatal alert: nothing is sent any more (RFC 8446 section 6.2).
+    Peers(Alert),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ours(alert) => write!(f, "alert_sent={alert}"),
+            Self::Peers(alert) => write!(f, "alert_received={alert}"),
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Bounds on what a TLS peer can make us hold or do, each with its reason.
+
+/// The most plaintext bytes in one record: 2^14 (RFC 8446 section 5.1).
+pub const PLAINTEXT_MAX: usize = 1 << 14;
+
+/// The header of every record: type, version, length (RFC 8446 section 5.1).
+pub const RECORD_HEADER_LEN: usize = 5;
+
+/// The tag of all three AEADs in use.
+pub const TAG_LEN: usize = 16;
+
+/// The most a record grows by sealing, header included: TLS 1.3 adds 5 + 1 + 16 bytes, TLS 1.2
+/// with AES-GCM 5 + 8 + 16.
+pub const RECORD_OVERHEAD_MAX: usize = RECORD_HEADER_LEN + 8 + TAG_LEN;
+
+/// The most bytes after the header of a TLS 1.3 record: 2^14 + 256 (RFC 8446 section 5.2).
+pub const CIPHERTEXT_MAX_TLS13: usize = PLAINTEXT_MAX + 256;
+
+/// The same for TLS 1.2: 2^14 + 2048 (RFC 5246 section 6.2.3). No suite in use needs as much, and
+/// the plaintext inside is held to [`PLAINTEXT_MAX`] all the same.
+pub const CIPHERTEXT_MAX_TLS12: usize = PLAINTEXT_MAX + 2048;
+
+/// The most bytes of a ClientHello that are held. Real ones are 200 to 2,500 bytes (a hybrid key
+/// share is 1,216 of them); tickets and padding add a few thousand at most.
+pub const CLIENT_HELLO_MAX: usize = 16 << 10;
+
+/// The most bytes of handshake input held at a time once the ClientHello is complete: one maximal
+/// record and what arrived with it. Receiving is in pieces smaller than that.
+pub const HANDSHAKE_INPUT_MAX: usize = 128 << 10;
+
+/// The most steps of the TLS library for one call; it takes about ten for a whole handshake. Ends
+/// a state machine that would not make progress.
+pub const HANDSHAKE_STEPS_MAX: usize = 4096;
+
+/// Records without content in a row before the peer is only wasting our time. RFC 8446 section
+/// 5.1 allows them as a traffic analysis countermeasure, so some must pass.
+pub const EMPTY_RECORDS_MAX: u32 = 32;
+
+/// Key updates in a row without application data between them; each costs two key derivations.
+pub const KEY_UPDATES_MAX: u32 = 32;
+
+/// Warning alerts in a row (TLS 1.2, and `user_canceled`) that are ignored.
+pub const WARNING_ALERTS_MAX: u32 = 4;
+
+/// Records sealed with one key before it is updated. AES-GCM allows 2^24 full records (RFC 8446
+/// section 5.5); half of it leaves room for a connection that cannot update at once.
+pub const SEALED_RECORDS_MAX: u64 = 1 << 23;
+
+/// Records sealed with one key after which the connection is over if nothing could update it.
+pub const SEALED_RECORDS_END: u64 = (1 << 24) - 1024;
+
+/// Plaintext bytes of early data (0-RTT) taken from one connection, if early data is on: more
+/// than any request head that is served.
+pub const EARLY_DATA_MAX: u32 = 16 << 10;
+
+/// Sessions remembered for 0-RTT, over all workers. A stored session is used once, which is what
+/// keeps early data from being replayed to this server (RFC 8446 section 8.1).
+pub const EARLY_SESSIONS_MAX: usize = 16 << 10;
+
+/// Certificates in one PEM file: a leaf and its intermediates are two to four.
+pub const CHAIN_LEN_MAX: usize = 16;
+
+/// Bytes read of a PEM file.
+pub const PEM_LEN_MAX: u64 = 1 << 20;
+
+/// Certificate and key pairs of one server.
+pub const PAIRS_MAX: usize = 1024;
+
+/// A certificate that expires within this many seconds is warned about: 14 days.
+pub const EXPIRY_WARNING_SECONDS: i64 = 14 * 86_400;

@@ -1,0 +1,197 @@
+//! The keys of one direction of a connection, and how a record is sealed or opened with them.
+
+use std::fmt;
+
+use aws_lc_rs::aead::{
+    AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
+};
+use zeroize::Zeroize;
+
+/// The version of the protocol that was agreed on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Version {
+    /// RFC 5246, with AEAD suites only.
+    Tls12,
+    /// RFC 8446.
+    Tls13,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tls12 => "TLSv1.2",
+            Self::Tls13 => "TLSv1.3",
+        })
+    }
+}
+
+/// The AEAD of a connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Cipher {
+    /// AES-128-GCM.
+    Aes128Gcm,
+    /// AES-256-GCM.
+    Aes256Gcm,
+    /// ChaCha20-Poly1305.
+    ChaCha20Poly1305,
+}
+
+impl Cipher {
+    /// Length of a key in bytes.
+    #[must_use]
+    pub fn key_len(self) -> usize {
+        match self {
+            Self::Aes128Gcm => 16,
+            Self::Aes256Gcm | Self::ChaCha20Poly1305 => 32,
+        }
+    }
+
+    /// Whether records of TLS 1.2 carry eight bytes of nonce (RFC 5288 section 3).
+    pub(super) fn has_explicit_nonce(self, version: Version) -> bool {
+        version == Version::Tls12 && self != Self::ChaCha20Poly1305
+    }
+
+    fn algorithm(self) -> &'static Algorithm {
+        match self {
+            Self::Aes128Gcm => &AES_128_GCM,
+            Self::Aes256Gcm => &AES_256_GCM,
+            Self::ChaCha20Poly1305 => &CHACHA20_POLY1305,
+        }
+    }
+}
+
+impl fmt::Display for Cipher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Aes128Gcm => "AES-128-GCM",
+            Self::Aes256Gcm => "AES-256-GCM",
+            Self::ChaCha20Poly1305 => "ChaCha20-Poly1305",
+        })
+    }
+}
+
+/// Key, initialisation vector and next sequence number of one direction. Wiped when dropped.
+pub struct Secrets {
+    /// Which AEAD they are for.
+    pub cipher: Cipher,
+    /// The key; the first [`Cipher::key_len`] bytes count.
+    pub key: [u8; 32],
+    /// The initialisation vector. TLS 1.2 with AES-GCM: four bytes of salt, then the start of the
+    /// explicit nonces (sealing only).
+    pub iv: [u8; 12],
+    /// The sequence number of the next record.
+    pub sequence: u64,
+}
+
+impl Secrets {
+    /// The bytes of the key.
+    #[must_use]
+    pub fn key(&self) -> &[u8] {
+        &self.key[..self.cipher.key_len()]
+    }
+}
+
+impl Drop for Secrets {
+    fn drop(&mut self) {
+        self.key.zeroize();
+        self.iv.zeroize();
+    }
+}
+
+impl fmt::Debug for Secrets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Secrets({}, sequence {})", self.cipher, self.sequence)
+    }
+}
+
+/// A record was not made with our key, or was changed on its way.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct NotAuthentic;
+
+/// A key ready for use, with the construction of nonces around it.
+pub(super) struct RecordKey {
+    key: LessSafeKey,
+    iv: [u8; 12],
+}
+
+impl RecordKey {
+    pub(super) fn new(secrets: &Secrets) -> Self {
+        let unbound = UnboundKey::new(secrets.cipher.algorithm(), secrets.key())
+            .expect("the key has the length that its algorithm asks for");
+        Self { key: LessSafeKey::new(unbound), iv: secrets.iv }
+    }
+
+    /// RFC 8446 section 5.3, RFC 7905 section 2: the vector with the sequence number over it. For
+    /// TLS 1.2 with AES-GCM the same gives nonces that never repeat (RFC 5288 leaves it open).
+    pub(super) fn nonce(&self, sequence: u64) -> [u8; 12] {
+        let mut nonce = self.iv;
+        for (byte, over) in nonce[4..].iter_mut().zip(sequence.to_be_bytes()) {
+            *byte ^= over;
+        }
+        nonce
+    }
+
+    /// RFC 5288 section 3: the salt and the nonce that came with the record.
+    pub(super) fn explicit_nonce(&self, explicit: [u8; 8]) -> [u8; 12] {
+        let mut nonce = self.iv;
+        nonce[4..].copy_from_slice(&explicit);
+        nonce
+    }
+
+    /// Seals in place. `sealed` is the plaintext with room for the tag behind it.
+    pub(super) fn seal(&self, nonce: [u8; 12], additional: &[u8], sealed: &mut [u8]) {
+        let (content, tag_to) = sealed.split_at_mut(sealed.len() - super::super::limits::TAG_LEN);
+        let tag = self
+            .key
+            .seal_in_place_separate_tag(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(additional),
+                content,
+            )
+            .expect("a record is far shorter than the AEAD's limit");
+        tag_to.copy_from_slice(tag.as_ref());
+    }
+
+    /// Seals `plain` into `sealed` without copying it first. `extra` is sealed behind it;
+    /// `sealed` has the room of both and of the tag.
+    pub(super) fn seal_from(
+        &self,
+        nonce: [u8; 12],
+        additional: &[u8],
+        plain: &[u8],
+        extra: &[u8],
+        sealed: &mut [u8],
+    ) {
+        let (content, rest) = sealed.split_at_mut(plain.len());
+        self.key
+            .seal_out_of_place_scatter(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(additional),
+                plain,
+                content,
+                extra,
+                rest,
+            )
+            .expect("a record is far shorter than the AEAD's limit, and the room is exact");
+    }
+
+    /// Opens `sealed` (with its tag) into `plain`, which is as long as the content.
+    pub(super) fn open(
+        &self,
+        nonce: [u8; 12],
+        additional: &[u8],
+        sealed: &[u8],
+        plain: &mut [u8],
+    ) -> Result<(), NotAuthentic> {
+        let (content, tag) = sealed.split_at(plain.len());
+        self.key
+            .open_separate_gather(
+                Nonce::assume_unique_for_key(nonce),
+                Aad::from(additional),
+                content,
+                tag,
+                plain,
+            )
+            .map_err(|_| NotAuthentic)
+    }
+}

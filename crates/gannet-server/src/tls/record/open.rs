@@ -1,0 +1,322 @@
+//! Received bytes become plaintext and control messages.
+
+use super::ContentType;
+use super::aead::{RecordKey, Secrets, Version};
+use super::seal::additional_tls12;
+use crate::tls::alert::{Alert, Fault};
+use crate::tls::limits::{
+    CIPHERTEXT_MAX_TLS12, CIPHERTEXT_MAX_TLS13, EMPTY_RECORDS_MAX, KEY_UPDATES_MAX, PLAINTEXT_MAX,
+    RECORD_HEADER_LEN, TAG_LEN, WARNING_ALERTS_MAX,
+};
+
+/// Opens the records of one direction, however the bytes were cut on their way.
+///
+/// Invariant: `partial` is shorter than one record: header and at most
+/// [`CIPHERTEXT_MAX_TLS12`] bytes.
+pub struct Opener {
+    key: RecordKey,
+    secrets: Secrets,
+    version: Version,
+    sequence: u64,
+    /// The beginning of a record whose rest has not arrived.
+    partial: Vec<u8>,
+    /// The beginning of a handshake message (a `KeyUpdate` has five bytes).
+    message: Vec<u8>,
+    empty_records: u32,
+    key_updates: u32,
+    warnings: u32,
+    /// The peer sent `close_notify`: what follows is ignored (RFC 8446 section 6.1).
+    is_closed: bool,
+}
+
+/// A message that changes the connection; records after it wait until it was dealt with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Control {
+    /// The peer's records are sealed with its next key from here on, and it may want the same of
+    /// ours (RFC 8446 section 4.6.3).
+    KeyUpdate {
+        /// `update_requested`.
+        is_requested: bool,
+    },
+}
+
+impl Opener {
+    /// An opener with the secrets of the handshake.
+    #[must_use]
+    pub fn new(version: Version, secrets: Secrets) -> Self {
+        Self {
+            key: RecordKey::new(&secrets),
+            version,
+            sequence: secrets.sequence,
+            secrets,
+            partial: Vec::new(),
+            message: Vec::new(),
+            empty_records: 0,
+            key_updates: 0,
+            warnings: 0,
+            is_closed: false,
+        }
+    }
+
+    /// Whether the peer has said that it will send no more.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
+    /// Whether the beginning of a record is held.
+    #[must_use]
+    pub fn has_partial(&self) -> bool {
+        !self.partial.is_empty()
+    }
+
+    /// Opens whole records at the start of `input` and appends their content to `plain`, up to a
+    /// control message. What is used is cut off `input`; the start of an unfinished record is
+    /// kept, so that nothing of `input` is left when there was no control message.
+    ///
+    /// # Errors
+    /// [`Fault`]; the connection is over then.
+    pub(crate) fn receive(
+        &mut self,
+        input: &mut &[u8],
+        plain: &mut Vec<u8>,
+    ) -> Result<Option<Control>, Fault> {
+        while !input.is_empty() && !self.is_closed {
+            if !self.partial.is_empty() {
+                let Some(record) = self.complete_partial(input)? else { break };
+                let control = self.open_record(&record, plain)?;
+                self.keep_capacity(record);
+                if control.is_some() {
+                    return Ok(control);
+                }
+                continue;
+            }
+            match self.record_len(input)? {
+                Some(len) if input.len() >= len => {
+                    let (record, rest) = input.split_at(len);
+                    *input = rest;
+                    if let Some(control) = self.open_record(record, plain)? {
+                        return Ok(Some(control));
+                    }
+                }
+                _ => {
+                    self.partial.extend_from_slice(input);
+                    *input = &[];
+                }
+            }
+        }
+        if self.is_closed {
+            *input = &[];
+        }
+        Ok(None)
+    }
+
+    /// Goes on with the peer's next secrets.
+    pub(crate) fn rekey(&mut self, secrets: Secrets) {
+        self.key = RecordKey::new(&secrets);
+        self.sequence = secrets.sequence;
+        self.secrets = secrets;
+    }
+
+    /// The whole length of the record that `input` begins with, if its header is there. Checked
+    /// as early as that: an impossible record is not waited for.
+    fn record_len(&self, input: &[u8]) -> Result<Option<usize>, Fault> {
+        let Some(header) = input.first_chunk::<RECORD_HEADER_LEN>() else { return Ok(None) };
+        let len = usize::from(u16::from_be_bytes([header[3], header[4]]));
+        let max = match self.version {
+            Version::Tls13 => CIPHERTEXT_MAX_TLS13,
+            Version::Tls12 => CIPHERTEXT_MAX_TLS12,
+        };
+        if header[1] != 3 {
+            return Err(Fault::Ours(Alert::PROTOCOL_VERSION));
+        }
+        if len > max {
+            return Err(Fault::Ours(Alert::RECORD_OVERFLOW));
+        }
+        Ok(Some(RECORD_HEADER_LEN + len))
+    }
+
+    /// Adds to the record that is held; takes it out once it is whole.
+    fn complete_partial(&mut self, input: &mut &[u8]) -> Result<Option<Vec<u8>>, Fault> {
+        if self.partial.len() < RECORD_HEADER_LEN {
+            self.take(input, RECORD_HEADER_LEN);
+        }
+        let Some(len) = self.record_len(&self.partial)? else { return Ok(None) };
+        self.take(input, len);
+        Ok((self.partial.len() == len).then(|| std::mem::take(&mut self.partial)))
+    }
+
+    /// Moves input to what is held, until that is `len` long.
+    fn take(&mut self, input: &mut &[u8], len: usize) {
+        let (now, rest) = input.split_at(input.len().min(len - self.partial.len()));
+        self.partial.extend_from_slice(now);
+        *input = rest;
+    }
+
+    /// An idle connection should not keep the memory of a large record.
+    fn keep_capacity(&mut self, mut record: Vec<u8>) {
+        if record.capacity() <= 1024 {
+            record.clear();
+            self.partial = record;
+        }
+    }
+
+    fn open_record(&mut self, record: &[u8], plain: &mut Vec<u8>) -> Result<Option<Control>, Fault> {
+        let (header, sealed) = record.split_at(RECORD_HEADER_LEN);
+        let start = plain.len();
+        let kind = match self.version {
+            Version::Tls13 => self.open_tls13(header, sealed, plain)?,
+            Version::Tls12 => self.open_tls12(header, sealed, plain)?,
+        };
+        self.sequence += 1;
+        let len = plain.len() - start;
+        if kind == ContentType::ApplicationData as u8 {
+            return self.note_application_data(len);
+        }
+        let result = self.control(kind, &plain[start..]);
+        plain.truncate(start);
+        result
+    }
+
+    /// Opens a record of TLS 1.3, appends its content and returns its type.
+    fn open_tls13(
+        &mut self,
+        header: &[u8],
+        sealed: &[u8],
+        plain: &mut Vec<u8>,
+    ) -> Result<u8, Fault> {
+        // RFC 8446 section 5: after the handshake every record is protected, and looks like
+        // application data from outside.
+        if header[0] != ContentType::ApplicationData as u8 {
+            return Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE));
+        }
+        let Some(inner_len) = sealed.len().checked_sub(TAG_LEN).filter(|len| *len > 0) else {
+            return Err(Fault::Ours(Alert::BAD_RECORD_MAC));
+        };
+        let start = plain.len();
+        plain.resize(start + inner_len, 0);
+        let nonce = self.key.nonce(self.sequence);
+        if self.key.open(nonce, header, sealed, &mut plain[start..]).is_err() {
+            plain.truncate(start);
+            return Err(Fault::Ours(Alert::BAD_RECORD_MAC));
+        }
+        // RFC 8446 section 5.4: the type is the last byte that is not zero.
+        let Some(at) = plain[start..].iter().rposition(|byte| *byte != 0) else {
+            plain.truncate(start);
+            return Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE));
+        };
+        let kind = plain[start + at];
+        plain.truncate(start + at);
+        if at > PLAINTEXT_MAX {
+            return Err(Fault::Ours(Alert::RECORD_OVERFLOW));
+        }
+        Ok(kind)
+    }
+
+    /// Opens a record of TLS 1.2, appends its content and returns its type.
+    fn open_tls12(
+        &mut self,
+        header: &[u8],
+        sealed: &[u8],
+        plain: &mut Vec<u8>,
+    ) -> Result<u8, Fault> {
+        let bad = Fault::Ours(Alert::BAD_RECORD_MAC);
+        let (nonce, sealed) = if self.secrets.cipher.has_explicit_nonce(self.version) {
+            let (explicit, sealed) = sealed.split_first_chunk::<8>().ok_or(bad)?;
+            (self.key.explicit_nonce(*explicit), sealed)
+        } else {
+            (self.key.nonce(self.sequence), sealed)
+        };
+        let len = sealed.len().checked_sub(TAG_LEN).ok_or(bad)?;
+        if len > PLAINTEXT_MAX {
+            return Err(Fault::Ours(Alert::RECORD_OVERFLOW));
+        }
+        let additional = additional_tls12(self.sequence, header[0], len);
+        let start = plain.len();
+        plain.resize(start + len, 0);
+        if self.key.open(nonce, &additional, sealed, &mut plain[start..]).is_err() {
+            plain.truncate(start);
+            return Err(bad);
+        }
+        Ok(header[0])
+    }
+
+    fn note_application_data(&mut self, len: usize) -> Result<Option<Control>, Fault> {
+        if !self.message.is_empty() {
+            // RFC 8446 section 5.1: nothing comes between the parts of a handshake message.
+            return Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE));
+        }
+        if len > 0 {
+            (self.empty_records, self.key_updates, self.warnings) = (0, 0, 0);
+            return Ok(None);
+        }
+        self.empty_records += 1;
+        if self.empty_records > EMPTY_RECORDS_MAX {
+            return Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE));
+        }
+        Ok(None)
+    }
+
+    fn control(&mut self, kind: u8, content: &[u8]) -> Result<Option<Control>, Fault> {
+        match kind {
+            k if k == ContentType::Alert as u8 => self.alert(content).map(|()| None),
+            k if k == ContentType::Handshake as u8 => self.handshake(content),
+            _ => Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE)),
+        }
+    }
+
+    fn alert(&mut self, content: &[u8]) -> Result<(), Fault> {
+        // RFC 8446 section 5.1: an alert is alone in its record, and whole.
+        let [level, description] = *content else {
+            return Err(Fault::Ours(Alert::DECODE_ERROR));
+        };
+        let alert = Alert(description);
+        if alert == Alert::CLOSE_NOTIFY {
+            self.is_closed = true;
+            return Ok(());
+        }
+        let is_warning = alert == Alert::USER_CANCELED
+            || (self.version == Version::Tls12 && level == 1);
+        if !is_warning {
+            return Err(Fault::Peers(alert));
+        }
+        self.warnings += 1;
+        if self.warnings > WARNING_ALERTS_MAX {
+            return Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE));
+        }
+        Ok(())
+    }
+
+    fn handshake(&mut self, content: &[u8]) -> Result<Option<Control>, Fault> {
+        const KEY_UPDATE: u8 = 24;
+        const KEY_UPDATE_LEN: usize = 5;
+        let unexpected = Fault::Ours(Alert::UNEXPECTED_MESSAGE);
+        // TLS 1.2 could only mean renegotiation, which is not done here (RFC 9325 section 3.5);
+        // an empty handshake record is not allowed (RFC 8446 section 5.1).
+        if self.version == Version::Tls12 || content.is_empty() {
+            return Err(unexpected);
+        }
+        self.message.extend_from_slice(content);
+        if self.message[0] != KEY_UPDATE {
+            return Err(unexpected);
+        }
+        let Some(message) = self.message.first_chunk::<KEY_UPDATE_LEN>() else {
+            return Ok(None);
+        };
+        if self.message.len() > KEY_UPDATE_LEN {
+            // RFC 8446 section 5.1: a message before a change of keys ends its record.
+            return Err(unexpected);
+        }
+        let [_, 0, 0, 1, wanted @ (0 | 1)] = *message else {
+            let is_length = message[1..4] != [0, 0, 1];
+            let alert = if is_length { Alert::DECODE_ERROR } else { Alert::ILLEGAL_PARAMETER };
+            return Err(Fault::Ours(alert));
+        };
+        self.message.clear();
+        self.key_updates += 1;
+        if self.key_updates > KEY_UPDATES_MAX {
+            return Err(unexpected);
+        }
+        Ok(Some(Control::KeyUpdate { is_requested: wanted == 1 }))
+    }
+}

@@ -1,0 +1,256 @@
+//! Plaintext becomes records.
+
+use super::ContentType;
+use super::aead::{Cipher, RecordKey, Secrets, Version};
+use crate::tls::limits::{
+    PLAINTEXT_MAX, RECORD_HEADER_LEN, SEALED_RECORDS_END, SEALED_RECORDS_MAX, TAG_LEN,
+};
+
+/// Pieces at least this long that fill a record alone are sealed straight from where they are;
+/// shorter ones are copied first, which costs less than the second call of the cipher for the
+/// byte that carries the content type.
+const STRAIGHT_MIN: usize = 1024;
+
+/// Seals the records of one direction.
+///
+/// Invariant: `sequence` never repeats under one key; sealing is refused at
+/// [`SEALED_RECORDS_END`].
+pub struct Sealer {
+    key: RecordKey,
+    secrets: Secrets,
+    version: Version,
+    sequence: u64,
+    /// The sequence number at which this key began to be counted: zero after an update.
+    plain_max: usize,
+}
+
+/// The key has sealed as many records as it may, and was not updated.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Exhausted;
+
+impl Sealer {
+    /// A sealer with the secrets of the handshake or of a key update.
+    #[must_use]
+    pub fn new(version: Version, secrets: Secrets) -> Self {
+        Self {
+            key: RecordKey::new(&secrets),
+            version,
+            sequence: secrets.sequence,
+            secrets,
+            plain_max: PLAINTEXT_MAX,
+        }
+    }
+
+    /// The most plaintext bytes of the records to come, 64 to 16,384: small ones are usable as
+    /// soon as their segment has arrived, large ones cost less.
+    pub fn set_record_len(&mut self, len: usize) {
+        self.plain_max = len.clamp(64, PLAINTEXT_MAX);
+    }
+
+    /// Bytes that sealing `len` bytes of plaintext makes.
+    #[must_use]
+    pub fn sealed_len(&self, len: usize) -> usize {
+        len + len.div_ceil(self.plain_max) * self.overhead()
+    }
+
+    /// Whether the key should be updated before more is sealed.
+    #[must_use]
+    pub fn wants_key_update(&self) -> bool {
+        self.version == Version::Tls13 && self.sequence >= SEALED_RECORDS_MAX
+    }
+
+    /// Seals the pieces, one after the other as one stream, and appends the records to `out`.
+    /// Nothing is appended for no bytes.
+    ///
+    /// # Errors
+    /// [`Exhausted`] at the limit of the AEAD (RFC 8446 section 5.5); nothing is appended then.
+    pub fn seal(&mut self, pieces: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Exhausted> {
+        let len = pieces.iter().map(|piece| piece.len()).sum();
+        let start = out.len();
+        out.resize(start + self.sealed_len(len), 0);
+        let sealed = self.seal_into(pieces, &mut out[start..]);
+        if sealed.is_err() {
+            out.truncate(start);
+        }
+        sealed.map(|_| ())
+    }
+
+    /// As [`seal`](Self::seal), into memory that is there already: returns how much of it was
+    /// used, which is [`sealed_len`](Self::sealed_len). Saves clearing a fresh buffer.
+    ///
+    /// # Errors
+    /// As [`seal`](Self::seal).
+    ///
+    /// # Panics
+    /// If `out` is too short.
+    pub fn seal_into(&mut self, pieces: &[&[u8]], out: &mut [u8]) -> Result<usize, Exhausted> {
+        let mut left: usize = pieces.iter().map(|piece| piece.len()).sum();
+        self.check_room(left.div_ceil(self.plain_max) as u64)?;
+        let mut gather = Gather { pieces, offset: 0 };
+        let mut used = 0;
+        while left > 0 {
+            let len = left.min(self.plain_max);
+            let record_len = len + self.overhead();
+            let record = &mut out[used..used + record_len];
+            self.seal_record(ContentType::ApplicationData, &mut gather, len, record);
+            used += record_len;
+            left -= len;
+        }
+        Ok(used)
+    }
+
+    /// Seals one record of another type: an alert or a handshake message, at most 2^14 bytes.
+    ///
+    /// # Errors
+    /// As [`seal`](Self::seal).
+    pub(crate) fn seal_control(
+        &mut self,
+        content_type: ContentType,
+        content: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), Exhausted> {
+        debug_assert!(content.len() <= PLAINTEXT_MAX, "one record");
+        self.check_room(1)?;
+        let start = out.len();
+        out.resize(start + content.len() + self.overhead(), 0);
+        let mut gather = Gather { pieces: &[content], offset: 0 };
+        self.seal_record(content_type, &mut gather, content.len(), &mut out[start..]);
+        Ok(())
+    }
+
+    /// Goes on with new secrets.
+    pub(crate) fn rekey(&mut self, secrets: Secrets) {
+        self.key = RecordKey::new(&secrets);
+        self.sequence = secrets.sequence;
+        self.secrets = secrets;
+    }
+
+    /// Hands key and position over, to whoever seals from here on.
+    #[must_use]
+    pub(crate) fn into_secrets(self) -> Secrets {
+        let mut secrets = self.secrets;
+        secrets.sequence = self.sequence;
+        secrets
+    }
+
+    /// Which AEAD is in use.
+    #[must_use]
+    pub fn cipher(&self) -> Cipher {
+        self.secrets.cipher
+    }
+
+    fn check_room(&self, records: u64) -> Result<(), Exhausted> {
+        // ChaCha20-Poly1305 has no such limit in reach, but nothing needs so many records either.
+        if self.sequence.saturating_add(records) > SEALED_RECORDS_END {
+            return Err(Exhausted);
+        }
+        Ok(())
+    }
+
+    fn overhead(&self) -> usize {
+        let inside = match self.version {
+            Version::Tls13 => 1,
+            Version::Tls12 if self.secrets.cipher.has_explicit_nonce(self.version) => 8,
+            Version::Tls12 => 0,
+        };
+        RECORD_HEADER_LEN + inside + TAG_LEN
+    }
+
+    /// Seals `len` bytes of what is gathered into `record`, which is exactly as long as needed.
+    fn seal_record(
+        &mut self,
+        content_type: ContentType,
+        gather: &mut Gather<'_>,
+        len: usize,
+        record: &mut [u8],
+    ) {
+        let nonce = self.key.nonce(self.sequence);
+        let (header, body) = record.split_at_mut(RECORD_HEADER_LEN);
+        let body_len = u16::try_from(body.len()).expect("a record's length fits its field");
+        match self.version {
+            Version::Tls13 => {
+                header[0] = ContentType::ApplicationData as u8;
+                header[1..3].copy_from_slice(&[3, 3]);
+                header[3..].copy_from_slice(&body_len.to_be_bytes());
+                let kind = [content_type as u8];
+                match gather.straight(len) {
+                    Some(plain) => self.key.seal_from(nonce, header, plain, &kind, body),
+                    None => {
+                        gather.copy(&mut body[..len]);
+                        body[len] = kind[0];
+                        self.key.seal(nonce, header, body);
+                    }
+                }
+            }
+            Version::Tls12 => {
+                header[0] = content_type as u8;
+                header[1..3].copy_from_slice(&[3, 3]);
+                header[3..].copy_from_slice(&body_len.to_be_bytes());
+                let additional = additional_tls12(self.sequence, content_type as u8, len);
+                let skip = body.len() - len - TAG_LEN;
+                body[..skip].copy_from_slice(&nonce[12 - skip..]);
+                let body = &mut body[skip..];
+                match gather.straight(len) {
+                    Some(plain) => self.key.seal_from(nonce, &additional, plain, &[], body),
+                    None => {
+                        gather.copy(&mut body[..len]);
+                        self.key.seal(nonce, &additional, body);
+                    }
+                }
+            }
+        }
+        self.sequence += 1;
+    }
+}
+
+/// The additional data of TLS 1.2 (RFC 5246 section 6.2.3.3): `len` is that of the plaintext.
+pub(super) fn additional_tls12(sequence: u64, content_type: u8, len: usize) -> [u8; 13] {
+    let mut additional = [0; 13];
+    additional[..8].copy_from_slice(&sequence.to_be_bytes());
+    additional[8] = content_type;
+    additional[9..11].copy_from_slice(&[3, 3]);
+    let len = u16::try_from(len).expect("plaintext of a record is at most 2^14 bytes");
+    additional[11..].copy_from_slice(&len.to_be_bytes());
+    additional
+}
+
+/// Takes bytes from pieces in order.
+struct Gather<'a> {
+    pieces: &'a [&'a [u8]],
+    /// Bytes of the first piece that were taken.
+    offset: usize,
+}
+
+impl<'a> Gather<'a> {
+    /// The next `len` bytes, if they are all in one piece and worth not copying.
+    fn straight(&mut self, len: usize) -> Option<&'a [u8]> {
+        if len < STRAIGHT_MIN {
+            return None;
+        }
+        self.skip_used();
+        let rest = &self.pieces.first()?[self.offset..];
+        let plain = rest.get(..len)?;
+        self.offset += len;
+        Some(plain)
+    }
+
+    /// Copies the next bytes; there are enough.
+    fn copy(&mut self, mut to: &mut [u8]) {
+        while !to.is_empty() {
+            self.skip_used();
+            let rest = &self.pieces[0][self.offset..];
+            let len = rest.len().min(to.len());
+            let (now, later) = to.split_at_mut(len);
+            now.copy_from_slice(&rest[..len]);
+            self.offset += len;
+            to = later;
+        }
+    }
+
+    fn skip_used(&mut self) {
+        while self.pieces.first().is_some_and(|piece| piece.len() == self.offset) {
+            self.pieces = &self.pieces[1..];
+            self.offset = 0;
+        }
+    }
+}
