@@ -4,25 +4,33 @@
 //! which help, manual, completions, environment and configuration are made; it is no public API.
 #![forbid(unsafe_code)]
 
+pub mod archive_commands;
 pub mod command_line;
 pub mod documents;
 pub mod messages;
+pub mod pack;
+pub mod pack_command;
 pub mod quantities;
 pub mod serve;
 
 use std::ffi::OsString;
-use std::io::{self, Write};
-use std::path::Path;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 
+use crate::archive_commands::{
+    CatOptions, CommandError, ExtractOptions, InspectOptions, LsOptions,
+};
 use crate::command_line::arguments::{self, Asked};
-use crate::command_line::commands::{self, REFERENCE_COMMAND};
+use crate::command_line::commands::{self, PACK_SECTION, REFERENCE_COMMAND};
 use crate::command_line::config_file::{self, ConfigFile};
 use crate::command_line::flag::Flag;
 use crate::command_line::layers::{self, CONFIG_VARIABLE, Origins};
+use crate::command_line::pack_flags::PACK_FLAGS;
 use crate::command_line::serve_flags::SERVE_FLAGS;
 use crate::messages::Failure;
+use crate::quantities::{counted, size_text};
 
 /// Does what the command line asks for and gives the exit status.
 #[must_use]
@@ -45,6 +53,12 @@ fn dispatch(typed: &[OsString]) -> Result<u8, Failure> {
     match matches.subcommand() {
         None => serve(&matches),
         Some(("serve", matches)) => serve(matches),
+        Some(("pack", matches)) => pack(matches),
+        Some(("ls", matches)) => ls(matches),
+        Some(("cat", matches)) => cat(matches),
+        Some(("extract", matches)) => extract(matches),
+        Some(("inspect", matches)) => inspect(matches),
+        Some(("verify", matches)) => verify(matches),
         Some(("completions", matches)) => print(&documents::completions(text(matches, "shell"))?),
         Some(("man", _)) => print(&documents::manual_page::render()),
         Some((REFERENCE_COMMAND, _)) => print(&documents::reference::render()),
@@ -59,6 +73,86 @@ fn serve(matches: &ArgMatches) -> Result<u8, Failure> {
         return print("the configuration is valid\n");
     }
     serve::run(&settings, &origins)
+}
+
+fn pack(matches: &ArgMatches) -> Result<u8, Failure> {
+    let (settings, _) = resolve(PACK_FLAGS, PACK_SECTION, matches)?;
+    let directory = Path::new(text(matches, "directory"));
+    if matches.get_flag("check-config") {
+        pack_command::options(directory, settings)?;
+        return print("the configuration is valid\n");
+    }
+    print(&pack_command::run(directory, settings)?)
+}
+
+fn ls(matches: &ArgMatches) -> Result<u8, Failure> {
+    let options = LsOptions {
+        archive: archive(matches),
+        long: matches.get_flag("long"),
+        json: matches.get_flag("json"),
+    };
+    stream(|out| archive_commands::ls(&options, out))
+}
+
+fn cat(matches: &ArgMatches) -> Result<u8, Failure> {
+    let paths = matches.get_many::<OsString>("path").unwrap_or_default();
+    let paths = paths
+        .map(|path| path.to_string_lossy().into_owned())
+        .collect();
+    let options = CatOptions {
+        archive: archive(matches),
+        paths,
+    };
+    stream(|out| archive_commands::cat(&options, out))
+}
+
+fn extract(matches: &ArgMatches) -> Result<u8, Failure> {
+    let output = PathBuf::from(text(matches, "output"));
+    let options = ExtractOptions {
+        archive: archive(matches),
+        output,
+    };
+    let report = archive_commands::extract(&options)?;
+    let shown = messages::printable(&options.output.to_string_lossy());
+    let bytes = size_text(report.bytes);
+    print(&format!(
+        "{shown}: {}, {bytes}\n",
+        counted(report.file_count, "file")
+    ))
+}
+
+fn inspect(matches: &ArgMatches) -> Result<u8, Failure> {
+    let options = InspectOptions {
+        archive: archive(matches),
+        json: matches.get_flag("json"),
+    };
+    stream(|out| archive_commands::inspect(&options, out))
+}
+
+fn verify(matches: &ArgMatches) -> Result<u8, Failure> {
+    let archive = archive(matches);
+    let report = archive_commands::verify(&archive)?;
+    let shown = messages::printable(&archive.to_string_lossy());
+    let build: String = report.build_id[..8]
+        .iter()
+        .map(|b| format!("{b:02x}"))
+        .collect();
+    let (blobs, bytes) = (counted(report.blob_count, "blob"), size_text(report.bytes));
+    print(&format!(
+        "{shown}: whole, {blobs}, {bytes}, build {build}\n"
+    ))
+}
+
+fn archive(matches: &ArgMatches) -> PathBuf {
+    PathBuf::from(text(matches, "archive"))
+}
+
+/// Lets a command write to standard output.
+fn stream(command: impl FnOnce(&mut dyn Write) -> Result<(), CommandError>) -> Result<u8, Failure> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    command(&mut out)?;
+    out.flush().map_err(Failure::from_output)?;
+    Ok(0)
 }
 
 /// The settings of a command from all layers.

@@ -47,7 +47,10 @@ impl Failure {
     /// `cannot <doing> '<object>': <cause>`, ending with status 1.
     pub fn new(doing: &str, object: impl fmt::Display, cause: impl fmt::Display) -> Self {
         Self {
-            message: format!("cannot {doing} '{object}': {cause}"),
+            message: format!(
+                "cannot {doing} '{}': {cause}",
+                printable(&object.to_string())
+            ),
             help: None,
             exit: Exit::Failed,
         }
@@ -110,13 +113,34 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
+/// Names come from disks, networks and other programs: what could steer a terminal is shown, not
+/// sent.
+#[must_use]
+pub fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for letter in text.chars() {
+        if letter.is_control() {
+            shown.extend(letter.escape_default());
+        } else {
+            shown.push(letter);
+        }
+    }
+    shown
+}
+
 /// Makes a broken invariant of ours readable: what, where, and where to tell it. Afterwards the
 /// process ends, as panics do.
 pub fn hide_panics() {
     std::panic::set_hook(Box::new(|panic| {
-        let what = panic
-            .payload_as_str()
-            .unwrap_or("an invariant does not hold");
+        let payload = panic.payload();
+        let what = match (
+            payload.downcast_ref::<&str>(),
+            payload.downcast_ref::<String>(),
+        ) {
+            (Some(text), _) => text,
+            (None, Some(text)) => text.as_str(),
+            (None, None) => "an invariant does not hold",
+        };
         let place = panic
             .location()
             .map(ToString::to_string)

@@ -40,26 +40,33 @@ pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
     scale(number, factor).ok_or_else(|| "not a duration: write a number with ms, s, m or h".into())
 }
 
-/// Bytes for people: `734 bytes`, `12.3 MB`. Powers of 1000, as disks and networks count.
+/// Bytes for people: `734 bytes`, `12.3 MiB`.
 #[must_use]
 pub fn size_text(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["kB", "MB", "GB", "TB", "PB"];
-    if bytes < 1_000 {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    if bytes < 1024 {
         return if bytes == 1 {
             "1 byte".into()
         } else {
             format!("{bytes} bytes")
         };
     }
-    // In tenths, so that rounding up to 1000.0 moves to the next unit.
-    let mut tenths = u128::from(bytes) * 10 / 1_000;
-    for unit in UNITS {
-        if tenths < 10_000 || unit == "PB" {
-            return format!("{}.{} {unit}", tenths / 10, tenths % 10);
-        }
-        tenths /= 1_000;
+    // In tenths, cut off, so that 1023.96 KiB is not written as 1024.0.
+    let mut unit = 0;
+    let mut scale = 1024_u128;
+    while u128::from(bytes) >= scale * 1024 {
+        scale *= 1024;
+        unit += 1;
     }
-    unreachable!("the last unit always returns")
+    let tenths = u128::from(bytes) * 10 / scale;
+    format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
+}
+
+/// A number with its noun: `1 file`, `12 files`.
+#[must_use]
+pub fn counted(count: u64, noun: &str) -> String {
+    let ending = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{ending}")
 }
 
 fn split_unit(text: &str) -> (&str, &str) {
@@ -135,10 +142,10 @@ mod tests {
     fn sizes_are_written_with_one_decimal() {
         let check = |bytes: u64, expect: &str| assert_eq!(size_text(bytes), expect);
         check(1, "1 byte");
-        check(999, "999 bytes");
-        check(1_000, "1.0 kB");
-        check(12_345_678, "12.3 MB");
-        check(999_999, "999.9 kB");
-        check(u64::MAX, "18446.7 PB");
+        check(1023, "1023 bytes");
+        check(1024, "1.0 KiB");
+        check(12_897_485, "12.3 MiB");
+        check((1 << 20) - 1, "1023.9 KiB");
+        check(u64::MAX, "15.9 EiB");
     }
 }

@@ -118,6 +118,7 @@ pub static COMMANDS: &[Command] = &[
                 brief: "with sizes, codings and content types",
                 hint: ValueHint::Other,
             },
+            JSON,
         ],
         brief: "list what an archive holds",
         details: "",

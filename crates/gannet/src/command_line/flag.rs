@@ -61,6 +61,33 @@ pub enum Value {
     },
 }
 
+/// A flag with one free value.
+#[must_use]
+pub const fn one(name: &'static str) -> Value {
+    Value::One {
+        name,
+        choices: &[],
+        hint: ValueHint::Other,
+    }
+}
+
+/// A flag with one value out of a closed set.
+#[must_use]
+pub const fn one_of(name: &'static str, choices: &'static [&'static str]) -> Value {
+    Value::One {
+        name,
+        choices,
+        hint: ValueHint::Other,
+    }
+}
+
+/// A flag with the name of a file.
+pub const FILE: Value = Value::One {
+    name: "FILE",
+    choices: &[],
+    hint: ValueHint::FilePath,
+};
+
 /// Headings, in the order in which they are printed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Group {

@@ -3,37 +3,12 @@
 use clap::ValueHint;
 use gannet_server::config::EngineChoice;
 
-use crate::command_line::flag::{Flag, Group, Value};
-use crate::command_line::settings::{ColourChoice, LogChoice, Settings};
+use crate::command_line::flag::{FILE, Flag, Group, Value, one, one_of};
+use crate::command_line::settings::{LogChoice, Settings};
 use crate::command_line::values::{
-    choice, content_type, field, listen_address, number, path, socket_address, switch, text,
+    choice, colour, content_type, field, listen_address, number, path, socket_address, switch, text,
 };
 use crate::quantities::{parse_duration_ms, parse_size};
-
-/// A flag with one free value.
-const fn one(name: &'static str) -> Value {
-    Value::One {
-        name,
-        choices: &[],
-        hint: ValueHint::Other,
-    }
-}
-
-/// A flag with one value out of a closed set.
-const fn one_of(name: &'static str, choices: &'static [&'static str]) -> Value {
-    Value::One {
-        name,
-        choices,
-        hint: ValueHint::Other,
-    }
-}
-
-/// A flag with the name of a file.
-const FILE: Value = Value::One {
-    name: "FILE",
-    choices: &[],
-    hint: ValueHint::FilePath,
-};
 
 /// Every flag of `gannet serve`.
 pub static SERVE_FLAGS: &[Flag<Settings>] = &[
@@ -468,14 +443,7 @@ pub static SERVE_FLAGS: &[Flag<Settings>] = &[
         details: "auto means on a terminal, unless NO_COLOR is set or TERM is dumb.",
         is_common: false,
         apply: |settings, values| {
-            settings.colour = choice(
-                values,
-                &[
-                    ("auto", ColourChoice::Auto),
-                    ("always", ColourChoice::Always),
-                    ("never", ColourChoice::Never),
-                ],
-            )?;
+            settings.colour = colour(values)?;
             Ok(())
         },
     },

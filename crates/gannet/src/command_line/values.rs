@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use gannet_server::config::ListenAddress;
 
 use crate::command_line::nearest::nearest;
+use crate::command_line::settings::ColourChoice;
 
 /// The last value as text.
 ///
@@ -67,6 +68,19 @@ pub fn choice<T: Copy>(values: &[OsString], set: &[(&'static str, T)]) -> Result
         None => String::new(),
     };
     Err(format!("not one of {}{meant}", names.join(", ")))
+}
+
+/// When to use colours.
+///
+/// # Errors
+/// It is none of the choices.
+pub fn colour(values: &[OsString]) -> Result<ColourChoice, String> {
+    let set = [
+        ("auto", ColourChoice::Auto),
+        ("always", ColourChoice::Always),
+        ("never", ColourChoice::Never),
+    ];
+    choice(values, &set)
 }
 
 /// Where to listen: `127.0.0.1:8080`, `[::1]:8080`, `unix:PATH`; `:8080`, `8080` and

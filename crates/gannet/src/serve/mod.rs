@@ -123,14 +123,16 @@ fn log_format(settings: &Settings, terminal: &Terminal) -> LogFormat {
     }
 }
 
-struct Terminal {
-    /// Standard output is one.
+/// What standard output can show.
+pub(crate) struct Terminal {
+    /// Standard output is a terminal.
     is_output: bool,
-    colour: bool,
+    /// ANSI colours are wanted.
+    pub(crate) colour: bool,
 }
 
 impl Terminal {
-    fn look(choice: ColourChoice) -> Self {
+    pub(crate) fn look(choice: ColourChoice) -> Self {
         let is_output = io::stdout().is_terminal();
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");

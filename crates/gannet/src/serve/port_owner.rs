@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
+use crate::messages::printable;
+
 /// Name and process number of who listens on the TCP port. `None` if nobody does or it may not be
 /// known (another user's process).
 #[must_use]
@@ -35,7 +37,8 @@ pub(crate) fn port_owner(port: u16) -> Option<(String, u32)> {
                 })
             });
             let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-            owns.then(|| (printable(&name), pid))
+            // A process chooses its own name: it may hold anything.
+            owns.then(|| (printable(name.trim_end()), pid))
         })
 }
 
@@ -54,14 +57,6 @@ fn listening_inodes(table: &str, port: u16) -> Vec<String> {
             let listens = state == STATE_LISTEN && u16::from_str_radix(hex, 16) == Ok(port);
             listens.then(|| inode.to_owned())
         })
-        .collect()
-}
-
-/// A process chooses its own name: nothing in it may move the terminal's cursor.
-fn printable(name: &str) -> String {
-    name.trim_end()
-        .chars()
-        .map(|c| if c.is_control() { '?' } else { c })
         .collect()
 }
 

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use gannet_server::StartReport;
 use gannet_server::config::{Content, ListenAddress};
 
-use crate::quantities::size_text;
+use crate::messages::printable;
+use crate::quantities::{counted, size_text};
 use crate::serve::addresses::urls;
 
 /// What the lines tell of.
@@ -69,9 +70,9 @@ impl Lines<'_> {
         match self.content {
             Content::Directory(path) => {
                 let full = path.canonicalize().unwrap_or_else(|_| path.clone());
-                format!("{} (directory)", full.display())
+                format!("{} (directory)", printable(&full.to_string_lossy()))
             }
-            Content::File(path) => format!("{} (one file)", path.display()),
+            Content::File(path) => format!("{} (one file)", printable(&path.to_string_lossy())),
             Content::Archive(path) => {
                 let site = &self.report.site;
                 let mut parts = Vec::new();
@@ -88,17 +89,18 @@ impl Lines<'_> {
                 if let Some(id) = &site.build_id {
                     parts.push(format!("build {id}"));
                 }
-                format!("{} (archive: {})", path.display(), parts.join(", "))
+                format!(
+                    "{} (archive: {})",
+                    printable(&path.to_string_lossy()),
+                    parts.join(", ")
+                )
             }
         }
     }
 
     fn engine(&self, text: &mut String) {
         let report = self.report;
-        let workers = match report.workers {
-            1 => "1 worker".to_owned(),
-            n => format!("{n} workers"),
-        };
+        let workers = counted(report.workers as u64, "worker");
         let mut line = format!("{}, {workers}", report.engine.name);
         if !report.engine.in_use.is_empty() {
             let _ = write!(line, ": {}", report.engine.in_use.join(", "));
@@ -145,7 +147,7 @@ mod tests {
             workers: 2,
             site: SiteReport {
                 files: Some(12),
-                bytes: Some(3_400_000),
+                bytes: Some(3 << 20),
                 build_id: Some("00c0ffee".into()),
             },
             metrics: None,
@@ -166,7 +168,7 @@ mod tests {
         let version = env!("CARGO_PKG_VERSION");
         let expect = format!(
             "gannet {version}\n\
-             serving  site.gannet (archive: 12 files, 3.4 MB, build 00c0ffee)\n\
+             serving  site.gannet (archive: 12 files, 3.0 MiB, build 00c0ffee)\n\
              at       http://127.0.0.1:8081/\n\
              engine   epoll, 2 workers: sendfile\n\
              \x20        not io_uring: operation not permitted (EPERM)\n\

@@ -1,0 +1,86 @@
+//! `gannet pack`: the settings become options, the report becomes a table.
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+
+use crate::command_line::pack_flags::PackSettings;
+use crate::messages::{Failure, cause};
+use crate::pack::{self, Bar, NoProgress, PackOptions, Progress};
+use crate::serve::Terminal;
+
+/// The environment variable by which builds are made repeatable everywhere
+/// (<https://reproducible-builds.org/specs/source-date-epoch/>).
+const SOURCE_DATE_EPOCH: &str = "SOURCE_DATE_EPOCH";
+
+/// What the settings ask for.
+///
+/// # Errors
+/// No name for the archive can be made from the directory's, or the environment is wrong.
+pub fn options(directory: &Path, settings: PackSettings) -> Result<PackOptions, Failure> {
+    let output = match settings.output {
+        Some(output) => output,
+        None => output_name(directory)?,
+    };
+    Ok(PackOptions {
+        source: directory.to_owned(),
+        output,
+        effort: settings.effort,
+        codings: settings.codings,
+        spa: settings.spa,
+        listing: settings.listing,
+        clean_urls: settings.clean_urls,
+        dotfiles: settings.dotfiles,
+        types: settings.types,
+        threads: settings.threads,
+        source_date_epoch: source_date_epoch()?,
+    })
+}
+
+/// Packs with a bar on a terminal; gives the table, or nothing when quiet.
+///
+/// # Errors
+/// Packing failed.
+pub fn run(directory: &Path, settings: PackSettings) -> Result<String, Failure> {
+    let quiet = settings.quiet;
+    let colour = Terminal::look(settings.colour).colour;
+    let options = options(directory, settings)?;
+    let mut bar = Bar::new();
+    let mut nothing = NoProgress;
+    let watched = !quiet && io::stderr().is_terminal();
+    let progress: &mut dyn Progress = if watched { &mut bar } else { &mut nothing };
+    let report = pack::pack(&options, progress)?;
+    Ok(if quiet {
+        String::new()
+    } else {
+        report.table(colour)
+    })
+}
+
+/// `site.gannet` in the working directory, for `./dist/site/` as for `.` inside of it.
+fn output_name(directory: &Path) -> Result<PathBuf, Failure> {
+    let full = directory.canonicalize().map_err(|error| {
+        Failure::new("pack", directory.display(), cause(&error)).help("check the path")
+    })?;
+    let Some(name) = full.file_name() else {
+        return Err(
+            Failure::usage("no name for the archive of the root directory")
+                .help("name it with -o FILE"),
+        );
+    };
+    let mut name = name.to_owned();
+    name.push(".gannet");
+    Ok(PathBuf::from(name))
+}
+
+fn source_date_epoch() -> Result<Option<i64>, Failure> {
+    let Some(value) = std::env::var_os(SOURCE_DATE_EPOCH).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    match value.to_str().and_then(|text| text.parse().ok()) {
+        Some(seconds) => Ok(Some(seconds)),
+        None => {
+            let object = format!("{SOURCE_DATE_EPOCH}={}", value.to_string_lossy());
+            Err(Failure::new("use", object, "not a number of seconds").as_usage())
+        }
+    }
+}

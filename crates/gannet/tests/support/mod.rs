@@ -1,0 +1,412 @@
+//! For black-box tests: temporary folders, runs of the built binary, and a server that is stopped.
+//!
+//! A test file takes it in by `mod support;`. Nothing here knows the program from inside.
+#![allow(
+    dead_code,
+    unreachable_pub,
+    reason = "each test file uses a part of it"
+)]
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+pub use rustix::process::Signal;
+
+/// Nothing here takes this long unless it hangs; then the test fails instead of waiting for ever.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A folder of its own, removed at the end.
+#[derive(Debug)]
+pub struct Folder(PathBuf);
+
+impl Folder {
+    /// An empty folder.
+    pub fn new() -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("gannet-test-{}-{count}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir(&path).expect("the folder is new");
+        Self(path)
+    }
+
+    /// A small site: pages, an asset, an empty file, a folder with an index, equal files.
+    pub fn site() -> Self {
+        let folder = Self::new();
+        folder.write(
+            "index.html",
+            "<!doctype html><title>home</title><p>hello\n".repeat(40),
+        );
+        folder.write("about.html", "<!doctype html><title>about</title>\n");
+        folder.write("404.html", "<!doctype html><title>nothing here</title>\n");
+        folder.write("assets/app.css", "body { margin: 0 }\n".repeat(200));
+        folder.write("assets/copy.css", "body { margin: 0 }\n".repeat(200));
+        folder.write("assets/empty.txt", "");
+        folder.write("docs/index.html", "<!doctype html><title>docs</title>\n");
+        folder
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The full path of something in it.
+    pub fn join(&self, path: impl AsRef<Path>) -> PathBuf {
+        self.0.join(path)
+    }
+
+    /// Writes a file, making the folders on the way; gives its full path.
+    pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.join(path);
+        let parent = path.parent().expect("it is below the folder");
+        fs::create_dir_all(parent).expect("the folder can be made");
+        fs::write(&path, content).expect("the file can be written");
+        path
+    }
+
+    /// Every regular file below it, by relative path, with its content, in order.
+    pub fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
+        let mut files = Vec::new();
+        let mut folders = vec![self.0.clone()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(folder).expect("readable") {
+                let path = entry.expect("readable").path();
+                if path.is_dir() {
+                    folders.push(path);
+                } else {
+                    let content = fs::read(&path).expect("readable");
+                    let path = path.strip_prefix(&self.0).expect("below").to_owned();
+                    files.push((path, content));
+                }
+            }
+        }
+        files.sort();
+        files
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left behind in a temporary directory does no harm.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// The built binary, without the variables of whoever runs the tests, in `/`, without a terminal.
+pub fn command() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_gannet"));
+    for (name, _) in std::env::vars_os() {
+        let name_text = name.to_string_lossy();
+        if name_text.starts_with("GANNET_") || name_text == "SOURCE_DATE_EPOCH" {
+            command.env_remove(name);
+        }
+    }
+    command.current_dir("/").stdin(Stdio::null());
+    command
+}
+
+/// How a run has ended.
+#[derive(Debug)]
+pub struct Ended {
+    /// The exit status; `None` if a signal ended it.
+    pub status: Option<i32>,
+    /// Standard output.
+    pub out: Vec<u8>,
+    /// Standard error.
+    pub err: String,
+}
+
+impl Ended {
+    /// Standard output as text.
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.out).expect("the output is UTF-8")
+    }
+
+    /// The same, if it ended with status 0 and no word on standard error.
+    pub fn success(self) -> Self {
+        assert_eq!(
+            (self.status, self.err.as_str()),
+            (Some(0), ""),
+            "{}",
+            self.shown()
+        );
+        self
+    }
+
+    /// The same, if it ended with this status and exactly these lines on standard error.
+    pub fn failure(self, status: i32, err: &str) -> Self {
+        same(&self.err, err);
+        assert_eq!(self.status, Some(status), "{}", self.shown());
+        self
+    }
+
+    fn shown(&self) -> String {
+        let out = String::from_utf8_lossy(&self.out);
+        format!(
+            "status {:?}\n--- output\n{out}--- errors\n{}---",
+            self.status, self.err
+        )
+    }
+}
+
+/// Runs a prepared command to its end.
+pub fn run(command: &mut Command) -> Ended {
+    let child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = child.expect("the binary starts");
+    let out = child.stdout.take().map(collect).expect("piped");
+    let err = child.stderr.take().map(collect).expect("piped");
+    let status = wait(&mut child);
+    let ended = Ended {
+        status: status.code(),
+        out: out
+            .recv_timeout(DEADLINE)
+            .expect("the pipe ends with the process"),
+        err: String::from_utf8(err.recv_timeout(DEADLINE).expect("the pipe ends"))
+            .expect("messages are UTF-8"),
+    };
+    assert!(!ended.err.contains("panicked"), "{}", ended.shown());
+    ended
+}
+
+/// Runs gannet in a folder.
+pub fn gannet_in<I: AsRef<OsStr>>(
+    folder: &Folder,
+    arguments: impl IntoIterator<Item = I>,
+) -> Ended {
+    run(command().current_dir(folder.path()).args(arguments))
+}
+
+/// Runs gannet.
+pub fn gannet<I: AsRef<OsStr>>(arguments: impl IntoIterator<Item = I>) -> Ended {
+    run(command().args(arguments))
+}
+
+/// Fails with both texts and the first line that differs.
+pub fn same(got: &str, expect: &str) {
+    if got == expect {
+        return;
+    }
+    let line = got
+        .lines()
+        .zip(expect.lines())
+        .take_while(|(a, b)| a == b)
+        .count();
+    let nth = |text: &str| {
+        text.lines()
+            .nth(line)
+            .unwrap_or("(no such line)")
+            .to_owned()
+    };
+    panic!(
+        "the texts differ in line {}\n  got:    {}\n  expect: {}\n\
+         ======== got\n{got}\n======== expect\n{expect}\n========",
+        line + 1,
+        nth(got),
+        nth(expect),
+    );
+}
+
+/// Reads a pipe to its end on a thread.
+fn collect(mut pipe: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // A pipe whose writer is killed just ends.
+        let _ = pipe.read_to_end(&mut bytes);
+        let _ = sender.send(bytes);
+    });
+    receiver
+}
+
+/// Waits for the end of the process; kills it and fails the test if it does not come.
+fn wait(child: &mut Child) -> ExitStatus {
+    let pid = process(child);
+    let (sender, ended) = channel::<()>();
+    let watch = thread::spawn(move || {
+        if ended.recv_timeout(DEADLINE) == Err(RecvTimeoutError::Timeout) {
+            // Not waited for yet, so the number is still this process's.
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+            return false;
+        }
+        true
+    });
+    let status = child.wait().expect("it is our child");
+    drop(sender);
+    assert!(
+        watch.join().expect("does not panic"),
+        "the process did not end by itself"
+    );
+    status
+}
+
+fn process(child: &Child) -> rustix::process::Pid {
+    rustix::process::Pid::from_child(child)
+}
+
+/// A running server, killed when dropped.
+#[derive(Debug)]
+pub struct Gannet {
+    child: Child,
+    start: Vec<String>,
+    urls: Vec<String>,
+    output: Receiver<String>,
+    errors: Receiver<Vec<u8>>,
+}
+
+impl Gannet {
+    /// Serves a path on a free port of loopback, with more flags before it.
+    pub fn serve(path: impl AsRef<Path>, flags: &[&str]) -> Self {
+        let mut command = command();
+        command.args(["--port", "0"]).args(flags).arg(path.as_ref());
+        Self::start(&mut command)
+    }
+
+    /// Starts a prepared command that serves and prints its first lines on standard output.
+    pub fn start(command: &mut Command) -> Self {
+        let child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let mut child = child.expect("the binary starts");
+        let output = lines(child.stdout.take().expect("piped"));
+        let errors = child.stderr.take().map(collect).expect("piped");
+        let mut gannet = Self {
+            child,
+            start: Vec::new(),
+            urls: Vec::new(),
+            output,
+            errors,
+        };
+        loop {
+            let Some(line) = gannet.next_line() else {
+                let err = gannet.errors.recv_timeout(DEADLINE).unwrap_or_default();
+                let err = String::from_utf8_lossy(&err).into_owned();
+                panic!(
+                    "it does not serve\n--- output\n{:#?}\n--- errors\n{err}",
+                    gannet.start
+                );
+            };
+            let is_last = line.starts_with("Ctrl-C to stop");
+            gannet.start.push(line);
+            if is_last {
+                break;
+            }
+        }
+        gannet.urls = urls(&gannet.start);
+        assert!(!gannet.urls.is_empty(), "no URL in {:#?}", gannet.start);
+        gannet
+    }
+
+    /// The first lines of output, up to the one that says how to stop.
+    pub fn start_lines(&self) -> &[String] {
+        &self.start
+    }
+
+    /// Every address, as printed: `http://127.0.0.1:43210/`, `unix:/run/socket`.
+    pub fn urls(&self) -> &[String] {
+        &self.urls
+    }
+
+    /// The first TCP address.
+    pub fn address(&self) -> SocketAddr {
+        let authority =
+            |url: &String| Some(url.strip_prefix("http://")?.trim_end_matches('/').parse());
+        let address = self
+            .urls
+            .iter()
+            .find_map(authority)
+            .expect("it listens on TCP");
+        address.expect("the URL names address and port")
+    }
+
+    /// The process, for signals and for `/proc`.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line of output; `None` when there will be no more.
+    pub fn next_line(&mut self) -> Option<String> {
+        match self.output.recv_timeout(DEADLINE) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Disconnected) => None,
+            Err(RecvTimeoutError::Timeout) => panic!("no line of output in {DEADLINE:?}"),
+        }
+    }
+
+    /// Sends a signal.
+    pub fn signal(&self, signal: Signal) {
+        let sent = rustix::process::kill_process(process(&self.child), signal);
+        sent.expect("it is our child and not waited for");
+    }
+
+    /// Waits until it has ended by itself, as after a signal. The output is what followed the
+    /// first lines.
+    pub fn wait(mut self) -> Ended {
+        let status = wait(&mut self.child);
+        let mut out = Vec::new();
+        while let Some(line) = self.next_line() {
+            out.extend_from_slice(line.as_bytes());
+            out.push(b'\n');
+        }
+        let err = self
+            .errors
+            .recv_timeout(DEADLINE)
+            .expect("the pipe ends with the process");
+        let err = String::from_utf8(err).expect("messages are UTF-8");
+        Ended {
+            status: status.code(),
+            out,
+            err,
+        }
+    }
+
+    /// Asks it to stop and waits for the end.
+    pub fn stop(self) -> Ended {
+        self.signal(Signal::TERM);
+        self.wait()
+    }
+}
+
+impl Drop for Gannet {
+    fn drop(&mut self) {
+        // Both do nothing to a process that was waited for.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+fn urls(lines: &[String]) -> Vec<String> {
+    lines
+        .iter()
+        .filter(|line| line.starts_with("at ") || line.starts_with(' '))
+        .filter_map(|line| {
+            line.split_whitespace()
+                .find(|word| word.starts_with("http://") || word.starts_with("unix:"))
+        })
+        .map(str::to_owned)
+        .collect()
+}
