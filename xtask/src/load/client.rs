@@ -52,6 +52,8 @@ pub(crate) fn run(plan: &Plan<'_>, observe: &mut dyn FnMut(Phase)) -> Result<Tal
 enum State {
     Unopened,
     Connecting,
+    /// Open, and waiting for the others before the first request.
+    Idle,
     AwaitingHead,
     InBody,
     AwaitingClose,
@@ -93,6 +95,8 @@ struct Client<'a> {
     origin: Instant,
     opened: usize,
     connecting: usize,
+    /// Whether open connections wait for the others.
+    holding: bool,
     next: u64,
     random: u64,
     responses: u64,
@@ -137,6 +141,7 @@ impl<'a> Client<'a> {
             origin: Instant::now(),
             opened: 0,
             connecting: 0,
+            holding: true,
             next: 0,
             random: 0x9e37_79b9_7f4a_7c15,
             responses: 0,
@@ -173,6 +178,9 @@ impl<'a> Client<'a> {
     }
 
     /// Opens every connection, a bounded number at a time, or gives up when time is up.
+    ///
+    /// Persistent connections are all opened before the first request: a server that is busy
+    /// answering some would be slow to accept the others, which is not what is measured.
     fn connect_all(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), LoadError> {
         let deadline = Instant::now() + self.plan.connect;
         while (self.opened < self.slots.len() || self.connecting > 0) && Instant::now() < deadline {
@@ -193,6 +201,15 @@ impl<'a> Client<'a> {
                 "no connection within {time} ms"
             )));
         }
+        self.run_for(self.plan.settle, events)?;
+        self.holding = false;
+        for index in 0..self.slots.len() {
+            if self.slots[index].state == State::Idle {
+                let now = self.now();
+                self.send(index, now)?;
+            }
+        }
+        self.last_arrival = self.now();
         Ok(())
     }
 
@@ -291,6 +308,10 @@ impl<'a> Client<'a> {
             Ok(Err(e)) | Err(e) => return Err(LoadError::Refused(e.to_string())),
         }
         self.connecting -= 1;
+        if self.plan.keep_alive && self.holding {
+            self.slots[index].state = State::Idle;
+            return Ok(());
+        }
         let started = self.slots[index].started;
         self.send(index, started)
     }
@@ -436,7 +457,7 @@ impl<'a> Client<'a> {
         }
         let every = self.plan.verify_every;
         let slot = &mut self.slots[index];
-        slot.verify = every > 0 && self.responses % every == 0;
+        slot.verify = every > 0 && self.responses.is_multiple_of(every);
         slot.closing = head.close;
         Ok(())
     }
@@ -501,7 +522,9 @@ impl<'a> Client<'a> {
                 self.slots[index].socket = None;
                 self.open(index)
             }
-            State::AwaitingHead => Err(self.broken(index, "closed before a response".into())),
+            State::AwaitingHead | State::Idle => {
+                Err(self.broken(index, "closed before a response".into()))
+            }
             _ => {
                 let (got, all) = (
                     slot.received,

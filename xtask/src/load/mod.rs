@@ -113,6 +113,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) stall: Duration,
     /// Longest time for connecting; connections not open by then count as unserved.
     pub(crate) connect: Duration,
+    /// Time between opening the last connection and the first request, for accepting.
+    pub(crate) settle: Duration,
     /// Set when the run must end early.
     pub(crate) interrupt: &'a AtomicBool,
 }

@@ -71,6 +71,7 @@ fn plan<'a>(address: SocketAddr, targets: &'a [Target], interrupt: &'a AtomicBoo
         duration: Duration::from_millis(50),
         stall: Duration::from_secs(5),
         connect: Duration::from_secs(5),
+        settle: Duration::ZERO,
         interrupt,
     }
 }

@@ -1,0 +1,213 @@
+//! Makes the files of a scenario, the same on every machine, and knows what each must contain.
+//!
+//! The bytes come from one pool that repeats with a prime period, so that a response made of the
+//! wrong file, the wrong page or the wrong range of the right file is told apart from a right one
+//! by comparing, with no copy of the site in memory. They do not compress.
+
+use std::{
+    fs::{self, File},
+    io::{BufWriter, Write},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use anyhow::{Context, Result};
+
+use super::scenario::{ContentSpec, Sizes};
+use crate::load::{Content, Target};
+
+/// Length of the pool: the largest prime below 1 MiB, so that no slice size divides it.
+const POOL_LEN: usize = 1_048_573;
+
+/// In a quick run no file is larger than this, in bytes.
+const QUICK_SIZE_MAX: u64 = 32 * 1024 * 1024;
+
+/// A generated site.
+pub(crate) struct Site {
+    /// Its root directory.
+    pub(crate) root: PathBuf,
+    /// Every file.
+    pub(crate) targets: Vec<Target>,
+}
+
+impl Site {
+    /// Total size of the files, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.targets.iter().map(|target| target.content.len()).sum()
+    }
+}
+
+/// Bytes that a site of `spec` takes.
+pub(crate) fn size_of(spec: &ContentSpec, quick: bool) -> u64 {
+    sizes(spec, quick).iter().sum()
+}
+
+/// Writes the files of `spec` under `root`, which must not exist.
+pub(crate) fn create(spec: &ContentSpec, root: &Path, quick: bool) -> Result<Site> {
+    fs::create_dir(root).with_context(|| format!("cannot create '{}'", root.display()))?;
+    let pool: Arc<[u8]> = match &spec.sizes {
+        Sizes::Text { text } => text.as_bytes().into(),
+        _ => pool(spec.seed).into(),
+    };
+    let mut random = SplitMix(spec.seed ^ 0x5bd1_e995);
+    let mut targets = Vec::with_capacity(spec.files);
+    for (index, len) in sizes(spec, quick).into_iter().enumerate() {
+        let path = path_of(spec, index);
+        let start = match &spec.sizes {
+            Sizes::Text { .. } => 0,
+            _ => random.next() % POOL_LEN as u64,
+        };
+        let content = Content::new(pool.clone(), start, len);
+        write(&root.join(&path[1..]), &content)
+            .with_context(|| format!("cannot write '{path}' under '{}'", root.display()))?;
+        targets.push(Target { path, content });
+    }
+    Ok(Site {
+        root: root.to_owned(),
+        targets,
+    })
+}
+
+fn path_of(spec: &ContentSpec, index: usize) -> String {
+    let extension = &spec.extension;
+    match index.checked_div(spec.per_directory) {
+        Some(directory) => format!("/d{directory:03}/f{index:05}.{extension}"),
+        None => format!("/f{index:05}.{extension}"),
+    }
+}
+
+fn write(path: &Path, content: &Content) -> Result<()> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
+    for piece in content.pieces(0) {
+        file.write_all(piece)?;
+    }
+    file.flush()?;
+    Ok(())
+}
+
+/// The size of each file, in the order of their names.
+fn sizes(spec: &ContentSpec, quick: bool) -> Vec<u64> {
+    let count = spec.files;
+    let step = |index: usize| (index as f64 + 0.5) / count as f64;
+    let mut sizes: Vec<u64> = match spec.sizes {
+        Sizes::Text { ref text } => vec![text.len() as u64; count],
+        Sizes::Fixed { size } => vec![size; count],
+        Sizes::Uniform { min, max } => (0..count)
+            .map(|i| min + (step(i) * (max - min) as f64) as u64)
+            .collect(),
+        Sizes::Skewed { min, max, mean } => {
+            let size = |k: f64, i| min as f64 * (max as f64 / min as f64).powf(step(i).powf(k));
+            let mean_of = |k: f64| (0..count).map(|i| size(k, i)).sum::<f64>() / count as f64;
+            // A larger k makes every file smaller; 60 halvings are more than a f64 can tell.
+            let (mut low, mut high) = (1e-3, 1e3);
+            for _ in 0..60 {
+                let middle = (low + high) / 2.0;
+                if mean_of(middle) > mean as f64 {
+                    low = middle
+                } else {
+                    high = middle
+                }
+            }
+            (0..count).map(|i| size(low, i) as u64).collect()
+        }
+    };
+    let mut random = SplitMix(spec.seed);
+    for end in (1..count).rev() {
+        sizes.swap(end, (random.next() % (end as u64 + 1)) as usize);
+    }
+    if quick {
+        sizes
+            .iter_mut()
+            .for_each(|size| *size = (*size).min(QUICK_SIZE_MAX));
+    }
+    sizes
+}
+
+fn pool(seed: u64) -> Vec<u8> {
+    let mut random = SplitMix(seed);
+    let mut bytes: Vec<u8> = (0..POOL_LEN.div_ceil(8))
+        .flat_map(|_| random.next().to_le_bytes())
+        .collect();
+    bytes.truncate(POOL_LEN);
+    bytes
+}
+
+/// The SplitMix64 generator: small, seeded, good enough for sizes and bytes.
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(files: usize, sizes: Sizes) -> ContentSpec {
+        ContentSpec {
+            files,
+            extension: "bin".into(),
+            per_directory: 0,
+            seed: 7,
+            sizes,
+        }
+    }
+
+    #[test]
+    fn skewed_sizes_have_the_mean_that_was_asked_for() {
+        let (min, max, mean) = (1024, 2_097_152, 125_000);
+        let spec = spec(200, Sizes::Skewed { min, max, mean });
+        let sizes = sizes(&spec, false);
+        let found = sizes.iter().sum::<u64>() / 200;
+        assert!(found.abs_diff(mean) < 100, "{found}");
+        assert!(sizes.iter().all(|&size| (min..=max).contains(&size)));
+        let (small, large) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
+        assert!(*small < 2 * min && *large > max / 2, "{small} {large}");
+    }
+
+    #[test]
+    fn sizes_are_shuffled_and_the_same_each_time() {
+        let spec = spec(100, Sizes::Uniform { min: 10, max: 1010 });
+        let (first, second) = (sizes(&spec, false), sizes(&spec, false));
+        assert_eq!(first, second);
+        assert!(!first.is_sorted());
+        assert_eq!(first.iter().sum::<u64>() / 100, 510);
+    }
+
+    #[test]
+    fn a_quick_run_caps_sizes() {
+        let spec = spec(1, Sizes::Fixed { size: 1 << 30 });
+        assert_eq!(size_of(&spec, false), 1 << 30);
+        assert_eq!(size_of(&spec, true), QUICK_SIZE_MAX);
+    }
+
+    #[test]
+    fn files_hold_what_their_targets_say() {
+        let root = std::env::temp_dir().join(format!("gannet-content-{}", std::process::id()));
+        let mut spec = spec(
+            5,
+            Sizes::Uniform {
+                min: 1,
+                max: 3_000_000,
+            },
+        );
+        spec.per_directory = 2;
+        let site = create(&spec, &root, false).expect("a writable temporary directory");
+        for target in &site.targets {
+            let bytes = fs::read(root.join(&target.path[1..])).expect("written");
+            let expect: Vec<u8> = target.content.pieces(0).flatten().copied().collect();
+            assert!(bytes == expect, "{}", target.path);
+        }
+        assert_eq!(site.targets[4].path, "/d002/f00004.bin");
+        fs::remove_dir_all(root).expect("ours");
+    }
+}

@@ -1,0 +1,215 @@
+//! The flags of `cargo xtask bench`.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail, ensure};
+use lexopt::prelude::*;
+
+use super::{
+    host, peers,
+    run::{Client, Cpus, Method},
+};
+
+/// Help for the flags.
+pub(crate) const HELP: &str = "\
+cargo xtask bench: measure gannet and its peers side by side
+
+  --list                what can be measured, and exit
+  --only NAME[,NAME]    scenarios (plaintext) or cells (plaintext-c64)
+  --peers NAME[,NAME]   peers, the first ones of --list unless given; nginx gives the ratios
+  --rounds N            rounds in which every peer runs once (default 5)
+  --duration SECS       counted time of a run (default 4)
+  --warm-up SECS        time before it that is not counted (default 1)
+  --quick               one round of 1 s, files up to 32 MiB: proves that it runs, gives no figures
+  --cpus SERVER,CLIENT  CPUs to pin to (default: the first two)
+  --nice N              priority of both sides, -20 to 19 (default: as it is)
+  --client own|wrk      what makes the load (default own)
+  --gannet PATH         measure this binary instead of building a release
+  --work DIR            directory for files (default: memory, in /dev/shm)
+  --save NAME           write bench/results/NAME.md and NAME.json
+
+A run with a wrong response, an error or a dead server gives no figure and fails the command.
+The congestion control of TCP is set to cubic for the runs and put back afterwards.
+";
+
+/// What was asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// Names of scenarios or cells; empty for all.
+    pub(crate) only: Vec<String>,
+    /// Names of peers.
+    pub(crate) peers: Vec<String>,
+    /// Whether peers were named by the user, so that a missing one is an error.
+    pub(crate) peers_given: bool,
+    /// Rounds.
+    pub(crate) rounds: usize,
+    /// How each run is made.
+    pub(crate) method: Method,
+    /// Small files and one round.
+    pub(crate) quick: bool,
+    /// Only say what there is.
+    pub(crate) list: bool,
+    /// Priority of both sides.
+    pub(crate) nice: Option<i32>,
+    /// The binary to measure.
+    pub(crate) gannet: Option<PathBuf>,
+    /// Where files go.
+    pub(crate) work: Option<PathBuf>,
+    /// Name of the results.
+    pub(crate) save: Option<String>,
+}
+
+impl Options {
+    /// Reads the flags; `None` when help was printed.
+    pub(crate) fn parse(parser: &mut lexopt::Parser) -> Result<Option<Self>> {
+        let allowed = host::allowed_cpus();
+        let cpus = Cpus {
+            server: allowed[0],
+            client: allowed[allowed.len().min(2) - 1],
+        };
+        let method = Method {
+            duration_s: 4.0,
+            warm_up_s: 1.0,
+            cpus,
+            client: Client::Own,
+        };
+        let mut options = Self {
+            only: Vec::new(),
+            peers: peers::DEFAULT.map(str::to_owned).to_vec(),
+            peers_given: false,
+            rounds: 5,
+            method,
+            quick: false,
+            list: false,
+            nice: None,
+            gannet: None,
+            work: None,
+            save: None,
+        };
+        let (mut rounds, mut duration, mut warm_up) = (None, None, None);
+        while let Some(argument) = parser.next()? {
+            match argument {
+                Long("list") => options.list = true,
+                Long("quick") => options.quick = true,
+                Long("only") => options.only = list(&parser.value()?.string()?),
+                Long("peers") => {
+                    options.peers = list(&parser.value()?.string()?);
+                    options.peers_given = true;
+                }
+                Long("rounds") => rounds = Some(parser.value()?.parse()?),
+                Long("duration") => duration = Some(parser.value()?.parse()?),
+                Long("warm-up") => warm_up = Some(parser.value()?.parse()?),
+                Long("cpus") => options.method.cpus = cpus_of(&parser.value()?.string()?)?,
+                Long("nice") => options.nice = Some(parser.value()?.parse()?),
+                Long("client") => {
+                    options.method.client = match parser.value()?.string()?.as_str() {
+                        "own" => Client::Own,
+                        "wrk" => Client::Wrk,
+                        other => bail!("--client {other}: neither own nor wrk"),
+                    }
+                }
+                Long("gannet") => options.gannet = Some(parser.value()?.into()),
+                Long("work") => options.work = Some(parser.value()?.into()),
+                Long("save") => options.save = Some(parser.value()?.string()?),
+                Short('h') | Long("help") => {
+                    print!("{HELP}");
+                    return Ok(None);
+                }
+                _ => return Err(argument.unexpected().into()),
+            }
+        }
+        if options.quick {
+            (
+                options.rounds,
+                options.method.duration_s,
+                options.method.warm_up_s,
+            ) = (1, 1.0, 0.2);
+        }
+        options.rounds = rounds.unwrap_or(options.rounds);
+        options.method.duration_s = duration.unwrap_or(options.method.duration_s);
+        options.method.warm_up_s = warm_up.unwrap_or(options.method.warm_up_s);
+        options.check()?;
+        Ok(Some(options))
+    }
+
+    fn check(&self) -> Result<()> {
+        ensure!(self.rounds > 0, "--rounds must be at least 1");
+        let duration = self.method.duration_s;
+        ensure!(
+            (0.01..=3600.0).contains(&duration),
+            "--duration must be 0.01 to 3600 seconds"
+        );
+        let warm_up = self.method.warm_up_s;
+        ensure!(
+            (0.0..=600.0).contains(&warm_up),
+            "--warm-up must be 0 to 600 seconds"
+        );
+        for name in &self.peers {
+            let known = || peers::names().collect::<Vec<_>>().join(", ");
+            ensure!(
+                peers::by_name(name).is_some(),
+                "--peers {name}: not one of {}",
+                known()
+            );
+        }
+        if let Some(name) = &self.save {
+            let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+            let good = !name.is_empty() && !name.starts_with('.') && name.chars().all(plain);
+            ensure!(good, "--save {name}: use letters, digits, '-', '_' and '.'");
+        }
+        Ok(())
+    }
+}
+
+fn list(text: &str) -> Vec<String> {
+    text.split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+fn cpus_of(text: &str) -> Result<Cpus> {
+    let (server, client) = text
+        .split_once(',')
+        .context("--cpus takes two numbers, as 0,1")?;
+    let number = |text: &str| {
+        text.trim()
+            .parse()
+            .with_context(|| format!("--cpus: '{text}' is not a number"))
+    };
+    Ok(Cpus {
+        server: number(server)?,
+        client: number(client)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(arguments: &[&str]) -> Result<Options> {
+        let mut parser = lexopt::Parser::from_args(arguments);
+        Options::parse(&mut parser).map(|options| options.expect("no --help"))
+    }
+
+    #[test]
+    fn quick_is_short_unless_told_otherwise() {
+        let options = parse(&["--quick", "--rounds", "2"]).expect("good");
+        assert_eq!((options.rounds, options.method.duration_s), (2, 1.0));
+    }
+
+    #[test]
+    fn mistakes_are_refused() {
+        for arguments in [
+            ["--peers", "apache"],
+            ["--rounds", "0"],
+            ["--duration", "0"],
+            ["--cpus", "0"],
+            ["--client", "ab"],
+            ["--save", "../x"],
+        ] {
+            assert!(parse(&arguments).is_err(), "{arguments:?}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! gannet, from this workspace or from a given binary.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result, ensure};
+
+use super::{Launch, Task, show};
+use crate::{bench::content::Site, process};
+
+pub(super) fn find(given: Option<&Path>) -> Result<(PathBuf, String)> {
+    let program = match given {
+        Some(path) => path
+            .canonicalize()
+            .with_context(|| format!("'{}'", path.display()))?,
+        None => build()?,
+    };
+    ensure!(
+        program.is_file(),
+        "'{}' is not a program",
+        program.display()
+    );
+    let version = process::output(&program.to_string_lossy(), &["--version"])?;
+    let version = version.lines().next().unwrap_or_default().trim().to_owned();
+    ensure!(
+        !version.is_empty(),
+        "'{} --version' says nothing",
+        program.display()
+    );
+    Ok((program, version))
+}
+
+/// Builds the release and returns its path, as cargo tells it.
+fn build() -> Result<PathBuf> {
+    eprintln!("bench: building gannet (release)");
+    let mut command = process::cargo();
+    command.args([
+        "build",
+        "--release",
+        "--package",
+        "gannet",
+        "--bin",
+        "gannet",
+    ]);
+    command
+        .args(["--message-format", "json-render-diagnostics"])
+        .stderr(Stdio::inherit());
+    let messages = process::capture(&mut command)?;
+    let artifacts = messages
+        .lines()
+        .filter_map(|l| serde_json::from_str(l).ok());
+    let path = artifacts
+        .filter_map(|message: serde_json::Value| Some(message["executable"].as_str()?.to_owned()))
+        .next_back();
+    path.map(PathBuf::from).context("cargo named no executable")
+}
+
+pub(super) fn pack(program: &Path, site: &Site, output: &Path) -> Result<()> {
+    let mut command = Command::new(program);
+    command
+        .arg("pack")
+        .arg(&site.root)
+        .arg("-o")
+        .arg(output)
+        .stdin(Stdio::null());
+    process::capture(&mut command).map(|_| ())
+}
+
+pub(super) fn launch(program: &Path, archive: bool, engine: &str, task: &Task<'_>) -> Launch {
+    let what = match task.archive {
+        Some(path) if archive => path,
+        _ => &task.site.root,
+    };
+    let mut command = Command::new(program);
+    command.arg("serve").arg(what);
+    command.args(["--workers", "1", "--engine", engine, "--log", "off"]);
+    command.args(["--listen", &format!("127.0.0.1:{}", task.port)]);
+    let configuration = show(&command);
+    Launch {
+        command,
+        input: None,
+        configuration,
+    }
+}

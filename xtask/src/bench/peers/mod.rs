@@ -1,0 +1,254 @@
+//! The servers that are measured: how each is found, configured fairly and started.
+//!
+//! Every peer gets one worker, the same files, persistent connections without a limit on their
+//! requests, no access log and a backlog of [`BACKLOG`]. What else is set is in its report entry.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::Result;
+use serde::Serialize;
+
+use super::{
+    content::Site,
+    scenario::{Cell, Sizes},
+};
+
+mod floor;
+mod gannet;
+mod lighttpd;
+mod nginx;
+
+/// Connections that may wait to be accepted, for every peer that can be told.
+pub(crate) const BACKLOG: u32 = 4096;
+
+/// A server that can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// nginx; with its open-file cache holding every file, or without.
+    Nginx {
+        /// Whether `open_file_cache` is on.
+        cached: bool,
+    },
+    /// lighttpd.
+    Lighttpd,
+    /// gannet.
+    Gannet {
+        /// Serves an archive made of the site, or the site's directory.
+        archive: bool,
+        /// The engine's name on its command line.
+        engine: &'static str,
+    },
+    /// A program that shows what the kernel alone costs.
+    Floor(Floor),
+}
+
+/// The floor programs in `bench/floor`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Floor {
+    /// A constant response over epoll.
+    Epoll,
+    /// A constant response over io_uring.
+    Uring,
+    /// Files opened beforehand, bodies by sendfile.
+    Files,
+    /// The same, with bodies of up to 16 KiB from memory.
+    Memory,
+}
+
+/// Every peer by its name; the first is what the others are compared to.
+const PEERS: [(&str, Peer); 11] = [
+    ("nginx", Peer::Nginx { cached: false }),
+    ("nginx-cached", Peer::Nginx { cached: true }),
+    ("lighttpd", Peer::Lighttpd),
+    (
+        "gannet-archive",
+        Peer::Gannet {
+            archive: true,
+            engine: "uring",
+        },
+    ),
+    (
+        "gannet-directory",
+        Peer::Gannet {
+            archive: false,
+            engine: "uring",
+        },
+    ),
+    (
+        "gannet-archive-epoll",
+        Peer::Gannet {
+            archive: true,
+            engine: "epoll",
+        },
+    ),
+    (
+        "gannet-directory-epoll",
+        Peer::Gannet {
+            archive: false,
+            engine: "epoll",
+        },
+    ),
+    ("floor-epoll", Peer::Floor(Floor::Epoll)),
+    ("floor-uring", Peer::Floor(Floor::Uring)),
+    ("floor-files", Peer::Floor(Floor::Files)),
+    ("floor-memory", Peer::Floor(Floor::Memory)),
+];
+
+/// The peer that ratios are taken to.
+pub(crate) const BASE: &str = "nginx";
+
+/// The peers of a run that names none.
+pub(crate) const DEFAULT: [&str; 5] = [
+    "nginx",
+    "gannet-archive",
+    "gannet-directory",
+    "gannet-archive-epoll",
+    "gannet-directory-epoll",
+];
+
+/// The names of all peers.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    PEERS.iter().map(|(name, _)| *name)
+}
+
+/// The peer of that name.
+pub(crate) fn by_name(name: &str) -> Option<Peer> {
+    PEERS
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, peer)| *peer)
+}
+
+/// A peer that is there to be started.
+pub(crate) struct Found {
+    /// Its name.
+    pub(crate) name: &'static str,
+    /// What it is.
+    pub(crate) peer: Peer,
+    /// Its program.
+    pub(crate) program: PathBuf,
+    /// What it says its version is.
+    pub(crate) version: String,
+}
+
+/// What a peer is given for one run.
+pub(crate) struct Task<'a> {
+    /// The files.
+    pub(crate) site: &'a Site,
+    /// The archive made of them, for peers that want one.
+    pub(crate) archive: Option<&'a Path>,
+    /// A directory for configuration and temporary files.
+    pub(crate) work: &'a Path,
+    /// Port to listen on at 127.0.0.1.
+    pub(crate) port: u16,
+    /// Open files the process may have.
+    pub(crate) files: u64,
+    /// What will be asked.
+    pub(crate) cell: &'a Cell<'a>,
+}
+
+/// How to start a peer.
+pub(crate) struct Launch {
+    /// The command; its output goes to a file of the run.
+    pub(crate) command: Command,
+    /// Text for its standard input.
+    pub(crate) input: Option<String>,
+    /// Its configuration file, or the command line where that is all: for the report.
+    pub(crate) configuration: String,
+}
+
+/// Where things are that peers may need.
+pub(crate) struct Sources<'a> {
+    /// The gannet binary given with `--gannet`.
+    pub(crate) gannet: Option<&'a Path>,
+    /// A directory for programs built here.
+    pub(crate) build: &'a Path,
+}
+
+impl Peer {
+    /// Finds, installs or builds the peer's program; the error is the reason to skip it.
+    pub(crate) fn find(self, name: &'static str, sources: &Sources<'_>) -> Result<Found> {
+        let (program, version) = match self {
+            Self::Nginx { .. } => nginx::find()?,
+            Self::Lighttpd => lighttpd::find()?,
+            Self::Gannet { .. } => gannet::find(sources.gannet)?,
+            Self::Floor(floor) => floor::find(floor, sources.build)?,
+        };
+        Ok(Found {
+            name,
+            peer: self,
+            program,
+            version,
+        })
+    }
+
+    /// Why this peer cannot take part in `cell`, if it cannot.
+    pub(crate) fn unfit(self, cell: &Cell<'_>) -> Option<&'static str> {
+        let constant = matches!(cell.scenario.content.sizes, Sizes::Text { .. });
+        match self {
+            Self::Floor(Floor::Epoll | Floor::Uring) if !constant => Some("answers a constant"),
+            Self::Floor(Floor::Files | Floor::Memory) if !cell.scenario.load.keep_alive => {
+                Some("keeps connections open")
+            }
+            Self::Lighttpd if cell.connections > 1024 => {
+                Some("holds a tenth of its descriptor limit in connections")
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the peer serves an archive.
+    pub(crate) fn wants_archive(self) -> bool {
+        matches!(self, Self::Gannet { archive: true, .. })
+    }
+}
+
+impl Found {
+    /// Prepares the start of this peer for one run.
+    pub(crate) fn launch(&self, task: &Task<'_>) -> Result<Launch> {
+        match self.peer {
+            Peer::Nginx { cached } => nginx::launch(&self.program, cached, task),
+            Peer::Lighttpd => lighttpd::launch(&self.program, task),
+            Peer::Gannet { archive, engine } => {
+                Ok(gannet::launch(&self.program, archive, engine, task))
+            }
+            Peer::Floor(floor) => Ok(floor::launch(&self.program, floor, task)),
+        }
+    }
+
+    /// The program's name without its directory.
+    pub(crate) fn program_name(&self) -> &str {
+        self.program
+            .file_name()
+            .and_then(|name| name.to_str())
+            .unwrap_or(self.name)
+    }
+
+    /// Packs `site` into the archive `output`.
+    pub(crate) fn pack(&self, site: &Site, output: &Path) -> Result<()> {
+        gannet::pack(&self.program, site, output)
+    }
+}
+
+/// A peer as the report names it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct PeerEntry {
+    /// Its name.
+    pub(crate) name: String,
+    /// What it says its version is.
+    pub(crate) version: String,
+    /// The configuration of its first run, with the run's own paths and port.
+    pub(crate) configuration: String,
+}
+
+/// The command line as text.
+fn show(command: &Command) -> String {
+    let words = std::iter::once(command.get_program()).chain(command.get_args());
+    words
+        .map(|word| word.to_string_lossy())
+        .collect::<Vec<_>>()
+        .join(" ")
+}

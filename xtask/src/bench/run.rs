@@ -1,0 +1,311 @@
+//! One run: one peer, one cell, one figure or the reason why there is none.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+use serde::Serialize;
+
+use super::{
+    peers::{Found, Task},
+    scenario::{Cell, Unit},
+    server::Server,
+    statistics, usage, wrk,
+};
+use crate::load::{self, Order, Phase, Plan};
+
+/// A CPU that is busy for this share of the time is the bottleneck.
+const SATURATED: f64 = 0.93;
+/// More than this share of a CPU used by others than the measured side makes a figure noisy.
+const NOISE: f64 = 0.05;
+/// Longest silence on all connections before a run has failed.
+const STALL: Duration = Duration::from_secs(10);
+
+/// Time for a server to accept the last connections of its backlog before requests begin.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// The two CPUs of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Cpus {
+    /// Where the server runs.
+    pub(crate) server: usize,
+    /// Where the client runs.
+    pub(crate) client: usize,
+}
+
+/// Which program makes the load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Client {
+    /// The load client of this program, which checks everything.
+    Own,
+    /// wrk.
+    Wrk,
+}
+
+/// How runs are made; the same for all runs of a measurement.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Method {
+    /// Counted time of a run, in seconds.
+    pub(crate) duration_s: f64,
+    /// Time before it that is not counted, in seconds.
+    pub(crate) warm_up_s: f64,
+    /// Where the two sides run.
+    pub(crate) cpus: Cpus,
+    /// What makes the load.
+    pub(crate) client: Client,
+}
+
+/// The figures of one run.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Figures {
+    /// CPU time of the server's process tree, in the unit of the scenario.
+    pub(crate) cost: f64,
+    /// The part of the cost spent in user mode, 0 to 1.
+    pub(crate) user_share: f64,
+    /// Responses counted.
+    pub(crate) requests: u64,
+    /// Responses per second.
+    pub(crate) requests_per_s: f64,
+    /// Content bits per second, in units of 10^9.
+    pub(crate) gigabits_per_s: f64,
+    /// Median latency, in microseconds.
+    pub(crate) p50_us: f64,
+    /// 99th percentile of the latency, in microseconds.
+    pub(crate) p99_us: f64,
+    /// Mean latency, in microseconds; not known from wrk.
+    pub(crate) mean_us: Option<f64>,
+    /// Peak resident memory of the tree, mapped file pages included, in bytes.
+    pub(crate) peak_memory: u64,
+    /// Resident anonymous memory of the tree at the end, in bytes.
+    pub(crate) anonymous_memory: u64,
+    /// Share of the time in which the server's tree was on a CPU.
+    pub(crate) server_cpu: f64,
+    /// Share of the time in which the client was; not known from wrk.
+    pub(crate) client_cpu: Option<f64>,
+    /// Share of the time in which others used the server's CPU.
+    pub(crate) others_cpu: f64,
+    /// Connections without a single response; not known from wrk.
+    pub(crate) unserved: Option<usize>,
+    /// Responses per connection: fewest, median, most; not known from wrk.
+    pub(crate) served: Option<(u64, u64, u64)>,
+    /// Connections that the server closed in good order and that were opened again.
+    pub(crate) reconnects: u64,
+    /// Responses compared byte for byte within the window.
+    pub(crate) verified: u64,
+    /// Kernel worker threads of io_uring in the tree.
+    pub(crate) io_workers: usize,
+    /// Which side was the bottleneck.
+    pub(crate) saturated: &'static str,
+    /// What makes this figure doubtful; empty for a clean one.
+    pub(crate) flags: Vec<String>,
+}
+
+/// Measures `found` in `task` once.
+pub(crate) fn measure(
+    found: &Found,
+    task: &Task<'_>,
+    method: &Method,
+    interrupt: &std::sync::atomic::AtomicBool,
+) -> Result<(Figures, String)> {
+    super::host::pin(method.cpus.server)?;
+    let server = Server::start(found, task, interrupt);
+    super::host::pin(method.cpus.client)?;
+    let mut server = server?;
+    let load = &task.cell.scenario.load;
+    let plan = Plan {
+        address: server.address,
+        targets: &task.site.targets,
+        connections: task.cell.connections,
+        order: load.order,
+        keep_alive: load.keep_alive,
+        verify_every: load.verify_every,
+        warm_up: Duration::from_secs_f64(method.warm_up_s),
+        duration: Duration::from_secs_f64(method.duration_s),
+        stall: STALL,
+        // Thousands of connections take their time where a backlog overflows.
+        connect: Duration::from_secs(20),
+        settle: SETTLE,
+        interrupt,
+    };
+    check_all(&plan).map_err(|e| explain(e, &mut server))?;
+    let mut readings = Readings::default();
+    let pid = server.pid();
+    let mut observe = |phase| readings.take(phase, pid, method.cpus);
+    let figures = match method.client {
+        Client::Own => load::run(&plan, &mut observe)
+            .map_err(anyhow::Error::from)
+            .map(Load::Own),
+        Client::Wrk => wrk::run(&plan, task.work, &mut observe).map(Load::Wrk),
+    };
+    let load = figures.map_err(|e| explain(e, &mut server))?;
+    server.check_alive()?;
+    // wrk counts heads as content: the mean length of the files tells what was carried.
+    let mean_len = task.site.bytes() as f64 / task.site.targets.len() as f64;
+    let figures = readings.figures(&load, task.cell, mean_len)?;
+    Ok((figures, server.configuration.clone()))
+}
+
+/// Asks for every file once and compares all of it, before anything is measured.
+fn check_all(plan: &Plan<'_>) -> Result<()> {
+    let check = Plan {
+        connections: 1,
+        order: Order::RoundRobin,
+        verify_every: 1,
+        warm_up: Duration::ZERO,
+        duration: Duration::ZERO,
+        settle: Duration::ZERO,
+        ..plan.clone()
+    };
+    load::run(&check, &mut |_| {})?;
+    Ok(())
+}
+
+/// A dead server explains an error better than the client that met it.
+fn explain(error: anyhow::Error, server: &mut Server) -> anyhow::Error {
+    match server.check_alive() {
+        Ok(()) => error,
+        Err(death) => death.context(error),
+    }
+}
+
+enum Load {
+    Own(load::Tally),
+    Wrk(wrk::Printed),
+}
+
+#[derive(Default)]
+struct Readings {
+    usage: [usage::Usage; 2],
+    cpu: [usage::CpuTime; 2],
+    at: [Option<Instant>; 2],
+    failed: bool,
+}
+
+impl Readings {
+    fn take(&mut self, phase: Phase, pid: u32, cpus: Cpus) {
+        let index = usize::from(phase == Phase::Closes);
+        self.at[index] = Some(Instant::now());
+        self.cpu[index] = usage::of_cpu(cpus.server);
+        match usage::of_tree(pid) {
+            Ok(usage) => self.usage[index] = usage,
+            Err(_) => self.failed = true,
+        }
+    }
+
+    fn figures(&self, load: &Load, cell: &Cell<'_>, mean_len: f64) -> Result<Figures> {
+        let (before, after) = (&self.usage[0], &self.usage[1]);
+        if self.failed || before.processes == 0 || after.processes == 0 {
+            bail!("cannot read the server's CPU time");
+        }
+        let [Some(start), Some(end)] = self.at else {
+            bail!("the run has no window")
+        };
+        let wall = (end - start).as_secs_f64();
+        let cpu = after.cpu_since(before).as_secs_f64();
+        let user = after.user.saturating_sub(before.user).as_secs_f64();
+        let (requests, body_bytes, seconds) = match load {
+            Load::Own(t) => (t.requests, t.body_bytes as f64, t.elapsed.as_secs_f64()),
+            Load::Wrk(p) => (p.requests, p.requests as f64 * mean_len, p.seconds),
+        };
+        if requests == 0 && cell.scenario.unit == Unit::Request || body_bytes == 0.0 {
+            bail!("not one response was counted");
+        }
+        let cost = match cell.scenario.unit {
+            Unit::Request => cpu * 1e6 / requests as f64,
+            Unit::Gigabyte => cpu * 1e3 / (body_bytes / 1e9),
+        };
+        let server_cpu = cpu / wall;
+        let others_cpu = (self.cpu[1].share_since(&self.cpu[0]) - server_cpu).max(0.0);
+        let mut figures = Figures {
+            cost,
+            user_share: if cpu > 0.0 { user / cpu } else { 0.0 },
+            requests,
+            requests_per_s: requests as f64 / seconds,
+            gigabits_per_s: body_bytes * 8e-9 / seconds,
+            p50_us: 0.0,
+            p99_us: 0.0,
+            mean_us: None,
+            peak_memory: after.peak_memory,
+            anonymous_memory: after.anonymous_memory,
+            server_cpu,
+            client_cpu: None,
+            others_cpu,
+            unserved: None,
+            served: None,
+            reconnects: 0,
+            verified: 0,
+            io_workers: before.io_workers.max(after.io_workers),
+            saturated: "",
+            flags: Vec::new(),
+        };
+        figures.add_load(load);
+        figures.judge(seconds, cell);
+        Ok(figures)
+    }
+}
+
+impl Figures {
+    fn add_load(&mut self, load: &Load) {
+        match load {
+            Load::Own(tally) => {
+                self.p50_us = tally.latency.value_at_quantile(0.5) as f64 / 1e3;
+                self.p99_us = tally.latency.value_at_quantile(0.99) as f64 / 1e3;
+                self.mean_us = Some(tally.latency.mean() / 1e3);
+                let seconds = tally.elapsed.as_secs_f64();
+                self.client_cpu = Some(tally.client_cpu.as_secs_f64() / seconds);
+                self.unserved = Some(tally.unserved);
+                self.served = Some(tally.served);
+                self.reconnects = tally.reconnects;
+                self.verified = tally.verified;
+            }
+            Load::Wrk(printed) => {
+                self.p50_us = printed.p50_us;
+                self.p99_us = printed.p99_us;
+            }
+        }
+    }
+
+    /// Says who was the bottleneck, and what makes the figure doubtful.
+    fn judge(&mut self, seconds: f64, cell: &Cell<'_>) {
+        let server = self.server_cpu >= SATURATED;
+        self.saturated = match self.client_cpu {
+            Some(client) if client >= SATURATED => {
+                if server {
+                    "both"
+                } else {
+                    "client"
+                }
+            }
+            _ if server => "server",
+            _ => "neither",
+        };
+        if let Some(count @ 1..) = self.unserved {
+            self.flags.push(format!(
+                "{count} of {} connections unserved",
+                cell.connections
+            ));
+        }
+        let mean_s = self.mean_us.map(|us| us / 1e6);
+        let misfit =
+            mean_s.and_then(|m| statistics::misfit(self.requests, seconds, m, cell.connections));
+        if let Some(busy) = misfit {
+            self.flags
+                .push(format!("rate x latency accounts for {busy:.0} connections"));
+        }
+        if self.reconnects > 0 {
+            self.flags.push(format!(
+                "{} connections closed by the server",
+                self.reconnects
+            ));
+        }
+        if self.others_cpu > NOISE {
+            let share = self.others_cpu * 100.0;
+            self.flags
+                .push(format!("others used {share:.0} % of the server's CPU"));
+        }
+        if self.io_workers > 0 {
+            self.flags
+                .push(format!("{} io_uring worker threads", self.io_workers));
+        }
+    }
+}

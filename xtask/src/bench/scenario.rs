@@ -1,0 +1,241 @@
+//! Reads the scenarios: what is served, and how it is asked for.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use crate::load::Order;
+
+/// One file of `bench/scenarios`: a site, and the numbers of connections to ask it with.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Scenario {
+    /// The file's stem; not in the file itself.
+    #[serde(skip_deserializing)]
+    pub(crate) name: String,
+    /// One line for people.
+    pub(crate) title: String,
+    /// Where the workload comes from.
+    pub(crate) origin: String,
+    /// Position in the list and in reports.
+    pub(crate) rank: u32,
+    /// What the cost is counted by.
+    pub(crate) unit: Unit,
+    /// What is served.
+    pub(crate) content: ContentSpec,
+    /// How it is asked for.
+    pub(crate) load: LoadSpec,
+}
+
+/// What the server's CPU time is divided by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Unit {
+    /// Microseconds per response.
+    Request,
+    /// Milliseconds per 10^9 content bytes.
+    Gigabyte,
+}
+
+impl Unit {
+    /// The unit of the cost, for tables.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Request => "µs/req",
+            Self::Gigabyte => "ms/GB",
+        }
+    }
+}
+
+/// The files of a site.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct ContentSpec {
+    /// Number of files.
+    pub(crate) files: usize,
+    /// Suffix of their names; decides the content type.
+    pub(crate) extension: String,
+    /// Files per directory; zero puts all into the root.
+    #[serde(default)]
+    pub(crate) per_directory: usize,
+    /// Seed of the sizes' order and of the bytes.
+    #[serde(default)]
+    pub(crate) seed: u64,
+    /// How sizes are spread.
+    pub(crate) sizes: Sizes,
+}
+
+/// The distribution of file sizes, in bytes.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) enum Sizes {
+    /// Every file holds this text.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// Every file has this size.
+    Fixed {
+        /// Bytes.
+        size: u64,
+    },
+    /// Equal steps from the smallest to the largest.
+    Uniform {
+        /// Smallest, bytes.
+        min: u64,
+        /// Largest, bytes.
+        max: u64,
+    },
+    /// `min * (max/min)^(u^k)` for equal steps of `u` in 0..1, with `k` such that the mean fits.
+    Skewed {
+        /// Smallest, bytes.
+        min: u64,
+        /// Largest, bytes.
+        max: u64,
+        /// Mean, bytes.
+        mean: u64,
+    },
+}
+
+/// The load on a site.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct LoadSpec {
+    /// Connections at the same time; each number is a cell of its own.
+    pub(crate) connections: Vec<usize>,
+    /// Order of the paths.
+    pub(crate) order: Order,
+    /// False: a connection per request.
+    pub(crate) keep_alive: bool,
+    /// One response in this many is compared byte for byte; zero for none.
+    pub(crate) verify_every: u64,
+}
+
+/// A scenario at one number of connections: what a figure belongs to.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell<'a> {
+    /// The scenario.
+    pub(crate) scenario: &'a Scenario,
+    /// Connections at the same time.
+    pub(crate) connections: usize,
+}
+
+impl Cell<'_> {
+    /// `NAME-cCONNECTIONS`.
+    pub(crate) fn name(&self) -> String {
+        format!("{}-c{}", self.scenario.name, self.connections)
+    }
+}
+
+impl Scenario {
+    /// The cells of this scenario.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = Cell<'_>> {
+        let load = &self.load;
+        load.connections.iter().map(|&connections| Cell {
+            scenario: self,
+            connections,
+        })
+    }
+
+    fn parse(name: &str, text: &str) -> Result<Self> {
+        let mut scenario: Self = toml::from_str(text)?;
+        scenario.name = name.to_owned();
+        let content = &scenario.content;
+        ensure!(content.files > 0, "content.files must be at least 1");
+        let connections = &scenario.load.connections;
+        ensure!(
+            !connections.is_empty(),
+            "load.connections must name at least one number"
+        );
+        ensure!(
+            !connections.contains(&0),
+            "load.connections must be at least 1 each"
+        );
+        match content.sizes {
+            Sizes::Uniform { min, max } => ensure!(min <= max, "min must not exceed max"),
+            Sizes::Skewed { min, max, mean } => ensure!(
+                0 < min && min < mean && mean < max && content.files > 1,
+                "sizes must have 0 < min < mean < max, and more than one file"
+            ),
+            Sizes::Text { .. } | Sizes::Fixed { .. } => {}
+        }
+        Ok(scenario)
+    }
+}
+
+/// Reads every scenario of `directory`, in the order of their ranks.
+pub(crate) fn read_all(directory: &Path) -> Result<Vec<Scenario>> {
+    let entries = fs::read_dir(directory)
+        .with_context(|| format!("cannot read '{}'", directory.display()))?;
+    let mut scenarios = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_none_or(|e| e != "toml") {
+            continue;
+        }
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let text = fs::read_to_string(&path)?;
+        let scenario = Scenario::parse(&name, &text)
+            .with_context(|| format!("scenario '{}'", path.display()))?;
+        scenarios.push(scenario);
+    }
+    scenarios.sort_by(|a, b| (a.rank, &a.name).cmp(&(b.rank, &b.name)));
+    Ok(scenarios)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+        title = "t"
+        origin = "o"
+        rank = 1
+        unit = "request"
+        content = { files = 2, extension = "bin", sizes = { kind = "fixed", size = 1 } }
+        load = { connections = [1, 64], order = "random", keep-alive = true, verify-every = 8 }
+    "#;
+
+    #[test]
+    fn a_scenario_has_a_cell_for_each_number_of_connections() {
+        let scenario = Scenario::parse("tiny", GOOD).expect("good");
+        let names: Vec<_> = scenario.cells().map(|cell| cell.name()).collect();
+        assert_eq!(names, ["tiny-c1", "tiny-c64"]);
+    }
+
+    #[test]
+    fn mistakes_are_refused() {
+        for (from, to) in [
+            ("rank = 1", "rank = 1\nrnak = 2"),
+            ("[1, 64]", "[]"),
+            ("[1, 64]", "[0]"),
+            ("files = 2", "files = 0"),
+            ("\"request\"", "\"requests\""),
+            (
+                "kind = \"fixed\", size = 1",
+                "kind = \"uniform\", min = 2, max = 1",
+            ),
+            (
+                "kind = \"fixed\", size = 1",
+                "kind = \"skewed\", min = 1, max = 9, mean = 9",
+            ),
+        ] {
+            assert!(
+                Scenario::parse("bad", &GOOD.replace(from, to)).is_err(),
+                "{to}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_scenarios_of_the_project_are_good() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/scenarios");
+        let scenarios = read_all(&directory).expect("all parse");
+        assert!(scenarios.len() >= 6, "{}", scenarios.len());
+    }
+}

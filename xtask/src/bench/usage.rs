@@ -1,0 +1,224 @@
+//! Reads what a tree of processes has used: CPU time and memory, from `/proc`.
+
+use std::{collections::HashMap, fs, time::Duration};
+
+use anyhow::{Context, Result};
+
+/// What a process and all its descendants have used up to now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// CPU time in user mode, of reaped children too.
+    pub(crate) user: Duration,
+    /// CPU time in the kernel, of reaped children too.
+    pub(crate) system: Duration,
+    /// Sum of the largest resident sizes, in bytes; counts mapped file pages.
+    pub(crate) peak_memory: u64,
+    /// Sum of the resident anonymous memory now, in bytes.
+    pub(crate) anonymous_memory: u64,
+    /// Threads that the kernel made to do io_uring work that would block.
+    pub(crate) io_workers: usize,
+    /// Processes in the tree.
+    pub(crate) processes: usize,
+}
+
+impl Usage {
+    /// CPU time used since `earlier`.
+    pub(crate) fn cpu_since(&self, earlier: &Self) -> Duration {
+        (self.user + self.system).saturating_sub(earlier.user + earlier.system)
+    }
+}
+
+/// Reads the tree below and including the process `root`.
+pub(crate) fn of_tree(root: u32) -> Result<Usage> {
+    let tick = 1.0 / rustix::param::clock_ticks_per_second() as f64;
+    let mut stats = HashMap::new();
+    for entry in fs::read_dir("/proc").context("cannot read '/proc'")? {
+        let Some(pid) = entry?
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok())
+        else {
+            continue;
+        };
+        // A process may end between the listing and the reading.
+        if let Ok(text) = fs::read_to_string(format!("/proc/{pid}/stat"))
+            && let Some(stat) = parse_stat(&text)
+        {
+            stats.insert(pid, stat);
+        }
+    }
+    let mut usage = Usage::default();
+    let mut ticks = (0, 0);
+    for pid in stats
+        .keys()
+        .copied()
+        .filter(|&pid| descends(pid, root, &stats))
+    {
+        let stat = &stats[&pid];
+        ticks.0 += stat.user;
+        ticks.1 += stat.system;
+        usage.processes += 1;
+        if let Ok(text) = fs::read_to_string(format!("/proc/{pid}/status")) {
+            usage.peak_memory += status_bytes(&text, "VmHWM");
+            usage.anonymous_memory += status_bytes(&text, "RssAnon");
+        }
+        usage.io_workers += count_io_workers(pid);
+    }
+    usage.user = Duration::from_secs_f64(ticks.0 as f64 * tick);
+    usage.system = Duration::from_secs_f64(ticks.1 as f64 * tick);
+    Ok(usage)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stat {
+    parent: u32,
+    /// Ticks in user mode, own and of reaped children.
+    user: u64,
+    /// Ticks in the kernel, own and of reaped children.
+    system: u64,
+}
+
+/// Parses `/proc/PID/stat`: the name in parentheses may itself hold spaces and parentheses.
+fn parse_stat(text: &str) -> Option<Stat> {
+    let (_, rest) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
+    Some(Stat {
+        parent: u32::try_from(number(1)?).ok()?,
+        user: number(11)? + number(13)?,
+        system: number(12)? + number(14)?,
+    })
+}
+
+fn descends(mut pid: u32, root: u32, stats: &HashMap<u32, Stat>) -> bool {
+    // No chain is longer than the table, even if it changed while it was read.
+    for _ in 0..=stats.len() {
+        if pid == root {
+            return true;
+        }
+        match stats.get(&pid) {
+            Some(stat) if stat.parent > 1 => pid = stat.parent,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// The value of a line such as `VmHWM:    1234 kB`, in bytes; 0 where it is missing.
+fn status_bytes(text: &str, key: &str) -> u64 {
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    let kib = value.and_then(|v| v.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kib.unwrap_or(0) * 1024
+}
+
+fn count_io_workers(pid: u32) -> usize {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return 0;
+    };
+    let names = tasks
+        .flatten()
+        .map(|task| fs::read_to_string(task.path().join("comm")));
+    names
+        .flatten()
+        .filter(|name| name.starts_with("iou-wrk"))
+        .count()
+}
+
+/// Busy and total time of one CPU since the machine started, in ticks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CpuTime {
+    busy: u64,
+    total: u64,
+}
+
+impl CpuTime {
+    /// The share of the time since `earlier` in which the CPU was busy, 0 to 1.
+    pub(crate) fn share_since(&self, earlier: &Self) -> f64 {
+        let total = self.total.saturating_sub(earlier.total).max(1);
+        self.busy.saturating_sub(earlier.busy) as f64 / total as f64
+    }
+}
+
+/// Reads the time that CPU `index` was busy, whoever used it.
+pub(crate) fn of_cpu(index: usize) -> CpuTime {
+    fs::read_to_string("/proc/stat").map_or_else(|_| CpuTime::default(), |t| parse_cpu(&t, index))
+}
+
+fn parse_cpu(text: &str, index: usize) -> CpuTime {
+    let label = format!("cpu{index} ");
+    let Some(rest) = text.lines().find_map(|line| line.strip_prefix(&label)) else {
+        return CpuTime::default();
+    };
+    // user nice system idle iowait irq softirq steal; guest time is part of user time.
+    let ticks = rest.split_ascii_whitespace().take(8);
+    let ticks: Vec<u64> = ticks.filter_map(|field| field.parse().ok()).collect();
+    let total = ticks.iter().sum();
+    let idle: u64 = ticks.iter().skip(3).take(2).sum();
+    CpuTime {
+        busy: total - idle,
+        total,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_parentheses_does_not_confuse() {
+        let text = "42 (a) b (c)) S 7 42 42 0 -1 4194560 1 2 3 4 100 20 3 4 20 0 1 0 5 6 7";
+        assert_eq!(
+            parse_stat(text),
+            Some(Stat {
+                parent: 7,
+                user: 103,
+                system: 24
+            })
+        );
+        assert_eq!(parse_stat("42 (cut off) S 7"), None);
+    }
+
+    #[test]
+    fn descent_is_followed_and_ends() {
+        let stat = |parent| Stat {
+            parent,
+            user: 0,
+            system: 0,
+        };
+        let stats = HashMap::from([
+            (10, stat(1)),
+            (11, stat(10)),
+            (12, stat(11)),
+            (13, stat(1)),
+            // A loop can be read while the table changes.
+            (20, stat(21)),
+            (21, stat(20)),
+        ]);
+        let of_ten: Vec<bool> = [10, 11, 12, 13, 20]
+            .map(|pid| descends(pid, 10, &stats))
+            .to_vec();
+        assert_eq!(of_ten, [true, true, true, false, false]);
+    }
+
+    #[test]
+    fn memory_is_read_in_bytes() {
+        let text = "Name:\tx\nVmHWM:\t    12 kB\nRssAnon:\t 3 kB\n";
+        assert_eq!(status_bytes(text, "VmHWM"), 12 * 1024);
+        assert_eq!(status_bytes(text, "RssFile"), 0);
+    }
+
+    #[test]
+    fn shares_of_a_cpu() {
+        let before = parse_cpu("cpu  9 9\ncpu1 10 0 10 80 0 0 0 0 0 0\n", 1);
+        let after = parse_cpu("cpu1 40 0 20 130 10 0 0 0 0 0\n", 1);
+        assert_eq!(after.share_since(&before), 0.4);
+    }
+
+    #[test]
+    fn this_process_is_in_its_own_tree() {
+        let usage = of_tree(std::process::id()).expect("/proc is mounted");
+        assert!(usage.processes >= 1 && usage.peak_memory > 0);
+    }
+}

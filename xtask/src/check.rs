@@ -1,0 +1,100 @@
+//! The chores that are a list of other programs: `check`, `deny` and `sim`.
+
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use lexopt::prelude::*;
+
+use crate::{no_io, process, tidy};
+
+/// Simulator seeds of `cargo xtask check`.
+const CHECK_SEEDS: u64 = 20;
+/// Simulator seeds of `cargo xtask sim`.
+const SIM_SEEDS: u64 = 2000;
+
+/// `cargo xtask check`: what must pass before a change is offered.
+pub(crate) fn check() -> Result<()> {
+    let seeds = CHECK_SEEDS.to_string();
+    step("fmt", || {
+        process::run(process::cargo().args(["fmt", "--all", "--check"]))
+    })?;
+    step("clippy", || {
+        let arguments = ["clippy", "--quiet", "--workspace", "--all-targets"];
+        process::run(
+            process::cargo()
+                .args(arguments)
+                .args(["--", "-D", "warnings"]),
+        )
+    })?;
+    step("tidy", tidy::main)?;
+    step("no-io", no_io::main)?;
+    step("test", || {
+        let arguments = ["test", "--quiet", "--workspace"];
+        process::run(
+            process::cargo()
+                .args(arguments)
+                .env("GANNET_SIM_SEEDS", seeds),
+        )
+    })
+}
+
+fn step(name: &str, run: impl FnOnce() -> Result<()>) -> Result<()> {
+    println!("check: {name}");
+    let start = Instant::now();
+    run().with_context(|| format!("check: {name} failed"))?;
+    println!(
+        "check: {name} passed in {:.1} s",
+        start.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
+/// `cargo xtask sim [--seeds N]`: more of the simulator than a test run has time for.
+pub(crate) fn sim(parser: &mut lexopt::Parser) -> Result<()> {
+    let mut seeds = SIM_SEEDS;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("seeds") => seeds = parser.value()?.parse()?,
+            _ => return Err(argument.unexpected().into()),
+        }
+    }
+    ensure!(seeds > 0, "--seeds must be at least 1");
+    ensure!(
+        process::root()
+            .join("crates/gannet-server/tests/sim.rs")
+            .is_file(),
+        "crates/gannet-server/tests/sim.rs is not there"
+    );
+    println!("sim: {seeds} seeds");
+    let mut command = process::cargo();
+    command.args([
+        "test",
+        "--quiet",
+        "--package",
+        "gannet-server",
+        "--test",
+        "sim",
+    ]);
+    command.env("GANNET_SIM_SEEDS", seeds.to_string());
+    process::run(&mut command)
+}
+
+/// `cargo xtask deny`: licences and known vulnerabilities of the dependencies.
+pub(crate) fn deny() -> Result<()> {
+    if process::output("cargo", &["deny", "--version"]).is_err() {
+        eprintln!("deny: installing cargo-deny");
+        let mut command = process::cargo();
+        command.args(["install", "--quiet", "--locked", "cargo-deny"]);
+        if let Err(e) = process::run(&mut command) {
+            println!("deny: skipped: cargo-deny is not installed and cannot be ({e})");
+            return Ok(());
+        }
+    }
+    process::run(process::cargo().args(["deny", "check", "licenses", "bans", "sources"]))?;
+    // The list of vulnerabilities is fetched: without a network there is nothing to compare to.
+    if let Err(e) = process::run(process::cargo().args(["deny", "fetch", "db"])) {
+        println!("deny: advisories skipped: the list cannot be fetched ({e})");
+        return Ok(());
+    }
+    process::run(process::cargo().args(["deny", "check", "--disable-fetch", "advisories"]))
+}
