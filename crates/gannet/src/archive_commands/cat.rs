@@ -36,14 +36,19 @@ fn write_content(file: &ArchiveFile, path: &str, out: &mut dyn Write) -> Result<
         path: path.to_string(),
         redirect,
     };
-    let target = if path.starts_with('/') { path.to_string() } else { format!("/{path}") };
+    let target = if path.starts_with('/') {
+        path.to_string()
+    } else {
+        format!("/{path}")
+    };
     let mut scratch = Vec::new();
-    let decoded =
-        decode_path(target.as_bytes(), &mut scratch).map_err(|_| not_found(None))?;
+    let decoded = decode_path(target.as_bytes(), &mut scratch).map_err(|_| not_found(None))?;
     let key = Key::content(decoded.as_bytes());
     let entry = file.archive().lookup(key).ok_or_else(|| not_found(None))?;
     if let EntryKind::Redirect { location, .. } = entry.kind() {
-        return Err(not_found(Some(String::from_utf8_lossy(location).into_owned())));
+        return Err(not_found(Some(
+            String::from_utf8_lossy(location).into_owned(),
+        )));
     }
     let refuse = |error| CommandError::io("read", file.path())(error);
     let Some(mut content) = file.content(&entry).map_err(refuse)? else {
@@ -66,6 +71,7 @@ pub(super) fn copy(
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(refuse(error)),
         };
-        to.write_all(&chunk[..count]).map_err(CommandError::Output)?;
+        to.write_all(&chunk[..count])
+            .map_err(CommandError::Output)?;
     }
 }

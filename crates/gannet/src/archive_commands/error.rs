@@ -56,7 +56,11 @@ impl CommandError {
         doing: &'static str,
         path: &'p Path,
     ) -> impl FnOnce(io::Error) -> Self + use<'p> {
-        move |error| Self::Io { doing, path: path.to_path_buf(), error }
+        move |error| Self::Io {
+            doing,
+            path: path.to_path_buf(),
+            error,
+        }
     }
 
     /// What to do about it, for a line `help: ...`.
@@ -65,7 +69,9 @@ impl CommandError {
         Some(match self {
             Self::Open(_, error) => return error.help().map(str::to_string),
             Self::Io { .. } | Self::Output(_) => return None,
-            Self::NotFound { redirect: Some(to), .. } => {
+            Self::NotFound {
+                redirect: Some(to), ..
+            } => {
                 format!("it redirects to '{to}'; ask for that")
             }
             Self::NotFound { archive, .. } => {
@@ -89,14 +95,22 @@ impl fmt::Display for CommandError {
             }
             Self::Output(error) => write!(out, "cannot write output: {}", cause(error)),
             Self::NotFound { archive, path, .. } => {
-                write!(out, "cannot find '{path}' in '{}': no file has this path", archive.display())
+                write!(
+                    out,
+                    "cannot find '{path}' in '{}': no file has this path",
+                    archive.display()
+                )
             }
             Self::Damaged { archive, what } => {
                 write!(out, "cannot verify archive '{}': {what}", archive.display())
             }
             Self::Unsafe { path, why } => write!(out, "cannot extract '{path}': {why}"),
             Self::NotEmpty(path) => {
-                write!(out, "cannot extract to '{}': it is not empty", path.display())
+                write!(
+                    out,
+                    "cannot extract to '{}': it is not empty",
+                    path.display()
+                )
             }
         }
     }

@@ -69,7 +69,10 @@ fn prepare(output: &Path) -> Result<(), CommandError> {
 /// it is checked again here, where a mistake would write anywhere.
 fn relative<'a>(entry: &Entry<'a>) -> Result<&'a Path, CommandError> {
     let path = entry.path();
-    let refuse = |why| CommandError::Unsafe { path: url(path), why };
+    let refuse = |why| CommandError::Unsafe {
+        path: url(path),
+        why,
+    };
     if !is_normalised(path) {
         return Err(refuse("its path leads elsewhere"));
     }
@@ -90,10 +93,17 @@ fn write_file(file: &ArchiveFile, entry: &Entry<'_>, target: &Path) -> Result<u6
         archive: file.path().to_path_buf(),
         what: format!("{what} of '{}'", url(entry.path())),
     };
-    let content = file.content(entry).map_err(CommandError::io("read", file.path()))?;
-    let Some(mut content) = content else { return Err(damaged("no content".into())) };
+    let content = file
+        .content(entry)
+        .map_err(CommandError::io("read", file.path()))?;
+    let Some(mut content) = content else {
+        return Err(damaged("no content".into()));
+    };
     let mut out = File::create_new(target).map_err(write)?;
-    let mut hashing = Hashing { out: &mut out, hasher: blake3::Hasher::new() };
+    let mut hashing = Hashing {
+        out: &mut out,
+        hasher: blake3::Hasher::new(),
+    };
     let len = match io::copy(&mut content, &mut hashing) {
         Ok(len) => len,
         // Decoders tell damage so; everything else is the disk's.
@@ -109,7 +119,8 @@ fn write_file(file: &ArchiveFile, entry: &Entry<'_>, target: &Path) -> Result<u6
         return Err(damaged("wrong digest".into()));
     }
     if let Some(seconds) = entry.last_modified().and_then(|at| u64::try_from(at).ok()) {
-        out.set_modified(UNIX_EPOCH + Duration::from_secs(seconds)).map_err(write)?;
+        out.set_modified(UNIX_EPOCH + Duration::from_secs(seconds))
+            .map_err(write)?;
     }
     Ok(len)
 }

@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use gannet_archive::{Archive, ArchiveError, Body, Coding, Entry, SUPERBLOCK_LEN, Superblock, Variant};
+use gannet_archive::{
+    Archive, ArchiveError, Body, Coding, Entry, SUPERBLOCK_LEN, Superblock, Variant,
+};
 
 use super::CommandError;
 use crate::pack::decoder;
@@ -47,7 +49,11 @@ impl ArchiveFile {
             .read_to_end(&mut region)
             .map_err(refuse)?;
         let archive = Archive::new(superblock, region).map_err(wrong)?;
-        Ok(Self { path: path.to_path_buf(), file, archive })
+        Ok(Self {
+            path: path.to_path_buf(),
+            file,
+            archive,
+        })
     }
 
     /// The archive in it.

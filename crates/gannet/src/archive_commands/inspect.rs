@@ -25,9 +25,14 @@ pub struct InspectOptions {
 pub fn inspect(options: &InspectOptions, out: &mut dyn Write) -> Result<(), CommandError> {
     let file = ArchiveFile::open(&options.archive)?;
     let mut out = io::BufWriter::new(out);
-    let written =
-        if options.json { write_json(&file, &mut out) } else { write_text(&file, &mut out) };
-    written.and_then(|()| out.flush()).map_err(CommandError::Output)
+    let written = if options.json {
+        write_json(&file, &mut out)
+    } else {
+        write_text(&file, &mut out)
+    };
+    written
+        .and_then(|()| out.flush())
+        .map_err(CommandError::Output)
 }
 
 /// Names and values of the counts, for both forms.
@@ -54,7 +59,10 @@ fn write_text(file: &ArchiveFile, out: &mut dyn Write) -> io::Result<()> {
     let (slot_count, probe_max) = archive.index_shape();
     let yes = |value| if value { "yes" } else { "no" };
     writeln!(out, "format version   {}", superblock.version())?;
-    writeln!(out, "features         must know {incompatible:#x}, may ignore {compatible:#x}")?;
+    writeln!(
+        out,
+        "features         must know {incompatible:#x}, may ignore {compatible:#x}"
+    )?;
     writeln!(out, "build id         {}", hex(superblock.build_id()))?;
     writeln!(out, "length           {} bytes", superblock.archive_len())?;
     writeln!(
@@ -64,7 +72,10 @@ fn write_text(file: &ArchiveFile, out: &mut dyn Write) -> io::Result<()> {
         yes(options.listing),
         yes(options.clean_urls)
     )?;
-    writeln!(out, "index            {slot_count} slots, longest probe {probe_max}")?;
+    writeln!(
+        out,
+        "index            {slot_count} slots, longest probe {probe_max}"
+    )?;
     let stats = archive.stats();
     for (name, value) in counts(&stats) {
         writeln!(out, "{:<16} {value}", name.replace('_', " "))?;
@@ -72,9 +83,19 @@ fn write_text(file: &ArchiveFile, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\n{:<10}{:>10}{:>14}", "coding", "variants", "size")?;
     for coding in Coding::ALL {
         let row = stats.coding(coding);
-        writeln!(out, "{:<10}{:>10}{:>14}", coding.name(), row.variant_count, size(row.bytes))?;
+        writeln!(
+            out,
+            "{:<10}{:>10}{:>14}",
+            coding.name(),
+            row.variant_count,
+            size(row.bytes)
+        )?;
     }
-    writeln!(out, "\n{:<14}{:>14}{:>14}  {}", "section", "offset", "length", "checksum")?;
+    writeln!(
+        out,
+        "\n{:<14}{:>14}{:>14}  checksum",
+        "section", "offset", "length"
+    )?;
     for section in superblock.sections() {
         let kind = section.kind.to_string();
         let (offset, len, checksum) = (section.offset, section.len, section.checksum);
@@ -106,9 +127,16 @@ fn write_json(file: &ArchiveFile, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "  \"codings\": {{")?;
     for (number, coding) in Coding::ALL.into_iter().enumerate() {
         let row = stats.coding(coding);
-        let comma = if number + 1 < Coding::ALL.len() { "," } else { "" };
+        let comma = if number + 1 < Coding::ALL.len() {
+            ","
+        } else {
+            ""
+        };
         let (name, count, bytes) = (coding.name(), row.variant_count, row.bytes);
-        writeln!(out, "    \"{name}\": {{\"variants\": {count}, \"bytes\": {bytes}}}{comma}")?;
+        writeln!(
+            out,
+            "    \"{name}\": {{\"variants\": {count}, \"bytes\": {bytes}}}{comma}"
+        )?;
     }
     writeln!(out, "  }},\n  \"sections\": [")?;
     let sections = superblock.sections();

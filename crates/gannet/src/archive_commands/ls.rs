@@ -31,7 +31,9 @@ pub fn ls(options: &LsOptions, out: &mut dyn Write) -> Result<(), CommandError> 
     } else {
         write_lines(&file, options.long, &mut out)
     };
-    written.and_then(|()| out.flush()).map_err(CommandError::Output)
+    written
+        .and_then(|()| out.flush())
+        .map_err(CommandError::Output)
 }
 
 fn write_lines(file: &ArchiveFile, long: bool, out: &mut dyn Write) -> io::Result<()> {
@@ -40,7 +42,12 @@ fn write_lines(file: &ArchiveFile, long: bool, out: &mut dyn Write) -> io::Resul
         // Pages for what is missing are no paths that a client can ask for.
         if entry.key().namespace == Namespace::NotFoundPage {
             if long {
-                writeln!(out, "{:>12}  {:<40}  {path}* (not found)", "", codings(&entry))?;
+                writeln!(
+                    out,
+                    "{:>12}  {:<40}  {path}* (not found)",
+                    "",
+                    codings(&entry)
+                )?;
             }
             continue;
         }
@@ -51,7 +58,11 @@ fn write_lines(file: &ArchiveFile, long: bool, out: &mut dyn Write) -> io::Resul
         match entry.kind() {
             EntryKind::Redirect { status, location } => {
                 let location = String::from_utf8_lossy(location);
-                writeln!(out, "{:>12}  {:<40}  {path} -> {location}", status, "redirect")?;
+                writeln!(
+                    out,
+                    "{:>12}  {:<40}  {path} -> {location}",
+                    status, "redirect"
+                )?;
             }
             EntryKind::Content => {
                 let len = entry.select(Coding::Identity.bit());
@@ -66,7 +77,9 @@ fn write_lines(file: &ArchiveFile, long: bool, out: &mut dyn Write) -> io::Resul
 
 /// `br 120, gzip 150`: what is stored beside identity, smallest first.
 fn codings(entry: &Entry<'_>) -> String {
-    let coded = entry.variants().filter(|variant| variant.coding() != Coding::Identity);
+    let coded = entry
+        .variants()
+        .filter(|variant| variant.coding() != Coding::Identity);
     let list: Vec<_> = coded
         .map(|variant| format!("{} {}", variant.coding().name(), variant.blob_len()))
         .collect();
@@ -76,7 +89,11 @@ fn codings(entry: &Entry<'_>) -> String {
 fn write_json(file: &ArchiveFile, out: &mut dyn Write) -> io::Result<()> {
     let mut separator = "[";
     for entry in file.archive().entries() {
-        write!(out, "{separator}\n  {{\"url\": {}", json_string(&url(entry.path())))?;
+        write!(
+            out,
+            "{separator}\n  {{\"url\": {}",
+            json_string(&url(entry.path()))
+        )?;
         separator = ",";
         let kind = match (entry.key().namespace, entry.kind()) {
             (Namespace::NotFoundPage, _) => "not-found-page",

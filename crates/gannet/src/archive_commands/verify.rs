@@ -28,7 +28,10 @@ pub struct VerifyReport {
 pub fn verify(path: &Path) -> Result<VerifyReport, CommandError> {
     let file = ArchiveFile::open(path)?;
     let refuse = |error| CommandError::io("read", path)(error);
-    let damaged = |what| CommandError::Damaged { archive: path.to_path_buf(), what };
+    let damaged = |what| CommandError::Damaged {
+        archive: path.to_path_buf(),
+        what,
+    };
     let archive = file.archive();
     let superblock = archive.superblock();
     let mut chunk = vec![0; 256 << 10];
@@ -37,7 +40,10 @@ pub fn verify(path: &Path) -> Result<VerifyReport, CommandError> {
         if !blob.is_tiny {
             let gap = file.range(end, blob.offset - end).map_err(refuse)?;
             if !is_zero(gap, &mut chunk).map_err(refuse)? {
-                return Err(damaged(format!("bytes before offset {} are not zero", blob.offset)));
+                return Err(damaged(format!(
+                    "bytes before offset {} are not zero",
+                    blob.offset
+                )));
             }
             end = blob.offset + blob.len;
         }
@@ -58,15 +64,23 @@ pub fn verify(path: &Path) -> Result<VerifyReport, CommandError> {
     let metadata = superblock.metadata_range().start;
     let gap = file.range(end, metadata - end).map_err(refuse)?;
     if !is_zero(gap, &mut chunk).map_err(refuse)? {
-        return Err(damaged(format!("bytes before offset {metadata} are not zero")));
+        return Err(damaged(format!(
+            "bytes before offset {metadata} are not zero"
+        )));
     }
     let build_id = superblock.compute_build_id(archive.metadata());
     if build_id != *superblock.build_id() {
         let (found, expected) = (hex(&build_id), hex(superblock.build_id()));
-        return Err(damaged(format!("wrong build id (found {found}, expected {expected})")));
+        return Err(damaged(format!(
+            "wrong build id (found {found}, expected {expected})"
+        )));
     }
     let blob_count = archive.blobs().len() as u64;
-    Ok(VerifyReport { blob_count, bytes: superblock.archive_len(), build_id })
+    Ok(VerifyReport {
+        blob_count,
+        bytes: superblock.archive_len(),
+        build_id,
+    })
 }
 
 /// The first entry that has a blob, and in which coding.

@@ -50,11 +50,11 @@ pub(super) fn compress(body: &[u8], codings: &[Coding], effort: Effort) -> io::R
 fn pays(len: usize, coded_len: usize) -> bool {
     let saved = len.saturating_sub(coded_len);
     let percent = match len {
-        ..=1024 => 25,
-        ..=4096 => 15,
-        ..=16_384 => 10,
-        ..=65_536 => 8,
-        ..=1_048_576 => 5,
+        0..=1024 => 25,
+        1025..=4096 => 15,
+        4097..=16_384 => 10,
+        16_385..=65_536 => 8,
+        65_537..=1_048_576 => 5,
         _ => 2,
     };
     saved * 100 >= len * percent
@@ -72,7 +72,8 @@ fn looks_compressible(body: &[u8]) -> bool {
     // The start of a file is often unlike the rest: look at three places.
     let probe_len = PROBE_FROM / 4;
     let places = [0, (body.len() - probe_len) / 2, body.len() - probe_len];
-    let mut compressor = Compressor::new(CompressionLvl::fastest());
+    // Not `fastest`, which stores without compressing.
+    let mut compressor = Compressor::new(CompressionLvl::default());
     let mut out = vec![0; compressor.deflate_compress_bound(probe_len)];
     places.iter().any(|start| {
         let probe = &body[*start..*start + probe_len];

@@ -160,3 +160,6 @@ fn unix_now() -> i64 {
         i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
     })
 }
+
+#[cfg(test)]
+mod tests;

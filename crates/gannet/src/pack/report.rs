@@ -103,7 +103,12 @@ impl PackReport {
                 .then(a.file.url.cmp(&b.file.url))
         });
         for source in order {
-            let best_len = contents[source.content].best_len();
+            let variants = contents[source.content].variants_as(&source.content_type);
+            let best_len = variants
+                .iter()
+                .map(|variant| variant.len)
+                .min()
+                .unwrap_or(0);
             report.file_count += 1;
             report.source_bytes += source.file.len;
             report.best_bytes += best_len;

@@ -247,7 +247,7 @@ impl<'o> Site<'o> {
                     last_modified,
                     fields: &[],
                 };
-                let stored = &contents[source.content].variants;
+                let stored = contents[source.content].variants_as(&source.content_type);
                 let variants =
                     add_variants(&representation, stored, writer).map_err(PackError::Types)?;
                 self.representations.insert(key, variants);

@@ -60,13 +60,15 @@ impl StoredContent {
         self.variants.first().map_or(0, |variant| variant.len)
     }
 
-    /// Its length in the smallest coding.
-    pub(super) fn best_len(&self) -> u64 {
-        self.variants
-            .iter()
-            .map(|variant| variant.len)
-            .min()
-            .unwrap_or(0)
+    /// Its variants under this type: a picture stays as it is, even if the same bytes are text
+    /// under another name.
+    pub(super) fn variants_as(&self, content_type: &str) -> &[StoredVariant] {
+        let count = if is_compressible(content_type) {
+            self.variants.len()
+        } else {
+            1
+        };
+        &self.variants[..count.min(self.variants.len())]
     }
 }
 
