@@ -9,8 +9,11 @@
 //! * An operation is plain owned data. Whatever the kernel may touch belongs to the driver until
 //!   the kernel is done with it; the caller never has to wait before it forgets a socket.
 //! * A completion carries the [`Token`] given with the operation. Drivers never interpret it.
-//! * After [`Driver::close`] or [`Driver::reset`] no completion for that socket is delivered any
-//!   more, not even one already queued, so its slot and token may be reused at once.
+//! * After [`Driver::close`] or [`Driver::reset`] no later wait delivers a completion for that
+//!   socket, not even one already queued. What the *same* wait has handed out beside the
+//!   completion being handled is with the caller already: it has to recognise those tokens, and to
+//!   release their leases. A new socket with the same number comes from a later wait at the
+//!   earliest.
 //! * At most one `send` or `send_file` is under way per socket, and at most one `receive`.
 //! * Completions of one `wait` are delivered in the order in which they happened, per socket.
 

@@ -1,12 +1,406 @@
 //! A virtual network, disk and clock, driven by a seed: the third engine.
+//!
+//! The server and its clients run in one thread. The server calls [`Driver::wait`] on a [`Sim`];
+//! the test acts as clients and as the disk's owner through a [`SimHandle`], between the server's
+//! turns. The same seed and the same calls give the same run, to the byte.
+//!
+//! Time stands still except in `wait`. There, what can happen happens (some of it, in some order);
+//! if nothing can, the clock jumps to whatever comes first: an operation that is late, the
+//! clients' alarm ([`SimHandle::wake_at`]), or the server's own deadline. A wait in which bytes
+//! moved without completing anything returns at once, so that clients which read after every turn
+//! are never passed over; clients that are slow on purpose set an alarm.
+//!
+//! What `sendfile` queues are references to the file, as in the kernel: a file that is truncated
+//! in place while bytes of it are queued reaches the client as zeros, unless the server holds a
+//! guard.
 
-/// A virtual open file.
-#[derive(Debug)]
-pub(crate) struct SimFile;
+mod buffers;
+pub(crate) mod disk;
+mod faults;
+mod handle;
+mod network;
+mod random;
+mod world;
 
-/// A virtual root directory.
-#[derive(Debug)]
-pub(crate) struct SimRoot;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use rustix::io::Errno;
+
+use crate::driver::{
+    Completion, DirectoryEntry, Done, Driver, EngineReport, File, IoCounters, Lease, Listener,
+    Meta, Nanos, OpenedFile, Root, SendList, Socket, Started, Token, Waker,
+};
+use crate::options::EngineOptions;
+use crate::outputs::Outputs;
+use crate::progress::Progress;
+use crate::sim::buffers::Buffers;
+use crate::sim::disk::{Told, lock};
+use crate::sim::world::{Job, JobKind, Sending, World, sim_file};
+use crate::waker::WakerInner;
+
+pub(crate) use crate::sim::disk::{SimFile, SimRoot};
+pub use crate::sim::faults::Faults;
+pub use crate::sim::handle::{Client, End, Leaks, SimHandle};
+pub use crate::sim::random::Random;
 
 /// The simulated engine.
-pub struct Sim {}
+pub struct Sim {
+    world: Arc<Mutex<World>>,
+    /// As read by the last wait.
+    now: Nanos,
+    unix_seconds: i64,
+    buffers: Buffers,
+    outputs: Outputs,
+    /// Ends of operations that came about outside of a wait, each with its socket.
+    posted: Vec<(Option<Socket>, Completion)>,
+    /// Files with a guard of ours, each with its token.
+    guarded: Vec<(File, Token)>,
+    woken: Arc<AtomicBool>,
+    wake_token: Option<Token>,
+}
+
+impl fmt::Debug for Sim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sim(at {} ns)", self.now.0)
+    }
+}
+
+impl Sim {
+    /// A simulation with so many listeners. Everything that chance decides follows from `seed`.
+    #[must_use]
+    pub fn new(seed: u64, listeners: usize, options: &EngineOptions, faults: Faults) -> Self {
+        let world = World::new(seed, listeners, faults);
+        Self {
+            now: world.now,
+            unix_seconds: seconds(world.wall_ns()),
+            world: Arc::new(Mutex::new(world)),
+            buffers: Buffers::new(options.buffers, options.buffer_len),
+            outputs: Outputs::default(),
+            posted: Vec::new(),
+            guarded: Vec::new(),
+            woken: Arc::new(AtomicBool::new(false)),
+            wake_token: None,
+        }
+    }
+
+    /// The other side of the simulation.
+    #[must_use]
+    pub fn handle(&self) -> SimHandle {
+        SimHandle(Arc::clone(&self.world))
+    }
+
+    fn forget(&mut self, socket: Socket, resets: bool) {
+        let sending = lock(&self.world).close(socket, resets);
+        if let Some(sending) = sending {
+            self.outputs.give_back(sending.into_vec());
+        }
+        self.posted.retain(|(owner, _)| *owner != Some(socket));
+    }
+
+    /// Lets things happen until there is something to deliver, or to be seen by clients.
+    fn advance(&mut self, until: Option<Nanos>, out: &mut Vec<Completion>) {
+        let mut world = lock(&self.world);
+        loop {
+            world.tell_guards(&self.guarded, out);
+            let (mut actions, next) = world.actions();
+            if !actions.is_empty() {
+                let reorder = world.faults.reorder;
+                if world.random.chance(reorder) {
+                    world.random.shuffle(&mut actions);
+                    let kept = 1 + world.random.below(actions.len() as u64) as usize;
+                    actions.truncate(kept);
+                }
+                // Jobs are taken out of their list by index: from the last to the first.
+                let mut jobs: Vec<usize> = Vec::new();
+                for action in actions {
+                    match action {
+                        world::Action::Job(index) => jobs.push(index),
+                        other => {
+                            world.perform(other, &mut self.buffers, &mut self.outputs, out);
+                        }
+                    }
+                }
+                jobs.sort_unstable();
+                for &index in jobs.iter().rev() {
+                    let action = world::Action::Job(index);
+                    world.perform(action, &mut self.buffers, &mut self.outputs, out);
+                }
+                return;
+            }
+            if !out.is_empty() {
+                return;
+            }
+            let alarm = world.alarm;
+            let Some(moment) = [until, alarm, next].into_iter().flatten().min() else {
+                return;
+            };
+            world.now = world.now.max(moment);
+            if alarm.is_some_and(|alarm| alarm <= world.now) {
+                world.alarm = None;
+                return;
+            }
+            if until.is_some_and(|until| until <= world.now) {
+                return;
+            }
+        }
+    }
+
+    fn let_clocks_run(&mut self) {
+        let world = &mut *lock(&self.world);
+        let mut passed = 1 + world.random.below(20_000);
+        if world.random.chance(world.faults.late_wait) {
+            passed += world.random.below(world.faults.delay_max_ns);
+        }
+        world.now = Nanos(world.now.0 + passed);
+        if world.random.chance(world.faults.clock_jump) {
+            let seconds = world.random.below(7201) as i64 - 3600;
+            world.jump_wall_clock(seconds);
+        }
+        self.now = world.now;
+        self.unix_seconds = seconds(world.wall_ns());
+    }
+
+    fn pend(&mut self, due: Nanos, token: Token, what: JobKind) {
+        let mut world = lock(&self.world);
+        world.counters.helped += 1;
+        world.jobs.push(Job { due, token, what });
+    }
+}
+
+fn seconds(ns: i128) -> i64 {
+    ns.div_euclid(1_000_000_000) as i64
+}
+
+impl Driver for Sim {
+    fn now(&self) -> Nanos {
+        self.now
+    }
+
+    fn unix_seconds(&self) -> i64 {
+        self.unix_seconds
+    }
+
+    fn report(&self) -> EngineReport {
+        EngineReport {
+            name: "sim",
+            in_use: vec!["virtual clock"],
+            missing: Vec::new(),
+        }
+    }
+
+    fn counters(&self) -> IoCounters {
+        lock(&self.world).counters
+    }
+
+    fn waker(&mut self, token: Token) -> Waker {
+        self.wake_token = Some(token);
+        Waker(Arc::new(WakerInner::Flag(Arc::clone(&self.woken))))
+    }
+
+    fn accept(&mut self, listener: Listener, token: Token) {
+        let mut world = lock(&self.world);
+        let listening = &mut world.listeners[listener.0 as usize];
+        if !listening.is_closed {
+            listening.accepting = Some(token);
+        }
+    }
+
+    fn stop_accepting(&mut self, listener: Listener) {
+        let mut world = lock(&self.world);
+        let index = listener.0 as usize;
+        world.listeners[index].is_closed = true;
+        let Some(token) = world.listeners[index].accepting.take() else {
+            return;
+        };
+        while let Some(socket) = world.accept_next(index) {
+            let result = Ok(Done::Accepted(socket));
+            self.posted.push((
+                Some(socket),
+                Completion {
+                    token,
+                    result,
+                    more: false,
+                },
+            ));
+        }
+    }
+
+    fn peer(&self, socket: Socket) -> String {
+        let id = lock(&self.world).sockets[socket.0 as usize].connection;
+        format!("192.0.2.1:{}", id.expect("a socket in use"))
+    }
+
+    fn receive(&mut self, socket: Socket, token: Token) {
+        lock(&self.world).arm_receive(socket, token);
+    }
+
+    fn pause_receiving(&mut self, socket: Socket) {
+        lock(&self.world).sockets[socket.0 as usize].receiving = None;
+    }
+
+    fn received<'a>(&'a self, lease: &Lease) -> &'a [u8] {
+        self.buffers.bytes(lease)
+    }
+
+    fn release(&mut self, lease: Lease) {
+        lock(&self.world).leases_out -= 1;
+        self.buffers.release(lease);
+    }
+
+    fn output(&mut self) -> Vec<u8> {
+        self.outputs.take()
+    }
+
+    fn send(&mut self, socket: Socket, token: Token, list: SendList) {
+        let progress = Progress::new(list);
+        if progress.is_done() {
+            let completion = Completion {
+                token,
+                result: Ok(Done::Sent(0)),
+                more: false,
+            };
+            self.posted.push((Some(socket), completion));
+            return;
+        }
+        lock(&self.world).arm_send(socket, Sending::List(token, progress));
+    }
+
+    fn send_file(
+        &mut self,
+        socket: Socket,
+        token: Token,
+        head: Vec<u8>,
+        file: &File,
+        offset: u64,
+        len: u64,
+    ) {
+        let file = file.clone();
+        let sending = Sending::File {
+            token,
+            head,
+            head_sent: 0,
+            file,
+            offset,
+            len,
+            sent: 0,
+        };
+        lock(&self.world).arm_send(socket, sending);
+    }
+
+    fn shutdown_write(&mut self, socket: Socket) {
+        let mut world = lock(&self.world);
+        let endpoint = &mut world.sockets[socket.0 as usize];
+        endpoint.shuts_down = true;
+        if endpoint.sending.is_none() {
+            world.finish(socket);
+        }
+    }
+
+    fn close(&mut self, socket: Socket) {
+        self.forget(socket, false);
+    }
+
+    fn reset(&mut self, socket: Socket) {
+        self.forget(socket, true);
+    }
+
+    fn unsent(&mut self, socket: Socket) -> u64 {
+        lock(&self.world).connection(socket).queued() as u64
+    }
+
+    fn acknowledged(&mut self, socket: Socket) -> u64 {
+        lock(&self.world).connection(socket).acknowledged
+    }
+
+    fn open(&mut self, _root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
+        let due = {
+            let mut world = lock(&self.world);
+            let slow_ns = world.disk.node(path).map_or(0, |node| lock(node).slow_ns);
+            match world.due(slow_ns) {
+                Some(due) => due,
+                None => return Started::Now(world.open(path)),
+            }
+        };
+        self.pend(due, token, JobKind::Open(path.to_vec()));
+        Started::Pending
+    }
+
+    fn meta(&mut self, file: &File) -> Result<Meta, Errno> {
+        Ok(lock(&sim_file(file).node).meta)
+    }
+
+    fn read(&mut self, file: &File, offset: u64, len: usize, token: Token) -> Started<Vec<u8>> {
+        let due = {
+            let slow_ns = lock(&sim_file(file).node).slow_ns;
+            let mut world = lock(&self.world);
+            match world.due(slow_ns) {
+                Some(due) => due,
+                None => return Started::Now(world.read(file, offset, len)),
+            }
+        };
+        self.pend(due, token, JobKind::Read(file.clone(), offset, len));
+        Started::Pending
+    }
+
+    fn list(
+        &mut self,
+        _root: &Root,
+        path: &[u8],
+        max: usize,
+        token: Token,
+    ) -> Started<Vec<DirectoryEntry>> {
+        let due = {
+            let mut world = lock(&self.world);
+            let now = world.now;
+            world.due(0).unwrap_or(now)
+        };
+        self.pend(due, token, JobKind::List(path.to_vec(), max));
+        Started::Pending
+    }
+
+    fn guard(&mut self, file: &File, token: Token) -> Result<(), Errno> {
+        let mut node = lock(&sim_file(file).node);
+        if node.has_waiting() {
+            return Err(Errno::AGAIN);
+        }
+        node.guards.push((token, Told::No));
+        drop(node);
+        self.guarded.push((file.clone(), token));
+        lock(&self.world).guards_held += 1;
+        Ok(())
+    }
+
+    fn unguard(&mut self, file: &File) {
+        let is_it = |(held, _): &(File, Token)| Arc::ptr_eq(&held.0, &file.0);
+        if let Some(index) = self.guarded.iter().position(is_it) {
+            let (_, token) = self.guarded.swap_remove(index);
+            let mut world = lock(&self.world);
+            world.guards_held -= 1;
+            lock(&sim_file(file).node).unguard(token, world.wall_ns());
+        }
+    }
+
+    fn wait(&mut self, until: Option<Nanos>, out: &mut Vec<Completion>) -> Result<(), Errno> {
+        let mut happened = Vec::new();
+        happened.extend(self.posted.drain(..).map(|(_, completion)| completion));
+        if self.woken.swap(false, Ordering::AcqRel)
+            && let Some(token) = self.wake_token
+        {
+            happened.push(Completion {
+                token,
+                result: Ok(Done::Woken),
+                more: false,
+            });
+        }
+        self.advance(until, &mut happened);
+        self.let_clocks_run();
+        let mut world = lock(&self.world);
+        world.counters.enters += 1;
+        world.counters.completions += happened.len() as u64;
+        drop(world);
+        out.append(&mut happened);
+        Ok(())
+    }
+}

@@ -15,26 +15,26 @@ use gannet_io::options::EngineOptions;
 use gannet_io::uring::Uring;
 use gannet_io::{net, probe};
 
-pub const ACCEPT: Token = Token(u64::MAX);
+pub(crate) const ACCEPT: Token = Token(u64::MAX);
 const SETTLE: Token = Token(u64::MAX - 1);
 
 /// After this long without the awaited completion a test has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub struct Desk {
-    pub driver: Box<dyn Driver>,
-    pub engine: &'static str,
-    pub address: SocketAddr,
+pub(crate) struct Desk {
+    pub(crate) driver: Box<dyn Driver>,
+    pub(crate) engine: &'static str,
+    pub(crate) address: SocketAddr,
     pending: VecDeque<Completion>,
     waker: Waker,
 }
 
 /// Runs the body on every engine that this machine can run.
-pub fn each(body: impl Fn(Desk)) {
+pub(crate) fn each(body: impl Fn(Desk)) {
     each_with(&EngineOptions::default(), body);
 }
 
-pub fn each_with(options: &EngineOptions, body: impl Fn(Desk)) {
+pub(crate) fn each_with(options: &EngineOptions, body: impl Fn(Desk)) {
     match probe::check(options) {
         Ok(()) => {
             let (listener, address) = listener();
@@ -55,7 +55,11 @@ fn listener() -> (std::os::fd::OwnedFd, SocketAddr) {
 }
 
 impl Desk {
-    pub fn new(mut driver: Box<dyn Driver>, engine: &'static str, address: SocketAddr) -> Self {
+    pub(crate) fn new(
+        mut driver: Box<dyn Driver>,
+        engine: &'static str,
+        address: SocketAddr,
+    ) -> Self {
         let waker = driver.waker(SETTLE);
         driver.accept(Listener(0), ACCEPT);
         Self {
@@ -68,7 +72,7 @@ impl Desk {
     }
 
     /// The next completion, whatever it is.
-    pub fn next(&mut self) -> Completion {
+    pub(crate) fn next(&mut self) -> Completion {
         let start = Instant::now();
         loop {
             if let Some(completion) = self.pending.pop_front() {
@@ -84,7 +88,7 @@ impl Desk {
     }
 
     /// One wait, not longer than a moment.
-    pub fn turn(&mut self) {
+    pub(crate) fn turn(&mut self) {
         let until = Nanos(self.driver.now().0 + 50_000_000);
         let mut out = Vec::new();
         self.driver.wait(Some(until), &mut out).unwrap();
@@ -92,7 +96,7 @@ impl Desk {
     }
 
     /// All completions that are there or on their way from this thread's calls.
-    pub fn settle(&mut self) -> Vec<Completion> {
+    pub(crate) fn settle(&mut self) -> Vec<Completion> {
         let mut seen = Vec::new();
         // Twice: the bell may be heard before what was submitted with it.
         for _ in 0..2 {
@@ -109,7 +113,7 @@ impl Desk {
     }
 
     /// Turns until the condition holds.
-    pub fn turn_until(&mut self, what: &str, mut condition: impl FnMut(&mut Self) -> bool) {
+    pub(crate) fn turn_until(&mut self, what: &str, mut condition: impl FnMut(&mut Self) -> bool) {
         let start = Instant::now();
         while !condition(self) {
             assert!(
@@ -121,14 +125,14 @@ impl Desk {
         }
     }
 
-    pub fn connect(&mut self) -> (TcpStream, Socket) {
+    pub(crate) fn connect(&mut self) -> (TcpStream, Socket) {
         let client = TcpStream::connect(self.address).unwrap();
         client.set_read_timeout(Some(PATIENCE)).unwrap();
         client.set_nodelay(true).unwrap();
         (client, self.accepted())
     }
 
-    pub fn accepted(&mut self) -> Socket {
+    pub(crate) fn accepted(&mut self) -> Socket {
         let completion = self.next();
         assert_eq!(completion.token, ACCEPT, "{completion:?}");
         match completion.result {
@@ -138,7 +142,7 @@ impl Desk {
     }
 
     /// The next completion, which must be a receive of this token.
-    pub fn received(&mut self, token: Token) -> Vec<u8> {
+    pub(crate) fn received(&mut self, token: Token) -> Vec<u8> {
         let completion = self.next();
         assert_eq!(completion.token, token, "{completion:?}");
         match completion.result {
@@ -147,14 +151,14 @@ impl Desk {
         }
     }
 
-    pub fn take(&mut self, lease: Lease) -> Vec<u8> {
+    pub(crate) fn take(&mut self, lease: Lease) -> Vec<u8> {
         let bytes = self.driver.received(&lease).to_vec();
         self.driver.release(lease);
         bytes
     }
 
     /// The next completion, which must end a send of this token.
-    pub fn sent(&mut self, token: Token) -> Result<u64, Errno> {
+    pub(crate) fn sent(&mut self, token: Token) -> Result<u64, Errno> {
         let completion = self.next();
         assert_eq!(completion.token, token, "{completion:?}");
         match completion.result {
@@ -165,7 +169,7 @@ impl Desk {
     }
 
     /// Collects `len` bytes of the token, in however many pieces.
-    pub fn received_whole(&mut self, token: Token, len: usize) -> Vec<u8> {
+    pub(crate) fn received_whole(&mut self, token: Token, len: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         while bytes.len() < len {
             bytes.extend(self.received(token));
@@ -173,33 +177,33 @@ impl Desk {
         bytes
     }
 
-    pub fn wake(&self) {
+    pub(crate) fn wake(&self) {
         self.waker.wake();
     }
 }
 
 /// Bytes that show where they were taken from.
-pub fn pattern(len: usize) -> Vec<u8> {
+pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i ^ (i >> 8) ^ (i >> 16)) as u8).collect()
 }
 
 /// A folder that is gone when dropped.
-pub struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
     /// In the target directory, which is on a disk where the temporary one may be memory.
-    pub fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         let path =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 
-    pub fn file(&self, name: &str, content: &[u8]) -> PathBuf {
+    pub(crate) fn file(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.0.join(name);
         std::fs::write(&path, content).unwrap();
         path
@@ -213,12 +217,12 @@ impl Drop for Folder {
 }
 
 /// Open descriptors of this process.
-pub fn descriptors() -> usize {
+pub(crate) fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
 /// Runs this test binary's one test `name` in a process of its own, with a mark in its environment.
-pub fn in_child(name: &str, mark: &str) -> std::process::Output {
+pub(crate) fn in_child(name: &str, mark: &str) -> std::process::Output {
     std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env("GANNET_TEST_CHILD", mark)

@@ -1,0 +1,75 @@
+//! What may go wrong in a simulated run, and how often.
+
+/// Probabilities in thousandths (0 never, 1000 always), and sizes of what goes wrong.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Faults {
+    /// A receive delivers only part of the bytes that are there.
+    pub short_receive: u32,
+    /// The socket takes only part of a send.
+    pub short_send: u32,
+    /// An operation completes late, by up to [`delay_max_ns`](Self::delay_max_ns).
+    pub delay: u32,
+    /// The longest delay.
+    pub delay_max_ns: u64,
+    /// Of several completions that are there, a wait delivers only some, in any order of sockets.
+    pub reorder: u32,
+    /// No receive buffer is free, whatever is on loan.
+    pub no_buffers: u32,
+    /// The submission queue is full; the operation starts late.
+    pub queue_full: u32,
+    /// The peer resets the connection (asked once per operation of the socket).
+    pub reset: u32,
+    /// Accepting fails with `EMFILE`.
+    pub accept_fails: u32,
+    /// A file or a range is not in memory: the answer comes later.
+    pub cold: u32,
+    /// An open, a read or a file send fails with `EIO`.
+    pub io_error: u32,
+    /// The wall clock jumps by up to an hour, back or forth.
+    pub clock_jump: u32,
+    /// A wait returns late, by up to [`delay_max_ns`](Self::delay_max_ns).
+    pub late_wait: u32,
+    /// Sockets hold this many bytes to send, at most; 0 means 64 KiB.
+    pub socket_capacity: usize,
+}
+
+impl Faults {
+    /// Nothing goes wrong.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::default()
+    }
+
+    /// A bit of everything that a correct server must live with and still answer all requests:
+    /// no resets and no errors of the disk.
+    #[must_use]
+    pub fn benign() -> Self {
+        Self {
+            short_receive: 200,
+            short_send: 300,
+            delay: 200,
+            delay_max_ns: 5_000_000,
+            reorder: 500,
+            no_buffers: 50,
+            queue_full: 20,
+            reset: 0,
+            accept_fails: 20,
+            cold: 200,
+            io_error: 0,
+            clock_jump: 2,
+            late_wait: 50,
+            socket_capacity: 8192,
+        }
+    }
+
+    /// As [`benign`](Self::benign), with resets and errors of the disk.
+    #[must_use]
+    pub fn harsh() -> Self {
+        Self {
+            reset: 5,
+            io_error: 10,
+            socket_capacity: 2048,
+            ..Self::benign()
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! The virtual network: a pair of byte queues per connection.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+
+use crate::sim::disk::{Node, lock};
+
+/// A connection, seen from both ends.
+#[derive(Debug, Default)]
+pub(super) struct Connection {
+    /// Bytes from the client that the server has not received.
+    pub(super) to_server: VecDeque<u8>,
+    /// The client sends no more.
+    pub(super) client_ended: bool,
+    /// The client (or the network) has reset the connection.
+    pub(super) client_reset: bool,
+    /// Bytes from the server that the client has not read.
+    to_client: VecDeque<Chunk>,
+    to_client_len: usize,
+    pub(super) server_end: ServerEnd,
+    /// Bytes that the client has read.
+    pub(super) acknowledged: u64,
+    /// The descriptor is closed on the server.
+    pub(super) is_closed: bool,
+}
+
+/// How the server has ended its half.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(super) enum ServerEnd {
+    #[default]
+    Open,
+    Finished,
+    Reset,
+}
+
+/// Bytes on their way to the client.
+#[derive(Debug)]
+enum Chunk {
+    /// Copied when they were sent.
+    Bytes(VecDeque<u8>),
+    /// Pages of a file, as `sendfile` queues them: what the client gets is what the file has there
+    /// when the bytes leave, and zeros where it was truncated meanwhile.
+    Pages {
+        node: Arc<Mutex<Node>>,
+        offset: usize,
+        len: usize,
+    },
+}
+
+impl Connection {
+    pub(super) fn queued(&self) -> usize {
+        self.to_client_len
+    }
+
+    pub(super) fn queue_bytes(&mut self, bytes: &[u8]) {
+        self.to_client_len += bytes.len();
+        if let Some(Chunk::Bytes(last)) = self.to_client.back_mut() {
+            last.extend(bytes);
+        } else {
+            self.to_client
+                .push_back(Chunk::Bytes(bytes.iter().copied().collect()));
+        }
+    }
+
+    pub(super) fn queue_pages(&mut self, node: &Arc<Mutex<Node>>, offset: u64, len: usize) {
+        self.to_client_len += len;
+        let node = Arc::clone(node);
+        self.to_client.push_back(Chunk::Pages {
+            node,
+            offset: offset as usize,
+            len,
+        });
+    }
+
+    /// Takes up to `max` bytes to the client.
+    pub(super) fn take(&mut self, max: usize) -> Vec<u8> {
+        let mut taken = Vec::new();
+        while taken.len() < max {
+            let left = max - taken.len();
+            match self.to_client.front_mut() {
+                None => break,
+                Some(Chunk::Bytes(bytes)) => {
+                    let count = left.min(bytes.len());
+                    taken.extend(bytes.drain(..count));
+                    if bytes.is_empty() {
+                        self.to_client.pop_front();
+                    }
+                }
+                Some(Chunk::Pages { node, offset, len }) => {
+                    let count = left.min(*len);
+                    let node = lock(node);
+                    let there = node.content.get(*offset..).unwrap_or_default();
+                    let there = &there[..count.min(there.len())];
+                    taken.extend_from_slice(there);
+                    taken.resize(taken.len() + count - there.len(), 0);
+                    drop(node);
+                    *offset += count;
+                    *len -= count;
+                    if *len == 0 {
+                        self.to_client.pop_front();
+                    }
+                }
+            }
+        }
+        self.to_client_len -= taken.len();
+        self.acknowledged += taken.len() as u64;
+        taken
+    }
+
+    /// Forgets all bytes on their way to the client, as a reset does.
+    pub(super) fn drop_queued(&mut self) {
+        self.to_client.clear();
+        self.to_client_len = 0;
+    }
+}

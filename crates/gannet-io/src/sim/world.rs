@@ -1,0 +1,576 @@
+//! The state of a simulation, and the one thing that happens next in it.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+
+use rustix::io::Errno;
+
+use crate::driver::{
+    Completion, DirectoryEntry, Done, File, IoCounters, Listener, Nanos, OpenedFile, Socket, Token,
+};
+use crate::files::FileInner;
+use crate::outputs::Outputs;
+use crate::progress::Progress;
+use crate::sim::buffers::Buffers;
+use crate::sim::disk::{Disk, SimFile, Told, lock};
+use crate::sim::network::{Connection, ServerEnd};
+use crate::sim::random::Random;
+use crate::sim::{Faults, Leaks};
+
+/// Where the wall clock starts: the first second of 2026.
+const WALL_START_NS: i128 = 1_767_225_600 * 1_000_000_000;
+
+/// What sockets hold to send if the faults do not say.
+const SOCKET_CAPACITY: usize = 64 * 1024;
+
+/// Everything that both sides of a simulation see.
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(super) now: Nanos,
+    wall_jumped_ns: i128,
+    pub(super) alarm: Option<Nanos>,
+    pub(super) random: Random,
+    pub(super) faults: Faults,
+    pub(super) connections: Vec<Connection>,
+    pub(super) listeners: Vec<Listening>,
+    pub(super) sockets: Vec<Endpoint>,
+    free_sockets: Vec<u32>,
+    pub(super) disk: Disk,
+    pub(super) jobs: Vec<Job>,
+    pub(super) leases_out: usize,
+    pub(super) guards_held: usize,
+    pub(super) counters: IoCounters,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Listening {
+    queue: VecDeque<usize>,
+    pub(super) accepting: Option<Token>,
+    pub(super) is_closed: bool,
+}
+
+/// A socket of the server.
+#[derive(Debug, Default)]
+pub(super) struct Endpoint {
+    /// `None` while the slot is free.
+    pub(super) connection: Option<usize>,
+    pub(super) receiving: Option<Token>,
+    pub(super) sending: Option<Sending>,
+    pub(super) shuts_down: bool,
+    receive_from: Nanos,
+    send_from: Nanos,
+}
+
+/// A send under way.
+#[derive(Debug)]
+pub(super) enum Sending {
+    List(Token, Progress),
+    File {
+        token: Token,
+        head: Vec<u8>,
+        head_sent: usize,
+        file: File,
+        offset: u64,
+        len: u64,
+        sent: u64,
+    },
+}
+
+/// An operation of the disk that ends later.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) due: Nanos,
+    pub(super) token: Token,
+    pub(super) what: JobKind,
+}
+
+#[derive(Debug)]
+pub(super) enum JobKind {
+    Open(Vec<u8>),
+    Read(File, u64, usize),
+    List(Vec<u8>, usize),
+}
+
+/// Something that can happen now.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Action {
+    Accept(usize),
+    Receive(usize),
+    Send(usize),
+    Job(usize),
+}
+
+impl World {
+    pub(super) fn new(seed: u64, listeners: usize, faults: Faults) -> Self {
+        Self {
+            now: Nanos(1_000_000_000),
+            wall_jumped_ns: 0,
+            alarm: None,
+            random: Random::new(seed),
+            faults,
+            connections: Vec::new(),
+            listeners: (0..listeners).map(|_| Listening::default()).collect(),
+            sockets: Vec::new(),
+            free_sockets: Vec::new(),
+            disk: Disk::default(),
+            jobs: Vec::new(),
+            leases_out: 0,
+            guards_held: 0,
+            counters: IoCounters::default(),
+        }
+    }
+
+    pub(super) fn wall_ns(&self) -> i128 {
+        WALL_START_NS + i128::from(self.now.0) + self.wall_jumped_ns
+    }
+
+    pub(super) fn jump_wall_clock(&mut self, seconds: i64) {
+        self.wall_jumped_ns += i128::from(seconds) * 1_000_000_000;
+    }
+
+    pub(super) fn leaks(&self) -> Leaks {
+        let open = || {
+            self.sockets
+                .iter()
+                .filter(|socket| socket.connection.is_some())
+        };
+        let operations = |socket: &Endpoint| {
+            usize::from(socket.receiving.is_some()) + usize::from(socket.sending.is_some())
+        };
+        Leaks {
+            open_sockets: open().count(),
+            leases_out: self.leases_out,
+            files_open: self.disk.open_count.load(Ordering::Relaxed),
+            operations_in_flight: open().map(operations).sum::<usize>() + self.jobs.len(),
+            guards_held: self.guards_held,
+        }
+    }
+
+    pub(super) fn connect(&mut self, listener: Listener) -> Option<usize> {
+        let listening = &mut self.listeners[listener.0 as usize];
+        if listening.is_closed {
+            return None;
+        }
+        let id = self.connections.len();
+        listening.queue.push_back(id);
+        self.connections.push(Connection::default());
+        Some(id)
+    }
+
+    /// Takes a connection out of the queue of a listener.
+    pub(super) fn accept_next(&mut self, listener: usize) -> Option<Socket> {
+        let id = self.listeners[listener].queue.pop_front()?;
+        let index = self.free_sockets.pop().unwrap_or_else(|| {
+            self.sockets.push(Endpoint::default());
+            self.sockets.len() as u32 - 1
+        });
+        self.sockets[index as usize].connection = Some(id);
+        Some(Socket(index))
+    }
+
+    pub(super) fn reset_by_server(&mut self, id: usize) {
+        let connection = &mut self.connections[id];
+        connection.server_end = ServerEnd::Reset;
+        // A reset overtakes what the client has not read yet, or just not.
+        if self.random.chance(500) {
+            self.connections[id].drop_queued();
+        }
+    }
+
+    /// Forgets a socket; gives back its send for reuse of the vector.
+    pub(super) fn close(&mut self, socket: Socket, resets: bool) -> Option<Sending> {
+        let endpoint = std::mem::take(&mut self.sockets[socket.0 as usize]);
+        let id = endpoint.connection.expect("a socket is closed once");
+        self.free_sockets.push(socket.0);
+        self.connections[id].is_closed = true;
+        if resets {
+            self.connections[id].server_end = ServerEnd::Reset;
+            self.connections[id].drop_queued();
+        } else if !self.connections[id].to_server.is_empty() {
+            // Closing with unread bytes is a reset in the kernel as well.
+            self.reset_by_server(id);
+        } else if self.connections[id].server_end == ServerEnd::Open {
+            self.connections[id].server_end = ServerEnd::Finished;
+        }
+        endpoint.sending
+    }
+
+    pub(super) fn connection(&mut self, socket: Socket) -> &mut Connection {
+        let id = self.sockets[socket.0 as usize]
+            .connection
+            .expect("a socket in use");
+        &mut self.connections[id]
+    }
+
+    /// When an operation submitted now starts.
+    fn start(&mut self) -> Nanos {
+        if self.random.chance(self.faults.queue_full) {
+            self.counters.queue_full += 1;
+            return self.later();
+        }
+        self.now
+    }
+
+    fn later(&mut self) -> Nanos {
+        Nanos(self.now.0 + 1 + self.random.below(self.faults.delay_max_ns))
+    }
+
+    pub(super) fn arm_receive(&mut self, socket: Socket, token: Token) {
+        let from = self.start();
+        let endpoint = &mut self.sockets[socket.0 as usize];
+        endpoint.receiving = Some(token);
+        endpoint.receive_from = from;
+    }
+
+    pub(super) fn arm_send(&mut self, socket: Socket, sending: Sending) {
+        let from = match &sending {
+            Sending::File { file, .. } => {
+                let slow = lock(&sim_file(file).node).slow_ns;
+                let cold = self.random.chance(self.faults.cold);
+                let from = if cold { self.later() } else { self.start() };
+                Nanos(from.0 + slow)
+            }
+            Sending::List(..) => self.start(),
+        };
+        let endpoint = &mut self.sockets[socket.0 as usize];
+        assert!(endpoint.sending.is_none(), "one send at a time");
+        endpoint.sending = Some(sending);
+        endpoint.send_from = from;
+    }
+
+    /// When a job of the disk ends: `None` for at once.
+    pub(super) fn due(&mut self, slow_ns: u64) -> Option<Nanos> {
+        if slow_ns > 0 {
+            return Some(Nanos(self.now.0 + slow_ns));
+        }
+        self.random.chance(self.faults.cold).then(|| self.later())
+    }
+
+    /// All that can happen now, and when the next thing can that cannot yet.
+    pub(super) fn actions(&self) -> (Vec<Action>, Option<Nanos>) {
+        let mut actions = Vec::new();
+        let mut next: Option<Nanos> = None;
+        let mut at = |from: Nanos, action| {
+            if from <= self.now {
+                actions.push(action);
+            } else {
+                next = Some(next.map_or(from, |earliest| earliest.min(from)));
+            }
+        };
+        for (index, listening) in self.listeners.iter().enumerate() {
+            if listening.accepting.is_some() && !listening.queue.is_empty() {
+                at(Nanos(0), Action::Accept(index));
+            }
+        }
+        for (index, endpoint) in self.sockets.iter().enumerate() {
+            let Some(id) = endpoint.connection else {
+                continue;
+            };
+            let connection = &self.connections[id];
+            let arrived = !connection.to_server.is_empty() || connection.client_ended;
+            if endpoint.receiving.is_some() && (arrived || connection.client_reset) {
+                at(endpoint.receive_from, Action::Receive(index));
+            }
+            let has_room = connection.queued() < self.capacity();
+            if endpoint.sending.is_some() && (has_room || connection.client_reset) {
+                at(endpoint.send_from, Action::Send(index));
+            }
+        }
+        for (index, job) in self.jobs.iter().enumerate() {
+            at(job.due, Action::Job(index));
+        }
+        (actions, next)
+    }
+
+    fn capacity(&self) -> usize {
+        if self.faults.socket_capacity == 0 {
+            SOCKET_CAPACITY
+        } else {
+            self.faults.socket_capacity
+        }
+    }
+
+    /// Lets one thing happen (or be late).
+    pub(super) fn perform(
+        &mut self,
+        action: Action,
+        buffers: &mut Buffers,
+        outputs: &mut Outputs,
+        out: &mut Vec<Completion>,
+    ) {
+        match action {
+            Action::Accept(index) => self.perform_accept(index, out),
+            Action::Receive(index) => {
+                self.reset_by_chance(index);
+                self.perform_receive(index, buffers, out);
+            }
+            Action::Send(index) => {
+                self.reset_by_chance(index);
+                self.perform_send(index, outputs, out);
+            }
+            Action::Job(index) => self.perform_job(index, out),
+        }
+    }
+
+    fn reset_by_chance(&mut self, index: usize) {
+        if self.random.chance(self.faults.reset) {
+            let connection = self.connection(Socket(index as u32));
+            connection.client_reset = true;
+            connection.drop_queued();
+        }
+    }
+
+    fn perform_accept(&mut self, index: usize, out: &mut Vec<Completion>) {
+        let token = self.listeners[index]
+            .accepting
+            .expect("checked by the caller");
+        if self.random.chance(self.faults.accept_fails) {
+            self.listeners[index].accepting = None;
+            out.push(Completion {
+                token,
+                result: Err(Errno::MFILE),
+                more: false,
+            });
+        } else if let Some(socket) = self.accept_next(index) {
+            out.push(Completion {
+                token,
+                result: Ok(Done::Accepted(socket)),
+                more: true,
+            });
+        }
+    }
+
+    fn perform_receive(&mut self, index: usize, buffers: &mut Buffers, out: &mut Vec<Completion>) {
+        let token = self.sockets[index]
+            .receiving
+            .expect("checked by the caller");
+        if self.random.chance(self.faults.delay) {
+            self.sockets[index].receive_from = self.later();
+            return;
+        }
+        let socket = Socket(index as u32);
+        if self.connection(socket).client_reset {
+            self.sockets[index].receiving = None;
+            out.push(Completion {
+                token,
+                result: Err(Errno::CONNRESET),
+                more: false,
+            });
+            return;
+        }
+        let there = self.connection(socket).to_server.len();
+        if there == 0 {
+            self.sockets[index].receiving = None;
+            out.push(Completion {
+                token,
+                result: Ok(Done::Ended),
+                more: false,
+            });
+            return;
+        }
+        if self.random.chance(self.faults.no_buffers) || !buffers.has_free() {
+            self.counters.no_buffers += 1;
+            self.sockets[index].receive_from = self.later();
+            return;
+        }
+        let mut len = there.min(buffers.buffer_len());
+        if self.random.chance(self.faults.short_receive) {
+            len = 1 + self.random.below(len as u64) as usize;
+        }
+        let lease = buffers.fill(self.connection(socket).to_server.drain(..len));
+        self.leases_out += 1;
+        out.push(Completion {
+            token,
+            result: Ok(Done::Received(lease)),
+            more: true,
+        });
+    }
+
+    fn perform_send(&mut self, index: usize, outputs: &mut Outputs, out: &mut Vec<Completion>) {
+        if self.random.chance(self.faults.delay) {
+            self.sockets[index].send_from = self.later();
+            return;
+        }
+        let socket = Socket(index as u32);
+        let mut sending = self.sockets[index]
+            .sending
+            .take()
+            .expect("checked by the caller");
+        let result = if self.connection(socket).client_reset {
+            Err(Errno::PIPE)
+        } else {
+            match self.send_some(socket, &mut sending) {
+                Ok(None) => {
+                    self.counters.short_sends += 1;
+                    self.sockets[index].sending = Some(sending);
+                    return;
+                }
+                Ok(Some(total)) => Ok(Done::Sent(total)),
+                Err(errno) => Err(errno),
+            }
+        };
+        let token = sending.token();
+        outputs.give_back(sending.into_vec());
+        out.push(Completion {
+            token,
+            result,
+            more: false,
+        });
+        if self.sockets[index].shuts_down {
+            self.finish(socket);
+        }
+    }
+
+    pub(super) fn finish(&mut self, socket: Socket) {
+        let connection = self.connection(socket);
+        if connection.server_end == ServerEnd::Open {
+            connection.server_end = ServerEnd::Finished;
+        }
+    }
+
+    /// Moves some bytes; the total when that were the last.
+    fn send_some(&mut self, socket: Socket, sending: &mut Sending) -> Result<Option<u64>, Errno> {
+        let mut room = self
+            .capacity()
+            .saturating_sub(self.connection(socket).queued());
+        if room > 0 && self.random.chance(self.faults.short_send) {
+            room = 1 + self.random.below(room as u64) as usize;
+        }
+        match sending {
+            Sending::List(_, progress) => {
+                let mut left = room;
+                for part in progress.parts() {
+                    let count = part.len.min(left);
+                    // SAFETY: the part lies in memory that `progress` keeps alive; a simulated
+                    // server sends heap memory, or mappings of files that its test leaves alone.
+                    let bytes = unsafe { std::slice::from_raw_parts(part.start, count) };
+                    self.connection(socket).queue_bytes(bytes);
+                    left -= count;
+                }
+                progress.advance((room - left) as u64);
+                Ok(progress.is_done().then(|| progress.total()))
+            }
+            Sending::File {
+                head,
+                head_sent,
+                file,
+                offset,
+                len,
+                sent,
+                ..
+            } => {
+                let from_head = room.min(head.len() - *head_sent);
+                let bytes = &head[*head_sent..*head_sent + from_head];
+                self.connection(socket).queue_bytes(bytes);
+                *head_sent += from_head;
+                *sent += from_head as u64;
+                if *head_sent < head.len() {
+                    return Ok(None);
+                }
+                let room = (room - from_head) as u64;
+                if *len == 0 {
+                    return Ok(Some(*sent));
+                }
+                if self.random.chance(self.faults.io_error) {
+                    return Err(Errno::IO);
+                }
+                let node = &sim_file(file).node;
+                let count = {
+                    let node = lock(node);
+                    let readable = node.read(*offset, *len)?.len() as u64;
+                    if readable == 0 {
+                        // The file has ended before the range did.
+                        return Ok(Some(*sent));
+                    }
+                    readable.min(room)
+                };
+                self.connection(socket)
+                    .queue_pages(node, *offset, count as usize);
+                *offset += count;
+                *len -= count;
+                *sent += count;
+                Ok((*len == 0).then_some(*sent))
+            }
+        }
+    }
+
+    fn perform_job(&mut self, index: usize, out: &mut Vec<Completion>) {
+        // Taken out by the caller's order, from the last to the first.
+        let job = self.jobs.swap_remove(index);
+        let result = match job.what {
+            JobKind::Open(path) => self.open(&path).map(Done::Opened),
+            JobKind::Read(file, offset, len) => self.read(&file, offset, len).map(Done::Read),
+            JobKind::List(path, max) => self.list(&path, max).map(Done::Listed),
+        };
+        out.push(Completion {
+            token: job.token,
+            result,
+            more: false,
+        });
+    }
+
+    pub(super) fn open(&mut self, path: &[u8]) -> Result<OpenedFile, Errno> {
+        if self.random.chance(self.faults.io_error) {
+            return Err(Errno::IO);
+        }
+        self.disk.open(path)
+    }
+
+    pub(super) fn read(&mut self, file: &File, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
+        if self.random.chance(self.faults.io_error) {
+            return Err(Errno::IO);
+        }
+        let node = lock(&sim_file(file).node);
+        let bytes = node.read(offset, len as u64)?.to_vec();
+        // Fewer bytes are an error unless they reach to the end of the file.
+        let is_whole = bytes.len() == len || offset + bytes.len() as u64 >= node.meta.len;
+        if is_whole { Ok(bytes) } else { Err(Errno::IO) }
+    }
+
+    fn list(&mut self, path: &[u8], max: usize) -> Result<Vec<DirectoryEntry>, Errno> {
+        self.disk.list(path.strip_suffix(b"/").unwrap_or(path), max)
+    }
+
+    /// Tells the holders of guards that somebody waits for them.
+    pub(super) fn tell_guards(&mut self, guarded: &[(File, Token)], out: &mut Vec<Completion>) {
+        for (file, _) in guarded {
+            let mut node = lock(&sim_file(file).node);
+            if !node.has_waiting() {
+                continue;
+            }
+            for (token, told) in &mut node.guards {
+                if std::mem::replace(told, Told::Yes) == Told::No {
+                    let result = Ok(Done::GuardBroken);
+                    out.push(Completion {
+                        token: *token,
+                        result,
+                        more: false,
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl Sending {
+    fn token(&self) -> Token {
+        match self {
+            Self::List(token, _) | Self::File { token, .. } => *token,
+        }
+    }
+
+    pub(super) fn into_vec(self) -> Vec<u8> {
+        match self {
+            Self::List(_, progress) => progress.into_list().wire,
+            Self::File { head, .. } => head,
+        }
+    }
+}
+
+/// The virtual file behind a handle. Panics on a real one, which the simulator never gave out.
+pub(super) fn sim_file(file: &File) -> &SimFile {
+    match &*file.0 {
+        FileInner::Sim(file) => file,
+        FileInner::Real(_) => panic!("a real file in the simulator"),
+    }
+}

@@ -1,0 +1,361 @@
+//! The simulator: the same seed gives the same run, faults do no harm, and its oracles see harm.
+
+use gannet_io::driver::{
+    Completion, Done, Driver, Errno, File, Listener, Nanos, SendList, Socket, Started, Token,
+};
+use gannet_io::options::EngineOptions;
+use gannet_io::sim::{Client, End, Faults, Random, Sim, SimHandle};
+
+const ACCEPT: Token = Token(u64::MAX);
+
+fn options() -> EngineOptions {
+    EngineOptions {
+        buffers: 4,
+        buffer_len: 512,
+        ..EngineOptions::default()
+    }
+}
+
+/// A server that answers each line `N` with the file `fN`, head first, and closes at the end.
+struct Server {
+    driver: Sim,
+    handle: SimHandle,
+    connections: Vec<Option<Connection>>,
+    file: Option<File>,
+    len: u64,
+    trace: Vec<String>,
+}
+
+#[derive(Default)]
+struct Connection {
+    input: Vec<u8>,
+    is_sending: bool,
+    ended: bool,
+}
+
+impl Server {
+    fn new(seed: u64, faults: Faults, content: &[u8]) -> Self {
+        let mut driver = Sim::new(seed, 1, &options(), faults);
+        let handle = driver.handle();
+        handle.put_file("a/file", content);
+        driver.accept(Listener(0), ACCEPT);
+        let mut server = Self {
+            driver,
+            handle,
+            connections: Vec::new(),
+            file: None,
+            len: 0,
+            trace: Vec::new(),
+        };
+        server.open();
+        server
+    }
+
+    fn open(&mut self) {
+        let root = self.handle.root();
+        match self.driver.open(&root, b"a/file", Token(u64::MAX - 1)) {
+            Started::Now(Ok(opened)) => {
+                self.len = opened.meta.len;
+                self.file = Some(opened.file);
+            }
+            Started::Now(Err(_)) => self.open(),
+            Started::Pending => {}
+        }
+    }
+
+    fn turn(&mut self) {
+        let mut out = Vec::new();
+        let until = Nanos(self.driver.now().0 + 1_000_000_000);
+        self.driver.wait(Some(until), &mut out).unwrap();
+        for completion in out {
+            self.trace
+                .push(format!("{} {completion:?}", self.driver.now().0));
+            self.handle(completion);
+        }
+    }
+
+    fn handle(&mut self, completion: Completion) {
+        let index = completion.token.0 as usize / 2;
+        match completion.result {
+            Ok(Done::Accepted(socket)) => {
+                let index = socket.0 as usize;
+                self.connections
+                    .resize_with(self.connections.len().max(index + 1), || None);
+                self.connections[index] = Some(Connection::default());
+                self.driver.receive(socket, Token(index as u64 * 2));
+            }
+            Ok(Done::Opened(opened)) => {
+                self.len = opened.meta.len;
+                self.file = Some(opened.file);
+            }
+            Ok(Done::Received(lease)) => {
+                let connection = self.connections[index].as_mut().unwrap();
+                connection
+                    .input
+                    .extend_from_slice(self.driver.received(&lease));
+                self.driver.release(lease);
+            }
+            Ok(Done::Ended) => self.connections[index].as_mut().unwrap().ended = true,
+            Ok(Done::Sent(_)) => self.connections[index].as_mut().unwrap().is_sending = false,
+            Ok(other) => panic!("{other:?}"),
+            Err(_) if completion.token == ACCEPT => self.driver.accept(Listener(0), ACCEPT),
+            Err(_) if completion.token == Token(u64::MAX - 1) => self.open(),
+            Err(_) => {
+                if self.connections[index].take().is_some() {
+                    self.driver.close(Socket(index as u32));
+                }
+            }
+        }
+        for index in 0..self.connections.len() {
+            self.pump(index);
+        }
+    }
+
+    fn pump(&mut self, index: usize) {
+        let (Some(connection), Some(file)) = (&mut self.connections[index], &self.file) else {
+            return;
+        };
+        let socket = Socket(index as u32);
+        if connection.is_sending {
+            return;
+        }
+        if let Some(end) = connection.input.iter().position(|&byte| byte == b'\n') {
+            connection.input.drain(..=end);
+            connection.is_sending = true;
+            let token = Token(index as u64 * 2 + 1);
+            self.driver
+                .send_file(socket, token, b"head\n".to_vec(), file, 0, self.len);
+        } else if connection.ended {
+            self.connections[index] = None;
+            self.driver.close(socket);
+        }
+    }
+}
+
+/// A client that asks several times, in pieces, and reads now and then.
+struct Asker {
+    client: Client,
+    to_write: Vec<u8>,
+    answers: usize,
+    got: Vec<u8>,
+}
+
+fn run(seed: u64, faults: Faults) -> (Vec<String>, Vec<(End, bool)>) {
+    let content: Vec<u8> = (0..20_000u32).map(|i| (i / 7) as u8).collect();
+    let mut server = Server::new(seed, faults, &content);
+    let mut random = Random::new(!seed);
+    let mut askers: Vec<Asker> = (0..8)
+        .map(|n| Asker {
+            client: server.handle.connect(Listener(0)).unwrap(),
+            to_write: b"give\n".repeat(n % 3 + 1),
+            answers: n % 3 + 1,
+            got: Vec::new(),
+        })
+        .collect();
+    let answer = [b"head\n".as_slice(), &content].concat();
+    for _ in 0..20_000 {
+        let mut done = true;
+        for asker in &mut askers {
+            if !asker.to_write.is_empty() {
+                let count = 1 + random.below(asker.to_write.len() as u64) as usize;
+                let piece: Vec<u8> = asker.to_write.drain(..count).collect();
+                asker.client.write(&piece);
+                if asker.to_write.is_empty() {
+                    asker.client.shutdown_write();
+                }
+            }
+            if random.chance(700) {
+                let max = random.below(9000) as usize;
+                asker.got.extend(asker.client.read_at_most(max));
+            }
+            done &= asker.client.end() != End::Open;
+        }
+        if done {
+            break;
+        }
+        server
+            .handle
+            .wake_at(Some(Nanos(server.handle.now().0 + 1_000_000)));
+        server.turn();
+    }
+    let ends = askers
+        .iter()
+        .map(|asker| {
+            let expected = answer.repeat(asker.answers);
+            assert!(expected.starts_with(&asker.got), "seed {seed}: other bytes");
+            (asker.client.end(), asker.got.len() == expected.len())
+        })
+        .collect();
+    drop(askers);
+    for _ in 0..100 {
+        server.turn();
+    }
+    server.file = None;
+    let leaks = server.handle.leaks();
+    assert!(leaks.is_clean(), "seed {seed}: {leaks:?}");
+    (server.trace, ends)
+}
+
+/// Under faults that do not break connections every byte arrives, and nothing leaks.
+#[test]
+fn benign_faults_do_no_harm() {
+    for seed in 0..200 {
+        let (_, ends) = run(seed, Faults::benign());
+        for end in ends {
+            assert_eq!(end, (End::Finished, true), "seed {seed}");
+        }
+    }
+}
+
+/// Under resets and disk errors what arrives is still a true beginning, and nothing leaks.
+#[test]
+fn harsh_faults_leave_true_bytes() {
+    let mut cut = 0;
+    for seed in 0..200 {
+        let (_, ends) = run(seed, Faults::harsh());
+        cut += ends.iter().filter(|(_, whole)| !whole).count();
+    }
+    assert!(cut > 0, "the faults have an effect");
+}
+
+/// A seed is a run: to the nanosecond, and another seed is another run.
+#[test]
+fn a_seed_is_a_run() {
+    let (first, _) = run(42, Faults::harsh());
+    let (second, _) = run(42, Faults::harsh());
+    assert_eq!(first, second);
+    let (third, _) = run(43, Faults::harsh());
+    assert_ne!(first, third);
+}
+
+/// The oracle sees what a server does that sends pages of an unguarded file.
+#[test]
+fn truncation_shows_as_zeros_unless_guarded() {
+    for guarded in [false, true] {
+        let mut server = Server::new(1, Faults::none(), &[7; 10_000]);
+        let file = server.file.clone().unwrap();
+        if guarded {
+            server.driver.guard(&file, Token(99)).unwrap();
+        }
+        let client = server.handle.connect(Listener(0)).unwrap();
+        client.write(b"give\n");
+        while client.readable() < 10_005 {
+            server.turn();
+        }
+        server.handle.truncate_file("a/file", 100);
+        let mut out = Vec::new();
+        server
+            .driver
+            .wait(Some(server.driver.now()), &mut out)
+            .unwrap();
+        let broken = |c: &Completion| matches!(c.result, Ok(Done::GuardBroken));
+        assert_eq!(
+            out.iter().filter(|c| broken(c)).count(),
+            usize::from(guarded)
+        );
+        let got = client.read();
+        assert_eq!(got[5..] == [7; 10_000], guarded);
+        if guarded {
+            assert_eq!(server.driver.meta(&file).unwrap().len, 10_000);
+            server.driver.unguard(&file);
+        }
+        assert_eq!(server.driver.meta(&file).unwrap().len, 100);
+    }
+}
+
+/// Replacing keeps the old file for those who have it; a broken one fails; a slow one is late.
+#[test]
+fn the_disk_is_as_told() {
+    let mut driver = Sim::new(7, 1, &options(), Faults::none());
+    let handle = driver.handle();
+    let root = handle.root();
+    handle.put_file("d/x", "old");
+    handle.put_file("d/sub/y", "y");
+    let Started::Now(Ok(old)) = driver.open(&root, b"d/x", Token(1)) else {
+        panic!()
+    };
+    handle.put_file("d/x", "newer");
+    let Started::Now(Ok(new)) = driver.open(&root, b"d/x", Token(1)) else {
+        panic!()
+    };
+    assert_ne!(old.meta.identity, new.meta.identity);
+    let mut read = |file: &File| match driver.read(file, 0, 10, Token(2)) {
+        Started::Now(result) => result,
+        Started::Pending => panic!("nothing is cold here"),
+    };
+    assert_eq!(read(&old.file).unwrap(), b"old");
+    assert_eq!(read(&new.file).unwrap(), b"newer");
+    handle.break_file("d/x", Some(2));
+    assert_eq!(read(&new.file).unwrap_err(), Errno::IO);
+    handle.slow_file("d/x", 3_000_000_000);
+    assert!(matches!(
+        driver.open(&root, b"d/x", Token(3)),
+        Started::Pending
+    ));
+    assert!(matches!(
+        driver.list(&root, b"d", 10, Token(4)),
+        Started::Pending
+    ));
+    let mut out = Vec::new();
+    let start = driver.now().0;
+    while out.len() < 2 {
+        driver.wait(None, &mut out).unwrap();
+    }
+    assert!(driver.now().0 - start >= 3_000_000_000);
+    let Ok(Done::Listed(entries)) = &out[0].result else {
+        panic!("{out:?}")
+    };
+    assert_eq!(entries.len(), 2);
+    assert!(matches!(out[1].result, Ok(Done::Opened(_))));
+    let errno = |started| match started {
+        Started::Now(Err(errno)) => errno,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(
+        errno(driver.open(&root, b"d/nothing", Token(5))),
+        Errno::NOENT
+    );
+    assert_eq!(errno(driver.open(&root, b"d/x/y", Token(5))), Errno::NOTDIR);
+    handle.remove_file("d/x");
+    assert_eq!(errno(driver.open(&root, b"d/x", Token(5))), Errno::NOENT);
+    assert_eq!(handle.leaks().files_open, 3);
+}
+
+/// Closing with unread bytes is a reset, as in the kernel; a wall clock that jumps moves only itself.
+#[test]
+fn ends_and_clocks() {
+    let mut driver = Sim::new(9, 1, &options(), Faults::none());
+    let handle = driver.handle();
+    driver.accept(Listener(0), ACCEPT);
+    let mut ends = Vec::new();
+    for has_unread in [false, true] {
+        let client = handle.connect(Listener(0)).unwrap();
+        let mut out = Vec::new();
+        driver.wait(None, &mut out).unwrap();
+        let Ok(Done::Accepted(socket)) = out[0].result else {
+            panic!("{out:?}")
+        };
+        let list = SendList {
+            wire: b"bye".to_vec(),
+            ..SendList::default()
+        };
+        driver.send(socket, Token(1), list);
+        driver.wait(None, &mut out).unwrap();
+        if has_unread {
+            client.write(b"unread");
+        }
+        driver.close(socket);
+        client.read();
+        ends.push(client.end());
+    }
+    assert_eq!(ends, [End::Finished, End::Reset]);
+    let (now, unix) = (driver.now(), driver.unix_seconds());
+    handle.jump_wall_clock(-3600);
+    driver.wait(Some(Nanos(0)), &mut Vec::new()).unwrap();
+    assert!(driver.now() > now && driver.now().0 - now.0 < 1_000_000);
+    assert_eq!(driver.unix_seconds(), unix - 3600);
+    driver.waker(Token(5)).wake();
+    let mut out = Vec::new();
+    driver.wait(None, &mut out).unwrap();
+    assert!(matches!(out[0].result, Ok(Done::Woken)));
+}
