@@ -34,7 +34,15 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     for target in targets.lines() {
         println!("fuzz-smoke: {target}, {seconds} s");
         let mut command = fuzz();
-        command.args(["run", target, "--", "-print_final_stats=0", "-verbosity=0"]);
+        command.args(["run", target]);
+        // What is found goes into the first directory; the seeds of the repository are only read.
+        let seeds = directory.join("seeds").join(target);
+        if seeds.is_dir() {
+            let corpus = directory.join("corpus").join(target);
+            std::fs::create_dir_all(&corpus)?;
+            command.arg(corpus).arg(seeds);
+        }
+        command.args(["--", "-print_final_stats=0", "-verbosity=0"]);
         command.arg(format!("-max_total_time={seconds}"));
         command.stdin(Stdio::null());
         process::run(&mut command).with_context(|| format!("fuzz target {target}"))?;
