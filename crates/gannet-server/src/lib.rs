@@ -20,6 +20,7 @@ mod serve;
 mod site;
 mod start;
 mod timers;
+pub mod tls;
 mod worker;
 
 pub use open::OpenError;

@@ -118,7 +118,10 @@ impl RecordKey {
     pub(super) fn new(secrets: &Secrets) -> Self {
         let unbound = UnboundKey::new(secrets.cipher.algorithm(), secrets.key())
             .expect("the key has the length that its algorithm asks for");
-        Self { key: LessSafeKey::new(unbound), iv: secrets.iv }
+        Self {
+            key: LessSafeKey::new(unbound),
+            iv: secrets.iv,
+        }
     }
 
     /// RFC 8446 section 5.3, RFC 7905 section 2: the vector with the sequence number over it. For

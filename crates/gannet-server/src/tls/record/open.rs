@@ -83,7 +83,9 @@ impl Opener {
     ) -> Result<Option<Control>, Fault> {
         while !input.is_empty() && !self.is_closed {
             if !self.partial.is_empty() {
-                let Some(record) = self.complete_partial(input)? else { break };
+                let Some(record) = self.complete_partial(input)? else {
+                    break;
+                };
                 let control = self.open_record(&record, plain)?;
                 self.keep_capacity(record);
                 if control.is_some() {
@@ -121,15 +123,14 @@ impl Opener {
     /// The whole length of the record that `input` begins with, if its header is there. Checked
     /// as early as that: an impossible record is not waited for.
     fn record_len(&self, input: &[u8]) -> Result<Option<usize>, Fault> {
-        let Some(header) = input.first_chunk::<RECORD_HEADER_LEN>() else { return Ok(None) };
+        let Some(header) = input.first_chunk::<RECORD_HEADER_LEN>() else {
+            return Ok(None);
+        };
         let len = usize::from(u16::from_be_bytes([header[3], header[4]]));
         let max = match self.version {
             Version::Tls13 => CIPHERTEXT_MAX_TLS13,
             Version::Tls12 => CIPHERTEXT_MAX_TLS12,
         };
-        if header[1] != 3 {
-            return Err(Fault::Ours(Alert::PROTOCOL_VERSION));
-        }
         if len > max {
             return Err(Fault::Ours(Alert::RECORD_OVERFLOW));
         }
@@ -141,7 +142,9 @@ impl Opener {
         if self.partial.len() < RECORD_HEADER_LEN {
             self.take(input, RECORD_HEADER_LEN);
         }
-        let Some(len) = self.record_len(&self.partial)? else { return Ok(None) };
+        let Some(len) = self.record_len(&self.partial)? else {
+            return Ok(None);
+        };
         self.take(input, len);
         Ok((self.partial.len() == len).then(|| std::mem::take(&mut self.partial)))
     }
@@ -161,7 +164,11 @@ impl Opener {
         }
     }
 
-    fn open_record(&mut self, record: &[u8], plain: &mut Vec<u8>) -> Result<Option<Control>, Fault> {
+    fn open_record(
+        &mut self,
+        record: &[u8],
+        plain: &mut Vec<u8>,
+    ) -> Result<Option<Control>, Fault> {
         let (header, sealed) = record.split_at(RECORD_HEADER_LEN);
         let start = plain.len();
         let kind = match self.version {
@@ -196,7 +203,11 @@ impl Opener {
         let start = plain.len();
         plain.resize(start + inner_len, 0);
         let nonce = self.key.nonce(self.sequence);
-        if self.key.open(nonce, header, sealed, &mut plain[start..]).is_err() {
+        if self
+            .key
+            .open(nonce, header, sealed, &mut plain[start..])
+            .is_err()
+        {
             plain.truncate(start);
             return Err(Fault::Ours(Alert::BAD_RECORD_MAC));
         }
@@ -220,6 +231,9 @@ impl Opener {
         sealed: &[u8],
         plain: &mut Vec<u8>,
     ) -> Result<u8, Fault> {
+        if header[1..3] != [3, 3] {
+            return Err(Fault::Ours(Alert::PROTOCOL_VERSION));
+        }
         let bad = Fault::Ours(Alert::BAD_RECORD_MAC);
         let (nonce, sealed) = if self.secrets.cipher.has_explicit_nonce(self.version) {
             let (explicit, sealed) = sealed.split_first_chunk::<8>().ok_or(bad)?;
@@ -234,7 +248,11 @@ impl Opener {
         let additional = additional_tls12(self.sequence, header[0], len);
         let start = plain.len();
         plain.resize(start + len, 0);
-        if self.key.open(nonce, &additional, sealed, &mut plain[start..]).is_err() {
+        if self
+            .key
+            .open(nonce, &additional, sealed, &mut plain[start..])
+            .is_err()
+        {
             plain.truncate(start);
             return Err(bad);
         }
@@ -275,8 +293,8 @@ impl Opener {
             self.is_closed = true;
             return Ok(());
         }
-        let is_warning = alert == Alert::USER_CANCELED
-            || (self.version == Version::Tls12 && level == 1);
+        let is_warning =
+            alert == Alert::USER_CANCELED || (self.version == Version::Tls12 && level == 1);
         if !is_warning {
             return Err(Fault::Peers(alert));
         }
@@ -309,7 +327,11 @@ impl Opener {
         }
         let [_, 0, 0, 1, wanted @ (0 | 1)] = *message else {
             let is_length = message[1..4] != [0, 0, 1];
-            let alert = if is_length { Alert::DECODE_ERROR } else { Alert::ILLEGAL_PARAMETER };
+            let alert = if is_length {
+                Alert::DECODE_ERROR
+            } else {
+                Alert::ILLEGAL_PARAMETER
+            };
             return Err(Fault::Ours(alert));
         };
         self.message.clear();
@@ -317,6 +339,8 @@ impl Opener {
         if self.key_updates > KEY_UPDATES_MAX {
             return Err(unexpected);
         }
-        Ok(Some(Control::KeyUpdate { is_requested: wanted == 1 }))
+        Ok(Some(Control::KeyUpdate {
+            is_requested: wanted == 1,
+        }))
     }
 }

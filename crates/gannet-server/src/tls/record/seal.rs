@@ -20,7 +20,7 @@ pub struct Sealer {
     secrets: Secrets,
     version: Version,
     sequence: u64,
-    /// The sequence number at which this key began to be counted: zero after an update.
+    /// The most plaintext of one record.
     plain_max: usize,
 }
 
@@ -113,7 +113,10 @@ impl Sealer {
         self.check_room(1)?;
         let start = out.len();
         out.resize(start + content.len() + self.overhead(), 0);
-        let mut gather = Gather { pieces: &[content], offset: 0 };
+        let mut gather = Gather {
+            pieces: &[content],
+            offset: 0,
+        };
         self.seal_record(content_type, &mut gather, content.len(), &mut out[start..]);
         Ok(())
     }
@@ -131,6 +134,12 @@ impl Sealer {
         let mut secrets = self.secrets;
         secrets.sequence = self.sequence;
         secrets
+    }
+
+    /// The sequence number of the next record.
+    #[must_use]
+    pub fn sequence(&self) -> u64 {
+        self.sequence
     }
 
     /// Which AEAD is in use.
@@ -248,7 +257,11 @@ impl<'a> Gather<'a> {
     }
 
     fn skip_used(&mut self) {
-        while self.pieces.first().is_some_and(|piece| piece.len() == self.offset) {
+        while self
+            .pieces
+            .first()
+            .is_some_and(|piece| piece.len() == self.offset)
+        {
             self.pieces = &self.pieces[1..];
             self.offset = 0;
         }

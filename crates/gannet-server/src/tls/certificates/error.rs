@@ -1,0 +1,267 @@
+//! What can be wrong with a certificate or a key, in words that say what to do.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A pair that cannot be used.
+#[derive(Debug)]
+pub struct CertificateError {
+    /// The file, if it came from one.
+    pub path: Option<PathBuf>,
+    /// What is wrong.
+    pub cause: Cause,
+}
+
+/// What is wrong with a pair.
+#[derive(Debug)]
+pub enum Cause {
+    /// No certificate was given.
+    NonePairs,
+    /// More pairs than a server takes.
+    TooManyPairs(usize),
+    /// The file cannot be read.
+    Read(io::Error),
+    /// The file is not PEM, or damaged.
+    Pem(String),
+    /// There is no certificate in the file; what there is instead.
+    NoCertificate(Option<&'static str>),
+    /// There is no private key in the file; what there is instead.
+    NoKey(Option<&'static str>),
+    /// The private key is protected by a passphrase.
+    EncryptedKey,
+    /// Too many certificates in one file.
+    TooLong(usize),
+    /// A certificate (counted from one) cannot be parsed.
+    Malformed(usize, String),
+    /// The private key cannot be used.
+    UnusableKey(String),
+    /// The key belongs to none of the certificates.
+    Mismatch {
+        /// Where the certificates are.
+        certificate: PathBuf,
+    },
+    /// The certificate is not valid any more.
+    Expired {
+        /// Since when.
+        on: String,
+        /// Days since then.
+        days: i64,
+    },
+    /// The TLS library does not take it.
+    Library(String),
+}
+
+impl CertificateError {
+    pub(super) fn at(path: &Path, cause: Cause) -> Self {
+        Self {
+            path: Some(path.to_owned()),
+            cause,
+        }
+    }
+
+    pub(super) fn none() -> Self {
+        Self {
+            path: None,
+            cause: Cause::NonePairs,
+        }
+    }
+
+    /// What to do about it, if we know.
+    #[must_use]
+    pub fn help(&self) -> Option<String> {
+        Some(match &self.cause {
+            Cause::NonePairs => "name a certificate and its key".into(),
+            Cause::TooManyPairs(_) | Cause::TooLong(_) | Cause::Library(_) => return None,
+            Cause::Read(error) => match error.kind() {
+                io::ErrorKind::NotFound => "check the path".into(),
+                io::ErrorKind::PermissionDenied => {
+                    "let the user that gannet runs as read the file".into()
+                }
+                _ => return None,
+            },
+            Cause::Pem(_) => {
+                "certificates and keys are read as PEM: text with lines '-----BEGIN ...-----'; \
+                 a DER file is converted by 'openssl x509 -inform DER -in FILE'"
+                    .into()
+            }
+            Cause::NoCertificate(Some("private key")) => {
+                "this is the key: exchange the certificate and the key".into()
+            }
+            Cause::NoCertificate(_) => "give the file with the certificate chain".into(),
+            Cause::NoKey(Some("certificate")) => {
+                "this is the certificate: exchange the certificate and the key".into()
+            }
+            Cause::NoKey(_) => "give the file with the private key".into(),
+            Cause::EncryptedKey => {
+                "remove the passphrase with 'openssl pkey -in FILE -out NEW', and protect the new \
+                 file by its permissions"
+                    .into()
+            }
+            Cause::Malformed(..) => "ask your certificate authority for the file again".into(),
+            Cause::UnusableKey(_) => {
+                "supported are ECDSA (P-256, P-384, P-521), Ed25519 and RSA from 2048 bits".into()
+            }
+            Cause::Mismatch { .. } => "give the key that the certificate was requested with".into(),
+            Cause::Expired { .. } => "renew the certificate".into(),
+        })
+    }
+}
+
+impl fmt::Display for CertificateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(path) = &self.path {
+            let verb = if matches!(self.cause, Cause::Read(_)) {
+                "read"
+            } else {
+                "use"
+            };
+            write!(f, "cannot {verb} '{}': ", path.display())?;
+        }
+        match &self.cause {
+            Cause::NonePairs => f.write_str("no certificate was given"),
+            Cause::TooManyPairs(count) => {
+                let max = super::super::limits::PAIRS_MAX;
+                write!(f, "{count} certificates, at most {max} can be used")
+            }
+            Cause::Read(error) => error.fmt(f),
+            Cause::Pem(why) => write!(f, "not a PEM file: {why}"),
+            Cause::NoCertificate(found) => missing(f, "certificate", *found),
+            Cause::NoKey(found) => missing(f, "private key", *found),
+            Cause::EncryptedKey => f.write_str("the private key is protected by a passphrase"),
+            Cause::TooLong(count) => {
+                let max = super::super::limits::CHAIN_LEN_MAX;
+                write!(
+                    f,
+                    "{count} certificates in one file, at most {max} make sense"
+                )
+            }
+            Cause::Malformed(number, why) => {
+                write!(
+                    f,
+                    "certificate {number} of the file cannot be parsed: {why}"
+                )
+            }
+            Cause::UnusableKey(why) => write!(f, "the private key cannot be used: {why}"),
+            Cause::Mismatch { certificate } => {
+                write!(f, "the key does not belong to '{}'", certificate.display())
+            }
+            Cause::Expired { on, days } => {
+                write!(f, "the certificate has expired on {on}, {days} days ago")
+            }
+            Cause::Library(why) => f.write_str(why),
+        }
+    }
+}
+
+fn missing(f: &mut fmt::Formatter<'_>, wanted: &str, found: Option<&str>) -> fmt::Result {
+    match found {
+        Some(found) => write!(f, "no {wanted} in the file (found a {found})"),
+        None => write!(f, "no {wanted} in the file"),
+    }
+}
+
+impl std::error::Error for CertificateError {}
+
+/// Something about a pair that an operator should know; it is used all the same.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Warning {
+    /// The file.
+    pub path: PathBuf,
+    /// What it is.
+    pub kind: WarningKind,
+}
+
+/// What an operator should know.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum WarningKind {
+    /// Less than two weeks are left.
+    ExpiresSoon {
+        /// When.
+        on: String,
+        /// Whole days until then.
+        days: i64,
+    },
+    /// It has expired, and is used because it was asked for.
+    HasExpired {
+        /// When.
+        on: String,
+    },
+    /// Its time has not come: a wrong clock, usually.
+    NotYetValid {
+        /// From when on it is valid.
+        from: String,
+    },
+    /// The certificates were in another order than from the leaf to the root.
+    WrongOrder,
+    /// Certificates (subjects) that do not belong to the chain were left out.
+    Unrelated(Vec<String>),
+    /// The leaf is not signed by itself and the certificate of its issuer is not in the file.
+    NoIntermediate {
+        /// The issuer.
+        issuer: String,
+    },
+    /// There are no names that a browser would accept.
+    NoNames,
+    /// Everybody on this machine can read the private key.
+    WorldReadable {
+        /// The permission bits.
+        mode: u32,
+    },
+}
+
+impl Warning {
+    /// What to do about it.
+    #[must_use]
+    pub fn help(&self) -> String {
+        let path = self.path.display();
+        match &self.kind {
+            WarningKind::ExpiresSoon { .. } | WarningKind::HasExpired { .. } => {
+                "renew the certificate; the files are read again when they change".into()
+            }
+            WarningKind::NotYetValid { .. } => "check the clock".into(),
+            WarningKind::WrongOrder => {
+                format!("it was put right; sort '{path}' from the server's certificate to the root")
+            }
+            WarningKind::Unrelated(_) => format!("remove them from '{path}'"),
+            WarningKind::NoIntermediate { .. } => {
+                "use the file with the whole chain ('fullchain.pem')".into()
+            }
+            WarningKind::NoNames => {
+                "request a certificate with subject alternative names; common names do not count"
+                    .into()
+            }
+            WarningKind::WorldReadable { .. } => format!("chmod 600 '{path}'"),
+        }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "'{}': ", self.path.display())?;
+        match &self.kind {
+            WarningKind::ExpiresSoon { on, days } => {
+                write!(f, "the certificate expires in {days} days, on {on}")
+            }
+            WarningKind::HasExpired { on } => write!(f, "the certificate has expired on {on}"),
+            WarningKind::NotYetValid { from } => {
+                write!(f, "the certificate is not valid before {from}")
+            }
+            WarningKind::WrongOrder => f.write_str("the certificates are in the wrong order"),
+            WarningKind::Unrelated(subjects) => {
+                write!(
+                    f,
+                    "not part of the chain, left out: {}",
+                    subjects.join("; ")
+                )
+            }
+            WarningKind::NoIntermediate { issuer } => {
+                write!(f, "the certificate of the issuer ({issuer}) is missing")
+            }
+            WarningKind::NoNames => f.write_str("the certificate has no host names"),
+            WarningKind::WorldReadable { mode } => {
+                write!(f, "everybody can read the private key (mode {mode:03o})")
+            }
+        }
+    }
+}

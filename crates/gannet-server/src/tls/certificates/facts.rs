@@ -1,0 +1,106 @@
+//! What a certificate says of itself (RFC 5280).
+
+use aws_lc_rs::digest;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::time::ASN1Time;
+
+/// What is known of a leaf certificate.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Facts {
+    /// DNS names it is good for, in lower case, wildcards with `*.`, sorted.
+    pub names: Vec<Box<str>>,
+    /// Whether it is good for some IP address; not chosen by, clients do not send any.
+    pub has_addresses: bool,
+    /// The subject, for messages.
+    pub subject: String,
+    /// The issuer, for messages.
+    pub issuer: String,
+    /// The first second of its validity, Unix time.
+    pub not_before: i64,
+    /// The last second of its validity, Unix time.
+    pub not_after: i64,
+    /// Both as text.
+    pub validity: (String, String),
+    /// SHA-256 of the certificate.
+    pub fingerprint: [u8; 32],
+}
+
+impl Facts {
+    /// The fingerprint as browsers show it: `AB:CD:...`.
+    #[must_use]
+    pub fn fingerprint_text(&self) -> String {
+        let pairs: Vec<_> = self
+            .fingerprint
+            .iter()
+            .map(|byte| format!("{byte:02X}"))
+            .collect();
+        pairs.join(":")
+    }
+}
+
+/// A parsed certificate of a chain.
+pub(super) struct Parsed {
+    pub(super) facts: Facts,
+    /// Subject and issuer as they are encoded: what links a chain.
+    pub(super) subject: Vec<u8>,
+    pub(super) issuer: Vec<u8>,
+}
+
+impl Parsed {
+    /// Whether it is signed by itself: the end of a chain.
+    pub(super) fn is_root(&self) -> bool {
+        self.subject == self.issuer
+    }
+}
+
+pub(super) fn parse(der: &[u8]) -> Result<Parsed, String> {
+    let (rest, certificate) = X509Certificate::from_der(der).map_err(|error| match error {
+        x509_parser::nom::Err::Error(error) | x509_parser::nom::Err::Failure(error) => {
+            error.to_string()
+        }
+        x509_parser::nom::Err::Incomplete(_) => "cut short".into(),
+    })?;
+    if !rest.is_empty() {
+        return Err(format!("{} bytes follow it", rest.len()));
+    }
+    let mut names: Vec<Box<str>> = Vec::new();
+    let mut has_addresses = false;
+    if let Ok(Some(extension)) = certificate.subject_alternative_name() {
+        for name in &extension.value.general_names {
+            match name {
+                GeneralName::DNSName(name) => names.push(name.to_ascii_lowercase().into()),
+                GeneralName::IPAddress(_) => has_addresses = true,
+                _ => {}
+            }
+        }
+    }
+    names.sort_unstable();
+    names.dedup();
+    let validity = certificate.validity();
+    let facts = Facts {
+        names,
+        has_addresses,
+        subject: certificate.subject().to_string(),
+        issuer: certificate.issuer().to_string(),
+        not_before: validity.not_before.timestamp(),
+        not_after: validity.not_after.timestamp(),
+        validity: (text(&validity.not_before), text(&validity.not_after)),
+        fingerprint: fingerprint(der),
+    };
+    Ok(Parsed {
+        facts,
+        subject: certificate.subject().as_raw().to_vec(),
+        issuer: certificate.issuer().as_raw().to_vec(),
+    })
+}
+
+fn text(time: &ASN1Time) -> String {
+    time.to_rfc2822()
+        .unwrap_or_else(|_| format!("second {} of Unix time", time.timestamp()))
+}
+
+fn fingerprint(der: &[u8]) -> [u8; 32] {
+    let digest = digest::digest(&digest::SHA256, der);
+    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
+}

@@ -1,0 +1,344 @@
+//! Reads certificates and keys, and checks them before anybody depends on them.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustls::pki_types::pem::{self, SectionKind};
+use rustls::pki_types::{
+    CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
+};
+use rustls::sign::CertifiedKey;
+
+use super::error::{Cause, CertificateError, Warning, WarningKind};
+use super::facts::{self, Facts, Parsed};
+use crate::tls::config::provider;
+use crate::tls::limits::{CHAIN_LEN_MAX, EXPIRY_WARNING_SECONDS, PAIRS_MAX, PEM_LEN_MAX};
+
+/// Where a pair is.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PairPaths {
+    /// The certificate chain, PEM, the server's certificate first.
+    pub certificate: PathBuf,
+    /// The private key, PEM: PKCS#8, SEC1 or PKCS#1. May be the same file.
+    pub key: PathBuf,
+}
+
+/// How strictly pairs are checked.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct LoadOptions {
+    /// An expired certificate is used, with a warning.
+    pub allow_expired: bool,
+    /// The time to check against, Unix seconds.
+    pub now: i64,
+}
+
+impl LoadOptions {
+    /// Strict, at the present time.
+    #[must_use]
+    pub fn now() -> Self {
+        Self {
+            allow_expired: false,
+            now: now_unix(),
+        }
+    }
+}
+
+/// The present time, Unix seconds.
+#[must_use]
+pub fn now_unix() -> i64 {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(now.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// A certificate chain with its key, ready for use.
+pub struct Pair {
+    /// What is known of the leaf.
+    pub facts: Facts,
+    pub(super) key: Arc<CertifiedKey>,
+    path: PathBuf,
+}
+
+impl Pair {
+    /// Reads a pair from PEM texts. The paths are for messages.
+    ///
+    /// # Errors
+    /// [`CertificateError`]
+    pub fn from_pem(
+        paths: &PairPaths,
+        certificates: &[u8],
+        key: &[u8],
+        options: &LoadOptions,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Self, CertificateError> {
+        let chain = read_chain(&paths.certificate, certificates)?;
+        let key = read_key(&paths.key, key)?;
+        let at_key = |cause| CertificateError::at(&paths.key, cause);
+        let signing = provider()
+            .key_provider
+            .load_private_key(key)
+            .map_err(|error| at_key(Cause::UnusableKey(error.to_string())))?;
+        // The leaf is the certificate that the key belongs to, wherever it is in the file.
+        let is_leaf = |der: &CertificateDer<'static>| {
+            CertifiedKey::new(vec![der.clone()], Arc::clone(&signing))
+                .keys_match()
+                .is_ok()
+        };
+        let Some(leaf) = chain.iter().position(|(der, _)| is_leaf(der)) else {
+            return Err(at_key(Cause::Mismatch {
+                certificate: paths.certificate.clone(),
+            }));
+        };
+        let (ordered, facts) = put_in_order(chain, leaf, &paths.certificate, warnings);
+        check_time(&facts, &paths.certificate, options, warnings)?;
+        if facts.names.is_empty() && !facts.has_addresses {
+            warn(warnings, &paths.certificate, WarningKind::NoNames);
+        }
+        let key = Arc::new(CertifiedKey::new(ordered, signing));
+        Ok(Self {
+            facts,
+            key,
+            path: paths.certificate.clone(),
+        })
+    }
+
+    pub(super) fn library_error(&self, why: String) -> CertificateError {
+        CertificateError::at(&self.path, Cause::Library(why))
+    }
+}
+
+/// Reads and checks pairs, the default first.
+///
+/// # Errors
+/// [`CertificateError`], of the first pair that cannot be used.
+pub fn load(
+    paths: &[PairPaths],
+    options: &LoadOptions,
+) -> Result<(Vec<Pair>, Vec<Warning>), CertificateError> {
+    if paths.len() > PAIRS_MAX {
+        return Err(CertificateError {
+            path: None,
+            cause: Cause::TooManyPairs(paths.len()),
+        });
+    }
+    let mut warnings = Vec::new();
+    let mut pairs = Vec::with_capacity(paths.len());
+    for paths in paths {
+        let (certificates, _) = read(&paths.certificate)?;
+        let (key, mode) = read(&paths.key)?;
+        if mode & 0o007 != 0 {
+            warn(
+                &mut warnings,
+                &paths.key,
+                WarningKind::WorldReadable { mode: mode & 0o777 },
+            );
+        }
+        pairs.push(Pair::from_pem(
+            paths,
+            &certificates,
+            &key,
+            options,
+            &mut warnings,
+        )?);
+    }
+    Ok((pairs, warnings))
+}
+
+fn warn(warnings: &mut Vec<Warning>, path: &Path, kind: WarningKind) {
+    warnings.push(Warning {
+        path: path.to_owned(),
+        kind,
+    });
+}
+
+/// The bytes and the mode of a file.
+fn read(path: &Path) -> Result<(Vec<u8>, u32), CertificateError> {
+    let fail = |error| CertificateError::at(path, Cause::Read(error));
+    let file = File::open(path).map_err(fail)?;
+    let meta = file.metadata().map_err(fail)?;
+    if meta.is_dir() {
+        return Err(fail(io::Error::from(io::ErrorKind::IsADirectory)));
+    }
+    let mut bytes = Vec::new();
+    file.take(PEM_LEN_MAX + 1)
+        .read_to_end(&mut bytes)
+        .map_err(fail)?;
+    if bytes.len() as u64 > PEM_LEN_MAX {
+        let why = format!("longer than {PEM_LEN_MAX} bytes");
+        return Err(CertificateError::at(path, Cause::Pem(why)));
+    }
+    Ok((bytes, meta.mode()))
+}
+
+type Chain = Vec<(CertificateDer<'static>, Parsed)>;
+
+fn read_chain(path: &Path, text: &[u8]) -> Result<Chain, CertificateError> {
+    let fail = |cause| CertificateError::at(path, cause);
+    let mut chain = Chain::new();
+    let mut found = None;
+    for (kind, der) in sections(path, text)? {
+        if kind != SectionKind::Certificate {
+            found = found.or(Some(section_name(kind)));
+            continue;
+        }
+        let number = chain.len() + 1;
+        if number > CHAIN_LEN_MAX {
+            return Err(fail(Cause::TooLong(number)));
+        }
+        let parsed = facts::parse(&der).map_err(|why| fail(Cause::Malformed(number, why)))?;
+        chain.push((CertificateDer::from(der), parsed));
+    }
+    if chain.is_empty() {
+        return Err(fail(Cause::NoCertificate(found)));
+    }
+    Ok(chain)
+}
+
+fn read_key(path: &Path, text: &[u8]) -> Result<PrivateKeyDer<'static>, CertificateError> {
+    let fail = |cause| CertificateError::at(path, cause);
+    let mut found = None;
+    for (kind, der) in sections(path, text)? {
+        match kind {
+            SectionKind::PrivateKey => return Ok(PrivatePkcs8KeyDer::from(der).into()),
+            SectionKind::RsaPrivateKey => return Ok(PrivatePkcs1KeyDer::from(der).into()),
+            SectionKind::EcPrivateKey => return Ok(PrivateSec1KeyDer::from(der).into()),
+            other => found = found.or(Some(section_name(other))),
+        }
+    }
+    // The library knows no sections for these, and skips them.
+    let has = |needle: &[u8]| text.windows(needle.len()).any(|window| window == needle);
+    if has(b"BEGIN ENCRYPTED PRIVATE KEY") || has(b"Proc-Type: 4,ENCRYPTED") {
+        return Err(fail(Cause::EncryptedKey));
+    }
+    Err(fail(Cause::NoKey(found)))
+}
+
+fn sections(path: &Path, text: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, CertificateError> {
+    let fail = |why: String| CertificateError::at(path, Cause::Pem(why));
+    let mut rest = text;
+    let mut sections = Vec::new();
+    loop {
+        match pem::from_buf(&mut rest) {
+            Ok(Some(section)) => sections.push(section),
+            Ok(None) => break,
+            Err(error) => {
+                // An encrypted key of the old form has lines that are not base64.
+                let is_encrypted = text
+                    .windows(22)
+                    .any(|window| window == b"Proc-Type: 4,ENCRYPTED");
+                let cause = if is_encrypted {
+                    Cause::EncryptedKey
+                } else {
+                    Cause::Pem(error.to_string())
+                };
+                return Err(CertificateError::at(path, cause));
+            }
+        }
+    }
+    let is_text = text.windows(5).any(|window| window == b"-----");
+    if sections.is_empty() && !is_text {
+        return Err(fail("no line begins with '-----BEGIN'".into()));
+    }
+    Ok(sections)
+}
+
+fn section_name(kind: SectionKind) -> &'static str {
+    match kind {
+        SectionKind::Certificate => "certificate",
+        SectionKind::PublicKey => "public key",
+        SectionKind::RsaPrivateKey | SectionKind::PrivateKey | SectionKind::EcPrivateKey => {
+            "private key"
+        }
+        SectionKind::Crl => "revocation list",
+        SectionKind::Csr => "certificate request",
+        _ => "section of another kind",
+    }
+}
+
+/// The chain from the leaf to the last issuer that is there (RFC 8446 section 4.4.2 wants the leaf
+/// first), and what is known of the leaf.
+fn put_in_order(
+    mut chain: Chain,
+    leaf: usize,
+    path: &Path,
+    warnings: &mut Vec<Warning>,
+) -> (Vec<CertificateDer<'static>>, Facts) {
+    let mut is_moved = leaf != 0;
+    let (der, mut last) = chain.remove(leaf);
+    let facts = last.facts.clone();
+    let mut ordered = vec![der];
+    while !last.is_root() {
+        let Some(at) = chain
+            .iter()
+            .position(|(_, parsed)| parsed.subject == last.issuer)
+        else {
+            break;
+        };
+        is_moved |= at != 0;
+        let (der, parsed) = chain.remove(at);
+        ordered.push(der);
+        last = parsed;
+    }
+    if is_moved {
+        warn(warnings, path, WarningKind::WrongOrder);
+    }
+    if !chain.is_empty() {
+        let subjects = chain
+            .into_iter()
+            .map(|(_, parsed)| parsed.facts.subject)
+            .collect();
+        warn(warnings, path, WarningKind::Unrelated(subjects));
+    }
+    if ordered.len() == 1 && !last.is_root() {
+        let issuer = last.facts.issuer;
+        warn(warnings, path, WarningKind::NoIntermediate { issuer });
+    }
+    (ordered, facts)
+}
+
+fn check_time(
+    facts: &Facts,
+    path: &Path,
+    options: &LoadOptions,
+    warnings: &mut Vec<Warning>,
+) -> Result<(), CertificateError> {
+    const DAY: i64 = 86_400;
+    let left = facts.not_after - options.now;
+    let on = facts.validity.1.clone();
+    if left < 0 && !options.allow_expired {
+        return Err(CertificateError::at(
+            path,
+            Cause::Expired {
+                on,
+                days: -left / DAY,
+            },
+        ));
+    }
+    if left < 0 {
+        warn(warnings, path, WarningKind::HasExpired { on });
+    } else if left < EXPIRY_WARNING_SECONDS {
+        warn(
+            warnings,
+            path,
+            WarningKind::ExpiresSoon {
+                on,
+                days: left / DAY,
+            },
+        );
+    }
+    if options.now < facts.not_before {
+        warn(
+            warnings,
+            path,
+            WarningKind::NotYetValid {
+                from: facts.validity.0.clone(),
+            },
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,211 @@
+//! Certificates and keys: which there are, and which one a client gets.
+//!
+//! A [`CertificateSet`] never changes. The [`CertificateStore`] holds the current one for the whole
+//! server; a worker keeps its own reference ([`Adopted`]) and looks for a newer one between turns,
+//! so that a replacement needs no lock on the way of a connection and disturbs none.
+
+mod error;
+mod facts;
+mod load;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+pub use error::{Cause, CertificateError, Warning, WarningKind};
+pub use facts::Facts;
+pub use load::{LoadOptions, Pair, PairPaths, load, now_unix};
+
+use super::config::{HostConfig, Options};
+
+/// All certificates of a server at one time, with what the TLS library makes of them.
+pub struct CertificateSet {
+    hosts: Vec<Host>,
+    /// Names without a wildcard.
+    exact: HashMap<Box<str>, usize>,
+    /// Names behind `*.`, without it.
+    wildcard: HashMap<Box<str>, usize>,
+}
+
+/// Certificates with the same names; they differ in the kind of key.
+struct Host {
+    config: HostConfig,
+    /// SHA-256 of each leaf: tells whether a host is unchanged in a newer set.
+    fingerprints: Vec<[u8; 32]>,
+    facts: Vec<Facts>,
+}
+
+impl CertificateSet {
+    /// Makes a set of pairs, the default first. Hosts that are unchanged since `previous` keep
+    /// the keys of their tickets.
+    ///
+    /// # Errors
+    /// No pair at all, or a key that the TLS library does not take.
+    pub fn new(
+        pairs: Vec<Pair>,
+        options: &Options,
+        previous: Option<&Self>,
+    ) -> Result<Self, CertificateError> {
+        if pairs.is_empty() {
+            return Err(CertificateError::none());
+        }
+        let mut groups: Vec<Vec<Pair>> = Vec::new();
+        for pair in pairs {
+            let same = groups
+                .iter_mut()
+                .find(|group| group[0].facts.names == pair.facts.names);
+            match same {
+                Some(group) => group.push(pair),
+                None => groups.push(vec![pair]),
+            }
+        }
+        let mut set = Self {
+            hosts: Vec::new(),
+            exact: HashMap::new(),
+            wildcard: HashMap::new(),
+        };
+        for group in groups {
+            set.add(group, options, previous)?;
+        }
+        Ok(set)
+    }
+
+    fn add(
+        &mut self,
+        group: Vec<Pair>,
+        options: &Options,
+        previous: Option<&Self>,
+    ) -> Result<(), CertificateError> {
+        let index = self.hosts.len();
+        for name in &group[0].facts.names {
+            // Of two certificates for one name the first given one is used.
+            match name.strip_prefix("*.") {
+                Some(suffix) => self.wildcard.entry(suffix.into()).or_insert(index),
+                None => self.exact.entry(name.clone()).or_insert(index),
+            };
+        }
+        let fingerprints: Vec<_> = group.iter().map(|pair| pair.facts.fingerprint).collect();
+        let unchanged = previous.and_then(|set| {
+            set.hosts
+                .iter()
+                .find(|host| host.fingerprints == fingerprints)
+        });
+        let config = match unchanged {
+            Some(host) => host.config.clone(),
+            None => {
+                let keys = group.iter().map(|pair| Arc::clone(&pair.key)).collect();
+                HostConfig::new(keys, options).map_err(|why| group[0].library_error(why))?
+            }
+        };
+        let facts = group.into_iter().map(|pair| pair.facts).collect();
+        self.hosts.push(Host {
+            config,
+            fingerprints,
+            facts,
+        });
+        Ok(())
+    }
+
+    /// The configuration for a client that asks for `server_name`: the certificate with exactly
+    /// that name, else with a wildcard for it, else the default. A client that asks for a name
+    /// we do not have gets the default too, and can tell by itself (RFC 6066 section 3 allows
+    /// either).
+    pub(super) fn choose(&self, server_name: Option<&str>) -> &HostConfig {
+        let index = server_name.and_then(|name| self.find(name)).unwrap_or(0);
+        &self.hosts[index].config
+    }
+
+    /// Whether there is a certificate for the name (lower case).
+    #[must_use]
+    pub fn has(&self, server_name: &str) -> bool {
+        self.find(server_name).is_some()
+    }
+
+    fn find(&self, name: &str) -> Option<usize> {
+        let wildcard = || {
+            // A wildcard stands for one label (RFC 9525 section 6.3).
+            let (label, suffix) = name.split_once('.')?;
+            if label.is_empty() {
+                None
+            } else {
+                self.wildcard.get(suffix)
+            }
+        };
+        self.exact.get(name).or_else(wildcard).copied()
+    }
+
+    /// What is known of the certificates, the default first.
+    pub fn facts(&self) -> impl Iterator<Item = &Facts> {
+        self.hosts.iter().flat_map(|host| &host.facts)
+    }
+}
+
+/// The current set of a server, shared by its workers and by whoever replaces it.
+pub struct CertificateStore {
+    current: Mutex<Arc<CertificateSet>>,
+    /// Counts replacements; read without the lock.
+    generation: AtomicU64,
+}
+
+impl CertificateStore {
+    /// A store that begins with this set.
+    #[must_use]
+    pub fn new(set: CertificateSet) -> Arc<Self> {
+        Arc::new(Self {
+            current: Mutex::new(Arc::new(set)),
+            generation: AtomicU64::new(0),
+        })
+    }
+
+    /// Replaces the set. Handshakes under way finish with the old one, established connections
+    /// do not notice.
+    pub fn replace(&self, set: CertificateSet) {
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(set);
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// The set as it is now.
+    #[must_use]
+    pub fn current(&self) -> Arc<CertificateSet> {
+        Arc::clone(&self.current.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How often the set was replaced.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+}
+
+/// A worker's own reference to the current set.
+pub struct Adopted {
+    store: Arc<CertificateStore>,
+    set: Arc<CertificateSet>,
+    generation: u64,
+}
+
+impl Adopted {
+    /// Adopts the set as it is now.
+    #[must_use]
+    pub fn new(store: &Arc<CertificateStore>) -> Self {
+        let generation = store.generation();
+        Self {
+            store: Arc::clone(store),
+            set: store.current(),
+            generation,
+        }
+    }
+
+    /// The newest set. Costs one read of shared memory unless it was replaced.
+    pub fn current(&mut self) -> &CertificateSet {
+        let generation = self.store.generation();
+        if generation != self.generation {
+            self.set = self.store.current();
+            self.generation = generation;
+        }
+        &self.set
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,388 @@
+//! A handshake: bytes in, bytes out, until both sides have keys.
+//!
+//! ```text
+//!            a whole ClientHello                finished
+//!   Hello ─────────────────────▶ Running ───────────────────▶ Over (a Session has the keys)
+//!     │                            │
+//!     ├── HTTP in clear ───────────┼──▶ Over: the caller answers in clear
+//!     └── malformed, timed out ────┴──▶ Over: the alert is in the output
+//! ```
+//!
+//! The certificate is chosen from the ClientHello before the TLS library is given anything, so a
+//! peer that only opens a connection costs nothing but the bytes it sent. Hello to Running is
+//! where the expensive part happens (a key exchange and a signature: about 100 µs with ECDSA,
+//! several times that with RSA): a worker limits how many of these it does in a turn.
+
+use std::fmt;
+use std::mem;
+
+use rustls::server::UnbufferedServerConnection;
+use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
+use rustls::{AlertDescription, Error, HandshakeKind, NamedGroup, ProtocolVersion};
+
+use super::alert::Alert;
+use super::certificates::CertificateSet;
+use super::config::{Protocol, secrets_of};
+use super::hello::{self, Look};
+use super::limits::{CLIENT_HELLO_MAX, HANDSHAKE_INPUT_MAX, HANDSHAKE_STEPS_MAX};
+use super::record::ContentType;
+use super::record::aead::Version;
+use super::session::Session;
+
+/// See the module's description.
+#[derive(Default)]
+pub struct Handshake {
+    state: State,
+    /// Received and not yet used.
+    input: Vec<u8>,
+    server_name: Option<Box<str>>,
+    early: Vec<u8>,
+    plain: Vec<u8>,
+    is_closed: bool,
+    /// Something was put out.
+    has_spoken: bool,
+}
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Hello,
+    Running(Box<UnbufferedServerConnection>),
+    Over,
+}
+
+/// What came of received bytes.
+#[derive(Debug)]
+#[must_use]
+pub enum Step {
+    /// More has to be received (after sending what was put out, if anything).
+    NeedInput,
+    /// Finished.
+    Done(Box<Established>),
+}
+
+/// The result of a handshake.
+#[derive(Debug)]
+pub struct Established {
+    /// The connection, ready for both directions.
+    pub session: Session,
+    /// The protocol to speak.
+    pub protocol: Protocol,
+    /// The name that the client asked for, in lower case, whether there is a certificate for it
+    /// or not.
+    pub server_name: Option<Box<str>>,
+    /// How it was done, for counters.
+    pub kind: Kind,
+    /// The group of the key exchange, as the registry spells it.
+    pub group: &'static str,
+    /// Plaintext that had arrived before the handshake was finished: early data (0-RTT), to be
+    /// held to safe methods. It was taken at most once and is passed on only now, so that it
+    /// cannot be a replay.
+    pub early: Vec<u8>,
+    /// Plaintext that arrived with the end of the handshake.
+    pub plain: Vec<u8>,
+    /// Ciphertext that follows it: for [`Session::receive`].
+    pub rest: Vec<u8>,
+    /// The peer has sent `close_notify` already.
+    pub is_closed: bool,
+}
+
+/// How a handshake was done.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// With a certificate.
+    Full,
+    /// The same, after asking for another key share.
+    FullWithRetry,
+    /// By a ticket or a remembered session.
+    Resumed,
+}
+
+/// Why there was no handshake.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Failure {
+    /// The client speaks HTTP in clear text: nothing was put out, and these are the bytes it has
+    /// sent so far.
+    ClearHttp(Vec<u8>),
+    /// The peer broke the protocol, or nothing suits both sides. The alert is in the output.
+    Ours {
+        /// The alert for the peer.
+        alert: Alert,
+        /// For the log.
+        why: String,
+    },
+    /// The peer gave up with this alert (`unknown_ca`, `bad_certificate`, ...).
+    Peers(Alert),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ClearHttp(_) => f.write_str("clear_http"),
+            Self::Ours { alert, why } => write!(f, "alert_sent={alert} why={why:?}"),
+            Self::Peers(alert) => write!(f, "alert_received={alert}"),
+        }
+    }
+}
+
+impl Handshake {
+    /// A handshake of a connection from which nothing was received yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether the next call of [`receive`](Self::receive) may be an expensive one: the
+    /// ClientHello has not been dealt with.
+    #[must_use]
+    pub fn is_at_hello(&self) -> bool {
+        matches!(self.state, State::Hello)
+    }
+
+    /// Takes received bytes, cut anywhere, and appends what has to be sent to `out`.
+    ///
+    /// # Errors
+    /// [`Failure`]; send what is in `out`, then close.
+    pub fn receive(
+        &mut self,
+        certificates: &CertificateSet,
+        input: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Step, Failure> {
+        self.input.extend_from_slice(input);
+        if self.is_at_hello() {
+            match hello::look(&self.input) {
+                Look::NeedInput if self.input.len() <= 2 * CLIENT_HELLO_MAX => {
+                    return Ok(Step::NeedInput);
+                }
+                Look::NeedInput => return Err(self.fail(Alert::DECODE_ERROR, "too long", out)),
+                Look::ClearHttp => {
+                    self.state = State::Over;
+                    return Err(Failure::ClearHttp(mem::take(&mut self.input)));
+                }
+                Look::Hello(hello) => self.start(certificates, hello)?,
+                Look::Other => self.start(certificates, hello::Hello::default())?,
+            }
+        }
+        if self.input.len() > HANDSHAKE_INPUT_MAX {
+            return Err(self.fail(Alert::UNEXPECTED_MESSAGE, "too much input", out));
+        }
+        let State::Running(mut connection) = mem::replace(&mut self.state, State::Over) else {
+            return Ok(Step::NeedInput);
+        };
+        let start = out.len();
+        match self.drive(&mut connection, out) {
+            Ok(false) => {
+                self.has_spoken |= out.len() > start;
+                self.state = State::Running(connection);
+                Ok(Step::NeedInput)
+            }
+            Ok(true) => self.establish(*connection, out).map(Step::Done),
+            Err(error) => {
+                let is_silent = !self.has_spoken && out.len() == start;
+                Err(explain(error, &mut connection, is_silent, out))
+            }
+        }
+    }
+
+    fn start(&mut self, certificates: &CertificateSet, hello: hello::Hello) -> Result<(), Failure> {
+        let host = certificates.choose(hello.server_name.as_deref());
+        self.server_name = hello.server_name;
+        let config = host.choose(hello.prefers_chacha);
+        let connection = UnbufferedServerConnection::new(config).map_err(|error| {
+            self.state = State::Over;
+            Failure::Ours {
+                alert: Alert::INTERNAL_ERROR,
+                why: error.to_string(),
+            }
+        })?;
+        self.state = State::Running(Box::new(connection));
+        Ok(())
+    }
+
+    /// Ends it with an alert in clear: nothing was agreed on yet.
+    fn fail(&mut self, alert: Alert, why: &str, out: &mut Vec<u8>) -> Failure {
+        if !self.has_spoken {
+            put_clear(alert, out);
+        }
+        self.state = State::Over;
+        Failure::Ours {
+            alert,
+            why: why.into(),
+        }
+    }
+
+    /// Has the library use what it can of the input. True when the handshake is finished.
+    fn drive(
+        &mut self,
+        connection: &mut UnbufferedServerConnection,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Error> {
+        for _ in 0..HANDSHAKE_STEPS_MAX {
+            // What follows the handshake is for our own record layer.
+            let is_finished = !connection.is_handshaking();
+            let input = if is_finished {
+                &mut [][..]
+            } else {
+                &mut self.input[..]
+            };
+            let UnbufferedStatus { discard, state } = connection.process_tls_records(input);
+            let mut verdict = None;
+            match state? {
+                ConnectionState::EncodeTlsData(data) => encode(data, out),
+                ConnectionState::TransmitTlsData(data) => data.done(),
+                ConnectionState::ReadEarlyData(mut data) => {
+                    while let Some(record) = data.next_record() {
+                        self.early.extend_from_slice(record?.payload);
+                    }
+                }
+                ConnectionState::ReadTraffic(mut data) => {
+                    while let Some(record) = data.next_record() {
+                        self.plain.extend_from_slice(record?.payload);
+                    }
+                }
+                ConnectionState::PeerClosed | ConnectionState::Closed => self.is_closed = true,
+                ConnectionState::WriteTraffic(_) => verdict = Some(true),
+                _ => verdict = Some(false),
+            }
+            self.input.drain(..discard);
+            if self.is_closed && connection.is_handshaking() {
+                // Closed in the middle of the handshake: the peer has lost interest.
+                return Err(Error::AlertReceived(AlertDescription::CloseNotify));
+            }
+            if let Some(verdict) = verdict {
+                return Ok(verdict);
+            }
+        }
+        Err(Error::General("the handshake makes no progress".into()))
+    }
+
+    fn establish(
+        &mut self,
+        connection: UnbufferedServerConnection,
+        out: &mut Vec<u8>,
+    ) -> Result<Box<Established>, Failure> {
+        let internal = |why: &str| Failure::Ours {
+            alert: Alert::INTERNAL_ERROR,
+            why: why.into(),
+        };
+        let version = match connection.protocol_version() {
+            Some(ProtocolVersion::TLSv1_3) => Version::Tls13,
+            Some(ProtocolVersion::TLSv1_2) => Version::Tls12,
+            _ => return Err(internal("no version")),
+        };
+        let protocol = match connection.alpn_protocol() {
+            Some(b"h2") => Protocol::H2,
+            _ => Protocol::Http11,
+        };
+        let kind = match connection.handshake_kind() {
+            Some(HandshakeKind::Resumed) => Kind::Resumed,
+            Some(HandshakeKind::FullWithHelloRetryRequest) => Kind::FullWithRetry,
+            _ => Kind::Full,
+        };
+        let group = connection
+            .negotiated_key_exchange_group()
+            .map(|group| group.name());
+        let (secrets, keys) = connection
+            .dangerous_into_kernel_connection()
+            .map_err(|error| internal(&error.to_string()))?;
+        let ours = |(sequence, secrets): &(u64, _)| {
+            secrets_of(*sequence, secrets).ok_or_else(|| internal("an unknown cipher"))
+        };
+        let (tx, rx) = (ours(&secrets.tx)?, ours(&secrets.rx)?);
+        // The end of TLS 1.3 is the client's: what we still have to say (tickets) can wait for
+        // the first answer. In TLS 1.2 the client waits for our `Finished`.
+        let waiting = if version == Version::Tls13 {
+            mem::take(out)
+        } else {
+            Vec::new()
+        };
+        Ok(Box::new(Established {
+            session: Session::new(version, tx, rx, keys, waiting),
+            protocol,
+            server_name: self.server_name.take(),
+            kind,
+            group: group.map_or("none", group_name),
+            early: mem::take(&mut self.early),
+            plain: mem::take(&mut self.plain),
+            rest: mem::take(&mut self.input),
+            is_closed: self.is_closed,
+        }))
+    }
+}
+
+/// Appends a record that the library has ready.
+fn encode<Side>(mut data: EncodeTlsData<'_, Side>, out: &mut Vec<u8>) {
+    let start = out.len();
+    if let Err(EncodeError::InsufficientSize(need)) = data.encode(&mut []) {
+        out.resize(start + need.required_size, 0);
+        let written = data.encode(&mut out[start..]).unwrap_or(0);
+        out.truncate(start + written);
+    }
+}
+
+/// Turns an error of the library into ours, with its alert in the output.
+///
+/// `is_silent`: nothing was put out before, so that an alert can still go in clear.
+fn explain(
+    error: Error,
+    connection: &mut UnbufferedServerConnection,
+    is_silent: bool,
+    out: &mut Vec<u8>,
+) -> Failure {
+    if let Error::AlertReceived(alert) = error {
+        return Failure::Peers(Alert(u8::from(alert)));
+    }
+    let start = out.len();
+    // The library queues the alert before it returns the error, and gives it out first.
+    while let Ok(ConnectionState::EncodeTlsData(data)) =
+        connection.process_tls_records(&mut []).state
+    {
+        encode(data, out);
+    }
+    let mut alert = likely_alert(&error);
+    match out.get(start..) {
+        // In clear: this is what was really said.
+        Some([CLEAR_ALERT, 3, _, 0, 2, _, description]) => alert = Alert(*description),
+        Some([]) if is_silent => put_clear(alert, out),
+        _ => {}
+    }
+    Failure::Ours {
+        alert,
+        why: error.to_string(),
+    }
+}
+
+const CLEAR_ALERT: u8 = ContentType::Alert as u8;
+
+/// An alert record for a peer with which no keys were agreed on.
+fn put_clear(alert: Alert, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[CLEAR_ALERT, 3, 3, 0, 2]);
+    out.extend_from_slice(&alert.content());
+}
+
+/// The alert that goes with an error, where the library has sealed the one it sent.
+fn likely_alert(error: &Error) -> Alert {
+    match error {
+        Error::InvalidMessage(_) => Alert::DECODE_ERROR,
+        Error::DecryptError => Alert::BAD_RECORD_MAC,
+        Error::PeerSentOversizedRecord => Alert::RECORD_OVERFLOW,
+        Error::NoApplicationProtocol => Alert::NO_APPLICATION_PROTOCOL,
+        Error::PeerIncompatible(_) => Alert::HANDSHAKE_FAILURE,
+        Error::PeerMisbehaved(_) => Alert::ILLEGAL_PARAMETER,
+        Error::InappropriateMessage { .. } | Error::InappropriateHandshakeMessage { .. } => {
+            Alert::UNEXPECTED_MESSAGE
+        }
+        _ => Alert::INTERNAL_ERROR,
+    }
+}
+
+/// The registry's name of a group that is offered.
+fn group_name(group: NamedGroup) -> &'static str {
+    match group {
+        NamedGroup::X25519MLKEM768 => "X25519MLKEM768",
+        NamedGroup::X25519 => "x25519",
+        NamedGroup::secp256r1 => "secp256r1",
+        _ => "other",
+    }
+}

@@ -1,0 +1,31 @@
+//! TLS: handshakes by a library, records by ourselves, and the way to the kernel.
+//!
+//! ```text
+//!  files ─▶ certificates ─▶ CertificateStore ──(snapshot per worker)──▶ CertificateSet
+//!  development ─┘    ▲                                                      │ by SNI
+//!                watch (re-reads)                                           ▼
+//!  received bytes ───────────────────────────────────────────────▶ Handshake (rustls inside)
+//!                                                                           │ Done
+//!                                              plaintext ◀─ receive ─ Session ─ seal ─▶ records
+//!                                                                           │ into_kernel
+//!                                                                           ▼
+//!                                                             gannet_io::ktls (transmit only)
+//! ```
+//!
+//! No type of the TLS library leaves this module: the rest of the engine sees bytes, [`alert`]s
+//! and [`session::Session`]. Nothing here does I/O on sockets; only `certificates`, `watch` and
+//! `development` touch files, and never on a worker's thread.
+//!
+//! Standards: RFC 8446 (TLS 1.3), RFC 5246, 5288 and 7905 (TLS 1.2 with AEADs), RFC 6066 (server
+//! name), RFC 7301 (ALPN), RFC 8470 (early data), RFC 9325 (recommendations).
+
+pub mod alert;
+pub mod certificates;
+pub mod config;
+pub mod development;
+pub mod handshake;
+mod hello;
+pub mod limits;
+pub mod record;
+pub mod session;
+pub mod watch;

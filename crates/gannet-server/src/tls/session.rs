@@ -1,0 +1,338 @@
+//! An established connection: both directions of the record layer, and the updates of their keys.
+//!
+//! ```text
+//!  Handshake ── Done ──▶ Session ── into_kernel ──▶ Session whose records the kernel seals
+//!                          │ receive: bytes in, plaintext out      (what we receive stays ours)
+//!                          │ seal:    pieces in, records out
+//! ```
+//!
+//! # Key updates (RFC 8446 section 4.6.3)
+//! The peer's are followed at once. If it asks for one of ours, or our key nears its limit, a
+//! `KeyUpdate` goes in front of the next bytes that are sealed: the RFC wants it no sooner. While
+//! the kernel seals, the worker is asked to pass the new key on: see
+//! [`Session::kernel_update`].
+//!
+//! # Tickets
+//! The last flight of the handshake (session tickets) waits for the first answer and leaves in the
+//! same send, or with the close.
+
+use std::fmt;
+
+use rustls::kernel::KernelConnection;
+use rustls::server::ServerConnectionData;
+
+use super::alert::{Alert, Fault};
+use super::config::secrets_of;
+use super::limits::{PLAINTEXT_MAX, SEALED_RECORDS_END, SEALED_RECORDS_MAX};
+use super::record::ContentType;
+use super::record::aead::{Cipher, Secrets, Version};
+use super::record::open::{Control, Opener};
+use super::record::seal::{Exhausted, Sealer};
+
+/// See the module's description.
+pub struct Session {
+    opener: Opener,
+    sender: Sender,
+    version: Version,
+    keys: KernelConnection<ServerConnectionData>,
+    /// Sealed bytes that leave in front of the next ones.
+    waiting: Vec<u8>,
+    /// A `KeyUpdate` of ours is due.
+    owes_key_update: bool,
+    /// Our last alert was sealed: nothing may follow it.
+    is_ended: bool,
+}
+
+/// Who seals what we send.
+enum Sender {
+    Ours(Sealer),
+    /// The kernel, and how many records it has sealed with its key at most.
+    Kernel {
+        cipher: Cipher,
+        records: u64,
+    },
+}
+
+/// The content of a control record for the kernel to seal: `KeyUpdate`, nothing requested.
+const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
+
+/// What received bytes have changed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[must_use]
+pub enum Received {
+    /// The peer may send more.
+    Open,
+    /// The peer has sent `close_notify`: what it asked for before is still answered.
+    Closed,
+}
+
+/// What has to happen before more is given to the kernel.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[must_use]
+pub enum KernelNeeds {
+    /// Nothing.
+    Nothing,
+    /// A new key: [`Session::kernel_update`]. Where the kernel cannot change keys, the connection
+    /// ends after the response under way.
+    KeyUpdate,
+    /// The key may seal nothing more: end the connection now.
+    End,
+}
+
+/// Why a connection stays with our own record layer.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum StaysOurs {
+    /// TLS 1.2: its explicit nonces are counted differently by the kernel.
+    Tls12,
+    /// Sealed bytes are waiting to be sent first: [`Session::take_waiting`].
+    Waiting,
+    /// Our last alert is sealed, or the kernel seals already.
+    Over,
+}
+
+impl Session {
+    pub(super) fn new(
+        version: Version,
+        tx: Secrets,
+        rx: Secrets,
+        keys: KernelConnection<ServerConnectionData>,
+        waiting: Vec<u8>,
+    ) -> Self {
+        Self {
+            opener: Opener::new(version, rx),
+            sender: Sender::Ours(Sealer::new(version, tx)),
+            version,
+            keys,
+            waiting,
+            owes_key_update: false,
+            is_ended: false,
+        }
+    }
+
+    /// Takes received bytes, cut anywhere, and appends the plaintext in them to `plain`. The
+    /// beginning of an unfinished record is kept inside.
+    ///
+    /// # Errors
+    /// The connection is over: for [`Fault::Ours`] send what [`end`](Self::end) makes, then close
+    /// (plaintext before the fault was appended and may be answered or dropped); for
+    /// [`Fault::Peers`] close at once.
+    pub fn receive(&mut self, mut input: &[u8], plain: &mut Vec<u8>) -> Result<Received, Fault> {
+        while let Some(control) = self.opener.receive(&mut input, plain)? {
+            match control {
+                Control::KeyUpdate { is_requested } => {
+                    let (sequence, secrets) = self.keys.update_rx_secret().map_err(|_| INTERNAL)?;
+                    self.opener
+                        .rekey(secrets_of(sequence, &secrets).ok_or(INTERNAL)?);
+                    self.owes_key_update |= is_requested;
+                }
+            }
+        }
+        Ok(if self.opener.is_closed() {
+            Received::Closed
+        } else {
+            Received::Open
+        })
+    }
+
+    /// Whether nothing of an unfinished record is held.
+    #[must_use]
+    pub fn is_between_records(&self) -> bool {
+        !self.opener.has_partial()
+    }
+
+    /// The version of the protocol.
+    #[must_use]
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// The AEAD in use.
+    #[must_use]
+    pub fn cipher(&self) -> Cipher {
+        match &self.sender {
+            Sender::Ours(sealer) => sealer.cipher(),
+            Sender::Kernel { cipher, .. } => *cipher,
+        }
+    }
+
+    /// The most plaintext bytes of the records to come: see [`Sealer::set_record_len`].
+    pub fn set_record_len(&mut self, len: usize) {
+        if let Sender::Ours(sealer) = &mut self.sender {
+            sealer.set_record_len(len);
+        }
+    }
+
+    /// Seals the pieces as one stream and appends the records to `out`: several pieces that fit
+    /// become one record.
+    ///
+    /// # Errors
+    /// [`Exhausted`]: the key is used up and cannot be updated (TLS 1.2); end the connection.
+    ///
+    /// # Panics
+    /// If the kernel seals.
+    pub fn seal(&mut self, pieces: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Exhausted> {
+        self.prepare(out)?;
+        self.sealer().seal(pieces, out)
+    }
+
+    /// What has to go in front of the records to come (tickets, a key update): appended to `out`.
+    /// [`seal`](Self::seal) does it by itself.
+    ///
+    /// # Errors
+    /// As [`seal`](Self::seal).
+    ///
+    /// # Panics
+    /// If the kernel seals.
+    pub fn prepare(&mut self, out: &mut Vec<u8>) -> Result<(), Exhausted> {
+        self.take_waiting(out);
+        if self.is_ended {
+            return Err(Exhausted);
+        }
+        if self.owes_key_update || self.sealer().wants_key_update() {
+            self.update_keys(false, out)?;
+        }
+        Ok(())
+    }
+
+    /// The sealer itself, for sealing into memory that is there already, after
+    /// [`prepare`](Self::prepare).
+    ///
+    /// # Panics
+    /// If the kernel seals.
+    pub fn sealer(&mut self) -> &mut Sealer {
+        match &mut self.sender {
+            Sender::Ours(sealer) => sealer,
+            Sender::Kernel { .. } => panic!("the kernel seals what this connection sends"),
+        }
+    }
+
+    /// Updates our key now, and asks the peer to do the same if `request` says so. TLS 1.3 only:
+    /// does nothing otherwise.
+    ///
+    /// # Errors
+    /// As [`seal`](Self::seal).
+    ///
+    /// # Panics
+    /// If the kernel seals.
+    pub fn update_keys(&mut self, request: bool, out: &mut Vec<u8>) -> Result<(), Exhausted> {
+        if self.version != Version::Tls13 {
+            return Ok(());
+        }
+        self.take_waiting(out);
+        let mut content = KEY_UPDATE;
+        content[4] = u8::from(request);
+        self.sealer()
+            .seal_control(ContentType::Handshake, &content, out)?;
+        let secrets = self.next_secrets().ok_or(Exhausted)?;
+        self.sealer().rekey(secrets);
+        self.owes_key_update = false;
+        Ok(())
+    }
+
+    /// Appends our last record: `close_notify` for an orderly end (RFC 8446 section 6.1), else
+    /// the alert. Nothing can be sealed after it; a second call appends nothing. While the
+    /// kernel seals, nothing is appended: send [`Alert::content`] as a control record.
+    pub fn end(&mut self, alert: Alert, out: &mut Vec<u8>) {
+        self.take_waiting(out);
+        if std::mem::replace(&mut self.is_ended, true) {
+            return;
+        }
+        if let Sender::Ours(sealer) = &mut self.sender {
+            // An exhausted key cannot say goodbye: the end of the stream does it alone.
+            let _ = sealer.seal_control(ContentType::Alert, &alert.content(), out);
+        }
+    }
+
+    /// Takes what waits to be sent in front of the next records (tickets), if anything.
+    pub fn take_waiting(&mut self, out: &mut Vec<u8>) {
+        if out.is_empty() {
+            std::mem::swap(out, &mut self.waiting);
+        } else {
+            out.append(&mut self.waiting);
+        }
+        self.waiting = Vec::new();
+    }
+
+    /// Whether the kernel seals.
+    #[must_use]
+    pub fn is_kernel(&self) -> bool {
+        matches!(self.sender, Sender::Kernel { .. })
+    }
+
+    /// Hands sealing over to the kernel: the secrets it has to be given before the next byte is
+    /// sent. Everything sealed so far has to be sent before.
+    ///
+    /// # Errors
+    /// [`StaysOurs`], with the reason; nothing has changed then.
+    pub fn into_kernel(&mut self) -> Result<Secrets, StaysOurs> {
+        if self.version != Version::Tls13 {
+            return Err(StaysOurs::Tls12);
+        }
+        if self.is_ended || self.is_kernel() {
+            return Err(StaysOurs::Over);
+        }
+        if !self.waiting.is_empty() {
+            return Err(StaysOurs::Waiting);
+        }
+        let cipher = self.cipher();
+        let sender = Sender::Kernel {
+            cipher,
+            records: self.sealer().sequence(),
+        };
+        match std::mem::replace(&mut self.sender, sender) {
+            Sender::Ours(sealer) => Ok(sealer.into_secrets()),
+            Sender::Kernel { .. } => unreachable!("tested above"),
+        }
+    }
+
+    /// Takes sealing back when the kernel refused the secrets that
+    /// [`into_kernel`](Self::into_kernel) gave.
+    pub fn take_back(&mut self, secrets: Secrets) {
+        self.sender = Sender::Ours(Sealer::new(self.version, secrets));
+    }
+
+    /// Counts a send of `bytes` that the kernel is about to seal, and says what has to come
+    /// first. One record is added for each send: the last one is rarely full.
+    pub fn kernel_sends(&mut self, bytes: u64) -> KernelNeeds {
+        let Sender::Kernel { records, .. } = &mut self.sender else {
+            return KernelNeeds::Nothing;
+        };
+        *records = records.saturating_add(bytes.div_ceil(PLAINTEXT_MAX as u64) + 1);
+        if *records > SEALED_RECORDS_END {
+            KernelNeeds::End
+        } else if self.owes_key_update || *records > SEALED_RECORDS_MAX {
+            KernelNeeds::KeyUpdate
+        } else {
+            KernelNeeds::Nothing
+        }
+    }
+
+    /// The next key for the kernel: first the returned content goes out as a control record of
+    /// type 22 (handshake) with nothing else under way, then the secrets are installed. `None` if
+    /// the kernel does not seal.
+    pub fn kernel_update(&mut self) -> Option<([u8; 5], Secrets)> {
+        let secrets = self.is_kernel().then(|| self.next_secrets()).flatten()?;
+        if let Sender::Kernel { records, .. } = &mut self.sender {
+            *records = 0;
+        }
+        self.owes_key_update = false;
+        Some((KEY_UPDATE, secrets))
+    }
+
+    fn next_secrets(&mut self) -> Option<Secrets> {
+        let (sequence, secrets) = self.keys.update_tx_secret().ok()?;
+        secrets_of(sequence, &secrets)
+    }
+}
+
+const INTERNAL: Fault = Fault::Ours(Alert::INTERNAL_ERROR);
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("version", &self.version)
+            .field("cipher", &self.cipher())
+            .field("is_kernel", &self.is_kernel())
+            .finish_non_exhaustive()
+    }
+}

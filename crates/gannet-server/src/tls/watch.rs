@@ -1,0 +1,1 @@
+//! Certificates are read again when their files change.
