@@ -3,8 +3,7 @@
 mod sample;
 
 use gannet_archive::{ArchiveError, Rule, SectionKind, Superblock};
-use sample::{Numbers, hello, open, read_all, site};
-use xxhash_rust::xxh3::xxh3_64;
+use sample::{Numbers, hello, open, read_all, reseal, site, u64_at};
 
 /// Mutations per run; `GANNET_CASES` asks for more.
 fn case_count() -> usize {
@@ -86,34 +85,6 @@ fn mutate(file: &mut [u8], numbers: &mut Numbers) {
     let end = (at + width).min(file.len());
     let bytes = new.to_le_bytes();
     file[at..end].copy_from_slice(&bytes[..end - at]);
-}
-
-/// Writes right checksums for whatever the section table now says.
-fn reseal(file: &mut [u8]) {
-    for row in 0..(u32_at(file, 60) as usize).min(64) {
-        let row = 128 + row * 32;
-        let start = u64_at(file, row + 8);
-        let end = start.saturating_add(u64_at(file, row + 16));
-        let range = usize::try_from(start).ok().zip(usize::try_from(end).ok());
-        if let Some(bytes) = range.and_then(|(start, end)| file.get(start..end)) {
-            let checksum = xxh3_64(bytes);
-            file[row + 24..row + 32].copy_from_slice(&checksum.to_le_bytes());
-        }
-    }
-    let checksum = xxh3_64(&file[..4088]);
-    file[4088..4096].copy_from_slice(&checksum.to_le_bytes());
-}
-
-fn u64_at(file: &[u8], at: usize) -> u64 {
-    let mut bytes = [0; 8];
-    for (to, from) in bytes.iter_mut().zip(file.iter().skip(at)) {
-        *to = *from;
-    }
-    u64::from_le_bytes(bytes)
-}
-
-fn u32_at(file: &[u8], at: usize) -> u32 {
-    u64_at(file, at) as u32
 }
 
 /// Changes one number of a section of the sample site, fixes the checksums and tells the outcome.

@@ -26,6 +26,34 @@ fn golden_files_are_written_the_same_and_still_open() {
     }
 }
 
+/// The dump in `FORMAT.md` is of the golden file.
+#[test]
+fn the_dump_of_the_specification_is_the_golden_file() {
+    let text = include_str!("../FORMAT.md");
+    let mut bytes: Vec<u8> = Vec::new();
+    for line in text.lines() {
+        let Some((offset, rest)) = line.split_once(": ") else {
+            continue;
+        };
+        let Ok(offset) = usize::from_str_radix(offset, 16) else {
+            continue;
+        };
+        // Lines left out repeat the one before.
+        while bytes.len() < offset {
+            bytes.extend_from_within(bytes.len() - 16..);
+        }
+        let digits: String = rest.split("  ").next().unwrap_or("").split(' ').collect();
+        for pair in digits.as_bytes().chunks(2) {
+            let pair = str::from_utf8(pair).expect("ASCII");
+            bytes.push(u8::from_str_radix(pair, 16).expect("hexadecimal digits"));
+        }
+    }
+    assert!(
+        bytes == hello(),
+        "the dump in FORMAT.md is of another archive"
+    );
+}
+
 #[test]
 fn equal_bodies_and_field_blocks_are_stored_once() {
     let mut writer = Writer::new(Options::default());

@@ -6,6 +6,7 @@ use gannet_archive::{
     Archive, ArchiveError, Coding, Content, Key, Options, Parts, SUPERBLOCK_LEN, Superblock,
     VariantDraft, VariantsId, Writer, digest,
 };
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A whole file, as a packer would write it.
 pub(crate) struct File {
@@ -153,6 +154,38 @@ pub(crate) fn is_intact(archive: &Archive<Vec<u8>>, file: &[u8]) -> bool {
     blobs_are
         && file[end..metadata].iter().all(|byte| *byte == 0)
         && superblock.compute_build_id(archive.metadata()) == *superblock.build_id()
+}
+
+/// Writes right checksums for whatever the section table now says.
+pub(crate) fn reseal(file: &mut [u8]) {
+    if file.len() < SUPERBLOCK_LEN {
+        return;
+    }
+    for row in 0..(u32_at(file, 60) as usize).min(64) {
+        let row = 128 + row * 32;
+        let start = u64_at(file, row + 8);
+        let end = start.saturating_add(u64_at(file, row + 16));
+        let range = usize::try_from(start).ok().zip(usize::try_from(end).ok());
+        if let Some(bytes) = range.and_then(|(start, end)| file.get(start..end)) {
+            let checksum = xxh3_64(bytes);
+            file[row + 24..row + 32].copy_from_slice(&checksum.to_le_bytes());
+        }
+    }
+    let checksum = xxh3_64(&file[..4088]);
+    file[4088..4096].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// A number of the file, with zeros after its end.
+pub(crate) fn u64_at(file: &[u8], at: usize) -> u64 {
+    let mut bytes = [0; 8];
+    for (to, from) in bytes.iter_mut().zip(file.iter().skip(at)) {
+        *to = *from;
+    }
+    u64::from_le_bytes(bytes)
+}
+
+fn u32_at(file: &[u8], at: usize) -> u32 {
+    u64_at(file, at) as u32
 }
 
 /// Reads everything an archive offers: nothing may panic, whatever was let through.
