@@ -30,7 +30,8 @@ use crate::command_line::layers::{self, CONFIG_VARIABLE, Origins};
 use crate::command_line::pack_flags::PACK_FLAGS;
 use crate::command_line::serve_flags::SERVE_FLAGS;
 use crate::messages::Failure;
-use crate::quantities::{counted, size_text};
+use crate::pack::size;
+use crate::quantities::counted;
 
 /// Does what the command line asks for and gives the exit status.
 #[must_use]
@@ -114,7 +115,7 @@ fn extract(matches: &ArgMatches) -> Result<u8, Failure> {
     };
     let report = archive_commands::extract(&options)?;
     let shown = messages::printable(&options.output.to_string_lossy());
-    let bytes = size_text(report.bytes);
+    let bytes = size(report.bytes);
     print(&format!(
         "{shown}: {}, {bytes}\n",
         counted(report.file_count, "file")
@@ -137,7 +138,7 @@ fn verify(matches: &ArgMatches) -> Result<u8, Failure> {
         .iter()
         .map(|b| format!("{b:02x}"))
         .collect();
-    let (blobs, bytes) = (counted(report.blob_count, "blob"), size_text(report.bytes));
+    let (blobs, bytes) = (counted(report.blob_count, "blob"), size(report.bytes));
     print(&format!(
         "{shown}: whole, {blobs}, {bytes}, build {build}\n"
     ))

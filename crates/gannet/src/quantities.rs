@@ -1,4 +1,4 @@
-//! Sizes and durations, as people write and read them.
+//! Sizes, durations and counts, as people write and read them.
 
 /// Parses bytes: `4096`, `256M`, `256MiB` (powers of 1024), `256MB` (powers of 1000), `1.5G`.
 ///
@@ -38,28 +38,6 @@ pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
         _ => return Err("not a duration: write a number with ms, s, m or h".into()),
     };
     scale(number, factor).ok_or_else(|| "not a duration: write a number with ms, s, m or h".into())
-}
-
-/// Bytes for people: `734 bytes`, `12.3 MiB`.
-#[must_use]
-pub fn size_text(bytes: u64) -> String {
-    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-    if bytes < 1024 {
-        return if bytes == 1 {
-            "1 byte".into()
-        } else {
-            format!("{bytes} bytes")
-        };
-    }
-    // In tenths, cut off, so that 1023.96 KiB is not written as 1024.0.
-    let mut unit = 0;
-    let mut scale = 1024_u128;
-    while u128::from(bytes) >= scale * 1024 {
-        scale *= 1024;
-        unit += 1;
-    }
-    let tenths = u128::from(bytes) * 10 / scale;
-    format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
 }
 
 /// A number with its noun: `1 file`, `12 files`.
@@ -136,16 +114,5 @@ mod tests {
         check("s", None);
         check("2 weeks", None);
         check("99999999999999999h", None);
-    }
-
-    #[test]
-    fn sizes_are_written_with_one_decimal() {
-        let check = |bytes: u64, expect: &str| assert_eq!(size_text(bytes), expect);
-        check(1, "1 byte");
-        check(1023, "1023 bytes");
-        check(1024, "1.0 KiB");
-        check(12_897_485, "12.3 MiB");
-        check((1 << 20) - 1, "1023.9 KiB");
-        check(u64::MAX, "15.9 EiB");
     }
 }

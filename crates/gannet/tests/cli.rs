@@ -1,13 +1,13 @@
-//! The program from outside: everything that needs no running server.
+//! The program from outside: everything but what a running server answers.
 
 mod support;
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use support::{Folder, command, gannet, gannet_in, run, same};
+use support::{Folder, Gannet, Signal, command, gannet, gannet_in, run, same};
 
 const SEE: &str = "help: see 'gannet --help'\n";
 
@@ -310,4 +310,360 @@ fn the_reference_of_the_manual_is_what_the_program_says() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/manual/reference.md");
     let committed = fs::read_to_string(path).expect("the manual has a reference");
     same(gannet(["reference"]).success().text(), &committed);
+}
+
+/// Packs the site of [`Folder::site`] beside it.
+fn packed(folder: &Folder) -> std::path::PathBuf {
+    let archive = folder.join("out/site.gannet");
+    fs::create_dir(folder.join("out")).expect("new");
+    let site = Folder::site();
+    gannet(["pack".as_ref(), site.path(), "-o".as_ref(), &archive]).success();
+    archive
+}
+
+#[test]
+fn packing_ends_with_a_table_and_the_next_command() {
+    let site = Folder::site();
+    let folder = Folder::new();
+    let archive = folder.join("site.gannet");
+    let ended = gannet(["pack".as_ref(), site.path(), "-o".as_ref(), &archive]).success();
+    let table = ended.text();
+    let row = |name: &str, count: &str| {
+        let is_row = |line: &str| line.split_whitespace().take(2).eq([name, count]);
+        assert!(
+            table.lines().any(is_row),
+            "no row '{name} {count}' in\n{table}"
+        );
+    };
+    row("files", "7");
+    row("unique", "6");
+    let next = format!("next: gannet {}\n", archive.display());
+    assert!(table.ends_with(&next), "{table}");
+    assert!(!table.contains('\x1b'), "colours without a terminal");
+    let quiet = ["pack".as_ref(), site.path(), "-qo".as_ref(), &archive];
+    same(gannet(quiet).success().text(), "");
+}
+
+#[test]
+fn an_archive_without_a_name_takes_that_of_the_directory() {
+    let folder = Folder::new();
+    folder.write("www/index.html", "x");
+    gannet_in(&folder, ["pack", "./www/"]).success();
+    assert!(folder.join("www.gannet").is_file());
+}
+
+#[test]
+fn the_same_files_make_the_same_archive() {
+    let site = Folder::site();
+    let folder = Folder::new();
+    let pack = |name: &str, flags: &[&str]| {
+        let archive = folder.join(name);
+        let start = [
+            "pack".as_ref(),
+            site.path(),
+            "-o".as_ref(),
+            archive.as_path(),
+        ];
+        run(command().args(start).args(flags)).success();
+        fs::read(archive).expect("written")
+    };
+    let first = pack("a.gannet", &[]);
+    assert!(
+        first == pack("b.gannet", &[]),
+        "packing twice gives other bytes"
+    );
+    assert!(
+        first == pack("c.gannet", &["--threads", "1"]),
+        "threads change the bytes"
+    );
+    assert!(
+        first != pack("d.gannet", &["--codings", "none"]),
+        "codings change nothing"
+    );
+}
+
+#[test]
+fn packing_takes_its_flags_from_every_layer() {
+    let folder = Folder::new();
+    folder.write("www/index.html", "x");
+    folder.write("pack.toml", "[pack]\noutput = 'of-file.gannet'\n");
+    gannet_in(&folder, ["pack", "www", "-c", "pack.toml"]).success();
+    assert!(folder.join("of-file.gannet").is_file());
+    let mut with_variable = command();
+    with_variable
+        .env("GANNET_PACK_OUTPUT", "of-variable.gannet")
+        .current_dir(folder.path());
+    run(with_variable.args(["pack", "www", "-c", "pack.toml"])).success();
+    assert!(folder.join("of-variable.gannet").is_file());
+    run(command()
+        .env("SOURCE_DATE_EPOCH", "today")
+        .args(["pack", "www"])
+        .current_dir(folder.path()))
+    .failure(
+        2,
+        "gannet: cannot use 'SOURCE_DATE_EPOCH=today': not a number of seconds\n",
+    );
+}
+
+#[test]
+fn what_cannot_be_packed_is_named_and_leaves_nothing_behind() {
+    let folder = Folder::new();
+    folder.write("file", "x");
+    fs::create_dir(folder.join("empty")).expect("new");
+    let check = |source: &str, err: &str| {
+        gannet_in(&folder, ["pack", source, "-o", "x.gannet"]).failure(1, err);
+        let left: Vec<_> = folder.files().into_iter().map(|(path, _)| path).collect();
+        assert_eq!(left, [Path::new("file")]);
+    };
+    check(
+        "none",
+        "gannet: cannot read 'none': no such file or directory (ENOENT)\n\
+         help: it may have been removed while the site was packed\n",
+    );
+    check(
+        "file",
+        "gannet: cannot pack 'file': not a directory\n\
+         help: name the folder that holds the site: 'gannet pack DIR -o site.gannet'\n",
+    );
+    check(
+        "empty",
+        "gannet: cannot pack 'empty': no files in it\n\
+         help: is this the folder that the site's generator writes to?\n",
+    );
+    gannet_in(&folder, ["pack"])
+        .failure(2, "gannet: missing <DIR>\nhelp: see 'gannet pack --help'\n");
+}
+
+#[test]
+fn ls_lists_urls_and_cat_writes_their_bytes() {
+    let folder = Folder::new();
+    let archive = packed(&folder);
+    let archive = archive.to_str().expect("UTF-8");
+    let urls = gannet(["ls", archive]).success();
+    for url in [
+        "/",
+        "/about",
+        "/about.html",
+        "/assets/app.css",
+        "/docs/index.html",
+    ] {
+        assert!(
+            urls.text().lines().any(|line| line == url),
+            "{url} is not in\n{}",
+            urls.text()
+        );
+    }
+    let long = gannet(["ls", "-l", archive]).success();
+    let css = long
+        .text()
+        .lines()
+        .find(|line| line.contains("/assets/app.css"));
+    let css = css.expect("it is listed");
+    assert!(
+        css.contains("3800") && css.contains("br ") && css.contains("text/css"),
+        "{css}"
+    );
+    assert!(
+        gannet(["ls", "--json", archive])
+            .success()
+            .text()
+            .starts_with('[')
+    );
+
+    let style = "body { margin: 0 }\n".repeat(200);
+    let about = "<!doctype html><title>about</title>\n";
+    same(
+        gannet(["cat", archive, "/assets/copy.css"])
+            .success()
+            .text(),
+        &style,
+    );
+    let both = gannet(["cat", archive, "/about", "assets/empty.txt", "/about.html"]).success();
+    same(both.text(), &about.repeat(2));
+    gannet(["cat", archive, "/none"]).failure(
+        1,
+        &format!(
+            "gannet: cannot find '/none' in '{archive}': no file has this path\n\
+             help: 'gannet ls {archive}' shows what is in it\n"
+        ),
+    );
+}
+
+#[test]
+fn extracting_gives_back_the_files() {
+    let folder = Folder::new();
+    let archive = packed(&folder);
+    let copy = Folder::new();
+    gannet([
+        "extract".as_ref(),
+        archive.as_path(),
+        "-o".as_ref(),
+        copy.path(),
+    ])
+    .success();
+    assert_eq!(copy.files(), Folder::site().files());
+    let into = copy.path().display();
+    gannet([
+        "extract".as_ref(),
+        archive.as_path(),
+        "-o".as_ref(),
+        copy.path(),
+    ])
+    .failure(
+        1,
+        &format!(
+            "gannet: cannot extract to '{into}': it is not empty\n\
+             help: name a directory that is empty or does not exist yet\n"
+        ),
+    );
+}
+
+#[test]
+fn inspect_and_verify_tell_about_an_archive_and_find_a_wrong_byte() {
+    let folder = Folder::new();
+    let archive = packed(&folder);
+    let path = archive.to_str().expect("UTF-8");
+    let told = gannet(["inspect", path]).success();
+    let build = told
+        .text()
+        .lines()
+        .find_map(|line| line.strip_prefix("build id"))
+        .expect("told");
+    let json = gannet(["inspect", "--json", path]).success();
+    assert!(json.text().contains(build.trim()), "{}", json.text());
+    let verified = gannet(["verify", path]).success();
+    assert!(
+        verified.text().contains(&build.trim()[..16]),
+        "{}",
+        verified.text()
+    );
+
+    let mut bytes = fs::read(&archive).expect("readable");
+    let middle = bytes.len() - 10;
+    bytes[middle] ^= 1;
+    fs::write(&archive, bytes).expect("writable");
+    let damaged = gannet(["verify", path]);
+    assert_eq!((damaged.status, damaged.text()), (Some(1), ""));
+    assert!(
+        damaged.err.starts_with("gannet: cannot "),
+        "{}",
+        damaged.err
+    );
+    assert!(
+        damaged.err.contains(path) && damaged.err.contains("\nhelp: "),
+        "{}",
+        damaged.err
+    );
+}
+
+#[test]
+fn what_is_no_archive_is_told_what_it_is() {
+    let folder = Folder::new();
+    let commands: [&[&str]; 4] = [&["ls"], &["cat"], &["inspect"], &["verify"]];
+    for start in commands {
+        let name = start[0];
+        folder.write("page.html", "<!doctype html>".repeat(1000));
+        let more: &[&str] = if name == "cat" { &["/"] } else { &[] };
+        let ended = run(command()
+            .current_dir(folder.path())
+            .args(start)
+            .arg("page.html")
+            .args(more));
+        let err = "gannet: cannot open archive 'page.html': wrong magic at offset 0";
+        assert!(ended.err.starts_with(err), "{name}: {}", ended.err);
+        assert_eq!(ended.status, Some(1), "{name}");
+        let ended = run(command()
+            .current_dir(folder.path())
+            .args(start)
+            .arg("none")
+            .args(more));
+        let err = "gannet: cannot open archive 'none': no such file or directory (ENOENT)\n";
+        assert!(ended.err.starts_with(err), "{name}: {}", ended.err);
+    }
+}
+
+#[test]
+fn a_server_tells_what_and_where_and_ends_with_status_0() {
+    let site = Folder::site();
+    for engine in ["auto", "epoll"] {
+        let server = Gannet::serve(site.path(), &["--engine", engine]);
+        let lines = server.start_lines();
+        same(&lines[0], concat!("gannet ", env!("CARGO_PKG_VERSION")));
+        same(
+            &lines[1],
+            &format!("serving  {} (directory)", site.path().display()),
+        );
+        assert_ne!(server.address().port(), 0);
+        TcpStream::connect(server.address()).expect("it listens where it says");
+        assert!(
+            lines.iter().any(|line| line.starts_with("engine   ")),
+            "{lines:#?}"
+        );
+        assert!(engine == "auto" || lines.iter().any(|line| line.contains("epoll, ")));
+        let ended = server.stop().success();
+        same(ended.text(), "");
+    }
+}
+
+#[test]
+fn an_archive_and_a_file_are_told_as_such() {
+    let folder = Folder::new();
+    let archive = packed(&folder);
+    let server = Gannet::serve(&archive, &[]);
+    let line = &server.start_lines()[1];
+    let start = format!("serving  {} (archive: 7 files, ", archive.display());
+    assert!(
+        line.starts_with(&start) && line.contains("build "),
+        "{line}"
+    );
+    let file = folder.write("one.txt", "x");
+    let server = Gannet::serve(&file, &[]);
+    same(
+        &server.start_lines()[1],
+        &format!("serving  {} (one file)", file.display()),
+    );
+}
+
+#[test]
+fn a_busy_default_port_moves_and_says_so() {
+    // Busy either by us or by somebody else.
+    let _busy = TcpListener::bind("127.0.0.1:8080");
+    let site = Folder::site();
+    let server = Gannet::start(command().arg(site.path()));
+    let port = server.address().port();
+    assert!((8081..8100).contains(&port), "{port}");
+    let note = format!("; using {port}");
+    let lines = server.start_lines();
+    let is_note =
+        |line: &String| line.starts_with("note     port 8080 is busy") && line.ends_with(&note);
+    assert!(lines.iter().any(is_note), "{lines:#?}");
+}
+
+#[test]
+fn a_unix_socket_is_there_while_it_is_served() {
+    let folder = Folder::site();
+    let socket = folder.join("socket");
+    let address = format!("unix:{}", socket.display());
+    let server = Gannet::start(command().args(["--listen", &address]).arg(folder.path()));
+    assert_eq!(server.urls(), std::slice::from_ref(&address));
+    std::os::unix::net::UnixStream::connect(&socket).expect("it listens where it says");
+    gannet(["--listen", &address, "/"]).failure(
+        1,
+        &format!(
+            "gannet: cannot listen on '{address}': address already in use (EADDRINUSE)\n\
+             help: stop the server that uses it, or remove the file if it is no socket\n"
+        ),
+    );
+    server.stop().success();
+    assert!(!socket.exists());
+}
+
+#[test]
+fn a_summary_comes_on_standard_error_when_asked_for() {
+    let site = Folder::site();
+    let mut server = Gannet::serve(site.path(), &["--quiet=false"]);
+    server.signal(Signal::USR1);
+    let line = server.next_error_line().expect("a summary");
+    assert!(line.starts_with("connections: "), "{line}");
+    assert_eq!(server.stop().status, Some(0));
 }

@@ -7,7 +7,7 @@ use clap::builder::OsStringValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, ArgMatches, Command as ClapCommand, ValueHint};
 
-use crate::command_line::commands::{self, Argument, COMMANDS, REFERENCE_COMMAND, Table};
+use crate::command_line::commands::{self, Argument, COMMANDS, Command, REFERENCE_COMMAND, Table};
 use crate::command_line::flag::{Description, Value};
 use crate::command_line::nearest::nearest;
 use crate::documents::help;
@@ -61,7 +61,7 @@ pub enum Asked {
 /// It is wrong; the message names the nearest flag or command.
 pub fn parse(typed: &[OsString]) -> Result<Asked, Failure> {
     match command(Form::Parsing).try_get_matches_from(typed) {
-        Ok(matches) if matches.get_flag("help-all") => Ok(Asked::Text(help::long())),
+        Ok(matches) if wants_long_help(&matches) => Ok(Asked::Text(help::long())),
         Ok(matches) => match late_command(&matches) {
             Some(name) => Err(command_too_late(name)),
             None => Ok(Asked::Matches(Box::new(matches))),
@@ -89,7 +89,6 @@ pub fn command(form: Form) -> ClapCommand {
         .args(flag_arguments(Table::Serve, form))
         .args(configuration_arguments())
         .arg(help_argument())
-        .arg(switch("help-all", None, "every flag, variable and key"))
         .arg(
             Arg::new("version")
                 .short('V')
@@ -127,26 +126,36 @@ fn help_argument() -> Arg {
         .help("this page")
 }
 
-fn switch(name: &'static str, short: Option<char>, brief: &'static str) -> Arg {
+fn switch(name: &'static str, brief: &'static str) -> Arg {
     Arg::new(name)
         .long(name)
-        .short(short)
+        .overrides_with(name)
         .action(ArgAction::SetTrue)
         .help(brief)
 }
 
-fn configuration_arguments() -> [Arg; 2] {
+fn configuration_arguments() -> [Arg; 3] {
     let config = Arg::new("config")
         .long("config")
         .short('c')
         .value_name("FILE")
         .value_hint(ValueHint::FilePath)
         .value_parser(OsStringValueParser::new())
+        .overrides_with("config")
         .help("read a TOML configuration");
     [
         config,
-        switch("check-config", None, "check the configuration, then end"),
+        switch("check-config", "check the configuration, then end"),
+        switch("help-all", "every flag, variable and key"),
     ]
+}
+
+fn wants_long_help(matches: &ArgMatches) -> bool {
+    let asked = |matches: &ArgMatches| matches!(matches.try_get_one("help-all"), Ok(Some(true)));
+    asked(matches)
+        || matches
+            .subcommand()
+            .is_some_and(|(_, matches)| asked(matches))
 }
 
 fn flag_arguments(table: Table, form: Form) -> Vec<Arg> {
@@ -229,11 +238,7 @@ fn explain(error: &clap::Error, typed: &[OsString]) -> Failure {
     match error.kind() {
         ErrorKind::UnknownArgument if object.starts_with('-') => {
             let failure = Failure::usage(format!("unknown flag '{object}'"));
-            match nearest_flag(
-                &object,
-                used.map_or(Table::Serve, |c| c.table),
-                used.is_some(),
-            ) {
+            match nearest_flag(&object, used) {
                 Some(meant) => failure.help(format!("did you mean '{meant}'?")),
                 None => failure.help(see),
             }
@@ -296,19 +301,27 @@ fn context(error: &clap::Error, kind: ContextKind) -> Option<String> {
 }
 
 /// The flag that was meant, `--` included, or `-x` for a single letter with two dashes.
-fn nearest_flag(typed: &str, table: Table, in_command: bool) -> Option<String> {
+fn nearest_flag(typed: &str, command: Option<&Command>) -> Option<String> {
     let name = typed.trim_start_matches('-');
     let name = name.split('=').next().unwrap_or(name);
-    let flags = commands::flags(table);
-    let mut names: Vec<&str> = flags
+    let flags = commands::flags(command.map_or(Table::Serve, |command| command.table));
+    let flags = flags
         .iter()
-        .filter(|flag| !matches!(flag.value, Value::Positional { .. }))
-        .map(|flag| flag.name)
-        .collect();
-    match (table, in_command) {
-        (Table::None, _) => names.push("help"),
-        (_, true) => names.extend(["config", "check-config", "help"]),
-        (_, false) => names.extend(ACTIONS.iter().map(|action| action.0)),
+        .filter(|flag| !matches!(flag.value, Value::Positional { .. }));
+    let mut names: Vec<&str> = flags.map(|flag| flag.name).collect();
+    match command {
+        None => names.extend(ACTIONS.iter().map(|action| action.0)),
+        Some(command) => {
+            let own = command
+                .arguments
+                .iter()
+                .filter(|argument| argument.letter.is_some());
+            names.extend(own.map(|argument| argument.name));
+            names.push("help");
+            if command.table != Table::None {
+                names.extend(["config", "check-config", "help-all"]);
+            }
+        }
     }
     if typed.starts_with("--") || name.chars().count() > 1 {
         // People also look for the switch under its positive name.
@@ -391,6 +404,10 @@ mod tests {
         check(
             &["pack", "--ouptut", "x"],
             "gannet: unknown flag '--ouptut'\nhelp: did you mean '--output'?",
+        );
+        check(
+            &["ls", "--jsn", "x"],
+            "gannet: unknown flag '--jsn'\nhelp: did you mean '--json'?",
         );
         check(
             &["--port", "80", "serve"],

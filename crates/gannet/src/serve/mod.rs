@@ -7,7 +7,8 @@ pub mod start_lines;
 pub mod what;
 
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
@@ -55,7 +56,7 @@ pub fn run(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
             help: error.help(),
             exit: crate::messages::Exit::Failed,
         })?;
-    let mut people = People::choose(settings.quiet, log);
+    let people = People::choose(settings.quiet, log);
     let interfaces = addresses::interface_addresses();
     let lines = Lines {
         content: &content,
@@ -66,7 +67,7 @@ pub fn run(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
         colour: terminal.colour,
     };
     people.say(&lines.render());
-    let status = wait(running, &wishes, &mut people);
+    let status = wait(running, &wishes, people);
     drop(sockets);
     Ok(status)
 }
@@ -146,6 +147,7 @@ impl Terminal {
 }
 
 /// Where words for people go.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum People {
     Out,
     Err,
@@ -162,7 +164,7 @@ impl People {
         }
     }
 
-    fn say(&mut self, text: &str) {
+    fn say(self, text: &str) {
         // A reader that has gone away is no reason to stop serving.
         let _ = match self {
             Self::Out => io::stdout()
@@ -175,7 +177,7 @@ impl People {
 }
 
 /// Serves until the workers have ended; gives the exit status.
-fn wait(running: Running, wishes: &Receiver<Wish>, people: &mut People) -> u8 {
+fn wait(running: Running, wishes: &Receiver<Wish>, people: People) -> u8 {
     let mut stopping = None;
     let mut looks = 0;
     let mut killed_by = None;
@@ -217,36 +219,116 @@ fn wait(running: Running, wishes: &Receiver<Wish>, people: &mut People) -> u8 {
     }
 }
 
-/// Removes the files of Unix sockets at the end.
-struct SocketFiles(Vec<std::path::PathBuf>);
+/// Removes the files of Unix sockets at the end, each with the device and inode it was made with.
+struct SocketFiles(Vec<(PathBuf, (u64, u64))>);
 
 impl SocketFiles {
     fn of(addresses: &[ListenAddress]) -> Self {
-        let paths = addresses.iter().filter_map(|address| match address {
-            ListenAddress::Unix(path) => Some(path.clone()),
+        let files = addresses.iter().filter_map(|address| match address {
+            ListenAddress::Unix(path) => Some((path.clone(), identity(path)?)),
             ListenAddress::Tcp(_) => None,
         });
-        Self(paths.collect())
+        Self(files.collect())
     }
 }
 
 impl Drop for SocketFiles {
     fn drop(&mut self) {
-        for path in &self.0 {
-            // Somebody may have removed it already.
-            let _ = std::fs::remove_file(path);
+        for (path, made) in &self.0 {
+            // While we finished our answers, a new server may have put its own socket there.
+            if identity(path) == Some(*made) {
+                let _ = std::fs::remove_file(path);
+            }
         }
     }
 }
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let meta = std::fs::symlink_metadata(path).ok()?;
+    Some((meta.dev(), meta.ino()))
+}
+
+/// The most descriptors asked for. Some containers have a hard limit of a thousand million, and
+/// tables are sized by the soft one.
+const DESCRIPTORS_MAX: u64 = 1 << 20;
 
 /// Every connection and open file is a descriptor; the soft limit is often 1024 for the sake of
 /// programs that use `select`.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
-    let raised = Rlimit {
-        current: limit.maximum,
-        maximum: limit.maximum,
-    };
-    // Refused in a sandbox: the server then has fewer connections, as `--max-connections 0` says.
-    let _ = setrlimit(Resource::Nofile, raised);
+    let wanted = limit.maximum.unwrap_or(u64::MAX).min(DESCRIPTORS_MAX);
+    if limit.current.is_some_and(|current| current < wanted) {
+        let raised = Rlimit {
+            current: Some(wanted),
+            maximum: limit.maximum,
+        };
+        // Refused in a sandbox: the server then has fewer connections, as the manual says.
+        let _ = setrlimit(Resource::Nofile, raised);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_logged_prettily_only_for_people() {
+        let check = |log, has_file: bool, is_output: bool, quiet: bool, expect: LogFormat| {
+            let mut settings = Settings {
+                log,
+                quiet,
+                ..Settings::default()
+            };
+            settings.server.log_file = has_file.then(|| "log".into());
+            let terminal = Terminal {
+                is_output,
+                colour: is_output,
+            };
+            assert_eq!(log_format(&settings, &terminal), expect);
+        };
+        check(
+            LogChoice::Auto,
+            false,
+            true,
+            false,
+            LogFormat::Pretty { colour: true },
+        );
+        check(LogChoice::Auto, false, true, true, LogFormat::Off);
+        check(LogChoice::Auto, false, false, false, LogFormat::Off);
+        check(LogChoice::Auto, true, true, false, LogFormat::Combined);
+        check(
+            LogChoice::Pretty,
+            false,
+            false,
+            false,
+            LogFormat::Pretty { colour: false },
+        );
+        check(
+            LogChoice::Pretty,
+            true,
+            true,
+            false,
+            LogFormat::Pretty { colour: false },
+        );
+        check(LogChoice::Json, false, true, true, LogFormat::Json);
+        check(LogChoice::Off, true, true, false, LogFormat::Off);
+    }
+
+    #[test]
+    fn words_for_people_never_mix_with_what_a_program_reads() {
+        let check = |quiet: bool, log: LogFormat, has_file: bool, expect: People| {
+            assert_eq!(People::choose(quiet, (log, has_file)), expect);
+        };
+        check(false, LogFormat::Off, false, People::Out);
+        check(
+            false,
+            LogFormat::Pretty { colour: true },
+            false,
+            People::Out,
+        );
+        check(false, LogFormat::Json, false, People::Err);
+        check(false, LogFormat::Combined, false, People::Err);
+        check(false, LogFormat::Combined, true, People::Out);
+        check(true, LogFormat::Json, false, People::Nobody);
+    }
 }

@@ -7,7 +7,8 @@ use gannet_server::StartReport;
 use gannet_server::config::{Content, ListenAddress};
 
 use crate::messages::printable;
-use crate::quantities::{counted, size_text};
+use crate::pack::size;
+use crate::quantities::counted;
 use crate::serve::addresses::urls;
 
 /// What the lines tell of.
@@ -28,6 +29,8 @@ pub struct Lines<'a> {
 
 /// Columns of the labels on the left.
 const LABEL: usize = 9;
+/// Columns of a terminal that the engine's features are folded to.
+const WIDTH: usize = 80;
 
 impl Lines<'_> {
     /// The text, several lines.
@@ -84,7 +87,7 @@ impl Lines<'_> {
                     });
                 }
                 if let Some(bytes) = site.bytes {
-                    parts.push(size_text(bytes));
+                    parts.push(size(bytes));
                 }
                 if let Some(id) = &site.build_id {
                     parts.push(format!("build {id}"));
@@ -101,11 +104,19 @@ impl Lines<'_> {
     fn engine(&self, text: &mut String) {
         let report = self.report;
         let workers = counted(report.workers as u64, "worker");
+        let mut label = "engine";
         let mut line = format!("{}, {workers}", report.engine.name);
-        if !report.engine.in_use.is_empty() {
-            let _ = write!(line, ": {}", report.engine.in_use.join(", "));
+        let mut joint = ": ";
+        for feature in &report.engine.in_use {
+            if LABEL + line.len() + joint.len() + feature.len() >= WIDTH {
+                self.line(text, label, &format!("{line}{}", joint.trim_end()));
+                (label, line, joint) = ("", String::new(), "");
+            }
+            line.push_str(joint);
+            line.push_str(feature);
+            joint = ", ";
         }
-        self.line(text, "engine", &line);
+        self.line(text, label, &line);
         if let Some(why) = &report.fallback {
             let why = why.strip_prefix("io_uring: ").unwrap_or(why);
             self.line(text, "", &self.paint("33", &format!("not io_uring: {why}")));
@@ -140,7 +151,12 @@ mod tests {
         StartReport {
             engine: EngineReport {
                 name: "epoll",
-                in_use: vec!["sendfile"],
+                in_use: vec![
+                    "edge-triggered readiness",
+                    "sendfile",
+                    "gathered sends",
+                    "helpers",
+                ],
                 missing: vec![("zero copy", "the kernel has none".into())],
             },
             fallback: Some("io_uring: operation not permitted (EPERM)".into()),
@@ -170,7 +186,8 @@ mod tests {
             "gannet {version}\n\
              serving  site.gannet (archive: 12 files, 3.0 MiB, build 00c0ffee)\n\
              at       http://127.0.0.1:8081/\n\
-             engine   epoll, 2 workers: sendfile\n\
+             engine   epoll, 2 workers: edge-triggered readiness, sendfile, gathered sends,\n\
+             \x20        helpers\n\
              \x20        not io_uring: operation not permitted (EPERM)\n\
              \x20        without zero copy: the kernel has none\n\
              note     port 8080 is busy; using 8081\n\

@@ -7,6 +7,11 @@
     reason = "each test file uses a part of it"
 )]
 
+pub mod client;
+pub mod content;
+pub mod engine;
+pub mod process;
+
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -21,7 +26,7 @@ use std::time::Duration;
 pub use rustix::process::Signal;
 
 /// Nothing here takes this long unless it hangs; then the test fails instead of waiting for ever.
-const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// A folder of its own, removed at the end.
 #[derive(Debug)]
@@ -262,7 +267,7 @@ pub struct Gannet {
     start: Vec<String>,
     urls: Vec<String>,
     output: Receiver<String>,
-    errors: Receiver<Vec<u8>>,
+    errors: Receiver<String>,
 }
 
 impl Gannet {
@@ -281,7 +286,7 @@ impl Gannet {
             .spawn();
         let mut child = child.expect("the binary starts");
         let output = lines(child.stdout.take().expect("piped"));
-        let errors = child.stderr.take().map(collect).expect("piped");
+        let errors = lines(child.stderr.take().expect("piped"));
         let mut gannet = Self {
             child,
             start: Vec::new(),
@@ -291,8 +296,7 @@ impl Gannet {
         };
         loop {
             let Some(line) = gannet.next_line() else {
-                let err = gannet.errors.recv_timeout(DEADLINE).unwrap_or_default();
-                let err = String::from_utf8_lossy(&err).into_owned();
+                let err = rest(&gannet.errors);
                 panic!(
                     "it does not serve\n--- output\n{:#?}\n--- errors\n{err}",
                     gannet.start
@@ -331,6 +335,16 @@ impl Gannet {
         address.expect("the URL names address and port")
     }
 
+    /// Where metrics are answered.
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        let line = self
+            .start
+            .iter()
+            .find(|line| line.starts_with("metrics "))?;
+        let url = line.split_whitespace().nth(1)?.strip_prefix("http://")?;
+        url.strip_suffix("/metrics")?.parse().ok()
+    }
+
     /// The process, for signals and for `/proc`.
     pub fn pid(&self) -> u32 {
         self.child.id()
@@ -338,11 +352,12 @@ impl Gannet {
 
     /// The next line of output; `None` when there will be no more.
     pub fn next_line(&mut self) -> Option<String> {
-        match self.output.recv_timeout(DEADLINE) {
-            Ok(line) => Some(line),
-            Err(RecvTimeoutError::Disconnected) => None,
-            Err(RecvTimeoutError::Timeout) => panic!("no line of output in {DEADLINE:?}"),
-        }
+        next(&self.output)
+    }
+
+    /// The next line of standard error; `None` when there will be no more.
+    pub fn next_error_line(&mut self) -> Option<String> {
+        next(&self.errors)
     }
 
     /// Sends a signal.
@@ -355,20 +370,11 @@ impl Gannet {
     /// first lines.
     pub fn wait(mut self) -> Ended {
         let status = wait(&mut self.child);
-        let mut out = Vec::new();
-        while let Some(line) = self.next_line() {
-            out.extend_from_slice(line.as_bytes());
-            out.push(b'\n');
-        }
-        let err = self
-            .errors
-            .recv_timeout(DEADLINE)
-            .expect("the pipe ends with the process");
-        let err = String::from_utf8(err).expect("messages are UTF-8");
+        let out = rest(&self.output).into_bytes();
         Ended {
             status: status.code(),
             out,
-            err,
+            err: rest(&self.errors),
         }
     }
 
@@ -397,6 +403,21 @@ fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
         }
     });
     receiver
+}
+
+fn next(lines: &Receiver<String>) -> Option<String> {
+    match lines.recv_timeout(DEADLINE) {
+        Ok(line) => Some(line),
+        Err(RecvTimeoutError::Disconnected) => None,
+        Err(RecvTimeoutError::Timeout) => panic!("no line in {DEADLINE:?}"),
+    }
+}
+
+/// All lines that are still to come from a process that has ended.
+fn rest(lines: &Receiver<String>) -> String {
+    std::iter::from_fn(|| next(lines))
+        .map(|line| line + "\n")
+        .collect()
 }
 
 fn urls(lines: &[String]) -> Vec<String> {

@@ -1,0 +1,395 @@
+//! A strict HTTP/1 client: exact bytes out, and no answer is accepted that bends the protocol.
+//!
+//! Every read has a deadline, so a server that does not answer fails the test at once.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use super::{DEADLINE, Gannet};
+
+/// The longest head that an answer may have; gannet's are far shorter.
+const HEAD_MAX: usize = 16 << 10;
+
+/// Fields that may be there once at most.
+const SINGLETONS: [&str; 12] = [
+    "allow",
+    "cache-control",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "content-type",
+    "date",
+    "etag",
+    "last-modified",
+    "location",
+    "vary",
+];
+
+/// An answer.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Response {
+    /// `HTTP/1.1`.
+    pub version: String,
+    /// The status code.
+    pub status: u16,
+    /// Names (in lower case) and values, in order.
+    pub fields: Vec<(String, String)>,
+    /// The content.
+    pub body: Vec<u8>,
+}
+
+impl Response {
+    /// The value of a field that is there once.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        let mut values = self.fields.iter().filter(|(n, _)| n == name);
+        let value = values.next().map(|(_, value)| value.as_str());
+        assert!(values.next().is_none(), "{name} is there twice: {self:?}");
+        value
+    }
+
+    /// The entity tag.
+    pub fn tag(&self) -> &str {
+        self.field("etag").expect("it has an entity tag")
+    }
+
+    /// The content as text.
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("the content is UTF-8")
+    }
+
+    /// The head's `content-length`.
+    pub fn content_length(&self) -> Option<u64> {
+        let value = self.field("content-length")?;
+        assert!(value.bytes().all(|b| b.is_ascii_digit()), "{value}");
+        Some(value.parse().expect("a number"))
+    }
+
+    /// The same, if it has this status.
+    pub fn expect(self, status: u16) -> Self {
+        assert_eq!(self.status, status, "{:?}", self.brief());
+        self
+    }
+
+    /// Everything but a long body.
+    fn brief(&self) -> Self {
+        let mut brief = self.clone();
+        brief.body.truncate(200);
+        brief
+    }
+}
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum End {
+    /// In order (FIN).
+    Closed,
+    /// With a reset.
+    Reset,
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+/// One connection.
+pub struct Client {
+    stream: Stream,
+    /// Received and not yet taken.
+    buffer: Vec<u8>,
+}
+
+impl Client {
+    /// Connects to a server's first TCP address.
+    pub fn new(server: &Gannet) -> Self {
+        Self::connect(server.address())
+    }
+
+    /// Connects to an address.
+    pub fn connect(address: SocketAddr) -> Self {
+        Self::try_connect(address).expect("the server listens")
+    }
+
+    /// Connects to an address, if that can be done.
+    pub fn try_connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = TcpStream::connect_timeout(&address, DEADLINE)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(DEADLINE))?;
+        stream.set_write_timeout(Some(DEADLINE))?;
+        Ok(Self {
+            stream: Stream::Tcp(stream),
+            buffer: Vec::new(),
+        })
+    }
+
+    /// A client that takes little at a time: its receive buffer is as small as can be.
+    pub fn slow(server: &Gannet) -> Self {
+        use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
+        let address = server.address();
+        assert!(address.is_ipv4());
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        // Before connecting: afterwards the window was announced already.
+        sockopt::set_socket_recv_buffer_size(&socket, 4096).expect("set");
+        connect(&socket, &address).expect("the server listens");
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(DEADLINE)).expect("set");
+        Self {
+            stream: Stream::Tcp(stream),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Connects to a Unix socket.
+    pub fn unix(path: &Path) -> Self {
+        let stream = UnixStream::connect(path).expect("the server listens");
+        stream.set_read_timeout(Some(DEADLINE)).expect("set");
+        stream.set_write_timeout(Some(DEADLINE)).expect("set");
+        Self {
+            stream: Stream::Unix(stream),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Sends exactly these bytes.
+    pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.try_send(bytes).expect("the server takes it");
+    }
+
+    /// Sends these bytes, unless the server has ended the connection.
+    pub fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> io::Result<()> {
+        match &mut self.stream {
+            Stream::Tcp(stream) => stream.write_all(bytes.as_ref()),
+            Stream::Unix(stream) => stream.write_all(bytes.as_ref()),
+        }
+    }
+
+    /// Asks with HTTP/1.1 and further field lines, and takes the answer.
+    pub fn request(&mut self, method: &str, target: &str, lines: &[&str]) -> Response {
+        self.send(head(method, target, lines));
+        self.response_to(method)
+    }
+
+    /// `GET` with HTTP/1.1, and its answer.
+    pub fn get(&mut self, target: &str) -> Response {
+        self.request("GET", target, &[])
+    }
+
+    /// The answer to a request whose method is not `HEAD`.
+    pub fn response(&mut self) -> Response {
+        self.response_to("GET")
+    }
+
+    /// The answer to a request.
+    pub fn response_to(&mut self, method: &str) -> Response {
+        let mut response = self.head();
+        let has_body = method != "HEAD" && response.status >= 200 && response.status != 304;
+        let length = response.content_length();
+        match (response.status, length) {
+            (100..200 | 204, length) => assert_eq!(length, None, "{response:?}"),
+            (304, _) => {}
+            (_, length) => assert!(length.is_some(), "no length: {response:?}"),
+        }
+        if has_body {
+            response.body = self.take(length.unwrap_or(0));
+        }
+        response
+    }
+
+    /// The head of an answer; its content is left.
+    pub fn head(&mut self) -> Response {
+        let end = loop {
+            if let Some(at) = self.buffer.windows(4).position(|w| w == b"\r\n\r\n") {
+                break at + 2;
+            }
+            assert!(self.buffer.len() < HEAD_MAX, "an endless head");
+            if let Some(end) = self.fill() {
+                let got = String::from_utf8_lossy(&self.buffer);
+                panic!("the connection ended ({end:?}) instead of an answer, after {got:?}");
+            }
+        };
+        let rest = self.buffer.split_off(end + 2);
+        let head = std::mem::replace(&mut self.buffer, rest);
+        parse_head(&head[..end])
+    }
+
+    /// So many bytes of content.
+    pub fn take(&mut self, len: u64) -> Vec<u8> {
+        let len = usize::try_from(len).expect("it fits into memory");
+        while self.buffer.len() < len {
+            if let Some(end) = self.fill() {
+                panic!("{end:?} after {} of {len} bytes", self.buffer.len());
+            }
+        }
+        let rest = self.buffer.split_off(len);
+        std::mem::replace(&mut self.buffer, rest)
+    }
+
+    /// All that comes until the connection ends, and how it ends.
+    pub fn rest(&mut self) -> (Vec<u8>, End) {
+        let end = loop {
+            if let Some(end) = self.fill() {
+                break end;
+            }
+        };
+        (std::mem::take(&mut self.buffer), end)
+    }
+
+    /// Nothing more comes and the connection ends.
+    pub fn ends(&mut self) -> End {
+        let (rest, end) = self.rest();
+        assert!(
+            rest.is_empty(),
+            "more: {:?}",
+            String::from_utf8_lossy(&rest)
+        );
+        end
+    }
+
+    /// Nothing more comes and the connection ends in order.
+    pub fn closes(&mut self) {
+        assert_eq!(self.ends(), End::Closed);
+    }
+
+    /// Receives once, waiting for something; `Some` when the connection has ended.
+    pub fn fill(&mut self) -> Option<End> {
+        let mut chunk = vec![0; 64 << 10];
+        let result = match &mut self.stream {
+            Stream::Tcp(stream) => stream.read(&mut chunk),
+            Stream::Unix(stream) => stream.read(&mut chunk),
+        };
+        match result {
+            Ok(0) => Some(End::Closed),
+            Ok(count) => {
+                self.buffer.extend_from_slice(&chunk[..count]);
+                None
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => Some(End::Reset),
+            Err(error) if error.kind() == ErrorKind::Interrupted => None,
+            Err(error) => panic!("nothing in {DEADLINE:?} ({error})"),
+        }
+    }
+
+    /// Bytes received and not yet taken.
+    pub fn received(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// Closes our half: no more requests will come.
+    pub fn finish_sending(&mut self) {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
+            Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
+        }
+        .expect("it was open");
+    }
+
+    /// Ends the connection with a reset.
+    pub fn reset(self) {
+        let fd = match &self.stream {
+            Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Unix(stream) => stream.as_fd(),
+        };
+        rustix::net::sockopt::set_socket_linger(fd, Some(Duration::ZERO)).expect("set");
+    }
+
+    /// A second handle of the connection, to send from another thread.
+    pub fn writer(&self) -> TcpStream {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.try_clone().expect("descriptors are left"),
+            Stream::Unix(_) => panic!("only for TCP"),
+        }
+    }
+
+    /// Our end of the connection.
+    pub fn local_address(&self) -> SocketAddr {
+        self.writer().local_addr().expect("connected")
+    }
+}
+
+/// One `GET` on a connection of its own.
+pub fn get(server: &Gannet, target: &str) -> Response {
+    ask(server, "GET", target, &[])
+}
+
+/// One request on a connection of its own, which ends after it.
+pub fn ask(server: &Gannet, method: &str, target: &str, lines: &[&str]) -> Response {
+    let mut client = Client::new(server);
+    let lines: Vec<&str> = lines.iter().copied().chain(["connection: close"]).collect();
+    let response = client.request(method, target, &lines);
+    assert_eq!(response.field("connection"), Some("close"), "{response:?}");
+    client.closes();
+    response
+}
+
+/// The head of a request.
+pub fn head(method: &str, target: &str, lines: &[&str]) -> String {
+    let mut text = format!("{method} {target} HTTP/1.1\r\nhost: test\r\n");
+    for line in lines {
+        text.push_str(line);
+        text.push_str("\r\n");
+    }
+    text.push_str("\r\n");
+    text
+}
+
+/// Parses a head, which ends with the line end of its last line.
+fn parse_head(head: &[u8]) -> Response {
+    let text = String::from_utf8(head.to_vec()).expect("heads are ASCII");
+    let bare = text.replace("\r\n", "");
+    assert!(
+        !bare.contains(['\r', '\n', '\0']),
+        "bare CR or LF: {text:?}"
+    );
+    let mut lines = text.split_terminator("\r\n");
+    let status_line = lines.next().expect("a status line");
+    let (version, rest) = status_line.split_at(8);
+    assert_eq!(version, "HTTP/1.1", "{status_line}");
+    let (status, reason) = rest.split_at(4);
+    assert!(
+        status.starts_with(' ') && reason.starts_with(' '),
+        "{status_line}"
+    );
+    let fields: Vec<_> = lines.map(parse_field).collect();
+    let response = Response {
+        version: version.to_owned(),
+        status: status[1..].parse().expect("three digits"),
+        fields,
+        body: Vec::new(),
+    };
+    for name in SINGLETONS {
+        response.field(name);
+    }
+    if response.status >= 200 {
+        let date = response.field("date").expect("an answer has a date");
+        assert!(is_date(date), "{date}");
+    }
+    response
+}
+
+fn parse_field(line: &str) -> (String, String) {
+    let (name, value) = line.split_once(": ").expect("name, colon, space, value");
+    let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    assert!(!name.is_empty() && name.bytes().all(is_name), "{line}");
+    assert_eq!(value, value.trim(), "{line:?}");
+    (name.to_owned(), value.to_owned())
+}
+
+/// Whether it has the form `Sun, 06 Nov 1994 08:49:37 GMT`.
+pub fn is_date(text: &str) -> bool {
+    let form = b"Aaa, 00 Aaa 0000 00:00:00 ";
+    let Some(text) = text.strip_suffix("GMT") else {
+        return false;
+    };
+    text.len() == form.len()
+        && text.bytes().zip(form).all(|(byte, form)| match form {
+            b'0' => byte.is_ascii_digit(),
+            b'A' => byte.is_ascii_uppercase(),
+            b'a' => byte.is_ascii_lowercase(),
+            form => byte == *form,
+        })
+}
