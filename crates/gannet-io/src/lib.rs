@@ -15,6 +15,7 @@ pub mod files;
 pub(crate) mod gather;
 pub(crate) mod guard;
 pub(crate) mod helpers;
+pub mod ktls;
 pub mod limits;
 pub mod memory;
 pub mod net;
