@@ -196,7 +196,7 @@ pub enum WarningKind {
     WrongOrder,
     /// Certificates (subjects) that do not belong to the chain were left out.
     Unrelated(Vec<String>),
-    /// The leaf is not signed by itself and the certificate of its issuer is not in the file.
+    /// The leaf is from an authority that signs with intermediates, and none is in the file.
     NoIntermediate {
         /// The issuer.
         issuer: String,

@@ -1,7 +1,8 @@
 //! What a certificate says of itself (RFC 5280).
 
 use aws_lc_rs::digest;
-use x509_parser::extensions::GeneralName;
+use x509_parser::extensions::{GeneralName, ParsedExtension};
+use x509_parser::oid_registry::OID_PKIX_ACCESS_DESCRIPTOR_CA_ISSUERS;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::time::ASN1Time;
 
@@ -45,6 +46,9 @@ pub(super) struct Parsed {
     /// Subject and issuer as they are encoded: what links a chain.
     pub(super) subject: Vec<u8>,
     pub(super) issuer: Vec<u8>,
+    /// It says where the certificate of its issuer can be fetched: public authorities do, and
+    /// theirs are intermediates.
+    pub(super) has_issuer_url: bool,
 }
 
 impl Parsed {
@@ -75,6 +79,10 @@ pub(super) fn parse(der: &[u8]) -> Result<Parsed, String> {
             }
         }
     }
+    let has_issuer_url = certificate.extensions().iter().any(|extension| {
+        matches!(extension.parsed_extension(), ParsedExtension::AuthorityInfoAccess(access)
+            if access.iter().any(|one| one.access_method == OID_PKIX_ACCESS_DESCRIPTOR_CA_ISSUERS))
+    });
     names.sort_unstable();
     names.dedup();
     let validity = certificate.validity();
@@ -92,6 +100,7 @@ pub(super) fn parse(der: &[u8]) -> Result<Parsed, String> {
         facts,
         subject: certificate.subject().as_raw().to_vec(),
         issuer: certificate.issuer().as_raw().to_vec(),
+        has_issuer_url,
     })
 }
 

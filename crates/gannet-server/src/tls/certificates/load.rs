@@ -294,7 +294,7 @@ fn put_in_order(
             .collect();
         warn(warnings, path, WarningKind::Unrelated(subjects));
     }
-    if ordered.len() == 1 && !last.is_root() {
+    if ordered.len() == 1 && last.has_issuer_url && !last.is_root() {
         let issuer = last.facts.issuer;
         warn(warnings, path, WarningKind::NoIntermediate { issuer });
     }
