@@ -1,6 +1,6 @@
 // Answers every request head with one constant response over io_uring, without parsing.
 //
-// usage: constant_uring PORT [close]
+// usage: constant_uring PORT [close] | constant_uring probe
 //
 // The ring is used as the cheapest server would: multishot accept and receive into a ring of
 // provided buffers, one send per response, one system call per batch. The few structures are set
@@ -145,6 +145,10 @@ static void complete(const struct io_uring_cqe *cqe) {
 
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
+    if (strcmp(argv[1], "probe") == 0) {
+        set_up();
+        return 0;
+    }
     closes = argc > 2 && strcmp(argv[2], "close") == 0;
     signal(SIGPIPE, SIG_IGN);
     int one = 1;

@@ -135,10 +135,7 @@ impl<'a> Bench<'a> {
         let work = WorkDir::create(options.work.as_deref(), need, &fallback)?;
         let build = work.path.join("programs");
         fs::create_dir(&build)?;
-        let sources = Sources {
-            gannet: options.gannet.as_deref(),
-            build: &build,
-        };
+        let sources = Sources::new(options.gannet.as_deref(), &build);
         let (mut found, mut skipped) = (Vec::new(), Vec::new());
         for (name, peer) in peers::names().filter_map(|name| Some((name, peers::by_name(name)?))) {
             if !options.peers.iter().any(|wanted| wanted == name) {
@@ -146,7 +143,10 @@ impl<'a> Bench<'a> {
             }
             match peer.find(name, &sources) {
                 Ok(peer) => found.push(peer),
-                Err(e) if options.peers_given => return Err(e.context(format!("peer {name}"))),
+                // A gannet that does not build is not left out in silence; one engine may be.
+                Err(e) if options.peers_given || is_broken(peer, &sources) => {
+                    return Err(e.context(format!("peer {name}")));
+                }
                 Err(e) => skipped.push(format!("{name}: {e:#}")),
             }
         }
@@ -327,6 +327,11 @@ impl<'a> Bench<'a> {
             Err(e) => Ok(Outcome::Failed(format!("{e:#}"))),
         }
     }
+}
+
+/// Whether this is gannet and even its program cannot be had.
+fn is_broken(peer: peers::Peer, sources: &Sources<'_>) -> bool {
+    matches!(peer, peers::Peer::Gannet { .. }) && !sources.has_gannet()
 }
 
 /// Sets the congestion control to cubic: pacing timers of others distort what loopback costs.

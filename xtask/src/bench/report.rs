@@ -397,3 +397,105 @@ impl Report {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::bench::{run::Cpus, scenario};
+
+    fn figures(cost: f64) -> Outcome {
+        Outcome::Figures(Box::new(Figures {
+            cost,
+            user_share: 0.5,
+            requests: 1000,
+            requests_per_s: 1000.0,
+            gigabits_per_s: 1.0,
+            p50_us: 10.0,
+            p99_us: 20.0,
+            mean_us: Some(11.0),
+            peak_memory: 3 << 20,
+            anonymous_memory: 1 << 20,
+            server_cpu: 1.0,
+            client_cpu: Some(0.5),
+            others_cpu: 0.0,
+            unserved: Some(0),
+            served: Some((1, 2, 3)),
+            reconnects: 0,
+            verified: 10,
+            io_workers: 0,
+            saturated: "server",
+            flags: vec!["7 of 64 connections unserved".into()],
+        }))
+    }
+
+    fn report(rows: Vec<(&str, Vec<Outcome>)>) -> Report {
+        let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../bench/scenarios");
+        let scenarios = scenario::read_all(&directory).expect("the project's own");
+        let cell = scenarios[0].cells().next().expect("has a cell");
+        let cpus = Cpus {
+            server: 0,
+            client: 1,
+        };
+        Report {
+            schema: 1,
+            date: "2000-01-01".into(),
+            machine: Machine::read(),
+            method: Method {
+                duration_s: 1.0,
+                warm_up_s: 0.0,
+                cpus,
+                client: Client::Own,
+            },
+            rounds: 2,
+            quick: false,
+            congestion: "cubic".into(),
+            nice: None,
+            in_memory: true,
+            file_limit: 1024,
+            skipped: vec!["h: not there".into()],
+            peers: Vec::new(),
+            cells: vec![CellReport::new(&cell, rows.into_iter())],
+        }
+    }
+
+    #[test]
+    fn a_failed_run_is_never_a_figure() {
+        let failed = || Outcome::Failed("status 404 (expected 200)".into());
+        let report = report(vec![
+            ("nginx", vec![figures(4.0), failed()]),
+            ("gannet-archive", vec![figures(2.0), figures(1.0)]),
+            ("gannet-directory", vec![failed(), failed()]),
+        ]);
+        assert_eq!(report.failures(), 3);
+        let rows = &report.cells[0].rows;
+        assert_eq!(rows[0].cost.expect("one run").count, 1);
+        // The second round has no base, so it has no ratio.
+        let ratio = rows[1].ratio.expect("the first round has both");
+        assert_eq!((ratio.median, ratio.count), (0.5, 1));
+        assert_eq!(
+            (rows[2].cost, rows[2].ratio, rows[2].peak_memory),
+            (None, None, 0)
+        );
+        let text = report.markdown();
+        assert!(
+            text.contains("| gannet-directory | - | - | - | - | - |"),
+            "{text}"
+        );
+        assert!(text.contains("FAILED: status 404 (expected 200)"), "{text}");
+    }
+
+    #[test]
+    fn doubts_are_shown_and_the_json_is_whole() {
+        let report = report(vec![("nginx", vec![figures(4.0), figures(5.0)])]);
+        let text = report.markdown();
+        assert!(text.contains("7 of 64 connections unserved"), "{text}");
+        assert!(text.contains("4.50 (4.00-5.00)") && text.contains("left out: h: not there"));
+        let json = serde_json::to_value(&report).expect("serialises");
+        assert_eq!(
+            json["cells"][0]["rows"][0]["runs"][1]["figures"]["cost"],
+            5.0
+        );
+    }
+}

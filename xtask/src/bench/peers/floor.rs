@@ -34,6 +34,12 @@ pub(super) fn find(floor: Floor, build: &Path) -> Result<(PathBuf, String)> {
     Ok((program, format!("bench/floor/{name}.c")))
 }
 
+/// Fails when this machine does not let programs use io_uring.
+pub(super) fn probe_uring(build: &Path) -> Result<()> {
+    let (program, _) = find(Floor::Uring, build)?;
+    process::capture(Command::new(program).arg("probe")).map(|_| ())
+}
+
 pub(super) fn launch(program: &Path, floor: Floor, task: &Task<'_>) -> Launch {
     let mut command = Command::new(program);
     command.arg(task.port.to_string());

@@ -4,11 +4,12 @@
 //! requests, no access log and a backlog of [`BACKLOG`]. What else is set is in its report entry.
 
 use std::{
+    cell::OnceCell,
     path::{Path, PathBuf},
     process::Command,
 };
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::{
@@ -166,15 +167,44 @@ pub(crate) struct Sources<'a> {
     pub(crate) gannet: Option<&'a Path>,
     /// A directory for programs built here.
     pub(crate) build: &'a Path,
+    /// What was found of gannet: it is built once, however many peers it is.
+    found: OnceCell<(PathBuf, String)>,
+}
+
+impl<'a> Sources<'a> {
+    /// With `gannet` measured instead of a build, and programs compiled into `build`.
+    pub(crate) fn new(gannet: Option<&'a Path>, build: &'a Path) -> Self {
+        Self {
+            gannet,
+            build,
+            found: OnceCell::new(),
+        }
+    }
+
+    /// Whether gannet's program is there, or can be built.
+    pub(crate) fn has_gannet(&self) -> bool {
+        self.gannet().is_ok()
+    }
+
+    fn gannet(&self) -> Result<(PathBuf, String)> {
+        if let Some(found) = self.found.get() {
+            return Ok(found.clone());
+        }
+        let found = gannet::find(self.gannet)?;
+        Ok(self.found.get_or_init(|| found).clone())
+    }
 }
 
 impl Peer {
     /// Finds, installs or builds the peer's program; the error is the reason to skip it.
     pub(crate) fn find(self, name: &'static str, sources: &Sources<'_>) -> Result<Found> {
+        if self.wants_uring() {
+            floor::probe_uring(sources.build).context("io_uring cannot be used here")?;
+        }
         let (program, version) = match self {
             Self::Nginx { .. } => nginx::find()?,
             Self::Lighttpd => lighttpd::find()?,
-            Self::Gannet { .. } => gannet::find(sources.gannet)?,
+            Self::Gannet { .. } => sources.gannet()?,
             Self::Floor(floor) => floor::find(floor, sources.build)?,
         };
         Ok(Found {
@@ -198,6 +228,16 @@ impl Peer {
             }
             _ => None,
         }
+    }
+
+    fn wants_uring(self) -> bool {
+        matches!(
+            self,
+            Self::Gannet {
+                engine: "uring",
+                ..
+            } | Self::Floor(Floor::Uring)
+        )
     }
 
     /// Whether the peer serves an archive.
