@@ -5,8 +5,10 @@
 //! * [`semantics`]: what HTTP means, for every version: requests and their fields, dates, entity
 //!   tags, ranges, content codings, target paths, responses.
 //! * [`h1`]: the HTTP/1 machine: parses requests, frames responses, decides on persistence.
+//! * [`h2`]: the HTTP/2 machine: frames, field compression, streams, flow control, priorities.
 #![forbid(unsafe_code)]
 
 pub mod h1;
+pub mod h2;
 mod scan;
 pub mod semantics;

@@ -8,7 +8,7 @@ pub mod error;
 mod framing;
 mod head;
 pub mod limits;
-mod target;
+pub(crate) mod target;
 mod write;
 
 pub use connection::{Connection, Event, Step};

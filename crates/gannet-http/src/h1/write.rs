@@ -112,6 +112,7 @@ mod tests {
         bytes: b"content-length: 5\r\ncontent-type: t\r\netag: \"e\"\r\n",
         length_end: 19,
         shared_start: 36,
+        hpack: None,
     };
 
     fn check(head: ResponseHead<'_>, connection: ConnectionLine, expect: &str) {

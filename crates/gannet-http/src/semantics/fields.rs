@@ -221,6 +221,33 @@ struct Span {
     len: u16,
 }
 
+/// What [`Fields`] knows of a section that is still being written, line by checked line.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FieldIndex {
+    present: FieldMask,
+    repeated: FieldMask,
+    first: [Span; KnownField::COUNT],
+}
+
+impl FieldIndex {
+    /// Enters a line: its value, without white space around it, is at `start` of the section,
+    /// which is at most 64 KiB long.
+    #[inline]
+    pub(crate) fn note(&mut self, field: KnownField, start: usize, len: usize) {
+        debug_assert!(start + len <= usize::from(u16::MAX), "sections are bounded");
+        let bit = 1 << field as u32;
+        if self.present.0 & bit != 0 {
+            self.repeated.0 |= bit;
+            return;
+        }
+        self.present.0 |= bit;
+        self.first[field as usize] = Span {
+            start: start as u16,
+            len: len as u16,
+        };
+    }
+}
+
 /// The field lines of a request.
 #[derive(Clone, Copy)]
 pub struct Fields<'a> {
@@ -309,6 +336,17 @@ impl<'a> Fields<'a> {
     #[must_use]
     pub fn iter(&self) -> AllLines<'a> {
         AllLines { rest: self.section }
+    }
+
+    /// A section of lines that were checked and noted one by one.
+    #[inline]
+    pub(crate) const fn indexed(section: &'a [u8], index: &FieldIndex) -> Self {
+        Self {
+            section,
+            present: index.present,
+            repeated: index.repeated,
+            first: index.first,
+        }
     }
 
     pub(crate) const fn over(section: &'a [u8]) -> Self {

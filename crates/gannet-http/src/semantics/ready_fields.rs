@@ -115,6 +115,7 @@ impl ReadyFields {
             bytes: &self.bytes,
             length_end: self.length_end,
             shared_start: self.shared_start,
+            hpack: None,
         }
     }
 

@@ -23,6 +23,8 @@ pub enum Version {
     Http10,
     /// HTTP/1.1, and what a later minor version means to us.
     Http11,
+    /// HTTP/2
+    Http2,
 }
 
 impl Version {
@@ -32,6 +34,7 @@ impl Version {
         match self {
             Self::Http10 => "HTTP/1.0",
             Self::Http11 => "HTTP/1.1",
+            Self::Http2 => "HTTP/2.0",
         }
     }
 }
@@ -70,7 +73,7 @@ pub enum Content {
     None,
     /// So many bytes, never 0.
     Length(u64),
-    /// Chunks of unknown total.
+    /// Chunks (or, in HTTP/2, DATA frames) of unknown total.
     Chunked,
 }
 
@@ -84,7 +87,8 @@ pub struct Request<'a> {
     /// The request target.
     pub target: RequestTarget<'a>,
     /// Host and port that are asked for: the target's own in absolute-form and authority-form,
-    /// else the `Host` field's (RFC 9112 section 3.2.2). `None` only in HTTP/1.0.
+    /// else the `Host` field's (RFC 9112 section 3.2.2); in HTTP/2 `:authority`, else `Host`.
+    /// `None` only in HTTP/1.0.
     pub authority: Option<&'a [u8]>,
     /// The version of the protocol.
     pub version: Version,

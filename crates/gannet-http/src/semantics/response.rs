@@ -14,6 +14,10 @@ pub use super::status::Status;
 ///
 /// A 200 carries all of it; a 206 or a 416 leaves the first part out; a 304 carries only the last
 /// (RFC 9110 section 15.4.5). Invariant: `length_end <= shared_start <= bytes.len()`.
+///
+/// `hpack` is the same block in HTTP/2's form, in the same order with two offsets of its own.
+/// [`crate::h2::hpack::ready::render`] makes it of the lines. Without it the HTTP/2 machine makes it
+/// anew for every response.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ReadyBlock<'a> {
     /// For HTTP/1: lines `name: value CRLF`. No status line, date or connection field, no
@@ -23,6 +27,37 @@ pub struct ReadyBlock<'a> {
     pub length_end: u16,
     /// Start of the fields that a 304 carries too.
     pub shared_start: u16,
+    /// The same fields for HTTP/2, if they were rendered.
+    pub hpack: Option<HpackBlock<'a>>,
+}
+
+/// A [`ReadyBlock`]'s fields as a stateless HPACK field block (RFC 7541).
+///
+/// Only indexed fields of the static table and literals without indexing: the block neither reads
+/// nor changes a dynamic table, so the same bytes mean the same at any place of any connection.
+/// Invariant: `length_end <= shared_start <= bytes.len()`, both at the start of a representation.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct HpackBlock<'a> {
+    /// The encoded fields. No `:status`, no `date`, no table size update.
+    pub bytes: &'a [u8],
+    /// End of `content-length`.
+    pub length_end: u16,
+    /// Start of the fields that a 304 carries too.
+    pub shared_start: u16,
+}
+
+impl<'a> HpackBlock<'a> {
+    /// The encoded fields that a response with this part carries.
+    #[inline]
+    #[must_use]
+    pub fn part(&self, part: ReadyPart) -> &'a [u8] {
+        let start = match part {
+            ReadyPart::Whole => 0,
+            ReadyPart::WithoutLength => self.length_end,
+            ReadyPart::Shared => self.shared_start,
+        };
+        self.bytes.get(usize::from(start)..).unwrap_or_default()
+    }
 }
 
 /// Which part of a [`ReadyBlock`] a response carries.

@@ -132,4 +132,5 @@ const OK_BLOCK: ReadyBlock<'_> = ReadyBlock {
     bytes: b"content-length: 2\r\n",
     length_end: 19,
     shared_start: 19,
+    hpack: None,
 };

@@ -1,0 +1,167 @@
+//! One budget for everything a peer can make us do: frames cost points, content it takes earns them.
+//!
+//! HTTP/2's floods (resets by either side, settings, pings, empty frames, one-byte windows and so
+//! on) differ in the frame and agree in this: work on our side for no benefit on theirs. So there
+//! is one account per connection instead of a limit per flood. Below zero the connection ends
+//! with ENHANCE_YOUR_CALM.
+//!
+//! Figures: a page of a browser costs a few points per response and earns more; a user who leaves
+//! a page with a hundred images under way costs 2,000 points, of 10,000; a client that keeps a
+//! connection alive with a ping per second never gets poor, because of what time gives.
+
+use super::Time;
+use super::error::Why;
+
+/// What a connection begins with, and the most it can have.
+pub const BUDGET_MAX: i32 = 10_000;
+
+/// What each [`REFILL_NANOS`] give.
+pub const REFILL_POINTS: i32 = 1;
+
+/// 20 ms: 50 points per second.
+pub const REFILL_NANOS: u64 = 20_000_000;
+
+/// What a response earns that was sent to its end.
+pub const RESPONSE_POINTS: i32 = 20;
+
+/// Content bytes that earn a point. A WINDOW_UPDATE per stream and one per connection for every
+/// kilobyte would still be paid for.
+pub const CONTENT_BYTES_PER_POINT: u32 = 512;
+
+/// Something that costs points.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Cost {
+    /// A stream that ends before its response did, by RST_STREAM of the peer, or by ours because
+    /// of something that the peer did (RFC 9113 section 10.5, "rapid reset" and its reverse).
+    Reset,
+    /// A CONTINUATION frame.
+    Continuation,
+    /// A CONTINUATION frame with nothing in it.
+    EmptyContinuation,
+    /// A PING, or the acknowledgement of one.
+    Ping,
+    /// A SETTINGS frame, or an acknowledgement.
+    Settings,
+    /// So many settings beyond what a frame may have for free.
+    ManySettings(u16),
+    /// A PRIORITY frame.
+    Priority,
+    /// A PRIORITY_UPDATE frame.
+    PriorityUpdate,
+    /// A WINDOW_UPDATE frame.
+    WindowUpdate,
+    /// A DATA frame without content that does not end the stream.
+    EmptyData,
+    /// A DATA frame of a few bytes that does not end the stream.
+    SmallData,
+    /// A DATA frame of ours that the peer's window made short.
+    ShortFrame,
+    /// A request that is only decoded: refused, or too large.
+    WastedBlock,
+    /// A frame of an unknown type, or for a stream that is closed.
+    Ignored,
+}
+
+impl Cost {
+    /// What it costs.
+    #[must_use]
+    pub const fn points(self) -> i32 {
+        match self {
+            Self::Reset | Self::WastedBlock => 20,
+            Self::Continuation | Self::Settings => 10,
+            Self::EmptyContinuation => 100,
+            Self::Ping | Self::EmptyData => 5,
+            Self::ManySettings(count) => count as i32,
+            Self::PriorityUpdate | Self::ShortFrame | Self::Ignored => 2,
+            Self::Priority | Self::WindowUpdate | Self::SmallData => 1,
+        }
+    }
+}
+
+/// The account of one connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Budget {
+    points: i32,
+    refilled_at: Time,
+}
+
+impl Budget {
+    /// A full account.
+    #[must_use]
+    pub fn new(now: Time) -> Self {
+        Self {
+            points: BUDGET_MAX,
+            refilled_at: now,
+        }
+    }
+
+    /// Points left; negative once it is spent.
+    #[must_use]
+    pub fn points(&self) -> i32 {
+        self.points
+    }
+
+    /// Adds what time gives.
+    #[inline]
+    pub fn refill(&mut self, now: Time) {
+        let elapsed = now.0.saturating_sub(self.refilled_at.0);
+        if elapsed < REFILL_NANOS {
+            return;
+        }
+        let steps = elapsed / REFILL_NANOS;
+        self.refilled_at.0 += steps * REFILL_NANOS;
+        self.earn((steps.min(BUDGET_MAX as u64) as i32).saturating_mul(REFILL_POINTS));
+    }
+
+    /// Adds what a finished response gives.
+    #[inline]
+    pub(crate) fn earn_response(&mut self) {
+        self.earn(RESPONSE_POINTS);
+    }
+
+    /// Adds what content gives that goes out in one frame.
+    #[inline]
+    pub(crate) fn earn_content(&mut self, len: u32) {
+        self.earn((len / CONTENT_BYTES_PER_POINT) as i32);
+    }
+
+    /// Pays.
+    ///
+    /// # Errors
+    /// [`Why::BudgetSpent`] if there is too little.
+    #[inline]
+    pub(crate) fn charge(&mut self, cost: Cost) -> Result<(), Why> {
+        self.points = self.points.saturating_sub(cost.points());
+        if self.points < 0 {
+            return Err(Why::BudgetSpent);
+        }
+        Ok(())
+    }
+
+    fn earn(&mut self, points: i32) {
+        self.points = self.points.saturating_add(points).min(BUDGET_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_spent_comes_back_with_time_and_content_up_to_the_maximum() {
+        let mut budget = Budget::new(Time(0));
+        for _ in 0..500 {
+            assert_eq!(budget.charge(Cost::Reset), Ok(()));
+        }
+        assert_eq!(budget.charge(Cost::Priority), Err(Why::BudgetSpent));
+        budget.refill(Time(REFILL_NANOS * 2 - 1));
+        assert_eq!(budget.points(), 0);
+        budget.refill(Time(REFILL_NANOS * 2));
+        assert_eq!(budget.points(), 1);
+        budget.earn_content(CONTENT_BYTES_PER_POINT * 3 - 1);
+        budget.earn_response();
+        assert_eq!(budget.points(), 3 + RESPONSE_POINTS);
+        budget.refill(Time(u64::MAX));
+        assert_eq!(budget.points(), BUDGET_MAX);
+    }
+}

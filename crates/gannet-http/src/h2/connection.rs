@@ -1,0 +1,304 @@
+//! The machine of one HTTP/2 connection: frames in, requests out; responses in, frames out.
+//!
+//! # Order of calls
+//!
+//! ```text
+//!  new ──▶ Preface ──▶ Settings ──▶ Frames ◀───────────────┐
+//!             │            │          │  receive: Request, Reject, Reset, NeedMore
+//!             │            │          │  respond, abort, pause, resume, poll_frame
+//!             │            │          └────────────────────┘
+//!             │            │          │ drain, the peer's GOAWAY      the last stream ends
+//!             │            │          ├──────────────▶ Draining ─────────────┐
+//!             ▼            ▼          ▼                   ▼                  ▼
+//!             └────────────┴── receive: Closed, handle_timeout ────────▶ closing
+//!
+//!  a stream, as RFC 9113 5.1 has it:
+//!
+//!               receive: Request                respond, no content
+//!       idle ──────────────────────▶ Awaited ──────────────────────────▶ Done
+//!                                      │   respond                        ▲
+//!                                      └──────────▶ Sending ──────────────┘
+//!                                                        poll_frame: is_last
+//!       Done and the request has ended ─▶ closed; receive: Reset, abort: closed at any moment
+//! ```
+//!
+//! 1. Call [`Connection::receive`] with all unconsumed bytes, first those left over, then those
+//!    that arrived; drop [`Received::consumed`] of them; until it says [`Event::NeedMore`].
+//! 2. Answer each [`Event::Request`] and [`Event::Reject`] with [`Connection::respond`], at once or
+//!    later, in any order. It appends the response's head to the output.
+//! 3. Call [`Connection::poll_frame`] (or [`Connection::poll_output`]) after every `receive` that
+//!    consumed something, and whenever there is room to send: it appends control frames, and
+//!    headers of DATA frames whose content the caller then sends.
+//! 4. Output is one sequence: `respond` and `poll_frame` append to what was put out before, content
+//!    included. After [`Body::is_last`](super::Body::is_last), or if `respond` says that no content
+//!    follows, or after [`Event::Reset`], the machine does not speak of the stream any more.
+//! 5. If input is left that was not consumed and [`Connection::wants_input`] has turned true again
+//!    after output, call `receive` again: replies to control frames wait in a bounded buffer, and
+//!    nothing is read while that is full.
+//! 6. When [`Connection::is_closing`], close once all output is sent, after lingering: the peer may
+//!    have sent more, and a reset would destroy what it has not read yet.
+//!
+//! The machine never sees content. If content that was named cannot be had (a file that shrank),
+//! close the connection: the frame's header has promised it. Before it is named, call
+//! [`Connection::abort`].
+//!
+//! Request content is discarded. What one stream may send is a window of 64 KiB that is never given
+//! back; a request that announces or sends more is answered all the same, and then its stream ends
+//! with RST_STREAM (NO_ERROR), as RFC 9113 section 8.1 has it.
+
+mod control;
+mod receive;
+mod requests;
+mod send;
+mod time;
+
+use super::budget::Budget;
+use super::error::{ConnectionError, Rejection, Why};
+use super::flow::{ReceiveWindow, SendWindow};
+use super::frame::{goaway, settings as settings_frame};
+use super::hpack::Decoder;
+use super::limits::{CONNECTION_WINDOW, CONTROL_MAX};
+use super::priority::Priority;
+use super::settings::{self, PeerSettings};
+use super::streams::{ClosedStreams, Response, Streams};
+use super::{StreamId, Time};
+use crate::semantics::request::Request;
+
+/// What became of input.
+#[derive(Clone, Copy, Debug)]
+pub struct Received<'a> {
+    /// Bytes that are done with. The caller drops them.
+    pub consumed: usize,
+    /// What they were.
+    pub event: Event<'a>,
+}
+
+/// What input amounts to.
+#[derive(Clone, Copy, Debug)]
+#[expect(clippy::large_enum_variant, reason = "the large one is the usual one")]
+pub enum Event<'a> {
+    /// Nothing that the caller has to know: call again with the bytes not consumed and more
+    /// behind them.
+    NeedMore,
+    /// A request: call [`Connection::respond`] for this stream. Call `receive` again for the rest
+    /// of the input.
+    Request {
+        /// Its stream.
+        stream: StreamId,
+        /// The request; it borrows from the scratch buffer.
+        request: Request<'a>,
+    },
+    /// A request that must be refused: call [`Connection::respond`] with this status.
+    Reject {
+        /// Its stream.
+        stream: StreamId,
+        /// How.
+        rejection: Rejection,
+    },
+    /// A stream that was delivered, and whose response is not complete, has ended: do not respond,
+    /// or stop sending.
+    Reset {
+        /// Which.
+        stream: StreamId,
+    },
+    /// The connection is broken: all streams have ended. Said once; input is dropped from now on.
+    /// Output and time can break it too: then this comes with the next call.
+    Closed(ConnectionError),
+}
+
+/// How long the machine waits for a peer, in milliseconds.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Timeouts {
+    /// For the preface, and for a frame or field block that has begun, to be complete.
+    pub head_ms: u64,
+    /// For a request, while no stream is open.
+    pub idle_ms: u64,
+    /// For a window to send in, or for request content to end.
+    pub progress_ms: u64,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            head_ms: 15_000,
+            idle_ms: 75_000,
+            progress_ms: 60_000,
+        }
+    }
+}
+
+/// What the next frame must be.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Expects {
+    /// The preface, before all frames.
+    Preface,
+    /// The SETTINGS frame that belongs to it.
+    Settings,
+    /// Any frame.
+    Frames,
+}
+
+/// How far the end of the connection is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum End {
+    /// Not in sight.
+    None,
+    /// The first GOAWAY was sent, without a limit, and a PING after it: streams that the peer
+    /// opened before it saw the GOAWAY have arrived when the answer has.
+    Announced { until: Time },
+    /// The final GOAWAY was sent: later streams are not looked at.
+    Final { last_stream: u32 },
+    /// A connection error, or the idle timeout: no stream is served any more.
+    Over,
+}
+
+/// A field block that goes on in CONTINUATION frames.
+#[derive(Clone, Debug)]
+struct PartialBlock {
+    stream: u32,
+    is_ended: bool,
+    depends_on_itself: bool,
+    bytes: Vec<u8>,
+    continuations: u32,
+}
+
+/// One HTTP/2 connection, the server's side. See the module for the order of calls.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    streams: Streams,
+    decoder: Decoder,
+    /// Control frames not put out yet, up to about [`CONTROL_MAX`] bytes.
+    control: Vec<u8>,
+    send_window: SendWindow,
+    receive_window: ReceiveWindow,
+    peer: PeerSettings,
+    budget: Budget,
+    closed: ClosedStreams,
+    /// Priorities of streams that are not open yet, at most `EARLY_PRIORITIES_MAX`.
+    early_priorities: Vec<(u32, Priority)>,
+    block: Option<Box<PartialBlock>>,
+    /// The highest stream that the peer has opened.
+    last_stream: u32,
+    expects: Expects,
+    end: End,
+    has_peer_goaway: bool,
+    timeouts: Timeouts,
+    /// Since when a preface, frame or field block is incomplete.
+    partial_since: Option<Time>,
+    /// Since when no stream is open.
+    idle_since: Time,
+    /// When streams are to be looked at for lack of progress: not later than the first of them is
+    /// overdue.
+    check_at: Option<Time>,
+    error: Option<ConnectionError>,
+    /// The caller has had the event that says so.
+    is_error_told: bool,
+}
+
+impl Connection {
+    /// A connection on which nothing was received yet. Our SETTINGS are waiting to be sent.
+    #[must_use]
+    pub fn new(now: Time, timeouts: Timeouts) -> Self {
+        let mut control = Vec::with_capacity(64);
+        settings_frame::write(&settings::OURS, &mut control);
+        Self {
+            streams: Streams::new(),
+            decoder: Decoder::new(),
+            control,
+            send_window: SendWindow::new(PeerSettings::default().initial_window),
+            receive_window: ReceiveWindow::new(CONNECTION_WINDOW),
+            peer: PeerSettings::default(),
+            budget: Budget::new(now),
+            closed: ClosedStreams::default(),
+            early_priorities: Vec::new(),
+            block: None,
+            last_stream: 0,
+            expects: Expects::Preface,
+            end: End::None,
+            has_peer_goaway: false,
+            timeouts,
+            partial_since: Some(now),
+            idle_since: now,
+            check_at: None,
+            error: None,
+            is_error_told: false,
+        }
+    }
+
+    /// Whether no request is under way, not even a part of one.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.streams.count() == 0 && self.partial_since.is_none()
+    }
+
+    /// How many streams are open.
+    #[must_use]
+    pub fn stream_count(&self) -> u32 {
+        self.streams.count()
+    }
+
+    /// Whether no more requests are served and no response is under way: close once all output is
+    /// sent.
+    #[must_use]
+    pub fn is_closing(&self) -> bool {
+        match self.end {
+            End::Over => true,
+            End::Final { .. } => self.streams.count() == 0,
+            End::None | End::Announced { .. } => self.has_peer_goaway && self.streams.count() == 0,
+        }
+    }
+
+    /// Whether more input can lead to anything now: not after an error, nor while too many
+    /// replies wait to be sent.
+    #[must_use]
+    pub fn wants_input(&self) -> bool {
+        self.end != End::Over && self.control.len() < CONTROL_MAX
+    }
+
+    /// The error that has ended the connection, if one has.
+    #[must_use]
+    pub fn error(&self) -> Option<ConnectionError> {
+        self.error
+    }
+
+    /// Points left of the [budget](super::budget).
+    #[must_use]
+    pub fn budget_points(&self) -> i32 {
+        self.budget.points()
+    }
+
+    /// Bytes of memory that the connection holds beyond its own size, for tests of the bounds.
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> usize {
+        let block = self
+            .block
+            .as_ref()
+            .map_or(0, |block| block.bytes.capacity());
+        self.control.capacity()
+            + self.decoder.memory()
+            + block
+            + self.early_priorities.capacity() * size_of::<(u32, Priority)>()
+            + self.streams.memory()
+    }
+
+    /// Ends the connection because of an error: GOAWAY, and all streams are forgotten.
+    #[cold]
+    fn fail(&mut self, why: Why) {
+        let error = ConnectionError::of(why);
+        self.error = Some(error);
+        goaway::write(self.last_stream, error.code, &mut self.control);
+        self.end = End::Over;
+        self.streams = Streams::new();
+        self.block = None;
+        self.partial_since = None;
+        self.check_at = None;
+    }
+
+    /// Whether the caller has this stream on its mind: a request or response that is not over.
+    fn is_callers(&self, slot: super::streams::Slot) -> bool {
+        self.streams.get(slot).response != Response::Done
+    }
+}
+
+#[cfg(test)]
+mod tests;

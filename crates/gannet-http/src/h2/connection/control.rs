@@ -1,0 +1,217 @@
+//! Frames about the connection or a stream as such: SETTINGS, PING, WINDOW_UPDATE and so on.
+
+use super::receive::{Fault, Outcome};
+use super::{Connection, End};
+use crate::h2::Time;
+use crate::h2::budget::Cost;
+use crate::h2::error::{StreamError, Why};
+use crate::h2::frame::{
+    FrameHeader, flags, goaway, ping, priority, priority_update, rst_stream, settings,
+    window_update,
+};
+use crate::h2::limits::{EARLY_PRIORITIES_MAX, SETTINGS_FREE};
+use crate::h2::priority::Priority;
+use crate::h2::streams::Closed;
+
+impl Connection {
+    pub(super) fn receive_settings(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+    ) -> Result<Outcome, Fault> {
+        check_connection(header)?;
+        self.budget.charge(Cost::Settings)?;
+        if header.has(flags::ACK) {
+            return if payload.is_empty() {
+                Ok(Outcome::Nothing)
+            } else {
+                Err(Why::FrameLength.into())
+            };
+        }
+        let all = settings::parse(payload)?;
+        if let Some(many) = all.len().checked_sub(SETTINGS_FREE) {
+            // A frame has room for 2,730.
+            self.budget.charge(Cost::ManySettings(many as u16))?;
+        }
+        let mut window_change = 0;
+        for (id, value) in all {
+            // Changes add up: only the last value matters, and a window that is too large in
+            // between is none that anybody could use.
+            window_change += self.peer.apply(id, value)?;
+        }
+        if window_change != 0 {
+            self.shift_windows(window_change)?;
+        }
+        settings::write_ack(&mut self.control);
+        Ok(Outcome::Nothing)
+    }
+
+    /// RFC 9113 6.9.2.
+    fn shift_windows(&mut self, by: i64) -> Result<(), Why> {
+        let open: Vec<_> = self.streams.iter().map(|(slot, _)| slot).collect();
+        for slot in open {
+            self.streams.get_mut(slot).send_window.shift(by)?;
+            self.streams.requeue(slot);
+        }
+        Ok(())
+    }
+
+    pub(super) fn receive_ping(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+    ) -> Result<Outcome, Fault> {
+        check_connection(header)?;
+        self.budget.charge(Cost::Ping)?;
+        let opaque = ping::parse(payload)?;
+        if !header.has(flags::ACK) {
+            ping::write(&opaque, true, &mut self.control);
+        } else if opaque == super::time::DRAIN_PING && matches!(self.end, End::Announced { .. }) {
+            self.end_finally();
+        }
+        Ok(Outcome::Nothing)
+    }
+
+    pub(super) fn receive_window_update(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+    ) -> Result<Outcome, Fault> {
+        self.budget.charge(Cost::WindowUpdate)?;
+        let increment = window_update::parse(payload)?;
+        if header.stream == 0 {
+            if increment == 0 {
+                return Err(Why::ZeroIncrement.into());
+            }
+            self.send_window.grow(increment)?;
+            return Ok(Outcome::Nothing);
+        }
+        self.check_not_idle(header.stream)?;
+        let Some(slot) = self.streams.find(header.stream) else {
+            return Ok(Outcome::Nothing);
+        };
+        let fault = |why| Fault::Stream(header.stream, StreamError::of(why));
+        if increment == 0 {
+            return Err(fault(Why::ZeroIncrement));
+        }
+        let window = &mut self.streams.get_mut(slot).send_window;
+        window.grow(increment).map_err(fault)?;
+        self.streams.requeue(slot);
+        Ok(Outcome::Nothing)
+    }
+
+    pub(super) fn receive_rst_stream(
+        &mut self,
+        now: Time,
+        header: FrameHeader,
+        payload: &[u8],
+    ) -> Result<Outcome, Fault> {
+        self.check_not_idle(header.stream)?;
+        rst_stream::parse(payload)?;
+        let Some(slot) = self.streams.find(header.stream) else {
+            self.budget.charge(Cost::Ignored)?;
+            return Ok(Outcome::Nothing);
+        };
+        let is_callers = self.is_callers(slot);
+        self.streams.get_mut(slot).progressed_at = now;
+        self.close_stream(slot, Closed::ByPeer);
+        if !is_callers {
+            self.budget.charge(Cost::Ignored)?;
+            return Ok(Outcome::Nothing);
+        }
+        self.budget.charge(Cost::Reset)?;
+        Ok(Outcome::Reset {
+            stream: header.stream,
+        })
+    }
+
+    /// Deprecated: only its form matters (RFC 9113 section 5.3.2).
+    pub(super) fn receive_priority(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+    ) -> Result<Outcome, Fault> {
+        self.budget.charge(Cost::Priority)?;
+        if header.stream == 0 {
+            return Err(Why::StreamIdentifier.into());
+        }
+        let why = match priority::depends_on(payload) {
+            Ok(other) if other != header.stream => return Ok(Outcome::Nothing),
+            Ok(_) => Why::SelfDependency,
+            Err(why) => why,
+        };
+        // An idle stream cannot be reset: RFC 9113 5.4.2 leaves the connection.
+        match self.streams.find(header.stream) {
+            Some(_) => Err(Fault::Stream(header.stream, StreamError::of(why))),
+            None => Err(why.into()),
+        }
+    }
+
+    /// RFC 9218 7.1.
+    pub(super) fn receive_priority_update(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+    ) -> Result<Outcome, Fault> {
+        self.budget.charge(Cost::PriorityUpdate)?;
+        check_connection(header)?;
+        let (stream, value) = priority_update::parse(payload)?;
+        if stream & 1 == 0 {
+            return Err(Why::StreamIdentifier.into());
+        }
+        let priority = Priority::parse(value);
+        if stream > self.last_stream {
+            self.note_early_priority(stream, priority);
+        } else if let Some(slot) = self.streams.find(stream) {
+            self.streams.prioritize(slot, priority);
+        }
+        Ok(Outcome::Nothing)
+    }
+
+    fn note_early_priority(&mut self, stream: u32, priority: Priority) {
+        let known = self
+            .early_priorities
+            .iter_mut()
+            .find(|(id, _)| *id == stream);
+        if let Some((_, old)) = known {
+            *old = priority;
+        } else if self.early_priorities.len() < EARLY_PRIORITIES_MAX {
+            self.early_priorities.push((stream, priority));
+        }
+    }
+
+    /// The priority that was sent ahead of this stream. Those of streams before it are dropped
+    /// with it: they will never be opened.
+    #[inline]
+    pub(super) fn take_early_priority(&mut self, stream: u32) -> Option<Priority> {
+        if self.early_priorities.is_empty() {
+            return None;
+        }
+        let found = self.early_priorities.iter().find(|(id, _)| *id == stream);
+        let priority = found.map(|&(_, priority)| priority);
+        self.early_priorities.retain(|(id, _)| *id > stream);
+        priority
+    }
+
+    /// The peer opens no more streams; those that are open are served to their end.
+    pub(super) fn receive_goaway(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+    ) -> Result<Outcome, Fault> {
+        check_connection(header)?;
+        goaway::parse(payload)?;
+        self.budget.charge(Cost::Ignored)?;
+        self.has_peer_goaway = true;
+        Ok(Outcome::Nothing)
+    }
+}
+
+/// Frames of the connection name no stream.
+fn check_connection(header: FrameHeader) -> Result<(), Why> {
+    if header.stream == 0 {
+        Ok(())
+    } else {
+        Err(Why::StreamIdentifier)
+    }
+}

@@ -1,0 +1,299 @@
+//! Output: response heads, and the frames of their content in the order of priorities.
+
+use super::{Connection, End};
+use crate::h2::budget::Cost;
+use crate::h2::error::ErrorCode;
+use crate::h2::frame::{FRAME_HEADER_LEN, FrameHeader, continuation, data, flags, headers};
+use crate::h2::hpack::{encoder, ready};
+use crate::h2::limits::{QUANTUM, SHORT_FRAME};
+use crate::h2::output::{Body, Output};
+use crate::h2::streams::{Response, Slot};
+use crate::h2::{StreamId, Time};
+use crate::semantics::date::DATE_LINE_LEN;
+use crate::semantics::response::{ReadyPart, ResponseHead};
+
+impl Connection {
+    /// Appends the head of a response to `wire`, as HEADERS and CONTINUATION frames, after control
+    /// frames that wait.
+    ///
+    /// `date_line` is a whole `date` line ([`crate::semantics::date::DateLine`]). `content_len` is
+    /// how many bytes of content the response has; after `HEAD` and with 204 and 304 none are sent
+    /// all the same. Gives whether content follows, to be named by
+    /// [`poll_frame`](Self::poll_frame): if not, the response is complete. The response is final:
+    /// no status below 200. For a stream that is not open any more nothing is written.
+    #[inline]
+    pub fn respond(
+        &mut self,
+        stream: StreamId,
+        head: &ResponseHead<'_>,
+        date_line: &[u8; DATE_LINE_LEN],
+        content_len: u64,
+        wire: &mut Vec<u8>,
+    ) -> bool {
+        debug_assert!(head.status.0 >= 200, "interim responses have no place here");
+        let Some(slot) = self.streams.find(stream.0) else {
+            return false;
+        };
+        let open = self.streams.get_mut(slot);
+        debug_assert!(
+            open.response == Response::Awaited,
+            "one response per request"
+        );
+        let has_content = content_len > 0 && !open.is_head && !head.status.is_without_content();
+        open.content_len = content_len;
+        open.response = if has_content {
+            Response::Sending
+        } else {
+            Response::Done
+        };
+        self.write_control(wire);
+        self.write_head(stream.0, head, date_line, !has_content, wire);
+        if has_content {
+            self.streams.requeue(slot);
+        } else {
+            self.budget.earn_response();
+            self.settle(slot);
+        }
+        has_content
+    }
+
+    /// Gives a stream up: RST_STREAM with this code, if it is open. No event follows.
+    pub fn abort(&mut self, stream: StreamId, code: ErrorCode) {
+        if let Some(slot) = self.find_open(stream) {
+            self.close_with(slot, code);
+        }
+    }
+
+    /// Holds back a response's content while the caller does not have it at hand; other streams go
+    /// on.
+    pub fn pause(&mut self, stream: StreamId) {
+        self.set_paused(stream, true);
+    }
+
+    /// Lets a response's content go on after [`pause`](Self::pause).
+    pub fn resume(&mut self, stream: StreamId) {
+        self.set_paused(stream, false);
+    }
+
+    fn set_paused(&mut self, stream: StreamId, is_paused: bool) {
+        if let Some(slot) = self.find_open(stream) {
+            self.streams.get_mut(slot).is_paused = is_paused;
+            self.streams.requeue(slot);
+        }
+    }
+
+    fn find_open(&self, stream: StreamId) -> Option<Slot> {
+        if stream.0 == 0 {
+            return None;
+        }
+        self.streams.find(stream.0)
+    }
+
+    /// Whether [`poll_frame`](Self::poll_frame) has anything to put out, given room.
+    #[inline]
+    #[must_use]
+    pub fn wants_output(&self) -> bool {
+        !self.control.is_empty()
+            || (self.send_window.available() > 0 && self.streams.first_sendable().is_some())
+    }
+
+    /// Appends control frames that wait, and the header of the next DATA frame, whose content is
+    /// to be sent after it; `None` if no content can be sent now.
+    ///
+    /// `room` bounds the DATA frame, header and content, in bytes: for a TLS record that is to be
+    /// filled exactly, or what is left of a budget. At most [`QUANTUM`] bytes of content come at a
+    /// time, so that urgency and turns are looked at again.
+    #[inline]
+    pub fn poll_frame(&mut self, now: Time, room: u32, wire: &mut Vec<u8>) -> Option<Body> {
+        self.write_control(wire);
+        let slot = self.streams.first_sendable()?;
+        let content_room = room.saturating_sub(FRAME_HEADER_LEN as u32);
+        let connection_window = self.send_window.available();
+        let stream = self.streams.get_mut(slot);
+        let left = stream.content_len - stream.sent;
+        let window = stream.send_window.available().min(connection_window);
+        let most = content_room.min(self.peer.frame_payload_max).min(QUANTUM);
+        // At most QUANTUM.
+        let len = left.min(u64::from(window.min(most))) as u32;
+        if len == 0 {
+            return None;
+        }
+        let is_last = u64::from(len) == left;
+        let range = stream.sent..stream.sent + u64::from(len);
+        stream.sent = range.end;
+        stream.send_window.consume(len);
+        stream.progressed_at = now;
+        self.send_window.consume(len);
+        let body = Body {
+            stream: StreamId(stream.id),
+            range,
+            is_last,
+        };
+        data::write_header(stream.id, len, is_last, wire);
+        self.budget.earn_content(len);
+        if is_last {
+            self.finish_response(slot);
+        } else {
+            self.go_on(slot, len, most.min(SHORT_FRAME) > window);
+        }
+        Some(body)
+    }
+
+    /// Appends output of about `budget` bytes, content included: everything that can be sent now,
+    /// frame by frame as [`poll_frame`](Self::poll_frame) has it. A frame is never cut for the
+    /// budget's sake below half a quantum, so that it may be exceeded by one frame.
+    pub fn poll_output(&mut self, now: Time, budget: u32, out: &mut Output) {
+        let mut left = budget;
+        while left > 0 {
+            let before = out.wire.len();
+            let body = self.poll_frame(now, left.max(QUANTUM / 2), &mut out.wire);
+            let Some(body) = body else {
+                break;
+            };
+            let written = (out.wire.len() - before) as u64 + body.range.end - body.range.start;
+            left = left.saturating_sub(u32::try_from(written).unwrap_or(u32::MAX));
+            out.push_body(body);
+        }
+        out.note_wire();
+    }
+
+    /// The content of a response is written to its end.
+    #[inline]
+    fn finish_response(&mut self, slot: Slot) {
+        self.streams.get_mut(slot).response = Response::Done;
+        self.streams.requeue(slot);
+        self.budget.earn_response();
+        self.settle(slot);
+    }
+
+    /// A frame was written, and there is more to come: is it still this stream's turn?
+    #[inline]
+    fn go_on(&mut self, slot: Slot, len: u32, is_short_of_window: bool) {
+        self.streams.requeue(slot);
+        if self.streams.get(slot).priority.is_incremental {
+            self.streams.rotate(slot);
+        }
+        if is_short_of_window && len < SHORT_FRAME && self.budget.charge(Cost::ShortFrame).is_err()
+        {
+            self.fail(crate::h2::Why::BudgetSpent);
+        }
+    }
+
+    /// Appends control frames that wait.
+    #[inline]
+    fn write_control(&mut self, wire: &mut Vec<u8>) {
+        if !self.control.is_empty() {
+            wire.extend_from_slice(&self.control);
+            self.control.clear();
+        }
+    }
+
+    /// Appends HEADERS, and CONTINUATION if the block is longer than a frame may be.
+    #[inline]
+    fn write_head(
+        &mut self,
+        stream: u32,
+        head: &ResponseHead<'_>,
+        date_line: &[u8; DATE_LINE_LEN],
+        is_ended: bool,
+        wire: &mut Vec<u8>,
+    ) {
+        debug_assert!(self.end != End::Over, "no stream is open after an error");
+        wire.reserve(PLAIN_HEAD_LEN);
+        let header_start = wire.len();
+        wire.extend_from_slice(&[0; FRAME_HEADER_LEN]);
+        let block_start = wire.len();
+        if self.peer.owes_size_update {
+            wire.push(encoder::SIZE_UPDATE_ZERO);
+            self.peer.note_size_update();
+        }
+        write_fields(head, date_line, wire);
+        let end_stream = if is_ended { flags::END_STREAM } else { 0 };
+        let block_len = wire.len() - block_start;
+        if block_len <= MAX_UNCUT {
+            let header = headers::header(stream, block_len as u32, flags::END_HEADERS | end_stream);
+            wire[header_start..block_start].copy_from_slice(&header.to_bytes());
+        } else {
+            cut_block(stream, end_stream, header_start, wire);
+        }
+    }
+}
+
+/// Appends the fields of a response.
+#[inline]
+fn write_fields(head: &ResponseHead<'_>, date_line: &[u8; DATE_LINE_LEN], out: &mut Vec<u8>) {
+    encoder::write_status(head.status, out);
+    encoder::write_date(date_line, out);
+    let mut has_length = false;
+    if let Some((block, part)) = head.ready {
+        has_length = part == ReadyPart::Whole;
+        match block.hpack {
+            Some(hpack) => out.extend_from_slice(hpack.part(part)),
+            None => write_lines(block.bytes, block.length_end, block.shared_start, part, out),
+        }
+    }
+    debug_assert!(
+        !(has_length && head.content_length.is_some()),
+        "the length is given once"
+    );
+    if let Some(len) = head.content_length
+        && !head.status.is_without_content()
+    {
+        encoder::write_content_length(len, out);
+    }
+    for (name, value) in head.fields {
+        debug_assert!(
+            !value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)),
+            "values of fields are checked where they are made"
+        );
+        encoder::write_field(name, value, out);
+    }
+}
+
+/// Encodes a ready block that nobody has encoded before.
+#[cold]
+fn write_lines(
+    bytes: &[u8],
+    length_end: u16,
+    shared_start: u16,
+    part: ReadyPart,
+    out: &mut Vec<u8>,
+) {
+    let start = match part {
+        ReadyPart::Whole => 0,
+        ReadyPart::WithoutLength => length_end,
+        ReadyPart::Shared => shared_start,
+    };
+    let written = ready::write_lines(&bytes[usize::from(start)..], out);
+    debug_assert!(written.is_some(), "ready blocks are lines");
+}
+
+/// Makes frames of a block that is longer than one may be; it begins after the room for a header
+/// at `header_start`.
+#[cold]
+fn cut_block(stream: u32, end_stream: u8, header_start: usize, wire: &mut Vec<u8>) {
+    let block = wire.split_off(header_start + FRAME_HEADER_LEN);
+    wire.truncate(header_start);
+    let count = block.chunks(MAX_UNCUT).len();
+    for (index, fragment) in block.chunks(MAX_UNCUT).enumerate() {
+        let end_headers = if index + 1 == count {
+            flags::END_HEADERS
+        } else {
+            0
+        };
+        let len = fragment.len() as u32;
+        let header: FrameHeader = if index == 0 {
+            headers::header(stream, len, end_stream | end_headers)
+        } else {
+            continuation::header(stream, len, end_headers)
+        };
+        header.write(wire);
+        wire.extend_from_slice(fragment);
+    }
+}
+
+/// The longest fragment of a field block in one frame, in bytes: what every peer takes.
+const MAX_UNCUT: usize = 16_384;
+
+/// Room for the frame and fields of a usual response and the next DATA frame's header.
+const PLAIN_HEAD_LEN: usize = 256;

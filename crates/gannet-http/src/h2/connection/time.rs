@@ -1,0 +1,142 @@
+//! The end of a connection, by the caller's wish or for lack of anything going on.
+
+use super::{Connection, End};
+use crate::h2::error::{ErrorCode, Why};
+use crate::h2::frame::{goaway, ping};
+use crate::h2::limits::DRAIN_PING_MS;
+use crate::h2::streams::{Response, Slot, Stream};
+use crate::h2::{StreamId, Time};
+
+impl Connection {
+    /// Lets the connection end: no request is lost, no new one is served after a round trip.
+    ///
+    /// In two steps (RFC 9113 section 6.8): a GOAWAY that excludes no stream, with a PING; when its
+    /// answer comes (or after [`DRAIN_PING_MS`]), another one that names the last stream served.
+    /// When the last of these has ended, [`is_closing`](Self::is_closing) turns true.
+    pub fn drain(&mut self, now: Time) {
+        if self.end != End::None {
+            return;
+        }
+        goaway::write(LAST_STREAM_MAX, ErrorCode::NO_ERROR, &mut self.control);
+        ping::write(&DRAIN_PING, false, &mut self.control);
+        self.end = End::Announced {
+            until: now.plus_ms(DRAIN_PING_MS),
+        };
+    }
+
+    /// The second step of [`drain`](Self::drain).
+    pub(super) fn end_finally(&mut self) {
+        goaway::write(self.last_stream, ErrorCode::NO_ERROR, &mut self.control);
+        self.end = End::Final {
+            last_stream: self.last_stream,
+        };
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing else happens.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        if self.end == End::Over {
+            return None;
+        }
+        let partial = self
+            .partial_since
+            .map(|since| since.plus_ms(self.timeouts.head_ms));
+        let idle =
+            (self.streams.count() == 0).then(|| self.idle_since.plus_ms(self.timeouts.idle_ms));
+        let drain = match self.end {
+            End::Announced { until } => Some(until),
+            _ => None,
+        };
+        let check = if self.streams.count() > 0 {
+            self.check_at
+        } else {
+            None
+        };
+        [partial, idle, drain, check].into_iter().flatten().min()
+    }
+
+    /// Does what is due. Call it until it gives `None`: a stream that it gives was reset, because
+    /// its peer opened no window for its content in time. Look at
+    /// [`is_closing`](Self::is_closing) and [`error`](Self::error) after it.
+    pub fn handle_timeout(&mut self, now: Time) -> Option<StreamId> {
+        if let End::Announced { until } = self.end
+            && now >= until
+        {
+            self.end_finally();
+        }
+        let is_over = |since: Time, ms| now >= since.plus_ms(ms);
+        if self.end == End::Over {
+            return None;
+        }
+        let head_ms = self.timeouts.head_ms;
+        if self
+            .partial_since
+            .is_some_and(|since| is_over(since, head_ms))
+        {
+            self.fail(Why::Stalled);
+            return None;
+        }
+        if self.streams.count() == 0 {
+            if is_over(self.idle_since, self.timeouts.idle_ms) {
+                self.fail(Why::Idle);
+            }
+            return None;
+        }
+        if self.check_at.is_none_or(|at| now < at) {
+            return None;
+        }
+        self.check_streams(now)
+    }
+
+    /// Ends streams that wait for the peer for too long: the first of them that the caller knows.
+    fn check_streams(&mut self, now: Time) -> Option<StreamId> {
+        let progress_ms = self.timeouts.progress_ms;
+        let has_window = self.send_window.available() > 0;
+        let is_overdue = |stream: &Stream| {
+            now >= stream.progressed_at.plus_ms(progress_ms) && awaits_peer(stream, has_window)
+        };
+        let overdue: Vec<(Slot, u32, Response)> = self
+            .streams
+            .iter()
+            .filter(|(_, stream)| is_overdue(stream))
+            .map(|(slot, stream)| (slot, stream.id, stream.response))
+            .collect();
+        for (slot, id, response) in overdue {
+            if response == Response::Done {
+                self.close_with(slot, ErrorCode::NO_ERROR);
+            } else {
+                self.close_with(slot, ErrorCode::ENHANCE_YOUR_CALM);
+                return Some(StreamId(id));
+            }
+        }
+        // Streams that wait for the caller are looked at again after as long a time.
+        let next = self.streams.iter().map(|(_, stream)| {
+            let due = stream.progressed_at.plus_ms(progress_ms);
+            if due > now {
+                due
+            } else {
+                now.plus_ms(progress_ms)
+            }
+        });
+        self.check_at = next.min();
+        None
+    }
+}
+
+/// Whether it is the peer that a stream waits for: a window, or the end of a request that was
+/// answered.
+fn awaits_peer(stream: &Stream, has_connection_window: bool) -> bool {
+    match stream.response {
+        Response::Awaited => false,
+        Response::Sending => {
+            !stream.is_paused && (!has_connection_window || stream.send_window.available() == 0)
+        }
+        Response::Done => true,
+    }
+}
+
+/// What the first GOAWAY of a drain gives as the last stream.
+const LAST_STREAM_MAX: u32 = 0x7fff_ffff;
+
+/// The opaque bytes of the PING that follows it.
+pub(super) const DRAIN_PING: [u8; 8] = *b"draining";

@@ -1,0 +1,207 @@
+//! What a peer did wrong, and what goes on the wire for it (RFC 9113 sections 5.4 and 7).
+
+use crate::semantics::status::Status;
+
+/// An error code of RST_STREAM and GOAWAY frames (RFC 9113 section 7).
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct ErrorCode(pub u32);
+
+impl ErrorCode {
+    /// Nothing is wrong: a graceful end.
+    pub const NO_ERROR: Self = Self(0x0);
+    /// The protocol was broken in a way that no other code names.
+    pub const PROTOCOL_ERROR: Self = Self(0x1);
+    /// Something went wrong on our side.
+    pub const INTERNAL_ERROR: Self = Self(0x2);
+    /// More was sent than the window allowed, or a window grew too large.
+    pub const FLOW_CONTROL_ERROR: Self = Self(0x3);
+    /// Settings were not acknowledged in time.
+    pub const SETTINGS_TIMEOUT: Self = Self(0x4);
+    /// A frame came for a stream that is closed, or half-closed by the peer.
+    pub const STREAM_CLOSED: Self = Self(0x5);
+    /// A frame has a length that its type does not allow.
+    pub const FRAME_SIZE_ERROR: Self = Self(0x6);
+    /// The stream was refused before anything was done for it.
+    pub const REFUSED_STREAM: Self = Self(0x7);
+    /// The stream is not wanted any more.
+    pub const CANCEL: Self = Self(0x8);
+    /// A field block cannot be decoded.
+    pub const COMPRESSION_ERROR: Self = Self(0x9);
+    /// The tunnel of a CONNECT broke.
+    pub const CONNECT_ERROR: Self = Self(0xa);
+    /// The peer's behaviour costs too much.
+    pub const ENHANCE_YOUR_CALM: Self = Self(0xb);
+    /// The transport is not secure enough.
+    pub const INADEQUATE_SECURITY: Self = Self(0xc);
+    /// HTTP/1.1 is required.
+    pub const HTTP_1_1_REQUIRED: Self = Self(0xd);
+
+    /// The registered name, as logs write it; `UNKNOWN` for any other code.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self.0 {
+            0x0 => "NO_ERROR",
+            0x1 => "PROTOCOL_ERROR",
+            0x2 => "INTERNAL_ERROR",
+            0x3 => "FLOW_CONTROL_ERROR",
+            0x4 => "SETTINGS_TIMEOUT",
+            0x5 => "STREAM_CLOSED",
+            0x6 => "FRAME_SIZE_ERROR",
+            0x7 => "REFUSED_STREAM",
+            0x8 => "CANCEL",
+            0x9 => "COMPRESSION_ERROR",
+            0xa => "CONNECT_ERROR",
+            0xb => "ENHANCE_YOUR_CALM",
+            0xc => "INADEQUATE_SECURITY",
+            0xd => "HTTP_1_1_REQUIRED",
+            _ => "UNKNOWN",
+        }
+    }
+}
+
+/// An error that ends the connection.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ConnectionError {
+    /// What the GOAWAY frame says.
+    pub code: ErrorCode,
+    /// What was found.
+    pub why: Why,
+}
+
+impl ConnectionError {
+    /// The reaction to a cause: the one place where a code is chosen.
+    #[must_use]
+    pub const fn of(why: Why) -> Self {
+        let code = match why {
+            Why::FrameLength | Why::FrameTooLong => ErrorCode::FRAME_SIZE_ERROR,
+            Why::FieldBlock => ErrorCode::COMPRESSION_ERROR,
+            Why::WindowOverflow | Why::WindowExceeded => ErrorCode::FLOW_CONTROL_ERROR,
+            Why::StreamClosed => ErrorCode::STREAM_CLOSED,
+            Why::BudgetSpent | Why::FieldBlockTooLong | Why::Stalled => {
+                ErrorCode::ENHANCE_YOUR_CALM
+            }
+            Why::Idle => ErrorCode::NO_ERROR,
+            Why::Preface
+            | Why::SettingsExpected
+            | Why::ContinuationExpected
+            | Why::ContinuationUnexpected
+            | Why::StreamIdentifier
+            | Why::IdleStream
+            | Why::Padding
+            | Why::SettingValue
+            | Why::PushPromise
+            | Why::SelfDependency
+            | Why::ZeroIncrement
+            | Why::Malformed
+            | Why::HalfClosed
+            | Why::TooManyStreams => ErrorCode::PROTOCOL_ERROR,
+        };
+        Self { code, why }
+    }
+}
+
+/// An error that ends one stream; the connection goes on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct StreamError {
+    pub(crate) code: ErrorCode,
+    pub(crate) why: Why,
+}
+
+impl StreamError {
+    /// The reaction to a cause within one stream.
+    pub(crate) const fn of(why: Why) -> Self {
+        let code = match why {
+            Why::HalfClosed => ErrorCode::STREAM_CLOSED,
+            Why::TooManyStreams => ErrorCode::REFUSED_STREAM,
+            _ => ConnectionError::of(why).code,
+        };
+        Self { code, why }
+    }
+}
+
+/// A cause of an error.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Why {
+    /// The connection does not begin with the client's preface (RFC 9113 section 3.4).
+    Preface,
+    /// The preface is not followed by a SETTINGS frame.
+    SettingsExpected,
+    /// A frame of a type whose length is fixed has another one, or is too short for its flags.
+    FrameLength,
+    /// A frame is longer than SETTINGS_MAX_FRAME_SIZE allows.
+    FrameTooLong,
+    /// A field block is not followed by its CONTINUATION frame at once.
+    ContinuationExpected,
+    /// A CONTINUATION frame continues nothing.
+    ContinuationUnexpected,
+    /// A stream identifier of the wrong parity, zero, not zero, or lower than one before.
+    StreamIdentifier,
+    /// A frame other than HEADERS or PRIORITY for a stream that was never opened.
+    IdleStream,
+    /// A frame for a stream that is closed.
+    StreamClosed,
+    /// A frame after the one that ended the request.
+    HalfClosed,
+    /// More padding than payload.
+    Padding,
+    /// A setting outside its range.
+    SettingValue,
+    /// A client must not push.
+    PushPromise,
+    /// A stream that depends on itself.
+    SelfDependency,
+    /// A WINDOW_UPDATE of zero.
+    ZeroIncrement,
+    /// A window would exceed 2^31 - 1.
+    WindowOverflow,
+    /// More content than the window allows.
+    WindowExceeded,
+    /// A field block that cannot be decoded (RFC 7541).
+    FieldBlock,
+    /// A field block of too many bytes or frames.
+    FieldBlockTooLong,
+    /// A request that breaks RFC 9113 section 8.
+    Malformed,
+    /// More streams at once than announced.
+    TooManyStreams,
+    /// The cost budget is spent: see [`super::budget`].
+    BudgetSpent,
+    /// The peer made no progress in time.
+    Stalled,
+    /// Nothing was asked for in time.
+    Idle,
+}
+
+/// A request that is well formed but answered with an error instead of being looked at.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Rejection {
+    /// The status to answer with.
+    pub status: Status,
+    /// The cause.
+    pub why: RejectionWhy,
+}
+
+impl Rejection {
+    /// The reaction to a cause.
+    #[must_use]
+    pub const fn of(why: RejectionWhy) -> Self {
+        let status = match why {
+            RejectionWhy::FieldSectionTooLarge | RejectionWhy::TooManyFieldLines => {
+                Status::REQUEST_HEADER_FIELDS_TOO_LARGE
+            }
+            RejectionWhy::ExpectationUnknown => Status::EXPECTATION_FAILED,
+        };
+        Self { status, why }
+    }
+}
+
+/// A cause of a [`Rejection`].
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum RejectionWhy {
+    /// The decoded section is larger than [`super::limits::FIELD_SECTION_MAX`].
+    FieldSectionTooLarge,
+    /// More lines than [`crate::semantics::limits::FIELD_LINES_MAX`].
+    TooManyFieldLines,
+    /// An expectation other than `100-continue`.
+    ExpectationUnknown,
+}

@@ -1,0 +1,13 @@
+//! CONTINUATION (RFC 9113 section 6.10): more of a field block; its payload is nothing else.
+
+use super::{FrameHeader, FrameType};
+
+/// The header of a frame with `len` bytes of field block.
+pub(crate) fn header(stream: u32, len: u32, frame_flags: u8) -> FrameHeader {
+    FrameHeader {
+        len,
+        kind: FrameType::CONTINUATION,
+        flags: frame_flags,
+        stream,
+    }
+}

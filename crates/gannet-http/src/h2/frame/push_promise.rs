@@ -1,0 +1,6 @@
+//! PUSH_PROMISE (RFC 9113 section 6.6): only servers may push, and this one does not.
+
+use crate::h2::error::Why;
+
+/// What a PUSH_PROMISE from a client is, whatever is in it (RFC 9113 section 8.4).
+pub(crate) const FROM_CLIENT: Why = Why::PushPromise;

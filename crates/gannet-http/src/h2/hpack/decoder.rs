@@ -1,0 +1,202 @@
+//! Decoding of field blocks (RFC 7541 sections 3 and 6).
+//!
+//! Every field is appended to a buffer in HTTP/1's line form. A block whose fields are larger than
+//! wanted is decoded on, because the dynamic table has to stay in step, but its lines can be
+//! dropped one by one, so that nothing grows.
+
+use super::dynamic_table::DynamicTable;
+use super::line::{LINE_END, Line, NameKind, SEPARATOR};
+use super::static_table::{self, STATIC_COUNT};
+use super::{HpackError, huffman, integer};
+use crate::h2::limits::{DYNAMIC_TABLE_MAX, FIELD_SECTION_DECODED_MAX};
+
+/// The decoder of one connection.
+#[derive(Clone, Debug)]
+pub struct Decoder {
+    table: DynamicTable,
+}
+
+impl Default for Decoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Decoder {
+    /// A decoder with an empty table of at most [`DYNAMIC_TABLE_MAX`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            table: DynamicTable::new(),
+        }
+    }
+
+    /// Decodes a whole block into `lines`. Each line is shown to `keep`, which says whether it
+    /// stays there.
+    ///
+    /// # Errors
+    /// After an error the table is out of step with the peer's: the connection cannot go on.
+    #[inline]
+    pub(crate) fn decode(
+        &mut self,
+        block: &[u8],
+        lines: &mut Vec<u8>,
+        mut keep: impl FnMut(&Line, &[u8]) -> bool,
+    ) -> Result<(), HpackError> {
+        let mut input = self.read_size_updates(block)?;
+        let mut decoded = 0;
+        while let Some((&first, rest)) = input.split_first() {
+            input = rest;
+            let line = if first & 0x80 != 0 {
+                let index = integer::decode(first, 7, &mut input)?;
+                self.indexed(index, lines)?
+            } else if first & 0xe0 == 0x20 {
+                // RFC 7541 4.2: an update has its place at the beginning.
+                return Err(HpackError::SizeUpdate);
+            } else {
+                self.literal(first, &mut input, lines)?
+            };
+            decoded += line.size();
+            if !keep(&line, lines) {
+                lines.truncate(line.start);
+            }
+            if decoded > FIELD_SECTION_DECODED_MAX {
+                return Err(HpackError::TooLarge);
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes a block and shows each name and value, for tools and tests.
+    ///
+    /// # Errors
+    /// If the block cannot be decoded; fields before the error have been shown.
+    pub fn decode_each(
+        &mut self,
+        block: &[u8],
+        mut show: impl FnMut(&[u8], &[u8]),
+    ) -> Result<(), HpackError> {
+        self.decode(block, &mut Vec::new(), |line, bytes| {
+            let name = &bytes[line.start..line.start + line.name_len];
+            let value = &bytes[line.value_start()..line.value_start() + line.value_len];
+            show(name, value);
+            false
+        })
+    }
+
+    /// Size updates at the beginning of a block: at most the lowest size since the last block, and
+    /// the final one (RFC 7541 section 4.2).
+    fn read_size_updates<'b>(&mut self, block: &'b [u8]) -> Result<&'b [u8], HpackError> {
+        let mut input = block;
+        let mut count = 0;
+        while let Some((&first, rest)) = input.split_first()
+            && first & 0xe0 == 0x20
+        {
+            input = rest;
+            let size = integer::decode(first, 5, &mut input)?;
+            count += 1;
+            if size > DYNAMIC_TABLE_MAX || count > 2 {
+                return Err(HpackError::SizeUpdate);
+            }
+            self.table.resize(size);
+        }
+        Ok(input)
+    }
+
+    /// An indexed field (RFC 7541 section 6.1).
+    #[inline]
+    fn indexed(&self, index: u32, lines: &mut Vec<u8>) -> Result<Line, HpackError> {
+        if let Some(entry) = static_table::get(index) {
+            let start = lines.len();
+            lines.extend_from_slice(entry.line.as_bytes());
+            return Ok(Line {
+                kind: entry.kind,
+                is_well_formed: entry.kind != NameKind::Refused,
+                start,
+                name_len: entry.name_len.into(),
+                value_len: entry.value_len.into(),
+            });
+        }
+        let position = dynamic_position(index)?;
+        self.table
+            .write_line(position, lines)
+            .ok_or(HpackError::Index)
+    }
+
+    /// A literal field (RFC 7541 section 6.2); `first` tells which of the three.
+    fn literal(
+        &mut self,
+        first: u8,
+        input: &mut &[u8],
+        lines: &mut Vec<u8>,
+    ) -> Result<Line, HpackError> {
+        let is_added = first & 0x40 != 0;
+        let prefix_len = if is_added { 6 } else { 4 };
+        let index = integer::decode(first, prefix_len, input)?;
+        let start = lines.len();
+        let kind = if index == 0 {
+            read_string(input, lines)?;
+            NameKind::of(&lines[start..])
+        } else if let Some(entry) = static_table::get(index) {
+            lines.extend_from_slice(entry.name().as_bytes());
+            entry.kind
+        } else {
+            let position = dynamic_position(index)?;
+            self.table
+                .write_name(position, lines)
+                .ok_or(HpackError::Index)?
+        };
+        let name_len = lines.len() - start;
+        lines.extend_from_slice(SEPARATOR);
+        let value_start = lines.len();
+        read_string(input, lines)?;
+        let value_len = lines.len() - value_start;
+        let line = Line {
+            kind,
+            is_well_formed: kind != NameKind::Refused && kind.takes(&lines[value_start..]),
+            start,
+            name_len,
+            value_len,
+        };
+        lines.extend_from_slice(LINE_END);
+        if is_added {
+            self.table.insert(&line, &lines[start..]);
+        }
+        Ok(line)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn table_size(&self) -> u32 {
+        self.table.size()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> usize {
+        self.table.memory()
+    }
+}
+
+/// Position in the dynamic table of an index that is not in the static one.
+#[inline]
+fn dynamic_position(index: u32) -> Result<usize, HpackError> {
+    (index as usize)
+        .checked_sub(STATIC_COUNT + 1)
+        .ok_or(HpackError::Index)
+}
+
+/// Appends a string (RFC 7541 section 5.2).
+#[inline]
+fn read_string(input: &mut &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
+    let (&first, rest) = input.split_first().ok_or(HpackError::Truncated)?;
+    *input = rest;
+    let len = integer::decode(first, 7, input)?;
+    let (string, rest) = input
+        .split_at_checked(len as usize)
+        .ok_or(HpackError::Truncated)?;
+    *input = rest;
+    if first & 0x80 != 0 {
+        return huffman::decode(string, out);
+    }
+    out.extend_from_slice(string);
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! Ready blocks for HTTP/2: made of HTTP/1's lines, once, when a file is packed or cached.
+
+use super::encoder::write_field;
+use super::line::{LINE_END, SEPARATOR};
+use crate::semantics::response::{HpackBlock, ReadyBlock};
+
+/// An owned [`HpackBlock`].
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct ReadyHpack {
+    bytes: Vec<u8>,
+    length_end: u16,
+    shared_start: u16,
+}
+
+impl ReadyHpack {
+    /// The block, borrowed.
+    #[must_use]
+    pub fn as_block(&self) -> HpackBlock<'_> {
+        HpackBlock {
+            bytes: &self.bytes,
+            length_end: self.length_end,
+            shared_start: self.shared_start,
+        }
+    }
+
+    /// The bytes alone, to be stored together with the two offsets of the block.
+    #[must_use]
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+}
+
+/// Encodes a ready block's lines, cut at the same fields.
+///
+/// `None` if they are not lines `name: value CRLF` with names in lower case, if an offset is not
+/// at the beginning of a line, or if the result is longer than 64 KiB; never for what
+/// [`crate::semantics::ready_fields::RepresentationFields::render`] made.
+#[must_use]
+pub fn render(block: ReadyBlock<'_>) -> Option<ReadyHpack> {
+    let (length_end, shared_start) = (block.length_end.into(), block.shared_start.into());
+    let mut bytes = Vec::with_capacity(block.bytes.len());
+    let mut render_to = |from: usize, to: usize| {
+        write_lines(block.bytes.get(from..to)?, &mut bytes)?;
+        u16::try_from(bytes.len()).ok()
+    };
+    let hpack_length_end = render_to(0, length_end)?;
+    let hpack_shared_start = render_to(length_end, shared_start)?;
+    render_to(shared_start, block.bytes.len())?;
+    Some(ReadyHpack {
+        bytes,
+        length_end: hpack_length_end,
+        shared_start: hpack_shared_start,
+    })
+}
+
+/// Appends the fields of lines in HTTP/1's form, as [`render`] does.
+pub(crate) fn write_lines(lines: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    let mut rest = lines;
+    while !rest.is_empty() {
+        let end = memchr::memchr(b'\r', rest)?;
+        let (line, after) = rest.split_at(end);
+        rest = after.strip_prefix(LINE_END)?;
+        let colon = memchr::memchr(b':', line)?;
+        let name = std::str::from_utf8(&line[..colon]).ok()?;
+        let value = line[colon..].strip_prefix(SEPARATOR)?;
+        if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            return None;
+        }
+        write_field(name, value, out);
+    }
+    Some(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::h2::hpack::Decoder;
+    use crate::semantics::ready_fields::RepresentationFields;
+    use crate::semantics::response::ReadyPart;
+
+    #[test]
+    fn every_part_has_the_fields_of_its_lines() {
+        let fields = RepresentationFields {
+            content_length: 1234,
+            content_type: Some(b"text/html;charset=utf-8"),
+            entity_tag: Some(b"\"0123456789abcdef\""),
+            last_modified: Some(784_111_777),
+            vary: Some(b"accept-encoding"),
+            further: &[("x-empty", b"")],
+            ..Default::default()
+        };
+        let ready = fields.render().expect("fields that may be sent");
+        let block = ready.as_block();
+        let hpack = render(block).expect("lines");
+        for (part, start) in [
+            (ReadyPart::Whole, 0),
+            (ReadyPart::WithoutLength, block.length_end),
+            (ReadyPart::Shared, block.shared_start),
+        ] {
+            let mut lines = Vec::new();
+            Decoder::new()
+                .decode_each(hpack.as_block().part(part), |name, value| {
+                    lines.extend_from_slice(&[name, b": ", value, b"\r\n"].concat());
+                })
+                .expect("a block of ours");
+            assert_eq!(lines, &block.bytes[usize::from(start)..], "{part:?}");
+        }
+        assert!(hpack.into_bytes().len() < block.bytes.len());
+    }
+
+    #[test]
+    fn what_is_not_lines_is_refused() {
+        let check = |bytes: &[u8], length_end, shared_start| {
+            let block = ReadyBlock {
+                bytes,
+                length_end,
+                shared_start,
+                hpack: None,
+            };
+            render(block).is_some()
+        };
+        assert!(check(b"a: b\r\nc: d\r\n", 6, 6));
+        assert!(!check(b"a: b\r\nc: d\r\n", 5, 6));
+        assert!(!check(b"a: b\r\nc: d\r\n", 6, 5));
+        assert!(!check(b"a: b\r\nc: d\r\n", 6, 13));
+        assert!(!check(b"a: b", 0, 0));
+        assert!(!check(b"a:b\r\n", 0, 0));
+        assert!(!check(b"A: b\r\n", 0, 0));
+        assert!(!check(b"ab\r\n", 0, 0));
+        assert!(!check(b"a: b\rc\r\n", 0, 0));
+    }
+}

@@ -1,0 +1,72 @@
+//! Bounds on what an HTTP/2 peer may send or make us keep, each with its reason.
+
+use super::frame::FRAME_HEADER_LEN;
+
+/// The longest frame payload that is accepted: SETTINGS_MAX_FRAME_SIZE at its initial value, the
+/// lowest that RFC 9113 section 4.2 allows. Requests without content need no longer ones.
+pub const FRAME_PAYLOAD_MAX: u32 = 16_384;
+
+/// The most input bytes that a caller has to keep for another call: one frame.
+pub const INPUT_MAX: usize = FRAME_HEADER_LEN + FRAME_PAYLOAD_MAX as usize;
+
+/// The most streams open at once: SETTINGS_MAX_CONCURRENT_STREAMS. RFC 9113 section 5.1.2 advises
+/// at least 100; browsers use no more.
+pub const STREAMS_MAX: u32 = 128;
+
+/// The largest decoded field section, counted as RFC 9113 section 6.5.2 counts it (32 bytes per
+/// line on top of name and value): SETTINGS_MAX_HEADER_LIST_SIZE. As HTTP/1's section, with room
+/// for its 100 lines. Larger ones are answered with 431.
+pub const FIELD_SECTION_MAX: u32 = 20 * 1024;
+
+/// Decoded size at which a field block ends the connection. Blocks above [`FIELD_SECTION_MAX`] are
+/// decoded on, into nothing, because the dynamic table must stay in step; a few kilobytes of
+/// references to a large entry stand for megabytes, so that has an end too.
+pub const FIELD_SECTION_DECODED_MAX: u32 = 4 * FIELD_SECTION_MAX;
+
+/// The longest encoded field block in bytes, over all of its frames. Literals without Huffman
+/// coding are hardly longer encoded than decoded.
+pub const FIELD_BLOCK_MAX: usize = 32 * 1024;
+
+/// The most CONTINUATION frames of one field block. With frames of 16 KiB two are enough; clients
+/// that cut shorter pieces exist in test suites only.
+pub const CONTINUATIONS_MAX: u32 = 8;
+
+/// The size of the decoder's dynamic table: SETTINGS_HEADER_TABLE_SIZE at its initial value.
+pub const DYNAMIC_TABLE_MAX: u32 = 4096;
+
+/// Request content that may be under way on one stream: its window, never given back, so this is
+/// also the most content of one request that is read and discarded.
+pub const STREAM_WINDOW: u32 = 65_535;
+
+/// Request content that may be under way on the connection: given back as it is discarded, so
+/// that streams do not hold each other up.
+pub const CONNECTION_WINDOW: u32 = 65_535;
+
+/// Content announced above this, or a stream window with less than this left, makes the stream
+/// end with RST_STREAM (NO_ERROR) once it is answered: the rest would never fit.
+pub const CONTENT_UNWELCOME: u32 = 49_152;
+
+/// Bytes of control frames waiting to be sent at which no more input is read. Every reply to a
+/// frame is at most 17 bytes; a peer that does not read cannot make us collect more.
+pub const CONTROL_MAX: usize = 4096;
+
+/// The most settings of one SETTINGS frame that are looked at without charge; there are ten kinds.
+pub const SETTINGS_FREE: usize = 16;
+
+/// The most priorities kept for streams that are not open yet (RFC 9218 section 7.1).
+pub const EARLY_PRIORITIES_MAX: usize = 32;
+
+/// The most closed streams that are remembered, to tell late frames from wrong ones.
+pub const CLOSED_MAX: usize = 64;
+
+/// Content bytes of one stream before the next incremental stream has its turn, and the most in
+/// one DATA frame: what every peer takes, and about one TLS record.
+pub const QUANTUM: u32 = 16_384;
+
+/// A DATA frame shorter than this, because of the peer's windows and not because the content ends,
+/// is charged: sending a body byte by byte is the peer's choice and our cost.
+pub const SHORT_FRAME: u32 = 512;
+
+/// How long a peer has to acknowledge the PING that follows the first GOAWAY of a drain, in
+/// milliseconds; then the second one is sent anyway.
+pub const DRAIN_PING_MS: u64 = 1_000;

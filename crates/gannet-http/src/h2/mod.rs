@@ -1,0 +1,38 @@
+//! HTTP/2 (RFC 9113), the server's side, as a machine without I/O.
+//!
+//! [`connection`] has the machine, its states and the order of calls. [`hpack`] is field
+//! compression (RFC 7541), [`priority`] is RFC 9218.
+
+pub mod budget;
+pub mod connection;
+pub mod error;
+pub mod frame;
+pub mod hpack;
+pub mod limits;
+pub mod output;
+pub mod priority;
+
+mod flow;
+mod request;
+mod settings;
+mod streams;
+
+pub use connection::{Connection, Event, Received, Timeouts};
+pub use error::{ConnectionError, ErrorCode, Rejection, Why};
+pub use output::{Body, Output, Segment};
+
+/// Identifies a stream of a connection: odd, below 2^31, never used twice.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub struct StreamId(pub u32);
+
+/// A moment in nanoseconds on a monotonic clock with an arbitrary start.
+#[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// This moment plus `ms` milliseconds, saturating.
+    #[must_use]
+    pub fn plus_ms(self, ms: u64) -> Self {
+        Self(self.0.saturating_add(ms.saturating_mul(1_000_000)))
+    }
+}

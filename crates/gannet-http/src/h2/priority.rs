@@ -1,0 +1,85 @@
+//! Extensible priorities (RFC 9218): urgency 0 to 7 and an incremental flag.
+//!
+//! The value is a structured-field dictionary (RFC 8941); of it `u` and `i` are read. As RFC 9218
+//! section 4 has it, what is out of range or of another type is ignored, and a value that is no
+//! dictionary means the default.
+
+/// A priority of a response.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Priority {
+    /// 0 (first) to 7 (last).
+    pub urgency: u8,
+    /// Whether the client can use parts of the response as they come, so that several responses
+    /// of the same urgency share the connection.
+    pub is_incremental: bool,
+}
+
+impl Default for Priority {
+    fn default() -> Self {
+        Self {
+            urgency: 3,
+            is_incremental: false,
+        }
+    }
+}
+
+/// How many urgencies there are.
+pub const URGENCIES: usize = 8;
+
+impl Priority {
+    /// Reads a `priority` field value or the value of a PRIORITY_UPDATE frame.
+    #[must_use]
+    pub fn parse(value: &[u8]) -> Self {
+        let mut priority = Self::default();
+        for member in value.split(|&byte| byte == b',').take(MEMBERS_MAX) {
+            // Parameters of a member change nothing.
+            let end = member.iter().position(|&byte| byte == b';');
+            match trim(&member[..end.unwrap_or(member.len())]) {
+                [b'u', b'=', digit @ b'0'..=b'7'] => priority.urgency = digit - b'0',
+                b"i" | b"i=?1" => priority.is_incremental = true,
+                b"i=?0" => priority.is_incremental = false,
+                _ => {}
+            }
+        }
+        priority
+    }
+}
+
+fn trim(member: &[u8]) -> &[u8] {
+    member.trim_ascii()
+}
+
+/// The most members of a value that are looked at: two are known, a few more may be defined.
+const MEMBERS_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values() {
+        let check = |value: &str, urgency, is_incremental| {
+            let expect = Priority {
+                urgency,
+                is_incremental,
+            };
+            assert_eq!(Priority::parse(value.as_bytes()), expect, "{value:?}");
+        };
+        check("", 3, false);
+        check("u=0", 0, false);
+        check("u=7, i", 7, true);
+        check("i,u=5", 5, true);
+        check("i=?1", 3, true);
+        check("i, i=?0", 3, false);
+        check("u=1, u=2", 2, false);
+        check("u=8", 3, false);
+        check("u=-1", 3, false);
+        check("u=1.0", 3, false);
+        check("u=\"1\"", 3, false);
+        check("U=1", 3, false);
+        check("i=1", 3, false);
+        check("u=2;x=y, i;a", 2, true);
+        check("foo, bar=(1 2), u=4", 4, false);
+        check(&format!("{}u=1", "a,".repeat(100)), 3, false);
+    }
+}

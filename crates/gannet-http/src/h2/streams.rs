@@ -1,0 +1,394 @@
+//! The open streams of a connection: a table of fixed bound, and the queues of those that can send.
+//!
+//! A stream in the table is *open* or *half-closed (remote)*, by whether the request has ended, or
+//! *half-closed (local)* once the response has. When both have, it leaves the table and is *closed*
+//! (RFC 9113 section 5.1).
+
+use super::Time;
+use super::flow::SendWindow;
+use super::limits::{CLOSED_MAX, STREAMS_MAX};
+use super::priority::{Priority, URGENCIES};
+
+/// How far the response is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Response {
+    /// The caller has the request and has not answered.
+    Awaited,
+    /// Content is being sent.
+    Sending,
+    /// All of it is written.
+    Done,
+}
+
+/// An open stream.
+#[derive(Clone, Debug)]
+pub(crate) struct Stream {
+    pub(crate) id: u32,
+    pub(crate) send_window: SendWindow,
+    /// What the peer may still send.
+    pub(crate) receive_left: u32,
+    pub(crate) response: Response,
+    pub(crate) priority: Priority,
+    /// The peer has ended its part.
+    pub(crate) is_request_ended: bool,
+    pub(crate) is_head: bool,
+    /// The caller has no content at hand.
+    pub(crate) is_paused: bool,
+    is_queued: bool,
+    /// The next stream of the same queue.
+    next: u16,
+    /// Request content still to come, if its length was announced.
+    pub(crate) request_left: Option<u64>,
+    /// Response content that was handed out.
+    pub(crate) sent: u64,
+    /// Response content in all.
+    pub(crate) content_len: u64,
+    /// When it was opened, or last sent or received content.
+    pub(crate) progressed_at: Time,
+}
+
+impl Stream {
+    /// A stream whose request has just arrived.
+    pub(crate) fn new(id: u32, initial_window: u32, receive_window: u32, now: Time) -> Self {
+        Self {
+            id,
+            send_window: SendWindow::new(initial_window),
+            receive_left: receive_window,
+            response: Response::Awaited,
+            priority: Priority::default(),
+            is_request_ended: false,
+            is_head: false,
+            is_paused: false,
+            is_queued: false,
+            next: NONE,
+            request_left: None,
+            sent: 0,
+            content_len: 0,
+            progressed_at: now,
+        }
+    }
+
+    /// Whether it has something to send and a window to send it in.
+    #[inline]
+    fn is_sendable(&self) -> bool {
+        self.response == Response::Sending && !self.is_paused && self.send_window.available() > 0
+    }
+}
+
+/// A place in the table.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Slot(u16);
+
+/// The table, and a queue per urgency.
+///
+/// Invariants: a stream is in the queue of its urgency exactly if it is sendable; `count` is the
+/// number of slots with an identifier other than 0, at most [`STREAMS_MAX`].
+#[derive(Clone, Debug)]
+pub(crate) struct Streams {
+    /// Identifiers by slot, 0 for a free one. Apart from the streams, so that a search reads
+    /// little memory.
+    ids: Vec<u32>,
+    slots: Vec<Stream>,
+    free: Vec<u16>,
+    count: u32,
+    queues: [Queue; URGENCIES],
+    /// Which queues are not empty: bit 0 is urgency 0.
+    occupied: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    first: u16,
+    last: u16,
+}
+
+const NONE: u16 = u16::MAX;
+
+impl Streams {
+    pub(crate) fn new() -> Self {
+        Self {
+            ids: Vec::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+            count: 0,
+            queues: [Queue {
+                first: NONE,
+                last: NONE,
+            }; URGENCIES],
+            occupied: 0,
+        }
+    }
+
+    /// How many there are.
+    #[inline]
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    #[inline]
+    pub(crate) fn is_full(&self) -> bool {
+        self.count >= STREAMS_MAX
+    }
+
+    /// Where this stream is, if it is open.
+    #[inline]
+    pub(crate) fn find(&self, id: u32) -> Option<Slot> {
+        debug_assert!(id != 0, "the connection is no stream");
+        let index = self.ids.iter().position(|&found| found == id)?;
+        Some(Slot(index as u16))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, slot: Slot) -> &Stream {
+        &self.slots[usize::from(slot.0)]
+    }
+
+    /// To be followed by [`requeue`](Self::requeue), if something changes that decides whether the
+    /// stream can send.
+    #[inline]
+    pub(crate) fn get_mut(&mut self, slot: Slot) -> &mut Stream {
+        &mut self.slots[usize::from(slot.0)]
+    }
+
+    #[cfg(test)]
+    pub(crate) fn memory(&self) -> usize {
+        self.slots.capacity() * size_of::<Stream>()
+            + self.ids.capacity() * size_of::<u32>()
+            + self.free.capacity() * size_of::<u16>()
+    }
+
+    /// All open streams.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (Slot, &Stream)> {
+        let all = self.slots.iter().enumerate();
+        all.filter(|(index, _)| self.ids[*index] != 0)
+            .map(|(index, stream)| (Slot(index as u16), stream))
+    }
+
+    /// Takes a stream in; there is room.
+    #[inline]
+    pub(crate) fn insert(&mut self, stream: Stream) -> Slot {
+        assert!(!self.is_full(), "whoever opens a stream looks for room");
+        self.count += 1;
+        if let Some(index) = self.free.pop() {
+            self.ids[usize::from(index)] = stream.id;
+            self.slots[usize::from(index)] = stream;
+            return Slot(index);
+        }
+        self.ids.push(stream.id);
+        self.slots.push(stream);
+        Slot((self.slots.len() - 1) as u16)
+    }
+
+    /// Takes a stream out.
+    #[inline]
+    pub(crate) fn remove(&mut self, slot: Slot) {
+        self.unlink(slot);
+        let index = usize::from(slot.0);
+        debug_assert!(self.ids[index] != 0, "only open streams close");
+        self.ids[index] = 0;
+        self.free.push(slot.0);
+        self.count -= 1;
+    }
+
+    /// The stream whose turn it is.
+    #[inline]
+    pub(crate) fn first_sendable(&self) -> Option<Slot> {
+        if self.occupied == 0 {
+            return None;
+        }
+        let urgency = self.occupied.trailing_zeros() as usize;
+        Some(Slot(self.queues[urgency].first))
+    }
+
+    /// Puts a stream where it belongs after a change: into its queue or out of it.
+    #[inline]
+    pub(crate) fn requeue(&mut self, slot: Slot) {
+        let stream = self.get(slot);
+        match (stream.is_sendable(), stream.is_queued) {
+            (true, false) => self.push_back(slot),
+            (false, true) => self.unlink(slot),
+            _ => {}
+        }
+    }
+
+    /// Lets the next stream of the same urgency have its turn, after an incremental one had it.
+    #[inline]
+    pub(crate) fn rotate(&mut self, slot: Slot) {
+        let stream = self.get(slot);
+        if stream.is_queued && stream.next != NONE {
+            self.unlink(slot);
+            self.push_back(slot);
+        }
+    }
+
+    /// Changes a stream's priority.
+    pub(crate) fn prioritize(&mut self, slot: Slot, priority: Priority) {
+        if self.get(slot).priority == priority {
+            return;
+        }
+        self.unlink(slot);
+        self.get_mut(slot).priority = priority;
+        self.requeue(slot);
+    }
+
+    fn push_back(&mut self, slot: Slot) {
+        let stream = self.get_mut(slot);
+        let urgency = usize::from(stream.priority.urgency);
+        stream.is_queued = true;
+        stream.next = NONE;
+        let last = self.queues[urgency].last;
+        if last == NONE {
+            self.queues[urgency].first = slot.0;
+            self.occupied |= 1 << urgency;
+        } else {
+            self.get_mut(Slot(last)).next = slot.0;
+        }
+        self.queues[urgency].last = slot.0;
+    }
+
+    /// Takes a stream out of its queue, if it is in one. It usually is the first; else it is
+    /// looked for among at most [`STREAMS_MAX`].
+    fn unlink(&mut self, slot: Slot) {
+        let stream = self.get_mut(slot);
+        if !stream.is_queued {
+            return;
+        }
+        stream.is_queued = false;
+        let next = stream.next;
+        let urgency = usize::from(stream.priority.urgency);
+        let mut before = NONE;
+        let mut at = self.queues[urgency].first;
+        while at != slot.0 {
+            before = at;
+            at = self.get(Slot(at)).next;
+        }
+        let queue = &mut self.queues[urgency];
+        if queue.last == slot.0 {
+            queue.last = before;
+        }
+        if before == NONE {
+            queue.first = next;
+        } else {
+            self.get_mut(Slot(before)).next = next;
+        }
+        if self.queues[urgency].first == NONE {
+            self.occupied &= !(1 << urgency);
+        }
+    }
+}
+
+/// How a stream was closed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Closed {
+    /// Both ends are through with it, or the peer has reset it: it sends no more.
+    ByPeer,
+    /// We have reset it: frames sent before the peer knew may still come.
+    ByUs,
+}
+
+/// The streams last closed. Those before are forgotten.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ClosedStreams {
+    /// Identifiers; being odd, they leave bit 0 for how: 0 is [`Closed::ByUs`].
+    ids: Vec<u32>,
+    next: usize,
+}
+
+impl ClosedStreams {
+    #[inline]
+    pub(crate) fn note(&mut self, id: u32, how: Closed) {
+        let entry = if how == Closed::ByUs { id & !1 } else { id };
+        if self.ids.len() < CLOSED_MAX {
+            self.ids.push(entry);
+            return;
+        }
+        self.ids[self.next] = entry;
+        self.next = (self.next + 1) % CLOSED_MAX;
+    }
+
+    pub(crate) fn find(&self, id: u32) -> Option<Closed> {
+        let entry = self.ids.iter().find(|&&entry| entry | 1 == id)?;
+        Some(if entry & 1 == 0 {
+            Closed::ByUs
+        } else {
+            Closed::ByPeer
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sendable(streams: &mut Streams, id: u32, urgency: u8) -> Slot {
+        let mut stream = Stream::new(id, 10, 10, Time(0));
+        stream.priority.urgency = urgency;
+        stream.response = Response::Sending;
+        let slot = streams.insert(stream);
+        streams.requeue(slot);
+        slot
+    }
+
+    /// The order in which streams come first, if each then leaves.
+    fn order(streams: &Streams) -> Vec<u32> {
+        let mut streams = streams.clone();
+        let mut ids = Vec::new();
+        while let Some(slot) = streams.first_sendable() {
+            ids.push(streams.get(slot).id);
+            streams.remove(slot);
+        }
+        ids
+    }
+
+    #[test]
+    fn queues_are_in_order_of_urgency_and_of_arrival() {
+        let mut streams = Streams::new();
+        let slots: Vec<_> = [(1, 3), (3, 3), (5, 0), (7, 7), (9, 3)]
+            .into_iter()
+            .map(|(id, urgency)| sendable(&mut streams, id, urgency))
+            .collect();
+        assert_eq!(order(&streams), [5, 1, 3, 9, 7]);
+        streams.rotate(slots[0]);
+        assert_eq!(order(&streams), [5, 3, 9, 1, 7]);
+        streams.get_mut(slots[4]).is_paused = true;
+        streams.requeue(slots[4]);
+        assert_eq!(order(&streams), [5, 3, 1, 7]);
+        streams.prioritize(
+            slots[0],
+            Priority {
+                urgency: 0,
+                is_incremental: true,
+            },
+        );
+        assert_eq!(order(&streams), [5, 1, 3, 7]);
+        streams.remove(slots[2]);
+        streams.get_mut(slots[4]).is_paused = false;
+        streams.requeue(slots[4]);
+        assert_eq!(order(&streams), [1, 3, 9, 7]);
+        assert_eq!(
+            (streams.count(), streams.find(5), streams.iter().count()),
+            (4, None, 4)
+        );
+        let slot = sendable(&mut streams, 11, 3);
+        assert_eq!((streams.find(11), slot), (Some(slot), slots[2]));
+        assert_eq!(order(&streams), [1, 3, 9, 11, 7]);
+    }
+
+    #[test]
+    fn closed_streams_are_remembered_for_a_while() {
+        let mut closed = ClosedStreams::default();
+        closed.note(1, Closed::ByUs);
+        closed.note(3, Closed::ByPeer);
+        assert_eq!(closed.find(1), Some(Closed::ByUs));
+        assert_eq!(closed.find(3), Some(Closed::ByPeer));
+        assert_eq!(closed.find(5), None);
+        for index in 0..CLOSED_MAX as u32 - 1 {
+            closed.note(5 + 2 * index, Closed::ByPeer);
+        }
+        assert_eq!(
+            (closed.find(1), closed.find(3)),
+            (None, Some(Closed::ByPeer))
+        );
+        assert_eq!(closed.ids.len(), CLOSED_MAX);
+    }
+}
