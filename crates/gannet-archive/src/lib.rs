@@ -44,6 +44,7 @@ mod archive;
 mod entry;
 mod error;
 mod field_block;
+mod index;
 mod layout;
 pub mod limits;
 mod path;

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::archive::{Archive, Key, Namespace, home};
+use crate::archive::{Archive, Key, Namespace};
 use crate::entry::Coding;
 use crate::error::{ArchiveError, Rule};
-use crate::layout::{self, align_up, blob, entry, index, put, section, superblock as at, variant};
+use crate::index;
+use crate::layout::{self, align_up, blob, entry, put, section, superblock as at, variant};
 use crate::limits::{
-    BLOB_ALIGN, ENTRY_COUNT_MAX, PAGE_ALIGN, PAGE_ALIGNED_FROM, PROBE_MAX, TINY_MAX,
-    TINY_TOTAL_MAX, VARIANT_COUNT_MAX,
+    BLOB_ALIGN, ENTRY_COUNT_MAX, PAGE_ALIGN, PAGE_ALIGNED_FROM, TINY_MAX, TINY_TOTAL_MAX,
+    VARIANT_COUNT_MAX,
 };
 use crate::superblock::{Options, SUPERBLOCK_LEN, SectionKind, Superblock, seal};
 
@@ -310,7 +311,7 @@ impl Writer {
         let metadata_offset =
             align_up(self.blob_end, PAGE_ALIGN).ok_or(ArchiveError::Superblock(Rule::Range))?;
         let entries = self.render_entries();
-        let index = render_index(&self.entries)?;
+        let index = index::render(self.entries.iter().map(EntryDraft::key))?;
         let (blobs, digests, variants) = self.render_blobs();
         let tiny = std::mem::take(&mut self.tiny);
         let sections = [
@@ -462,82 +463,6 @@ impl Writer {
 /// Marks an offset in the tiny section until the place of that section is known. No file offset
 /// has this bit: files end before 2^63.
 const TINY_MARK: u64 = 1 << 63;
-
-/// The slots are the entries in the order of their hashes, each at its home or as soon after as
-/// there is room. A table too full for [`PROBE_MAX`] is made again, twice as wide, which always
-/// comes to an end unless 64 hashes are equal; then another seed is tried.
-fn render_index(entries: &[EntryDraft]) -> Result<Vec<u8>, ArchiveError> {
-    // At most 0.7 full.
-    let wanted = (entries.len() as u64 * 10).div_ceil(7).max(1);
-    let home_bits = wanted.next_power_of_two().trailing_zeros();
-    for seed in 0..8u64 {
-        let mut hashes: Vec<(u64, u32)> = (0u32..)
-            .zip(entries)
-            .map(|(number, entry)| (entry.key().hash(seed), number))
-            .collect();
-        hashes.sort_unstable();
-        for home_bits in home_bits..(home_bits + 4).min(33) {
-            if let Some(bytes) = try_index(entries, &hashes, seed, home_bits) {
-                return Ok(bytes);
-            }
-        }
-    }
-    Err(ArchiveError::Record {
-        section: SectionKind::Index,
-        index: 0,
-        rule: Rule::IndexShape,
-    })
-}
-
-fn try_index(
-    entries: &[EntryDraft],
-    hashes: &[(u64, u32)],
-    seed: u64,
-    home_bits: u32,
-) -> Option<Vec<u8>> {
-    let mut next = 0;
-    let mut probe_max = 0;
-    let mut places = Vec::with_capacity(hashes.len());
-    for (hash, _) in hashes {
-        let home = home(*hash, home_bits);
-        let place = home.max(next);
-        probe_max = probe_max.max(place - home + 1);
-        next = place + 1;
-        places.push(place);
-    }
-    if probe_max > PROBE_MAX as usize {
-        return None;
-    }
-    let slot_count = next.max(1 << home_bits);
-    let mut empty = [0; index::SLOT_LEN];
-    put(&mut empty, index::SLOT_ENTRY, &index::EMPTY.to_le_bytes());
-    let mut bytes = vec![0; index::HEADER_LEN];
-    bytes.extend_from_slice(&empty.repeat(slot_count));
-    put(&mut bytes, index::SEED, &seed.to_le_bytes());
-    put(
-        &mut bytes,
-        index::SLOT_COUNT,
-        &(slot_count as u64).to_le_bytes(),
-    );
-    put(
-        &mut bytes,
-        index::PROBE_MAX,
-        &(probe_max as u32).to_le_bytes(),
-    );
-    put(&mut bytes, index::HOME_BITS, &home_bits.to_le_bytes());
-    for ((hash, number), place) in hashes.iter().zip(places) {
-        let at = index::HEADER_LEN + place * index::SLOT_LEN;
-        let path_len = entries[*number as usize].path.len() as u32;
-        put(&mut bytes, at + index::SLOT_HASH, &hash.to_le_bytes());
-        put(&mut bytes, at + index::SLOT_ENTRY, &number.to_le_bytes());
-        put(
-            &mut bytes,
-            at + index::SLOT_PATH_LEN,
-            &path_len.to_le_bytes(),
-        );
-    }
-    Some(bytes)
-}
 
 fn assemble(
     options: Options,
