@@ -55,6 +55,11 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
         list(&scenarios);
         return Ok(());
     }
+    if cfg!(debug_assertions) {
+        println!(
+            "bench: this client is not optimised and may be the bottleneck: use 'cargo xtask'"
+        );
+    }
     let cells = choose(&scenarios, &options.only)?;
     let interrupt = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
