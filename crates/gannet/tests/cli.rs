@@ -235,6 +235,25 @@ fn comm() -> String {
 }
 
 #[test]
+fn what_keeps_a_server_from_starting_is_told() {
+    let folder = Folder::site();
+    gannet_in(&folder, ["-p0", "--log-file", "none/log", "."]).failure(
+        1,
+        "gannet: cannot open log file 'none/log': no such file or directory (ENOENT)\n\
+         help: check the directory and its permissions\n",
+    );
+    let socket = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let address = socket.local_addr().expect("bound").to_string();
+    gannet_in(&folder, ["-p0", "--metrics", &address, "."]).failure(
+        1,
+        &format!(
+            "gannet: cannot answer metrics on '{address}': address already in use (EADDRINUSE)\n\
+             help: choose another port with --metrics ADDR:PORT\n"
+        ),
+    );
+}
+
+#[test]
 fn the_manual_page_is_roff_and_names_its_sections() {
     let page = gannet(["man"]).success();
     for section in [

@@ -129,7 +129,7 @@ impl Group {
             Self::Limits => "Timeouts and limits",
             Self::Engine => "Engine",
             Self::Output => "Output and logs",
-            Self::Packing => "Packing",
+            Self::Packing => "Flags of gannet pack",
         }
     }
 }

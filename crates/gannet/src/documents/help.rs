@@ -5,6 +5,7 @@ use std::fmt::Write;
 use crate::command_line::arguments::ACTIONS;
 use crate::command_line::commands::{self, COMMANDS, Command, Table};
 use crate::command_line::flag::{Description, Group, Value};
+use crate::documents::passages::LAYERS;
 
 /// Columns of a terminal that texts are folded to.
 const WIDTH: usize = 80;
@@ -45,19 +46,16 @@ pub fn long() -> String {
     for command in COMMANDS {
         let _ = writeln!(text, "       {}", command.usage());
     }
-    text.push_str(
-        "\nEach flag has an environment variable and a key of the configuration file (--config);\n\
-         the command line comes before the environment before the file. A switch is switched\n\
-         back by --FLAG=false.\n",
-    );
-    for (table, heading) in [(Table::Serve, ""), (Table::Pack, "gannet pack: ")] {
+    text.push('\n');
+    fold(&mut text, 0, LAYERS);
+    for table in [Table::Serve, Table::Pack] {
         for group in Group::ALL {
             let flags = commands::flags(table);
             let flags: Vec<_> = flags.iter().filter(|flag| flag.group == group).collect();
             if flags.is_empty() {
                 continue;
             }
-            let _ = write!(text, "\n{heading}{}\n", group.title());
+            let _ = write!(text, "\n{}\n", group.title());
             for flag in flags {
                 let _ = writeln!(text, "  {}", flag.usage());
                 fold(&mut text, 6, &sentence(flag));

@@ -60,7 +60,8 @@ pub(crate) const LAYERS: &str = "Each flag has an environment variable and a key
     configuration file, which is TOML and named by --config or GANNET_CONFIG. The command line \
     comes before the environment, the environment before the file, the file before the default. \
     A list given in one layer replaces that of the layers below; an empty variable counts as not \
-    set. A switch is switched back by --FLAG=false.";
+    set. A switch is switched back by --FLAG=false. \
+    Relative paths start from the working directory, also those in the file.";
 
 /// A configuration that shows every kind of value.
 pub(crate) const CONFIGURATION: &str = "\

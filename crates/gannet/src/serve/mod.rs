@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use gannet_server::Running;
 use gannet_server::config::{Config, Content, ListenAddress, LogFormat};
+use gannet_server::{OpenError, Running, StartError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::command_line::arguments::mistyped_command;
 use crate::command_line::layers::Origins;
 use crate::command_line::settings::{ColourChoice, LogChoice, Settings};
-use crate::messages::{Failure, cause};
+use crate::messages::{Exit, Failure, cause};
 use crate::serve::addresses::Listening;
 use crate::serve::signals::Wish;
 use crate::serve::start_lines::Lines;
@@ -50,12 +50,8 @@ pub fn run(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
     let addresses: Vec<ListenAddress> = bound.iter().map(|one| one.address.clone()).collect();
     let sockets = SocketFiles::of(&addresses);
     let log = (config.log, config.log_file.is_some());
-    let running =
-        gannet_server::start(config, content.clone(), bound).map_err(|error| Failure {
-            message: error.to_string(),
-            help: error.help(),
-            exit: crate::messages::Exit::Failed,
-        })?;
+    let running = gannet_server::start(config, content.clone(), bound)
+        .map_err(|error| start_failure(&error))?;
     let people = People::choose(settings.quiet, log);
     let interfaces = addresses::interface_addresses();
     let lines = Lines {
@@ -70,6 +66,27 @@ pub fn run(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
     let status = wait(running, &wishes, people);
     drop(sockets);
     Ok(status)
+}
+
+/// A server's error in our form, with the errno's name where there is one.
+fn start_failure(error: &StartError) -> Failure {
+    let failure = match error {
+        StartError::Content(OpenError::Io(what, path, error)) => {
+            Failure::new(&format!("open {what}"), path.display(), cause(error))
+        }
+        StartError::Log(path, error) => Failure::new("open log file", path, cause(error)),
+        StartError::Metrics(address, error) => {
+            Failure::new("answer metrics on", address, cause(error))
+        }
+        StartError::Content(_) | StartError::Engine { .. } | StartError::Resource(_) => Failure {
+            exit: Exit::Failed,
+            ..Failure::usage(error.to_string())
+        },
+    };
+    Failure {
+        help: error.help(),
+        ..failure
+    }
 }
 
 /// Finds every mistake that can be found without binding or serving.
