@@ -43,8 +43,8 @@
 //! [`Connection::abort`].
 //!
 //! Request content is discarded. What one stream may send is a window of 64 KiB that is never given
-//! back; a request that announces or sends more is answered all the same, and then its stream ends
-//! with RST_STREAM (NO_ERROR), as RFC 9113 section 8.1 has it.
+//! back; a request that announces or sends more is answered all the same, and a moment later its
+//! stream ends with RST_STREAM (NO_ERROR), as RFC 9113 section 8.1 has it.
 
 mod control;
 mod receive;

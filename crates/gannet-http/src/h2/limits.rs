@@ -42,9 +42,15 @@ pub const STREAM_WINDOW: u32 = 65_535;
 /// that streams do not hold each other up.
 pub const CONNECTION_WINDOW: u32 = 65_535;
 
-/// Content announced above this, or a stream window with less than this left, makes the stream
-/// end with RST_STREAM (NO_ERROR) once it is answered: the rest would never fit.
+/// Request content above which a stream is taken for one that will not end within its window. Some
+/// clients stop short of the whole window, so this is three quarters of it.
 pub const CONTENT_UNWELCOME: u32 = 49_152;
+
+/// How long a stream lasts whose response is complete and whose request cannot end within its
+/// window, in milliseconds without progress; then RST_STREAM (NO_ERROR) says that the rest is not
+/// wanted (RFC 9113 section 8.1). Not at once: clients are in use (curl 7.88) that find the reset
+/// in the same read as the response, and report an error instead of the response.
+pub const CONTENT_LINGER_MS: u64 = 500;
 
 /// Bytes of control frames waiting to be sent at which no more input is read. Every reply to a
 /// frame is at most 17 bytes; a peer that does not read cannot make us collect more.

@@ -6,7 +6,7 @@
 
 use super::Time;
 use super::flow::SendWindow;
-use super::limits::{CLOSED_MAX, STREAMS_MAX};
+use super::limits::{CLOSED_MAX, CONTENT_LINGER_MS, CONTENT_UNWELCOME, STREAM_WINDOW, STREAMS_MAX};
 use super::priority::{Priority, URGENCIES};
 
 /// How far the response is.
@@ -66,6 +66,20 @@ impl Stream {
             content_len: 0,
             progressed_at: now,
         }
+    }
+
+    /// When it is to be ended, if it waits for its peer and makes no progress until then.
+    pub(crate) fn due_at(&self, progress_ms: u64) -> Time {
+        let is_too_long = self.receive_left < STREAM_WINDOW - CONTENT_UNWELCOME
+            || self
+                .request_left
+                .is_some_and(|left| left > u64::from(self.receive_left));
+        self.progressed_at
+            .plus_ms(if self.response == Response::Done && is_too_long {
+                progress_ms.min(CONTENT_LINGER_MS)
+            } else {
+                progress_ms
+            })
     }
 
     /// Whether it has something to send and a window to send it in.

@@ -4,10 +4,10 @@ use super::receive::{Fault, Outcome};
 use super::{Connection, End, PartialBlock};
 use crate::h2::Time;
 use crate::h2::budget::Cost;
-use crate::h2::error::{ErrorCode, StreamError, Why};
+use crate::h2::error::{StreamError, Why};
 use crate::h2::frame::{FrameHeader, data, flags, headers, window_update};
 use crate::h2::hpack::HpackError;
-use crate::h2::limits::{CONTENT_UNWELCOME, CONTINUATIONS_MAX, FIELD_BLOCK_MAX, STREAM_WINDOW};
+use crate::h2::limits::{CONTINUATIONS_MAX, FIELD_BLOCK_MAX, STREAM_WINDOW};
 use crate::h2::priority::Priority;
 use crate::h2::request::{Head, is_trailer};
 use crate::h2::streams::{Closed, Response, Slot, Stream};
@@ -270,16 +270,18 @@ impl Connection {
         Ok(())
     }
 
-    /// Closes a stream whose response is complete, unless its request is worth waiting for: a
-    /// client that finishes what it began never sees a reset.
+    /// Closes a stream whose response is complete, if its request has ended too. If the request
+    /// cannot end within its window, the stream is reset in a little while: see
+    /// [`CONTENT_LINGER_MS`](crate::h2::limits::CONTENT_LINGER_MS).
     #[inline]
     pub(super) fn settle(&mut self, slot: Slot) {
         let stream = self.streams.get(slot);
         if stream.is_request_ended {
             self.close_stream(slot, Closed::ByPeer);
-        } else if is_unwelcome(stream) {
-            self.close_with(slot, ErrorCode::NO_ERROR);
+            return;
         }
+        let due = stream.due_at(self.timeouts.progress_ms);
+        self.check_at = Some(self.check_at.map_or(due, |at| at.min(due)));
     }
 
     /// A stream that was never opened takes no frame but HEADERS and PRIORITY (RFC 9113 5.1).
@@ -298,13 +300,6 @@ impl Connection {
         }
         Ok(())
     }
-}
-
-/// Whether the rest of the request's content is more than is read.
-fn is_unwelcome(stream: &Stream) -> bool {
-    let received = STREAM_WINDOW - stream.receive_left;
-    let announced = stream.request_left.unwrap_or(0);
-    received >= CONTENT_UNWELCOME || announced > u64::from(CONTENT_UNWELCOME)
 }
 
 fn block_cause(error: HpackError) -> Fault {

@@ -92,9 +92,8 @@ impl Connection {
     fn check_streams(&mut self, now: Time) -> Option<StreamId> {
         let progress_ms = self.timeouts.progress_ms;
         let has_window = self.send_window.available() > 0;
-        let is_overdue = |stream: &Stream| {
-            now >= stream.progressed_at.plus_ms(progress_ms) && awaits_peer(stream, has_window)
-        };
+        let is_overdue =
+            |stream: &Stream| now >= stream.due_at(progress_ms) && awaits_peer(stream, has_window);
         let overdue: Vec<(Slot, u32, Response)> = self
             .streams
             .iter()
@@ -111,7 +110,7 @@ impl Connection {
         }
         // Streams that wait for the caller are looked at again after as long a time.
         let next = self.streams.iter().map(|(_, stream)| {
-            let due = stream.progressed_at.plus_ms(progress_ms);
+            let due = stream.due_at(progress_ms);
             if due > now {
                 due
             } else {
