@@ -19,4 +19,6 @@ pub mod limits;
 pub mod mime;
 pub mod multipart;
 pub mod plan;
+pub mod policy;
+pub mod rules;
 pub mod validators;

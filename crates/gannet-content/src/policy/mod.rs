@@ -1,0 +1,1 @@
+//! Fields that a site gets without asking: how long to keep content, and what a browser may do.

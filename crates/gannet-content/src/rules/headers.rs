@@ -1,0 +1,429 @@
+//! The file `_headers`: blocks of a source and the fields for it.
+//!
+//! ```text
+//! /*
+//!   X-Frame-Options: DENY
+//! /assets/*
+//!   Cache-Control: public, max-age=31536000, immutable
+//!   ! X-Frame-Options
+//! ```
+
+use gannet_http::semantics::ready_fields::check_field;
+
+use super::limits::{
+    CLOUDFLARE_HEADER_LINE_MAX, CLOUDFLARE_HEADERS_MAX, FIELDS_MAX, LINE_MAX, RULES_MAX,
+};
+use super::lines::{Line, Report, Wrong, lines};
+use super::pattern::{Pattern, Source, Syntax, name_len, shift};
+use super::percent;
+use super::problem::Problem;
+use super::target::Captured;
+use super::{Compat, Place, SourceFile};
+
+/// The rules of a site. All that match a request apply, in this order.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Headers {
+    /// Whose reading is followed.
+    pub compat: Compat,
+    /// The rules.
+    pub rules: Vec<HeaderRule>,
+}
+
+/// One source and its fields.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct HeaderRule {
+    /// Where it begins.
+    pub place: Place,
+    /// Which paths and hosts it is for.
+    pub pattern: Pattern,
+    /// What it does: first all it removes, then all it sets.
+    pub operations: Vec<FieldOperation>,
+}
+
+/// One line of a rule.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum FieldOperation {
+    /// The field is not sent, whether it comes from an earlier rule or from the server.
+    Remove {
+        /// Its name in lower case.
+        name: String,
+    },
+    /// The field is sent with this value. If an earlier line sets it too, the values are joined
+    /// by a comma; a value of the server is replaced.
+    Set {
+        /// Its name in lower case.
+        name: String,
+        /// Its value.
+        value: Vec<ValuePart>,
+    },
+}
+
+/// A piece of a field value.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum ValuePart {
+    /// Text.
+    Literal(Vec<u8>),
+    /// What the placeholder of this position captured.
+    Capture(u8),
+}
+
+/// What the rules do to the fields of one answer.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct FieldChanges {
+    /// Fields to send, in place of any of that name. Names are in lower case and differ, but for
+    /// `set-cookie`, whose values cannot be joined (RFC 6265 section 3).
+    pub set: Vec<(String, Vec<u8>)>,
+    /// Fields not to send, which `set` does not have.
+    pub remove: Vec<String>,
+}
+
+impl FieldChanges {
+    /// Whether nothing changes.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.remove.is_empty()
+    }
+
+    /// Changes the fields that an answer would have without rules. `vary` is added to, because
+    /// caches rely on what the server says there.
+    pub fn apply_to(&self, fields: &mut Vec<(String, Vec<u8>)>) {
+        let is_replaced =
+            |name: &String| name != VARY && self.set.iter().any(|(changed, _)| changed == name);
+        fields.retain(|(name, _)| !self.remove.contains(name) && !is_replaced(name));
+        for (name, value) in &self.set {
+            let known = fields
+                .iter_mut()
+                .find(|(known, _)| known == name && name == VARY);
+            match known {
+                Some((_, known)) => join(known, value),
+                None => fields.push((name.clone(), value.clone())),
+            }
+        }
+    }
+
+    pub(crate) fn apply(&mut self, rule: &HeaderRule, from: Captured<'_>) {
+        for operation in &rule.operations {
+            match operation {
+                FieldOperation::Remove { name } => {
+                    self.set.retain(|(known, _)| known != name);
+                    if !self.remove.contains(name) {
+                        self.remove.push(name.clone());
+                    }
+                }
+                FieldOperation::Set { name, value } => {
+                    self.remove.retain(|known| known != name);
+                    let value = expand(value, from);
+                    let known = self.set.iter_mut().find(|(known, _)| known == name);
+                    match known.filter(|_| name != SET_COOKIE) {
+                        Some((_, known)) => join(known, &value),
+                        None => self.set.push((name.clone(), value)),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Reads the rules of a site. All problems are found, not only the first; lines with problems
+/// change nothing.
+#[must_use]
+pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
+    let mut headers = Headers {
+        compat,
+        rules: Vec::new(),
+    };
+    let mut problems = Vec::new();
+    let mut report = Report::new(file.path, &mut problems);
+    let max = match compat {
+        Compat::Cloudflare => CLOUDFLARE_HEADER_LINE_MAX,
+        Compat::Netlify | Compat::Kawipiko => LINE_MAX,
+    };
+    // The rule that fields belong to: one with a problem takes its fields along.
+    let mut block = Block::None;
+    for line in lines(file, max, &mut report) {
+        let place = Place {
+            file: 0,
+            line: line.number,
+        };
+        if is_source(&line) {
+            let checked = check_count(headers.rules.len(), compat);
+            let rule = checked.and_then(|()| parse_source(&line, compat));
+            block = match rule {
+                Ok(pattern) => {
+                    let operations = Vec::new();
+                    headers.rules.push(HeaderRule {
+                        place,
+                        pattern,
+                        operations,
+                    });
+                    Block::Rule
+                }
+                Err((column, wrong)) => {
+                    report.error(line.number, column, wrong);
+                    Block::Broken
+                }
+            };
+            continue;
+        }
+        let operation = match (&block, headers.rules.last()) {
+            (Block::Rule, Some(rule)) => parse_field(&line, rule, compat),
+            (Block::Broken, _) => continue,
+            (Block::None | Block::Rule, _) => {
+                let column = line.column(indent(line.text));
+                let wrong = Wrong::new(line.text.trim(), "a path or URL before any field");
+                Err((column, wrong))
+            }
+        };
+        match (operation, headers.rules.last_mut()) {
+            (Ok(operation), Some(rule)) => rule.operations.push(operation),
+            (Ok(_), None) => {}
+            (Err((column, wrong)), _) => report.error(line.number, column, wrong),
+        }
+    }
+    for rule in &mut headers.rules {
+        let is_set = |operation: &FieldOperation| matches!(operation, FieldOperation::Set { .. });
+        rule.operations.sort_by_key(is_set);
+    }
+    (headers, problems)
+}
+
+/// Whether a rule may set or remove a field. The server computes those it may not: a value from
+/// elsewhere would break the message, its caching, or its coding.
+pub(crate) fn may_be_set(name: &str) -> bool {
+    FORBIDDEN.binary_search(&name).is_err()
+}
+
+/// Fields that are the server's alone, sorted.
+const FORBIDDEN: &[&str] = &[
+    "accept-ranges",
+    "age",
+    "allow",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "date",
+    "etag",
+    "host",
+    "keep-alive",
+    "last-modified",
+    "location",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+const VARY: &str = "vary";
+const SET_COOKIE: &str = "set-cookie";
+
+enum Block {
+    None,
+    Rule,
+    Broken,
+}
+
+/// A problem and its column.
+type Problems = (u32, Wrong);
+
+fn indent(text: &str) -> usize {
+    text.len() - text.trim_start_matches([' ', '\t']).len()
+}
+
+/// Whether a line is a source: it has no indent, or looks like a path or a URL all the same.
+fn is_source(line: &Line<'_>) -> bool {
+    let text = line.text.trim();
+    let (first, _) = text.split_once([' ', '\t']).unwrap_or((text, ""));
+    first.starts_with('/')
+        || first.contains("://") && !first.ends_with(':')
+        || (indent(line.text) == 0 && !text.starts_with('!') && !is_field(text))
+}
+
+fn is_field(text: &str) -> bool {
+    let name = text.split(':').next().unwrap_or_default().trim_end();
+    let is_token_byte = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    text.contains(':') && !name.is_empty() && name.bytes().all(is_token_byte)
+}
+
+fn check_count(count: usize, compat: Compat) -> Result<(), Problems> {
+    let max = match compat {
+        Compat::Cloudflare => CLOUDFLARE_HEADERS_MAX,
+        Compat::Netlify | Compat::Kawipiko => RULES_MAX,
+    };
+    if count < max {
+        return Ok(());
+    }
+    let wrong = Wrong::words(format!("more than {max} rules"), "fewer");
+    Err((1, wrong))
+}
+
+fn parse_source(line: &Line<'_>, compat: Compat) -> Result<Pattern, Problems> {
+    let tokens = line.tokens();
+    let Some((source, rest)) = tokens.split_first() else {
+        return Err((1, Wrong::words("nothing", "a source")));
+    };
+    let at = |wrong| (source.column, wrong);
+    if let Some(token) = rest.first().filter(|token| !token.text.starts_with('#')) {
+        let wrong = Wrong::new(token.text, "the end of the line after the path");
+        return Err((token.column, wrong));
+    }
+    let syntax = Syntax {
+        has_wildcards: true,
+        has_inner_placeholders: compat == Compat::Cloudflare,
+        ignores_trailing_slash: compat.ignores_trailing_slash(),
+    };
+    let text = source.text;
+    let lower = text.to_ascii_lowercase();
+    let prefix = ["https://", "http://"]
+        .iter()
+        .find(|prefix| lower.starts_with(**prefix));
+    let pattern = match prefix {
+        None => Pattern::parse_path(text, syntax).map_err(at)?,
+        Some(prefix) => {
+            // Scheme and port make no difference.
+            let rest = &text[prefix.len()..];
+            let slash = rest.find('/').unwrap_or(rest.len());
+            let (host, path) = rest.split_at(slash);
+            let move_to = |offset| move |wrong| at(shift(wrong, text, offset));
+            let host = Pattern::parse_host(host, true).map_err(move_to(prefix.len()))?;
+            let path = if path.is_empty() { "/" } else { path };
+            let pattern = Pattern::parse_path(path, syntax);
+            Pattern {
+                host: Some(host),
+                ..pattern.map_err(move_to(prefix.len() + slash))?
+            }
+        }
+    };
+    let names = pattern.distinct_names(std::iter::empty());
+    names.map_err(at)?;
+    Ok(pattern)
+}
+
+fn parse_field(
+    line: &Line<'_>,
+    rule: &HeaderRule,
+    compat: Compat,
+) -> Result<FieldOperation, Problems> {
+    let start = indent(line.text);
+    let text = line.text.trim();
+    let at = |offset: usize| line.column(start + offset);
+    if rule.operations.len() >= FIELDS_MAX {
+        let wrong = Wrong::words("more fields", format!("at most {FIELDS_MAX} in a rule"));
+        return Err((at(0), wrong));
+    }
+    if let Some(name) = text.strip_prefix('!') {
+        let trimmed = name.trim_start();
+        let offset = text.len() - trimmed.len();
+        let name = check_name(trimmed).map_err(|wrong| (at(offset), wrong))?;
+        return Ok(FieldOperation::Remove { name });
+    }
+    let Some((name, value)) = text.split_once(':') else {
+        let wrong = Wrong::new(text, "a field, 'Name: value', or '! Name'");
+        return Err((
+            at(0),
+            wrong.help("a path begins with '/', a URL with its scheme"),
+        ));
+    };
+    let value_offset = text.len() - value.trim_start().len();
+    let name = check_name(name).map_err(|wrong| (at(0), wrong))?;
+    let value = value.trim();
+    if value.is_empty() {
+        let wrong = Wrong::words("no value", "a value after the colon");
+        return Err((at(value_offset), wrong.help("'! Name' takes a field away")));
+    }
+    if check_field(&name, value.as_bytes()).is_err() {
+        let wrong = Wrong::new(value, "a value that a field can have");
+        return Err((at(value_offset), wrong));
+    }
+    let names: Vec<&str> = match compat {
+        Compat::Cloudflare => rule.pattern.names().collect(),
+        Compat::Netlify | Compat::Kawipiko => Vec::new(),
+    };
+    Ok(FieldOperation::Set {
+        name,
+        value: parse_value(value, &names),
+    })
+}
+
+/// The name in lower case, if a rule may have it.
+fn check_name(name: &str) -> Result<String, Wrong> {
+    let lower = name.to_ascii_lowercase();
+    if lower == "basic-auth" {
+        let wrong = Wrong::new(
+            name,
+            "a field that is sent: access control is not supported",
+        );
+        return Err(wrong.help("protect the site by a proxy in front of it, or remove the line"));
+    }
+    if check_field(&lower, b"").is_err() {
+        let expected = "a field name of letters, digits and '-', directly before the colon";
+        return Err(Wrong::new(name, expected));
+    }
+    if !may_be_set(&lower) {
+        let wrong = Wrong::new(name, "a field that is not the server's own");
+        return Err(wrong.help("its value follows from the file and the connection"));
+    }
+    Ok(lower)
+}
+
+/// Known placeholders are put in; other colons are text.
+fn parse_value(value: &str, names: &[&str]) -> Vec<ValuePart> {
+    let mut parts = Vec::new();
+    let mut literal = Vec::new();
+    let mut rest = value;
+    while let Some(first) = rest.chars().next() {
+        let name = match rest.strip_prefix(':') {
+            Some(after) => &after[..name_len(after)],
+            None => "",
+        };
+        let position = names.iter().position(|known| *known == name);
+        if let Some(position) = position.filter(|_| !name.is_empty()) {
+            if !literal.is_empty() {
+                parts.push(ValuePart::Literal(std::mem::take(&mut literal)));
+            }
+            parts.push(ValuePart::Capture(position as u8));
+            rest = &rest[1 + name.len()..];
+        } else {
+            let (text, after) = rest.split_at(first.len_utf8());
+            literal.extend_from_slice(text.as_bytes());
+            rest = after;
+        }
+    }
+    if !literal.is_empty() {
+        parts.push(ValuePart::Literal(literal));
+    }
+    parts
+}
+
+/// Captured bytes are percent-encoded as in a URL: they cannot end the field.
+fn expand(value: &[ValuePart], from: Captured<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for part in value {
+        match part {
+            ValuePart::Literal(text) => out.extend_from_slice(text),
+            ValuePart::Capture(index) => {
+                let capture = from.captures.as_slice().get(usize::from(*index));
+                let bytes = capture.and_then(|capture| {
+                    let range = capture.start as usize..capture.end as usize;
+                    match capture.source {
+                        Source::Host => from.host.get(range),
+                        Source::Path => from.path.get(range),
+                        Source::Query => None,
+                    }
+                });
+                for &byte in bytes.unwrap_or_default() {
+                    percent::encode(byte, percent::is_query_value_byte, &mut out);
+                }
+            }
+        }
+    }
+    out
+}
+
+fn join(known: &mut Vec<u8>, more: &[u8]) {
+    known.extend_from_slice(b", ");
+    known.extend_from_slice(more);
+}

@@ -1,0 +1,1 @@
+//! Rules that work, but hardly as they are meant.

@@ -1,0 +1,113 @@
+//! Redirects and fields that a site brings with it, in the files `_redirects` and `_headers`.
+//!
+//! The files are read when a site is packed or loaded: [`redirects::parse`] and
+//! [`headers::parse`] give rules and *all* their [problems](problem::Problem). What the server
+//! needs is a [`RedirectTable`](table::RedirectTable) and a
+//! [`HeaderTable`](table::HeaderTable), which an archive can carry as bytes. They hold an index
+//! over the rules' sources: a request is looked up by one walk over its path, never by trying the
+//! rules one after the other.
+//!
+//! ```text
+//! _redirects ──redirects::parse──▶ Redirects ──lint──▶ warnings
+//!                                      │
+//!                                  RedirectTable ──compile──▶ bytes ──parse──▶ RedirectTable
+//!                                                                                   │
+//! request ─────────────────────────────────────────────────────────────────────▶ decide
+//! ```
+//!
+//! Rules never see a file. Whether a file exists at the path of a request is an argument.
+
+pub mod headers;
+pub mod limits;
+pub mod lint;
+pub mod matcher;
+pub mod pattern;
+pub mod problem;
+pub mod redirects;
+pub mod table;
+pub mod target;
+
+mod lines;
+mod percent;
+mod trie;
+mod wire;
+
+/// Whose reading of the files is followed where they differ. The manual's pages on redirects and
+/// on headers have the differences as a table.
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
+pub enum Compat {
+    /// A file wins over a rule unless the rule is forced by `!`; 301 unless the rule names a
+    /// status; a slash at the end of a path makes no difference.
+    #[default]
+    Netlify,
+    /// A rule wins over a file; 302 unless the rule names a status; slashes count.
+    Cloudflare,
+    /// Exactly three columns and no wildcards; a file wins; slashes count; files below the root
+    /// may have relative sources.
+    Kawipiko,
+}
+
+impl Compat {
+    /// Whether a file at the path of a request is sent although a rule matches it, unless that
+    /// rule is forced.
+    #[must_use]
+    pub const fn is_files_first(self) -> bool {
+        !matches!(self, Self::Cloudflare)
+    }
+
+    /// Whether `/page` and `/page/` are one path.
+    #[must_use]
+    pub const fn ignores_trailing_slash(self) -> bool {
+        matches!(self, Self::Netlify)
+    }
+
+    /// The status of a redirect that names none; `None` if it has to.
+    #[must_use]
+    pub const fn default_status(self) -> Option<u16> {
+        match self {
+            Self::Netlify => Some(301),
+            Self::Cloudflare => Some(302),
+            Self::Kawipiko => None,
+        }
+    }
+
+    /// The statuses that a rule may have.
+    #[must_use]
+    pub const fn statuses(self) -> &'static [u16] {
+        match self {
+            // 410 and 451 are those of the IPFS specification of the file.
+            Self::Netlify => &[200, 301, 302, 303, 307, 308, 404, 410, 451],
+            Self::Cloudflare => &[200, 301, 302, 303, 307, 308],
+            Self::Kawipiko => &[301, 302, 303, 307, 308],
+        }
+    }
+}
+
+/// One rules file of a site.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct SourceFile<'a> {
+    /// Its path relative to the root of the site, without slash at the start: `_redirects`,
+    /// `docs/_redirects`.
+    pub path: &'a str,
+    /// Its content.
+    pub text: &'a [u8],
+}
+
+impl SourceFile<'_> {
+    /// The URL path of its folder: `/`, `/docs/`.
+    pub(crate) fn folder(&self) -> String {
+        match self.path.rfind('/') {
+            Some(slash) => format!("/{}/", &self.path[..slash]),
+            None => "/".to_owned(),
+        }
+    }
+}
+
+/// Where a rule stands.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Place {
+    /// The position of its file in the list that was parsed.
+    pub file: u16,
+    /// Its line, from 1.
+    pub line: u32,
+}

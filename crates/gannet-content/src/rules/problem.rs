@@ -1,0 +1,172 @@
+//! What is wrong with a rules file: where, what was found, and what was expected.
+
+use std::fmt;
+
+/// Whether a problem stops the build.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Severity {
+    /// The rule would not do what it says; the build stops.
+    Error,
+    /// The rule works, but hardly as it is meant.
+    Warning,
+}
+
+/// One problem of one line.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Problem {
+    /// Whether the build stops.
+    pub severity: Severity,
+    /// The path of the file, relative to the root of the site.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column in characters, from 1.
+    pub column: u32,
+    /// What is wrong.
+    pub what: What,
+}
+
+/// What is wrong with a line.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum What {
+    /// Something else than expected.
+    Unexpected {
+        /// What stands there, cut if it is long.
+        found: String,
+        /// What may stand there.
+        expected: String,
+        /// What to do about it, if that is known.
+        help: Option<&'static str>,
+    },
+    /// An earlier rule takes every request that this one matches.
+    Shadowed {
+        /// The line of the earlier rule.
+        by_line: u32,
+        /// Its file.
+        by_file: String,
+    },
+    /// An earlier rule has the same source.
+    Duplicate {
+        /// The line of the earlier rule.
+        of_line: u32,
+        /// Its file.
+        of_file: String,
+    },
+    /// Following the redirect leads back to it.
+    Loop {
+        /// The paths that are passed, from the first on.
+        through: Vec<String>,
+    },
+    /// Following the redirect leads to another redirect.
+    Chain {
+        /// The paths that are passed, from the first to the last.
+        through: Vec<String>,
+    },
+    /// A file has the path of the rule and is sent instead.
+    FileWins {
+        /// The path.
+        path: String,
+    },
+    /// The rule has the path of a file, which is never sent.
+    FileHidden {
+        /// The path.
+        path: String,
+    },
+    /// The page that the rule is to send does not exist.
+    TargetMissing {
+        /// Its path.
+        path: String,
+    },
+}
+
+impl What {
+    /// A short name for machines: `shadowed-rule`.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Unexpected { .. } => "syntax",
+            Self::Shadowed { .. } => "shadowed-rule",
+            Self::Duplicate { .. } => "duplicate-rule",
+            Self::Loop { .. } => "redirect-loop",
+            Self::Chain { .. } => "redirect-chain",
+            Self::FileWins { .. } => "file-wins",
+            Self::FileHidden { .. } => "file-hidden",
+            Self::TargetMissing { .. } => "target-missing",
+        }
+    }
+
+    /// What to do about it, if that is known.
+    #[must_use]
+    pub fn help(&self) -> Option<&'static str> {
+        match self {
+            Self::Unexpected { help, .. } => *help,
+            Self::Shadowed { .. } => Some("move it above the other rule, or remove it"),
+            Self::Duplicate { .. } => Some("only the first rule of a source counts: remove one"),
+            Self::Loop { .. } => Some("let one of the targets lead elsewhere"),
+            Self::Chain { .. } => Some("name the last path as the target"),
+            Self::FileWins { .. } => Some("force the rule by '!' after its status, or remove it"),
+            Self::FileHidden { .. } => Some("remove the rule or the file"),
+            Self::TargetMissing { .. } => None,
+        }
+    }
+}
+
+impl fmt::Display for What {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unexpected {
+                found, expected, ..
+            } => write!(out, "found {found}, expected {expected}"),
+            Self::Shadowed { by_line, by_file } => {
+                write!(
+                    out,
+                    "never matches: {by_file}:{by_line} takes all its requests"
+                )
+            }
+            Self::Duplicate { of_line, of_file } => {
+                write!(
+                    out,
+                    "never matches: {of_file}:{of_line} has the same source"
+                )
+            }
+            Self::Loop { through } => write!(out, "redirects in a loop: {}", through.join(" → ")),
+            Self::Chain { through } => {
+                write!(
+                    out,
+                    "redirects to another redirect: {}",
+                    through.join(" → ")
+                )
+            }
+            Self::FileWins { path } => {
+                write!(out, "never matches: the file at '{path}' is sent instead")
+            }
+            Self::FileHidden { path } => {
+                write!(
+                    out,
+                    "hides a file: the one at '{path}' can never be reached"
+                )
+            }
+            Self::TargetMissing { path } => {
+                write!(out, "there is nothing at the target '{path}'")
+            }
+        }
+    }
+}
+
+/// `_redirects:3:12: found '399', expected a status: 200, 301, ...`
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            file, line, column, ..
+        } = self;
+        write!(out, "{file}:{line}:{column}: {}", self.what)
+    }
+}
+
+/// Whether any of the problems stops the build.
+#[must_use]
+pub fn has_errors(problems: &[Problem]) -> bool {
+    problems
+        .iter()
+        .any(|problem| problem.severity == Severity::Error)
+}

@@ -1,0 +1,453 @@
+//! The file `_redirects`: one rule a line, from a source to a target.
+//!
+//! ```text
+//! # source      query     target                  status
+//! /old                    /new
+//! /news/*                 /blog/:splat            302
+//! /store        id=:id    /product/:id            301
+//! /*                      /index.html             200
+//! ```
+
+use super::limits::{
+    CLOUDFLARE_DYNAMIC_MAX, CLOUDFLARE_REDIRECT_LINE_MAX, CLOUDFLARE_STATIC_MAX, LINE_MAX,
+    QUERY_KEY_MAX, QUERY_PARAMETERS_MAX, RULES_MAX,
+};
+use super::lines::{Line, Report, Token, Wrong, lines};
+use super::pattern::{Pattern, Scheme, Syntax, name_len};
+use super::percent;
+use super::problem::Problem;
+use super::target::Target;
+use super::{Compat, Place, SourceFile};
+
+/// The rules of a site, in the order in which they are asked.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Redirects {
+    /// Whose reading is followed.
+    pub compat: Compat,
+    /// The rules.
+    pub rules: Vec<Redirect>,
+}
+
+/// One rule.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Redirect {
+    /// Where it stands.
+    pub place: Place,
+    /// Which paths and hosts it is for.
+    pub pattern: Pattern,
+    /// What the query must have, sorted by name. If there is anything, the query must have
+    /// nothing else.
+    pub query: Vec<QueryParameter>,
+    /// Where it leads.
+    pub target: Target,
+    /// 301, 302, 303, 307 or 308: a redirect. 200: the target is sent instead. 404, 410 or 451:
+    /// the target is sent instead, with this status.
+    pub status: u16,
+    /// It wins over a file.
+    pub is_forced: bool,
+}
+
+/// A parameter that a query must have.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct QueryParameter {
+    /// Its name, decoded.
+    pub name: Vec<u8>,
+    /// Its value.
+    pub value: QueryValue,
+}
+
+/// The value of a query parameter.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum QueryValue {
+    /// Exactly these bytes, decoded.
+    Literal(Vec<u8>),
+    /// Any value that is not empty, captured under this name.
+    Placeholder(String),
+}
+
+impl Redirect {
+    /// Whether the answer is a redirect, not content.
+    #[must_use]
+    pub const fn is_redirect(&self) -> bool {
+        matches!(self.status, 301 | 302 | 303 | 307 | 308)
+    }
+
+    /// The names of what it captures, in the order of [`Captures`](super::pattern::Captures).
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.pattern.names().chain(self.query_names())
+    }
+
+    fn query_names(&self) -> impl Iterator<Item = &str> {
+        self.query
+            .iter()
+            .filter_map(|parameter| match &parameter.value {
+                QueryValue::Literal(_) => None,
+                QueryValue::Placeholder(name) => Some(name.as_str()),
+            })
+    }
+}
+
+/// Reads the rules of a site. All problems are found, not only the first; lines with problems
+/// give no rule.
+///
+/// Netlify and Cloudflare read the file at the root only: others are left out. For kawipiko, the
+/// files are to be in the order of their folders, the root first.
+#[must_use]
+pub fn parse(files: &[SourceFile<'_>], compat: Compat) -> (Redirects, Vec<Problem>) {
+    let mut redirects = Redirects {
+        compat,
+        rules: Vec::new(),
+    };
+    let mut problems = Vec::new();
+    for (index, file) in files.iter().enumerate() {
+        if compat != Compat::Kawipiko && file.path.contains('/') {
+            continue;
+        }
+        let mut report = Report::new(file.path, &mut problems);
+        parse_file(file, index as u16, &mut redirects, &mut report);
+    }
+    (redirects, problems)
+}
+
+fn parse_file(
+    file: &SourceFile<'_>,
+    index: u16,
+    redirects: &mut Redirects,
+    report: &mut Report<'_>,
+) {
+    let compat = redirects.compat;
+    let max = match compat {
+        Compat::Cloudflare => CLOUDFLARE_REDIRECT_LINE_MAX,
+        Compat::Netlify | Compat::Kawipiko => LINE_MAX,
+    };
+    let mut budget = Budget::default();
+    for line in lines(file, max, report) {
+        let rule = match compat {
+            Compat::Kawipiko => parse_kawipiko(&line, file),
+            Compat::Netlify | Compat::Cloudflare => parse_hosted(&line, compat),
+        };
+        let place = Place {
+            file: index,
+            line: line.number,
+        };
+        let rule = rule.and_then(|rule| {
+            budget.spend(&rule, compat, redirects.rules.len())?;
+            Ok(rule)
+        });
+        match rule {
+            Ok(rule) => redirects.rules.push(Redirect { place, ..rule }),
+            Err((column, wrong)) => report.error(line.number, column, wrong),
+        }
+    }
+}
+
+/// How many rules there may still be.
+#[derive(Debug, Default)]
+struct Budget {
+    static_count: usize,
+    dynamic_count: usize,
+}
+
+impl Budget {
+    /// Cloudflare counts every rule after the first dynamic one as dynamic, because its order
+    /// must then be kept.
+    fn spend(&mut self, rule: &Redirect, compat: Compat, count: usize) -> Result<(), Problems> {
+        if count >= RULES_MAX {
+            let found = format!("more than {RULES_MAX} rules");
+            return Err((1, Wrong::words(found, "fewer")));
+        }
+        if compat != Compat::Cloudflare {
+            return Ok(());
+        }
+        if rule.pattern.is_static() && self.dynamic_count == 0 {
+            self.static_count += 1;
+            if self.static_count > CLOUDFLARE_STATIC_MAX {
+                let found = format!("more than {CLOUDFLARE_STATIC_MAX} static rules");
+                let wrong = Wrong::words(found, "fewer, as on Cloudflare");
+                return Err((1, wrong.help(NO_LIMIT)));
+            }
+        } else {
+            self.dynamic_count += 1;
+            if self.dynamic_count > CLOUDFLARE_DYNAMIC_MAX {
+                let found = format!(
+                    "more than {CLOUDFLARE_DYNAMIC_MAX} rules from the first '*' or placeholder on"
+                );
+                let wrong = Wrong::words(found, "fewer, as on Cloudflare");
+                return Err((1, wrong.help(NO_LIMIT)));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A problem and the column of the token it is in.
+type Problems = (u32, Wrong);
+
+/// `source target code`, and nothing else.
+fn parse_kawipiko(line: &Line<'_>, file: &SourceFile<'_>) -> Result<Redirect, Problems> {
+    let tokens = line.tokens();
+    let [source, target, status] = tokens.as_slice() else {
+        let found = format!("{} fields", tokens.len());
+        let column = tokens.get(3).map_or(1, |token| token.column);
+        let wrong = Wrong::words(found, "exactly three: source, target, status");
+        return Err((column, wrong));
+    };
+    let pattern = kawipiko_source(source.text, file).map_err(at(source))?;
+    let target = Target::parse(target.text, None).map_err(at(target))?;
+    let (status, is_forced) = parse_status(status.text, Compat::Kawipiko).map_err(at(status))?;
+    Ok(Redirect {
+        place: Place::default(),
+        pattern,
+        query: Vec::new(),
+        target,
+        status,
+        is_forced,
+    })
+}
+
+fn kawipiko_source(text: &str, file: &SourceFile<'_>) -> Result<Pattern, Wrong> {
+    let syntax = Syntax {
+        has_wildcards: false,
+        has_inner_placeholders: false,
+        ignores_trailing_slash: false,
+    };
+    let folder = file.folder();
+    if let Some(relative) = text.strip_prefix("./") {
+        // The folder is the name of files, not text of a rule: it is taken as it is.
+        let mut pattern = Pattern::parse_path(&format!("/{relative}"), syntax)?;
+        let names = folder.split('/').filter(|name| !name.is_empty());
+        let head = names.map(|name| super::pattern::Segment::Literal(name.as_bytes().to_vec()));
+        pattern.head = head.chain(pattern.head).collect();
+        return Ok(pattern);
+    }
+    if folder != "/" {
+        let wrong = Wrong::new(text, "a source relative to its folder, './...'");
+        return Err(wrong.help("paths and hosts can be named in the file at the root"));
+    }
+    if text.starts_with('/') && !text.starts_with("//") {
+        return Pattern::parse_path(text, syntax);
+    }
+    let rest = ["://", "http://", "https://"]
+        .iter()
+        .find_map(|scheme| text.strip_prefix(scheme));
+    let Some(rest) = rest else {
+        return Err(Wrong::new(
+            text,
+            "a source: '/...', './...', '://host/...', 'http://host/...' or 'https://host/...'",
+        ));
+    };
+    // The scheme makes no difference there, so it makes none here.
+    parse_host_and_path(text, rest, syntax)
+}
+
+/// `source [name=value ...] target [status[!]] [condition ...]`.
+fn parse_hosted(line: &Line<'_>, compat: Compat) -> Result<Redirect, Problems> {
+    let mut tokens = line.tokens();
+    let comment = tokens.iter().position(|token| token.text.starts_with('#'));
+    tokens.truncate(comment.unwrap_or(tokens.len()));
+    let Some((source, rest)) = tokens.split_first() else {
+        return Err((1, Wrong::words("nothing", "a source")));
+    };
+    let pattern = hosted_source(source.text, compat).map_err(at(source))?;
+    let query_count = rest.iter().take_while(|token| is_query(token)).count();
+    let (query, rest) = rest.split_at(query_count);
+    let query = parse_query(query, compat)?;
+    let Some((target, rest)) = rest.split_first() else {
+        let end = line.column(line.text.trim_end().len());
+        return Err((end, Wrong::words("nothing", "a target after the source")));
+    };
+    let mut rule = Redirect {
+        place: Place::default(),
+        pattern,
+        query,
+        target: Target::default(),
+        status: compat.default_status().unwrap_or(301),
+        is_forced: false,
+    };
+    let names = rule.pattern.distinct_names(rule.query_names());
+    let names = names.map_err(at(source))?;
+    rule.target = Target::parse(target.text, Some(&names)).map_err(at(target))?;
+    let mut rest = rest;
+    if let Some((status, conditions)) = rest.split_first()
+        && !is_condition(status.text)
+    {
+        (rule.status, rule.is_forced) = parse_status(status.text, compat).map_err(at(status))?;
+        rest = conditions;
+    }
+    if let Some(token) = rest.first() {
+        return Err((token.column, unexpected_end(token.text)));
+    }
+    check_content_target(&rule).map_err(at(target))?;
+    Ok(rule)
+}
+
+/// A rule that sends content must have it on this site.
+fn check_content_target(rule: &Redirect) -> Result<(), Wrong> {
+    if rule.is_redirect() {
+        return Ok(());
+    }
+    if let Some(origin) = &rule.target.origin {
+        let expected = format!("a path of this site with the status {}", rule.status);
+        let wrong = Wrong::new(origin, expected);
+        return Err(wrong.help("other servers are not proxied; a redirect is 301, 302, 307 or 308"));
+    }
+    Ok(())
+}
+
+fn hosted_source(text: &str, compat: Compat) -> Result<Pattern, Wrong> {
+    let syntax = Syntax {
+        has_wildcards: true,
+        has_inner_placeholders: compat == Compat::Cloudflare,
+        ignores_trailing_slash: compat.ignores_trailing_slash(),
+    };
+    let lower = text.to_ascii_lowercase();
+    let schemes = [("http://", Scheme::Http), ("https://", Scheme::Https)];
+    for (prefix, scheme) in schemes {
+        if lower.starts_with(prefix) {
+            if compat == Compat::Cloudflare {
+                let wrong = Wrong::new(text, "a path: Cloudflare has no sources with a host");
+                return Err(wrong.help("use '--compat netlify' for rules that name hosts"));
+            }
+            let pattern = parse_host_and_path(text, &text[prefix.len()..], syntax)?;
+            return Ok(Pattern {
+                scheme: Some(scheme),
+                ..pattern
+            });
+        }
+    }
+    if text.starts_with("./") || text.starts_with("://") {
+        let wrong = Wrong::new(text, "a path that begins with '/', or a URL");
+        return Err(wrong.help("this is a source of kawipiko: use '--compat kawipiko'"));
+    }
+    Pattern::parse_path(text, syntax)
+}
+
+fn parse_host_and_path(text: &str, rest: &str, syntax: Syntax) -> Result<Pattern, Wrong> {
+    let offset = text.len() - rest.len();
+    let slash = rest.find('/').unwrap_or(rest.len());
+    let (host, path) = rest.split_at(slash);
+    let move_to = |offset| move |wrong| super::pattern::shift(wrong, text, offset);
+    let host = Pattern::parse_host(host, false).map_err(move_to(offset))?;
+    let path = if path.is_empty() { "/" } else { path };
+    let pattern = Pattern::parse_path(path, syntax).map_err(move_to(offset + slash))?;
+    Ok(Pattern {
+        host: Some(host),
+        ..pattern
+    })
+}
+
+/// Whether a token between source and target is about the query.
+fn is_query(token: &Token<'_>) -> bool {
+    let is_target = token.text.starts_with('/') || token.text.contains("://");
+    !is_target && token.text.contains('=')
+}
+
+fn parse_query(tokens: &[Token<'_>], compat: Compat) -> Result<Vec<QueryParameter>, Problems> {
+    let mut query: Vec<QueryParameter> = Vec::new();
+    for token in tokens {
+        if is_condition(token.text) {
+            return Err((token.column, unexpected_end(token.text)));
+        }
+        if compat == Compat::Cloudflare {
+            let wrong = Wrong::new(token.text, "a target: Cloudflare matches no queries");
+            return Err((
+                token.column,
+                wrong.help("use '--compat netlify' for such rules"),
+            ));
+        }
+        let parameter = parse_parameter(token.text).map_err(at(token))?;
+        if query.iter().any(|other| other.name == parameter.name) {
+            let found = format!("'{}' twice", String::from_utf8_lossy(&parameter.name));
+            return Err((token.column, Wrong::words(found, "each parameter once")));
+        }
+        query.push(parameter);
+        if query.len() > QUERY_PARAMETERS_MAX {
+            let expected = format!("at most {QUERY_PARAMETERS_MAX}");
+            return Err((
+                token.column,
+                Wrong::words("more query parameters", expected),
+            ));
+        }
+    }
+    query.sort();
+    let key_len = query.iter().map(|parameter| match &parameter.value {
+        QueryValue::Literal(value) => value.len() + 2,
+        QueryValue::Placeholder(_) => 0,
+    });
+    if key_len.sum::<usize>() > QUERY_KEY_MAX {
+        let found = "query values that are too long together";
+        let column = tokens.first().map_or(1, |token| token.column);
+        let expected = format!("at most {QUERY_KEY_MAX} bytes");
+        return Err((column, Wrong::words(found, expected)));
+    }
+    Ok(query)
+}
+
+fn parse_parameter(text: &str) -> Result<QueryParameter, Wrong> {
+    let (name, value) = text.split_once('=').unwrap_or((text, ""));
+    if name.is_empty() {
+        return Err(Wrong::new(
+            text,
+            "a query parameter, 'name=value' or 'name=:placeholder'",
+        ));
+    }
+    let value = match value.strip_prefix(':') {
+        Some(name) if !name.is_empty() && name_len(name) == name.len() => {
+            QueryValue::Placeholder(name.to_owned())
+        }
+        _ => QueryValue::Literal(percent::decode_query(value.as_bytes()).into_owned()),
+    };
+    let name = percent::decode_query(name.as_bytes()).into_owned();
+    Ok(QueryParameter { name, value })
+}
+
+fn parse_status(text: &str, compat: Compat) -> Result<(u16, bool), Wrong> {
+    let statuses = compat.statuses();
+    let (digits, is_forced) = match text.strip_suffix('!') {
+        Some(digits) => (digits, true),
+        None => (text, false),
+    };
+    let status = digits
+        .parse()
+        .ok()
+        .filter(|status| statuses.contains(status));
+    let Some(status) = status else {
+        let list: Vec<String> = statuses.iter().map(u16::to_string).collect();
+        return Err(Wrong::new(text, format!("a status: {}", list.join(", "))));
+    };
+    if is_forced && compat != Compat::Netlify {
+        let wrong = Wrong::new("!", "a status without '!'").at(text, digits.len());
+        return Err(match compat {
+            Compat::Cloudflare => wrong.help("on Cloudflare every rule wins over files"),
+            _ => wrong.help("use '--compat netlify' for rules that win over files"),
+        });
+    }
+    Ok((status, is_forced))
+}
+
+/// Whether a token is a condition of Netlify's on who is asking.
+fn is_condition(text: &str) -> bool {
+    let name = text.split('=').next().unwrap_or_default();
+    text.contains('=')
+        && ["country", "language", "role", "cookie"]
+            .iter()
+            .any(|condition| name.eq_ignore_ascii_case(condition))
+        && name.starts_with(|first: char| first.is_ascii_uppercase())
+}
+
+fn unexpected_end(text: &str) -> Wrong {
+    if is_condition(text) {
+        let expected = "no condition on country, language, role or cookie";
+        let help = "answers depend on nothing but the URL; remove the rule or its condition";
+        return Wrong::new(text, expected).help(help);
+    }
+    Wrong::new(text, "the end of the line after the status")
+}
+
+/// Puts a problem at a token.
+fn at(token: &Token<'_>) -> impl Fn(Wrong) -> Problems {
+    let column = token.column;
+    move |wrong| (column, wrong)
+}
+
+const NO_LIMIT: &str = "'--compat netlify' has no such limit, but lets files win over rules";

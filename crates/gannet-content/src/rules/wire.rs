@@ -1,0 +1,461 @@
+//! Rules as bytes, for an archive to carry, and back with every rule checked again.
+//!
+//! The bytes hold the rules in parsed form, not the index over them: the index is built again
+//! when they are read, in about a microsecond per rule. So there is nothing in them that could
+//! send a lookup in a circle or out of bounds. All numbers are little-endian; a text is its
+//! length as `u32` and its bytes; a list is its count as `u32` and its items.
+
+use std::fmt;
+
+use gannet_http::semantics::ready_fields::check_field;
+
+use super::headers::{FieldOperation, HeaderRule, Headers, ValuePart};
+use super::limits::{
+    CAPTURES_MAX, FIELDS_MAX, HOST_MAX, LINE_MAX, QUERY_KEY_MAX, QUERY_PARAMETERS_MAX, RULES_MAX,
+    SEGMENTS_MAX,
+};
+use super::pattern::{Pattern, Scheme, Segment, Splat, name_len};
+use super::redirects::{QueryParameter, QueryValue, Redirect, Redirects};
+use super::target::{Part, Target};
+use super::{Compat, Place};
+
+/// Why bytes are not a table of rules.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum TableError {
+    /// They do not begin with what a table of this kind begins with.
+    Magic,
+    /// They are of a version that this program does not know.
+    Version,
+    /// They end too early, or go on after the end.
+    Length,
+    /// A number or a text is not one that a rule can have.
+    Value,
+}
+
+impl fmt::Display for TableError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Self::Magic => "not a table of rules",
+            Self::Version => "a table of rules of an unknown version",
+            Self::Length => "a table of rules that is cut or has more than its rules",
+            Self::Value => "a table of rules with a value that no rule has",
+        })
+    }
+}
+
+impl std::error::Error for TableError {}
+
+const REDIRECTS_MAGIC: &[u8; 4] = b"gnrd";
+const HEADERS_MAGIC: &[u8; 4] = b"gnhd";
+const VERSION: u8 = 1;
+
+pub(crate) fn write_redirects(redirects: &Redirects) -> Vec<u8> {
+    let mut out = Writer::new(REDIRECTS_MAGIC, redirects.compat);
+    out.list(&redirects.rules, |out, rule| {
+        out.place(rule.place);
+        out.pattern(&rule.pattern);
+        out.list(&rule.query, |out, parameter| {
+            out.text(&parameter.name);
+            match &parameter.value {
+                QueryValue::Literal(value) => out.tagged(0, value),
+                QueryValue::Placeholder(name) => out.tagged(1, name.as_bytes()),
+            }
+        });
+        out.target(&rule.target);
+        out.bytes.extend_from_slice(&rule.status.to_le_bytes());
+        out.bytes.push(u8::from(rule.is_forced));
+    });
+    out.bytes
+}
+
+pub(crate) fn write_headers(headers: &Headers) -> Vec<u8> {
+    let mut out = Writer::new(HEADERS_MAGIC, headers.compat);
+    out.list(&headers.rules, |out, rule| {
+        out.place(rule.place);
+        out.pattern(&rule.pattern);
+        out.list(&rule.operations, |out, operation| match operation {
+            FieldOperation::Remove { name } => out.tagged(0, name.as_bytes()),
+            FieldOperation::Set { name, value } => {
+                out.tagged(1, name.as_bytes());
+                out.list(value, |out, part| match part {
+                    ValuePart::Literal(text) => out.tagged(0, text),
+                    ValuePart::Capture(index) => out.bytes.extend_from_slice(&[1, *index]),
+                });
+            }
+        });
+    });
+    out.bytes
+}
+
+pub(crate) fn read_redirects(bytes: &[u8]) -> Result<Redirects, TableError> {
+    let (mut input, compat) = Reader::new(bytes, REDIRECTS_MAGIC)?;
+    let rules = input.list(RULES_MAX, |input| input.redirect(compat))?;
+    input.finish()?;
+    Ok(Redirects { compat, rules })
+}
+
+pub(crate) fn read_headers(bytes: &[u8]) -> Result<Headers, TableError> {
+    let (mut input, compat) = Reader::new(bytes, HEADERS_MAGIC)?;
+    let rules = input.list(RULES_MAX, Reader::header_rule)?;
+    input.finish()?;
+    Ok(Headers { compat, rules })
+}
+
+struct Writer {
+    bytes: Vec<u8>,
+}
+
+impl Writer {
+    fn new(magic: &[u8; 4], compat: Compat) -> Self {
+        let mut bytes = magic.to_vec();
+        let compat = match compat {
+            Compat::Netlify => 0,
+            Compat::Cloudflare => 1,
+            Compat::Kawipiko => 2,
+        };
+        bytes.extend_from_slice(&[VERSION, compat]);
+        Self { bytes }
+    }
+
+    fn count(&mut self, count: usize) {
+        self.bytes.extend_from_slice(&(count as u32).to_le_bytes());
+    }
+
+    fn text(&mut self, text: &[u8]) {
+        self.count(text.len());
+        self.bytes.extend_from_slice(text);
+    }
+
+    fn tagged(&mut self, tag: u8, text: &[u8]) {
+        self.bytes.push(tag);
+        self.text(text);
+    }
+
+    fn list<T>(&mut self, items: &[T], mut write: impl FnMut(&mut Self, &T)) {
+        self.count(items.len());
+        for item in items {
+            write(self, item);
+        }
+    }
+
+    fn option<T>(&mut self, item: Option<&T>, write: impl FnOnce(&mut Self, &T)) {
+        self.bytes.push(u8::from(item.is_some()));
+        if let Some(item) = item {
+            write(self, item);
+        }
+    }
+
+    fn place(&mut self, place: Place) {
+        self.bytes.extend_from_slice(&place.file.to_le_bytes());
+        self.bytes.extend_from_slice(&place.line.to_le_bytes());
+    }
+
+    fn pattern(&mut self, pattern: &Pattern) {
+        self.bytes.push(match pattern.scheme {
+            None => 0,
+            Some(Scheme::Http) => 1,
+            Some(Scheme::Https) => 2,
+        });
+        self.option(pattern.host.as_ref(), |out, labels| {
+            out.list(labels, Self::segment);
+        });
+        self.list(&pattern.head, Self::segment);
+        self.option(pattern.splat.as_ref(), |out, splat| {
+            out.text(&splat.prefix);
+            out.text(&splat.suffix);
+            out.list(&splat.tail, Self::segment);
+        });
+    }
+
+    fn segment(&mut self, segment: &Segment) {
+        match segment {
+            Segment::Literal(literal) => self.tagged(0, literal),
+            Segment::Placeholder {
+                prefix,
+                name,
+                suffix,
+            } => {
+                self.tagged(1, prefix);
+                self.text(name.as_bytes());
+                self.text(suffix);
+            }
+        }
+    }
+
+    fn target(&mut self, target: &Target) {
+        self.option(target.origin.as_ref(), |out, origin| {
+            out.text(origin.as_bytes());
+        });
+        self.list(&target.path, Self::part);
+        self.option(target.query.as_ref(), |out, parts| {
+            out.list(parts, Self::part);
+        });
+        self.option(target.fragment.as_ref(), |out, parts| {
+            out.list(parts, Self::part);
+        });
+    }
+
+    fn part(&mut self, part: &Part) {
+        match part {
+            Part::Literal(text) => self.tagged(0, text.as_bytes()),
+            Part::Capture(index) => self.bytes.extend_from_slice(&[1, *index]),
+        }
+    }
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn new(bytes: &'a [u8], magic: &[u8; 4]) -> Result<(Self, Compat), TableError> {
+        let rest = bytes.strip_prefix(magic).ok_or(TableError::Magic)?;
+        let mut input = Self { rest };
+        if input.byte()? != VERSION {
+            return Err(TableError::Version);
+        }
+        let compat = match input.byte()? {
+            0 => Compat::Netlify,
+            1 => Compat::Cloudflare,
+            2 => Compat::Kawipiko,
+            _ => return Err(TableError::Value),
+        };
+        Ok((input, compat))
+    }
+
+    fn finish(self) -> Result<(), TableError> {
+        check(self.rest.is_empty(), TableError::Length)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], TableError> {
+        let (array, rest) = self.rest.split_first_chunk().ok_or(TableError::Length)?;
+        self.rest = rest;
+        Ok(*array)
+    }
+
+    fn byte(&mut self) -> Result<u8, TableError> {
+        let [byte] = self.array()?;
+        Ok(byte)
+    }
+
+    fn flag(&mut self) -> Result<bool, TableError> {
+        match self.byte()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(TableError::Value),
+        }
+    }
+
+    fn count(&mut self) -> Result<usize, TableError> {
+        Ok(u32::from_le_bytes(self.array()?) as usize)
+    }
+
+    fn text(&mut self) -> Result<&'a [u8], TableError> {
+        let len = self.count()?;
+        check(len <= LINE_MAX, TableError::Value)?;
+        let (text, rest) = self.rest.split_at_checked(len).ok_or(TableError::Length)?;
+        self.rest = rest;
+        Ok(text)
+    }
+
+    fn string(&mut self) -> Result<String, TableError> {
+        let text = str::from_utf8(self.text()?);
+        Ok(text.map_err(|_| TableError::Value)?.to_owned())
+    }
+
+    fn list<T>(
+        &mut self,
+        max: usize,
+        mut read: impl FnMut(&mut Self) -> Result<T, TableError>,
+    ) -> Result<Vec<T>, TableError> {
+        let count = self.count()?;
+        check(count <= max, TableError::Value)?;
+        // An item takes a byte at least: what is not there is not allocated for.
+        let mut items = Vec::with_capacity(count.min(self.rest.len()));
+        for _ in 0..count {
+            items.push(read(self)?);
+        }
+        Ok(items)
+    }
+
+    fn option<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, TableError>,
+    ) -> Result<Option<T>, TableError> {
+        self.flag()?.then(|| read(self)).transpose()
+    }
+
+    fn place(&mut self) -> Result<Place, TableError> {
+        Ok(Place {
+            file: u16::from_le_bytes(self.array()?),
+            line: u32::from_le_bytes(self.array()?),
+        })
+    }
+
+    fn redirect(&mut self, compat: Compat) -> Result<Redirect, TableError> {
+        let place = self.place()?;
+        let pattern = self.pattern()?;
+        let query = self.list(QUERY_PARAMETERS_MAX, Self::parameter)?;
+        let names = query.iter().map(|parameter| &parameter.name);
+        check(names.is_sorted_by(|a, b| a < b), TableError::Value)?;
+        let mut rule = Redirect {
+            place,
+            pattern,
+            query,
+            target: Target::default(),
+            status: 0,
+            is_forced: false,
+        };
+        let key_len = rule.query.iter().map(|parameter| match &parameter.value {
+            QueryValue::Literal(value) => value.len() + 2,
+            QueryValue::Placeholder(_) => 0,
+        });
+        check(key_len.sum::<usize>() <= QUERY_KEY_MAX, TableError::Value)?;
+        let names: Vec<&str> = rule.names().collect();
+        let captures = check_names(&names)?;
+        rule.target = self.target(captures)?;
+        rule.status = u16::from_le_bytes(self.array()?);
+        rule.is_forced = self.flag()?;
+        let is_known = compat.statuses().contains(&rule.status);
+        let has_content = rule.is_redirect() || rule.target.is_path();
+        check(is_known && has_content, TableError::Value)?;
+        Ok(rule)
+    }
+
+    fn header_rule(&mut self) -> Result<HeaderRule, TableError> {
+        let place = self.place()?;
+        let pattern = self.pattern()?;
+        let names: Vec<&str> = pattern.names().collect();
+        let captures = check_names(&names)?;
+        let operations = self.list(FIELDS_MAX, |input| input.operation(captures))?;
+        Ok(HeaderRule {
+            place,
+            pattern,
+            operations,
+        })
+    }
+
+    fn operation(&mut self, captures: usize) -> Result<FieldOperation, TableError> {
+        let is_set = self.flag()?;
+        let name = self.string()?;
+        check(super::headers::may_be_set(&name), TableError::Value)?;
+        if !is_set {
+            check(check_field(&name, b"").is_ok(), TableError::Value)?;
+            return Ok(FieldOperation::Remove { name });
+        }
+        let value = self.list(LINE_MAX, |input| {
+            if input.flag()? {
+                return Ok(ValuePart::Capture(input.capture(captures)?));
+            }
+            let text = input.text()?;
+            check(check_field(&name, text).is_ok(), TableError::Value)?;
+            Ok(ValuePart::Literal(text.to_vec()))
+        })?;
+        Ok(FieldOperation::Set { name, value })
+    }
+
+    fn capture(&mut self, captures: usize) -> Result<u8, TableError> {
+        let index = self.byte()?;
+        check(usize::from(index) < captures, TableError::Value)?;
+        Ok(index)
+    }
+
+    fn parameter(&mut self) -> Result<QueryParameter, TableError> {
+        let name = self.text()?.to_vec();
+        let value = match self.flag()? {
+            false => QueryValue::Literal(self.text()?.to_vec()),
+            true => QueryValue::Placeholder(self.name()?),
+        };
+        Ok(QueryParameter { name, value })
+    }
+
+    fn name(&mut self) -> Result<String, TableError> {
+        let name = self.string()?;
+        let is_name = !name.is_empty() && name_len(&name) == name.len();
+        check(is_name, TableError::Value)?;
+        Ok(name)
+    }
+
+    fn pattern(&mut self) -> Result<Pattern, TableError> {
+        let scheme = match self.byte()? {
+            0 => None,
+            1 => Some(Scheme::Http),
+            2 => Some(Scheme::Https),
+            _ => return Err(TableError::Value),
+        };
+        let host = self.option(|input| input.list(HOST_MAX, |input| input.segment(b'.')))?;
+        let head = self.list(SEGMENTS_MAX, |input| input.segment(b'/'))?;
+        let splat = self.option(|input| {
+            Ok(Splat {
+                prefix: input.around(b'/')?,
+                suffix: input.around(b'/')?,
+                tail: input.list(SEGMENTS_MAX, |input| input.segment(b'/'))?,
+            })
+        })?;
+        let tail = splat.as_ref().map_or(0, |splat| splat.tail.len());
+        let has_scheme_of_host = scheme.is_none() || host.is_some();
+        let is_short = head.len() + tail <= SEGMENTS_MAX;
+        check(has_scheme_of_host && is_short, TableError::Value)?;
+        Ok(Pattern {
+            scheme,
+            host,
+            head,
+            splat,
+        })
+    }
+
+    fn segment(&mut self, separator: u8) -> Result<Segment, TableError> {
+        if !self.flag()? {
+            return Ok(Segment::Literal(self.around(separator)?));
+        }
+        Ok(Segment::Placeholder {
+            prefix: self.around(separator)?,
+            name: self.name()?,
+            suffix: self.around(separator)?,
+        })
+    }
+
+    /// A text within a segment.
+    fn around(&mut self, separator: u8) -> Result<Vec<u8>, TableError> {
+        let text = self.text()?;
+        check(!text.contains(&separator), TableError::Value)?;
+        Ok(text.to_vec())
+    }
+
+    fn target(&mut self, captures: usize) -> Result<Target, TableError> {
+        let target = Target {
+            origin: self.option(Self::string)?,
+            path: self.parts(captures)?,
+            query: self.option(|input| input.parts(captures))?,
+            fragment: self.option(|input| input.parts(captures))?,
+        };
+        check(target.is_sound(), TableError::Value)?;
+        Ok(target)
+    }
+
+    fn parts(&mut self, captures: usize) -> Result<Vec<Part>, TableError> {
+        self.list(LINE_MAX, |input| {
+            Ok(match input.flag()? {
+                false => Part::Literal(input.string()?),
+                true => Part::Capture(input.capture(captures)?),
+            })
+        })
+    }
+}
+
+/// How many there are, if each is there once and there are not too many.
+fn check_names(names: &[&str]) -> Result<usize, TableError> {
+    let mut sorted = names.to_vec();
+    sorted.sort_unstable();
+    sorted.dedup();
+    let are_distinct = sorted.len() == names.len();
+    check(
+        are_distinct && names.len() <= CAPTURES_MAX,
+        TableError::Value,
+    )?;
+    Ok(names.len())
+}
+
+fn check(holds: bool, error: TableError) -> Result<(), TableError> {
+    if holds { Ok(()) } else { Err(error) }
+}
