@@ -25,7 +25,10 @@ pub(crate) const SIGNALS: &[(&str, &str)] = &[
         "stop accepting, finish running answers within --grace, end; the second \
                          one ends at once",
     ),
-    ("SIGHUP", "reopen the log file"),
+    (
+        "SIGHUP",
+        "reopen the log file; stop, if gannet was started in a terminal that has been closed",
+    ),
     (
         "SIGUSR1",
         "print a summary: connections, requests by status, bytes, operations",

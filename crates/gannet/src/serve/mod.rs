@@ -15,6 +15,7 @@ use std::time::Duration;
 use gannet_server::config::{Config, Content, ListenAddress, LogFormat};
 use gannet_server::{OpenError, Running, StartError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use signal_hook::consts::SIGHUP;
 
 use crate::command_line::arguments::mistyped_command;
 use crate::command_line::layers::Origins;
@@ -198,6 +199,7 @@ fn wait(running: Running, wishes: &Receiver<Wish>, people: People) -> u8 {
     let mut stopping = None;
     let mut looks = 0;
     let mut killed_by = None;
+    let has_terminal = io::stdin().is_terminal();
     while !running.is_finished() {
         let patience = if stopping.is_some() {
             LOOK_STOPPING
@@ -212,6 +214,11 @@ fn wait(running: Running, wishes: &Receiver<Wish>, people: People) -> u8 {
             Ok(Wish::Stop(signal)) => {
                 killed_by = Some(signal);
                 running.stop_now();
+            }
+            // The terminal was closed: nobody is left who could press Ctrl-C.
+            Ok(Wish::ReopenLogs) if has_terminal && !io::stdin().is_terminal() => {
+                stopping = Some(SIGHUP);
+                running.stop();
             }
             Ok(Wish::ReopenLogs) => running.reopen_logs(),
             // Asked for, so it is printed even when quiet; never among logged requests.
