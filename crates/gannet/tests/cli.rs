@@ -690,7 +690,8 @@ fn a_summary_comes_on_standard_error_when_asked_for() {
 /// Both ends of a terminal: who holds the first sees what is written to the second.
 fn terminal() -> (fs::File, fs::File) {
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-    let outer = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
+    let outer =
+        openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
     grantpt(&outer).expect("granted");
     unlockpt(&outer).expect("unlocked");
     let name = ptsname(&outer, Vec::new())
