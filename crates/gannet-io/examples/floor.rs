@@ -13,6 +13,9 @@ use gannet_io::uring::Uring;
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nServer: floor\r\nContent-Type: text/plain\r\n\
 Date: Sat, 21 Nov 2026 12:00:00 GMT\r\nContent-Length: 13\r\n\r\nHello, World!";
 
+const LAST_ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nServer: floor\r\nContent-Type: text/plain\r\n\
+Date: Sat, 21 Nov 2026 12:00:00 GMT\r\nContent-Length: 13\r\nConnection: close\r\n\r\nHello, World!";
+
 const REQUEST_END: &[u8] = b"\r\n\r\n";
 
 /// The token of the listener; those of sockets are their numbers, with a bit for sends.
@@ -35,44 +38,68 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 }
 
+struct Server<D> {
+    driver: D,
+    /// By socket: whether it is open. What a wait hands out beside an end is to be recognised.
+    open: Vec<bool>,
+    /// One request per connection.
+    closes: bool,
+}
+
 fn serve<D: Driver>(mut driver: D, closes: bool) -> Result<(), Box<dyn std::error::Error>> {
     println!("{:?}", driver.report());
     driver.accept(Listener(0), ACCEPT);
+    let mut server = Server {
+        driver,
+        open: Vec::new(),
+        closes,
+    };
     let mut out = Vec::new();
     loop {
-        driver.wait(None, &mut out)?;
+        server.driver.wait(None, &mut out)?;
         for completion in out.drain(..) {
-            handle(&mut driver, completion, closes);
+            server.handle(completion);
         }
     }
 }
 
-fn handle<D: Driver>(driver: &mut D, completion: Completion, closes: bool) {
-    let socket = Socket(completion.token.0 as u32);
-    match completion.result {
-        Ok(Done::Accepted(socket)) => driver.receive(socket, Token(u64::from(socket.0))),
-        Ok(Done::Received(lease)) => answer(driver, socket, lease),
-        Ok(Done::Sent(_)) if closes => driver.close(socket),
-        Ok(Done::Sent(_)) => {}
-        Ok(_) => driver.close(socket),
-        Err(errno) if completion.token == ACCEPT => eprintln!("accept: {errno}"),
-        Err(_) if completion.token.0 & SEND != 0 => {}
-        Err(_) => driver.close(socket),
+impl<D: Driver> Server<D> {
+    fn handle(&mut self, completion: Completion) {
+        let socket = Socket(completion.token.0 as u32);
+        match completion.result {
+            Ok(Done::Accepted(socket)) => {
+                let index = socket.0 as usize;
+                self.open.resize(self.open.len().max(index + 1), false);
+                self.open[index] = true;
+                self.driver.receive(socket, Token(u64::from(socket.0)));
+            }
+            Ok(Done::Received(lease)) => self.answer(socket, lease),
+            Ok(Done::Sent(_)) if self.closes => self.close(socket),
+            Ok(Done::Sent(_)) => {}
+            Err(errno) if completion.token == ACCEPT => eprintln!("accept: {errno}"),
+            Ok(_) | Err(_) => self.close(socket),
+        }
     }
-}
 
-fn answer<D: Driver>(driver: &mut D, socket: Socket, lease: Lease) {
-    let received = driver.received(&lease);
-    // One answer however the request was cut: good enough for a client that sends it whole.
-    let whole = received.ends_with(REQUEST_END);
-    driver.release(lease);
-    if whole {
-        let mut wire = driver.output();
-        wire.extend_from_slice(ANSWER);
-        let list = SendList {
-            wire,
-            ..SendList::default()
-        };
-        driver.send(socket, Token(u64::from(socket.0) | SEND), list);
+    fn close(&mut self, socket: Socket) {
+        if std::mem::replace(&mut self.open[socket.0 as usize], false) {
+            self.driver.close(socket);
+        }
+    }
+
+    fn answer(&mut self, socket: Socket, lease: Lease) {
+        // One answer however the request was cut: good enough for a client that sends it whole.
+        let whole = self.driver.received(&lease).ends_with(REQUEST_END);
+        self.driver.release(lease);
+        if whole && self.open[socket.0 as usize] {
+            let mut wire = self.driver.output();
+            wire.extend_from_slice(if self.closes { LAST_ANSWER } else { ANSWER });
+            let list = SendList {
+                wire,
+                ..SendList::default()
+            };
+            self.driver
+                .send(socket, Token(u64::from(socket.0) | SEND), list);
+        }
     }
 }

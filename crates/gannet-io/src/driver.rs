@@ -268,6 +268,12 @@ pub trait Driver {
     /// the driver starts again when buffers return.
     fn receive(&mut self, socket: Socket, token: Token);
 
+    /// Receives once: a completion with `more == false` follows. For the first request of a
+    /// connection, which may be its only one: nothing has to be cancelled when it closes.
+    fn receive_once(&mut self, socket: Socket, token: Token) {
+        self.receive(socket, token);
+    }
+
     /// Stops receiving for now (the caller holds enough unparsed input). Bytes that had already
     /// arrived may still be delivered by the next wait. [`receive`](Self::receive) resumes.
     fn pause_receiving(&mut self, socket: Socket);
@@ -329,6 +335,12 @@ pub trait Driver {
     /// Errors: `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `ENAMETOOLONG`, `EXDEV` (left the root),
     /// `EMFILE`, `EIO`, ...
     fn open(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile>;
+
+    /// The metadata of what `path` names below `root` at this moment, if that can be told at once
+    /// and without a descriptor. Symbolic links are followed wherever they lead, so this is only
+    /// good for comparing with what [`open`](Self::open) found: the same identity is the same
+    /// file. `None` if it is not there, or cannot be told without waiting.
+    fn peek(&self, root: &Root, path: &[u8]) -> Option<Meta>;
 
     /// The metadata of an open file, now.
     fn meta(&mut self, file: &File) -> Result<Meta, Errno>;

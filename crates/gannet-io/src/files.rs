@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, Statx, StatxFlags};
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::driver::{DirectoryEntry, File, FileKind, Meta, OpenedFile, Root};
@@ -213,6 +213,21 @@ impl RealRoot {
         })
     }
 
+    /// Metadata of what the path names now, wherever links lead; see
+    /// [`Driver::peek`](crate::driver::Driver::peek).
+    pub(crate) fn peek(&self, path: &[u8]) -> Option<Meta> {
+        if self.is_remote() {
+            return None;
+        }
+        let path = if path.is_empty() {
+            b".".as_slice()
+        } else {
+            path
+        };
+        let stat = rustix::fs::statat(&self.fd, path, AtFlags::NO_AUTOMOUNT).ok()?;
+        Some(meta_of(&stat))
+    }
+
     /// One `openat2`, confined to the root.
     fn resolve(&self, path: &[u8], flags: OFlags, blocking: Blocking) -> Result<OwnedFd, Errno> {
         let flags = flags | OFlags::CLOEXEC;
@@ -300,8 +315,14 @@ impl AsFd for RealFile {
 }
 
 impl RealFile {
-    /// Metadata of the descriptor, now.
+    /// Metadata of the descriptor, now. On a file system that may block, what the kernel last
+    /// heard of it: opening the path again, on a helper, is how to hear more.
     pub(crate) fn meta(&self) -> Result<Meta, Errno> {
+        if self.store == Store::Remote {
+            let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+            return rustix::fs::statx(self, c"", flags, StatxFlags::BASIC_STATS)
+                .map(|found| meta_of_statx(&found));
+        }
         rustix::fs::fstat(self).map(|stat| meta_of(&stat))
     }
 
@@ -362,18 +383,63 @@ impl RealFile {
 }
 
 /// Translates a `stat`.
-pub(crate) fn meta_of(stat: &Stat) -> Meta {
-    let kind = match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => FileKind::Regular,
-        FileType::Directory => FileKind::Directory,
-        _ => FileKind::Other,
-    };
-    let time = |seconds: i64, ns: u64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
+fn meta_of(stat: &Stat) -> Meta {
     Meta {
-        kind,
+        kind: kind_of(stat.st_mode),
         len: stat.st_size as u64,
         mtime_ns: time(stat.st_mtime, stat.st_mtime_nsec),
         ctime_ns: time(stat.st_ctime, stat.st_ctime_nsec),
         identity: (stat.st_dev, stat.st_ino),
+    }
+}
+
+/// Translates a `statx`, to the same as [`meta_of`] for the same file.
+fn meta_of_statx(found: &Statx) -> Meta {
+    let device = rustix::fs::makedev(found.stx_dev_major, found.stx_dev_minor);
+    Meta {
+        kind: kind_of(found.stx_mode.into()),
+        len: found.stx_size,
+        mtime_ns: time(found.stx_mtime.tv_sec, found.stx_mtime.tv_nsec.into()),
+        ctime_ns: time(found.stx_ctime.tv_sec, found.stx_ctime.tv_nsec.into()),
+        identity: (device, found.stx_ino),
+    }
+}
+
+fn kind_of(mode: u32) -> FileKind {
+    match FileType::from_raw_mode(mode) {
+        FileType::RegularFile => FileKind::Regular,
+        FileType::Directory => FileKind::Directory,
+        _ => FileKind::Other,
+    }
+}
+
+fn time(seconds: i64, ns: u64) -> i128 {
+    i128::from(seconds) * 1_000_000_000 + i128::from(ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both ways to ask for metadata give the same, and both ways to read.
+    #[test]
+    fn remote_files_look_the_same() {
+        let open = || OwnedFd::from(std::fs::File::open("/proc/self/exe").unwrap());
+        let local = File::real(open(), Store::Disk);
+        let remote = File::real(open(), Store::Remote);
+        assert_eq!(
+            local.as_real().meta().unwrap(),
+            remote.as_real().meta().unwrap()
+        );
+    }
+
+    /// Known file systems are told apart.
+    #[test]
+    fn classifies_file_systems() {
+        let proc = std::fs::File::open("/proc/self/stat").unwrap();
+        assert_eq!(Store::of(proc.as_fd()), Store::Disk);
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let memfd = rustix::fs::memfd_create("test", flags).unwrap();
+        assert_eq!(Store::of(memfd.as_fd()), Store::Memory);
     }
 }

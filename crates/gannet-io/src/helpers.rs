@@ -299,6 +299,28 @@ mod tests {
         }
     }
 
+    /// Where closing may block, a helper closes: the other end of the pipe hears of it.
+    #[test]
+    fn closes_for_others() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let mut helpers = Helpers::new(1, Arc::new(Bell::new().unwrap()));
+        let file = File::real(writer, crate::files::Store::Remote);
+        file.as_real()
+            .close_by(|| Closer(Arc::downgrade(&helpers.shared)));
+        drop(file);
+        assert_eq!(lock(&helpers.shared.queue).jobs.len(), 1, "not closed here");
+        let null = File::from(std::fs::File::open("/dev/null").unwrap());
+        helpers
+            .submit(Job::Read {
+                file: null,
+                offset: 0,
+                len: 1,
+                token: Token(0),
+            })
+            .unwrap();
+        assert_eq!(rustix::io::read(&reader, &mut [0; 1]), Ok(0));
+    }
+
     /// A queue that nobody empties refuses at its bound.
     #[test]
     fn refuses_beyond_the_bound() {

@@ -5,6 +5,9 @@
 //! * [`uring`]: io_uring with multishot operations and provided buffers (the default).
 //! * [`epoll`]: plain system calls, everywhere on Linux.
 //! * [`sim`]: a virtual network, disk and clock, driven by a seed.
+//!
+//! The program ignores SIGPIPE, as Rust programs do from their start: `sendfile` has no flag of its
+//! own against it.
 
 pub(crate) mod clock;
 pub(crate) mod disk;

@@ -7,7 +7,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 
 use desk::{ACCEPT, Desk, Folder, each};
-use gannet_io::driver::{Done, Errno, Listener, Token};
+use gannet_io::driver::{Done, Errno, Listener, SendList, Token};
 use gannet_io::epoll::Epoll;
 use gannet_io::net;
 use gannet_io::options::EngineOptions;
@@ -76,9 +76,9 @@ fn accepts_unix() {
         desk.driver.receive(socket, Token(1));
         std::io::Write::write_all(&mut client, b"hello").unwrap();
         assert_eq!(desk.received(Token(1)), b"hello");
-        let list = gannet_io::driver::SendList {
+        let list = SendList {
             wire: b"world".to_vec(),
-            ..Default::default()
+            ..SendList::default()
         };
         desk.driver.send(socket, Token(2), list);
         assert_eq!(desk.sent(Token(2)), Ok(5));
@@ -88,6 +88,29 @@ fn accepts_unix() {
         desk.turn_until("all was acknowledged", |desk| {
             desk.driver.acknowledged(socket) == 5
         });
+        // More than the socket holds: progress shows although the send has not ended.
+        let content = desk::pattern(2 << 20);
+        let list = SendList {
+            wire: content.clone(),
+            ..SendList::default()
+        };
+        desk.driver.send(socket, Token(3), list);
+        let first = std::thread::spawn(move || {
+            let mut got = vec![0; 1 << 20];
+            client.read_exact(&mut got).unwrap();
+            (client, got)
+        });
+        desk.turn_until("a part was read", |_| first.is_finished());
+        assert!(desk.driver.acknowledged(socket) > 1 << 19);
+        let (mut client, mut got) = first.join().unwrap();
+        let second = std::thread::spawn(move || {
+            let mut rest = vec![0; 1 << 20];
+            client.read_exact(&mut rest).unwrap();
+            got.extend(rest);
+            got
+        });
+        assert_eq!(desk.sent(Token(3)), Ok(2 << 20));
+        assert!(second.join().unwrap() == content);
     };
     let nowhere = "0.0.0.0:0".parse().unwrap();
     match Uring::new(vec![net::bind_unix(&path).unwrap()], &options) {

@@ -50,6 +50,8 @@ fn closes_a_thousand_under_way() {
         let mut pairs: Vec<(TcpStream, Socket)> = Vec::new();
         for n in 0..1000 {
             let (mut client, socket) = desk.connect();
+            // Little in flight per connection: a thousand full sockets exhaust the kernel's share.
+            rustix::net::sockopt::set_socket_recv_buffer_size(&client, 4096).unwrap();
             burden(&mut desk, socket, n, &memory, &file);
             if n % 5 == 0 {
                 client.write_all(b"hello").unwrap();
@@ -82,10 +84,6 @@ fn closes_a_thousand_under_way() {
             "{}: nothing after close",
             desk.engine
         );
-        for (client, _) in &mut pairs {
-            // To the end or to a reset, whichever it was.
-            let _ = client.read_to_end(&mut Vec::new());
-        }
         drop(pairs);
         desk.turn_until("the last descriptor closed", |_| descriptors() == before);
         desk.turn_until("the last send ended", |_| Arc::strong_count(&memory) == 1);

@@ -71,6 +71,8 @@ fn opens_files_and_directories() {
             std::os::unix::fs::MetadataExt::ino(&expected)
         );
         assert_eq!(desk.driver.meta(&opened.file), Ok(opened.meta));
+        assert_eq!(desk.driver.peek(&root, b"a/b/file"), Some(opened.meta));
+        assert_eq!(desk.driver.peek(&root, b"a/b/absent"), None);
         assert!(read(&mut desk, &opened, 0, 100_000).unwrap() == content);
         assert!(read(&mut desk, &opened, 99_990, 50).unwrap() == content[99_990..]);
         assert!(read(&mut desk, &opened, 200_000, 50).unwrap().is_empty());

@@ -109,6 +109,49 @@ fn pauses_and_resumes() {
     });
 }
 
+/// Asked for once, it delivers once, and leaves nothing with the kernel.
+#[test]
+fn receives_once() {
+    each(|mut desk| {
+        let (mut client, socket) = desk.connect();
+        desk.driver.receive_once(socket, Token(1));
+        client.write_all(b"one").unwrap();
+        let completion = desk.next();
+        assert!(!completion.more);
+        let Ok(Done::Received(lease)) = completion.result else {
+            panic!("{completion:?}")
+        };
+        assert_eq!(desk.take(lease), b"one");
+        client.write_all(b"two").unwrap();
+        assert!(desk.settle().is_empty(), "{}: asked for once", desk.engine);
+        // Changed to going on before the bytes came.
+        desk.driver.receive_once(socket, Token(2));
+        desk.driver.receive(socket, Token(3));
+        assert_eq!(desk.received_whole(Token(3), 3), b"two");
+        client.write_all(b"three").unwrap();
+        assert_eq!(desk.received_whole(Token(3), 5), b"three");
+        // And back, while the kernel still has the other.
+        desk.driver.receive_once(socket, Token(4));
+        client.write_all(b"four").unwrap();
+        let completion = desk.next();
+        assert_eq!((completion.token, completion.more), (Token(4), false));
+        let Ok(Done::Received(lease)) = completion.result else {
+            panic!("{completion:?}")
+        };
+        assert_eq!(desk.take(lease), b"four");
+        desk.settle();
+        client.write_all(b"five").unwrap();
+        assert!(desk.settle().is_empty(), "{}: asked for once", desk.engine);
+        // The end, likewise.
+        desk.driver.receive_once(socket, Token(5));
+        assert_eq!(desk.received(Token(5)), b"five");
+        desk.driver.receive_once(socket, Token(6));
+        client.shutdown(Shutdown::Write).unwrap();
+        assert!(matches!(desk.next().result, Ok(Done::Ended)));
+        desk.driver.close(socket);
+    });
+}
+
 /// With two small buffers for twenty talkative clients every byte still arrives, in order.
 #[test]
 fn starves_nobody() {

@@ -1,14 +1,20 @@
 //! The calls that events and the caller lead to.
 
-use super::*;
+use std::os::fd::{AsRawFd, OwnedFd};
 
-use std::os::fd::AsRawFd;
-
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags};
 
 use crate::disk::Ready;
-use crate::file_send::Step;
+use crate::driver::{Completion, Done, Socket};
+use crate::epoll::slots::Sending;
+use crate::epoll::{Epoll, LISTENER};
+use crate::file_send::{FileSend, Step};
+use crate::gather::Gather;
+use crate::helpers::Asker;
 use crate::limits;
+use crate::progress::Progress;
 use crate::residency::last_errno;
 use crate::socket::is_of_one_connection;
 
@@ -125,11 +131,13 @@ impl Epoll {
                 // A short read has emptied the socket: the next bytes bring a new event. Only the
                 // end of the stream may lie behind it, announced already.
                 slot.is_readable = len == room_len || slot.has_ended;
+                slot.wants = !slot.wants_once;
+                let more = slot.wants;
                 let lease = self.buffers.lend(len);
                 out.push(Completion {
                     token,
                     result: Ok(Done::Received(lease)),
-                    more: true,
+                    more,
                 });
             }
             Err(Errno::AGAIN) => slot.is_readable = false,

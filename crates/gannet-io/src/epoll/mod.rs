@@ -19,8 +19,8 @@ use rustix::time::Timespec;
 use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::driver::{
-    Completion, DirectoryEntry, Done, Driver, EngineReport, File, IoCounters, Lease, Listener,
-    Meta, Nanos, OpenedFile, Root, SendList, Socket, Started, Token, Waker,
+    Completion, DirectoryEntry, Driver, EngineReport, File, IoCounters, Lease, Listener, Meta,
+    Nanos, OpenedFile, Root, SendList, Socket, Started, Token, Waker,
 };
 use crate::epoll::buffers::Buffers;
 use crate::epoll::slots::{Sending, Slots};
@@ -125,6 +125,15 @@ impl Epoll {
         }
     }
 
+    fn start_receiving(&mut self, socket: Socket, token: Token, once: bool) {
+        let slot = self.slots.get(socket.0);
+        debug_assert!(slot.fd.is_some(), "a socket in use");
+        slot.wants = true;
+        slot.wants_once = once;
+        slot.receive_token = Some(token);
+        self.list_arrival(socket.0);
+    }
+
     fn list_arrival(&mut self, index: u32) {
         let slot = self.slots.get(index);
         if slot.wants && slot.is_readable && !slot.is_listed {
@@ -223,11 +232,11 @@ impl Driver for Epoll {
     }
 
     fn receive(&mut self, socket: Socket, token: Token) {
-        let slot = self.slots.get(socket.0);
-        debug_assert!(slot.fd.is_some(), "a socket in use");
-        slot.wants = true;
-        slot.receive_token = Some(token);
-        self.list_arrival(socket.0);
+        self.start_receiving(socket, token, false);
+    }
+
+    fn receive_once(&mut self, socket: Socket, token: Token) {
+        self.start_receiving(socket, token, true);
     }
 
     fn pause_receiving(&mut self, socket: Socket) {
@@ -315,6 +324,10 @@ impl Driver for Epoll {
 
     fn open(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
         self.disk.open(root, path, token)
+    }
+
+    fn peek(&self, root: &Root, path: &[u8]) -> Option<Meta> {
+        root.as_real().peek(path)
     }
 
     fn meta(&mut self, file: &File) -> Result<Meta, Errno> {

@@ -18,6 +18,8 @@ pub(super) struct Slot {
     pub(super) has_ended: bool,
     /// The caller wants to receive.
     pub(super) wants: bool,
+    /// It wants to receive only once.
+    pub(super) wants_once: bool,
     /// It is in the list of sockets to receive from.
     pub(super) is_listed: bool,
     pub(super) receive_token: Option<Token>,

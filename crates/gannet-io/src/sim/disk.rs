@@ -100,15 +100,23 @@ impl Disk {
     }
 
     pub(super) fn open(&self, path: &[u8]) -> Result<OpenedFile, Errno> {
+        self.find(path).map(|node| self.opened(node))
+    }
+
+    pub(super) fn meta(&self, path: &[u8]) -> Result<Meta, Errno> {
+        self.find(path).map(|node| lock(&node).meta)
+    }
+
+    fn find(&self, path: &[u8]) -> Result<Arc<Mutex<Node>>, Errno> {
         let trimmed = path.strip_suffix(b"/").unwrap_or(path);
         if let Some(node) = self.files.get(trimmed) {
             if trimmed.len() < path.len() {
                 return Err(Errno::NOTDIR);
             }
-            return Ok(self.opened(Arc::clone(node)));
+            return Ok(Arc::clone(node));
         }
         if self.is_directory(trimmed) {
-            return Ok(self.opened(Arc::new(Mutex::new(directory_node(trimmed)))));
+            return Ok(Arc::new(Mutex::new(directory_node(trimmed))));
         }
         // A file where a directory would have to be.
         let mut parent = trimmed;

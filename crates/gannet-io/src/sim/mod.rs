@@ -233,7 +233,11 @@ impl Driver for Sim {
     }
 
     fn receive(&mut self, socket: Socket, token: Token) {
-        lock(&self.world).arm_receive(socket, token);
+        lock(&self.world).arm_receive(socket, token, false);
+    }
+
+    fn receive_once(&mut self, socket: Socket, token: Token) {
+        lock(&self.world).arm_receive(socket, token, true);
     }
 
     fn pause_receiving(&mut self, socket: Socket) {
@@ -325,6 +329,10 @@ impl Driver for Sim {
         };
         self.pend(due, token, JobKind::Open(path.to_vec()));
         Started::Pending
+    }
+
+    fn peek(&self, _root: &Root, path: &[u8]) -> Option<Meta> {
+        lock(&self.world).peek(path)
     }
 
     fn meta(&mut self, file: &File) -> Result<Meta, Errno> {

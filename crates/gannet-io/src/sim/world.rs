@@ -6,7 +6,8 @@ use std::sync::atomic::Ordering;
 use rustix::io::Errno;
 
 use crate::driver::{
-    Completion, DirectoryEntry, Done, File, IoCounters, Listener, Nanos, OpenedFile, Socket, Token,
+    Completion, DirectoryEntry, Done, File, IoCounters, Listener, Meta, Nanos, OpenedFile, Socket,
+    Token,
 };
 use crate::files::FileInner;
 use crate::outputs::Outputs;
@@ -55,6 +56,8 @@ pub(super) struct Endpoint {
     /// `None` while the slot is free.
     pub(super) connection: Option<usize>,
     pub(super) receiving: Option<Token>,
+    /// The receive is over with its first bytes.
+    receives_once: bool,
     pub(super) sending: Option<Sending>,
     pub(super) shuts_down: bool,
     receive_from: Nanos,
@@ -215,10 +218,11 @@ impl World {
         Nanos(self.now.0 + 1 + self.random.below(self.faults.delay_max_ns))
     }
 
-    pub(super) fn arm_receive(&mut self, socket: Socket, token: Token) {
+    pub(super) fn arm_receive(&mut self, socket: Socket, token: Token, once: bool) {
         let from = self.start();
         let endpoint = &mut self.sockets[socket.0 as usize];
         endpoint.receiving = Some(token);
+        endpoint.receives_once = once;
         endpoint.receive_from = from;
     }
 
@@ -377,12 +381,16 @@ impl World {
         if self.random.chance(self.faults.short_receive) {
             len = 1 + self.random.below(len as u64) as usize;
         }
+        let more = !self.sockets[index].receives_once;
+        if !more {
+            self.sockets[index].receiving = None;
+        }
         let lease = buffers.fill(self.connection(socket).to_server.drain(..len));
         self.leases_out += 1;
         out.push(Completion {
             token,
             result: Ok(Done::Received(lease)),
-            more: true,
+            more,
         });
     }
 
@@ -507,6 +515,14 @@ impl World {
             result,
             more: false,
         });
+    }
+
+    /// What is at a path, unless that takes time: a coin decides.
+    pub(super) fn peek(&mut self, path: &[u8]) -> Option<Meta> {
+        if self.random.chance(500) {
+            return None;
+        }
+        self.disk.meta(path).ok()
     }
 
     pub(super) fn open(&mut self, path: &[u8]) -> Result<OpenedFile, Errno> {

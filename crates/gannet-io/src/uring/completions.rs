@@ -1,15 +1,20 @@
 //! What each kind of completion means.
 
-use super::*;
-
 use std::mem::MaybeUninit;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 use io_uring::cqueue;
+use rustix::io::Errno;
+use rustix::net::{Shutdown, SocketFlags};
 
 use crate::disk::Ready;
+use crate::driver::{Completion, Done, Driver, Socket, Token};
+use crate::helpers::Asker;
+use crate::limits;
 use crate::socket::is_of_one_connection;
+use crate::uring::Uring;
 use crate::uring::ring::BATCH;
-use crate::uring::slots::parse_user_data;
+use crate::uring::slots::{Kind, Receiving, Sending, parse_user_data};
 
 impl Uring {
     /// Handles all completions that are in the queue.
@@ -44,7 +49,11 @@ impl Uring {
                 debug_assert_eq!(self.slots.peek(index).generation, generation);
                 self.on_poll(index, kind);
             }
-            Kind::Cancel => self.on_cancel_failed(index, generation),
+            Kind::CancelReceive | Kind::CancelSend => {
+                self.on_cancel_failed(index, generation, kind);
+            }
+            // The accept has ended by itself, and says so.
+            Kind::CancelAccept => {}
             Kind::Bell => self.on_bell(more, out),
         }
     }
@@ -81,6 +90,7 @@ impl Uring {
             if more {
                 self.counters.stale += 1;
             } else {
+                self.slots.get(index).receiving = Receiving::Idle;
                 self.ended(index);
             }
             return;
@@ -109,15 +119,22 @@ impl Uring {
             }
             Ok(_) => {
                 let lease = lease.expect("received bytes are in a provided buffer");
-                let wants = slot.wants;
+                let goes_on = slot.wants && !slot.wants_once;
+                if slot.wants_once {
+                    slot.wants = false;
+                }
+                let result = Ok(Done::Received(lease));
                 out.push(Completion {
                     token,
-                    result: Ok(Done::Received(lease)),
-                    more: wants,
+                    result,
+                    more: goes_on,
                 });
-                if !more && wants {
+                if !more && goes_on {
                     // The kernel ended it for reasons of its own (the completion queue was full).
                     self.arm_receive(index);
+                } else if more && !goes_on {
+                    // Asked for once while a multishot receive was still with the kernel.
+                    self.pause_receiving(Socket(index));
                 }
             }
             Err(errno) => {
@@ -171,6 +188,7 @@ impl Uring {
     }
 
     fn on_send(&mut self, index: u32, outcome: Result<u32, Errno>, out: &mut Vec<Completion>) {
+        self.slots.get(index).send_op = None;
         if !self.ended(index) {
             return;
         }
@@ -217,6 +235,9 @@ impl Uring {
     }
 
     fn on_poll(&mut self, index: u32, kind: Kind) {
+        if kind == Kind::Room {
+            self.slots.get(index).send_op = None;
+        }
         if !self.ended(index) {
             return;
         }
@@ -290,11 +311,11 @@ impl Uring {
             return;
         };
         let (token, is_unix) = (listening.token, listening.is_unix);
-        let flags = rustix::net::SocketFlags::CLOEXEC | rustix::net::SocketFlags::NONBLOCK;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         if rustix::io::ioctl_fionbio(&fd, true).is_err() {
             return;
         }
-        for _ in 0..crate::limits::BACKLOG {
+        for _ in 0..limits::BACKLOG {
             match rustix::net::accept_with(&fd, flags) {
                 Ok(socket) => {
                     let index = self.slots.insert(socket, is_unix);
@@ -314,15 +335,16 @@ impl Uring {
         }
     }
 
-    /// A cancellation came too late, or (which no kernel known does) too early.
-    fn on_cancel_failed(&mut self, index: u32, generation: u32) {
-        if index == u32::MAX || index as usize >= self.slots.len() {
-            return;
-        }
+    /// A cancellation found nothing: the operation had ended, and its completion came before.
+    /// Should it still be under way (no kernel known does that), it ends with the connection.
+    fn on_cancel_failed(&mut self, index: u32, generation: u32, kind: Kind) {
         let slot = self.slots.peek(index);
-        if slot.generation == generation && slot.is_closing && slot.in_flight > 0 {
-            // What the kernel still has of the socket ends with the connection itself.
-            let _ = rustix::net::shutdown(slot.socket(), rustix::net::Shutdown::Both);
+        let remains = match kind {
+            Kind::CancelReceive => slot.receiving == Receiving::Cancelling,
+            _ => slot.send_op.is_some(),
+        };
+        if slot.generation == generation && slot.is_closing && slot.in_flight > 0 && remains {
+            let _ = rustix::net::shutdown(slot.socket(), Shutdown::Both);
         }
     }
 

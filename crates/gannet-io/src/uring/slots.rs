@@ -20,19 +20,24 @@ pub(super) enum Kind {
     Room,
     /// Poll for something to receive.
     Arrival,
-    /// Cancellation of one of the above; completes only if it found nothing.
-    Cancel,
+    /// Cancellation of an accept, a receive (or its poll), a send (or its poll); it completes only
+    /// if it found nothing.
+    CancelAccept,
+    CancelReceive,
+    CancelSend,
     /// Multishot poll of the bell.
     Bell,
 }
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 9] = [
     Kind::Accept,
     Kind::Receive,
     Kind::Send,
     Kind::Room,
     Kind::Arrival,
-    Kind::Cancel,
+    Kind::CancelAccept,
+    Kind::CancelReceive,
+    Kind::CancelSend,
     Kind::Bell,
 ];
 
@@ -69,8 +74,12 @@ pub(super) struct Slot {
     pub(super) receiving: Receiving,
     /// The caller wants to receive (or has not said that it does not).
     pub(super) wants: bool,
+    /// It wants to receive only once.
+    pub(super) wants_once: bool,
     pub(super) receive_token: Option<Token>,
     pub(super) sending: Sending,
+    /// What the kernel has of the send: the send itself, a poll for room, or nothing.
+    pub(super) send_op: Option<Kind>,
     /// Bytes sent in all completed sends.
     pub(super) sent: u64,
 }
