@@ -17,14 +17,19 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const char response[] = "HTTP/1.1 200 OK\r\nServer: floor\r\n"
-                               "Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n"
-                               "Content-Type: text/plain; charset=utf-8\r\n"
-                               "Content-Length: 13\r\n\r\nHello, World!";
+#define HEAD                                                                                       \
+    "HTTP/1.1 200 OK\r\nServer: floor\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n"                    \
+    "Content-Type: text/plain; charset=utf-8\r\nContent-Length: 13\r\n"
+
+static const char kept[] = HEAD "\r\nHello, World!";
+static const char closing[] = HEAD "Connection: close\r\n\r\nHello, World!";
+static const char *response = kept;
+static size_t response_len = sizeof kept - 1;
 
 int main(int argc, char **argv) {
     if (argc < 2) return 2;
     int closes = argc > 2 && strcmp(argv[2], "close") == 0;
+    if (closes) response = closing, response_len = sizeof closing - 1;
     signal(SIGPIPE, SIG_IGN);
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), one = 1;
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
@@ -56,7 +61,7 @@ int main(int argc, char **argv) {
                 close(fd);
                 continue;
             }
-            if (send(fd, response, sizeof response - 1, 0) < 0 || closes) close(fd);
+            if (send(fd, response, response_len, 0) < 0 || closes) close(fd);
         }
     }
 }

@@ -23,10 +23,14 @@
 enum { ENTRIES = 4096, COMPLETIONS = 65536, BUFFERS = 4096, BUFFER_LEN = 1024, GROUP = 1 };
 enum { ACCEPT = 1, RECEIVE, SEND, CLOSE };
 
-static const char response[] = "HTTP/1.1 200 OK\r\nServer: floor\r\n"
-                               "Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n"
-                               "Content-Type: text/plain; charset=utf-8\r\n"
-                               "Content-Length: 13\r\n\r\nHello, World!";
+#define HEAD                                                                                       \
+    "HTTP/1.1 200 OK\r\nServer: floor\r\nDate: Thu, 01 Jan 1970 00:00:00 GMT\r\n"                    \
+    "Content-Type: text/plain; charset=utf-8\r\nContent-Length: 13\r\n"
+
+static const char kept[] = HEAD "\r\nHello, World!";
+static const char closing[] = HEAD "Connection: close\r\n\r\nHello, World!";
+static const char *response = kept;
+static size_t response_len = sizeof kept - 1;
 
 static int ring, listener, closes;
 static unsigned *sq_head, *sq_tail, *sq_mask, *cq_head, *cq_tail, *cq_mask;
@@ -125,7 +129,7 @@ static void complete(const struct io_uring_cqe *cqe) {
         if (cqe->res > 0) {
             struct io_uring_sqe *sqe = next(IORING_OP_SEND, fd, SEND);
             sqe->addr = (unsigned long)response;
-            sqe->len = sizeof response - 1;
+            sqe->len = response_len;
             sqe->msg_flags = MSG_NOSIGNAL;
             // A good send is of no interest: one completion per request, that of the receive.
             if (!closes) sqe->flags = IOSQE_CQE_SKIP_SUCCESS;
@@ -150,6 +154,7 @@ int main(int argc, char **argv) {
         return 0;
     }
     closes = argc > 2 && strcmp(argv[2], "close") == 0;
+    if (closes) response = closing, response_len = sizeof closing - 1;
     signal(SIGPIPE, SIG_IGN);
     int one = 1;
     listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -1,6 +1,6 @@
 //! What a measurement says: a table for the terminal, Markdown and JSON for the results.
 
-use std::{fmt::Write, fs, path::Path};
+use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{
     host::Machine,
     peers::{self, PeerEntry},
-    run::{Client, Figures, Method},
+    run::{Client, Doubt, Figures, Flag, Method},
     scenario::{Cell, Scenario, Unit},
     statistics::{self, Spread},
 };
@@ -177,24 +177,40 @@ impl Row {
         }
     }
 
-    /// What a reader must know about this row: saturation, flags, failures.
+    /// What a reader must know about this row: failures, saturation, doubts and how many runs of
+    /// it they concern.
     fn notes(&self) -> String {
         let mut notes: Vec<String> = Vec::new();
-        let mut note = |text: String| {
-            if !text.is_empty() && !notes.contains(&text) {
-                notes.push(text);
-            }
-        };
+        let mut saturated: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut doubts: BTreeMap<Doubt, Vec<Flag>> = BTreeMap::new();
         for run in &self.runs {
             match run {
-                Outcome::Failed(reason) => note(format!("FAILED: {}", reason.replace('\n', " "))),
-                Outcome::Figures(f) => {
-                    if f.saturated != "neither" {
-                        note(format!("{} saturated", f.saturated));
+                Outcome::Failed(reason) => {
+                    let note = format!("FAILED: {}", reason.replace('\n', " "));
+                    if !notes.contains(&note) {
+                        notes.push(note);
                     }
-                    f.flags.iter().for_each(|flag| note(flag.clone()));
+                }
+                Outcome::Figures(f) => {
+                    *saturated.entry(f.saturated).or_default() += 1;
+                    for flag in &f.flags {
+                        doubts.entry(flag.doubt).or_default().push(*flag);
+                    }
                 }
             }
+        }
+        let all = self.runs.len();
+        let of = |count: usize| match count == all {
+            true => String::new(),
+            false => format!(" in {count} of {all} runs"),
+        };
+        for (side, count) in saturated.into_iter().filter(|(side, _)| *side != "neither") {
+            notes.push(format!("{side} saturated{}", of(count)));
+        }
+        for flags in doubts.into_values() {
+            let worst = flags.iter().max_by(|a, b| a.value.total_cmp(&b.value));
+            let up_to = if flags.len() > 1 { "up to: " } else { "" };
+            notes.extend(worst.map(|flag| format!("{up_to}{flag}{}", of(flags.len()))));
         }
         notes.join("; ")
     }
@@ -426,7 +442,10 @@ mod tests {
             verified: 10,
             io_workers: 0,
             saturated: "server",
-            flags: vec!["7 of 64 connections unserved".into()],
+            flags: vec![Flag {
+                doubt: Doubt::Unserved,
+                value: 7.0,
+            }],
         }))
     }
 
@@ -490,7 +509,10 @@ mod tests {
     fn doubts_are_shown_and_the_json_is_whole() {
         let report = report(vec![("nginx", vec![figures(4.0), figures(5.0)])]);
         let text = report.markdown();
-        assert!(text.contains("7 of 64 connections unserved"), "{text}");
+        assert!(
+            text.contains("server saturated; up to: 7 connections unserved"),
+            "{text}"
+        );
         assert!(text.contains("4.50 (4.00-5.00)") && text.contains("left out: h: not there"));
         let json = serde_json::to_value(&report).expect("serialises");
         assert_eq!(

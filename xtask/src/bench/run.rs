@@ -97,7 +97,45 @@ pub(crate) struct Figures {
     /// Which side was the bottleneck.
     pub(crate) saturated: &'static str,
     /// What makes this figure doubtful; empty for a clean one.
-    pub(crate) flags: Vec<String>,
+    pub(crate) flags: Vec<Flag>,
+}
+
+/// Something that makes a figure doubtful, and how much of it there was.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Flag {
+    /// What.
+    pub(crate) doubt: Doubt,
+    /// How many connections or threads, or what share in percent.
+    pub(crate) value: f64,
+}
+
+/// The reasons to doubt a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Doubt {
+    /// Connections that never got a response.
+    Unserved,
+    /// Connections that requests per second times latency account for.
+    Occupancy,
+    /// Connections that the server closed although they were persistent.
+    Closed,
+    /// Percent of the server's CPU that others used.
+    Others,
+    /// Kernel worker threads of io_uring.
+    IoWorkers,
+}
+
+impl std::fmt::Display for Flag {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let value = self.value;
+        match self.doubt {
+            Doubt::Unserved => write!(f, "{value:.0} connections unserved"),
+            Doubt::Occupancy => write!(f, "rate x latency fits {value:.0} connections"),
+            Doubt::Closed => write!(f, "{value:.0} connections closed by the server"),
+            Doubt::Others => write!(f, "others used {value:.0} % of the server's CPU"),
+            Doubt::IoWorkers => write!(f, "{value:.0} io_uring worker threads"),
+        }
+    }
 }
 
 /// Measures `found` in `task` once.
@@ -279,33 +317,24 @@ impl Figures {
             _ if server => "server",
             _ => "neither",
         };
+        let mut doubt = |doubt, value| self.flags.push(Flag { doubt, value });
         if let Some(count @ 1..) = self.unserved {
-            self.flags.push(format!(
-                "{count} of {} connections unserved",
-                cell.connections
-            ));
+            doubt(Doubt::Unserved, count as f64);
         }
         let mean_s = self.mean_us.map(|us| us / 1e6);
         let misfit =
             mean_s.and_then(|m| statistics::misfit(self.requests, seconds, m, cell.connections));
         if let Some(busy) = misfit {
-            self.flags
-                .push(format!("rate x latency accounts for {busy:.0} connections"));
+            doubt(Doubt::Occupancy, busy);
         }
         if self.reconnects > 0 {
-            self.flags.push(format!(
-                "{} connections closed by the server",
-                self.reconnects
-            ));
+            doubt(Doubt::Closed, self.reconnects as f64);
         }
         if self.others_cpu > NOISE {
-            let share = self.others_cpu * 100.0;
-            self.flags
-                .push(format!("others used {share:.0} % of the server's CPU"));
+            doubt(Doubt::Others, self.others_cpu * 100.0);
         }
         if self.io_workers > 0 {
-            self.flags
-                .push(format!("{} io_uring worker threads", self.io_workers));
+            doubt(Doubt::IoWorkers, self.io_workers as f64);
         }
     }
 }
