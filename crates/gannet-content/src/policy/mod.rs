@@ -1,1 +1,12 @@
 //! Fields that a site gets without asking: how long to keep content, and what a browser may do.
+//!
+//! All of them are defaults: a rule of the site's `_headers` file replaces or removes them.
+
+pub mod cache;
+pub mod csp;
+pub mod digest;
+pub mod limits;
+pub mod page;
+pub mod security;
+
+mod fingerprint;

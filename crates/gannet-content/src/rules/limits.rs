@@ -54,3 +54,11 @@ pub const PROBLEMS_MAX: usize = 1000;
 
 /// The most redirects that are followed when a chain is looked for; browsers stop at twenty.
 pub const CHAIN_MAX: usize = 20;
+
+/// The most rules that are passed over for one request because they lead to where it already is.
+/// Sites have one, for their host; a walk is made for each.
+pub const PASSED_OVER_MAX: usize = 8;
+
+/// The most rules with wildcards against which every later rule is held when shadowed rules are
+/// looked for: each costs a comparison with each.
+pub const BROAD_MAX: usize = 1000;

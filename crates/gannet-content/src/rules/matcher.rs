@@ -68,11 +68,12 @@ impl Matcher {
         builder.build(ignores_trailing_slash)
     }
 
-    /// The first rule that matches.
+    /// The first rule that matches, from the rule `from` on.
     #[must_use]
-    pub fn first(&self, request: &Request<'_>) -> Option<u32> {
+    pub fn first(&self, request: &Request<'_>, from: u32) -> Option<u32> {
         let mut first = First {
             matcher: self,
+            from,
             best: u32::MAX,
             query: request.query.unwrap_or_default(),
         };
@@ -238,6 +239,7 @@ impl<V: Visit> Visit for Roots<'_, V> {
 
 struct First<'a> {
     matcher: &'a Matcher,
+    from: u32,
     best: u32,
     query: &'a [u8],
 }
@@ -256,11 +258,15 @@ impl Visit for First<'_> {
                 return;
             }
             if group.parameters.is_empty() {
+                if group.first < self.from {
+                    continue;
+                }
                 self.best = group.first;
                 return;
             }
             if let Some(query) = query.get_or_insert_with(|| Query::read(self.query)) {
                 let found = self.matcher.find_query(from + index as u32, query);
+                let found = found.filter(|rule| *rule >= self.from);
                 self.best = self.best.min(found.unwrap_or(u32::MAX));
             }
         }

@@ -1,7 +1,7 @@
 //! Rules ready to be asked: what the server holds.
 
 use super::headers::{FieldChanges, Headers};
-use super::limits::HOST_MAX;
+use super::limits::{HOST_MAX, PASSED_OVER_MAX};
 use super::matcher::{Matcher, Request, captures, normal_host};
 use super::pattern::{Captures, Scheme};
 use super::redirects::{Redirect, Redirects};
@@ -91,7 +91,11 @@ impl RedirectTable {
     /// The first rule that matches, with what it captures.
     #[must_use]
     pub fn find(&self, request: &Request<'_>) -> Option<(u32, Captures)> {
-        let index = self.matcher.first(request)?;
+        self.find_from(request, 0)
+    }
+
+    fn find_from(&self, request: &Request<'_>, from: u32) -> Option<(u32, Captures)> {
+        let index = self.matcher.first(request, from)?;
         let rule = self.rule(index)?;
         let mut buffer = [0; HOST_MAX];
         let host = normal_host(request.host, &mut buffer);
@@ -104,43 +108,60 @@ impl RedirectTable {
     /// What to answer. `has_file` says whether there is content at the path; `out` takes the
     /// location or the path, and is undefined after [`Decision::Pass`].
     ///
-    /// A redirect to where the request already is counts as not matching: it would never end.
+    /// A redirect to where the request already is would never end: it counts as not matching, and
+    /// the next rule is asked. So a rule that leads everything to one host does not stand in the
+    /// way of the others there. The same holds for a target that comes out too long, or leads out
+    /// of the site.
     pub fn decide(&self, request: &Request<'_>, has_file: bool, out: &mut Vec<u8>) -> Decision {
         if has_file && !self.wins_over_files {
             return Decision::Pass;
         }
-        let decision = self.find(request).and_then(|(index, captures)| {
-            let rule = self.rule(index)?;
-            let is_file = has_file && self.redirects.compat.is_files_first() && !rule.is_forced;
-            if is_file {
-                return None;
-            }
-            let mut buffer = [0; HOST_MAX];
-            let host = normal_host(request.host, &mut buffer);
-            let from = Captured {
-                host,
-                path: request.path,
-                query: request.query.unwrap_or_default(),
-                captures: &captures,
+        let mut from = 0;
+        for _ in 0..PASSED_OVER_MAX {
+            let Some((index, captures)) = self.find_from(request, from) else {
+                break;
             };
-            let status = rule.status;
-            if !rule.is_redirect() {
-                rule.target.write_path(from, out)?;
-                return Some(Decision::Content {
-                    status,
-                    rule: index,
-                });
+            let Some(rule) = self.rule(index) else { break };
+            let is_files_first = self.redirects.compat.is_files_first();
+            if has_file && is_files_first && !rule.is_forced {
+                break;
             }
-            // What a rule asked for by name is used up.
-            let passed_on = request.query.filter(|_| rule.query.is_empty());
-            rule.target.write_location(from, passed_on, out)?;
-            let is_there = self.is_there(rule, request, host, out);
-            (!is_there).then_some(Decision::Redirect {
-                status,
-                rule: index,
-            })
-        });
-        decision.unwrap_or(Decision::Pass)
+            if self.expand(rule, request, &captures, out).is_some() {
+                let (status, is_redirect) = (rule.status, rule.is_redirect());
+                let rule = index;
+                return match is_redirect {
+                    true => Decision::Redirect { status, rule },
+                    false => Decision::Content { status, rule },
+                };
+            }
+            from = index + 1;
+        }
+        Decision::Pass
+    }
+
+    /// Writes where a rule leads, unless it leads nowhere.
+    fn expand(
+        &self,
+        rule: &Redirect,
+        request: &Request<'_>,
+        captures: &Captures,
+        out: &mut Vec<u8>,
+    ) -> Option<()> {
+        let mut buffer = [0; HOST_MAX];
+        let host = normal_host(request.host, &mut buffer);
+        let from = Captured {
+            host,
+            path: request.path,
+            query: request.query.unwrap_or_default(),
+            captures,
+        };
+        if !rule.is_redirect() {
+            return rule.target.write_path(from, out);
+        }
+        // What a rule asked for by name is used up.
+        let passed_on = request.query.filter(|_| rule.query.is_empty());
+        rule.target.write_location(from, passed_on, out)?;
+        (!self.is_there(rule, request, host, out)).then_some(())
     }
 
     fn rule(&self, index: u32) -> Option<&Redirect> {

@@ -1,0 +1,66 @@
+//! Digests of content in fields (RFC 9530).
+//!
+//! `repr-digest` is of the selected representation: the whole of it in the coding in which it is
+//! sent, also where only a part is sent, or nothing. `content-digest` is of the content of this one
+//! answer, so it is the same only where the content is the whole representation.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+/// What an answer has of the representation.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Extent<'a> {
+    /// All of it: a 200 to `GET`.
+    Whole,
+    /// One range: a 206. With the digest of its bytes, if that is known.
+    Range(Option<&'a [u8; 32]>),
+    /// Several ranges: a 206 whose content is more than bytes of the representation.
+    Ranges,
+    /// Nothing: an answer to `HEAD`, or a 304.
+    Nothing,
+}
+
+/// The fields of an answer: names in lower case. `digest` is the SHA-256 of the representation in
+/// its coding.
+#[must_use]
+pub fn fields(digest: &[u8; 32], extent: Extent<'_>) -> Vec<(&'static str, String)> {
+    let mut fields = vec![("repr-digest", value(digest))];
+    let of_content = match extent {
+        Extent::Whole => Some(digest),
+        Extent::Range(digest) => digest,
+        // RFC 9530 appendix B.2 has the digest of no bytes here, which is of use to nobody.
+        Extent::Ranges | Extent::Nothing => None,
+    };
+    fields.extend(of_content.map(|digest| ("content-digest", value(digest))));
+    fields
+}
+
+/// The value of a digest field: `sha-256=:...:`, a dictionary with a byte sequence (RFC 8941).
+#[must_use]
+pub fn value(digest: &[u8; 32]) -> String {
+    format!("sha-256=:{}:", STANDARD.encode(digest))
+}
+
+/// Whether a `want-repr-digest` or `want-content-digest` asks for SHA-256 (RFC 9530 section 4):
+/// with a weight that is not 0. What cannot be read asks for nothing.
+#[must_use]
+pub fn wants_sha256(value: &[u8]) -> bool {
+    let mut wants = false;
+    for member in value.split(|&byte| byte == b',') {
+        let member = member.trim_ascii();
+        let Some(weight) = member.strip_prefix(b"sha-256") else {
+            continue;
+        };
+        let weight = match weight.strip_prefix(b"=") {
+            Some(weight) => weight,
+            None => continue,
+        };
+        // Parameters, if any, follow a semicolon. A name that is there twice has its last value.
+        let weight = weight
+            .split(|&byte| byte == b';')
+            .next()
+            .unwrap_or_default();
+        wants = matches!(weight, [b'1'..=b'9'] | b"10");
+    }
+    wants
+}
