@@ -267,18 +267,19 @@ impl Connection {
         self.budget.points()
     }
 
-    /// Bytes of memory that the connection holds beyond its own size, for tests of the bounds.
-    #[cfg(test)]
-    pub(crate) fn memory(&self) -> usize {
-        let block = self
-            .block
-            .as_ref()
-            .map_or(0, |block| block.bytes.capacity());
+    /// Bytes of memory held beyond the connection's own size: at most
+    /// [`MEMORY_MAX`](super::limits::MEMORY_MAX), whatever the peer does.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let block = self.block.as_ref().map_or(0, |block| {
+            size_of::<PartialBlock>() + block.bytes.capacity()
+        });
         self.control.capacity()
             + self.decoder.memory()
             + block
             + self.early_priorities.capacity() * size_of::<(u32, Priority)>()
             + self.streams.memory()
+            + self.closed.memory()
     }
 
     /// Ends the connection because of an error: GOAWAY, and all streams are forgotten.

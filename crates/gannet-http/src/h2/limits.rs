@@ -76,3 +76,7 @@ pub const SHORT_FRAME: u32 = 512;
 /// How long a peer has to acknowledge the PING that follows the first GOAWAY of a drain, in
 /// milliseconds; then the second one is sent anyway.
 pub const DRAIN_PING_MS: u64 = 1_000;
+
+/// The most memory that a connection holds beyond its own size, in bytes: the field block that
+/// arrives (twice its bound, as a vector grows), tables of streams, the dynamic table, replies.
+pub const MEMORY_MAX: usize = 2 * FIELD_BLOCK_MAX + 64 * 1024;

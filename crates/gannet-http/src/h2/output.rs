@@ -120,6 +120,6 @@ mod tests {
         );
         assert_eq!(output.len(), 17);
         output.clear();
-        assert!(output.is_empty() && output.len() == 0);
+        assert!(output.is_empty());
     }
 }

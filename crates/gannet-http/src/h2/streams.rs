@@ -164,7 +164,7 @@ impl Streams {
         &mut self.slots[usize::from(slot.0)]
     }
 
-    #[cfg(test)]
+    /// Bytes on the heap.
     pub(crate) fn memory(&self) -> usize {
         self.slots.capacity() * size_of::<Stream>()
             + self.ids.capacity() * size_of::<u32>()
@@ -318,6 +318,11 @@ impl ClosedStreams {
         }
         self.ids[self.next] = entry;
         self.next = (self.next + 1) % CLOSED_MAX;
+    }
+
+    /// Bytes on the heap.
+    pub(crate) fn memory(&self) -> usize {
+        self.ids.capacity() * size_of::<u32>()
     }
 
     pub(crate) fn find(&self, id: u32) -> Option<Closed> {

@@ -99,6 +99,8 @@ impl Connection {
         head: &mut Head,
     ) -> Result<Outcome, Fault> {
         scratch.clear();
+        // It may know the lines of a block that came to nothing.
+        *head = Head::default();
         if block.stream > self.last_stream {
             self.decoder
                 .decode(block.bytes, scratch, |line, _| head.add(line))

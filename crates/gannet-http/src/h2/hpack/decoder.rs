@@ -170,7 +170,7 @@ impl Decoder {
         self.table.size()
     }
 
-    #[cfg(test)]
+    /// Bytes on the heap.
     pub(crate) fn memory(&self) -> usize {
         self.table.memory()
     }

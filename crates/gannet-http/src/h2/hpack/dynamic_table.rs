@@ -138,7 +138,7 @@ impl DynamicTable {
         self.size
     }
 
-    #[cfg(test)]
+    /// Bytes on the heap.
     pub(crate) fn memory(&self) -> usize {
         self.bytes.capacity() + self.entries.capacity() * size_of::<Entry>()
     }

@@ -1,0 +1,10 @@
+//! The HTTP/2 machine from outside: conversations, attacks, deliveries, and HPACK by the book.
+
+mod attacks;
+mod conversations;
+mod deliveries;
+#[path = "../h2_checks/mod.rs"]
+mod h2_checks;
+mod hpack;
+mod replay;
+mod responses;

@@ -1,0 +1,7 @@
+//! The HTTP/2 machine: the same events and output in any division of any bytes.
+#![no_main]
+
+#[path = "../../crates/gannet-http/tests/h2_checks/mod.rs"]
+mod h2_checks;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| h2_checks::h2_frames(bytes));

@@ -1,0 +1,7 @@
+//! A client that keeps to the protocol gets all content exactly once, whatever it does.
+#![no_main]
+
+#[path = "../../crates/gannet-http/tests/h2_checks/mod.rs"]
+mod h2_checks;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| h2_checks::h2_operations(bytes));
