@@ -29,6 +29,10 @@ pub(crate) const SMALL_FILE_MAX: u64 = 32 << 10;
 /// promise is that a change is seen within a second.
 pub(crate) const BELIEVED_MS: u64 = 700;
 
+/// How long a cached file is confirmed by its metadata alone, milliseconds. After that the whole
+/// lookup is made again, so that a new file which goes before it, or a new sidecar, is noticed.
+pub(crate) const CONFIRMED_MS: u64 = 4_000;
+
 /// Request paths remembered by a worker in directory mode.
 pub(crate) const CACHED_PATHS_MAX: usize = 65_536;
 
@@ -57,3 +61,7 @@ pub(crate) const LOG_QUEUE_MAX: usize = 1_024;
 
 /// Bytes of log lines gathered before they go to the writer.
 pub(crate) const LOG_BATCH_BYTES: usize = 32 << 10;
+
+/// How long the end of the process waits for the log's writer, milliseconds: long enough for a
+/// disk, and not for a pipe that nobody reads.
+pub(crate) const LOG_FINISH_MS: u64 = 1_000;

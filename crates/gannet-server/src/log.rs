@@ -6,7 +6,7 @@
 use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, TrySendError};
 use std::thread::JoinHandle;
 
 use gannet_http::semantics::fields::KnownField;
@@ -14,7 +14,7 @@ use gannet_http::semantics::request::Request;
 use gannet_io::driver::Nanos;
 
 use crate::config::LogFormat;
-use crate::limits::{LOG_BATCH_BYTES, LOG_QUEUE_MAX};
+use crate::limits::{LOG_BATCH_BYTES, LOG_FINISH_MS, LOG_QUEUE_MAX};
 use crate::serve::Answered;
 
 /// What a log line says of a request, copied while its head is at hand.
@@ -343,6 +343,8 @@ pub(crate) struct LogWriter {
     queue: Option<SyncSender<Vec<u8>>>,
     orders: Sender<Order>,
     thread: Option<JoinHandle<()>>,
+    /// Its other end is dropped when the thread has ended.
+    ended: Receiver<()>,
 }
 
 impl LogWriter {
@@ -352,11 +354,13 @@ impl LogWriter {
     /// When the log file cannot be opened.
     pub(crate) fn start(format: LogFormat, path: Option<&Path>) -> io::Result<(Self, LogFactory)> {
         let (orders, order_inbox) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel();
         if format == LogFormat::Off {
             let writer = Self {
                 queue: None,
                 orders,
                 thread: None,
+                ended,
             };
             return Ok((
                 writer,
@@ -370,7 +374,10 @@ impl LogWriter {
         let (queue, lines) = std::sync::mpsc::sync_channel::<Vec<u8>>(LOG_QUEUE_MAX);
         let thread = std::thread::Builder::new()
             .name("gannet-log".into())
-            .spawn(move || write_lines(target, &lines, &order_inbox))?;
+            .spawn(move || {
+                write_lines(target, &lines, &order_inbox);
+                drop(end);
+            })?;
         let factory = LogFactory {
             format,
             queue: Some(queue.clone()),
@@ -380,6 +387,7 @@ impl LogWriter {
                 queue: Some(queue),
                 orders,
                 thread: Some(thread),
+                ended,
             },
             factory,
         ))
@@ -394,9 +402,14 @@ impl LogWriter {
         }
     }
 
-    /// Waits until everything handed over is written. All sinks must be gone.
+    /// Waits until everything handed over is written; not for ever, because whoever reads a pipe
+    /// may have stopped doing so. All sinks must be gone.
     pub(crate) fn finish(mut self) {
         drop(self.queue.take());
+        let patience = std::time::Duration::from_millis(LOG_FINISH_MS);
+        if self.ended.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+            return;
+        }
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }

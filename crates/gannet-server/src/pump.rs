@@ -8,6 +8,8 @@ use gannet_http::semantics::request::{Method, Request, TargetForm};
 use gannet_http::semantics::response::Status;
 use gannet_http::semantics::target_path::{PathError, decode_path};
 
+use gannet_io::driver::{Driver, Root};
+
 use crate::conn::Conn;
 use crate::log::Record;
 use crate::metrics::Counters;
@@ -28,8 +30,9 @@ pub(crate) enum Stop {
 }
 
 /// What the pump works with besides the connection.
-pub(crate) struct Pump<'a> {
+pub(crate) struct Pump<'a, D> {
     pub(crate) site: &'a mut Site,
+    pub(crate) driver: &'a D,
     pub(crate) turn: &'a Turn<'a>,
     pub(crate) counters: &'a mut Counters,
     /// Where decoded paths are put together.
@@ -37,7 +40,7 @@ pub(crate) struct Pump<'a> {
     pub(crate) is_logging: bool,
 }
 
-impl Pump<'_> {
+impl<D: Driver> Pump<'_, D> {
     /// Answers the requests in `input`. Returns how many bytes were used, and why it stopped.
     pub(crate) fn run(
         &mut self,
@@ -134,7 +137,9 @@ impl Pump<'_> {
                 })
             }
             Site::Directory(directory) => {
-                let Some((cached, status)) = directory.lookup(path, self.turn.now) else {
+                let peek = |root: &Root, path: &[u8]| self.driver.peek(root, path);
+                let found = directory.lookup(path, self.turn.now, peek);
+                let Some((cached, status)) = found else {
                     self.counters.cache_misses += 1;
                     return None;
                 };

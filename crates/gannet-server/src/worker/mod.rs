@@ -274,7 +274,7 @@ impl<D: Driver> Worker<D> {
         if self.stop_at.is_some() {
             self.conns.at(slot).h1.drain();
         }
-        self.arm_receive(slot);
+        self.arm_first_receive(slot);
         self.set_deadline(slot, self.settings.limits.head_timeout_ms);
     }
 

@@ -27,6 +27,7 @@ macro_rules! pump {
     ($worker:ident, $turn:ident) => {
         Pump {
             site: &mut $worker.site,
+            driver: &$worker.driver,
             turn: &$turn,
             counters: &mut $worker.counters,
             scratch: &mut $worker.scratch,
@@ -37,6 +38,15 @@ macro_rules! pump {
 pub(super) use {pump, turn};
 
 impl<D: Driver> Worker<D> {
+    /// Receives the first request of a connection. It may be the only one: what follows is asked
+    /// for when its answer is on the way.
+    pub(super) fn arm_first_receive(&mut self, slot: u32) {
+        let conn = self.conns.at(slot);
+        conn.receiving = true;
+        self.driver
+            .receive_once(conn.socket, token(Kind::Receive, slot, conn.generation));
+    }
+
     pub(super) fn arm_receive(&mut self, slot: u32) {
         let conn = self.conns.at(slot);
         if !conn.receiving && !conn.ended {
@@ -68,6 +78,9 @@ impl<D: Driver> Worker<D> {
                 if is_over {
                     return self.close(slot);
                 }
+                if !more {
+                    self.arm_receive(slot);
+                }
             }
             Phase::Free | Phase::Reading | Phase::Waiting | Phase::Sending => {
                 conn.held.extend_from_slice(self.driver.received(&lease));
@@ -80,17 +93,6 @@ impl<D: Driver> Worker<D> {
                     self.driver.pause_receiving(conn.socket);
                 }
             }
-        }
-        if !more {
-            self.receive_again(slot);
-        }
-    }
-
-    /// The engine ended a `receive` on its own account.
-    fn receive_again(&mut self, slot: u32) {
-        let conn = self.conns.at(slot);
-        if conn.phase != Phase::Free && conn.held.len() <= HELD_MAX {
-            self.arm_receive(slot);
         }
     }
 

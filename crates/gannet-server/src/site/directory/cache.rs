@@ -10,12 +10,14 @@ use gannet_http::semantics::response::Status;
 use gannet_io::driver::Nanos;
 
 use super::Cached;
-use crate::limits::{BELIEVED_MS, CACHED_PATHS_MAX, OPEN_FILES_MAX};
+use crate::limits::{BELIEVED_MS, CACHED_PATHS_MAX, CONFIRMED_MS, OPEN_FILES_MAX};
 
 struct Remembered {
     cached: Rc<Cached>,
     status: Status,
-    /// When the disk last confirmed it.
+    /// When the path was last looked up.
+    looked_up: Nanos,
+    /// When its file was last seen to be the same.
     confirmed: Nanos,
 }
 
@@ -64,14 +66,24 @@ impl Cache {
         }
     }
 
-    /// What a path came to, if the disk confirmed it recently.
-    pub(super) fn fresh(&mut self, path: &[u8], now: Nanos) -> Option<(Rc<Cached>, Status)> {
+    /// What a path came to, if the disk confirmed it recently or `is_same` finds it so now.
+    pub(super) fn fresh(
+        &mut self,
+        path: &[u8],
+        now: Nanos,
+        is_same: impl FnOnce(&Cached) -> bool,
+    ) -> Option<(Rc<Cached>, Status)> {
         if !self.young.paths.contains_key(path) {
             self.rejuvenate(path)?;
         }
-        let found = self.young.paths.get(path)?;
-        (now <= found.confirmed.plus_ms(BELIEVED_MS))
-            .then(|| (Rc::clone(&found.cached), found.status))
+        let found = self.young.paths.get_mut(path)?;
+        if now > found.confirmed.plus_ms(BELIEVED_MS) {
+            if now > found.looked_up.plus_ms(CONFIRMED_MS) || !is_same(&found.cached) {
+                return None;
+            }
+            found.confirmed = now;
+        }
+        Some((Rc::clone(&found.cached), found.status))
     }
 
     /// What a path came to, however long ago.
@@ -92,6 +104,7 @@ impl Cache {
             Remembered {
                 cached,
                 status,
+                looked_up: now,
                 confirmed: now,
             },
         );
@@ -130,13 +143,27 @@ mod tests {
     }
 
     #[test]
-    fn is_believed_for_less_than_a_second() {
-        let mut cache = Cache::new(1 << 20);
-        cache.insert(b"/a", cached(), Status(200), Nanos(0));
-        assert!(cache.fresh(b"/a", Nanos(0).plus_ms(BELIEVED_MS)).is_some());
-        assert!(cache.fresh(b"/a", Nanos(1).plus_ms(BELIEVED_MS)).is_none());
+    fn is_believed_for_less_than_a_second_and_then_compared() {
+        let (mut cache, start) = (Cache::new(1 << 20), Nanos(0));
+        cache.insert(b"/a", cached(), Status(200), start);
+        let believed = start.plus_ms(BELIEVED_MS);
+        assert!(
+            cache
+                .fresh(b"/a", believed, |_| panic!("not asked yet"))
+                .is_some()
+        );
+        let later = believed.plus_ms(1);
+        assert!(cache.fresh(b"/a", later, |_| false).is_none());
+        assert!(cache.fresh(b"/a", later, |_| true).is_some());
+        assert!(
+            cache
+                .fresh(b"/a", later, |_| panic!("asked a moment ago"))
+                .is_some()
+        );
+        let stale = start.plus_ms(CONFIRMED_MS + 1);
+        assert!(cache.fresh(b"/a", stale, |_| true).is_none());
         assert!(cache.any(b"/a").is_some());
-        assert!(cache.fresh(b"/b", Nanos(0)).is_none());
+        assert!(cache.fresh(b"/b", start, |_| true).is_none());
     }
 
     #[test]
@@ -144,7 +171,10 @@ mod tests {
         let mut cache = Cache::new(20 * 1_024);
         for i in 0..100 {
             cache.insert(format!("/{i}").as_bytes(), cached(), Status(200), Nanos(0));
-            assert!(i == 0 || cache.fresh(b"/0", Nanos(0)).is_some(), "{i}");
+            assert!(
+                i == 0 || cache.fresh(b"/0", Nanos(0), |_| true).is_some(),
+                "{i}"
+            );
             let kept = cache.young.paths.len() + cache.old.paths.len();
             assert!(kept <= 21, "{kept} entries of a kilobyte in a budget of 20");
         }

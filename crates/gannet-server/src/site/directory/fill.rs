@@ -264,6 +264,7 @@ impl Fill {
             }
         };
         self.drafts.push(Draft {
+            path: self.variant_path(coding),
             coding,
             meta: opened.meta,
             body,
@@ -287,7 +288,12 @@ impl Fill {
         };
         if meta == opened.meta && bytes.len() as u64 == meta.len {
             let body = CachedBody::Memory(Arc::new(Memory::from_vec(bytes)));
-            self.drafts.push(Draft { coding, meta, body });
+            self.drafts.push(Draft {
+                path: self.variant_path(coding),
+                coding,
+                meta,
+                body,
+            });
             return self.next_sidecar(site, next);
         }
         self.reads += 1;
@@ -325,6 +331,13 @@ impl Fill {
             }
         };
         Some(Filled::File(cached, self.status))
+    }
+
+    /// The path below the root of the file in a coding.
+    fn variant_path(&self, coding: Coding) -> Vec<u8> {
+        let sidecar = SIDECARS.iter().find(|sidecar| sidecar.coding == coding);
+        let suffix = sidecar.map_or(b"".as_slice(), |sidecar| sidecar.suffix);
+        [self.file_path.as_slice(), suffix].concat()
     }
 
     /// Whether what was opened may stand in for the file found.

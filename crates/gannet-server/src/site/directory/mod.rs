@@ -55,6 +55,8 @@ pub(crate) struct Cached {
 
 /// What the disk said of one content coding of a file: the file itself, or a sidecar.
 pub(crate) struct Draft {
+    /// Its path below the root.
+    pub(crate) path: Vec<u8>,
     pub(crate) coding: Coding,
     pub(crate) meta: Meta,
     pub(crate) body: CachedBody,
@@ -225,10 +227,23 @@ impl DirectorySite {
         })
     }
 
-    /// What is remembered for a request path, if it may still be believed.
-    pub(crate) fn lookup(&mut self, path: &[u8], now: Nanos) -> Option<(Rc<Cached>, Status)> {
+    /// What is remembered for a request path, if it may still be believed. `peek` tells what is at
+    /// a path now, if that can be told at once.
+    pub(crate) fn lookup(
+        &mut self,
+        path: &[u8],
+        now: Nanos,
+        peek: impl Fn(&Root, &[u8]) -> Option<Meta>,
+    ) -> Option<(Rc<Cached>, Status)> {
+        let root = &self.root;
+        let is_same = |cached: &Cached| {
+            cached
+                .variants
+                .iter()
+                .all(|v| peek(root, &v.draft.path) == Some(v.draft.meta))
+        };
         self.cache
-            .fresh(path, now)
+            .fresh(path, now, is_same)
             .filter(|(cached, _)| !cached.is_broken())
     }
 
