@@ -1,7 +1,8 @@
 //! The least a server can cost over the driver: a constant answer for every request, no parsing.
 //!
-//! `floor --engine uring|epoll --port PORT`: one worker on one thread. For measuring the engines
-//! against each other and against other servers.
+//! `floor --engine uring|epoll --port PORT [--close] [--defer]`: one worker on one thread. With
+//! `--close` one request per connection, with `--defer` connections are accepted with their first
+//! bytes. For measuring the engines against each other and against other servers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -31,6 +32,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let port = value("--port").map_or(Ok(8080), |port| port.parse())?;
     let closes = arguments.iter().any(|argument| argument == "--close");
     let listener = gannet_io::net::bind(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port))?;
+    if arguments.iter().any(|argument| argument == "--defer") {
+        gannet_io::net::defer_accept(&listener)?;
+    }
     let options = EngineOptions::default();
     match value("--engine").as_deref() {
         Some("epoll") => serve(Epoll::new(vec![listener], &options)?, closes),
@@ -71,7 +75,12 @@ impl<D: Driver> Server<D> {
                 let index = socket.0 as usize;
                 self.open.resize(self.open.len().max(index + 1), false);
                 self.open[index] = true;
-                self.driver.receive(socket, Token(u64::from(socket.0)));
+                let token = Token(u64::from(socket.0));
+                if self.closes {
+                    self.driver.receive_once(socket, token);
+                } else {
+                    self.driver.receive(socket, token);
+                }
             }
             Ok(Done::Received(lease)) => self.answer(socket, lease),
             Ok(Done::Sent(_)) if self.closes => self.close(socket),

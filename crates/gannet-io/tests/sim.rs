@@ -321,7 +321,8 @@ fn the_disk_is_as_told() {
     assert_eq!(handle.leaks().files_open, 3);
 }
 
-/// Closing with unread bytes is a reset, as in the kernel; a wall clock that jumps moves only itself.
+/// Closing with unread bytes is a reset, as in the kernel; a wall clock that jumps moves only
+/// itself.
 #[test]
 fn ends_and_clocks() {
     let mut driver = Sim::new(9, 1, &options(), Faults::none());
