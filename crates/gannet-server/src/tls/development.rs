@@ -18,6 +18,7 @@ use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use rcgen::{
@@ -94,7 +95,9 @@ impl DevelopmentError {
             Self::File(..) => Some("set XDG_DATA_HOME to a directory that can be written".into()),
             Self::Damaged(path, _) => {
                 let directory = path.parent().unwrap_or(path).display();
-                Some(format!("remove '{directory}', and import the new authority"))
+                Some(format!(
+                    "remove '{directory}', and import the new authority"
+                ))
             }
             Self::Make(_) => None,
         }
@@ -139,15 +142,19 @@ pub fn prepare(
 ) -> Result<Development, DevelopmentError> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true).mode(0o700);
-    builder.create(directory).map_err(|e| DevelopmentError::File(directory.to_owned(), e))?;
+    builder
+        .create(directory)
+        .map_err(|e| DevelopmentError::File(directory.to_owned(), e))?;
     let (authority, is_new) = Authority::find(directory, names, now)?;
     let exported = directory.join("authority.pem");
     let is_exported = fs::read_to_string(&exported).is_ok_and(|text| text == authority.certificate);
     if !is_exported {
         replace(&exported, authority.certificate.as_bytes(), 0o644)?;
     }
-    let (names, left_out): (Vec<_>, Vec<_>) =
-        names.iter().cloned().partition(|name| authority.permits(name));
+    let (names, left_out): (Vec<_>, Vec<_>) = names
+        .iter()
+        .cloned()
+        .partition(|name| authority.permits(name));
     let path = directory.join("localhost.pem");
     let facts = match find_leaf(&path, &authority, &names, now) {
         Some(facts) => facts,
@@ -159,7 +166,10 @@ pub fn prepare(
     };
     let addresses = loopback().map(|address| address.to_string());
     Ok(Development {
-        pair: PairPaths { certificate: path.clone(), key: path },
+        pair: PairPaths {
+            certificate: path.clone(),
+            key: path,
+        },
         authority: exported,
         authority_fingerprint: authority.facts.fingerprint_text(),
         fingerprint: facts.fingerprint_text(),
@@ -170,7 +180,10 @@ pub fn prepare(
 }
 
 fn loopback() -> [IpAddr; 2] {
-    [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)]
+    [
+        IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(Ipv6Addr::LOCALHOST),
+    ]
 }
 
 /// The local authority.
@@ -211,7 +224,8 @@ impl Authority {
     fn parse(path: &Path, text: &str, now: i64) -> Result<Self, DevelopmentError> {
         let damaged = |why: String| DevelopmentError::Damaged(path.to_owned(), why);
         let pair = pair_of(path, text.as_bytes(), now).map_err(|e| damaged(e.to_string()))?;
-        let key = KeyPair::from_pem(text).map_err(|error| damaged(error.to_string()))?;
+        let key_at = text.find("-----BEGIN PRIVATE KEY-----").unwrap_or(0);
+        let key = KeyPair::from_pem(&text[key_at..]).map_err(|error| damaged(error.to_string()))?;
         let end = "-----END CERTIFICATE-----\n";
         let start = text.find("-----BEGIN CERTIFICATE-----");
         let range = start.zip(text.find(end).map(|at| at + end.len()));
@@ -219,7 +233,12 @@ impl Authority {
             .and_then(|(start, end)| text.get(start..end))
             .ok_or_else(|| damaged("no certificate".into()))?;
         let permitted = permitted_names(certificate).ok_or_else(|| damaged("no names".into()))?;
-        Ok(Self { certificate: certificate.to_owned(), key, facts: pair.facts, permitted })
+        Ok(Self {
+            certificate: certificate.to_owned(),
+            key,
+            facts: pair.facts,
+            permitted,
+        })
     }
 
     /// A new authority: its certificate and key as PEM.
@@ -230,24 +249,36 @@ impl Authority {
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         // The number tells authorities apart that were made one after the other.
         let number = now.to_string();
-        params.distinguished_name.push(DnType::OrganizationName, "gannet");
+        params
+            .distinguished_name
+            .push(DnType::OrganizationName, "gannet");
         let name = format!("gannet development authority {number}");
         params.distinguished_name.push(DnType::CommonName, name);
         set_validity(&mut params, now, AUTHORITY_DAYS);
-        let mut permitted: Vec<_> =
-            names.iter().map(|name| GeneralSubtree::DnsName(name.clone())).collect();
-        permitted.push(GeneralSubtree::IpAddress(CidrSubnet::from_v4_prefix([127, 0, 0, 0], 8)));
+        let mut permitted: Vec<_> = names
+            .iter()
+            .map(|name| GeneralSubtree::DnsName(name.clone()))
+            .collect();
+        permitted.push(GeneralSubtree::IpAddress(CidrSubnet::from_v4_prefix(
+            [127, 0, 0, 0],
+            8,
+        )));
         let v6 = Ipv6Addr::LOCALHOST.octets();
-        permitted.push(GeneralSubtree::IpAddress(CidrSubnet::from_v6_prefix(v6, 128)));
-        params.name_constraints =
-            Some(NameConstraints { permitted_subtrees: permitted, excluded_subtrees: Vec::new() });
+        permitted.push(GeneralSubtree::IpAddress(CidrSubnet::from_v6_prefix(
+            v6, 128,
+        )));
+        params.name_constraints = Some(NameConstraints {
+            permitted_subtrees: permitted,
+            excluded_subtrees: Vec::new(),
+        });
         let certificate = params.self_signed(&key).map_err(make_error)?;
         Ok(format!("{}{}", certificate.pem(), key.serialize_pem()))
     }
 
     fn permits(&self, name: &str) -> bool {
         let is_below = |base: &String| {
-            name.strip_suffix(base.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+            name.strip_suffix(base.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
         };
         self.permitted.iter().any(is_below)
     }
@@ -257,9 +288,13 @@ impl Authority {
         let issuer = Issuer::from_ca_cert_pem(&self.certificate, &self.key).map_err(make_error)?;
         let key = new_key()?;
         let mut params = CertificateParams::new(names.to_vec()).map_err(make_error)?;
-        params.subject_alt_names.extend(loopback().map(SanType::IpAddress));
+        params
+            .subject_alt_names
+            .extend(loopback().map(SanType::IpAddress));
         params.distinguished_name = rcgen::DistinguishedName::new();
-        params.distinguished_name.push(DnType::CommonName, "gannet development certificate");
+        params
+            .distinguished_name
+            .push(DnType::CommonName, "gannet development certificate");
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
@@ -273,7 +308,10 @@ fn new_key() -> Result<KeyPair, DevelopmentError> {
     KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(make_error)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "used as a function of map_err")]
+#[expect(
+    clippy::needless_pass_by_value,
+    reason = "used as a function of map_err"
+)]
 fn make_error(error: rcgen::Error) -> DevelopmentError {
     DevelopmentError::Make(error.to_string())
 }
@@ -306,7 +344,9 @@ fn find_leaf(path: &Path, authority: &Authority, names: &[String], now: i64) -> 
     let facts = read_pair(path, now).ok()?;
     let is_ours = facts.issuer == authority.facts.subject;
     let is_fresh = facts.not_after - now >= LEAF_RENEW_DAYS * DAY && facts.not_before <= now;
-    let is_whole = names.iter().all(|name| facts.names.iter().any(|have| **have == **name));
+    let is_whole = names
+        .iter()
+        .all(|name| facts.names.iter().any(|have| **have == **name));
     (is_ours && is_fresh && is_whole && facts.has_addresses).then_some(facts)
 }
 
@@ -318,9 +358,15 @@ fn read_pair(path: &Path, now: i64) -> Result<Facts, DevelopmentError> {
 }
 
 fn pair_of(path: &Path, text: &[u8], now: i64) -> Result<Pair, CertificateError> {
-    let paths = PairPaths { certificate: path.to_owned(), key: path.to_owned() };
+    let paths = PairPaths {
+        certificate: path.to_owned(),
+        key: path.to_owned(),
+    };
     // Expired is not damaged: it is made again.
-    let options = LoadOptions { allow_expired: true, now };
+    let options = LoadOptions {
+        allow_expired: true,
+        now,
+    };
     Pair::from_pem(&paths, text, text, &options, &mut Vec::new())
 }
 
@@ -344,11 +390,16 @@ fn create_new(path: &Path, text: &[u8]) -> Result<(), DevelopmentError> {
 }
 
 fn write_beside(path: &Path, text: &[u8], mode: u32) -> io::Result<PathBuf> {
-    let beside = path.with_extension(format!("{}.new", std::process::id()));
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let count = COUNT.fetch_add(1, Ordering::Relaxed);
+    let beside = path.with_extension(format!("{}-{count}.new", std::process::id()));
     // Left over from a process of the same number that was killed in the middle of it.
     let _ = fs::remove_file(&beside);
-    let mut file: File =
-        OpenOptions::new().write(true).create_new(true).mode(mode).open(&beside)?;
+    let mut file: File = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(&beside)?;
     file.write_all(text)?;
     file.sync_all()?;
     Ok(beside)

@@ -219,15 +219,16 @@ impl Handshake {
         out: &mut Vec<u8>,
     ) -> Result<bool, Error> {
         for _ in 0..HANDSHAKE_STEPS_MAX {
-            // What follows the handshake is for our own record layer.
-            let is_finished = !connection.is_handshaking();
-            let input = if is_finished {
-                &mut [][..]
-            } else {
-                &mut self.input[..]
+            // The library may not be called without the input that it has looked at already,
+            // unless it has something to say: that comes first, and looks at nothing.
+            let input = match (connection.is_handshaking(), connection.wants_write()) {
+                (true, _) => &mut self.input[..],
+                (false, true) => &mut [],
+                // What follows the handshake is for our own record layer.
+                (false, false) => return Ok(true),
             };
             let UnbufferedStatus { discard, state } = connection.process_tls_records(input);
-            let mut verdict = None;
+            let mut is_waiting = false;
             match state? {
                 ConnectionState::EncodeTlsData(data) => encode(data, out),
                 ConnectionState::TransmitTlsData(data) => data.done(),
@@ -242,16 +243,17 @@ impl Handshake {
                     }
                 }
                 ConnectionState::PeerClosed | ConnectionState::Closed => self.is_closed = true,
-                ConnectionState::WriteTraffic(_) => verdict = Some(true),
-                _ => verdict = Some(false),
+                // `WriteTraffic`: finished, which the next round sees.
+                ConnectionState::WriteTraffic(_) => {}
+                _ => is_waiting = true,
             }
             self.input.drain(..discard);
             if self.is_closed && connection.is_handshaking() {
                 // Closed in the middle of the handshake: the peer has lost interest.
                 return Err(Error::AlertReceived(AlertDescription::CloseNotify));
             }
-            if let Some(verdict) = verdict {
-                return Ok(verdict);
+            if is_waiting {
+                return Ok(false);
             }
         }
         Err(Error::General("the handshake makes no progress".into()))
@@ -334,11 +336,15 @@ fn explain(
         return Failure::Peers(Alert(u8::from(alert)));
     }
     let start = out.len();
-    // The library queues the alert before it returns the error, and gives it out first.
-    while let Ok(ConnectionState::EncodeTlsData(data)) =
-        connection.process_tls_records(&mut []).state
-    {
-        encode(data, out);
+    // The library queues the alert before it returns the error. It is asked only as long as it has
+    // something to say: see `drive`.
+    while connection.wants_write() {
+        match connection.process_tls_records(&mut []).state {
+            Ok(ConnectionState::EncodeTlsData(data)) => encode(data, out),
+            Ok(ConnectionState::ReadTraffic(mut data)) => while data.next_record().is_some() {},
+            Ok(ConnectionState::ReadEarlyData(mut data)) => while data.next_record().is_some() {},
+            _ => break,
+        }
     }
     let mut alert = likely_alert(&error);
     match out.get(start..) {

@@ -9,8 +9,8 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -68,13 +68,22 @@ impl Source {
         &self,
         previous: Option<&CertificateSet>,
     ) -> Result<(CertificateSet, Vec<Warning>), CertificateError> {
-        let options = LoadOptions { allow_expired: self.allow_expired, now: now_unix() };
+        let options = LoadOptions {
+            allow_expired: self.allow_expired,
+            now: now_unix(),
+        };
         let (pairs, warnings) = load(&self.pairs, &options)?;
-        Ok((CertificateSet::new(pairs, &self.options, previous)?, warnings))
+        Ok((
+            CertificateSet::new(pairs, &self.options, previous)?,
+            warnings,
+        ))
     }
 
     fn stamps(&self) -> Vec<Option<Stamp>> {
-        let files = self.pairs.iter().flat_map(|pair| [&pair.certificate, &pair.key]);
+        let files = self
+            .pairs
+            .iter()
+            .flat_map(|pair| [&pair.certificate, &pair.key]);
         files.map(|path| Stamp::of(path)).collect()
     }
 }
@@ -130,7 +139,10 @@ impl Watch {
         let thread = std::thread::Builder::new()
             .name("gannet-tls".into())
             .spawn(move || watch(&source, &store, stamps, every, &inbox, report))?;
-        Ok(Self { asks: Some(asks), thread: Some(thread) })
+        Ok(Self {
+            asks: Some(asks),
+            thread: Some(thread),
+        })
     }
 
     /// Has the certificates read now, whether they have changed or not (SIGHUP).

@@ -1,1 +1,473 @@
+//! Loading, checking and choosing certificates.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CustomExtension, DnType, IsCa, Issuer, KeyPair,
+    PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256,
+    SignatureAlgorithm,
+};
+
+use super::*;
+
+/// 1 January 2026.
+const NOW: i64 = 1_767_225_600;
+const DAY: i64 = 86_400;
+
+/// A directory that goes away with the test.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("gannet-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        path
+    }
+
+    fn pair(&self, chain: &str, key: &str) -> PairPaths {
+        PairPaths {
+            certificate: self.write("c.pem", chain),
+            key: self.write("k.pem", key),
+        }
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Root, intermediate and leaf.
+struct Chain {
+    root: String,
+    intermediate: String,
+    leaf: String,
+    key: KeyPair,
+}
+
+fn chain(algorithm: &'static SignatureAlgorithm, change: impl Fn(&mut CertificateParams)) -> Chain {
+    let ca = |name: &str| {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, name);
+        (
+            params,
+            KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap(),
+        )
+    };
+    let (root_params, root_key) = ca("the root");
+    let (middle_params, middle_key) = ca("the intermediate");
+    let root = root_params.self_signed(&root_key).unwrap().pem();
+    let root_issuer = Issuer::new(root_params, root_key);
+    let intermediate = middle_params
+        .signed_by(&middle_key, &root_issuer)
+        .unwrap()
+        .pem();
+    let issuer = Issuer::new(middle_params, middle_key);
+    let key = KeyPair::generate_for(algorithm).unwrap();
+    let mut params = CertificateParams::new(vec!["example.test".to_owned()]).unwrap();
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "the leaf");
+    params.not_before = rcgen::date_time_ymd(2025, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2027, 1, 1);
+    change(&mut params);
+    let leaf = params.signed_by(&key, &issuer).unwrap().pem();
+    Chain {
+        root,
+        intermediate,
+        leaf,
+        key,
+    }
+}
+
+fn plain_chain() -> Chain {
+    chain(&PKCS_ECDSA_P256_SHA256, |_| {})
+}
+
+fn load_at(paths: &PairPaths, now: i64) -> Result<(Pair, Vec<WarningKind>), CertificateError> {
+    let options = LoadOptions {
+        allow_expired: false,
+        now,
+    };
+    let (mut pairs, warnings) = load(std::slice::from_ref(paths), &options)?;
+    Ok((
+        pairs.remove(0),
+        warnings.into_iter().map(|warning| warning.kind).collect(),
+    ))
+}
+
+/// The error's text and help.
+fn refused(paths: &PairPaths) -> (String, Option<String>) {
+    let error = load_at(paths, NOW).err().expect("refused");
+    (error.to_string(), error.help())
+}
+
+#[test]
+fn every_kind_of_key_is_read() {
+    let directory = Directory::new("kinds");
+    let algorithms = [
+        &PKCS_ECDSA_P256_SHA256,
+        &PKCS_ECDSA_P384_SHA384,
+        &PKCS_ED25519,
+        &PKCS_RSA_SHA256,
+    ];
+    for algorithm in algorithms {
+        let chain = chain(algorithm, |_| {});
+        let text = format!("{}{}", chain.leaf, chain.intermediate);
+        let (pair, warnings) =
+            load_at(&directory.pair(&text, &chain.key.serialize_pem()), NOW).unwrap();
+        assert_eq!(
+            (pair.facts.names, warnings),
+            (vec!["example.test".into()], vec![])
+        );
+    }
+}
+
+/// The older forms of keys, as `openssl` writes them.
+#[test]
+fn older_forms_of_keys_are_read() {
+    let directory = Directory::new("forms");
+    let Some(openssl) = Openssl::find() else {
+        return;
+    };
+    let ec = openssl.run(&["ecparam", "-name", "prime256v1", "-genkey", "-noout"]);
+    assert!(ec.contains("BEGIN EC PRIVATE KEY"));
+    let rsa = openssl.run(&["genrsa", "-traditional", "2048"]);
+    assert!(rsa.contains("BEGIN RSA PRIVATE KEY"));
+    for key in [ec, rsa] {
+        let path = directory.write("k.pem", &key);
+        let subject = [
+            "-subj",
+            "/CN=x",
+            "-addext",
+            "subjectAltName=DNS:old.test",
+            "-days",
+            "3650",
+        ];
+        let mut arguments = vec!["req", "-x509", "-key", path.to_str().unwrap()];
+        arguments.extend(subject);
+        let certificate = openssl.run(&arguments);
+        let paths = PairPaths {
+            certificate: directory.write("c.pem", &certificate),
+            key: path,
+        };
+        let (pair, warnings) = load_at(&paths, now_unix()).unwrap();
+        assert_eq!(
+            (pair.facts.names, warnings),
+            (vec!["old.test".into()], vec![])
+        );
+    }
+    // A key behind a passphrase, in both forms.
+    for form in [&["-traditional"][..], &[]] {
+        let mut arguments = vec!["genrsa", "-aes128", "-passout", "pass:secret"];
+        arguments.extend(form);
+        let key = openssl.run(&arguments);
+        let paths = directory.pair(&plain_chain().leaf, &key);
+        let (text, help) = refused(&paths);
+        assert!(
+            text.ends_with("the private key is protected by a passphrase"),
+            "{text}"
+        );
+        assert!(help.is_some_and(|help| help.contains("openssl pkey")));
+    }
+}
+
+struct Openssl;
+
+impl Openssl {
+    fn find() -> Option<Self> {
+        let found = std::process::Command::new("openssl")
+            .arg("version")
+            .output()
+            .is_ok();
+        if !found {
+            println!("skipped: there is no openssl to make keys with");
+        }
+        found.then_some(Self)
+    }
+
+    fn run(&self, arguments: &[&str]) -> String {
+        let output = std::process::Command::new("openssl")
+            .args(arguments)
+            .output()
+            .unwrap();
+        assert!(
+            output.status.success(),
+            "{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+#[test]
+fn the_chain_is_put_in_order() {
+    let directory = Directory::new("order");
+    let Chain {
+        root,
+        intermediate,
+        leaf,
+        key,
+    } = plain_chain();
+    let key = key.serialize_pem();
+    let other = plain_chain();
+    let check = |parts: &[&String]| {
+        let text: String = parts.iter().map(|part| part.as_str()).collect();
+        let (pair, warnings) = load_at(&directory.pair(&text, &key), NOW).unwrap();
+        (pair.key.cert.len(), warnings)
+    };
+    assert_eq!(check(&[&leaf, &intermediate, &root]), (3, vec![]));
+    assert_eq!(check(&[&leaf, &intermediate]), (2, vec![]));
+    assert_eq!(
+        check(&[&intermediate, &leaf]),
+        (2, vec![WarningKind::WrongOrder])
+    );
+    assert_eq!(
+        check(&[&root, &intermediate, &leaf]),
+        (3, vec![WarningKind::WrongOrder])
+    );
+    assert_eq!(
+        check(&[&leaf, &root, &intermediate]),
+        (3, vec![WarningKind::WrongOrder])
+    );
+    let (len, warnings) = check(&[&leaf, &intermediate, &other.leaf]);
+    let [WarningKind::Unrelated(subjects)] = &warnings[..] else {
+        panic!("{warnings:?}")
+    };
+    assert_eq!(
+        (len, subjects.as_slice()),
+        (2, &["CN=the leaf".to_owned()][..])
+    );
+}
+
+#[test]
+fn a_missing_intermediate_of_a_public_authority_is_noticed() {
+    let directory = Directory::new("missing");
+    // Authority information access: the issuer's certificate is at http://a/.
+    let access = [
+        &[0x30, 21, 0x30, 19, 6, 8][..],
+        &CA_ISSUERS,
+        &[0x86, 7],
+        b"http://",
+    ]
+    .concat();
+    let issued = chain(&PKCS_ECDSA_P256_SHA256, |params| {
+        let oid = [1, 3, 6, 1, 5, 5, 7, 1, 1];
+        let extension = CustomExtension::from_oid_content(&oid, access.clone());
+        params.custom_extensions.push(extension);
+    });
+    let key = issued.key.serialize_pem();
+    let (_, warnings) = load_at(&directory.pair(&issued.leaf, &key), NOW).unwrap();
+    let issuer = "CN=the intermediate".to_owned();
+    assert_eq!(warnings, [WarningKind::NoIntermediate { issuer }]);
+    let whole = format!("{}{}", issued.leaf, issued.intermediate);
+    let (_, warnings) = load_at(&directory.pair(&whole, &key), NOW).unwrap();
+    assert_eq!(warnings, []);
+}
+
+const CA_ISSUERS: [u8; 8] = [0x2b, 6, 1, 5, 5, 7, 0x30, 2];
+
+#[test]
+fn validity_is_checked() {
+    let directory = Directory::new("validity");
+    let issued = plain_chain();
+    let paths = directory.pair(&issued.leaf, &issued.key.serialize_pem());
+    let end = 1_798_761_600; // 1 January 2027
+    let kinds = |now| load_at(&paths, now).map(|(_, kinds)| kinds);
+    assert_eq!(kinds(end - 15 * DAY).unwrap(), []);
+    let soon = kinds(end - 13 * DAY - 1).unwrap();
+    assert!(
+        matches!(&soon[..], [WarningKind::ExpiresSoon { days: 13, .. }]),
+        "{soon:?}"
+    );
+    let error = kinds(end + 3 * DAY).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("has expired on Fri, 01 Jan 2027"), "{text}");
+    assert!(text.ends_with("3 days ago"), "{text}");
+    assert_eq!(error.help().as_deref(), Some("renew the certificate"));
+    let early = kinds(1_735_689_600 - DAY).unwrap();
+    assert!(
+        matches!(&early[..], [WarningKind::NotYetValid { .. }]),
+        "{early:?}"
+    );
+    let lenient = LoadOptions {
+        allow_expired: true,
+        now: end + DAY,
+    };
+    let (_, warnings) = load(&[paths], &lenient).unwrap();
+    assert!(
+        matches!(warnings[0].kind, WarningKind::HasExpired { .. }),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let directory = Directory::new("wrong");
+    let (one, two) = (plain_chain(), plain_chain());
+    let (leaf, key) = (&one.leaf, one.key.serialize_pem());
+    let check = |chain: &str, key: &str, words: &str, hint: &str| {
+        let (text, help) = refused(&directory.pair(chain, key));
+        assert!(text.contains(words), "{text:?} has {words:?}");
+        let help = help.unwrap_or_default();
+        assert!(help.contains(hint), "{help:?} has {hint:?}");
+    };
+    check(
+        leaf,
+        &two.key.serialize_pem(),
+        "the key does not belong to",
+        "requested with",
+    );
+    check(
+        &key,
+        &key,
+        "no certificate in the file (found a private key)",
+        "exchange",
+    );
+    check(
+        leaf,
+        leaf,
+        "no private key in the file (found a certificate)",
+        "exchange",
+    );
+    check("", &key, "not a PEM file", "openssl x509");
+    check(
+        "\x30\x03\x02\x01\x01",
+        &key,
+        "not a PEM file",
+        "openssl x509",
+    );
+    let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    check(
+        broken,
+        &key,
+        "certificate 1 of the file cannot be parsed",
+        "authority",
+    );
+    let open = "-----BEGIN CERTIFICATE-----\nAAAA\n";
+    check(open, &key, "not a PEM file", "PEM");
+    let bad = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+    check(leaf, bad, "the private key cannot be used", "ECDSA");
+    check(&leaf.repeat(17), &key, "17 certificates in one file", "");
+    let missing = PairPaths {
+        certificate: directory.0.join("none"),
+        key: directory.0.join("k.pem"),
+    };
+    let (text, help) = refused(&missing);
+    assert!(
+        text.starts_with("cannot read '") && text.contains("none': No such file"),
+        "{text}"
+    );
+    assert_eq!(help.as_deref(), Some("check the path"));
+    let folder = PairPaths {
+        certificate: directory.0.clone(),
+        key: directory.0.join("k.pem"),
+    };
+    assert!(refused(&folder).0.to_lowercase().contains("is a directory"));
+}
+
+#[test]
+fn a_readable_key_is_warned_about() {
+    let directory = Directory::new("readable");
+    let issued = plain_chain();
+    let paths = directory.pair(&issued.leaf, &issued.key.serialize_pem());
+    for (mode, is_warned) in [(0o600, false), (0o640, false), (0o644, true)] {
+        fs::set_permissions(&paths.key, fs::Permissions::from_mode(mode)).unwrap();
+        let (_, warnings) = load_at(&paths, NOW).unwrap();
+        assert_eq!(
+            warnings.contains(&WarningKind::WorldReadable { mode }),
+            is_warned,
+            "{mode:o}"
+        );
+    }
+    let warning = Warning {
+        path: paths.key.clone(),
+        kind: WarningKind::WorldReadable { mode: 0o644 },
+    };
+    assert!(warning.to_string().ends_with("(mode 644)"), "{warning}");
+    assert_eq!(
+        warning.help(),
+        format!("chmod 600 '{}'", paths.key.display())
+    );
+}
+
+#[test]
+fn a_certificate_without_names_is_warned_about() {
+    let directory = Directory::new("names");
+    let issued = chain(&PKCS_ECDSA_P256_SHA256, |params| {
+        params.subject_alt_names.clear()
+    });
+    let paths = directory.pair(&issued.leaf, &issued.key.serialize_pem());
+    assert_eq!(load_at(&paths, NOW).unwrap().1, [WarningKind::NoNames]);
+}
+
+#[test]
+fn certificate_and_key_may_share_a_file() {
+    let directory = Directory::new("shared");
+    let issued = plain_chain();
+    let both = format!("{}{}", issued.key.serialize_pem(), issued.leaf);
+    let path = directory.write("both.pem", &both);
+    let paths = PairPaths {
+        certificate: path.clone(),
+        key: path,
+    };
+    assert_eq!(load_at(&paths, NOW).unwrap().1, []);
+}
+
+#[test]
+fn workers_adopt_a_new_set() {
+    let directory = Directory::new("adopt");
+    let set = |name: &str| {
+        let issued = chain(&PKCS_ECDSA_P256_SHA256, |params| {
+            *params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        });
+        let paths = directory.pair(&issued.leaf, &issued.key.serialize_pem());
+        let (pair, _) = load_at(&paths, NOW).unwrap();
+        CertificateSet::new(vec![pair], &Options::default(), None).unwrap()
+    };
+    let store = CertificateStore::new(set("old.test"));
+    let mut adopted = Adopted::new(&store);
+    assert!(adopted.current().has("old.test"));
+    store.replace(set("new.test"));
+    assert!(adopted.current().has("new.test") && !adopted.current().has("old.test"));
+    assert!(store.current().has("new.test"));
+}
+
+#[test]
+fn no_certificates_are_an_error() {
+    let error = CertificateSet::new(Vec::new(), &Options::default(), None)
+        .err()
+        .unwrap();
+    assert_eq!(error.to_string(), "no certificate was given");
+    let path = PairPaths {
+        certificate: "c".into(),
+        key: "k".into(),
+    };
+    let options = LoadOptions {
+        allow_expired: false,
+        now: NOW,
+    };
+    let error = load(&vec![path; 1025], &options).err().unwrap();
+    assert_eq!(
+        error.to_string(),
+        "1025 certificates, at most 1024 can be used"
+    );
+    assert!(
+        error
+            .path
+            .as_deref()
+            .is_none_or(|path: &Path| path.as_os_str().is_empty())
+    );
+}

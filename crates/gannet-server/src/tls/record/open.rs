@@ -70,6 +70,17 @@ impl Opener {
         !self.partial.is_empty()
     }
 
+    /// Opens the records in `input`, as [`Session::receive`](crate::tls::session::Session::receive)
+    /// does, but without the secrets to follow an update of keys: true if one was met, which
+    /// leaves the rest of the input unread.
+    ///
+    /// # Errors
+    /// [`Fault`]; the connection is over then.
+    pub fn open(&mut self, mut input: &[u8], plain: &mut Vec<u8>) -> Result<bool, Fault> {
+        self.receive(&mut input, plain)
+            .map(|control| control.is_some())
+    }
+
     /// Opens whole records at the start of `input` and appends their content to `plain`, up to a
     /// control message. What is used is cut off `input`; the start of an unfinished record is
     /// kept, so that nothing of `input` is left when there was no control message.

@@ -1,0 +1,762 @@
+//! Handshakes: every suite, group and kind of certificate, resumption, early data, and peers that
+//! stop, lie or speak something else.
+
+mod tls_support;
+
+use gannet_server::tls::alert::{Alert, Fault};
+use gannet_server::tls::certificates::CertificateSet;
+use gannet_server::tls::config::{Options, Protocol};
+use gannet_server::tls::handshake::{Failure, Handshake, Kind, Step};
+use gannet_server::tls::record::aead::{Cipher, Version};
+use rustls::crypto::aws_lc_rs::{cipher_suite as suites, kx_group as groups};
+use rustls::{ClientConnection, SupportedCipherSuite};
+use tls_support::*;
+
+fn request_and_answer(set: &CertificateSet, client: &mut ClientConnection) -> (Version, Cipher) {
+    use std::io::Write;
+    let mut server = shake(set, client).unwrap().session;
+    client.writer().write_all(b"request").unwrap();
+    let mut plain = Vec::new();
+    let sealed = from_client(client);
+    server.receive(&sealed, &mut plain).map(|_| ()).unwrap();
+    assert_eq!(plain, b"request");
+    let mut out = Vec::new();
+    server.seal(&[b"ans", b"wer"], &mut out).unwrap();
+    assert_eq!(to_client(client, &out).unwrap(), b"answer");
+    (server.version(), server.cipher())
+}
+
+#[test]
+fn every_suite_with_every_kind_of_certificate() {
+    let authority = Authority::new();
+    for kind in KEY_KINDS {
+        let set = set(
+            &[&authority.issue(kind, &["localhost"])],
+            &Options::default(),
+        );
+        let ecdsa_or_rsa = |ecdsa: SupportedCipherSuite, rsa: SupportedCipherSuite| {
+            if kind == KeyKind::Rsa { rsa } else { ecdsa }
+        };
+        let table = [
+            (suites::TLS13_AES_128_GCM_SHA256, Cipher::Aes128Gcm),
+            (suites::TLS13_AES_256_GCM_SHA384, Cipher::Aes256Gcm),
+            (
+                suites::TLS13_CHACHA20_POLY1305_SHA256,
+                Cipher::ChaCha20Poly1305,
+            ),
+            (
+                ecdsa_or_rsa(
+                    suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+                    suites::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+                ),
+                Cipher::Aes128Gcm,
+            ),
+            (
+                ecdsa_or_rsa(
+                    suites::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+                    suites::TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+                ),
+                Cipher::Aes256Gcm,
+            ),
+            (
+                ecdsa_or_rsa(
+                    suites::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+                    suites::TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+                ),
+                Cipher::ChaCha20Poly1305,
+            ),
+        ];
+        for (suite, cipher) in table {
+            let version = if suite.tls13().is_some() {
+                Version::Tls13
+            } else {
+                Version::Tls12
+            };
+            let abilities = Abilities {
+                suites: vec![suite],
+                ..Abilities::default()
+            };
+            let mut client = connect(&client_config(&authority, abilities), "localhost");
+            let got = request_and_answer(&set, &mut client);
+            assert_eq!(got, (version, cipher), "{kind:?} {suite:?}");
+        }
+    }
+}
+
+#[test]
+fn every_group_and_a_retry() {
+    let authority = Authority::new();
+    let set = set(
+        &[&authority.issue(KeyKind::P256, &["localhost"])],
+        &Options::default(),
+    );
+    let all = [groups::X25519MLKEM768, groups::X25519, groups::SECP256R1];
+    for (group, name) in all
+        .into_iter()
+        .zip(["X25519MLKEM768", "x25519", "secp256r1"])
+    {
+        let abilities = Abilities {
+            groups: vec![group],
+            ..Abilities::default()
+        };
+        let mut client = connect(&client_config(&authority, abilities), "localhost");
+        let established = shake(&set, &mut client).unwrap();
+        assert_eq!((established.group, established.kind), (name, Kind::Full));
+    }
+    // The client's first share is of a group that we do not offer.
+    let abilities = Abilities {
+        groups: vec![groups::SECP384R1, groups::X25519],
+        ..Abilities::default()
+    };
+    let mut client = connect(&client_config(&authority, abilities), "localhost");
+    let established = shake(&set, &mut client).unwrap();
+    assert_eq!(
+        (established.group, established.kind),
+        ("x25519", Kind::FullWithRetry)
+    );
+    // Nothing in common.
+    let abilities = Abilities {
+        groups: vec![groups::SECP384R1],
+        ..Abilities::default()
+    };
+    let mut client = connect(&client_config(&authority, abilities), "localhost");
+    let failure = shake_fails(&set, &mut client);
+    assert_eq!(failure.0, Alert::HANDSHAKE_FAILURE);
+}
+
+/// Our alert, and what the client makes of it.
+fn shake_fails(set: &CertificateSet, client: &mut ClientConnection) -> (Alert, rustls::Error) {
+    let mut out = Vec::new();
+    let hello = from_client(client);
+    let failure = Handshake::new().receive(set, &hello, &mut out).unwrap_err();
+    let Failure::Ours { alert, .. } = failure else {
+        panic!("{failure:?}")
+    };
+    let error = to_client(client, &out).unwrap_err();
+    assert!(
+        matches!(error, rustls::Error::AlertReceived(_)),
+        "{error:?}"
+    );
+    (alert, error)
+}
+
+#[test]
+fn our_order_of_suites_counts_unless_the_client_has_no_aes() {
+    let authority = Authority::new();
+    let set = set(
+        &[&authority.issue(KeyKind::P256, &["localhost"])],
+        &Options::default(),
+    );
+    let (aes128, aes256, chacha) = (
+        suites::TLS13_AES_128_GCM_SHA256,
+        suites::TLS13_AES_256_GCM_SHA384,
+        suites::TLS13_CHACHA20_POLY1305_SHA256,
+    );
+    let table = [
+        (vec![aes256, chacha, aes128], Cipher::Aes128Gcm),
+        (vec![aes256, chacha], Cipher::Aes256Gcm),
+        (vec![chacha, aes128, aes256], Cipher::ChaCha20Poly1305),
+    ];
+    for (suites, cipher) in table {
+        let abilities = Abilities {
+            suites,
+            ..Abilities::default()
+        };
+        let mut client = connect(&client_config(&authority, abilities), "localhost");
+        assert_eq!(shake(&set, &mut client).unwrap().session.cipher(), cipher);
+    }
+}
+
+#[test]
+fn application_protocols() {
+    let authority = Authority::new();
+    let issued = authority.issue(KeyKind::P256, &["localhost"]);
+    let both = Options {
+        protocols: vec![Protocol::H2, Protocol::Http11],
+        ..Options::default()
+    };
+    let (one, two) = (set(&[&issued], &Options::default()), set(&[&issued], &both));
+    let check = |set: &CertificateSet, alpn: &[&[u8]]| {
+        let alpn = alpn.iter().map(|name| name.to_vec()).collect();
+        let abilities = Abilities {
+            alpn,
+            ..Abilities::default()
+        };
+        let mut client = connect(&client_config(&authority, abilities), "localhost");
+        shake(set, &mut client).unwrap().protocol
+    };
+    assert_eq!(check(&one, &[b"h2", b"http/1.1"]), Protocol::Http11);
+    assert_eq!(check(&two, &[b"http/1.1", b"h2"]), Protocol::H2);
+    assert_eq!(check(&two, &[]), Protocol::Http11);
+    let abilities = Abilities {
+        alpn: vec![b"spdy/3".to_vec()],
+        ..Abilities::default()
+    };
+    let mut client = connect(&client_config(&authority, abilities), "localhost");
+    // RFC 7301 section 3.2.
+    assert_eq!(
+        shake_fails(&one, &mut client).0,
+        Alert::NO_APPLICATION_PROTOCOL
+    );
+}
+
+#[test]
+fn versions_that_are_not_wanted() {
+    let authority = Authority::new();
+    let issued = authority.issue(KeyKind::P256, &["localhost"]);
+    let set = set(
+        &[&issued],
+        &Options {
+            tls12: false,
+            ..Options::default()
+        },
+    );
+    let abilities = Abilities {
+        suites: vec![suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256],
+        ..Abilities::default()
+    };
+    let mut client = connect(&client_config(&authority, abilities), "localhost");
+    assert_eq!(shake_fails(&set, &mut client).0, Alert::PROTOCOL_VERSION);
+}
+
+#[test]
+fn the_certificate_is_chosen_by_name_and_by_kind() {
+    let authority = Authority::new();
+    let default = authority.issue(KeyKind::P256, &["first.test"]);
+    let wild = authority.issue(KeyKind::P256, &["*.wild.test", "wild.test"]);
+    let exact = authority.issue(KeyKind::P256, &["exact.wild.test"]);
+    let rsa = authority.issue(KeyKind::Rsa, &["first.test"]);
+    let set = set(&[&default, &wild, &exact, &rsa], &Options::default());
+    for name in ["first.test", "a.wild.test", "wild.test", "exact.wild.test"] {
+        assert!(set.has(name), "{name}");
+        let mut client = connect(&client_config(&authority, Abilities::default()), name);
+        let established = shake(&set, &mut client).unwrap();
+        assert_eq!(established.server_name.as_deref(), Some(name));
+    }
+    // A wildcard is for one label, and other names get the default, which the client refuses.
+    for name in ["a.b.wild.test", "unknown.test"] {
+        assert!(!set.has(name), "{name}");
+        let mut client = connect(&client_config(&authority, Abilities::default()), name);
+        let mut server = Handshake::new();
+        let mut out = Vec::new();
+        let hello = from_client(&mut client);
+        assert!(matches!(
+            server.receive(&set, &hello, &mut out),
+            Ok(Step::NeedInput)
+        ));
+        let error = to_client(&mut client, &out).unwrap_err();
+        assert!(format!("{error}").contains("first.test"), "{error}");
+        let refusal = from_client(&mut client);
+        let failure = server.receive(&set, &refusal, &mut Vec::new()).unwrap_err();
+        assert!(matches!(failure, Failure::Peers(_)), "{failure:?}");
+    }
+    // Who cannot verify ECDSA gets the other certificate of the same names.
+    let abilities = Abilities {
+        suites: vec![suites::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256],
+        ..Abilities::default()
+    };
+    let mut client = connect(&client_config(&authority, abilities), "first.test");
+    assert_eq!(shake(&set, &mut client).unwrap().kind, Kind::Full);
+}
+
+#[test]
+fn a_client_without_a_name_gets_the_default() {
+    let authority = Authority::new();
+    let first = authority.issue(KeyKind::P256, &["127.0.0.1", "first.test"]);
+    let second = authority.issue(KeyKind::P256, &["second.test"]);
+    let set = set(&[&first, &second], &Options::default());
+    // Addresses are not sent as server names (RFC 6066 section 3).
+    let mut client = connect(
+        &client_config(&authority, Abilities::default()),
+        "127.0.0.1",
+    );
+    assert_eq!(shake(&set, &mut client).unwrap().server_name, None);
+}
+
+/// Handshake, then an answer that carries the tickets.
+fn visit(set: &CertificateSet, client: &mut ClientConnection) -> Kind {
+    let mut established = shake(set, client).unwrap();
+    let mut out = Vec::new();
+    established.session.seal(&[b"answer"], &mut out).unwrap();
+    assert_eq!(to_client(client, &out).unwrap(), b"answer");
+    established.kind
+}
+
+#[test]
+fn sessions_are_resumed_by_any_worker() {
+    let authority = Authority::new();
+    let issued = authority.issue(KeyKind::P256, &["localhost"]);
+    for suite in [
+        suites::TLS13_AES_128_GCM_SHA256,
+        suites::TLS13_AES_256_GCM_SHA384,
+        suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    ] {
+        let store = store(&issued, &Options::default());
+        let (one, two) = (store.current(), store.current());
+        let abilities = Abilities {
+            suites: vec![suite],
+            ..Abilities::default()
+        };
+        let config = client_config(&authority, abilities);
+        assert_eq!(visit(&one, &mut connect(&config, "localhost")), Kind::Full);
+        for set in [&two, &one, &two] {
+            let kind = visit(set, &mut connect(&config, "localhost"));
+            assert_eq!(kind, Kind::Resumed, "{suite:?}");
+        }
+    }
+}
+
+#[test]
+fn tickets_are_bound_to_the_certificate() {
+    let authority = Authority::new();
+    let options = Options::default();
+    let first = authority.issue(KeyKind::P256, &["first.test"]);
+    let second = authority.issue(KeyKind::P256, &["second.test"]);
+    let old = set(&[&first, &second], &options);
+    let config = client_config(&authority, Abilities::default());
+    assert_eq!(visit(&old, &mut connect(&config, "first.test")), Kind::Full);
+    assert_eq!(
+        visit(&old, &mut connect(&config, "second.test")),
+        Kind::Full
+    );
+    // One host gets a new certificate, the other keeps its own: so do the tickets.
+    let renewed = authority.issue(KeyKind::P256, &["second.test"]);
+    let pairs = vec![pair(&first), pair(&renewed)];
+    let new = CertificateSet::new(pairs, &options, Some(&old)).unwrap();
+    assert_eq!(
+        visit(&new, &mut connect(&config, "first.test")),
+        Kind::Resumed
+    );
+    assert_eq!(
+        visit(&new, &mut connect(&config, "second.test")),
+        Kind::Full
+    );
+    // A ticket of one host is none for another: the client of this test sends them by name, so
+    // the other host's certificate is put in its place.
+    let swapped = set(
+        &[&authority.issue(KeyKind::P256, &["first.test"])],
+        &options,
+    );
+    assert_eq!(
+        visit(&swapped, &mut connect(&config, "first.test")),
+        Kind::Full
+    );
+}
+
+#[test]
+fn resumption_can_be_switched_off() {
+    let authority = Authority::new();
+    let issued = authority.issue(KeyKind::P256, &["localhost"]);
+    let set = set(
+        &[&issued],
+        &Options {
+            resumption: false,
+            ..Options::default()
+        },
+    );
+    let config = client_config(&authority, Abilities::default());
+    for _ in 0..2 {
+        assert_eq!(visit(&set, &mut connect(&config, "localhost")), Kind::Full);
+    }
+}
+
+/// Connects with early data, if the client has a session that allows it.
+fn visit_early(
+    set: &CertificateSet,
+    client: &mut ClientConnection,
+) -> (Option<Vec<u8>>, bool, Kind) {
+    use std::io::Write;
+    let was_offered = match client.early_data() {
+        Some(mut early) => {
+            early.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+            true
+        }
+        None => false,
+    };
+    let established = shake(set, client).unwrap();
+    assert_eq!(
+        client.is_early_data_accepted(),
+        !established.early.is_empty()
+    );
+    let early = was_offered.then(|| established.early.clone());
+    (early, client.is_early_data_accepted(), established.kind)
+}
+
+#[test]
+fn early_data_only_if_asked_for() {
+    let authority = Authority::new();
+    let issued = authority.issue(KeyKind::P256, &["localhost"]);
+    let abilities = || Abilities {
+        early_data: true,
+        ..Abilities::default()
+    };
+    // Off: tickets do not even offer it.
+    let off = set(&[&issued], &Options::default());
+    let config = client_config(&authority, abilities());
+    visit(&off, &mut connect(&config, "localhost"));
+    let (early, _, kind) = visit_early(&off, &mut connect(&config, "localhost"));
+    assert_eq!((early, kind), (None, Kind::Resumed));
+    // On.
+    let on = set(
+        &[&issued],
+        &Options {
+            early_data: true,
+            ..Options::default()
+        },
+    );
+    let config = client_config(&authority, abilities());
+    visit(&on, &mut connect(&config, "localhost"));
+    let (early, accepted, kind) = visit_early(&on, &mut connect(&config, "localhost"));
+    let request = b"GET / HTTP/1.1\r\n\r\n".to_vec();
+    assert_eq!(
+        (early, accepted, kind),
+        (Some(request), true, Kind::Resumed)
+    );
+}
+
+#[test]
+fn early_data_is_not_taken_twice() {
+    use std::io::Write;
+    let authority = Authority::new();
+    let issued = authority.issue(KeyKind::P256, &["localhost"]);
+    let set = set(
+        &[&issued],
+        &Options {
+            early_data: true,
+            ..Options::default()
+        },
+    );
+    let abilities = Abilities {
+        early_data: true,
+        ..Abilities::default()
+    };
+    let config = client_config(&authority, abilities);
+    visit(&set, &mut connect(&config, "localhost"));
+    let mut client = connect(&config, "localhost");
+    client
+        .early_data()
+        .expect("a session")
+        .write_all(b"GET /once")
+        .unwrap();
+    let flight = from_client(&mut client);
+    // The same bytes twice, as somebody on the path could send them.
+    let (mut first, mut second) = (Vec::new(), Vec::new());
+    let mut one = Handshake::new();
+    assert!(matches!(
+        one.receive(&set, &flight, &mut first),
+        Ok(Step::NeedInput)
+    ));
+    let mut two = Handshake::new();
+    let replayed = two.receive(&set, &flight, &mut second);
+    assert!(matches!(replayed, Ok(Step::NeedInput)), "{replayed:?}");
+    // The second one was answered with a full handshake: it is longer by the certificate.
+    assert!(
+        second.len() > first.len() + 300,
+        "{} {}",
+        second.len(),
+        first.len()
+    );
+}
+
+#[test]
+fn clear_http_is_recognised() {
+    let authority = Authority::new();
+    let set = set(
+        &[&authority.issue(KeyKind::P256, &["localhost"])],
+        &Options::default(),
+    );
+    let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    for cut in 0..request.len() {
+        let mut server = Handshake::new();
+        let mut out = Vec::new();
+        let mut result = server.receive(&set, &request[..cut], &mut out);
+        if cut < 4 {
+            assert!(matches!(result, Ok(Step::NeedInput)), "{cut}");
+            result = server.receive(&set, &request[cut..], &mut out);
+        }
+        let Err(Failure::ClearHttp(bytes)) = result else {
+            panic!("{cut} {result:?}")
+        };
+        assert!(request.starts_with(&bytes) && bytes.len() >= 4 && out.is_empty());
+    }
+    // Neither HTTP nor TLS.
+    for other in [
+        &b"SSH-2.0-x\r\n"[..],
+        b"\0\0\0\0\0\0",
+        b"\x80\x2e\x01\x03\x01\0\0",
+    ] {
+        let mut out = Vec::new();
+        let failure = Handshake::new().receive(&set, other, &mut out).unwrap_err();
+        assert!(matches!(failure, Failure::Ours { .. }), "{failure:?}");
+        assert_eq!(
+            (out.len(), out[0], out[5]),
+            (7, 21, 2),
+            "a fatal alert: {out:?}"
+        );
+    }
+}
+
+/// The flights of a client in a whole connection, recorded.
+fn recorded(set: &CertificateSet, client: &mut ClientConnection) -> (Vec<u8>, Vec<u8>) {
+    let mut server = Handshake::new();
+    let hello = from_client(client);
+    let mut out = Vec::new();
+    assert!(matches!(
+        server.receive(set, &hello, &mut out),
+        Ok(Step::NeedInput)
+    ));
+    to_client(client, &out).unwrap();
+    (hello, from_client(client))
+}
+
+#[test]
+fn a_handshake_can_be_cut_anywhere() {
+    use std::io::Write;
+    let authority = Authority::new();
+    let set = set(
+        &[&authority.issue(KeyKind::P256, &["localhost"])],
+        &Options::default(),
+    );
+    for suite in [
+        suites::TLS13_AES_128_GCM_SHA256,
+        suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    ] {
+        // Byte by byte, with a request that arrives together with the last flight.
+        let abilities = Abilities {
+            suites: vec![suite],
+            ..Abilities::default()
+        };
+        let mut client = connect(&client_config(&authority, abilities), "localhost");
+        let mut server = Handshake::new();
+        let mut rounds = 0;
+        let (mut established, rest) = 'done: loop {
+            let mut flight = from_client(&mut client);
+            if !client.is_handshaking() {
+                client.writer().write_all(b"request").unwrap();
+                flight.extend(from_client(&mut client));
+            }
+            let mut out = Vec::new();
+            for (at, byte) in flight.iter().enumerate() {
+                match server.receive(&set, &[*byte], &mut out).unwrap() {
+                    Step::NeedInput => {}
+                    Step::Done(done) => break 'done (done, flight[at + 1..].to_vec()),
+                }
+            }
+            to_client(&mut client, &out).unwrap();
+            rounds += 1;
+            assert!(rounds < 5, "{suite:?}");
+        };
+        let mut plain = std::mem::take(&mut established.plain);
+        for byte in established.rest.iter().chain(&rest) {
+            assert!(established.session.receive(&[*byte], &mut plain).is_ok());
+        }
+        // A client of TLS 1.2 waits for our `Finished` before it sends a request.
+        let expected: &[u8] = if suite.tls13().is_some() {
+            b"request"
+        } else {
+            b""
+        };
+        assert_eq!(plain, expected);
+    }
+}
+
+#[test]
+fn a_request_with_the_last_flight_is_not_lost() {
+    use std::io::Write;
+    let authority = Authority::new();
+    for tickets in [0, 2] {
+        let options = Options {
+            tickets,
+            ..Options::default()
+        };
+        let set = set(&[&authority.issue(KeyKind::P256, &["localhost"])], &options);
+        let config = client_config(&authority, Abilities::default());
+        // The last flight has two records and close_notify behind it: 70 bytes and more.
+        let mut dones = 0;
+        for back in 0..140 {
+            let mut server = Handshake::new();
+            let mut client = connect(&config, "localhost");
+            let mut out = Vec::new();
+            let hello = from_client(&mut client);
+            assert!(matches!(
+                server.receive(&set, &hello, &mut out),
+                Ok(Step::NeedInput)
+            ));
+            to_client(&mut client, &out).unwrap();
+            client.writer().write_all(b"one ").unwrap();
+            let mut last = from_client(&mut client);
+            client.writer().write_all(b"two").unwrap();
+            client.send_close_notify();
+            last.extend(from_client(&mut client));
+            let keep = last.len() - back;
+            let step = server
+                .receive(&set, &last[..keep], &mut Vec::new())
+                .unwrap();
+            let Step::Done(mut established) = step else {
+                continue;
+            };
+            dones += 1;
+            let mut plain = established.plain;
+            let session = &mut established.session;
+            let mut closed = established.is_closed;
+            for rest in [&established.rest[..], &last[keep..]] {
+                let received = session.receive(rest, &mut plain).unwrap();
+                closed |= received == gannet_server::tls::session::Received::Closed;
+            }
+            assert_eq!(
+                (plain, closed),
+                (b"one two".to_vec(), true),
+                "{tickets} {keep}"
+            );
+        }
+        assert!(dones > 60, "{dones}");
+    }
+}
+
+#[test]
+fn a_peer_may_stop_at_any_byte() {
+    let authority = Authority::new();
+    let set = set(
+        &[&authority.issue(KeyKind::P256, &["localhost"])],
+        &Options::default(),
+    );
+    for suite in [
+        suites::TLS13_AES_128_GCM_SHA256,
+        suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    ] {
+        let abilities = Abilities {
+            suites: vec![suite],
+            ..Abilities::default()
+        };
+        let config = client_config(&authority, abilities);
+        let (hello, last) = recorded(&set, &mut connect(&config, "localhost"));
+        for cut in 0..hello.len() {
+            let mut out = Vec::new();
+            let step = Handshake::new().receive(&set, &hello[..cut], &mut out);
+            assert!(matches!(step, Ok(Step::NeedInput)), "{cut}");
+            assert_eq!(out, b"", "nothing is spent on a part of a hello");
+        }
+        for cut in (0..last.len()).step_by(7) {
+            let mut server = Handshake::new();
+            let mut out = Vec::new();
+            let mut client = connect(&config, "localhost");
+            let hello = from_client(&mut client);
+            assert!(matches!(
+                server.receive(&set, &hello, &mut out),
+                Ok(Step::NeedInput)
+            ));
+            to_client(&mut client, &out).unwrap();
+            let last = from_client(&mut client);
+            let step = server.receive(&set, &last[..cut.min(last.len() - 1)], &mut out);
+            assert!(matches!(step, Ok(Step::NeedInput)), "{cut} {step:?}");
+        }
+    }
+}
+
+#[test]
+fn a_changed_byte_never_panics_and_never_connects() {
+    let authority = Authority::new();
+    let set = set(
+        &[&authority.issue(KeyKind::P256, &["localhost"])],
+        &Options::default(),
+    );
+    let config = client_config(&authority, Abilities::default());
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let mut failures = 0;
+    for round in 0..400 {
+        let mut client = connect(&config, "localhost");
+        let mut hello = from_client(&mut client);
+        let at = random.below(hello.len());
+        hello[at] ^= 1 << random.below(8);
+        if random.below(4) == 0 {
+            hello.truncate(random.below(hello.len()));
+        }
+        let mut server = Handshake::new();
+        let mut out = Vec::new();
+        match server.receive(&set, &hello, &mut out) {
+            Ok(Step::NeedInput) => {
+                // Whatever the server agreed to, the client does not: the transcript differs.
+                if to_client(&mut client, &out).is_ok() {
+                    let last = from_client(&mut client);
+                    let step = server.receive(&set, &last, &mut out);
+                    assert!(
+                        !matches!(step, Ok(Step::Done(_))),
+                        "round {round} byte {at}"
+                    );
+                }
+            }
+            Ok(Step::Done(_)) => panic!("round {round}"),
+            Err(_) => failures += 1,
+        }
+    }
+    assert!(
+        failures > 20,
+        "{failures} of the changes were noticed at once"
+    );
+    for round in 0..200 {
+        let mut client = connect(&config, "localhost");
+        let mut server = Handshake::new();
+        let mut out = Vec::new();
+        let hello = from_client(&mut client);
+        assert!(server.receive(&set, &hello, &mut out).is_ok());
+        to_client(&mut client, &out).unwrap();
+        let mut last = from_client(&mut client);
+        // The first record is a ChangeCipherSpec, which means nothing in TLS 1.3, and neither
+        // does the version in the header of the second one (RFC 8446 section 5.1).
+        let at = 6 + random.below(last.len() - 6);
+        if (7..9).contains(&at) {
+            continue;
+        }
+        last[at] ^= 1 << random.below(8);
+        let mut out = Vec::new();
+        let step = server.receive(&set, &last, &mut out);
+        assert!(
+            !matches!(step, Ok(Step::Done(_))),
+            "round {round} byte {at}"
+        );
+        if let Err(failure) = step {
+            assert!(!out.is_empty(), "an alert goes with it: {failure:?}");
+            let error = to_client(&mut client, &out).unwrap_err();
+            assert!(
+                matches!(error, rustls::Error::AlertReceived(_)),
+                "{error:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn endless_hellos_are_ended() {
+    let authority = Authority::new();
+    let set = set(
+        &[&authority.issue(KeyKind::P256, &["localhost"])],
+        &Options::default(),
+    );
+    // A hello that announces 16,000 bytes, in records of one byte.
+    let mut server = Handshake::new();
+    let mut out = Vec::new();
+    let start = [22, 3, 1, 0, 4, 1, 0, 0x3e, 0x80];
+    assert!(matches!(
+        server.receive(&set, &start, &mut out),
+        Ok(Step::NeedInput)
+    ));
+    let mut sent = 0;
+    while let Ok(step) = server.receive(&set, &[22, 3, 1, 0, 1, 0], &mut out) {
+        assert!(matches!(step, Step::NeedInput));
+        sent += 6;
+        assert!(sent < 40_000, "no end");
+    }
+    assert_eq!(out[..6], [21, 3, 3, 0, 2, 2]);
+}
+
+#[test]
+fn a_fault_is_shown_in_words() {
+    assert_eq!(
+        Fault::Ours(Alert::BAD_RECORD_MAC).to_string(),
+        "alert_sent=bad_record_mac(20)"
+    );
+    assert_eq!(
+        Failure::Peers(Alert(48)).to_string(),
+        "alert_received=unknown_ca(48)"
+    );
+}

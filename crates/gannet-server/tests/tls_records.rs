@@ -1,0 +1,642 @@
+//! Records: every length and every cut, updates of keys from both sides, closing, and peers that
+//! lie.
+
+mod tls_support;
+
+use std::io::Write;
+
+use gannet_server::tls::alert::{Alert, Fault};
+use gannet_server::tls::limits::{
+    CIPHERTEXT_MAX_TLS13, EMPTY_RECORDS_MAX, KEY_UPDATES_MAX, RECORD_OVERHEAD_MAX,
+};
+use gannet_server::tls::record::aead::{Cipher, Secrets, Version};
+use gannet_server::tls::record::open::Opener;
+use gannet_server::tls::record::seal::Sealer;
+use gannet_server::tls::session::{KernelNeeds, Received, StaysOurs};
+use rustls::SupportedCipherSuite;
+use rustls::crypto::aws_lc_rs::cipher_suite as suites;
+use tls_support::*;
+
+const SUITES: [SupportedCipherSuite; 6] = [
+    suites::TLS13_AES_128_GCM_SHA256,
+    suites::TLS13_AES_256_GCM_SHA384,
+    suites::TLS13_CHACHA20_POLY1305_SHA256,
+    suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
+    suites::TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384,
+    suites::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
+];
+
+fn duo(suite: SupportedCipherSuite) -> Duo {
+    Duo::new(
+        Abilities {
+            suites: vec![suite],
+            ..Abilities::default()
+        },
+        KeyKind::P256,
+    )
+}
+
+fn pattern(len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i * 31 + i / 256) as u8).collect()
+}
+
+/// A sealer and an opener with the same secrets, without a handshake.
+fn layers(version: Version, cipher: Cipher) -> (Sealer, Opener) {
+    let secrets = || Secrets {
+        cipher,
+        key: [5; 32],
+        iv: [9; 12],
+        sequence: 3,
+    };
+    (
+        Sealer::new(version, secrets()),
+        Opener::new(version, secrets()),
+    )
+}
+
+#[test]
+fn bodies_of_every_kind_of_length_arrive() {
+    for suite in SUITES {
+        let mut duo = duo(suite);
+        for len in [
+            0, 1, 13, 1023, 1024, 16_383, 16_384, 16_385, 32_768, 100_000,
+        ] {
+            let body = pattern(len);
+            assert_eq!(duo.down(&[&body]), body, "{suite:?} {len}");
+            assert_eq!(duo.up(&body), body, "{suite:?} {len}");
+        }
+    }
+}
+
+#[test]
+fn pieces_become_one_stream() {
+    for suite in [SUITES[0], SUITES[3], SUITES[5]] {
+        let mut duo = duo(suite);
+        let body = pattern(50_000);
+        let pieces: [&[u8]; 5] = [
+            b"head",
+            b"",
+            &body[..20_000],
+            &body[20_000..20_001],
+            &body[20_001..],
+        ];
+        let mut expected = b"head".to_vec();
+        expected.extend_from_slice(&body);
+        assert_eq!(duo.down(&pieces), expected, "{suite:?}");
+    }
+}
+
+#[test]
+fn a_small_answer_is_one_record() {
+    let mut duo = Duo::plain();
+    let mut out = Vec::new();
+    let (head, body) = (pattern(250), pattern(4000));
+    duo.server.seal(&[&head, &body], &mut out).unwrap();
+    assert_eq!(out.len(), 250 + 4000 + 22);
+    let len = u16::from_be_bytes([out[3], out[4]]);
+    assert_eq!(usize::from(len), out.len() - 5);
+    assert_eq!(duo.server.sealer().sealed_len(4250), out.len());
+}
+
+#[test]
+fn the_first_records_can_be_small() {
+    let mut duo = Duo::plain();
+    let body = pattern(10_000);
+    duo.server.set_record_len(1369);
+    let mut out = Vec::new();
+    duo.server.seal(&[&body], &mut out).unwrap();
+    assert_eq!(out.len(), 10_000 + 22 * 10_000usize.div_ceil(1369));
+    assert_eq!(to_client(&mut duo.client, &out).unwrap(), body);
+    duo.server.set_record_len(usize::MAX);
+    assert_eq!(duo.server.sealer().sealed_len(16_384), 16_384 + 22);
+}
+
+#[test]
+fn sealing_into_old_memory_is_the_same() {
+    let (mut one, _) = layers(Version::Tls13, Cipher::Aes128Gcm);
+    let (mut two, _) = layers(Version::Tls13, Cipher::Aes128Gcm);
+    let body = pattern(40_000);
+    let (mut fresh, mut old) = (Vec::new(), vec![0xee; 50_000]);
+    one.seal(&[b"head", &body], &mut fresh).unwrap();
+    let used = two.seal_into(&[b"head", &body], &mut old).unwrap();
+    assert!(fresh == old[..used], "the same records");
+    assert!(
+        old[used..].iter().all(|byte| *byte == 0xee),
+        "the rest is untouched"
+    );
+    assert!(fresh.len() <= 40_004 + 3 * RECORD_OVERHEAD_MAX);
+}
+
+#[test]
+fn any_cut_gives_the_same_plaintext() {
+    for suite in SUITES {
+        let mut random = Random(0x1234_5678_9abc_def1);
+        for round in 0..20 {
+            let mut duo = duo(suite);
+            let mut expected = Vec::new();
+            let mut sealed = Vec::new();
+            for _ in 0..random.below(6) + 1 {
+                let body = pattern(random.below(3000));
+                sealed.extend(duo.seal_up(&body));
+                expected.extend(body);
+            }
+            let (mut rest, mut plain) = (&sealed[..], Vec::new());
+            while !rest.is_empty() {
+                let (now, later) = rest.split_at(rest.len().min(random.below(700) + 1));
+                assert_eq!(duo.server.receive(now, &mut plain), Ok(Received::Open));
+                rest = later;
+            }
+            assert!(plain == expected, "round {round} {suite:?}");
+            assert!(duo.server.is_between_records());
+        }
+    }
+}
+
+#[test]
+fn keys_are_updated_by_either_side_in_the_middle() {
+    let body = pattern(40_000);
+    let mut duo = Duo::plain();
+    // The client updates its key and asks for ours.
+    for round in 0..5 {
+        let mut sealed = duo.seal_up(&body[..20_000]);
+        duo.client.refresh_traffic_keys().unwrap();
+        sealed.extend(duo.seal_up(&body[20_000..]));
+        let mut plain = Vec::new();
+        assert_eq!(
+            duo.server.receive(&sealed, &mut plain),
+            Ok(Received::Open),
+            "{round}"
+        );
+        assert!(plain == body, "{round}");
+        // Ours goes in front of what we send next, and only once.
+        let mut out = Vec::new();
+        duo.server.seal(&[b"next"], &mut out).unwrap();
+        assert_eq!(out.len(), (5 + 22) + (4 + 22));
+        assert_eq!(to_client(&mut duo.client, &out).unwrap(), b"next");
+        let mut out = Vec::new();
+        duo.server.seal(&[b"next"], &mut out).unwrap();
+        assert_eq!(out.len(), 4 + 22);
+        assert_eq!(to_client(&mut duo.client, &out).unwrap(), b"next");
+    }
+    // We update, without and with asking.
+    for request in [false, true] {
+        let mut out = Vec::new();
+        duo.server.seal(&[&body[..30_000]], &mut out).unwrap();
+        duo.server.update_keys(request, &mut out).unwrap();
+        duo.server.seal(&[&body[30_000..]], &mut out).unwrap();
+        assert!(
+            to_client(&mut duo.client, &out).unwrap() == body,
+            "{request}"
+        );
+        assert_eq!(duo.up(b"still here"), b"still here");
+    }
+}
+
+#[test]
+fn tls12_has_no_key_updates() {
+    let mut duo = duo(SUITES[3]);
+    let mut out = Vec::new();
+    duo.server.update_keys(true, &mut out).unwrap();
+    assert_eq!(out, b"");
+    assert_eq!(duo.down(&[b"as before"]), b"as before");
+    assert_eq!(duo.server.into_kernel().err(), Some(StaysOurs::Tls12));
+}
+
+#[test]
+fn orderly_ends() {
+    for suite in [SUITES[0], SUITES[4]] {
+        let mut duo = duo(suite);
+        let mut sealed = duo.seal_up(b"last");
+        duo.client.send_close_notify();
+        sealed.extend(from_client(&mut duo.client));
+        let mut plain = Vec::new();
+        assert_eq!(
+            duo.server.receive(&sealed, &mut plain),
+            Ok(Received::Closed)
+        );
+        assert_eq!(plain, b"last");
+        // What follows is ignored (RFC 8446 section 6.1), and ours can still be sent.
+        assert_eq!(
+            duo.server.receive(&[0; 40], &mut plain),
+            Ok(Received::Closed)
+        );
+        assert_eq!(
+            (plain.len(), duo.down(&[b"answer"])),
+            (4, b"answer".to_vec())
+        );
+        let mut out = Vec::new();
+        duo.server.end(Alert::CLOSE_NOTIFY, &mut out);
+        let len = out.len();
+        duo.server.end(Alert::INTERNAL_ERROR, &mut out);
+        assert_eq!(out.len(), len, "nothing follows the last record");
+        assert!(duo.server.seal(&[b"more"], &mut out).is_err());
+        let mut rest = &out[..];
+        duo.client.read_tls(&mut rest).unwrap();
+        assert!(duo.client.process_new_packets().unwrap().peer_has_closed());
+    }
+}
+
+#[test]
+fn a_fault_is_told() {
+    for suite in SUITES {
+        let mut duo = duo(suite);
+        let mut sealed = duo.seal_up(b"request");
+        let last = sealed.len() - 1;
+        sealed[last] ^= 1;
+        let mut plain = Vec::new();
+        let fault = duo.server.receive(&sealed, &mut plain).unwrap_err();
+        assert_eq!(
+            (fault, plain.len()),
+            (Fault::Ours(Alert::BAD_RECORD_MAC), 0)
+        );
+        let mut out = Vec::new();
+        duo.server.end(Alert::BAD_RECORD_MAC, &mut out);
+        let error = to_client(&mut duo.client, &out).unwrap_err();
+        let told = rustls::Error::AlertReceived(rustls::AlertDescription::BadRecordMac);
+        assert_eq!(error, told);
+    }
+}
+
+#[test]
+fn alerts_of_the_peer() {
+    let (cipher, version) = (Cipher::Aes128Gcm, Version::Tls13);
+    let check = |content: &[u8]| {
+        let mut records = Records::new(version, cipher);
+        let sealed = records.seal(21, content, 0);
+        records.open(&sealed)
+    };
+    assert_eq!(check(&[2, 48]), Err(Fault::Peers(Alert(48))));
+    // In TLS 1.3 the level means nothing (RFC 8446 section 6).
+    assert_eq!(check(&[1, 48]), Err(Fault::Peers(Alert(48))));
+    assert_eq!(check(&[1, 90]), Ok(Vec::new()));
+    assert_eq!(check(&[1, 0, 0]), Err(Fault::Ours(Alert::DECODE_ERROR)));
+    assert_eq!(check(&[]), Err(Fault::Ours(Alert::DECODE_ERROR)));
+}
+
+/// Makes records that our own sealer would not.
+struct Records {
+    sequence: u64,
+    version: Version,
+    key: aws_lc_rs::aead::LessSafeKey,
+    opener: Opener,
+}
+
+impl Records {
+    fn new(version: Version, cipher: Cipher) -> Self {
+        assert_eq!(cipher, Cipher::Aes128Gcm);
+        let unbound =
+            aws_lc_rs::aead::UnboundKey::new(&aws_lc_rs::aead::AES_128_GCM, &[5; 16]).unwrap();
+        let (_, opener) = layers(version, cipher);
+        Self {
+            sequence: 3,
+            version,
+            key: aws_lc_rs::aead::LessSafeKey::new(unbound),
+            opener,
+        }
+    }
+
+    /// A record of TLS 1.3 with a type, content and padding of one's choice.
+    fn seal(&mut self, kind: u8, content: &[u8], padding: usize) -> Vec<u8> {
+        assert_eq!(self.version, Version::Tls13);
+        let mut body = content.to_vec();
+        body.push(kind);
+        body.resize(body.len() + padding, 0);
+        let len = u16::try_from(body.len() + 16).unwrap().to_be_bytes();
+        let header = [23, 3, 3, len[0], len[1]];
+        let mut nonce = [9; 12];
+        for (byte, over) in nonce[4..].iter_mut().zip(self.sequence.to_be_bytes()) {
+            *byte ^= over;
+        }
+        self.sequence += 1;
+        let nonce = aws_lc_rs::aead::Nonce::assume_unique_for_key(nonce);
+        let aad = aws_lc_rs::aead::Aad::from(header);
+        self.key
+            .seal_in_place_append_tag(nonce, aad, &mut body)
+            .unwrap();
+        [&header[..], &body].concat()
+    }
+
+    fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, Fault> {
+        let mut plain = Vec::new();
+        self.opener.open(sealed, &mut plain)?;
+        Ok(plain)
+    }
+}
+
+#[test]
+fn padding_and_lengths() {
+    let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
+    for (len, padding) in [(0, 0), (0, 300), (5, 0), (5, 1), (5, 16_000), (16_384, 0)] {
+        let body = pattern(len);
+        let sealed = records.seal(23, &body, padding);
+        assert_eq!(records.open(&sealed), Ok(body), "{len} {padding}");
+    }
+    // The longest record: 2^14 + 256 bytes sealed; content, type and padding of 2^14 + 240.
+    let sealed = records.seal(23, &pattern(16_384), 239);
+    assert_eq!(sealed.len(), 5 + CIPHERTEXT_MAX_TLS13);
+    assert_eq!(records.open(&sealed).map(|plain| plain.len()), Ok(16_384));
+    let check = |content: usize, padding: usize| {
+        let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
+        let sealed = records.seal(23, &pattern(content), padding);
+        records.open(&sealed)
+    };
+    let overflow = Err(Fault::Ours(Alert::RECORD_OVERFLOW));
+    assert_eq!(check(16_385, 0), overflow, "content over 2^14");
+    assert_eq!(check(16_384, 240), overflow, "a record over 2^14 + 256");
+    // Nothing but zeros has no type (RFC 8446 section 5.4).
+    let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
+    let sealed = records.seal(0, b"", 10);
+    assert_eq!(
+        records.open(&sealed),
+        Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE))
+    );
+}
+
+#[test]
+fn an_impossible_record_is_not_waited_for() {
+    let check = |header: &[u8]| {
+        let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
+        records.open(header)
+    };
+    assert_eq!(
+        check(&[23, 3, 3, 0x41, 1]),
+        Err(Fault::Ours(Alert::RECORD_OVERFLOW))
+    );
+    assert_eq!(
+        check(&[23, 3, 3, 0x41, 0]),
+        Ok(Vec::new()),
+        "the longest one is"
+    );
+    // Shorter than a tag; nothing but a tag, which has no type.
+    for len in [0, 15, 16] {
+        let mut record = vec![23, 3, 3, 0, len];
+        record.resize(5 + usize::from(len), 7);
+        assert_eq!(
+            check(&record),
+            Err(Fault::Ours(Alert::BAD_RECORD_MAC)),
+            "{len}"
+        );
+    }
+    // Records in clear have no place after the handshake (RFC 8446 section 5).
+    for kind in [20, 21, 22, 24, 0, b'G'] {
+        let result = check(&[kind, 3, 3, 0, 2, 1, 0]);
+        assert_eq!(
+            result,
+            Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE)),
+            "{kind}"
+        );
+    }
+}
+
+#[test]
+fn messages_after_the_handshake() {
+    let unexpected = Fault::Ours(Alert::UNEXPECTED_MESSAGE);
+    let check = |parts: &[&[u8]]| -> Result<bool, Fault> {
+        let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
+        let mut updated = false;
+        for part in parts {
+            let sealed = records.seal(22, part, 0);
+            updated |= records.opener.open(&sealed, &mut Vec::new())?;
+        }
+        Ok(updated)
+    };
+    assert_eq!(check(&[&[24, 0, 0, 1, 0]]), Ok(true));
+    assert_eq!(check(&[&[24, 0, 0, 1, 1]]), Ok(true));
+    assert_eq!(
+        check(&[&[24], &[0, 0], &[1, 0]]),
+        Ok(true),
+        "in three records"
+    );
+    assert_eq!(check(&[&[24, 0, 0, 1]]), Ok(false), "the rest is missing");
+    assert_eq!(
+        check(&[&[24, 0, 0, 1, 2]]),
+        Err(Fault::Ours(Alert::ILLEGAL_PARAMETER))
+    );
+    assert_eq!(check(&[&[24, 0, 0, 2, 0, 0]]), Err(unexpected));
+    assert_eq!(
+        check(&[&[24, 0, 1, 0, 0]]),
+        Err(Fault::Ours(Alert::DECODE_ERROR))
+    );
+    assert_eq!(
+        check(&[&[24, 0, 0, 1, 0, 24, 0, 0, 1, 0]]),
+        Err(unexpected),
+        "not aligned"
+    );
+    assert_eq!(check(&[&[]]), Err(unexpected), "empty");
+    assert_eq!(check(&[&[1, 0, 0, 1, 0]]), Err(unexpected), "a ClientHello");
+    assert_eq!(
+        check(&[&[4, 0, 0, 1, 0]]),
+        Err(unexpected),
+        "a ticket, from a client"
+    );
+    // Application data between the parts of a message (RFC 8446 section 5.1).
+    let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
+    let mut sealed = records.seal(22, &[24, 0, 0], 0);
+    sealed.extend(records.seal(23, b"data", 0));
+    assert_eq!(records.open(&sealed), Err(unexpected));
+    // No such type of record.
+    let sealed = Records::new(Version::Tls13, Cipher::Aes128Gcm).seal(99, b"x", 0);
+    let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
+    assert_eq!(records.open(&sealed), Err(unexpected));
+}
+
+#[test]
+fn fruitless_records_are_bounded() {
+    let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
+    for count in 0..=EMPTY_RECORDS_MAX {
+        let sealed = records.seal(23, b"", 5);
+        let is_over = count == EMPTY_RECORDS_MAX;
+        assert_eq!(records.open(&sealed).is_err(), is_over, "{count}");
+    }
+    let mut duo = Duo::plain();
+    let mut updates = 0;
+    let fault = loop {
+        duo.client.refresh_traffic_keys().unwrap();
+        let sealed = from_client(&mut duo.client);
+        match duo.server.receive(&sealed, &mut Vec::new()) {
+            Ok(_) => updates += 1,
+            Err(fault) => break fault,
+        }
+        assert!(updates <= KEY_UPDATES_MAX);
+    };
+    assert_eq!(
+        (fault, updates),
+        (Fault::Ours(Alert::UNEXPECTED_MESSAGE), KEY_UPDATES_MAX)
+    );
+}
+
+#[test]
+fn renegotiation_is_refused() {
+    let mut duo = duo(SUITES[3]);
+    let secrets = Secrets {
+        cipher: Cipher::Aes128Gcm,
+        key: [5; 32],
+        iv: [9; 12],
+        sequence: 0,
+    };
+    let mut opener = Opener::new(Version::Tls12, secrets);
+    // A record of TLS 1.2 with handshake content, sealed as the peer would.
+    let key = aws_lc_rs::aead::UnboundKey::new(&aws_lc_rs::aead::AES_128_GCM, &[5; 16]).unwrap();
+    let key = aws_lc_rs::aead::LessSafeKey::new(key);
+    let mut body = vec![1, 0, 0, 0];
+    let mut aad = [0; 13];
+    aad[8..].copy_from_slice(&[22, 3, 3, 0, 4]);
+    let nonce = [9, 9, 9, 9, 0, 0, 0, 0, 0, 0, 0, 1];
+    let nonce = aws_lc_rs::aead::Nonce::assume_unique_for_key(nonce);
+    let aad = aws_lc_rs::aead::Aad::from(aad);
+    key.seal_in_place_append_tag(nonce, aad, &mut body).unwrap();
+    let record = [&[22, 3, 3, 0, 28][..], &[0, 0, 0, 0, 0, 0, 0, 1], &body].concat();
+    let fault = opener.open(&record, &mut Vec::new()).unwrap_err();
+    assert_eq!(fault, Fault::Ours(Alert::UNEXPECTED_MESSAGE));
+    assert_eq!(duo.up(b"untouched"), b"untouched");
+}
+
+#[test]
+fn changed_records_never_panic_and_never_pass() {
+    let mut random = Random(0xdead_beef_1234_5678);
+    for round in 0..2000 {
+        let version = if random.below(2) == 0 {
+            Version::Tls12
+        } else {
+            Version::Tls13
+        };
+        let cipher = [
+            Cipher::Aes128Gcm,
+            Cipher::Aes256Gcm,
+            Cipher::ChaCha20Poly1305,
+        ][random.below(3)];
+        let (mut sealer, mut opener) = layers(version, cipher);
+        let mut sealed = Vec::new();
+        let body = pattern(random.below(300));
+        sealer.seal(&[&body], &mut sealed).unwrap();
+        sealer.seal(&[b"second"], &mut sealed).unwrap();
+        let len = sealed.len();
+        for _ in 0..random.below(3) + 1 {
+            let at = random.below(len);
+            sealed[at] = sealed[at].wrapping_add(1 + random.below(255) as u8);
+        }
+        sealed.truncate(len - random.below(10));
+        let mut plain = Vec::new();
+        let result = opener.open(&sealed, &mut plain);
+        let mut whole = body.clone();
+        whole.extend_from_slice(b"second");
+        assert!(
+            whole.starts_with(&plain),
+            "round {round}: only what was sealed comes out"
+        );
+        assert!(
+            result.is_err() || plain.len() < whole.len(),
+            "round {round}: it was changed"
+        );
+    }
+}
+
+#[test]
+fn the_key_is_handed_to_the_kernel_and_back() {
+    let mut duo = Duo::plain();
+    assert_eq!(duo.down(&[b"ours"]), b"ours");
+    let secrets = duo.server.into_kernel().unwrap();
+    assert!(duo.server.is_kernel());
+    assert_eq!(duo.server.into_kernel().err(), Some(StaysOurs::Over));
+    // The "kernel" seals with the key and goes on counting where we stopped.
+    let mut kernel = Sealer::new(Version::Tls13, secrets);
+    let body = pattern(100_000);
+    assert_eq!(duo.server.kernel_sends(100_000), KernelNeeds::Nothing);
+    let mut out = Vec::new();
+    kernel.seal(&[&body], &mut out).unwrap();
+    assert!(to_client(&mut duo.client, &out).unwrap() == body);
+    // The client asks for an update: it is due before the next send.
+    duo.client.refresh_traffic_keys().unwrap();
+    assert_eq!(duo.up(b"more"), b"more");
+    assert_eq!(duo.server.kernel_sends(10), KernelNeeds::KeyUpdate);
+    let (content, secrets) = duo.server.kernel_update().unwrap();
+    assert_eq!(content, [24, 0, 0, 1, 0]);
+    let mut out = Vec::new();
+    out.extend(control(&mut kernel, &content));
+    let mut kernel = Sealer::new(Version::Tls13, secrets);
+    kernel.seal(&[b"with the next key"], &mut out).unwrap();
+    assert_eq!(
+        to_client(&mut duo.client, &out).unwrap(),
+        b"with the next key"
+    );
+    assert_eq!(duo.server.kernel_sends(10), KernelNeeds::Nothing);
+}
+
+/// A handshake record, as the kernel would seal it.
+fn control(kernel: &mut Sealer, content: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    kernel.seal_handshake(content, &mut out).unwrap();
+    out
+}
+
+#[test]
+fn a_kernel_that_refuses_gives_the_key_back() {
+    let mut duo = Duo::plain();
+    assert_eq!(duo.down(&[b"one"]), b"one");
+    let secrets = duo.server.into_kernel().unwrap();
+    duo.server.take_back(secrets);
+    assert_eq!(duo.down(&[b"two"]), b"two");
+}
+
+#[test]
+fn records_of_the_kernel_are_counted() {
+    let mut duo = Duo::plain();
+    let _secrets = duo.server.into_kernel().unwrap();
+    let slice = 1 << 30;
+    let mut sends = 0u64;
+    let mut updated = false;
+    loop {
+        match duo.server.kernel_sends(slice) {
+            KernelNeeds::Nothing => assert!(!updated),
+            KernelNeeds::KeyUpdate => updated = true,
+            KernelNeeds::End => break,
+        }
+        sends += 1;
+    }
+    // 2^24 records of 2^14 bytes (RFC 8446 section 5.5), one more counted for each send.
+    assert!(
+        updated && (255..=256).contains(&(sends * slice >> 30)),
+        "{sends}"
+    );
+    assert!(duo.server.kernel_update().is_some());
+    assert_eq!(duo.server.kernel_sends(slice), KernelNeeds::Nothing);
+}
+
+#[test]
+fn our_own_records_are_counted() {
+    let secrets = |sequence| Secrets {
+        cipher: Cipher::Aes128Gcm,
+        key: [1; 32],
+        iv: [1; 12],
+        sequence,
+    };
+    let sealer = Sealer::new(Version::Tls13, secrets(1 << 23));
+    assert!(sealer.wants_key_update());
+    let mut sealer = Sealer::new(Version::Tls12, secrets((1 << 24) - 1025));
+    let mut out = Vec::new();
+    assert!(sealer.seal(&[b"x"], &mut out).is_ok());
+    let len = out.len();
+    assert!(sealer.seal(&[b"x"], &mut out).is_err());
+    assert_eq!(out.len(), len);
+}
+
+#[test]
+fn tickets_wait_for_the_first_answer() {
+    let authority = Authority::new();
+    let options = gannet_server::tls::config::Options::default();
+    let set = set(&[&authority.issue(KeyKind::P256, &["localhost"])], &options);
+    let mut client = connect(
+        &client_config(&authority, Abilities::default()),
+        "localhost",
+    );
+    let mut server = shake(&set, &mut client).unwrap().session;
+    assert_eq!(server.into_kernel().err(), Some(StaysOurs::Waiting));
+    client.writer().write_all(b"request").unwrap();
+    let sealed = from_client(&mut client);
+    assert_eq!(server.receive(&sealed, &mut Vec::new()), Ok(Received::Open));
+    let mut out = Vec::new();
+    server.seal(&[b"answer"], &mut out).unwrap();
+    assert!(out.len() > 200, "{}: two tickets and an answer", out.len());
+    assert_eq!(to_client(&mut client, &out).unwrap(), b"answer");
+    assert_eq!(client.tls13_tickets_received(), 2);
+}
