@@ -18,6 +18,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -266,8 +267,8 @@ pub struct Gannet {
     child: Child,
     start: Vec<String>,
     urls: Vec<String>,
-    output: Receiver<String>,
-    errors: Receiver<String>,
+    output: Lines,
+    errors: Lines,
 }
 
 impl Gannet {
@@ -393,7 +394,7 @@ impl Drop for Gannet {
     }
 }
 
-fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
+fn lines(pipe: impl Read + Send + 'static) -> Lines {
     let (sender, receiver) = channel();
     thread::spawn(move || {
         for line in BufReader::new(pipe).lines().map_while(Result::ok) {
@@ -402,10 +403,16 @@ fn lines(pipe: impl Read + Send + 'static) -> Receiver<String> {
             }
         }
     });
-    receiver
+    Mutex::new(receiver)
 }
 
-fn next(lines: &Receiver<String>) -> Option<String> {
+/// The lines of a pipe as they come; behind a lock, so that threads of a test can share a server.
+type Lines = Mutex<Receiver<String>>;
+
+fn next(lines: &Lines) -> Option<String> {
+    let lines = lines
+        .lock()
+        .expect("no reader panics before the test fails");
     match lines.recv_timeout(DEADLINE) {
         Ok(line) => Some(line),
         Err(RecvTimeoutError::Disconnected) => None,
@@ -414,7 +421,7 @@ fn next(lines: &Receiver<String>) -> Option<String> {
 }
 
 /// All lines that are still to come from a process that has ended.
-fn rest(lines: &Receiver<String>) -> String {
+fn rest(lines: &Lines) -> String {
     std::iter::from_fn(|| next(lines))
         .map(|line| line + "\n")
         .collect()
