@@ -2,6 +2,8 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::FileTypeExt;
+use std::time::{Duration, Instant};
 
 use gannet_server::Bound;
 use gannet_server::config::ListenAddress;
@@ -16,6 +18,12 @@ pub const PORT: u16 = 8080;
 
 /// How many ports are tried from [`PORT`] on. More would hide that something is wrong.
 const PORTS_TRIED: u16 = 20;
+
+/// How long an address may stay in use after its process has gone. It takes 10 ms on an idle
+/// machine.
+const UNOWNED_MAX: Duration = Duration::from_secs(1);
+/// How often it is tried meanwhile.
+const UNOWNED_LOOK: Duration = Duration::from_millis(5);
 
 /// Where to listen.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -82,7 +90,7 @@ pub fn wanted(settings: &Settings, origins: &Origins) -> Result<Wanted, Failure>
 /// # Errors
 /// An address cannot be had; the message says what to do.
 pub fn bind(wanted: &Wanted, workers: usize) -> Result<Listening, Failure> {
-    let first = match bind_all(&wanted.addresses, workers) {
+    let first = match bind_patiently(&wanted.addresses, workers) {
         Ok(bound) => return Ok(Listening { bound, note: None }),
         Err(failed) => failed,
     };
@@ -115,6 +123,31 @@ pub fn bind(wanted: &Wanted, workers: usize) -> Result<Listening, Failure> {
         ..Failure::usage(message)
     }
     .help("choose one with --port N; --port 0 takes any free one"))
+}
+
+/// As [`bind_all`], but waits for an address that is in use although no process has it: after a
+/// server was killed, the kernel takes down its ring, and the listeners in it, some milliseconds
+/// later than the process.
+fn bind_patiently(addresses: &[ListenAddress], workers: usize) -> Result<Vec<Bound>, Failed> {
+    let end = Instant::now() + UNOWNED_MAX;
+    loop {
+        match bind_all(addresses, workers) {
+            Err(failed) if is_unowned(&failed) && Instant::now() < end => {
+                std::thread::sleep(UNOWNED_LOOK);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Whether the address is in use by nobody who can be named.
+fn is_unowned(failed: &Failed) -> bool {
+    failed.error.kind() == io::ErrorKind::AddrInUse
+        && match &failed.address {
+            ListenAddress::Tcp(address) => port_owner(address.port()).is_none(),
+            ListenAddress::Unix(path) => std::fs::symlink_metadata(path)
+                .is_ok_and(|metadata| metadata.file_type().is_socket()),
+        }
 }
 
 struct Failed {
