@@ -1,0 +1,320 @@
+//! Archive mode: byte for byte what was packed, and nothing that is damaged.
+
+mod support;
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use support::client::{Client, ask, get};
+use support::content::{Numbers, assert_pattern, pattern};
+use support::engine::on_both_engines;
+use support::{Folder, command, gannet_in, run};
+
+/// A tree of every kind of file: text that becomes smaller, noise that does not, empty, small and
+/// large ones, equal ones, odd names.
+fn tree() -> Folder {
+    let folder = Folder::site();
+    let mut numbers = Numbers(42);
+    for number in 0..120 {
+        let len = [0, 1, 13, 700, 5_000, 33_000, 70_000, 300_000][number % 8];
+        let content: Vec<u8> = match number % 3 {
+            0 => (0..len).map(|_| numbers.below(256) as u8).collect(),
+            1 => (0..len).map(|at| b"lorem ipsum dolor "[at % 18]).collect(),
+            _ => (0..len)
+                .map(|_| b"abcdefgh\n"[numbers.below(9) as usize])
+                .collect(),
+        };
+        let suffix = ["html", "css", "bin", "txt", "png"][number % 5];
+        folder.write(format!("d{}/f{number}.{suffix}", number % 7), content);
+    }
+    folder.write("odd/ü b%20c.txt", "odd".repeat(100));
+    folder.write("large.bin", pattern(3 << 20, 3));
+    folder
+}
+
+fn pack(folder: &Folder, out: &Folder, more: &[&str]) -> PathBuf {
+    let path = out.join("site.gannet");
+    let arguments = ["pack", ".", "--fast", "--quiet", "-o"];
+    let mut arguments: Vec<&str> = arguments.to_vec();
+    let path_text = path.to_str().expect("UTF-8").to_owned();
+    arguments.push(&path_text);
+    arguments.extend(more);
+    let ended = gannet_in(folder, arguments);
+    assert_eq!(ended.status, Some(0), "{}", ended.err);
+    path
+}
+
+fn target(path: &Path) -> String {
+    let mut target = String::new();
+    for part in path {
+        target.push('/');
+        for byte in part.as_encoded_bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'.' | b'-' => target.push(*byte as char),
+                _ => target.push_str(&format!("%{byte:02X}")),
+            }
+        }
+    }
+    target
+}
+
+/// The content without its coding.
+fn decode(coding: Option<&str>, body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    let result = match coding {
+        None => return body.to_vec(),
+        Some("gzip") => flate2::read::GzDecoder::new(body).read_to_end(&mut out),
+        Some("br") => brotli::Decompressor::new(body, 4096).read_to_end(&mut out),
+        Some("zstd") => zstd::Decoder::new(body).and_then(|mut d| d.read_to_end(&mut out)),
+        Some(other) => panic!("coding {other}"),
+    };
+    result.expect("it is well-formed");
+    out
+}
+
+#[test]
+fn every_file_in_every_coding_byte_for_byte() {
+    let folder = tree();
+    let files = folder.files();
+    let out = Folder::new();
+    let archive = pack(&folder, &out, &[]);
+    on_both_engines(|engine| {
+        for flags in [&[][..], &["--archive-memory"], &["--preload"]] {
+            let server = engine.serve(&archive, flags);
+            let mut client = Client::new(&server);
+            let mut coded = 0;
+            for accept in ["", "gzip", "br", "zstd", "gzip, br, zstd", "br;q=0, gzip"] {
+                let line = format!("accept-encoding: {accept}");
+                for (path, content) in &files {
+                    let target = target(path);
+                    let response = client.request("GET", &target, &[&line]).expect(200);
+                    let coding = response.field("content-encoding");
+                    assert!(
+                        coding.is_none_or(|c| accept.contains(c)),
+                        "{target}: {coding:?}"
+                    );
+                    assert!(
+                        decode(coding, &response.body) == *content,
+                        "{target} as {accept}"
+                    );
+                    assert!(response.body.len() <= content.len(), "{target} as {accept}");
+                    coded += u32::from(coding.is_some());
+                }
+            }
+            assert!(coded > 100, "only {coded} were coded");
+        }
+    });
+}
+
+#[test]
+fn the_smallest_acceptable_variant_with_its_own_validators() {
+    let folder = tree();
+    let out = Folder::new();
+    let archive = pack(&folder, &out, &[]);
+    on_both_engines(|engine| {
+        let server = engine.serve(&archive, &[]);
+        let sized = |accept: &str| {
+            let line = format!("accept-encoding: {accept}");
+            ask(&server, "GET", "/assets/app.css", &[&line]).expect(200)
+        };
+        let all = sized("gzip, br, zstd");
+        let mut tags = Vec::new();
+        for accept in ["gzip", "br", "zstd", "identity"] {
+            let one = sized(accept);
+            assert!(one.body.len() >= all.body.len(), "{accept}");
+            assert_eq!(one.field("vary"), Some("accept-encoding"));
+            assert!(one.tag().starts_with('"'));
+            tags.push(one.tag().to_owned());
+            let lines = [
+                format!("accept-encoding: {accept}"),
+                format!("if-none-match: {}", one.tag()),
+            ];
+            let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+            ask(&server, "GET", "/assets/app.css", &lines).expect(304);
+            let head = ask(&server, "HEAD", "/assets/app.css", &lines[..1]).expect(200);
+            assert_eq!(head.content_length(), Some(one.body.len() as u64));
+        }
+        tags.sort();
+        tags.dedup();
+        assert_eq!(tags.len(), 4);
+
+        // Ranges, of what is sent from memory and of what is sent from the file.
+        let whole = get(&server, "/large.bin").expect(200);
+        assert_pattern(&whole.body, 3);
+        for range in ["100-199", "1000000-2999999", "-5"] {
+            let line = format!("range: bytes={range}");
+            let part = ask(&server, "GET", "/large.bin", &[&line]).expect(206);
+            let content_range = part.field("content-range").expect("a 206 has one");
+            let start = content_range["bytes ".len()..]
+                .split('-')
+                .next()
+                .expect("a number");
+            let start: usize = start.parse().expect("a number");
+            assert!(whole.body[start..].starts_with(&part.body), "{range}");
+        }
+        let line = "range: bytes=0-9,2000000-2000009";
+        let parts = ask(&server, "GET", "/large.bin", &[line]).expect(206);
+        assert!(
+            parts
+                .body
+                .windows(10)
+                .any(|w| w == &whole.body[2_000_000..2_000_010])
+        );
+    });
+}
+
+#[test]
+fn pages_redirects_and_errors_as_in_a_directory() {
+    let folder = tree();
+    folder.write("docs/404.html", "not in the docs");
+    let out = Folder::new();
+    let archive = pack(&folder, &out, &[]);
+    on_both_engines(|engine| {
+        let server = engine.serve(&archive, &[]);
+        get(&server, "/").expect(200);
+        get(&server, "/about").expect(200);
+        get(&server, "/docs/").expect(200);
+        let redirect = get(&server, "/docs?q=1").expect(308);
+        assert_eq!(redirect.field("location"), Some("/docs/?q=1"));
+        let missing = get(&server, "/no/such").expect(404);
+        assert_eq!(
+            missing.text(),
+            "<!doctype html><title>nothing here</title>\n"
+        );
+        assert_eq!(
+            get(&server, "/docs/x/y").expect(404).text(),
+            "not in the docs"
+        );
+        // No listing unless it was packed.
+        get(&server, "/assets/").expect(404);
+        for bad in ["/%00", "/..", "/%zz", "/a%2fb"] {
+            get(&server, bad).expect(400);
+        }
+        ask(&server, "POST", "/", &[]).expect(405);
+        ask(&server, "OPTIONS", "/", &[]).expect(204);
+        let server = engine.serve(&archive, &["--spa"]);
+        get(&server, "/some/view").expect(200);
+        get(&server, "/some/view.js").expect(404);
+    });
+}
+
+#[test]
+fn damaged_archives_are_refused_with_the_reason() {
+    let folder = Folder::site();
+    let out = Folder::new();
+    let good = fs::read(pack(&folder, &out, &[])).expect("packed");
+    let refused = |name: &str, bytes: &[u8]| {
+        let path = out.write(format!("{name}.gannet"), bytes);
+        let ended = run(command().args(["--port", "0"]).arg(&path));
+        assert_eq!(ended.status, Some(1), "{name}: {ended:?}");
+        let start = format!("gannet: cannot open archive '{}': ", path.display());
+        assert!(ended.err.starts_with(&start), "{name}: {}", ended.err);
+        ended.err[start.len()..]
+            .lines()
+            .next()
+            .expect("a reason")
+            .to_owned()
+    };
+    let mut reasons = Vec::new();
+    reasons.push(refused("empty", b""));
+    reasons.push(refused("half", &good[..good.len() / 2]));
+    reasons.push(refused("one-byte-less", &good[..good.len() - 1]));
+    reasons.push(refused("short", &good[..100]));
+    let mut newer = good.clone();
+    newer[8] = newer[8].wrapping_add(1);
+    reasons.push(refused("newer", &newer));
+    let mut zip = good.clone();
+    zip[..4].copy_from_slice(b"PK\x03\x04");
+    reasons.push(refused("zip", &zip));
+    let mut longer = good.clone();
+    longer.extend_from_slice(&[0; 100]);
+    reasons.push(refused("longer", &longer));
+    for reason in reasons {
+        assert!(reason.len() > 10 && !reason.contains("Error"), "{reason}");
+    }
+    // A bit of the superblock or of the index.
+    for at in [20, 40, 100, 4095, 4096, 4200, 4500] {
+        let mut flipped = good.clone();
+        flipped[at] ^= 0x10;
+        refused(&format!("flipped-{at}"), &flipped);
+    }
+}
+
+#[test]
+fn an_archive_replaced_by_rename_leaves_the_old_one_in_service() {
+    on_both_engines(|engine| {
+        let folder = Folder::site();
+        let out = Folder::new();
+        let archive = pack(&folder, &out, &[]);
+        for flags in [&[][..], &["--archive-memory"]] {
+            folder.write("about.html", "old");
+            folder.write("large.bin", pattern(1 << 20, 8));
+            pack(&folder, &out, &[]);
+            let server = engine.serve(&archive, flags);
+            assert_eq!(get(&server, "/about").expect(200).text(), "old");
+            folder.write("about.html", "new");
+            folder.write("large.bin", pattern(1 << 20, 9));
+            pack(&folder, &out, &[]);
+            assert_eq!(get(&server, "/about").expect(200).text(), "old");
+            assert_pattern(&get(&server, "/large.bin").expect(200).body, 8);
+            fs::remove_file(&archive).expect("there");
+            assert_eq!(get(&server, "/about").expect(200).text(), "old");
+            assert_pattern(&get(&server, "/large.bin").expect(200).body, 8);
+        }
+    });
+}
+
+#[test]
+fn nothing_that_happens_to_the_file_is_seen_in_memory() {
+    on_both_engines(|engine| {
+        let folder = tree();
+        let out = Folder::new();
+        let archive = pack(&folder, &out, &[]);
+        let server = engine.serve(&archive, &["--archive-memory"]);
+        fs::File::options()
+            .write(true)
+            .open(&archive)
+            .and_then(|file| file.set_len(0))
+            .expect("truncated");
+        for (path, content) in folder.files() {
+            assert!(get(&server, &target(&path)).expect(200).body == content);
+        }
+    });
+}
+
+#[test]
+fn a_mapped_archive_truncated_by_mistake_never_sends_zeros() {
+    on_both_engines(|engine| {
+        let folder = Folder::site();
+        folder.write("large.bin", pattern(8 << 20, 6));
+        folder.write("small.bin", pattern(20_000, 6));
+        let out = Folder::new();
+        let archive = pack(&folder, &out, &["--codings", "none"]);
+        let server = engine.serve(&archive, &["--workers", "1"]);
+        let mut client = Client::slow(&server);
+        client.send(support::client::head("GET", "/large.bin", &[]));
+        client.head().expect(200);
+        let mut got = client.take(10_000);
+        fs::File::options()
+            .write(true)
+            .open(&archive)
+            .and_then(|file| file.set_len(4096))
+            .expect("truncated");
+        let (rest, _) = client.rest();
+        got.extend(rest);
+        assert!(got.len() < 8 << 20, "it pretends to be whole");
+        assert_pattern(&got, 6);
+        // It is still there, and what it cannot send any more it does not invent.
+        let mut client = Client::new(&server);
+        client.send(support::client::head(
+            "GET",
+            "/small.bin",
+            &["connection: close"],
+        ));
+        let (bytes, _) = client.rest();
+        if let Some(at) = bytes.windows(4).position(|w| w == b"\r\n\r\n") {
+            assert_pattern(&bytes[at + 4..], 6);
+        }
+    });
+}
