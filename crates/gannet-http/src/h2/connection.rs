@@ -40,7 +40,9 @@
 //!
 //! The machine never sees content. If content that was named cannot be had (a file that shrank),
 //! close the connection: the frame's header has promised it. Before it is named, call
-//! [`Connection::abort`].
+//! [`Connection::abort`]. Whether the host that a request names is served here is not looked at:
+//! connections are shared among hosts, so the caller answers 421 where it is not (RFC 9113 section
+//! 9.1.1).
 //!
 //! Request content is discarded. What one stream may send is a window of 64 KiB that is never given
 //! back; a request that announces or sends more is answered all the same, and a moment later its
@@ -187,6 +189,8 @@ pub struct Connection {
     partial_since: Option<Time>,
     /// Since when no stream is open.
     idle_since: Time,
+    /// The latest moment that the caller has told.
+    now: Time,
     /// When streams are to be looked at for lack of progress: not later than the first of them is
     /// overdue.
     check_at: Option<Time>,
@@ -219,6 +223,7 @@ impl Connection {
             timeouts,
             partial_since: Some(now),
             idle_since: now,
+            now,
             check_at: None,
             error: None,
             is_error_told: false,
@@ -280,6 +285,18 @@ impl Connection {
             + self.early_priorities.capacity() * size_of::<(u32, Priority)>()
             + self.streams.memory()
             + self.closed.memory()
+    }
+
+    /// Gives memory back that an idle connection does not need, such as the table of streams. The
+    /// next request allocates again.
+    pub fn trim(&mut self) {
+        if self.streams.count() == 0 {
+            self.streams = Streams::new();
+        }
+        if self.control.is_empty() {
+            self.control = Vec::new();
+        }
+        self.early_priorities.shrink_to_fit();
     }
 
     /// Ends the connection because of an error: GOAWAY, and all streams are forgotten.

@@ -33,14 +33,15 @@ pub(crate) struct Head {
 
 #[derive(Clone, Copy, Debug)]
 struct Span {
-    start: usize,
-    len: usize,
+    start: u32,
+    len: u16,
 }
 
 impl Span {
     #[inline]
     fn of(self, bytes: &[u8]) -> &[u8] {
-        &bytes[self.start..self.start + self.len]
+        let start = self.start as usize;
+        &bytes[start..start + usize::from(self.len)]
     }
 }
 
@@ -48,6 +49,7 @@ impl Span {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Accepted {
     pub(crate) method: Method,
+    form: TargetForm,
     /// What the request says about the length of its content.
     pub(crate) content_length: Option<u64>,
     /// It is to be answered with an error.
@@ -73,7 +75,7 @@ impl Head {
         }
         if let NameKind::Known(field) = line.kind {
             let start = line.value_start() - self.section_start;
-            self.index.note(field, start, line.value_len);
+            self.index.note(field, start, line.value_len.into());
         }
         true
     }
@@ -92,7 +94,7 @@ impl Head {
             return false;
         }
         *span = Some(Span {
-            start: line.value_start(),
+            start: line.value_start() as u32,
             len: line.value_len,
         });
         self.section_start = line.end();
@@ -116,7 +118,8 @@ impl Head {
         false
     }
 
-    /// Judges the section when all of it is there.
+    /// Judges the section when all of it is there. That each value is good by itself was seen to
+    /// when it was decoded ([`NameKind::takes`]).
     ///
     /// # Errors
     /// [`Why::Malformed`].
@@ -125,38 +128,34 @@ impl Head {
         if self.is_malformed {
             return Err(Why::Malformed);
         }
-        let method = self.method.ok_or(Why::Malformed)?.of(scratch);
-        let method = match method {
+        let method_name = self.method.ok_or(Why::Malformed)?.of(scratch);
+        let method = match method_name {
             b"GET" => Method::Get,
             b"HEAD" => Method::Head,
             b"OPTIONS" => Method::Options,
-            name if is_token(name) => Method::Other,
-            _ => return Err(Why::Malformed),
+            _ => Method::Other,
         };
-        if let Some(why) = self.rejection {
-            return Ok(Accepted {
-                method,
-                content_length: None,
-                rejection: Some(Rejection::of(why)),
-            });
+        let mut accepted = Accepted {
+            method,
+            form: TargetForm::Origin,
+            content_length: None,
+            rejection: self.rejection.map(Rejection::of),
+        };
+        if accepted.rejection.is_some() {
+            return Ok(accepted);
         }
-        let fields = self.fields(scratch);
-        self.target(scratch, method)?;
-        self.check_authority(scratch, &fields, method)?;
-        let content_length = content_length(&fields)?;
-        if is_ended && content_length.is_some_and(|len| len > 0) {
+        accepted.form = self.form(scratch, method, method_name)?;
+        self.check_authority(scratch)?;
+        let section = self.section(scratch);
+        accepted.content_length = content_length(&self.index, section)?;
+        if is_ended && accepted.content_length.is_some_and(|len| len > 0) {
             return Err(Why::Malformed);
         }
-        let has_unknown_expectation = fields.has(KnownField::Expect)
-            && fields
-                .lines(KnownField::Expect)
-                .any(|line| !line.eq_ignore_ascii_case(b"100-continue"));
-        Ok(Accepted {
-            method,
-            content_length,
-            rejection: has_unknown_expectation
-                .then_some(Rejection::of(RejectionWhy::ExpectationUnknown)),
-        })
+        if self.index.get(section, KnownField::Expect).is_some() && !self.expects_continue(section)
+        {
+            accepted.rejection = Some(Rejection::of(RejectionWhy::ExpectationUnknown));
+        }
+        Ok(accepted)
     }
 
     /// The request, once [`finish`](Self::finish) has found it good.
@@ -167,15 +166,18 @@ impl Head {
         accepted: &Accepted,
         is_ended: bool,
     ) -> Option<Request<'s>> {
-        let fields = self.fields(scratch);
-        let authority = self.authority.map(|span| span.of(scratch));
+        let section = self.section(scratch);
+        let authority = match self.authority {
+            Some(span) => Some(span.of(scratch)),
+            None => self.index.get(section, KnownField::Host),
+        };
         Some(Request {
             method: accepted.method,
             method_name: self.method?.of(scratch),
-            target: self.target(scratch, accepted.method).ok()?,
-            authority: authority.or_else(|| fields.get(KnownField::Host)),
+            target: self.target(scratch, accepted.form)?,
+            authority,
             version: Version::Http2,
-            fields,
+            fields: Fields::indexed(section, &self.index),
             content: match accepted.content_length {
                 _ if is_ended => Content::None,
                 Some(0) => Content::None,
@@ -188,78 +190,88 @@ impl Head {
     /// The value of the `priority` field, if there is one (RFC 9218 section 5).
     #[inline]
     pub(crate) fn priority<'s>(&self, scratch: &'s [u8]) -> Option<&'s [u8]> {
-        self.fields(scratch).get(KnownField::Priority)
+        self.index.get(self.section(scratch), KnownField::Priority)
     }
 
+    /// The lines that are not of pseudo-fields.
     #[inline]
-    fn fields<'s>(&self, scratch: &'s [u8]) -> Fields<'s> {
-        let section = scratch.get(self.section_start..).unwrap_or_default();
-        Fields::indexed(section, &self.index)
+    fn section<'s>(&self, scratch: &'s [u8]) -> &'s [u8] {
+        scratch.get(self.section_start..).unwrap_or_default()
     }
 
-    /// The request target (RFC 9113 section 8.3.1): of CONNECT, the authority.
+    /// The form of the request target (RFC 9113 section 8.3.1).
     #[inline]
-    fn target<'s>(&self, scratch: &'s [u8], method: Method) -> Result<RequestTarget<'s>, Why> {
-        let method_name = self.method.ok_or(Why::Malformed)?.of(scratch);
+    fn form(&self, scratch: &[u8], method: Method, method_name: &[u8]) -> Result<TargetForm, Why> {
         if method == Method::Other && method_name == b"CONNECT" {
-            return self.connect_target(scratch);
+            return self.connect_form(scratch);
         }
-        let (Some(scheme), Some(path)) = (self.scheme, self.path) else {
+        let (Some(_), Some(path)) = (self.scheme, self.path) else {
             return Err(Why::Malformed);
         };
-        let raw = path.of(scratch);
-        let is_origin_or_asterisk = matches!(raw, [b'/', ..] | [b'*']);
-        let is_visible = scan::find_not_visible(raw) == raw.len();
-        if !is_scheme(scheme.of(scratch)) || !is_origin_or_asterisk || !is_visible {
-            return Err(Why::Malformed);
+        match path.of(scratch) {
+            [b'/', ..] => Ok(TargetForm::Origin),
+            _ if method == Method::Options => Ok(TargetForm::Asterisk),
+            _ => Err(Why::Malformed),
         }
-        let (target, _) =
-            target::parse_target(raw, method, method_name).map_err(|_| Why::Malformed)?;
-        Ok(target)
     }
 
-    /// RFC 9113 8.5: an authority, no scheme and no path.
+    /// RFC 9113 8.5: an authority with its port, no scheme and no path.
     #[cold]
-    fn connect_target<'s>(&self, scratch: &'s [u8]) -> Result<RequestTarget<'s>, Why> {
+    fn connect_form(&self, scratch: &[u8]) -> Result<TargetForm, Why> {
+        let authority = self.authority.ok_or(Why::Malformed)?.of(scratch);
         if self.scheme.is_some() || self.path.is_some() {
             return Err(Why::Malformed);
         }
-        let raw = self.authority.ok_or(Why::Malformed)?.of(scratch);
-        let (target, _) =
-            target::parse_target(raw, Method::Other, b"CONNECT").map_err(|_| Why::Malformed)?;
-        debug_assert!(
-            target.form == TargetForm::Authority,
-            "CONNECT has that form"
-        );
-        Ok(target)
+        target::parse_target(authority, Method::Other, b"CONNECT")
+            .map(|(target, _)| target.form)
+            .map_err(|_| Why::Malformed)
+    }
+
+    /// The request target, in the form that was found.
+    #[inline]
+    fn target<'s>(&self, scratch: &'s [u8], form: TargetForm) -> Option<RequestTarget<'s>> {
+        let raw = match form {
+            TargetForm::Authority => self.authority?.of(scratch),
+            _ => self.path?.of(scratch),
+        };
+        let (path, query) = match form {
+            TargetForm::Origin => match scan::find_byte(raw, b'?') {
+                end if end < raw.len() => (&raw[..end], Some(&raw[end + 1..])),
+                _ => (raw, None),
+            },
+            _ => (&raw[..0], None),
+        };
+        Some(RequestTarget {
+            raw,
+            form,
+            path,
+            query,
+        })
     }
 
     /// There is an authority, in `:authority` or `host`; if in both, the same (RFC 9113 section
-    /// 8.3.1). CONNECT's was looked at with its target.
+    /// 8.3.1).
     #[inline]
-    fn check_authority(
-        &self,
-        scratch: &[u8],
-        fields: &Fields<'_>,
-        method: Method,
-    ) -> Result<(), Why> {
-        let host = fields.get(KnownField::Host);
-        let authority = self.authority.map(|span| span.of(scratch));
-        let is_good = match (authority, host) {
+    fn check_authority(&self, scratch: &[u8]) -> Result<(), Why> {
+        let host = self.index.get(self.section(scratch), KnownField::Host);
+        let is_good = match (self.authority, host) {
+            (Some(_), None) => true,
             (None, None) => false,
-            (Some(authority), None) => {
-                (method == Method::Other && self.path.is_none()) || target::is_authority(authority)
-            }
-            (None, Some(host)) => {
-                !fields.is_repeated(KnownField::Host) && target::is_authority(host)
-            }
+            (None, Some(_)) => !self.index.is_repeated(KnownField::Host),
             (Some(authority), Some(host)) => {
-                !fields.is_repeated(KnownField::Host)
-                    && target::is_authority(authority)
-                    && authority.eq_ignore_ascii_case(host)
+                !self.index.is_repeated(KnownField::Host)
+                    && authority.of(scratch).eq_ignore_ascii_case(host)
             }
         };
         if is_good { Ok(()) } else { Err(Why::Malformed) }
+    }
+
+    /// Whether no other expectation is among the lines of `expect` (RFC 9110 section 10.1.1).
+    #[cold]
+    fn expects_continue(&self, section: &[u8]) -> bool {
+        Fields::indexed(section, &self.index)
+            .lines(KnownField::Expect)
+            .all(|line| line.eq_ignore_ascii_case(b"100-continue"))
     }
 }
 
@@ -270,31 +282,12 @@ pub(crate) fn is_trailer(line: &Line) -> bool {
 
 /// One number, in one line.
 #[inline]
-fn content_length(fields: &Fields<'_>) -> Result<Option<u64>, Why> {
-    let Some(digits) = fields.get(KnownField::ContentLength) else {
+fn content_length(index: &FieldIndex, section: &[u8]) -> Result<Option<u64>, Why> {
+    let Some(digits) = index.get(section, KnownField::ContentLength) else {
         return Ok(None);
     };
-    if fields.is_repeated(KnownField::ContentLength) {
+    if index.is_repeated(KnownField::ContentLength) {
         return Err(Why::Malformed);
     }
     parse_decimal(digits).map(Some).ok_or(Why::Malformed)
-}
-
-/// RFC 3986 3.1.
-#[inline]
-fn is_scheme(scheme: &[u8]) -> bool {
-    match scheme {
-        b"http" | b"https" => true,
-        [first, rest @ ..] => {
-            first.is_ascii_alphabetic()
-                && rest
-                    .iter()
-                    .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte))
-        }
-        [] => false,
-    }
-}
-
-fn is_token(name: &[u8]) -> bool {
-    !name.is_empty() && name.iter().all(|&byte| scan::is_token_byte(byte))
 }

@@ -246,6 +246,23 @@ impl FieldIndex {
             len: len as u16,
         };
     }
+
+    /// The value of the field's first line in `section`.
+    #[inline]
+    pub(crate) fn get<'a>(&self, section: &'a [u8], field: KnownField) -> Option<&'a [u8]> {
+        if self.present.0 & 1 << field as u32 == 0 {
+            return None;
+        }
+        let Span { start, len } = self.first[field as usize];
+        let start = usize::from(start);
+        section.get(start..start + usize::from(len))
+    }
+
+    /// Whether there is more than one line of this field.
+    #[inline]
+    pub(crate) fn is_repeated(&self, field: KnownField) -> bool {
+        self.repeated.0 & 1 << field as u32 != 0
+    }
 }
 
 /// The field lines of a request.

@@ -49,7 +49,8 @@ pub(crate) fn hpack(bytes: &[u8]) {
         let result = decoder.decode_each(block, |name, value| {
             pairs.push((name.to_vec(), value.to_vec()));
         });
-        if result.is_err() {
+        // A block of nothing but size updates is none to the other one.
+        if result.is_err() || (pairs.is_empty() && !block.is_empty()) {
             return;
         }
         assert_eq!(oracle.decode(block).as_ref(), Ok(&pairs), "{block:x?}");

@@ -2,7 +2,6 @@
 
 use super::receive::{Fault, Outcome};
 use super::{Connection, End};
-use crate::h2::Time;
 use crate::h2::budget::Cost;
 use crate::h2::error::{StreamError, Why};
 use crate::h2::frame::{
@@ -102,7 +101,6 @@ impl Connection {
 
     pub(super) fn receive_rst_stream(
         &mut self,
-        now: Time,
         header: FrameHeader,
         payload: &[u8],
     ) -> Result<Outcome, Fault> {
@@ -113,7 +111,6 @@ impl Connection {
             return Ok(Outcome::Nothing);
         };
         let is_callers = self.is_callers(slot);
-        self.streams.get_mut(slot).progressed_at = now;
         self.close_stream(slot, Closed::ByPeer);
         if !is_callers {
             self.budget.charge(Cost::Ignored)?;

@@ -49,6 +49,7 @@ impl Connection {
         input: &[u8],
         scratch: &'a mut Vec<u8>,
     ) -> Received<'a> {
+        self.now = self.now.max(now);
         self.budget.refill(now);
         let mut head = Head::default();
         let mut consumed = 0;
@@ -181,7 +182,7 @@ impl Connection {
             FrameType::HEADERS => self.receive_headers(now, header, payload, scratch, head),
             FrameType::DATA => self.receive_data(now, header, payload),
             FrameType::WINDOW_UPDATE => self.receive_window_update(header, payload),
-            FrameType::RST_STREAM => self.receive_rst_stream(now, header, payload),
+            FrameType::RST_STREAM => self.receive_rst_stream(header, payload),
             FrameType::CONTINUATION => {
                 self.receive_continuation(now, header, payload, scratch, head)
             }
@@ -220,12 +221,10 @@ impl Connection {
     /// Takes a stream out of the table.
     #[inline]
     pub(super) fn close_stream(&mut self, slot: Slot, how: Closed) {
-        let stream = self.streams.get(slot);
-        let (id, progressed_at) = (stream.id, stream.progressed_at);
-        self.closed.note(id, how);
+        self.closed.note(self.streams.get(slot).id, how);
         self.streams.remove(slot);
         if self.streams.count() == 0 {
-            self.idle_since = self.idle_since.max(progressed_at);
+            self.idle_since = self.now;
             self.check_at = None;
         }
     }

@@ -35,12 +35,13 @@ impl Connection {
             return false;
         };
         let open = self.streams.get_mut(slot);
-        debug_assert!(
-            open.response == Response::Awaited,
-            "one response per request"
-        );
+        if open.response != Response::Awaited {
+            debug_assert!(false, "one response per request");
+            return false;
+        }
         let has_content = content_len > 0 && !open.is_head && !head.status.is_without_content();
         open.content_len = content_len;
+        open.progressed_at = self.now;
         open.response = if has_content {
             Response::Sending
         } else {
@@ -105,6 +106,7 @@ impl Connection {
     /// time, so that urgency and turns are looked at again.
     #[inline]
     pub fn poll_frame(&mut self, now: Time, room: u32, wire: &mut Vec<u8>) -> Option<Body> {
+        self.now = self.now.max(now);
         self.write_control(wire);
         let slot = self.streams.first_sendable()?;
         let content_room = room.saturating_sub(FRAME_HEADER_LEN as u32);

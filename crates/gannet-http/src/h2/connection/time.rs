@@ -59,6 +59,7 @@ impl Connection {
     /// its peer opened no window for its content in time. Look at
     /// [`is_closing`](Self::is_closing) and [`error`](Self::error) after it.
     pub fn handle_timeout(&mut self, now: Time) -> Option<StreamId> {
+        self.now = self.now.max(now);
         if let End::Announced { until } = self.end
             && now >= until
         {

@@ -58,7 +58,7 @@ impl Decoder {
             };
             decoded += line.size();
             if !keep(&line, lines) {
-                lines.truncate(line.start);
+                lines.truncate(line.start as usize);
             }
             if decoded > FIELD_SECTION_DECODED_MAX {
                 return Err(HpackError::TooLarge);
@@ -77,8 +77,9 @@ impl Decoder {
         mut show: impl FnMut(&[u8], &[u8]),
     ) -> Result<(), HpackError> {
         self.decode(block, &mut Vec::new(), |line, bytes| {
-            let name = &bytes[line.start..line.start + line.name_len];
-            let value = &bytes[line.value_start()..line.value_start() + line.value_len];
+            let start = line.start as usize;
+            let name = &bytes[start..start + usize::from(line.name_len)];
+            let value = &bytes[line.value_start()..line.end() - LINE_END.len()];
             show(name, value);
             false
         })
@@ -107,11 +108,11 @@ impl Decoder {
     #[inline]
     fn indexed(&self, index: u32, lines: &mut Vec<u8>) -> Result<Line, HpackError> {
         if let Some(entry) = static_table::get(index) {
-            let start = lines.len();
+            let start = lines.len() as u32;
             lines.extend_from_slice(entry.line.as_bytes());
             return Ok(Line {
                 kind: entry.kind,
-                is_well_formed: entry.kind != NameKind::Refused,
+                is_well_formed: entry.is_well_formed(),
                 start,
                 name_len: entry.name_len.into(),
                 value_len: entry.value_len.into(),
@@ -153,10 +154,10 @@ impl Decoder {
         let value_len = lines.len() - value_start;
         let line = Line {
             kind,
-            is_well_formed: kind != NameKind::Refused && kind.takes(&lines[value_start..]),
-            start,
-            name_len,
-            value_len,
+            is_well_formed: kind.takes(&lines[value_start..]),
+            start: start as u32,
+            name_len: u16::try_from(name_len).map_err(|_| HpackError::TooLarge)?,
+            value_len: u16::try_from(value_len).map_err(|_| HpackError::TooLarge)?,
         };
         lines.extend_from_slice(LINE_END);
         if is_added {

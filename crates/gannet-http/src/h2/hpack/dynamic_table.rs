@@ -31,13 +31,14 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    fn line(&self, start: usize) -> Line {
+    #[inline]
+    fn line(&self, start: u32) -> Line {
         Line {
             kind: self.kind,
             is_well_formed: self.is_well_formed,
             start,
-            name_len: self.name_len.into(),
-            value_len: self.value_len.into(),
+            name_len: self.name_len,
+            value_len: self.value_len,
         }
     }
 
@@ -62,7 +63,7 @@ impl DynamicTable {
     pub(crate) fn write_line(&self, index: usize, out: &mut Vec<u8>) -> Option<Line> {
         let entry = self.entries.get(index)?;
         let from = usize::from(entry.start);
-        let line = entry.line(out.len());
+        let line = entry.line(out.len() as u32);
         out.extend_from_slice(&self.bytes[from..from + entry.line_len()]);
         Some(line)
     }
@@ -95,8 +96,8 @@ impl DynamicTable {
         }
         self.entries.push_front(Entry {
             start: self.bytes.len() as u16,
-            name_len: line.name_len as u16,
-            value_len: line.value_len as u16,
+            name_len: line.name_len,
+            value_len: line.value_len,
             kind: line.kind,
             is_well_formed: line.is_well_formed,
         });

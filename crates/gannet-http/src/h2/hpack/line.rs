@@ -1,5 +1,6 @@
 //! Decoded field lines, and what is known of them once and for all.
 
+use crate::h1::target;
 use crate::scan;
 use crate::semantics::fields::KnownField;
 
@@ -58,24 +59,66 @@ impl NameKind {
         )
     }
 
-    /// Whether a field of this kind may have this value: no control byte but tabs, no white space
-    /// at the ends (RFC 9113 section 8.2.1).
-    #[inline]
+    /// Whether a field of this kind may have this value, as far as the value alone tells. Asked
+    /// once per literal: an entry of the dynamic table knows the answer.
     pub(crate) fn takes(self, value: &[u8]) -> bool {
-        let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
-        if is_space(value.first()) || is_space(value.last()) {
-            return false;
+        match self {
+            Self::Method => is_token(value),
+            Self::Scheme => is_scheme(value),
+            Self::Authority | Self::Known(KnownField::Host) => target::is_authority(value),
+            Self::Path => is_path(value),
+            Self::Te => value.eq_ignore_ascii_case(b"trailers"),
+            Self::Known(_) | Self::Other => is_field_value(value),
+            Self::Refused => false,
         }
-        let mut end = scan::find_control(value);
-        while value.get(end) == Some(&b'\t') {
-            end += 1 + scan::find_control(&value[end + 1..]);
-        }
-        end == value.len() && (self != Self::Te || value.eq_ignore_ascii_case(b"trailers"))
     }
+}
+
+/// No control byte but tabs, no white space at the ends (RFC 9113 section 8.2.1).
+fn is_field_value(value: &[u8]) -> bool {
+    let is_space = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+    if is_space(value.first()) || is_space(value.last()) {
+        return false;
+    }
+    let mut end = scan::find_control(value);
+    while value.get(end) == Some(&b'\t') {
+        end += 1 + scan::find_control(&value[end + 1..]);
+    }
+    end == value.len()
+}
+
+fn is_token(value: &[u8]) -> bool {
+    !value.is_empty() && value.iter().all(|&byte| scan::is_token_byte(byte))
+}
+
+/// RFC 3986 3.1.
+fn is_scheme(value: &[u8]) -> bool {
+    match value {
+        b"http" | b"https" => true,
+        [first, rest @ ..] => {
+            first.is_ascii_alphabetic()
+                && rest
+                    .iter()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(byte))
+        }
+        [] => false,
+    }
+}
+
+/// A path with its query, or the asterisk of OPTIONS (RFC 9113 section 8.3.1): visible bytes
+/// without a fragment.
+fn is_path(value: &[u8]) -> bool {
+    matches!(value, [b'/', ..] | b"*")
+        && scan::find_not_visible(value) == value.len()
+        && scan::find_byte(value, b'#') == value.len()
 }
 
 /// A field line that was written into a buffer as `name: value CRLF`. The lengths say where name
 /// and value are, whatever bytes they have.
+///
+/// The lengths fit because a field block is at most
+/// [`FIELD_BLOCK_MAX`](crate::h2::limits::FIELD_BLOCK_MAX) bytes long and Huffman coding saves at
+/// most three eighths; longer lines are refused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
     /// What the name means.
@@ -83,32 +126,31 @@ pub(crate) struct Line {
     /// Whether a request may have the line.
     pub(crate) is_well_formed: bool,
     /// Where the line begins.
-    pub(crate) start: usize,
+    pub(crate) start: u32,
     /// Bytes of the name.
-    pub(crate) name_len: usize,
+    pub(crate) name_len: u16,
     /// Bytes of the value.
-    pub(crate) value_len: usize,
+    pub(crate) value_len: u16,
 }
 
 impl Line {
     /// Where the value begins.
     #[inline]
     pub(crate) fn value_start(&self) -> usize {
-        self.start + self.name_len + SEPARATOR.len()
+        self.start as usize + usize::from(self.name_len) + SEPARATOR.len()
     }
 
     /// Where the line ends, after its CRLF.
     #[inline]
     pub(crate) fn end(&self) -> usize {
-        self.value_start() + self.value_len + LINE_END.len()
+        self.value_start() + usize::from(self.value_len) + LINE_END.len()
     }
 
     /// What the line counts towards the size of a table or a section (RFC 7541 section 4.1, RFC
     /// 9113 section 6.5.2).
     #[inline]
     pub(crate) fn size(&self) -> u32 {
-        // Both are below 2^28: see `integer::decode`.
-        (self.name_len + self.value_len) as u32 + ENTRY_OVERHEAD
+        u32::from(self.name_len) + u32::from(self.value_len) + ENTRY_OVERHEAD
     }
 }
 
@@ -175,6 +217,23 @@ mod tests {
         ] {
             assert!(!other.takes(bad.as_bytes()), "{bad:?}");
         }
-        assert!(NameKind::Te.takes(b"trailers") && !NameKind::Te.takes(b"gzip"));
+        let check = |kind: NameKind, good: &[&str], bad: &[&str]| {
+            for (values, expect) in [(good, true), (bad, false)] {
+                for value in values {
+                    assert_eq!(kind.takes(value.as_bytes()), expect, "{kind:?} {value:?}");
+                }
+            }
+        };
+        check(NameKind::Te, &["trailers"], &["gzip", "trailers, gzip", ""]);
+        check(NameKind::Method, &["GET", "a"], &["", "G T", "G:"]);
+        check(NameKind::Scheme, &["https", "a+b"], &["", "1a", "a_"]);
+        check(NameKind::Authority, &["a:80"], &["", "u@a", "a b"]);
+        check(NameKind::Known(KnownField::Host), &["a:80"], &["", "a,a"]);
+        check(
+            NameKind::Path,
+            &["/", "/a?b", "*"],
+            &["", "a", "/a b", "/#", "**", "http://a/"],
+        );
+        check(NameKind::Refused, &[], &["", "a"]);
     }
 }

@@ -24,6 +24,16 @@ impl StaticEntry {
         &self.line[..usize::from(self.name_len)]
     }
 
+    /// Whether a request may have this line.
+    #[inline]
+    pub(crate) fn is_well_formed(&self) -> bool {
+        let needs_value = matches!(
+            self.kind,
+            NameKind::Authority | NameKind::Known(KnownField::Host)
+        );
+        self.kind != NameKind::Refused && !needs_value
+    }
+
     pub(crate) fn value(&self) -> &'static str {
         let start = usize::from(self.name_len) + 2;
         &self.line[start..start + usize::from(self.value_len)]
@@ -140,7 +150,9 @@ mod tests {
                 entry.kind,
                 "{entry:?}"
             );
-            assert!(entry.kind.takes(entry.value().as_bytes()));
+            let is_well_formed = entry.kind.takes(entry.value().as_bytes());
+            // An entry without a value is there for its name, but nobody must refer to it whole.
+            assert_eq!(is_well_formed, entry.is_well_formed(), "{entry:?}");
         }
     }
 
