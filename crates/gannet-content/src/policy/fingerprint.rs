@@ -148,12 +148,13 @@ fn is_no_word(token: &str) -> bool {
     if is_of_one_class || lower_and_digits || (upper_and_digits && !has_inner_digit(token)) {
         return false;
     }
-    let pieces = token.split(['-', '_']);
-    let has_name = pieces.clone().any(|piece| {
-        let is_number = piece.len() >= 3 && piece.bytes().all(|byte| byte.is_ascii_digit());
-        is_number || (piece.len() >= 3 && is_words(piece))
-    });
-    !has_name
+    // Of the pieces between dashes, none is a name or a number, and one is long enough to tell.
+    let mut pieces = token
+        .split(['-', '_'])
+        .filter(|piece| piece.len() >= 3)
+        .peekable();
+    let is_named = |piece: &str| piece.bytes().all(|byte| byte.is_ascii_digit()) || is_words(piece);
+    pieces.peek().is_some() && !pieces.any(is_named)
 }
 
 /// Whether it reads as words in camel case, perhaps with a number behind: each has a vowel.

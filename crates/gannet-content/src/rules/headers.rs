@@ -180,6 +180,7 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
             (Err((column, wrong)), _) => report.error(line.number, column, wrong),
         }
     }
+    report.finish();
     for rule in &mut headers.rules {
         let is_set = |operation: &FieldOperation| matches!(operation, FieldOperation::Set { .. });
         rule.operations.sort_by_key(is_set);
@@ -358,13 +359,13 @@ fn check_name(name: &str) -> Result<String, Wrong> {
         );
         return Err(wrong.help("protect the site by a proxy in front of it, or remove the line"));
     }
-    if check_field(&lower, b"").is_err() {
-        let expected = "a field name of letters, digits and '-', directly before the colon";
-        return Err(Wrong::new(name, expected));
-    }
     if !may_be_set(&lower) {
         let wrong = Wrong::new(name, "a field that is not the server's own");
         return Err(wrong.help("its value follows from the file and the connection"));
+    }
+    if check_field(&lower, b"").is_err() {
+        let expected = "a field name of letters, digits and '-', directly before the colon";
+        return Err(Wrong::new(name, expected));
     }
     Ok(lower)
 }

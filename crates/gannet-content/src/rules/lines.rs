@@ -52,7 +52,6 @@ pub(crate) struct Report<'a> {
     file: &'a str,
     problems: &'a mut Vec<Problem>,
     start: usize,
-    has_errors: bool,
 }
 
 impl<'a> Report<'a> {
@@ -62,13 +61,16 @@ impl<'a> Report<'a> {
             file,
             problems,
             start,
-            has_errors: false,
         }
+    }
+
+    /// Puts the problems of the file in the order of its lines.
+    pub(crate) fn finish(self) {
+        self.problems[self.start..].sort_by_key(|problem| (problem.line, problem.column));
     }
 
     /// Notes an error.
     pub(crate) fn error(&mut self, line: u32, column: u32, wrong: Wrong) {
-        self.has_errors = true;
         if self.problems.len() - self.start < PROBLEMS_MAX {
             self.problems.push(Problem {
                 severity: Severity::Error,

@@ -84,7 +84,7 @@ impl Lint<'_> {
             let same_path = path.as_ref().and_then(|path| narrow.get(path));
             let mut others = broad.iter().chain(same_path.into_iter().flatten());
             let by = others.find(|other| covers_rule(other, rule, ignores_slash));
-            if let Some(by) = by.filter(|_| !self.is_reached(index, rule)) {
+            if let Some(by) = by.filter(|by| !self.is_reached(index, rule, by)) {
                 let (by_line, by_file) = (by.place.line, self.file(by.place));
                 self.warn(rule.place, What::Shadowed { by_line, by_file });
             }
@@ -97,10 +97,31 @@ impl Lint<'_> {
         }
     }
 
-    /// Whether a request as the rule is made for comes to it.
-    fn is_reached(&self, index: usize, rule: &Redirect) -> bool {
-        let sample = Sample::of(rule);
+    /// Whether a request as the rule is made for comes to it, although `by` matches it too: on
+    /// the host that `by` leads to, `by` may give way.
+    fn is_reached(&self, index: usize, rule: &Redirect, by: &Redirect) -> bool {
+        let mut sample = Sample::of(rule);
         let mut out = Vec::new();
+        let found = self.table.decide(&sample.request(), false, &mut out);
+        if rule_of(found) == Some(index) {
+            return true;
+        }
+        let Some((scheme, host)) = by
+            .target
+            .origin
+            .as_ref()
+            .and_then(|it| it.split_once("://"))
+        else {
+            return false;
+        };
+        if rule.pattern.host.is_some() {
+            return false;
+        }
+        sample.host = host.as_bytes().to_vec();
+        sample.scheme = match scheme {
+            "http" => Scheme::Http,
+            _ => Scheme::Https,
+        };
         let found = self.table.decide(&sample.request(), false, &mut out);
         rule_of(found) == Some(index)
     }
@@ -129,8 +150,9 @@ impl Lint<'_> {
             }
             through.push(text(&sample.path));
             if let Some(first) = passed.iter().position(|rule| *rule == found) {
-                self.in_loops.extend(&passed[first..]);
+                // A loop is told once, by the first of its rules, not by those that lead to it.
                 if first == 0 {
+                    self.in_loops.extend(&passed);
                     self.warn(rule.place, What::Loop { through });
                 }
                 return;

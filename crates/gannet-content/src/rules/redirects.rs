@@ -105,6 +105,7 @@ pub fn parse(files: &[SourceFile<'_>], compat: Compat) -> (Redirects, Vec<Proble
         }
         let mut report = Report::new(file.path, &mut problems);
         parse_file(file, index as u16, &mut redirects, &mut report);
+        report.finish();
     }
     (redirects, problems)
 }

@@ -344,13 +344,21 @@ impl<'a> Reader<'a> {
             return Ok(FieldOperation::Remove { name });
         }
         let value = self.list(LINE_MAX, |input| {
-            if input.flag()? {
-                return Ok(ValuePart::Capture(input.capture(captures)?));
-            }
-            let text = input.text()?;
-            check(check_field(&name, text).is_ok(), TableError::Value)?;
-            Ok(ValuePart::Literal(text.to_vec()))
+            Ok(match input.flag()? {
+                false => ValuePart::Literal(input.text()?.to_vec()),
+                true => ValuePart::Capture(input.capture(captures)?),
+            })
         })?;
+        // Captured bytes are percent-encoded: any character of a URL stands for them.
+        let with_captures = value.iter().flat_map(|part| match part {
+            ValuePart::Literal(text) => text.as_slice(),
+            ValuePart::Capture(_) => b"x",
+        });
+        let with_captures: Vec<u8> = with_captures.copied().collect();
+        check(
+            check_field(&name, &with_captures).is_ok(),
+            TableError::Value,
+        )?;
         Ok(FieldOperation::Set { name, value })
     }
 

@@ -1,0 +1,107 @@
+//! What the fuzz targets of rules files check, replayed over their seeds by the tests.
+
+use gannet_content::rules::lint::lint;
+use gannet_content::rules::matcher::Request;
+use gannet_content::rules::pattern::Scheme;
+use gannet_content::rules::problem::Problem;
+use gannet_content::rules::table::{Decision, HeaderTable, RedirectTable};
+use gannet_content::rules::{Compat, SourceFile, headers, redirects};
+
+/// Any text is read, its problems lie in it, and what comes out answers without harm.
+#[allow(dead_code, reason = "each target uses its own")]
+pub(crate) fn redirects_file(bytes: &[u8]) {
+    // As bytes of a table they are refused, or sound rules too.
+    if let Ok(table) = RedirectTable::parse(bytes) {
+        assert_eq!(table.compile(), bytes, "one form for each table");
+        ask(&table, bytes);
+    }
+    for compat in [Compat::Netlify, Compat::Cloudflare, Compat::Kawipiko] {
+        for path in ["_redirects", "a/_redirects"] {
+            let file = SourceFile { path, text: bytes };
+            let (redirects, problems) = redirects::parse(&[file], compat);
+            check_problems(&problems, bytes);
+            let table = RedirectTable::new(redirects);
+            let compiled = table.compile();
+            let read = RedirectTable::parse(&compiled).expect("what was compiled is read");
+            assert_eq!(read.redirects(), table.redirects());
+            ask(&read, bytes);
+            if bytes.len() < 2000 {
+                lint(&table, &[path], &|path| path.len() % 2 == 0);
+            }
+        }
+    }
+}
+
+/// As [`redirects_file`], for fields.
+#[allow(dead_code, reason = "each target uses its own")]
+pub(crate) fn headers_file(bytes: &[u8]) {
+    if let Ok(table) = HeaderTable::parse(bytes) {
+        assert_eq!(table.compile(), bytes, "one form for each table");
+        ask_headers(&table, bytes);
+    }
+    for compat in [Compat::Netlify, Compat::Cloudflare] {
+        let file = SourceFile {
+            path: "_headers",
+            text: bytes,
+        };
+        let (headers, problems) = headers::parse(&file, compat);
+        check_problems(&problems, bytes);
+        let table = HeaderTable::new(headers);
+        let read = HeaderTable::parse(&table.compile()).expect("what was compiled is read");
+        assert_eq!(read.headers(), table.headers());
+        ask_headers(&read, bytes);
+    }
+}
+
+fn check_problems(problems: &[Problem], text: &[u8]) {
+    let line_count = text.split(|&byte| byte == b'\n').count();
+    for problem in problems {
+        assert!((1..=line_count).contains(&(problem.line as usize)));
+        assert!(problem.column >= 1);
+        assert!(!problem.to_string().contains(['\n', '\r', '\0']));
+    }
+}
+
+/// Asks for paths that stand in the text itself, so that rules match.
+fn ask(table: &RedirectTable, text: &[u8]) {
+    let mut out = Vec::new();
+    let words = text
+        .split(|byte| byte.is_ascii_whitespace())
+        .chain([text])
+        .take(50);
+    for word in words {
+        let query = word.iter().position(|&byte| byte == b'?');
+        let request = Request {
+            scheme: Scheme::Https,
+            host: word.get(..5).unwrap_or(b"h.example"),
+            path: word,
+            query: query.map(|query| &word[query + 1..]),
+        };
+        let decision = table.decide(&request, false, &mut out);
+        assert_eq!(decision, table.decide(&request, false, &mut out));
+        if let Decision::Redirect { rule, .. } = decision {
+            let target = &table.redirects().rules[rule as usize].target;
+            assert!(out.iter().all(u8::is_ascii_graphic));
+            let origin = target.origin.as_deref().unwrap_or_default();
+            let path = out.strip_prefix(origin.as_bytes()).expect("the origin");
+            assert!(path.starts_with(b"/") && !path.starts_with(b"//"));
+        }
+    }
+}
+
+fn ask_headers(table: &HeaderTable, text: &[u8]) {
+    for word in text.split(|byte| byte.is_ascii_whitespace()).take(50) {
+        let request = Request {
+            scheme: Scheme::Http,
+            host: b"h.example",
+            path: word,
+            query: None,
+        };
+        let mut fields = vec![("vary".to_owned(), b"accept-encoding".to_vec())];
+        table.changes(&request).apply_to(&mut fields);
+        for (name, value) in fields {
+            assert!(name.bytes().all(|byte| byte.is_ascii_graphic()));
+            assert!(value.iter().all(|&byte| byte == b'\t' || byte >= b' '));
+        }
+    }
+}

@@ -1,0 +1,201 @@
+//! The file `_headers`: rules, a request, and the fields of its answer.
+
+mod rules;
+
+use gannet_content::rules::Compat::{Cloudflare, Netlify};
+use gannet_content::rules::table::HeaderTable;
+use gannet_content::rules::{Compat, SourceFile, headers};
+
+use rules::Asked;
+
+fn table(compat: Compat, text: &str) -> HeaderTable {
+    let file = SourceFile {
+        path: "_headers",
+        text: text.as_bytes(),
+    };
+    let (headers, problems) = headers::parse(&file, compat);
+    assert!(problems.is_empty(), "{}", problems[0]);
+    let table = HeaderTable::new(headers);
+    let bytes = table.compile();
+    let read = HeaderTable::parse(&bytes).expect("what was compiled is read");
+    assert_eq!(read.headers(), table.headers());
+    read
+}
+
+/// Each row is a request and the fields that come out of `defaults`.
+fn check_over(compat: Compat, text: &str, defaults: &[(&str, &str)], rows: &[(&str, &str)]) {
+    let table = table(compat, text);
+    for (asked, expect) in rows {
+        let changes = table.changes(&Asked::parse(asked).request());
+        let own = |(name, value): &(&str, &str)| ((*name).to_owned(), value.as_bytes().to_vec());
+        let mut fields: Vec<_> = defaults.iter().map(own).collect();
+        changes.apply_to(&mut fields);
+        let lines: Vec<String> = fields
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", String::from_utf8_lossy(value)))
+            .collect();
+        assert_eq!(lines.join(" | "), *expect, "{asked} with {text}");
+    }
+}
+
+fn check(compat: Compat, text: &str, rows: &[(&str, &str)]) {
+    check_over(compat, text, &[], rows);
+}
+
+#[test]
+fn blocks_give_fields_to_paths() {
+    check(
+        Netlify,
+        "# a comment\n\
+         /templates/index.html\n  # another\n  X-Frame-Options: DENY\n\n  X-XSS-Protection: 1; mode=block\n\
+         /templates/other.html\n\tX-Frame-Options: SAMEORIGIN\n",
+        &[
+            (
+                "/templates/index.html",
+                "x-frame-options: DENY | x-xss-protection: 1; mode=block",
+            ),
+            ("/templates/other.html", "x-frame-options: SAMEORIGIN"),
+            ("/templates/", ""),
+        ],
+    );
+}
+
+#[test]
+fn all_rules_that_match_apply_in_order() {
+    check(
+        Netlify,
+        "/*\n  X-A: 1\n/assets/*\n  X-A: 2\n  X-B: b\n/*.js\n  X-A: 3\n/assets/:file\n  X-C: c\n",
+        &[
+            ("/", "x-a: 1"),
+            ("/app.js", "x-a: 1, 3"),
+            ("/assets/a/app.js", "x-a: 1, 2, 3 | x-b: b"),
+            ("/assets/app.css", "x-a: 1, 2 | x-b: b | x-c: c"),
+        ],
+    );
+}
+
+#[test]
+fn repeated_names_are_joined_but_cookies_are_not() {
+    check(
+        Netlify,
+        "/*\n  cache-control: max-age=0\n  Cache-Control: no-cache\n  cache-control: no-store\n\
+         \x20 Set-Cookie: a=1\n  Set-Cookie: b=2\n  Link: </a.css>; rel=preload\n  Link: <https://x.example/>; rel=preconnect\n",
+        &[(
+            "/x",
+            "cache-control: max-age=0, no-cache, no-store | set-cookie: a=1 | set-cookie: b=2 | \
+             link: </a.css>; rel=preload, <https://x.example/>; rel=preconnect",
+        )],
+    );
+}
+
+#[test]
+fn a_name_is_removed_and_may_be_set_again() {
+    check(
+        Cloudflare,
+        "/*\n  X-Robots-Tag: noindex\n  X-A: a\n/public/*\n  ! X-Robots-Tag\n/public/again\n  ! X-A\n  X-A: b\n",
+        &[
+            ("/x", "x-robots-tag: noindex | x-a: a"),
+            ("/public/x", "x-a: a"),
+            ("/public/again", "x-a: b"),
+        ],
+    );
+}
+
+#[test]
+fn rules_replace_and_remove_what_the_server_would_send() {
+    check_over(
+        Netlify,
+        "/*\n  Cache-Control: no-transform\n  ! X-Content-Type-Options\n  Vary: Origin\n/plain/*\n  ! Vary\n",
+        &[
+            ("cache-control", "no-cache"),
+            ("x-content-type-options", "nosniff"),
+            ("vary", "accept-encoding"),
+            ("referrer-policy", "no-referrer"),
+        ],
+        &[
+            (
+                "/x",
+                "vary: accept-encoding, Origin | referrer-policy: no-referrer | cache-control: no-transform",
+            ),
+            (
+                "/plain/x",
+                "referrer-policy: no-referrer | cache-control: no-transform",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn urls_limit_rules_to_a_host() {
+    let text = "https://myproject.pages.example/*\n  X-Robots-Tag: noindex\n\
+                https://:version.:project.pages.example/*\n  X-Version: :version of :project at :splat\n\
+                /*\n  X-A: a\n";
+    check(
+        Cloudflare,
+        text,
+        &[
+            (
+                "https://myproject.pages.example/x",
+                "x-robots-tag: noindex | x-a: a",
+            ),
+            (
+                "http://MYPROJECT.pages.example:80/x",
+                "x-robots-tag: noindex | x-a: a",
+            ),
+            (
+                "https://v1.site.pages.example/a b/c",
+                "x-version: v1 of site at a%20b/c | x-a: a",
+            ),
+            ("https://example.org/", "x-a: a"),
+        ],
+    );
+    assert!(table(Cloudflare, text).has_hosts());
+    assert!(!table(Cloudflare, "/*\n  X-A: a").has_hosts());
+}
+
+#[test]
+fn values_have_placeholders_only_where_the_dialect_has_them() {
+    let text = "/movies/:title\n  X-Movie-Name: You are watching \":title\" :other\n";
+    let asked = "/movies/a%0D%0Ab";
+    assert!(std::panic::catch_unwind(|| Asked::parse(asked)).is_err());
+    check(
+        Cloudflare,
+        text,
+        &[
+            ("/movies/up", "x-movie-name: You are watching \"up\" :other"),
+            (
+                "/movies/%22;x",
+                "x-movie-name: You are watching \"%22%3Bx\" :other",
+            ),
+        ],
+    );
+    check(
+        Netlify,
+        text,
+        &[(
+            "/movies/up",
+            "x-movie-name: You are watching \":title\" :other",
+        )],
+    );
+    // What a path cannot have, put in all the same, does not end the field.
+    let request = gannet_content::rules::matcher::Request {
+        scheme: gannet_content::rules::pattern::Scheme::Https,
+        host: b"x",
+        path: b"/movies/a\r\nset-cookie: b",
+        query: None,
+    };
+    let changes = table(Cloudflare, text).changes(&request);
+    let value = String::from_utf8_lossy(&changes.set[0].1).into_owned();
+    assert!(value.contains("\"a%0D%0Aset-cookie:%20b\""), "{value}");
+}
+
+#[test]
+fn a_slash_at_the_end_counts_or_not() {
+    let text = "/about\n  X-A: a\n/dir/*\n  X-B: b";
+    check(Netlify, text, &[("/about/", "x-a: a"), ("/dir", "x-b: b")]);
+    check(
+        Cloudflare,
+        text,
+        &[("/about/", ""), ("/dir", ""), ("/dir/", "x-b: b")],
+    );
+}
