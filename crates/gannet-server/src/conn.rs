@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use gannet_http::h1;
-use gannet_io::driver::Socket;
+use gannet_io::driver::{Nanos, Socket};
 use gannet_io::memory::Memory;
 
 use crate::log::Record;
@@ -54,6 +54,8 @@ pub(crate) struct Conn {
     /// The deadline of the head that is being received was set.
     pub(crate) is_head_timed: bool,
     pub(crate) h1: h1::Connection,
+    /// When it was accepted, or when its last answer was sent.
+    pub(crate) idle_since: Nanos,
     /// When something must have happened.
     pub(crate) deadline: Tick,
     /// When the wheel looks at this connection next.
@@ -89,6 +91,7 @@ impl Conn {
             linger: false,
             is_head_timed: true,
             h1: h1::Connection::new(),
+            idle_since: Nanos(0),
             deadline: Tick::NEVER,
             scheduled: Tick::NEVER,
             held: Vec::new(),

@@ -56,6 +56,10 @@ pub(crate) const GUARD_DRAIN_MS: u64 = 1_000;
 /// Connections closed at once when descriptors run out.
 pub(crate) const SHED_MAX: usize = 64;
 
+/// When accepting is tried again although no connection of this worker has ended, milliseconds:
+/// soon enough for a client that waits, and no busy loop.
+pub(crate) const ACCEPT_AGAIN_MS: u64 = 100;
+
 /// Batches of log lines waiting for the writer; beyond, lines are dropped and counted.
 pub(crate) const LOG_QUEUE_MAX: usize = 1_024;
 

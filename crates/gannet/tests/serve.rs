@@ -4,7 +4,7 @@ mod support;
 
 use std::fmt::Write as _;
 
-use support::client::{Client, ask, get, head};
+use support::client::{Client, ask, get, head, metric};
 use support::content::pattern;
 use support::engine::on_both_engines;
 use support::{DEADLINE, Folder};
@@ -127,15 +127,6 @@ fn pipelined_requests_share_sends() {
         let used = submissions() - before;
         assert!(used <= 100, "{used} operations for 300 pipelined requests");
     });
-}
-
-/// The value of a metric.
-fn metric(server: &support::Gannet, name: &str) -> u64 {
-    let mut client = Client::connect(server.metrics().expect("it was asked for"));
-    let text = client.request("GET", "/metrics", &[]).expect(200);
-    let mut lines = text.text().lines();
-    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    value.expect("the metric exists").parse().expect("a number")
 }
 
 #[test]

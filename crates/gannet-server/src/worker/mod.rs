@@ -20,6 +20,7 @@ use gannet_io::driver::{
 
 use crate::config::Limits;
 use crate::conn::{Conns, Phase};
+use crate::limits::{ACCEPT_AGAIN_MS, SHED_MAX};
 use crate::log::LogSink;
 use crate::metrics::Counters;
 use crate::site::Site;
@@ -78,6 +79,8 @@ pub(crate) struct Worker<D: Driver> {
     spare: Vec<u8>,
     /// Accepting ended for lack of descriptors; these listeners start again when one is free.
     starved: Vec<Listener>,
+    /// When that is tried again at the latest.
+    accept_at: Option<Nanos>,
     /// Guards that writers wait for.
     breaking: Vec<guard::Breaking>,
     /// Set by a stop: when the grace period is over.
@@ -138,6 +141,7 @@ impl<D: Driver> Worker<D> {
             due: Vec::new(),
             spare: Vec::new(),
             starved: Vec::new(),
+            accept_at: None,
             breaking: Vec::new(),
             stop_at: None,
             over: false,
@@ -183,6 +187,7 @@ impl<D: Driver> Worker<D> {
             self.wheel.next_deadline(),
             self.stop_at,
             self.next_guard_check(),
+            self.accept_at,
         ]
         .into_iter()
         .flatten()
@@ -196,6 +201,7 @@ impl<D: Driver> Worker<D> {
         self.completions = completions;
         self.fire_timers();
         self.check_guards();
+        self.check_accept();
         self.check_stop();
         self.log.flush();
         Ok(())
@@ -213,6 +219,16 @@ impl<D: Driver> Worker<D> {
             more,
         } = completion;
         let (slot, generation) = owner(token);
+        let kind = token.0 >> 56;
+        let is_of_connection = kind == Kind::Receive as u64 || kind == Kind::Send as u64;
+        if is_of_connection && self.conns.find(slot, generation).is_none() {
+            // The same wait brought more for a connection that was closed just now; its slot may
+            // have another one already.
+            if let Ok(Done::Received(lease)) = result {
+                self.driver.release(lease);
+            }
+            return;
+        }
         match result {
             Ok(Done::Received(lease)) => self.received(slot, lease, more),
             Ok(Done::Sent(bytes)) => self.sent(slot, bytes),
@@ -223,7 +239,7 @@ impl<D: Driver> Worker<D> {
             Ok(Done::Listed(entries)) => self.disk(slot, generation, Ok(Disk::Listed(entries))),
             Ok(Done::GuardBroken) => self.guard_broken(slot),
             Ok(Done::Woken) => self.read_inbox(),
-            Err(errno) => match token.0 >> 56 {
+            Err(errno) => match kind {
                 k if k == Kind::Accept as u64 => self.accept_failed(Listener(slot), errno, more),
                 k if k == Kind::Disk as u64 => self.disk(slot, generation, Err(errno)),
                 _ => self.socket_failed(slot),
@@ -274,35 +290,55 @@ impl<D: Driver> Worker<D> {
         if self.stop_at.is_some() {
             self.conns.at(slot).h1.drain();
         }
+        self.conns.at(slot).idle_since = self.driver.now();
         self.arm_first_receive(slot);
         self.set_deadline(slot, self.settings.limits.head_timeout_ms);
     }
 
     /// Descriptors or memory ran out: idle connections make room, and accepting goes on; with
-    /// nobody idle it goes on when a connection ends.
+    /// nobody idle it goes on when a connection ends, or after a while: another worker or another
+    /// thread may have what is missing.
     fn accept_failed(&mut self, listener: Listener, _errno: Errno, more: bool) {
         if more {
             return;
         }
-        if self.shed_idle(crate::limits::SHED_MAX) > 0 {
+        if self.shed_idle(SHED_MAX) > 0 {
             self.driver
                 .accept(listener, token(Kind::Accept, listener.0, 0));
         } else {
             self.starved.push(listener);
+            self.accept_at = Some(self.driver.now().plus_ms(ACCEPT_AGAIN_MS));
         }
     }
 
-    /// Closes up to `count` of the connections that have been idle longest. Returns how many.
+    /// Tries again to accept where that failed before.
+    fn accept_again(&mut self) {
+        self.accept_at = None;
+        for listener in std::mem::take(&mut self.starved) {
+            self.driver
+                .accept(listener, token(Kind::Accept, listener.0, 0));
+        }
+    }
+
+    fn check_accept(&mut self) {
+        if self.accept_at.is_some_and(|at| at <= self.driver.now()) {
+            self.accept_again();
+        }
+    }
+
+    /// Closes up to `count` of the connections that have been idle longest. Returns how many. At
+    /// most half of them, rounded up: the youngest are about to ask for something.
     fn shed_idle(&mut self, count: usize) -> usize {
         let mut idle: Vec<_> = self
             .conns
             .used()
             .filter(|(_, c)| c.phase == Phase::Reading && c.h1.is_idle() && c.held.is_empty())
-            .map(|(slot, c)| (c.deadline, slot))
+            // Several may have come in one turn: slots are used in turn then.
+            .map(|(slot, c)| (c.idle_since, c.generation, slot))
             .collect();
         idle.sort_unstable();
-        idle.truncate(count);
-        for (_, slot) in &idle {
+        idle.truncate(count.min(idle.len().div_ceil(2)));
+        for (_, _, slot) in &idle {
             self.close(*slot);
         }
         self.counters.shed += idle.len() as u64;
@@ -324,9 +360,8 @@ impl<D: Driver> Worker<D> {
     fn forget(&mut self, slot: u32) {
         self.log_work(slot, crate::log::End::CutShort);
         self.conns.remove(slot);
-        for listener in std::mem::take(&mut self.starved) {
-            self.driver
-                .accept(listener, token(Kind::Accept, listener.0, 0));
+        if !self.starved.is_empty() {
+            self.accept_again();
         }
     }
 

@@ -156,6 +156,7 @@ impl<D: Driver> Worker<D> {
         }
         let limits = self.settings.limits;
         if is_idle {
+            conn.idle_since = self.driver.now();
             self.set_deadline(slot, limits.idle_timeout_ms);
         } else if !conn.is_head_timed {
             conn.is_head_timed = true;

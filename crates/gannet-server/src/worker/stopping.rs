@@ -19,6 +19,7 @@ impl<D: Driver> Worker<D> {
             self.driver.stop_accepting(Listener(listener));
         }
         self.starved.clear();
+        self.accept_at = None;
         self.stop_at = Some(self.driver.now().plus_ms(self.settings.limits.grace_ms));
         let slots: Vec<u32> = self.conns.used().map(|(slot, _)| slot).collect();
         for slot in slots {

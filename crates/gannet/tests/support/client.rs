@@ -326,6 +326,15 @@ pub fn ask(server: &Gannet, method: &str, target: &str, lines: &[&str]) -> Respo
     response
 }
 
+/// The value of a metric.
+pub fn metric(server: &Gannet, name: &str) -> u64 {
+    let mut client = Client::connect(server.metrics().expect("it was asked for"));
+    let text = client.request("GET", "/metrics", &[]).expect(200);
+    let mut lines = text.text().lines();
+    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.expect("the metric exists").parse().expect("a number")
+}
+
 /// The head of a request.
 pub fn head(method: &str, target: &str, lines: &[&str]) -> String {
     let mut text = format!("{method} {target} HTTP/1.1\r\nhost: test\r\n");

@@ -13,17 +13,20 @@ fn pattern_byte(at: usize, seed: u8) -> u8 {
 
 /// Fails with the first place at which bytes differ from the pattern's beginning.
 pub fn assert_pattern(got: &[u8], seed: u8) {
-    let wrong = got
-        .iter()
-        .enumerate()
-        .find(|(at, byte)| **byte != pattern_byte(*at, seed));
-    if let Some((at, byte)) = wrong {
-        panic!(
-            "byte {at} of {} is {byte}, not {}",
-            got.len(),
-            pattern_byte(at, seed)
-        );
+    if let Some(wrong) = unlike_pattern(got, seed) {
+        panic!("{wrong}");
     }
+}
+
+/// The first place at which bytes differ from the pattern's beginning.
+pub fn unlike_pattern(got: &[u8], seed: u8) -> Option<String> {
+    let mut bytes = got.iter().enumerate();
+    let (at, byte) = bytes.find(|(at, byte)| **byte != pattern_byte(*at, seed))?;
+    let expect = pattern_byte(at, seed);
+    Some(format!(
+        "byte {at} of {} is {byte}, not {expect}",
+        got.len()
+    ))
 }
 
 /// A deterministic source of numbers (xorshift).

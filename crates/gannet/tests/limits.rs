@@ -1,0 +1,393 @@
+//! Many, slow, rude and broken clients: the others never notice.
+
+mod support;
+
+use std::io::Write;
+use std::process::Command;
+use std::thread;
+
+use support::client::{Client, End, get, head, metric};
+use support::content::{assert_pattern, pattern};
+use support::engine::{Engine, on_both_engines};
+use support::process::{descriptors, raise_descriptor_limit, until};
+use support::{Folder, Gannet};
+
+const LARGE: usize = 8 << 20;
+
+fn site_with_large_file() -> Folder {
+    let site = Folder::site();
+    site.write("large.bin", pattern(LARGE, 7));
+    site
+}
+
+#[test]
+fn a_half_closed_client_gets_everything() {
+    let site = site_with_large_file();
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &[]);
+        let mut client = Client::new(&server);
+        client.send(head("GET", "/about", &[]) + &head("GET", "/large.bin", &[]));
+        client.finish_sending();
+        client.response().expect(200);
+        let large = client.response().expect(200);
+        assert_eq!(large.body.len(), LARGE);
+        assert_pattern(&large.body, 7);
+        client.closes();
+        // Nothing, or half a request, gets nothing.
+        for text in ["", "GET / HTTP/1.1\r\nhost"] {
+            let mut client = Client::new(&server);
+            client.send(text);
+            client.finish_sending();
+            client.ends();
+        }
+    });
+}
+
+#[test]
+fn resets_at_all_stages_leave_nothing_behind() {
+    let site = site_with_large_file();
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &["--workers", "2"]);
+        // Open files are remembered: they belong to the count from the start on.
+        let mut polite: Vec<Client> = (0..8).map(|_| Client::new(&server)).collect();
+        for client in &mut polite {
+            client.get("/large.bin").expect(200);
+        }
+        let before = descriptors(&server);
+        let request = head("GET", "/large.bin", &[]);
+        for round in 0..1500_usize {
+            let mut client = Client::new(&server);
+            match round % 6 {
+                0 => {}
+                1 => client.send(&request[..20]),
+                2 => client.send(&request),
+                3 => {
+                    client.send(&request);
+                    client.head().expect(200);
+                }
+                4 => {
+                    client.send(request.repeat(3));
+                    client.head().expect(200);
+                    client.take(100_000);
+                }
+                _ => {
+                    client.get("/about").expect(200);
+                }
+            }
+            client.reset();
+            if round % 50 == 0 {
+                let turn = round / 50 % polite.len();
+                polite[turn].get("/about").expect(200);
+            }
+        }
+        until("the descriptors are back", || {
+            descriptors(&server) <= before
+        });
+        for client in &mut polite {
+            assert_eq!(client.get("/large.bin").expect(200).body.len(), LARGE);
+        }
+    });
+}
+
+#[test]
+fn eight_hundred_connections_at_once() {
+    raise_descriptor_limit();
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &[]);
+        let mut clients: Vec<Client> = (0..800).map(|_| Client::new(&server)).collect();
+        for client in &mut clients {
+            client.send(head("GET", "/about", &[]));
+        }
+        for client in &mut clients {
+            client.response().expect(200);
+        }
+        for client in &mut clients {
+            client.get("/").expect(200);
+        }
+    });
+}
+
+/// Serves with at most so many descriptors.
+fn serve_with_descriptors(engine: Engine, site: &Folder, count: u32, flags: &[&str]) -> Gannet {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", &format!("ulimit -n {count} && exec \"$@\""), "sh"])
+        .arg(env!("CARGO_BIN_EXE_gannet"))
+        .args(["--port", "0", "--workers", "2", "--engine", engine.name()])
+        .args(flags)
+        .arg(site.path());
+    Gannet::start(&mut command)
+}
+
+#[test]
+fn service_goes_on_when_descriptors_were_short() {
+    raise_descriptor_limit();
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let server = serve_with_descriptors(engine, &site, 100, &[]);
+        get(&server, "/about").expect(200);
+        let before = descriptors(&server);
+        // Each begins a request, so that few are idle and can be closed to make room.
+        let mut clients: Vec<Client> = Vec::new();
+        for _ in 0..300 {
+            let mut client = Client::new(&server);
+            // Refusing is allowed.
+            let _ = client.try_send("GET /about HTTP/1.1\r\n");
+            clients.push(client);
+        }
+        // Some are served, one after the other as there is room; the others are refused.
+        let mut served = 0;
+        for client in &mut clients {
+            let _ = client.try_send("host: a\r\nconnection: close\r\n\r\n");
+            served += u32::from(client.rest().0.starts_with(b"HTTP/1.1 200 "));
+        }
+        assert!(served > 50, "only {served} of 300 were served");
+        drop(clients);
+        for _ in 0..20 {
+            get(&server, "/about").expect(200);
+        }
+        until("the descriptors are back", || {
+            descriptors(&server) <= before
+        });
+    });
+}
+
+#[test]
+fn idle_connections_make_room_for_new_ones() {
+    raise_descriptor_limit();
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let server = serve_with_descriptors(engine, &site, 100, &[]);
+        // Each newcomer is served although all before it stay: idle ones are closed for it.
+        let mut idle = Vec::new();
+        for _ in 0..300 {
+            let mut client = Client::new(&server);
+            client.get("/about").expect(200);
+            idle.push(client);
+        }
+        let closed = idle.iter_mut().take(100);
+        assert!(closed.map(Client::rest).all(|(rest, _)| rest.is_empty()));
+    });
+}
+
+#[test]
+fn connections_beyond_the_limit_wait_or_replace_idle_ones() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let flags = ["--max-connections", "4", "--workers", "1"];
+        let server = engine.serve(site.path(), &flags);
+        let mut clients: Vec<Client> = (0..20).map(|_| Client::new(&server)).collect();
+        // The last ones are served, in place of idle ones.
+        for client in &mut clients[16..] {
+            client.get("/about").expect(200);
+        }
+    });
+}
+
+/// Asks on one connection until told to stop: a client that must not notice anything.
+fn be_polite(server: &Gannet, is_over: impl Fn() -> bool) {
+    let mut client = Client::new(server);
+    let mut count = 0;
+    while !is_over() || count == 0 {
+        client.get("/about").expect(200);
+        count += 1;
+    }
+}
+
+/// Runs `check` while a polite client is served.
+fn beside_a_polite_client(server: &Gannet, check: impl FnOnce() + Send) {
+    thread::scope(|scope| {
+        let checking = scope.spawn(check);
+        be_polite(server, || checking.is_finished());
+        assert!(checking.join().is_ok());
+    });
+}
+
+#[test]
+fn slow_heads_time_out() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &["--head-timeout", "400ms"]);
+        beside_a_polite_client(&server, || {
+            // Nothing at all: the connection is closed without a word.
+            let mut silent = Client::new(&server);
+            // A request that never ends is told so.
+            let mut slow = Client::new(&server);
+            slow.send("GET / HTTP/1.1\r\nhost: a\r\n");
+            // One that dribbles is not taken for lively.
+            let mut dribbling = Client::new(&server);
+            let mut writer = dribbling.writer();
+            let dribble = thread::spawn(move || {
+                writer.write_all(b"GET / HTTP/1.1\r\n").expect("sent");
+                let mut count = 0_u32;
+                while writer.write_all(b"x").is_ok() && count < 30_000 {
+                    thread::park_timeout(std::time::Duration::from_millis(20));
+                    count += 1;
+                }
+            });
+            // The same for a second request of a connection.
+            let mut second = Client::new(&server);
+            second.get("/").expect(200);
+            second.send("GET /abo");
+            assert_eq!(silent.ends(), End::Closed);
+            for client in [&mut slow, &mut dribbling, &mut second] {
+                let told = client.response().expect(408);
+                assert_eq!(told.field("connection"), Some("close"));
+                client.ends();
+            }
+            dribble.join().expect("does not panic");
+        });
+    });
+}
+
+#[test]
+fn idle_connections_time_out() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &["--idle-timeout", "400ms"]);
+        beside_a_polite_client(&server, || {
+            let mut idle = Client::new(&server);
+            idle.get("/").expect(200);
+            idle.get("/about").expect(200);
+            idle.closes();
+        });
+    });
+}
+
+#[test]
+fn clients_that_take_nothing_time_out() {
+    let site = site_with_large_file();
+    on_both_engines(|engine| {
+        let flags = ["--progress-timeout", "500ms", "--send-rate-min", "0"];
+        let flags = [&flags[..], &["--metrics", "127.0.0.1:0"]].concat();
+        let server = engine.serve(site.path(), &flags);
+        beside_a_polite_client(&server, || {
+            let mut stuck = Client::slow(&server);
+            stuck.send(head("GET", "/large.bin", &[]));
+            until("it is given up", || {
+                metric(&server, "gannet_timeouts_total") == 1
+            });
+            // What arrives is right as far as it goes, and does not pretend to be whole.
+            let response = stuck.head().expect(200);
+            assert_eq!(response.content_length(), Some(LARGE as u64));
+            let (got, _) = stuck.rest();
+            assert!(got.len() < LARGE);
+            assert_pattern(&got, 7);
+        });
+    });
+}
+
+#[test]
+fn a_slow_but_steady_client_gets_everything() {
+    let site = Folder::site();
+    site.write("medium.bin", pattern(1 << 20, 9));
+    on_both_engines(|engine| {
+        let flags = ["--progress-timeout", "400ms", "--send-rate-min", "500"];
+        let server = engine.serve(site.path(), &flags);
+        let mut client = Client::slow(&server);
+        client.send(head("GET", "/medium.bin", &[]));
+        client.head().expect(200);
+        let mut got = Vec::new();
+        while got.len() < 1 << 20 {
+            let len = (16 << 10).min((1 << 20) - got.len());
+            got.extend(client.take(len as u64));
+            thread::park_timeout(std::time::Duration::from_millis(10));
+        }
+        assert_pattern(&got, 9);
+        // The connection is as good as before.
+        client.get("/about").expect(200);
+    });
+}
+
+#[test]
+fn too_slow_clients_are_given_up() {
+    let site = site_with_large_file();
+    on_both_engines(|engine| {
+        let flags = ["--progress-timeout", "500ms", "--send-rate-min", "1M"];
+        let server = engine.serve(site.path(), &flags);
+        let mut client = Client::slow(&server);
+        client.send(head("GET", "/large.bin", &[]));
+        client.head().expect(200);
+        let mut got = 0;
+        let ended = loop {
+            got += client.received().len();
+            client.take(client.received().len() as u64);
+            thread::park_timeout(std::time::Duration::from_millis(100));
+            if client.fill().is_some() {
+                break got;
+            }
+        };
+        assert!(ended < LARGE, "it got all of it");
+    });
+}
+
+#[test]
+fn with_a_small_memlock_limit_it_starts() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "ulimit -l 64 && exec \"$@\"", "sh"])
+            .arg(env!("CARGO_BIN_EXE_gannet"))
+            .args(["--port", "0", "--engine", engine.name()])
+            .arg(site.path());
+        let server = Gannet::start(&mut command);
+        get(&server, "/").expect(200);
+    });
+}
+
+#[test]
+fn without_io_uring_it_falls_back_and_says_why() {
+    // A filter that refuses io_uring_setup (425 on every architecture), as containers have it.
+    const REFUSE: &str = r"
+import ctypes, os, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+errno = int(sys.argv[1])
+code = b''.join(struct.pack('HBBI', *i) for i in [
+    (0x20, 0, 0, 0), (0x15, 0, 1, 425), (0x06, 0, 0, 0x00050000 | errno), (0x06, 0, 0, 0x7fff0000)])
+code = ctypes.create_string_buffer(code, len(code))
+program = struct.pack('HxxxxxxQ', 4, ctypes.addressof(code))
+if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program, 0, 0):
+    sys.exit('no seccomp')
+os.execv(sys.argv[2], sys.argv[2:])
+";
+    let has_python = Command::new("python3")
+        .args(["-c", "import ctypes"])
+        .output();
+    if !has_python.is_ok_and(|output| output.status.success()) {
+        println!("skipped: io_uring refused by seccomp; there is no python3 to install a filter");
+        return;
+    }
+    let site = Folder::site();
+    for (errno, name) in [("1", "EPERM"), ("38", "ENOSYS")] {
+        let command = |engine: &str| {
+            let mut command = Command::new("python3");
+            command
+                .args(["-c", REFUSE, errno, env!("CARGO_BIN_EXE_gannet")])
+                .args(["--port", "0", "--engine", engine])
+                .arg(site.path());
+            command
+        };
+        let server = Gannet::start(&mut command("auto"));
+        let lines = server.start_lines();
+        assert!(
+            lines.iter().any(|line| line.starts_with("engine   epoll")),
+            "{lines:?}"
+        );
+        let why: Vec<_> = lines
+            .iter()
+            .filter(|line| line.contains("not io_uring: "))
+            .collect();
+        assert!(why.len() == 1 && why[0].contains(name), "{lines:?}");
+        get(&server, "/").expect(200);
+        // Who insists gets an error at once.
+        let ended = support::run(&mut command("uring"));
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        assert!(
+            ended.err.starts_with("gannet: ") && ended.err.contains(name),
+            "{}",
+            ended.err
+        );
+    }
+}
