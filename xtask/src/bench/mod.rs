@@ -140,7 +140,7 @@ impl<'a> Bench<'a> {
         let work = WorkDir::create(options.work.as_deref(), need, &fallback)?;
         let build = work.path.join("programs");
         fs::create_dir(&build)?;
-        let sources = Sources::new(options.gannet.as_deref(), &build);
+        let sources = Sources::new(options.gannet.as_deref(), &build, options.quick);
         let (mut found, mut skipped) = (Vec::new(), Vec::new());
         for (name, peer) in peers::names().filter_map(|name| Some((name, peers::by_name(name)?))) {
             if !options.peers.iter().any(|wanted| wanted == name) {

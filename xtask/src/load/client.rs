@@ -239,7 +239,8 @@ impl<'a> Client<'a> {
         for index in again {
             self.receive(index as usize, true)?;
         }
-        if events.is_empty() {
+        // While connections are opened their own deadline holds.
+        if events.is_empty() && !self.holding {
             let silent = Duration::from_nanos(self.now().saturating_sub(self.last_arrival));
             if silent > self.plan.stall {
                 return Err(LoadError::Stalled(silent));
@@ -522,9 +523,8 @@ impl<'a> Client<'a> {
                 self.slots[index].socket = None;
                 self.open(index)
             }
-            State::AwaitingHead | State::Idle => {
-                Err(self.broken(index, "closed before a response".into()))
-            }
+            State::AwaitingHead => Err(self.broken(index, "closed before a response".into())),
+            State::Idle => Err(self.broken(index, "closed before the first request".into())),
             _ => {
                 let (got, all) = (
                     slot.received,

@@ -10,12 +10,12 @@ use anyhow::{Context, Result, ensure};
 use super::{Launch, Task, show};
 use crate::{bench::content::Site, process};
 
-pub(super) fn find(given: Option<&Path>) -> Result<(PathBuf, String)> {
+pub(super) fn find(given: Option<&Path>, profile: &str) -> Result<(PathBuf, String)> {
     let program = match given {
         Some(path) => path
             .canonicalize()
             .with_context(|| format!("'{}'", path.display()))?,
-        None => build()?,
+        None => build(profile)?,
     };
     ensure!(
         program.is_file(),
@@ -32,13 +32,14 @@ pub(super) fn find(given: Option<&Path>) -> Result<(PathBuf, String)> {
     Ok((program, version))
 }
 
-/// Builds the release and returns its path, as cargo tells it.
-fn build() -> Result<PathBuf> {
-    eprintln!("bench: building gannet (release)");
+/// Builds gannet and returns its path, as cargo tells it.
+fn build(profile: &str) -> Result<PathBuf> {
+    eprintln!("bench: building gannet ({profile})");
     let mut command = process::cargo();
     command.args([
         "build",
-        "--release",
+        "--profile",
+        profile,
         "--package",
         "gannet",
         "--bin",

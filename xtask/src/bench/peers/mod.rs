@@ -167,16 +167,21 @@ pub(crate) struct Sources<'a> {
     pub(crate) gannet: Option<&'a Path>,
     /// A directory for programs built here.
     pub(crate) build: &'a Path,
+    /// The profile that gannet is built with.
+    profile: &'static str,
     /// What was found of gannet: it is built once, however many peers it is.
     found: OnceCell<(PathBuf, String)>,
 }
 
 impl<'a> Sources<'a> {
-    /// With `gannet` measured instead of a build, and programs compiled into `build`.
-    pub(crate) fn new(gannet: Option<&'a Path>, build: &'a Path) -> Self {
+    /// With `gannet` measured instead of a build, and programs compiled into `build`; `quick`
+    /// builds gannet in less time, and a little slower.
+    pub(crate) fn new(gannet: Option<&'a Path>, build: &'a Path, quick: bool) -> Self {
+        let profile = if quick { "bench-dev" } else { "release" };
         Self {
             gannet,
             build,
+            profile,
             found: OnceCell::new(),
         }
     }
@@ -190,7 +195,7 @@ impl<'a> Sources<'a> {
         if let Some(found) = self.found.get() {
             return Ok(found.clone());
         }
-        let found = gannet::find(self.gannet)?;
+        let found = gannet::find(self.gannet, self.profile)?;
         Ok(self.found.get_or_init(|| found).clone())
     }
 }
