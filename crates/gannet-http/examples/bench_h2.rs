@@ -6,7 +6,8 @@
 //! a connection) and as references to the dynamic table (all others). Then whole exchanges: one
 //! request at a time, and 32 in one read, each answered with a ready block and one DATA frame. The
 //! best of several rounds is printed, because whatever else the machine does only makes a round
-//! longer.
+//! longer. An argument chooses one of `load`, `browser`; a second one sets the number of rounds (1
+//! is for counting instructions).
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -20,7 +21,12 @@ use gannet_http::semantics::response::{ReadyBlock, ReadyPart, ResponseHead};
 use gannet_http::semantics::status::Status;
 
 fn main() {
-    for (name, fields) in [("load generator", LOAD_GENERATOR), ("browser", BROWSER)] {
+    let chosen = std::env::args().nth(1).unwrap_or_default();
+    let all = [("load generator", LOAD_GENERATOR), ("browser", BROWSER)];
+    for (name, fields) in all
+        .into_iter()
+        .filter(|(name, _)| name.starts_with(&chosen))
+    {
         let literals = literals(fields);
         let first = entries(fields);
         let references = references(fields.len());
@@ -199,10 +205,10 @@ impl Client {
 
 /// Nanoseconds per request of calls that make `count`, best round.
 fn time(count: usize, mut call: impl FnMut() -> usize) -> f64 {
-    const ROUNDS: u32 = 20;
+    let rounds = std::env::args().nth(2).and_then(|count| count.parse().ok());
     let calls = 50_000 / count as u32;
     let mut best = f64::INFINITY;
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds.unwrap_or(20) {
         let start = Instant::now();
         for _ in 0..calls {
             black_box(call());
