@@ -105,6 +105,14 @@ impl SimHandle {
         self.change_file(path, Change::Overwrite(content.into()));
     }
 
+    /// The length that the file has now; `None` if there is none at the path.
+    #[must_use]
+    pub fn file_len(&self, path: &str) -> Option<u64> {
+        let world = lock(&self.0);
+        let node = world.disk.node(path.as_bytes())?;
+        Some(lock(node).meta.len)
+    }
+
     fn change_file(&self, path: &str, change: Change) {
         let world = lock(&self.0);
         let node = world
@@ -199,6 +207,12 @@ impl Client {
                 End::Open
             }
         })
+    }
+
+    /// Whether the server has let go of the connection; what it has sent can still be read.
+    #[must_use]
+    pub fn is_closed_by_server(&self) -> bool {
+        self.with(|connection| connection.is_closed)
     }
 
     /// Sends the end of the stream; reading goes on.

@@ -169,6 +169,17 @@ impl Sim {
     }
 }
 
+impl Drop for Sim {
+    /// Closing a descriptor ends its lease: writers wait no more.
+    fn drop(&mut self) {
+        let mut world = lock(&self.world);
+        for (file, token) in self.guarded.drain(..) {
+            world.guards_held -= 1;
+            lock(&sim_file(&file).node).unguard(token, world.wall_ns());
+        }
+    }
+}
+
 fn seconds(ns: i128) -> i64 {
     ns.div_euclid(1_000_000_000) as i64
 }

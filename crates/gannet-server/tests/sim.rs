@@ -1,0 +1,106 @@
+//! The whole server in a simulation: seeds become runs with clients, faults and changing files.
+//!
+//! A run that fails names its seed; `GANNET_SIM_SEED=N` runs that one alone. `GANNET_SIM_SEEDS=N`
+//! runs more of them than the usual 200.
+
+#[path = "sim/client.rs"]
+mod client;
+#[path = "sim/files.rs"]
+mod files;
+#[path = "sim/response.rs"]
+mod response;
+#[path = "sim/run.rs"]
+mod run;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gannet_io::sim::{Faults, Random};
+
+use crate::run::{Outcome, Scenario, sim};
+
+/// Seeds of a plain test run.
+const SEEDS: u64 = 200;
+
+fn number(variable: &str) -> Option<u64> {
+    let value = std::env::var(variable).ok()?;
+    Some(value.parse().expect("a number of seeds"))
+}
+
+/// What follows from a seed.
+fn run(seed: u64) -> Result<Outcome, String> {
+    let mut random = Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
+    let scenario = Scenario::random(&mut random);
+    let faults = match random.below(4) {
+        0 => Faults::none(),
+        // Nothing for which an answer may be missing.
+        1 => Faults {
+            accept_fails: 0,
+            ..Faults::benign()
+        },
+        2 => Faults::benign(),
+        _ => Faults::harsh(),
+    };
+    let told = format!("{scenario:?}, {faults:?}");
+    let run = || sim(seed, &faults, scenario);
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
+    let result = result.unwrap_or_else(|_| Err("a panic: see above".into()));
+    result.map_err(|why| {
+        format!(
+            "seed {seed}: {why}\n  {told}\n  replay: GANNET_SIM_SEED={seed} cargo test -p \
+             gannet-server --test sim seeds"
+        )
+    })
+}
+
+/// Any seed: every answer is one version of one file, nothing leaks, nobody outstays a deadline.
+#[test]
+fn seeds() {
+    if let Some(seed) = number("GANNET_SIM_SEED") {
+        match run(seed) {
+            Ok(outcome) => println!("seed {seed}: {outcome:?}"),
+            Err(why) => panic!("{why}"),
+        }
+        return;
+    }
+    let count = number("GANNET_SIM_SEEDS").unwrap_or(SEEDS);
+    let next = AtomicU64::new(0);
+    let answered = AtomicU64::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let failures: Vec<String> = std::thread::scope(|scope| {
+        let work = || {
+            let mut failures = Vec::new();
+            loop {
+                let seed = next.fetch_add(1, Ordering::Relaxed);
+                if seed >= count || failures.len() > 5 {
+                    return failures;
+                }
+                match run(seed) {
+                    Ok(outcome) => {
+                        answered.fetch_add(outcome.answered, Ordering::Relaxed);
+                    }
+                    Err(why) => failures.push(why),
+                }
+            }
+        };
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        let join = |worker: std::thread::ScopedJoinHandle<'_, Vec<String>>| worker.join().unwrap();
+        workers.into_iter().flat_map(join).collect()
+    });
+    assert!(failures.is_empty(), "\n{}", failures.join("\n\n"));
+    assert!(
+        answered.into_inner() > count,
+        "runs in which little is answered prove little"
+    );
+}
+
+/// A seed is a run, to the byte and the nanosecond; another seed is another run.
+#[test]
+fn a_seed_is_a_run() {
+    let mut traces = std::collections::BTreeSet::new();
+    for seed in 1000..1010 {
+        let (first, second) = (run(seed), run(seed));
+        assert_eq!(first, second);
+        traces.insert(first.map(|outcome| outcome.trace));
+    }
+    assert_eq!(traces.len(), 10);
+}

@@ -1,0 +1,478 @@
+//! A simulated client: asks, reads at its own speed, and judges every answer.
+
+use gannet_io::driver::Listener;
+use gannet_io::sim::{End, Random, SimHandle};
+
+use crate::files::{Files, Slice};
+use crate::response::{Head, parts};
+
+/// What a request asks for.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    /// A file: the path on the disk, and how it is asked for.
+    File(String, Asked),
+    /// Nothing that is there.
+    Missing,
+    /// A folder without its slash.
+    Folder,
+    /// A folder with its slash, which has no index page.
+    Listing,
+    Options,
+    /// A method other than those that are answered.
+    OtherMethod,
+    /// No request at all.
+    Malformed,
+}
+
+/// How a file is asked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Asked {
+    /// `bytes=A-B`, ends included.
+    pub(crate) range: Option<(u64, u64)>,
+    pub(crate) has_many_ranges: bool,
+    pub(crate) if_none_match: Option<String>,
+    pub(crate) if_match: Option<String>,
+    pub(crate) if_range: Option<String>,
+    pub(crate) accepts_gzip: bool,
+}
+
+/// A request.
+#[derive(Clone, Debug)]
+pub(crate) struct Ask {
+    pub(crate) kind: Kind,
+    pub(crate) raw: Vec<u8>,
+    pub(crate) is_head: bool,
+    /// Nothing is answered after it.
+    pub(crate) closes: bool,
+    /// When its last byte was written.
+    pub(crate) sent_at: Option<u64>,
+}
+
+/// What a client does beside asking and reading.
+#[derive(Clone, Debug)]
+pub(crate) struct Manners {
+    /// Connects at this moment.
+    pub(crate) arrives_at: u64,
+    /// Acts this often, nanoseconds.
+    pub(crate) interval_ns: u64,
+    /// Reads at most this much each time.
+    pub(crate) read_max: usize,
+    /// Stops reading after so many bytes.
+    pub(crate) stalls_after: Option<usize>,
+    /// Stops writing after so many bytes.
+    pub(crate) falls_silent_after: Option<usize>,
+    /// Resets after reading so many bytes.
+    pub(crate) resets_after: Option<usize>,
+    /// Ends its half as soon as all is written.
+    pub(crate) half_closes: bool,
+    /// Stays on after the last answer, until the server ends the connection.
+    pub(crate) stays: bool,
+}
+
+impl Manners {
+    /// Whether it does nothing for which a server may cut it off.
+    pub(crate) fn is_patient(&self) -> bool {
+        self.stalls_after.is_none()
+            && self.falls_silent_after.is_none()
+            && self.resets_after.is_none()
+            && self.read_max >= 1_000
+    }
+}
+
+/// What the whole run allows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Allowed {
+    /// Answers may end early, connections be refused or closed.
+    pub(crate) cuts: bool,
+    /// 500 and 503.
+    pub(crate) failures: bool,
+    /// Longest that a connection may last in which the client does nothing, nanoseconds.
+    pub(crate) quiet_ns: u64,
+}
+
+/// An answer that is being read.
+struct Reading {
+    head: Head,
+    ask: usize,
+    body_len: u64,
+    read_at: u64,
+    body: Vec<u8>,
+}
+
+/// See the module's description.
+pub(crate) struct Client {
+    pub(crate) manners: Manners,
+    asks: Vec<Ask>,
+    allowed: Allowed,
+    random: Random,
+    wire: Option<gannet_io::sim::Client>,
+    to_write: Vec<u8>,
+    written: usize,
+    got: Vec<u8>,
+    read: usize,
+    reading: Option<Reading>,
+    /// Answers read whole.
+    pub(crate) answered: usize,
+    has_closed: bool,
+    is_half_closed: bool,
+    /// When it acts next.
+    pub(crate) acts_at: u64,
+    last_move: u64,
+    /// Nothing more will happen.
+    pub(crate) is_done: bool,
+    /// The server was told to stop before all was done.
+    pub(crate) is_cut_by_stop: bool,
+    /// Mixed of all that was seen.
+    pub(crate) trace: u64,
+}
+
+impl Client {
+    pub(crate) fn new(manners: Manners, asks: Vec<Ask>, allowed: Allowed, random: Random) -> Self {
+        Self {
+            acts_at: manners.arrives_at,
+            to_write: asks.iter().flat_map(|ask| ask.raw.clone()).collect(),
+            manners,
+            asks,
+            allowed,
+            random,
+            wire: None,
+            written: 0,
+            got: Vec::new(),
+            read: 0,
+            reading: None,
+            answered: 0,
+            has_closed: false,
+            is_half_closed: false,
+            last_move: 0,
+            is_done: false,
+            is_cut_by_stop: false,
+            trace: 0,
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn act(&mut self, disk: &SimHandle, files: &mut Files) -> Result<(), String> {
+        let now = disk.now().0;
+        if self.is_done || now < self.acts_at {
+            return Ok(());
+        }
+        self.acts_at = now + self.manners.interval_ns;
+        if self.wire.is_none() {
+            self.wire = disk.connect(Listener(0));
+            self.last_move = now;
+            if self.wire.is_none() {
+                // The server has stopped.
+                self.is_done = true;
+                self.is_cut_by_stop = true;
+                return Ok(());
+            }
+        }
+        self.write(now);
+        // What the server has let go of has no deadline any more: the rest is read at once.
+        let is_closed = self
+            .wire
+            .as_ref()
+            .is_some_and(|wire| wire.is_closed_by_server());
+        let most = if is_closed {
+            usize::MAX
+        } else {
+            self.manners.read_max
+        };
+        self.read(now, most, files)?;
+        if self.is_done {
+            return Ok(());
+        }
+        if self
+            .manners
+            .resets_after
+            .is_some_and(|after| self.read >= after)
+        {
+            self.wire.take().expect("connected above").reset();
+            self.is_done = true;
+            return Ok(());
+        }
+        let expected = self.expected();
+        let is_answered = self.to_write.is_empty() && self.answered >= expected;
+        if is_answered && !self.manners.stays && !self.has_closed {
+            self.wire = None;
+            self.is_done = true;
+        } else if now.saturating_sub(self.last_move) > self.allowed.quiet_ns {
+            return Err(format!(
+                "a quiet connection has outlived its deadline: {} answers of {expected}, {:?}",
+                self.answered, self.manners
+            ));
+        }
+        Ok(())
+    }
+
+    /// How many answers are due in the end.
+    pub(crate) fn expected(&self) -> usize {
+        let last = self.asks.iter().position(|ask| ask.closes);
+        last.map_or(self.asks.len(), |last| last + 1)
+    }
+
+    fn write(&mut self, now: u64) {
+        let wire = self.wire.as_ref().expect("connected");
+        if wire.end() != End::Open {
+            return;
+        }
+        let silent = self.manners.falls_silent_after;
+        let most = silent.map_or(usize::MAX, |after| after.saturating_sub(self.written));
+        let most = most.min(self.to_write.len());
+        if most > 0 {
+            let mut count = most;
+            if self.random.chance(500) {
+                count = 1 + self.random.below(most as u64) as usize;
+            }
+            let piece: Vec<u8> = self.to_write.drain(..count).collect();
+            wire.write(&piece);
+            self.written += count;
+            self.last_move = now;
+            let mut end = 0;
+            for ask in &mut self.asks {
+                end += ask.raw.len();
+                if end <= self.written && ask.sent_at.is_none() {
+                    ask.sent_at = Some(now);
+                }
+            }
+        }
+        if self.to_write.is_empty() && self.manners.half_closes && !self.is_half_closed {
+            self.is_half_closed = true;
+            wire.shutdown_write();
+        }
+    }
+
+    /// Reads up to `max` bytes, as far as its manners let it.
+    pub(crate) fn read(&mut self, now: u64, max: usize, files: &mut Files) -> Result<(), String> {
+        let Some(wire) = &self.wire else {
+            return Ok(());
+        };
+        let stall = self.manners.stalls_after.filter(|_| max < usize::MAX);
+        let most = stall.map_or(max, |after| max.min(after.saturating_sub(self.read)));
+        let bytes = wire.read_at_most(most);
+        let end = wire.end();
+        if !bytes.is_empty() {
+            self.last_move = now;
+            self.read += bytes.len();
+            for byte in &bytes {
+                self.trace = (self.trace ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+            self.trace ^= now;
+            self.got.extend(bytes);
+        }
+        self.take_answers(now, files)?;
+        if end != End::Open {
+            self.trace = self.trace.rotate_left(7) ^ end as u64;
+            self.ended(now, end, files)?;
+        }
+        Ok(())
+    }
+
+    fn take_answers(&mut self, now: u64, files: &mut Files) -> Result<(), String> {
+        loop {
+            if self.reading.is_none() {
+                if self.got.is_empty() {
+                    return Ok(());
+                }
+                if self.has_closed {
+                    return Err(format!("bytes after the end: {}", self.got.escape_ascii()));
+                }
+                let Some(head) = Head::parse(&self.got)? else {
+                    return Ok(());
+                };
+                self.got.drain(..head.len);
+                self.begin(head, now)?;
+            }
+            let reading = self.reading.as_mut().expect("begun above");
+            let missing = reading.body_len - reading.body.len() as u64;
+            let count = missing.min(self.got.len() as u64) as usize;
+            reading.body.extend(self.got.drain(..count));
+            if (reading.body.len() as u64) < reading.body_len {
+                return Ok(());
+            }
+            let whole = self.reading.take().expect("begun above");
+            self.judge(&whole, true, files)?;
+            self.has_closed = whole.head.closes();
+            self.answered += 1;
+        }
+    }
+
+    fn begin(&mut self, head: Head, now: u64) -> Result<(), String> {
+        let ask = self.answered;
+        // A timeout or a stop may be told in place of an answer, or without a request.
+        let is_unasked = head.status == 408;
+        if ask >= self.asks.len() && !is_unasked {
+            return Err(format!("more answers than requests: {head:?}"));
+        }
+        let is_head = self.asks.get(ask).is_some_and(|ask| ask.is_head) && !is_unasked;
+        let body_len = head.body_len(is_head)?;
+        self.reading = Some(Reading {
+            head,
+            ask,
+            body_len,
+            read_at: now,
+            body: Vec::new(),
+        });
+        Ok(())
+    }
+
+    /// Judges what was read of an answer.
+    fn judge(&self, reading: &Reading, is_whole: bool, files: &mut Files) -> Result<(), String> {
+        let Reading {
+            head, ask, body, ..
+        } = reading;
+        if head.status == 408 {
+            return Ok(());
+        }
+        let ask = &self.asks[*ask];
+        let wrong = |why: String| {
+            let raw = ask.raw.escape_ascii();
+            format!(
+                "{why}\n  request: {raw}\n  answer: {head:?}, {} bytes",
+                body.len()
+            )
+        };
+        let sent_at = match (&ask.kind, ask.sent_at) {
+            (_, Some(at)) => at,
+            // Nobody waits for the end of something that is wrong from its beginning.
+            (Kind::Malformed | Kind::OtherMethod, None) => 0,
+            _ => return Err(wrong("answered before it was asked".into())),
+        };
+        let window = (sent_at, reading.read_at);
+        match (&ask.kind, head.status) {
+            (Kind::File(path, asked), _) => {
+                let is_excused = self.allowed.failures && matches!(head.status, 500 | 503);
+                if is_excused {
+                    return Ok(());
+                }
+                judge_file(path, asked, window, reading, is_whole, files).map_err(wrong)
+            }
+            (Kind::Missing, 404)
+            | (Kind::Folder, 308 | 404)
+            | (Kind::Listing, 200 | 404)
+            | (Kind::Options, 204)
+            | (Kind::OtherMethod, 405) => Ok(()),
+            (_, 500) if self.allowed.failures => Ok(()),
+            (Kind::Malformed, 400..=499 | 501 | 505) if head.closes() => Ok(()),
+            _ => Err(wrong("an unexpected status".into())),
+        }
+    }
+
+    /// The server has ended the connection and all its bytes are read.
+    fn ended(&mut self, now: u64, end: End, files: &mut Files) -> Result<(), String> {
+        self.is_done = true;
+        if let Some(reading) = self.reading.take() {
+            self.judge(&reading, false, files)?;
+        } else if !self.got.is_empty() && end == End::Finished && !self.allowed.cuts {
+            return Err(format!("half a head: {}", self.got.escape_ascii()));
+        }
+        self.wire = None;
+        let is_excused = self.allowed.cuts || !self.manners.is_patient() || self.is_cut_by_stop;
+        let expected = self.expected();
+        if self.answered < expected && !is_excused {
+            return Err(format!(
+                "{end:?} at {now} after {} of {expected} answers, {} bytes read, {:?}",
+                self.answered, self.read, self.manners
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether every answer was counted that the server has sent.
+    pub(crate) fn has_read_all(&self) -> bool {
+        self.is_done && self.manners.is_patient() && self.answered == self.expected()
+    }
+
+    /// The last words: the server is gone, what it has sent is still read.
+    pub(crate) fn read_rest(&mut self, now: u64, files: &mut Files) -> Result<(), String> {
+        self.read(now, usize::MAX, files)?;
+        if let Some(reading) = self.reading.take() {
+            self.judge(&reading, false, files)?;
+        }
+        self.wire = None;
+        self.is_done = true;
+        Ok(())
+    }
+}
+
+fn judge_file(
+    path: &str,
+    asked: &Asked,
+    window: (u64, u64),
+    reading: &Reading,
+    is_whole: bool,
+    files: &mut Files,
+) -> Result<(), String> {
+    let Reading { head, body, .. } = reading;
+    let coded = match head.field("content-encoding") {
+        None => path.to_owned(),
+        Some("gzip") if asked.accepts_gzip => format!("{path}.gz"),
+        Some(other) => return Err(format!("content-encoding: {other}")),
+    };
+    let tag = head.field("etag");
+    let modified = head.field("last-modified").filter(|_| coded == path);
+    let mut check = |total: u64, offset: u64, bytes: &[u8]| {
+        let tag = tag.ok_or("no entity tag")?;
+        files.judge(&Slice {
+            path: &coded,
+            window,
+            total,
+            offset,
+            bytes,
+            tag,
+            modified,
+        })
+    };
+    let is_matched = |list: &Option<String>| list.is_some() && list.as_deref() == tag;
+    match head.status {
+        // A folder's listing, while its index page is gone.
+        200 if tag.is_none() && path.ends_with("index.html") => {
+            let is_gone = files.may_be_missing(path, window);
+            is_gone
+                .then_some(())
+                .ok_or_else(|| "a listing in place of a page".into())
+        }
+        200 => {
+            if asked.range.is_some() && asked.if_range.is_some() && is_matched(&asked.if_range) {
+                return Err("If-Range matched: a range was due".into());
+            }
+            if is_matched(&asked.if_none_match) {
+                return Err("If-None-Match matched: 304 was due".into());
+            }
+            check(head.content_length().ok_or("no length")?, 0, body)
+        }
+        206 if asked.has_many_ranges && head.boundary().is_some() => {
+            if !is_whole {
+                return Ok(());
+            }
+            let boundary = head.boundary().unwrap_or_default();
+            if body.is_empty() {
+                return Ok(());
+            }
+            for (first, total, bytes) in parts(body, boundary)? {
+                check(total, first, bytes)?;
+            }
+            Ok(())
+        }
+        206 => {
+            let (first, end, total) = head.content_range().ok_or("no range")?;
+            if Some(end - first) != head.content_length() {
+                return Err("length and range differ".into());
+            }
+            if let Some((from, to)) = asked.range
+                && (first, end) != (from, (to + 1).min(total))
+            {
+                return Err("another range than asked for".into());
+            }
+            if asked.if_range.is_some() && !is_matched(&asked.if_range) {
+                return Err("If-Range did not match".into());
+            }
+            check(total, first, body)
+        }
+        304 if is_matched(&asked.if_none_match) => Ok(()),
+        412 if asked.if_match.is_some() => Ok(()),
+        416 if asked.range.is_some() || asked.has_many_ranges => Ok(()),
+        404 if files.may_be_missing(path, window) => Ok(()),
+        _ => Err("an unexpected status".into()),
+    }
+}

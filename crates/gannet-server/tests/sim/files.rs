@@ -1,0 +1,266 @@
+//! What the files of a run contained, and when: the oracle of response bodies.
+//!
+//! Every incarnation of a file (created, or put in place by rename) has bytes of its own; changes
+//! in place only move its end. So a body tells which incarnation it came from, and any slice of it
+//! can be judged on its own.
+
+use std::collections::BTreeMap;
+
+use gannet_io::sim::{Random, SimHandle};
+
+/// How long a change may go unnoticed, nanoseconds: the promise is a second, the rest is for
+/// operations that are late.
+const NOTICED_NS: u64 = 1_100_000_000;
+
+/// A file of a run.
+#[derive(Default)]
+struct Tracked {
+    /// The bytes of each incarnation, up to the longest that it may grow to.
+    incarnations: Vec<Vec<u8>>,
+    spells: Vec<Spell>,
+    /// A change in place waits for guards: the length that it leads to.
+    pending: Option<u64>,
+    is_sidecar: bool,
+}
+
+/// A time during which a path had one content.
+struct Spell {
+    from: u64,
+    to: u64,
+    /// Incarnation and length; `None` while there was no file.
+    what: Option<(usize, u64)>,
+}
+
+/// What an entity tag stands for.
+struct Bound {
+    len: u64,
+    incarnations: Vec<usize>,
+    modified: Option<String>,
+}
+
+/// All files of a run.
+pub(crate) struct Files {
+    disk: SimHandle,
+    files: BTreeMap<String, Tracked>,
+    tags: BTreeMap<(String, String), Bound>,
+    is_live: bool,
+}
+
+/// A slice of a representation, as a response gave it.
+pub(crate) struct Slice<'a> {
+    pub(crate) path: &'a str,
+    /// When it was asked for, and when the answer's head was read.
+    pub(crate) window: (u64, u64),
+    /// Length of the whole representation.
+    pub(crate) total: u64,
+    pub(crate) offset: u64,
+    pub(crate) bytes: &'a [u8],
+    pub(crate) tag: &'a str,
+    pub(crate) modified: Option<&'a str>,
+}
+
+impl Files {
+    /// No files yet; in an archive (`!is_live`) they never change.
+    pub(crate) fn new(disk: SimHandle, is_live: bool) -> Self {
+        Self {
+            disk,
+            files: BTreeMap::new(),
+            tags: BTreeMap::new(),
+            is_live,
+        }
+    }
+
+    pub(crate) fn paths(&self) -> Vec<String> {
+        let is_asked = |file: &Tracked| !file.is_sidecar;
+        let named = self.files.iter().filter(|(_, file)| is_asked(file));
+        named.map(|(path, _)| path.clone()).collect()
+    }
+
+    /// A new incarnation of a file. Gives its bytes.
+    pub(crate) fn put(&mut self, path: &str, len: u64, random: &mut Random) -> Vec<u8> {
+        let now = self.disk.now().0;
+        let file = self.files.entry(path.into()).or_default();
+        file.is_sidecar = path.ends_with(".gz");
+        let key = random.next_u64();
+        file.incarnations.push(pattern(key, len * 2 + 64));
+        file.turn(now, Some((file.incarnations.len() - 1, len)));
+        let bytes = file.incarnations.last().unwrap()[..len as usize].to_vec();
+        if self.is_live {
+            self.disk.put_file(path, bytes.clone());
+        }
+        bytes
+    }
+
+    /// Something happens to some file: renamed over, deleted, and if `in_place` truncated or grown.
+    pub(crate) fn change(&mut self, random: &mut Random, in_place: bool) {
+        self.settle();
+        let paths: Vec<_> = self.files.keys().cloned().collect();
+        let path = &paths[random.below(paths.len() as u64) as usize];
+        let file = self.files.get_mut(path).unwrap();
+        if file.pending.is_some() {
+            return;
+        }
+        let current = file.spells.last().unwrap().what;
+        let Some((incarnation, len)) = current else {
+            let len = file.incarnations.last().unwrap().len() as u64 / 2;
+            self.put(path, len, random);
+            return;
+        };
+        match random.below(if in_place { 8 } else { 4 }) {
+            0 => {
+                file.turn(self.disk.now().0, None);
+                self.disk.remove_file(path);
+            }
+            1..4 => {
+                let len = if random.chance(500) {
+                    len
+                } else {
+                    random.below(len * 2 + 2)
+                };
+                self.put(path, len.min(400_000), random);
+            }
+            4..7 => {
+                let len = random.below(len + 1);
+                self.disk.truncate_file(path, len);
+                file.pending = Some(len);
+            }
+            _ => {
+                let longest = file.incarnations[incarnation].len() as u64;
+                let len = len + random.below(longest - len + 1);
+                let bytes = &file.incarnations[incarnation][..len as usize];
+                self.disk.overwrite_file(path, bytes);
+                file.pending = Some(len);
+            }
+        }
+        self.settle();
+    }
+
+    /// Takes note of changes in place that no guard holds up any more.
+    pub(crate) fn settle(&mut self) {
+        let now = self.disk.now().0;
+        for (path, file) in &mut self.files {
+            if file.pending.is_some() && self.disk.file_len(path) == file.pending {
+                let len = file.pending.take();
+                let (incarnation, _) = file.spells.last().unwrap().what.unwrap();
+                file.turn(now, len.map(|len| (incarnation, len)));
+            }
+        }
+    }
+
+    /// Whether there may have been no such file for somebody who asked then.
+    pub(crate) fn may_be_missing(&self, path: &str, window: (u64, u64)) -> bool {
+        let Some(file) = self.files.get(path) else {
+            return true;
+        };
+        file.seen(window).any(|spell| spell.what.is_none())
+    }
+
+    /// An entity tag that was seen for the path, if any.
+    pub(crate) fn some_tag(&self, path: &str, random: &mut Random) -> Option<String> {
+        let of_path: Vec<_> = self.tags.keys().filter(|(p, _)| p == path).collect();
+        let index = random.below(of_path.len() as u64) as usize;
+        of_path.get(index).map(|(_, tag)| tag.clone())
+    }
+
+    /// Judges a slice: it must belong to one version of the file, the same one that its tag has
+    /// stood for before, and one that was there around the time it was asked for.
+    pub(crate) fn judge(&mut self, slice: &Slice<'_>) -> Result<(), String> {
+        let Slice {
+            path, total, tag, ..
+        } = *slice;
+        let file = self.files.get(path).ok_or("no such file was ever there")?;
+        let range = slice.offset as usize..slice.offset as usize + slice.bytes.len();
+        if range.end as u64 > total {
+            return Err(format!("{range:?} of {total} bytes"));
+        }
+        let mut incarnations: Vec<usize> = file
+            .seen(slice.window)
+            .filter_map(|spell| spell.what)
+            .filter(|&(k, len)| len == total && file.incarnations[k][range.clone()] == *slice.bytes)
+            .map(|(k, _)| k)
+            .collect();
+        incarnations.dedup();
+        if incarnations.is_empty() {
+            return Err(file.explain(slice));
+        }
+        let key = (path.to_owned(), tag.to_owned());
+        let bound = self.tags.entry(key).or_insert_with(|| Bound {
+            len: total,
+            incarnations: incarnations.clone(),
+            modified: None,
+        });
+        bound.incarnations.retain(|k| incarnations.contains(k));
+        if bound.len != total || bound.incarnations.is_empty() {
+            return Err(format!(
+                "the tag {tag} has stood for another content of {path}"
+            ));
+        }
+        if let Some(modified) = slice.modified {
+            let before = bound.modified.get_or_insert_with(|| modified.to_owned());
+            if before != modified {
+                return Err(format!("{tag} has two dates: {before}, {modified}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Tracked {
+    fn turn(&mut self, now: u64, what: Option<(usize, u64)>) {
+        if let Some(last) = self.spells.last_mut() {
+            last.to = now;
+        }
+        let to = u64::MAX;
+        self.spells.push(Spell {
+            from: now,
+            to,
+            what,
+        });
+    }
+
+    /// What may be seen by somebody who asks at the one moment and is answered at the other.
+    fn seen(&self, (asked, answered): (u64, u64)) -> impl Iterator<Item = &Spell> {
+        self.spells.iter().filter(move |spell| {
+            spell.from <= answered && spell.to.saturating_add(NOTICED_NS) >= asked
+        })
+    }
+
+    fn explain(&self, slice: &Slice<'_>) -> String {
+        let Slice {
+            path,
+            offset,
+            bytes,
+            total,
+            ..
+        } = slice;
+        let start = *offset as usize;
+        let known: Vec<_> = self
+            .spells
+            .iter()
+            .filter_map(|spell| {
+                let (k, len) = spell.what?;
+                let known = self.incarnations[k].get(start..).unwrap_or_default();
+                let same = known.iter().zip(*bytes).take_while(|(a, b)| a == b).count();
+                Some((k, len, spell.from, spell.to, same))
+            })
+            .collect();
+        format!(
+            "{path}: bytes {offset}..+{} of {total} belong to no version of the time {:?}; \
+             (incarnation, length, from, to, bytes in common): {known:?}; zeros: {}",
+            bytes.len(),
+            slice.window,
+            bytes.iter().filter(|&&byte| byte == 0).count(),
+        )
+    }
+}
+
+/// Bytes that nothing else has.
+fn pattern(key: u64, len: u64) -> Vec<u8> {
+    let mut random = Random::new(key);
+    let mut bytes = Vec::with_capacity(len as usize + 8);
+    while (bytes.len() as u64) < len {
+        bytes.extend(random.next_u64().to_le_bytes());
+    }
+    bytes.truncate(len as usize);
+    bytes
+}

@@ -1,0 +1,128 @@
+//! Responses, read strictly.
+
+/// The head of a response.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    pub(crate) status: u16,
+    fields: Vec<(String, String)>,
+    /// Bytes of the head with its empty line.
+    pub(crate) len: usize,
+}
+
+impl Head {
+    /// Reads a head; `None` if it is not complete.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Self>, String> {
+        let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
+            let start = &bytes[..bytes.len().min(9)];
+            if !b"HTTP/1.1 ".starts_with(start) {
+                return Err(format!("no response: {}", start.escape_ascii()));
+            }
+            return Ok(None);
+        };
+        let text = std::str::from_utf8(&bytes[..end])
+            .map_err(|_| format!("not text: {}", bytes[..end].escape_ascii()))?;
+        let mut lines = text.split("\r\n");
+        let status = lines
+            .next()
+            .and_then(|line| line.strip_prefix("HTTP/1.1 "))
+            .and_then(|rest| rest.get(..3))
+            .and_then(|digits| digits.parse().ok())
+            .ok_or_else(|| format!("no status line: {text}"))?;
+        let mut fields: Vec<(String, String)> = Vec::new();
+        for line in lines {
+            let (name, value) = line
+                .split_once(": ")
+                .ok_or_else(|| format!("field: {line}"))?;
+            let name = name.to_ascii_lowercase();
+            if fields.iter().any(|(before, _)| *before == name) {
+                return Err(format!("{name} twice: {text}"));
+            }
+            fields.push((name, value.to_owned()));
+        }
+        let head = Self {
+            status,
+            fields,
+            len: end + 4,
+        };
+        if head.field("date").is_none() {
+            return Err(format!("no date: {text}"));
+        }
+        Ok(Some(head))
+    }
+
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
+        let found = self.fields.iter().find(|(n, _)| n == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn closes(&self) -> bool {
+        self.field("connection") == Some("close")
+    }
+
+    /// How many bytes follow (RFC 9112 section 6.3).
+    pub(crate) fn body_len(&self, is_head: bool) -> Result<u64, String> {
+        if is_head || self.status == 204 || self.status == 304 {
+            return Ok(0);
+        }
+        self.content_length()
+            .ok_or_else(|| format!("no length: {self:?}"))
+    }
+
+    pub(crate) fn content_length(&self) -> Option<u64> {
+        self.field("content-length")?.parse().ok()
+    }
+
+    /// First position, end and total of a `content-range`.
+    pub(crate) fn content_range(&self) -> Option<(u64, u64, u64)> {
+        content_range(self.field("content-range")?)
+    }
+
+    /// The delimiter of a multipart answer.
+    pub(crate) fn boundary(&self) -> Option<&str> {
+        self.field("content-type")?
+            .strip_prefix("multipart/byteranges; boundary=")
+    }
+}
+
+fn content_range(value: &str) -> Option<(u64, u64, u64)> {
+    let (range, total) = value.strip_prefix("bytes ")?.split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    Some((
+        first.parse().ok()?,
+        last.parse::<u64>().ok()? + 1,
+        total.parse().ok()?,
+    ))
+}
+
+/// One part of a multipart answer: where its bytes begin, how many the whole has, and they.
+pub(crate) type Part<'a> = (u64, u64, &'a [u8]);
+
+/// The parts of a whole multipart body.
+pub(crate) fn parts<'a>(body: &'a [u8], boundary: &str) -> Result<Vec<Part<'a>>, String> {
+    let delimiter = format!("--{boundary}");
+    let mut parts = Vec::new();
+    let mut rest = body;
+    loop {
+        rest = rest.strip_prefix(b"\r\n").unwrap_or(rest);
+        rest = rest
+            .strip_prefix(delimiter.as_bytes())
+            .ok_or("no delimiter")?;
+        if rest == b"--\r\n" {
+            return Ok(parts);
+        }
+        let end = rest
+            .windows(4)
+            .position(|four| four == b"\r\n\r\n")
+            .ok_or("no part")?;
+        let text = std::str::from_utf8(&rest[..end]).map_err(|e| e.to_string())?;
+        let (first, end_of_range, total) = text
+            .split("\r\n")
+            .find_map(|line| line.strip_prefix("content-range: "))
+            .and_then(content_range)
+            .ok_or_else(|| format!("part without range: {text}"))?;
+        let len = (end_of_range - first) as usize;
+        let bytes = rest.get(end + 4..end + 4 + len).ok_or("a part is short")?;
+        parts.push((first, total, bytes));
+        rest = &rest[end + 4 + len..];
+    }
+}

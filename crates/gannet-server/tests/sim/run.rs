@@ -1,0 +1,568 @@
+//! One run: a server, its clients and the owner of its files, in one thread, from one seed.
+
+use gannet_archive::{Coding, Content, Key, Options, SUPERBLOCK_LEN, VariantDraft, Writer, digest};
+use gannet_content::answer::{self, Resource};
+use gannet_content::validators::hash_tag;
+use gannet_http::semantics::coding::Coding as ContentCoding;
+use gannet_io::driver::{Driver, File, Nanos, Started, Token};
+use gannet_io::options::EngineOptions;
+use gannet_io::sim::{Faults, Random, Sim, SimHandle};
+use gannet_server::config::{ContentOptions, Limits};
+use gannet_server::driven::{Driven, DrivenContent};
+
+use crate::client::{Allowed, Ask, Asked, Client, Kind, Manners};
+use crate::files::Files;
+
+const MS: u64 = 1_000_000;
+
+/// Timeouts short enough that runs meet them.
+pub(crate) const LIMITS: Limits = Limits {
+    head_timeout_ms: 3_000,
+    idle_timeout_ms: 5_000,
+    progress_timeout_ms: 4_000,
+    send_rate_min: 500,
+    connections_max: 0,
+    grace_ms: 6_000,
+};
+
+/// What happens in a run, beside faults.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Scenario {
+    /// A live directory, or an archive.
+    pub(crate) is_live: bool,
+    pub(crate) clients: usize,
+    /// Files are renamed over and deleted.
+    pub(crate) has_changes: bool,
+    /// They are truncated and grown in place as well.
+    pub(crate) in_place: bool,
+    /// Clients stall, reset, fall silent, send nonsense.
+    pub(crate) has_rude_clients: bool,
+    /// The server is told to stop at this moment, done or not.
+    pub(crate) stops_at: Option<u64>,
+}
+
+impl Scenario {
+    /// A scenario that follows from chance.
+    pub(crate) fn random(random: &mut Random) -> Self {
+        let is_live = random.chance(700);
+        let has_changes = is_live && random.chance(700);
+        // Most runs are small: more of them, and easier to read.
+        let clients = if random.chance(850) { 6 } else { 40 };
+        Self {
+            is_live,
+            clients: 1 + random.below(clients) as usize,
+            has_changes,
+            in_place: has_changes && random.chance(500),
+            has_rude_clients: random.chance(500),
+            stops_at: random
+                .chance(300)
+                .then(|| 1_000 * MS + random.below(2_000 * MS)),
+        }
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Outcome {
+    /// Mixed of everything that clients saw, and when.
+    pub(crate) trace: u64,
+    /// Answers read whole.
+    pub(crate) answered: u64,
+    /// Answers that the server counted.
+    pub(crate) counted: u64,
+    /// Virtual nanoseconds.
+    pub(crate) lasted: u64,
+}
+
+/// Runs it, and judges it. The error says what was wrong.
+pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outcome, String> {
+    let mut random = Random::new(!seed);
+    let options = EngineOptions {
+        buffers: 1 << random.below(5),
+        buffer_len: 256 << random.below(4),
+        ..EngineOptions::default()
+    };
+    let mut driver = Sim::new(seed, 1, &options, Faults::none());
+    let disk = driver.handle();
+    let mut files = Files::new(disk.clone(), scenario.is_live);
+    let content = content(&mut driver, &mut files, scenario, &mut random);
+    disk.set_faults(faults.clone());
+    let options = ContentOptions {
+        cache_memory: 1 << (12 + random.below(12)),
+        ..ContentOptions::default()
+    };
+    let server = Driven::new(driver, content, &options, LIMITS).map_err(|e| e.to_string())?;
+    let allowed = Allowed {
+        cuts: faults.reset + faults.io_error + faults.accept_fails > 0 || scenario.in_place,
+        failures: faults.io_error > 0 || scenario.in_place,
+        quiet_ns: (LIMITS.head_timeout_ms
+            + LIMITS.idle_timeout_ms
+            + 2 * LIMITS.progress_timeout_ms
+            + 4_000)
+            * MS,
+    };
+    let clients = (0..scenario.clients)
+        .map(|_| client(&files, scenario, allowed, &mut random))
+        .collect();
+    Run {
+        disk,
+        server,
+        files,
+        clients,
+        random,
+        scenario,
+        allowed,
+        stopped_at: None,
+        changes_at: 0,
+    }
+    .run()
+}
+
+struct Run {
+    disk: SimHandle,
+    server: Driven<Sim>,
+    files: Files,
+    clients: Vec<Client>,
+    random: Random,
+    scenario: Scenario,
+    allowed: Allowed,
+    stopped_at: Option<u64>,
+    changes_at: u64,
+}
+
+impl Run {
+    fn run(mut self) -> Result<Outcome, String> {
+        let started = self.disk.now().0;
+        while !self.server.is_over() {
+            self.act()?;
+            let now = self.disk.now().0;
+            let all_done = self.clients.iter().all(|client| client.is_done);
+            if all_done || self.scenario.stops_at.is_some_and(|at| at <= now) {
+                self.stop(now);
+            }
+            if self.server.is_over() {
+                break;
+            }
+            let acting = self.clients.iter().filter(|client| !client.is_done);
+            let next = acting.map(|client| client.acts_at).min();
+            self.disk.wake_at(next.map(|at| Nanos(at.max(now + 1))));
+            self.server
+                .turn(None)
+                .map_err(|errno| format!("the engine gave up: {errno}"))?;
+            self.check_end(started)?;
+        }
+        self.end(started)
+    }
+
+    fn act(&mut self) -> Result<(), String> {
+        let now = self.disk.now().0;
+        if self.scenario.has_changes && now >= self.changes_at {
+            self.files.change(&mut self.random, self.scenario.in_place);
+            self.changes_at = now + 1 + self.random.below(400 * MS);
+        }
+        self.files.settle();
+        for (number, client) in self.clients.iter_mut().enumerate() {
+            client
+                .act(&self.disk, &mut self.files)
+                .map_err(|why| format!("client {number}: {why}"))?;
+        }
+        Ok(())
+    }
+
+    fn stop(&mut self, now: u64) {
+        if self.stopped_at.is_none() {
+            self.stopped_at = Some(now);
+            for client in &mut self.clients {
+                client.is_cut_by_stop |= !client.is_done;
+            }
+            self.server.stop();
+        }
+    }
+
+    fn check_end(&self, started: u64) -> Result<(), String> {
+        let now = self.disk.now().0;
+        if let Some(at) = self.stopped_at
+            && now > at + (LIMITS.grace_ms + 200) * MS
+            && !self.server.is_over()
+        {
+            return Err(format!(
+                "{} ms after the stop it is not over",
+                (now - at) / MS
+            ));
+        }
+        if now > started + 200_000 * MS {
+            return Err("it never ends".into());
+        }
+        Ok(())
+    }
+
+    /// The server is over: nothing is left, and what was sent is right to the last byte.
+    fn end(mut self, started: u64) -> Result<Outcome, String> {
+        let mut rest = Vec::new();
+        let mut leaks = self.disk.leaks();
+        // Answers of the disk that nobody waits for any more.
+        for _ in 0..1_000 {
+            if leaks.operations_in_flight == 0 {
+                break;
+            }
+            let driver = self.server.driver();
+            driver.wait(None, &mut rest).map_err(|e| e.to_string())?;
+            leaks = self.disk.leaks();
+        }
+        rest.clear();
+        if leaks.open_sockets + leaks.leases_out + leaks.operations_in_flight > 0 {
+            return Err(format!("left behind: {leaks:?}"));
+        }
+        let counted = self.server.counters().responses_total();
+        drop(self.server);
+        let leaks = self.disk.leaks();
+        if !leaks.is_clean() {
+            return Err(format!("left behind by the worker: {leaks:?}"));
+        }
+        let now = self.disk.now().0;
+        self.files.settle();
+        let mut outcome = Outcome {
+            counted,
+            lasted: now - started,
+            ..Outcome::default()
+        };
+        for (number, client) in self.clients.iter_mut().enumerate() {
+            client
+                .read_rest(now, &mut self.files)
+                .map_err(|why| format!("client {number}, at the end: {why}"))?;
+            outcome.answered += client.answered as u64;
+            outcome.trace = outcome.trace.rotate_left(5) ^ client.trace;
+        }
+        outcome.trace ^= counted ^ now.rotate_left(32);
+        let all_read = self.clients.iter().all(Client::has_read_all);
+        if outcome.answered > counted || (all_read && outcome.answered != counted) {
+            return Err(format!(
+                "{} answers counted, {} read",
+                counted, outcome.answered
+            ));
+        }
+        if !self.allowed.cuts && self.scenario.stops_at.is_none() && outcome.answered == 0 {
+            let patient = self
+                .clients
+                .iter()
+                .any(|client| client.manners.is_patient());
+            if patient {
+                return Err("nothing was answered".into());
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+/// The files of a run, as a directory or packed.
+fn content(
+    driver: &mut Sim,
+    files: &mut Files,
+    scenario: Scenario,
+    random: &mut Random,
+) -> DrivenContent {
+    let mut packing = Packing::new();
+    let names = [
+        ("a.txt", 2_000),
+        ("about.html", 3_000),
+        ("docs/index.html", 9_000),
+        ("docs/page.html", 31_000),
+        ("img/photo.jpg", 33_000),
+        ("big.bin", 120_000),
+        ("empty", 1),
+        (".well-known/x", 100),
+    ];
+    for (name, most) in names {
+        let len = random.below(most);
+        let bytes = files.put(name, len, random);
+        let coded = (name.ends_with(".html") && random.chance(500)).then(|| {
+            let len = 1 + random.below(len + 1) / 2;
+            files.put(&format!("{name}.gz"), len, random)
+        });
+        if !scenario.is_live {
+            packing.add(name, &bytes, coded.as_deref());
+        }
+    }
+    if random.chance(150) {
+        let bytes = files.put("huge.bin", 270_000 + random.below(100_000), random);
+        if !scenario.is_live {
+            packing.add("huge.bin", &bytes, None);
+        }
+    }
+    let disk = driver.handle();
+    if scenario.is_live {
+        return DrivenContent::Directory(disk.root());
+    }
+    let bytes = packing.finish();
+    disk.put_file("site.gannet", bytes.clone());
+    DrivenContent::Archive(bytes, open(driver, "site.gannet"))
+}
+
+/// Opens a file on a disk without faults.
+pub(crate) fn open(driver: &mut Sim, path: &str) -> File {
+    let root = driver.handle().root();
+    match driver.open(&root, path.as_bytes(), Token(0)) {
+        Started::Now(opened) => opened.expect("it was put there").file,
+        Started::Pending => panic!("nothing is slow yet"),
+    }
+}
+
+/// An archive in the making.
+struct Packing {
+    writer: Writer,
+    bytes: Vec<u8>,
+}
+
+impl Packing {
+    fn new() -> Self {
+        Self {
+            writer: Writer::new(Options::default()),
+            bytes: vec![0; SUPERBLOCK_LEN],
+        }
+    }
+
+    fn add(&mut self, name: &str, identity: &[u8], gzip: Option<&[u8]>) {
+        let bodies = [
+            Some((Coding::Identity, ContentCoding::Identity, identity)),
+            gzip.map(|bytes| (Coding::Gzip, ContentCoding::Gzip, bytes)),
+        ];
+        let made: Vec<_> = bodies
+            .into_iter()
+            .flatten()
+            .map(|(stored, coding, body)| {
+                let placed = self.writer.add_bytes(body);
+                if let Some(offset) = placed.write_at {
+                    self.bytes.resize(offset as usize, 0);
+                    self.bytes.extend_from_slice(body);
+                }
+                let tag = hash_tag(&digest(body), coding);
+                let ready = answer::ready_fields(&Resource {
+                    content_type: "text/plain",
+                    coding,
+                    len: body.len() as u64,
+                    entity_tag: &tag,
+                    last_modified: Some(1_700_000_000),
+                    vary: gzip.is_some(),
+                    cache_control: None,
+                    fields: &[],
+                });
+                (
+                    stored,
+                    placed.id,
+                    tag,
+                    ready.expect("fields that can be sent"),
+                )
+            })
+            .collect();
+        let drafts: Vec<_> = made
+            .iter()
+            .map(|(coding, blob, tag, ready)| {
+                let block = ready.as_block();
+                VariantDraft {
+                    coding: *coding,
+                    blob: *blob,
+                    entity_tag: tag.as_bytes(),
+                    h1: block.bytes,
+                    length_end: block.length_end,
+                    shared_start: block.shared_start,
+                }
+            })
+            .collect();
+        let variants = self.writer.add_variants(&drafts);
+        let content = Content {
+            content_type: b"text/plain",
+            last_modified: Some(1_700_000_000),
+            variants,
+            ..Content::default()
+        };
+        self.writer
+            .add_content(Key::content(format!("/{name}").as_bytes()), &content);
+        if let Some(folder) = name.strip_suffix("index.html") {
+            let key = format!("/{folder}");
+            self.writer
+                .add_content(Key::content(key.as_bytes()), &content);
+        }
+    }
+
+    fn finish(self) -> Vec<u8> {
+        let parts = self.writer.finish().expect("a sound archive");
+        let mut bytes = self.bytes;
+        bytes.resize(parts.metadata_offset as usize, 0);
+        bytes.extend_from_slice(&parts.metadata);
+        bytes[..SUPERBLOCK_LEN].copy_from_slice(&parts.superblock);
+        bytes
+    }
+}
+
+fn client(files: &Files, scenario: Scenario, allowed: Allowed, random: &mut Random) -> Client {
+    let is_rude = scenario.has_rude_clients && random.chance(400);
+    let asks = asks(files, scenario, is_rude, random);
+    let sent: usize = asks.iter().map(|ask| ask.raw.len()).sum();
+    let mut manners = Manners {
+        arrives_at: 1_000 * MS + random.below(3_000) * random.below(1_000) * 1_000,
+        interval_ns: 1 + random.below(20 * MS),
+        read_max: 1_000 + random.below(9_000) as usize,
+        stalls_after: None,
+        falls_silent_after: None,
+        resets_after: None,
+        half_closes: random.chance(200),
+        stays: random.chance(200),
+    };
+    if is_rude {
+        let some = |random: &mut Random, most: usize| Some(random.below(most as u64 + 1) as usize);
+        match random.below(4) {
+            0 => manners.stalls_after = some(random, 40_000),
+            1 => manners.falls_silent_after = some(random, sent),
+            2 => manners.resets_after = some(random, 40_000),
+            _ => {
+                manners.read_max = 1 + random.below(30) as usize;
+                manners.interval_ns = 100 * MS + random.below(100 * MS);
+            }
+        }
+    }
+    let random = Random::new(random.next_u64());
+    Client::new(manners, asks, allowed, random)
+}
+
+fn asks(files: &Files, scenario: Scenario, is_rude: bool, random: &mut Random) -> Vec<Ask> {
+    let paths = files.paths();
+    let most = if random.chance(100) { 30 } else { 5 };
+    let count = 1 + random.below(most);
+    let mut asks = Vec::new();
+    for number in 0..count {
+        let path = paths[random.below(paths.len() as u64) as usize].clone();
+        let mut ask = ask(path, files, scenario, random);
+        let is_last = number + 1 == count;
+        if is_rude && random.chance(150) {
+            ask = nonsense(random);
+        }
+        // After the last answer a polite client asks for nothing more.
+        if ask.closes && !is_rude && !is_last {
+            continue;
+        }
+        asks.push(ask);
+    }
+    if asks.is_empty() {
+        asks.push(Ask {
+            kind: Kind::Options,
+            raw: b"OPTIONS / HTTP/1.1\r\nhost: sim\r\n\r\n".to_vec(),
+            is_head: false,
+            closes: false,
+            sent_at: None,
+        });
+    }
+    asks
+}
+
+fn ask(path: String, files: &Files, scenario: Scenario, random: &mut Random) -> Ask {
+    let is_head = random.chance(150);
+    let method = if is_head { "HEAD" } else { "GET" };
+    let mut closes = random.chance(100);
+    let is_old = random.chance(150);
+    let mut fields = String::new();
+    if is_old {
+        // RFC 9112 section 9.3: an older client has to ask for a persistent connection.
+        closes = random.chance(500);
+        if !closes {
+            fields.push_str("connection: keep-alive\r\n");
+        }
+    } else if closes {
+        fields.push_str("connection: close\r\n");
+    }
+    let (kind, target) = match random.below(20) {
+        0 => (Kind::Missing, "/no/such/thing.png".to_owned()),
+        1 => (Kind::Options, "/".to_owned()),
+        2 if scenario.is_live => (Kind::Folder, "/img?q=1".to_owned()),
+        3 if scenario.is_live => (Kind::Listing, "/img/".to_owned()),
+        4 => {
+            let content = 1 + random.below(300);
+            fields.push_str(&format!("content-length: {content}\r\n"));
+            let target = format!("/{path}");
+            let body = "x".repeat(content as usize);
+            let version = if is_old { "1.0" } else { "1.1" };
+            let raw = format!("POST {target} HTTP/{version}\r\nhost: sim\r\n{fields}\r\n{body}");
+            return Ask {
+                kind: Kind::OtherMethod,
+                raw: raw.into_bytes(),
+                is_head: false,
+                closes,
+                sent_at: None,
+            };
+        }
+        _ => {
+            let (asked, lines) = asked(&path, files, random);
+            fields.push_str(&lines);
+            let target = match path.strip_suffix("index.html") {
+                Some(folder) if random.chance(500) => format!("/{folder}"),
+                _ => format!("/{path}"),
+            };
+            (Kind::File(path, asked), target)
+        }
+    };
+    let method = if matches!(kind, Kind::Options) {
+        "OPTIONS"
+    } else {
+        method
+    };
+    let version = if is_old { "1.0" } else { "1.1" };
+    let raw = format!("{method} {target} HTTP/{version}\r\nhost: sim\r\n{fields}\r\n");
+    Ask {
+        is_head: method == "HEAD",
+        kind,
+        raw: raw.into_bytes(),
+        closes,
+        sent_at: None,
+    }
+}
+
+fn asked(path: &str, files: &Files, random: &mut Random) -> (Asked, String) {
+    let mut asked = Asked::default();
+    let mut fields = String::new();
+    if random.chance(200) {
+        let first = random.below(40_000);
+        let last = first + random.below(40_000);
+        fields.push_str(&format!("range: bytes={first}-{last}\r\n"));
+        asked.range = Some((first, last));
+    } else if random.chance(80) {
+        let at = random.below(3_000);
+        fields.push_str(&format!(
+            "range: bytes={at}-{},{}-\r\n",
+            at + 10,
+            at + 3_000
+        ));
+        asked.has_many_ranges = true;
+    }
+    if random.chance(300) {
+        fields.push_str("accept-encoding: gzip\r\n");
+        asked.accepts_gzip = true;
+    }
+    let tag = files.some_tag(path, random);
+    if let Some(tag) = tag.filter(|_| random.chance(300)) {
+        let (name, slot) = match random.below(3) {
+            0 => ("if-none-match", &mut asked.if_none_match),
+            1 => ("if-match", &mut asked.if_match),
+            _ => ("if-range", &mut asked.if_range),
+        };
+        fields.push_str(&format!("{name}: {tag}\r\n"));
+        *slot = Some(tag);
+    }
+    (asked, fields)
+}
+
+fn nonsense(random: &mut Random) -> Ask {
+    let raws: [&[u8]; 6] = [
+        b"GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n",
+        b"GET  / HTTP/1.1\r\nhost: a\r\n\r\n",
+        b"GET / HTTP/1.1\nhost: a\n\n",
+        b"GET /%00 HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
+    ];
+    Ask {
+        kind: Kind::Malformed,
+        raw: raws[random.below(raws.len() as u64) as usize].to_vec(),
+        is_head: false,
+        closes: true,
+        sent_at: None,
+    }
+}
