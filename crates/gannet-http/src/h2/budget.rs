@@ -1,4 +1,4 @@
-//! One budget for everything a peer can make us do: frames cost points, content it takes earns them.
+//! One budget for all that a peer can make us do: frames cost points, content it takes earns them.
 //!
 //! HTTP/2's floods (resets by either side, settings, pings, empty frames, one-byte windows and so
 //! on) differ in the frame and agree in this: work on our side for no benefit on theirs. So there
