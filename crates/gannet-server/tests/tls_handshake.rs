@@ -415,6 +415,50 @@ fn early_data_only_if_asked_for() {
 }
 
 #[test]
+fn early_data_is_answered_before_the_end() {
+    use std::io::Write;
+    let authority = Authority::new();
+    let issued = authority.issue(KeyKind::P256, &["localhost"]);
+    let options = Options {
+        early_data: true,
+        ..Options::default()
+    };
+    let set = set(&[&issued], &options);
+    let abilities = Abilities {
+        early_data: true,
+        ..Abilities::default()
+    };
+    let config = client_config(&authority, abilities);
+    visit(&set, &mut connect(&config, "localhost"));
+    let mut client = connect(&config, "localhost");
+    client
+        .early_data()
+        .expect("a session")
+        .write_all(b"GET / HTTP/1.1\r\n\r\n")
+        .unwrap();
+    let mut server = Handshake::new();
+    let mut out = Vec::new();
+    let flight = from_client(&mut client);
+    assert!(matches!(
+        server.receive(&set, &flight, &mut out),
+        Ok(Step::NeedInput)
+    ));
+    assert_eq!(server.take_early(), b"GET / HTTP/1.1\r\n\r\n");
+    assert!(server.seal_early(&[b"early ", b"answer "], &mut out));
+    assert_eq!(to_client(&mut client, &out).unwrap(), b"early answer ");
+    // The rest of the handshake, and what follows is in order.
+    let mut out = Vec::new();
+    let last = from_client(&mut client);
+    let Ok(Step::Done(mut done)) = server.receive(&set, &last, &mut out) else {
+        panic!("done")
+    };
+    assert_eq!((done.early.len(), done.kind), (0, Kind::Resumed));
+    done.session.seal(&[b"late answer"], &mut out).unwrap();
+    assert_eq!(to_client(&mut client, &out).unwrap(), b"late answer");
+    assert!(!server.seal_early(&[b"too late"], &mut out));
+}
+
+#[test]
 fn early_data_is_not_taken_twice() {
     use std::io::Write;
     let authority = Authority::new();

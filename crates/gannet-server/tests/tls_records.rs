@@ -595,7 +595,7 @@ fn records_of_the_kernel_are_counted() {
     }
     // 2^24 records of 2^14 bytes (RFC 8446 section 5.5), one more counted for each send.
     assert!(
-        updated && (255..=256).contains(&(sends * slice >> 30)),
+        updated && (255..=256).contains(&((sends * slice) >> 30)),
         "{sends}"
     );
     assert!(duo.server.kernel_update().is_some());

@@ -134,6 +134,8 @@ impl HostConfig {
             if options.early_data {
                 config.session_storage = ServerSessionMemoryCache::new(EARLY_SESSIONS_MAX);
                 config.max_early_data_size = EARLY_DATA_MAX;
+                // Answering before the client has finished is what early data is for.
+                config.send_half_rtt_data = true;
             } else {
                 config.ticketer = ticketer().map_err(|error| error.to_string())?;
             }

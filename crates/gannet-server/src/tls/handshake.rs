@@ -17,7 +17,9 @@ use std::fmt;
 use std::mem;
 
 use rustls::server::UnbufferedServerConnection;
-use rustls::unbuffered::{ConnectionState, EncodeError, EncodeTlsData, UnbufferedStatus};
+use rustls::unbuffered::{
+    ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus,
+};
 use rustls::{AlertDescription, Error, HandshakeKind, NamedGroup, ProtocolVersion};
 
 use super::alert::Alert;
@@ -75,9 +77,8 @@ pub struct Established {
     pub kind: Kind,
     /// The group of the key exchange, as the registry spells it.
     pub group: &'static str,
-    /// Plaintext that had arrived before the handshake was finished: early data (0-RTT), to be
-    /// held to safe methods. It was taken at most once and is passed on only now, so that it
-    /// cannot be a replay.
+    /// Early data (0-RTT) that was not taken by [`Handshake::take_early`]. Now that the handshake
+    /// is finished it cannot be a replay any more.
     pub early: Vec<u8>,
     /// Plaintext that arrived with the end of the handshake.
     pub plain: Vec<u8>,
@@ -185,6 +186,38 @@ impl Handshake {
         }
     }
 
+    /// Takes early data (0-RTT) that has arrived, in clear text. It may have been recorded and sent
+    /// again by somebody on the path, within the limits that the memory of sessions sets: only
+    /// safe methods may be answered before the handshake is finished (RFC 8470 section 3).
+    pub fn take_early(&mut self) -> Vec<u8> {
+        mem::take(&mut self.early)
+    }
+
+    /// Seals an answer to early data, before the client has finished. False if that is not
+    /// possible (any more, or without early data): then the answer waits for [`Step::Done`].
+    pub fn seal_early(&mut self, pieces: &[&[u8]], out: &mut Vec<u8>) -> bool {
+        let State::Running(connection) = &mut self.state else {
+            return false;
+        };
+        if connection.wants_write() {
+            return false;
+        }
+        let UnbufferedStatus { discard, state } = connection.process_tls_records(&mut self.input);
+        let mut is_sealed = false;
+        if let Ok(ConnectionState::WriteTraffic(mut traffic)) = state {
+            let plain = pieces.concat();
+            let start = out.len();
+            if let Err(EncryptError::InsufficientSize(need)) = traffic.encrypt(&plain, &mut []) {
+                out.resize(start + need.required_size, 0);
+                let written = traffic.encrypt(&plain, &mut out[start..]).unwrap_or(0);
+                out.truncate(start + written);
+                is_sealed = written > 0;
+            }
+        }
+        self.input.drain(..discard);
+        is_sealed
+    }
+
     fn start(&mut self, certificates: &CertificateSet, hello: hello::Hello) -> Result<(), Failure> {
         let host = certificates.choose(hello.server_name.as_deref());
         self.server_name = hello.server_name;
@@ -228,7 +261,7 @@ impl Handshake {
                 (false, false) => return Ok(true),
             };
             let UnbufferedStatus { discard, state } = connection.process_tls_records(input);
-            let mut is_waiting = false;
+            let (mut is_waiting, mut is_writable) = (false, false);
             match state? {
                 ConnectionState::EncodeTlsData(data) => encode(data, out),
                 ConnectionState::TransmitTlsData(data) => data.done(),
@@ -243,8 +276,8 @@ impl Handshake {
                     }
                 }
                 ConnectionState::PeerClosed | ConnectionState::Closed => self.is_closed = true,
-                // `WriteTraffic`: finished, which the next round sees.
-                ConnectionState::WriteTraffic(_) => {}
+                // Finished, or early data may be answered while the client has not finished.
+                ConnectionState::WriteTraffic(_) => is_writable = true,
                 _ => is_waiting = true,
             }
             self.input.drain(..discard);
@@ -252,7 +285,7 @@ impl Handshake {
                 // Closed in the middle of the handshake: the peer has lost interest.
                 return Err(Error::AlertReceived(AlertDescription::CloseNotify));
             }
-            if is_waiting {
+            if is_waiting || (is_writable && connection.is_handshaking()) {
                 return Ok(false);
             }
         }

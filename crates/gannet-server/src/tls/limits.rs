@@ -68,3 +68,7 @@ pub const PAIRS_MAX: usize = 1024;
 
 /// A certificate that expires within this many seconds is warned about: 14 days.
 pub const EXPIRY_WARNING_SECONDS: i64 = 14 * 86_400;
+
+/// Bodies from this length on are worth handing a connection to the kernel: below it two or three
+/// more system calls cost more than the copy that is saved.
+pub const KERNEL_BODY_MIN: u64 = 64 << 10;

@@ -25,6 +25,7 @@ pub mod config;
 pub mod development;
 pub mod handshake;
 mod hello;
+pub mod kernel;
 pub mod limits;
 pub mod record;
 pub mod session;

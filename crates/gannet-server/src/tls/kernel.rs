@@ -1,0 +1,167 @@
+//! Whether the kernel seals large bodies, and if not, why.
+
+use std::fmt;
+
+use gannet_io::ktls::{self, Support, TxKeys, Unavailable};
+
+use super::limits::KERNEL_BODY_MIN;
+use super::record::aead::{Cipher, Secrets};
+
+/// What the operator wants (`--ktls`).
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Wish {
+    /// Where the kernel can.
+    #[default]
+    Auto,
+    /// It must be able to.
+    On,
+    /// Never.
+    Off,
+}
+
+/// What the kernel does for the connections of a server.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct KernelTls {
+    support: Result<Support, Off>,
+}
+
+/// Why the kernel seals nothing.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Off {
+    /// It was switched off.
+    Wish,
+    /// It cannot.
+    Unavailable(Unavailable),
+    /// It could not be tried out.
+    Untried(String),
+}
+
+impl fmt::Display for Off {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wish => f.write_str("switched off"),
+            Self::Unavailable(why) => why.fmt(f),
+            Self::Untried(why) => write!(f, "it could not be tried out: {why}"),
+        }
+    }
+}
+
+impl KernelTls {
+    /// Asks the kernel, by a connection to ourselves.
+    ///
+    /// # Errors
+    /// Why not, if the operator insists on it.
+    pub fn new(wish: Wish) -> Result<Self, Off> {
+        let support = match wish {
+            Wish::Off => Err(Off::Wish),
+            Wish::Auto | Wish::On => match ktls::probe() {
+                Err(error) => Err(Off::Untried(error.to_string())),
+                Ok(support) => match support.unavailable() {
+                    Some(why) => Err(Off::Unavailable(why.clone())),
+                    None => Ok(support),
+                },
+            },
+        };
+        match (wish, support) {
+            (Wish::On, Err(why)) => Err(why),
+            (_, support) => Ok(Self { support }),
+        }
+    }
+
+    /// Whether a connection should be handed over now: a body of `body_len` bytes is about to go,
+    /// in TLS 1.3, with a cipher that the kernel knows.
+    #[must_use]
+    pub fn wants(&self, cipher: Cipher, body_len: u64) -> bool {
+        body_len >= KERNEL_BODY_MIN
+            && self
+                .support
+                .as_ref()
+                .is_ok_and(|support| support.has(kernel_cipher(cipher)))
+    }
+
+    /// Whether the kernel can go on with another key. If not, a connection that needs one ends
+    /// after the response under way.
+    #[must_use]
+    pub fn can_update_keys(&self) -> bool {
+        self.support
+            .as_ref()
+            .is_ok_and(|support| support.can_update_keys)
+    }
+
+    /// Why it is off; `None` if it is on.
+    #[must_use]
+    pub fn off(&self) -> Option<&Off> {
+        self.support.as_ref().err()
+    }
+}
+
+/// What the kernel has to be given to go on sealing.
+#[must_use]
+pub fn tx_keys(secrets: &Secrets) -> TxKeys<'_> {
+    TxKeys {
+        cipher: kernel_cipher(secrets.cipher),
+        key: secrets.key(),
+        iv: secrets.iv,
+        sequence: secrets.sequence,
+    }
+}
+
+fn kernel_cipher(cipher: Cipher) -> ktls::Cipher {
+    match cipher {
+        Cipher::Aes128Gcm => ktls::Cipher::Aes128Gcm,
+        Cipher::Aes256Gcm => ktls::Cipher::Aes256Gcm,
+        Cipher::ChaCha20Poly1305 => ktls::Cipher::ChaCha20Poly1305,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn switched_off_is_off() {
+        let kernel = KernelTls::new(Wish::Off).expect("nothing to insist on");
+        assert_eq!(
+            kernel.off().map(ToString::to_string).as_deref(),
+            Some("switched off")
+        );
+        assert!(!kernel.wants(Cipher::Aes128Gcm, u64::MAX) && !kernel.can_update_keys());
+    }
+
+    #[test]
+    fn only_large_bodies_are_worth_it() {
+        let ciphers = [
+            (ktls::Cipher::Aes128Gcm, Ok(())),
+            (ktls::Cipher::Aes256Gcm, Ok(())),
+            (
+                ktls::Cipher::ChaCha20Poly1305,
+                Err(Unavailable::of_install(errno())),
+            ),
+        ];
+        let kernel = KernelTls {
+            support: Ok(Support {
+                ciphers,
+                can_update_keys: true,
+            }),
+        };
+        assert!(kernel.wants(Cipher::Aes128Gcm, 64 << 10) && kernel.can_update_keys());
+        assert!(!kernel.wants(Cipher::Aes128Gcm, (64 << 10) - 1));
+        assert!(
+            !kernel.wants(Cipher::ChaCha20Poly1305, 1 << 30),
+            "the kernel does not know it"
+        );
+    }
+
+    fn errno() -> gannet_io::driver::Errno {
+        gannet_io::driver::Errno::NOENT
+    }
+
+    #[test]
+    fn who_insists_is_told_the_truth() {
+        match (KernelTls::new(Wish::On), KernelTls::new(Wish::Auto)) {
+            (Ok(on), Ok(auto)) => assert_eq!((on.off(), auto.off()), (None, None)),
+            (Err(why), Ok(auto)) => assert_eq!(Some(&why), auto.off()),
+            (_, Err(why)) => panic!("nobody insisted: {why}"),
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Replays the fuzzer's corpus of TLS, and as many made up inputs, in every test run.
+
+mod tls_fuzz_checks;
+mod tls_support;
+
+use std::path::Path;
+
+use tls_support::{Abilities, Authority, Random, client_config, connect, from_client};
+
+fn replay(name: &str, check: fn(&[u8])) {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../fuzz/corpus")
+        .join(name);
+    let Ok(files) = std::fs::read_dir(&corpus) else {
+        println!("no corpus at {}", corpus.display());
+        return;
+    };
+    for file in files {
+        check(&std::fs::read(file.unwrap().path()).unwrap());
+    }
+}
+
+#[test]
+fn records() {
+    replay("tls_record", tls_fuzz_checks::record);
+    let mut random = Random(0x0123_4567_89ab_cdef);
+    for _ in 0..3000 {
+        let len = random.below(60) + 1;
+        let mut bytes: Vec<_> = (0..len).map(|_| random.next() as u8).collect();
+        if random.below(2) == 0 && len > 6 {
+            // Looks like a record.
+            bytes[1..6].copy_from_slice(&[23, 3, 3, 0, random.below(len) as u8]);
+        }
+        tls_fuzz_checks::record(&bytes);
+    }
+}
+
+#[test]
+fn handshakes() {
+    replay("tls_handshake", tls_fuzz_checks::handshake);
+    let authority = Authority::new();
+    let config = client_config(&authority, Abilities::default());
+    let mut random = Random(0x4242_1111_9999_0001);
+    for _ in 0..600 {
+        let mut bytes = vec![random.next() as u8];
+        bytes.extend(from_client(&mut connect(&config, "localhost")));
+        for _ in 0..random.below(6) + 1 {
+            let at = 1 + random.below(bytes.len() - 1);
+            match random.below(3) {
+                0 => bytes[at] = random.next() as u8,
+                1 => bytes.truncate(at + 1),
+                _ => bytes.insert(at, random.next() as u8),
+            }
+        }
+        tls_fuzz_checks::handshake(&bytes);
+    }
+}

@@ -1,0 +1,127 @@
+//! Checks for the fuzzer on what a TLS peer can send; plain tests replay its corpus.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use gannet_server::tls::certificates::{CertificateSet, LoadOptions, Pair, PairPaths};
+use gannet_server::tls::config::Options;
+use gannet_server::tls::handshake::{Handshake, Step};
+use gannet_server::tls::record::aead::{Cipher, Secrets, Version};
+use gannet_server::tls::record::open::Opener;
+use gannet_server::tls::record::seal::Sealer;
+
+/// The first byte chooses the version, the cipher and what is done:
+///
+/// * the rest as ciphertext: no panic, and nothing comes out that was not sealed;
+/// * the rest as lengths of pieces: what is sealed comes out, however it is cut;
+/// * as before, with one byte changed: only the beginning of it comes out.
+pub(crate) fn record(bytes: &[u8]) {
+    let Some((choice, rest)) = bytes.split_first() else {
+        return;
+    };
+    let version = if choice & 1 == 0 {
+        Version::Tls13
+    } else {
+        Version::Tls12
+    };
+    let cipher = match choice >> 1 & 3 {
+        0 => Cipher::Aes128Gcm,
+        1 => Cipher::Aes256Gcm,
+        _ => Cipher::ChaCha20Poly1305,
+    };
+    let secrets = || Secrets {
+        cipher,
+        key: [5; 32],
+        iv: [9; 12],
+        sequence: 3,
+    };
+    let mut opener = Opener::new(version, secrets());
+    match choice >> 3 & 3 {
+        0 => {
+            let mut plain = Vec::new();
+            for piece in rest.chunks(usize::from(choice >> 5) * 7 + 1) {
+                if opener.open(piece, &mut plain).is_err() {
+                    break;
+                }
+            }
+            assert_eq!(plain, b"", "nobody has the key");
+        }
+        kind => {
+            let (expected, mut sealed) = seal(Sealer::new(version, secrets()), rest);
+            let flipped = kind == 2 && !sealed.is_empty();
+            if flipped {
+                let at = rest.iter().map(|byte| usize::from(*byte)).sum::<usize>() * 31;
+                let at = at % sealed.len();
+                sealed[at] ^= 1 | choice >> 5;
+            }
+            let mut plain = Vec::new();
+            let cut = usize::from(choice >> 5) * 1001 + 3;
+            let result = sealed
+                .chunks(cut)
+                .try_for_each(|piece| opener.open(piece, &mut plain).map(|_| ()));
+            assert!(
+                expected.starts_with(&plain),
+                "only what was sealed comes out"
+            );
+            assert!(
+                flipped || (result.is_ok() && plain == expected),
+                "all of it does"
+            );
+        }
+    }
+}
+
+/// Seals pieces whose lengths are the bytes; returns what went in and what came out.
+fn seal(mut sealer: Sealer, lengths: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let (mut expected, mut sealed) = (Vec::new(), Vec::new());
+    for lengths in lengths.chunks(3).take(20) {
+        let pieces: Vec<Vec<u8>> = lengths
+            .iter()
+            .map(|len| vec![*len; usize::from(*len) * usize::from(*len) / 2])
+            .collect();
+        let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
+        sealer.set_record_len(usize::from(lengths[0]) * 100);
+        sealer.seal(&pieces, &mut sealed).expect("few records");
+        pieces
+            .iter()
+            .for_each(|piece| expected.extend_from_slice(piece));
+    }
+    (expected, sealed)
+}
+
+/// The bytes as a client's first flight, cut by the first of them: never a panic, never a
+/// connection, and an error that tells the peer something or was the peer's own.
+pub(crate) fn handshake(bytes: &[u8]) {
+    let Some((cut, rest)) = bytes.split_first() else {
+        return;
+    };
+    let mut handshake = Handshake::new();
+    let mut out = Vec::new();
+    for piece in rest.chunks(usize::from(*cut) + 1) {
+        match handshake.receive(set(), piece, &mut out) {
+            Ok(Step::NeedInput) => {}
+            Ok(Step::Done(_)) => panic!("nobody can finish without having seen our share"),
+            Err(_) => return,
+        }
+    }
+}
+
+fn set() -> &'static CertificateSet {
+    static SET: OnceLock<CertificateSet> = OnceLock::new();
+    SET.get_or_init(|| {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let params = rcgen::CertificateParams::new(vec!["localhost".into()]).expect("a name");
+        let chain = params.self_signed(&key).expect("a certificate").pem();
+        let paths = PairPaths {
+            certificate: PathBuf::from("c"),
+            key: PathBuf::from("k"),
+        };
+        let options = LoadOptions {
+            allow_expired: true,
+            now: 0,
+        };
+        let (chain, key) = (chain.as_bytes(), key.serialize_pem());
+        let pair = Pair::from_pem(&paths, chain, key.as_bytes(), &options, &mut Vec::new());
+        CertificateSet::new(vec![pair.expect("a pair")], &Options::default(), None).expect("a set")
+    })
+}

@@ -1,0 +1,8 @@
+//! Records of TLS: what was not sealed never comes out, what was does, however it is cut.
+#![no_main]
+
+#[path = "../../crates/gannet-server/tests/tls_fuzz_checks/mod.rs"]
+#[expect(dead_code, reason = "each target uses its own check")]
+mod tls_fuzz_checks;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| tls_fuzz_checks::record(bytes));
