@@ -169,7 +169,9 @@ fn is_words(text: &str) -> bool {
         let word = &rest[..first + end.unwrap_or(tail.len())];
         let is_letters = word.bytes().all(|byte| byte.is_ascii_alphabetic());
         let has_vowel = word.bytes().any(|byte| b"aeiouyAEIOUY".contains(&byte));
-        if !is_letters || !has_vowel || word.len() < 2 {
+        // As in "iPhone", the first may be one letter.
+        let is_long_enough = word.len() >= 2 || (rest.len() == text.len() && first == 1);
+        if !is_letters || !has_vowel || !is_long_enough {
             return is_all_upper;
         }
         rest = &rest[word.len()..];

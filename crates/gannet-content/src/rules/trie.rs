@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 
-use super::pattern::{Segment, Splat, Subject};
+use super::pattern::{Segment, Splat, Subject, equal};
 
 /// A set of patterns, ready to be walked.
 #[derive(Clone, Debug)]
@@ -408,7 +408,7 @@ impl Edges {
             let edge = self.edges.get(self.slots[slot] as usize)?;
             if edge.hash == hash
                 && (edge.node, edge.kind) == (node, kind)
-                && self.text(edge) == (before, after)
+                && self.is_text(edge, before, after)
             {
                 return Some(edge.target);
             }
@@ -416,11 +416,11 @@ impl Edges {
         }
     }
 
-    fn text(&self, edge: &Edge) -> (&[u8], &[u8]) {
+    fn is_text(&self, edge: &Edge, before: &[u8], after: &[u8]) -> bool {
         let start = edge.start as usize;
         let middle = start + usize::from(edge.before_len);
         let end = middle + usize::from(edge.after_len);
-        (&self.bytes[start..middle], &self.bytes[middle..end])
+        equal(&self.bytes[start..middle], before) && equal(&self.bytes[middle..end], after)
     }
 
     fn first_slot(&self, hash: u64) -> usize {

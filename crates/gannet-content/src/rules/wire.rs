@@ -1,7 +1,7 @@
 //! Rules as bytes, for an archive to carry, and back with every rule checked again.
 //!
 //! The bytes hold the rules in parsed form, not the index over them: the index is built again
-//! when they are read, in about a microsecond per rule. So there is nothing in them that could
+//! when they are read, in a few microseconds per rule. So there is nothing in them that could
 //! send a lookup in a circle or out of bounds. All numbers are little-endian; a text is its
 //! length as `u32` and its bytes; a list is its count as `u32` and its items.
 

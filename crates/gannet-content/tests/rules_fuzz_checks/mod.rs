@@ -3,7 +3,7 @@
 use gannet_content::rules::lint::lint;
 use gannet_content::rules::matcher::Request;
 use gannet_content::rules::pattern::Scheme;
-use gannet_content::rules::problem::Problem;
+use gannet_content::rules::problem::{Problem, has_errors};
 use gannet_content::rules::table::{Decision, HeaderTable, RedirectTable};
 use gannet_content::rules::{Compat, SourceFile, headers, redirects};
 
@@ -26,7 +26,9 @@ pub(crate) fn redirects_file(bytes: &[u8]) {
             assert_eq!(read.redirects(), table.redirects());
             ask(&read, bytes);
             if bytes.len() < 2000 {
-                lint(&table, &[path], &|path| path.len() % 2 == 0);
+                let warnings = lint(&table, &[path], &|path| path.len() % 2 == 0);
+                assert!(!has_errors(&warnings));
+                check_problems(&warnings, bytes);
             }
         }
     }
