@@ -124,6 +124,8 @@ pub(crate) struct Work {
     pub(crate) current: Option<Rc<ServedFile>>,
     /// Bytes that go out in front of the copy being read.
     pub(crate) head: Vec<u8>,
+    /// The connection is over but for pages in its queue; by then the peer must have them.
+    pub(crate) drains_until: Option<Nanos>,
 }
 
 impl Work {

@@ -49,6 +49,10 @@ pub(crate) const LINGER_BYTES_MAX: u64 = 1 << 20;
 /// How long such a peer may take, milliseconds.
 pub(crate) const LINGER_MS: u64 = 2_000;
 
+/// How often a connection that only waits for its peer to take the last pages of a file is looked
+/// at, milliseconds: nothing announces that moment.
+pub(crate) const DRAIN_CHECK_MS: u64 = 200;
+
 /// A writer that opens a file which is being sent waits at most this long for the bytes already
 /// queued to leave, milliseconds; connections that are slower are reset.
 pub(crate) const GUARD_DRAIN_MS: u64 = 1_000;

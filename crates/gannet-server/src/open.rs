@@ -187,6 +187,7 @@ impl OpenedContent {
                     file: File::from(own),
                     trust: Cell::new(Trust::Constant),
                     id: 0,
+                    dropped: Rc::default(),
                 };
                 Ok(Site::Archive(ArchiveSite {
                     archive: Arc::clone(archive),

@@ -3,7 +3,7 @@
 pub(crate) mod archive;
 pub(crate) mod directory;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -65,6 +65,16 @@ pub(crate) struct ServedFile {
     pub(crate) trust: Cell<Trust>,
     /// Names the file within its worker, for guards.
     pub(crate) id: u32,
+    /// Where its descriptor goes if it is dropped with a guard on it, which has to be ended.
+    pub(crate) dropped: Rc<RefCell<Vec<File>>>,
+}
+
+impl Drop for ServedFile {
+    fn drop(&mut self) {
+        if matches!(self.trust.get(), Trust::Guarded | Trust::Broken) {
+            self.dropped.borrow_mut().push(self.file.clone());
+        }
+    }
 }
 
 /// Whether page-cache pages of a file may sit in socket queues.

@@ -50,10 +50,11 @@ impl<D: Driver> Worker<D> {
         }
         match conn.phase {
             Phase::Free => {}
-            Phase::Reading | Phase::Lingering => {
-                self.counters.timeouts += u64::from(conn.phase == Phase::Reading);
+            Phase::Reading => {
+                self.counters.timeouts += 1;
                 self.reading_timed_out(timed.slot);
             }
+            Phase::Lingering => self.close(timed.slot),
             Phase::Waiting => {
                 self.counters.timeouts += 1;
                 self.reset(timed.slot);
@@ -64,8 +65,7 @@ impl<D: Driver> Worker<D> {
 
     /// No request in time. A peer that had begun one is told so.
     fn reading_timed_out(&mut self, slot: u32) {
-        let conn = self.conns.at(slot);
-        if conn.phase == Phase::Reading && !conn.held.is_empty() {
+        if !self.conns.at(slot).held.is_empty() {
             self.refuse(
                 slot,
                 gannet_http::semantics::response::Status::REQUEST_TIMEOUT,

@@ -9,8 +9,8 @@ use std::rc::Rc;
 use gannet_io::driver::{Driver, Nanos};
 
 use super::{Kind, Worker, token};
-use crate::conn::Conn;
-use crate::limits::GUARD_DRAIN_MS;
+use crate::conn::{Conn, Phase};
+use crate::limits::{DRAIN_CHECK_MS, GUARD_DRAIN_MS};
 use crate::site::{ServedFile, Site, Trust};
 
 /// How often connections are asked whether their queue has drained, milliseconds.
@@ -76,6 +76,42 @@ impl<D: Driver> Worker<D> {
         });
         waiting.append(&mut self.breaking);
         self.breaking = waiting;
+    }
+
+    /// A connection is over, but pages of files may be in its queue: once it is closed nobody
+    /// would keep a writer waiting for them. It stays until the peer has taken them. True if so.
+    pub(super) fn drains(&mut self, slot: u32) -> bool {
+        let now = self.driver.now();
+        let conn = self.conns.at(slot);
+        if conn.queued.is_empty() {
+            return false;
+        }
+        let taken = self.driver.acknowledged(conn.socket);
+        conn.queued.retain(|(_, end)| *end > taken);
+        if conn.queued.is_empty() {
+            return false;
+        }
+        let until = now.plus_ms(self.settings.limits.progress_timeout_ms);
+        let until = *conn.work().drains_until.get_or_insert(until);
+        if now >= until {
+            self.counters.timeouts += 1;
+            self.cut_short(slot);
+        } else if conn.phase == Phase::Lingering {
+            self.set_deadline(slot, DRAIN_CHECK_MS);
+        } else {
+            self.linger(slot, DRAIN_CHECK_MS);
+        }
+        true
+    }
+
+    /// Ends the guards of files that nobody serves any more.
+    pub(super) fn end_guards(&mut self) {
+        let Site::Directory(site) = &self.site else {
+            return;
+        };
+        for file in site.take_dropped() {
+            self.driver.unguard(&file);
+        }
     }
 
     /// Connections that may have pages of the file in their queue.

@@ -201,6 +201,7 @@ impl<D: Driver> Worker<D> {
         self.completions = completions;
         self.fire_timers();
         self.check_guards();
+        self.end_guards();
         self.check_accept();
         self.check_stop();
         self.log.flush();
@@ -338,15 +339,20 @@ impl<D: Driver> Worker<D> {
             .collect();
         idle.sort_unstable();
         idle.truncate(count.min(idle.len().div_ceil(2)));
+        let before = self.conns.len();
         for (_, _, slot) in &idle {
             self.close(*slot);
         }
-        self.counters.shed += idle.len() as u64;
-        idle.len()
+        let closed = before - self.conns.len();
+        self.counters.shed += closed as u64;
+        closed
     }
 
-    /// Ends a connection and frees its slot.
+    /// Ends a connection and frees its slot: at once, or when pages of files have left its queue.
     fn close(&mut self, slot: u32) {
+        if self.drains(slot) {
+            return;
+        }
         self.driver.close(self.conns.at(slot).socket);
         self.forget(slot);
     }
@@ -367,7 +373,8 @@ impl<D: Driver> Worker<D> {
 
     fn socket_failed(&mut self, slot: u32) {
         self.counters.socket_errors += 1;
-        self.close(slot);
+        // Pages that are still queued may be changed by a writer once nobody guards them.
+        self.reset(slot);
     }
 }
 

@@ -199,19 +199,20 @@ impl<D: Driver> Worker<D> {
     /// after it has had time to read.
     pub(super) fn finish(&mut self, slot: u32) {
         let conn = self.conns.at(slot);
-        let must_linger = (conn.linger || !conn.queued.is_empty()) && !conn.ended;
-        if !must_linger {
-            return self.close(slot);
+        if conn.linger && !conn.ended {
+            self.linger(slot, LINGER_MS);
+        } else {
+            self.close(slot);
         }
+    }
+
+    /// Ends our half, and drops what the peer still sends.
+    pub(super) fn linger(&mut self, slot: u32, ms: u64) {
+        let conn = self.conns.at(slot);
         conn.phase = Phase::Lingering;
         conn.held = Vec::new();
         self.driver.shutdown_write(conn.socket);
         self.arm_receive(slot);
-        let ms = if self.conns.at(slot).linger {
-            LINGER_MS
-        } else {
-            self.settings.limits.progress_timeout_ms
-        };
         self.set_deadline(slot, ms);
     }
 }

@@ -8,7 +8,7 @@
 mod cache;
 pub(crate) mod fill;
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -34,6 +34,8 @@ pub(crate) struct DirectorySite {
     cache: Cache,
     /// Files that responses are sent from, by their identifier; dead ones are reused.
     files: Vec<Weak<ServedFile>>,
+    /// Descriptors of files that were dropped with a guard on them.
+    dropped: Rc<RefCell<Vec<File>>>,
 }
 
 /// How a directory is served.
@@ -224,6 +226,7 @@ impl DirectorySite {
             options,
             cache: Cache::new(memory),
             files: Vec::new(),
+            dropped: Rc::default(),
         })
     }
 
@@ -266,12 +269,18 @@ impl DirectorySite {
             file,
             trust: Cell::new(Trust::Copies),
             id,
+            dropped: Rc::clone(&self.dropped),
         });
         match self.files.get_mut(index) {
             Some(slot) => *slot = Rc::downgrade(&served),
             None => self.files.push(Rc::downgrade(&served)),
         }
         served
+    }
+
+    /// Files that nobody serves any more, and whose guards have to be ended.
+    pub(crate) fn take_dropped(&self) -> Vec<File> {
+        self.dropped.take()
     }
 
     /// The file with this identifier, if it is still in use.
