@@ -135,6 +135,8 @@ pub struct Config {
     pub workers: usize,
     /// Timeouts and limits.
     pub limits: Limits,
+    /// TCP connections are accepted when their first bytes are there.
+    pub defer_accept: bool,
     /// How requests are logged.
     pub log: LogFormat,
     /// Where they are logged; `None` is standard output.

@@ -29,6 +29,16 @@ pub struct Bound {
     sockets: Vec<OwnedFd>,
 }
 
+impl Bound {
+    /// Has the kernel hand connections over when their first bytes are there; TCP only.
+    fn defer_accept(&self) -> io::Result<()> {
+        match self.address {
+            ListenAddress::Tcp(_) => self.sockets.iter().try_for_each(net::defer_accept),
+            ListenAddress::Unix(_) => Ok(()),
+        }
+    }
+}
+
 /// Binds an address for a number of workers (0: as many as [`start`] would use).
 ///
 /// # Errors
@@ -137,6 +147,11 @@ pub fn start(
     listeners: Vec<Bound>,
 ) -> Result<Running, StartError> {
     let workers = worker_count(config.workers);
+    if config.defer_accept {
+        for bound in &listeners {
+            bound.defer_accept().map_err(StartError::Resource)?;
+        }
+    }
     let opened = OpenedContent::open(&content, &config.content).map_err(StartError::Content)?;
     let (log, factory) = LogWriter::start(config.log, config.log_file.as_deref()).map_err(|e| {
         let path = config.log_file.as_deref().unwrap_or_else(|| Path::new("-"));

@@ -254,6 +254,22 @@ pub static SERVE_FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
+        name: "defer-accept",
+        short: None,
+        value: Value::Switch,
+        group: Group::Limits,
+        default: "false",
+        brief: "accept a TCP connection when its first bytes are there",
+        details: "Saves work where clients make a connection per request. Connections that have \
+            sent nothing wait in the kernel's queue, which is shorter than the server's own limit, \
+            and are reset when the server stops.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.defer_accept = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
         name: "head-timeout",
         short: None,
         value: one("TIME"),
