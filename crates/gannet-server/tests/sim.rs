@@ -5,6 +5,8 @@
 
 #[path = "sim/client.rs"]
 mod client;
+#[path = "sim/directed.rs"]
+mod directed;
 #[path = "sim/files.rs"]
 mod files;
 #[path = "sim/response.rs"]

@@ -1,0 +1,288 @@
+//! Scenarios of one kind each: what a random run meets seldom, with its figures.
+
+use gannet_io::driver::{Listener, Nanos};
+use gannet_io::options::EngineOptions;
+use gannet_io::sim::{Client, End, Faults, Sim, SimHandle};
+use gannet_server::config::ContentOptions;
+use gannet_server::driven::{Driven, DrivenContent};
+
+use crate::run::LIMITS;
+
+const MS: u64 = 1_000_000;
+
+/// Larger than what is kept in memory: sent from the file.
+const LARGE: usize = 200_000;
+
+/// What timers may be late by: a tick, and then some.
+const LATE_MS: u64 = 300;
+
+struct Server {
+    driven: Driven<Sim>,
+    disk: SimHandle,
+}
+
+impl Server {
+    /// A directory with `large` and `small`.
+    fn new(faults: Faults) -> Self {
+        let driver = Sim::new(1, 1, &EngineOptions::default(), faults);
+        let disk = driver.handle();
+        disk.put_file("large", vec![b'L'; LARGE]);
+        disk.put_file("small", "small");
+        let content = DrivenContent::Directory(disk.root());
+        let options = ContentOptions::default();
+        let driven = Driven::new(driver, content, &options, LIMITS).expect("no archive");
+        Self { driven, disk }
+    }
+
+    fn connect(&self) -> Client {
+        self.disk.connect(Listener(0)).expect("it listens")
+    }
+
+    /// Turns until something is so; gives how many milliseconds that took, or fails after a
+    /// virtual minute.
+    fn until(&mut self, what: &str, mut is_so: impl FnMut() -> bool) -> u64 {
+        let start = self.disk.now().0;
+        while !is_so() {
+            let now = self.disk.now().0;
+            assert!(now < start + 60_000 * MS, "in vain: {what}");
+            self.disk.wake_at(Some(Nanos(now + 10 * MS)));
+            self.driven.turn(None).unwrap();
+        }
+        (self.disk.now().0 - start) / MS
+    }
+
+    /// Lets a time pass.
+    fn pass(&mut self, ms: u64) {
+        let (disk, end) = (self.disk.clone(), self.disk.now().plus_ms(ms));
+        self.until("time passes", || disk.now() >= end);
+    }
+}
+
+fn get(path: &str) -> Vec<u8> {
+    format!("GET /{path} HTTP/1.1\r\nhost: sim\r\n\r\n").into_bytes()
+}
+
+fn check_about(took_ms: u64, expected_ms: u64) {
+    let expected = expected_ms..=expected_ms + LATE_MS;
+    assert!(
+        expected.contains(&took_ms),
+        "{took_ms} ms, not within {expected:?}"
+    );
+}
+
+/// A writer truncates what a slow reader has in its queue: it waits for the drain limit, not
+/// longer, the reader is cut off, and never sees a zero.
+#[test]
+fn a_writer_waits_for_a_slow_reader_at_most_the_drain_limit() {
+    for half_closes in [false, true] {
+        let mut server = Server::new(Faults::none());
+        let client = server.connect();
+        client.write(&get("large"));
+        if half_closes {
+            client.shutdown_write();
+        }
+        server.until("the queue is full", || client.readable() >= 64 << 10);
+        let disk = server.disk.clone();
+        disk.truncate_file("large", 10);
+        let is_shorter = || disk.file_len("large") == Some(10);
+        assert!(!is_shorter(), "pages are queued");
+        check_about(server.until("the writer goes on", is_shorter), 1_000);
+        assert!(!client.read().contains(&0));
+        assert_eq!(client.end(), End::Reset);
+    }
+}
+
+/// If the reader takes what is queued, the writer goes on at once, and the reader gets true bytes.
+#[test]
+fn a_writer_waits_only_until_the_queue_is_empty() {
+    let mut server = Server::new(Faults::none());
+    let client = server.connect();
+    // What is left fits the socket: all is sent, nothing is read, the client has ended its half.
+    client.write(b"GET /large HTTP/1.1\r\nhost: sim\r\nrange: bytes=0-39999\r\n\r\n");
+    client.shutdown_write();
+    server.until("all is sent", || client.readable() >= 40_000);
+    server.pass(20);
+    let disk = server.disk.clone();
+    disk.truncate_file("large", 10);
+    server.pass(500);
+    assert_eq!(
+        disk.file_len("large"),
+        Some(LARGE as u64),
+        "pages are queued"
+    );
+    let got = client.read();
+    assert!(got.ends_with(&[b'L'; 40_000]));
+    let took = server.until("the writer goes on", || disk.file_len("large") == Some(10));
+    check_about(took, 0);
+    server.until("the connection is let go", || client.is_closed_by_server());
+    assert_eq!(client.end(), End::Finished);
+}
+
+/// Large files that are replaced give back their descriptors and guards.
+#[test]
+fn replaced_files_are_let_go() {
+    let mut server = Server::new(Faults::none());
+    for _ in 0..50 {
+        let client = server.connect();
+        client.write(&get("large"));
+        let mut got = 0;
+        server.until("it is read", || {
+            got += client.read().len();
+            got > LARGE
+        });
+        server.disk.put_file("large", vec![b'L'; LARGE]);
+        drop(client);
+        server.pass(1_000);
+        let leaks = server.disk.leaks();
+        assert!(leaks.files_open <= 3 && leaks.guards_held <= 3, "{leaks:?}");
+    }
+}
+
+/// Accepting that fails does not end service: idle connections make room, and without any it is
+/// tried again.
+#[test]
+fn descriptors_that_run_out_come_back() {
+    let starving = Faults {
+        accept_fails: 1000,
+        ..Faults::none()
+    };
+    let mut server = Server::new(starving.clone());
+    let first = server.connect();
+    first.write(&get("small"));
+    server.pass(2_000);
+    assert_eq!(first.readable(), 0);
+    server.disk.set_faults(Faults::none());
+    server.until("the first is served", || first.readable() > 0);
+    first.read();
+    server.disk.set_faults(starving);
+    let second = server.connect();
+    second.write(&get("small"));
+    server.until("the idle one makes room", || first.end() == End::Finished);
+    assert_eq!(server.driven.counters().shed, 1);
+    server.disk.set_faults(Faults::none());
+    server.until("the second is served", || second.readable() > 0);
+}
+
+/// A head that does not come is answered with 408; a connection that never asks is closed.
+#[test]
+fn heads_have_a_deadline() {
+    let mut server = Server::new(Faults::none());
+    let (slow, silent) = (server.connect(), server.connect());
+    let mut trickle = b"GET /small HTTP/1.1\r\nx-slow: ".to_vec();
+    trickle.extend([b'a'; 1000]);
+    let mut sent = 0;
+    let (disk, start) = (server.disk.clone(), server.disk.now().0);
+    let took = server.until("408", || {
+        // A byte every 50 ms does not move the deadline.
+        if (disk.now().0 - start) / (50 * MS) > sent {
+            slow.write(&trickle[sent as usize..=sent as usize]);
+            sent += 1;
+        }
+        slow.readable() > 0
+    });
+    check_about(took, LIMITS.head_timeout_ms);
+    assert!(slow.read().starts_with(b"HTTP/1.1 408 "));
+    assert_eq!(silent.end(), End::Finished);
+    server.until("it is closed", || slow.is_closed_by_server());
+}
+
+/// A connection without a request is kept for the idle time.
+#[test]
+fn idle_connections_have_a_deadline() {
+    let mut server = Server::new(Faults::none());
+    let client = server.connect();
+    client.write(&get("small"));
+    server.until("it is served", || client.readable() > 0);
+    client.read();
+    let took = server.until("it is closed", || client.end() == End::Finished);
+    check_about(took, LIMITS.idle_timeout_ms);
+}
+
+/// A peer that takes nothing is reset; one that takes enough is not, however long it lasts.
+#[test]
+fn sends_have_to_get_on() {
+    let mut server = Server::new(Faults {
+        socket_capacity: 4_096,
+        ..Faults::none()
+    });
+    let (stuck, slow) = (server.connect(), server.connect());
+    stuck.write(&get("large"));
+    slow.write(&get("large"));
+    let mut got = 0;
+    let took = server.until("the one that takes nothing is reset", || {
+        got += slow.read_at_most(50).len();
+        stuck.end() == End::Reset
+    });
+    check_about(took, LIMITS.progress_timeout_ms);
+    assert_eq!(slow.end(), End::Open);
+    server.until("the slow one is served", || {
+        got += slow.read_at_most(500).len();
+        got > LARGE
+    });
+}
+
+/// A client that pipelines without reading is held back; all is answered once it reads.
+#[test]
+fn pipelining_too_much_is_held_back() {
+    let mut server = Server::new(Faults {
+        socket_capacity: 4_096,
+        ..Faults::none()
+    });
+    let client = server.connect();
+    let count = 20_000;
+    client.write(&get("small").repeat(count));
+    server.pass(1_000);
+    let answered = server.driven.counters().responses_total();
+    // What fits a send and the socket; the rest of the input waits in the peer's queue.
+    assert!(answered > 0 && answered < 200, "{answered}");
+    let (mut got, mut ends) = (Vec::new(), 0);
+    server.until("all are answered", || {
+        got.extend(client.read());
+        let found = got.windows(5).filter(|five| five == b"small").count();
+        ends += found;
+        let kept = got.len().saturating_sub(4);
+        got.drain(..kept);
+        ends == count
+    });
+}
+
+/// A stop lets a running download finish, and takes no new connections.
+#[test]
+fn a_stop_finishes_what_is_running() {
+    let mut server = Server::new(Faults {
+        socket_capacity: 4_096,
+        ..Faults::none()
+    });
+    let client = server.connect();
+    client.write(&get("large"));
+    server.until("it has begun", || client.readable() > 0);
+    server.driven.stop();
+    let mut got = 0;
+    server.until("it is served", || {
+        got += client.read().len();
+        client.end() == End::Finished
+    });
+    assert!(got > LARGE);
+    server.pass(500);
+    assert!(server.driven.is_over());
+    assert!(server.disk.connect(Listener(0)).is_none());
+}
+
+/// A reader that is stuck delays a stop by the grace period, and no longer.
+#[test]
+fn a_stop_ends_within_the_grace() {
+    let mut server = Server::new(Faults {
+        socket_capacity: 4_096,
+        ..Faults::none()
+    });
+    let client = server.connect();
+    client.write(&get("large"));
+    server.until("it has begun", || client.readable() > 0);
+    // Its send began a moment ago: the deadline for progress comes before the grace is over.
+    server.driven.stop();
+    let took = server.until("the server is over", || client.end() == End::Reset);
+    let most = LIMITS.grace_ms.min(2 * LIMITS.progress_timeout_ms) + LATE_MS;
+    assert!(took <= most, "{took} ms");
+    server.pass(20);
+    assert!(server.driven.is_over());
+}
