@@ -1,12 +1,12 @@
-//! Metrics and health, answered on an address of their own by one plain thread.
+//! Metrics and health, answered on an address of their own by plain threads.
 //!
-//! It is asked a few times a minute by machines of the operator: one connection at a time, one
+//! They are asked a few times a minute by machines of the operator: few connections at a time, one
 //! request each, bounded in bytes and time.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -20,6 +20,10 @@ use crate::running::{Remote, snapshots};
 
 /// How long a client may take for its request, and to take the answer.
 const CLIENT_MAX: Duration = Duration::from_secs(5);
+
+/// Clients answered at once, each by a thread, so that one that says nothing does not keep a
+/// health check waiting. The others wait in the listener's queue.
+const CLIENTS_MAX: usize = 16;
 
 /// Bytes of a request; a scraper's head has a few hundred.
 const REQUEST_MAX: usize = 16 << 10;
@@ -56,6 +60,7 @@ impl MetricsServer {
             return self;
         };
         let stopping = Arc::clone(&self.stopping);
+        let busy = Arc::new(AtomicUsize::new(0));
         let thread = std::thread::Builder::new()
             .name("gannet-metrics".into())
             .spawn(move || {
@@ -63,8 +68,9 @@ impl MetricsServer {
                     if stopping.load(Ordering::Relaxed) {
                         return;
                     }
-                    // A client that fails is its own problem.
-                    let _ = stream.and_then(|stream| answer(stream, &remotes));
+                    if let Ok(stream) = stream {
+                        answer_beside(stream, &remotes, &busy);
+                    }
                 }
             });
         self.thread = thread.ok();
@@ -79,6 +85,27 @@ impl MetricsServer {
         if let (Ok(_), Some(thread)) = (poke, self.thread.take()) {
             let _ = thread.join();
         }
+    }
+}
+
+/// Answers on a thread of its own; on this one if there are enough.
+fn answer_beside(stream: TcpStream, remotes: &[Remote], busy: &Arc<AtomicUsize>) {
+    // A client that fails is its own problem.
+    if busy.load(Ordering::Relaxed) >= CLIENTS_MAX {
+        let _ = answer(stream, remotes);
+        return;
+    }
+    busy.fetch_add(1, Ordering::Relaxed);
+    let (remotes, done) = (remotes.to_vec(), Arc::clone(busy));
+    let spawned = std::thread::Builder::new()
+        .name("gannet-metrics".into())
+        .spawn(move || {
+            let _ = answer(stream, &remotes);
+            done.fetch_sub(1, Ordering::Relaxed);
+        });
+    if spawned.is_err() {
+        // The connection was closed with the closure that had it.
+        busy.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
