@@ -345,7 +345,7 @@ fn what_is_doubtful_is_refused_and_never_resynchronised() {
             "1\na\r\n",
             "-1\r\n",
             "1 \r\na\r\n",
-            "fffffffff\r\n",
+            "fffffffffffffffff\r\n",
         ] {
             let mut client = Client::new(&server);
             client.send(head("GET", "/", &["transfer-encoding: chunked"]) + chunks + &good);

@@ -1,0 +1,245 @@
+//! Stopping, restarting, and files that change while they are being sent.
+
+mod support;
+
+use std::fs::{self, File};
+use std::net::TcpStream;
+use std::path::Path;
+use std::thread;
+
+use support::client::{Client, End, get, head};
+use support::content::{assert_pattern, pattern, unlike_pattern};
+use support::engine::{Engine, on_both_engines};
+use support::process::until;
+use support::{Folder, Gannet, Signal, command};
+
+const LARGE: usize = 8 << 20;
+
+fn site_with_large_file() -> Folder {
+    let site = Folder::site();
+    site.write("large.bin", pattern(LARGE, 5));
+    site
+}
+
+/// A client in the middle of the large file, with little in its hands.
+fn begin_download(server: &Gannet) -> Client {
+    let mut client = Client::slow(server);
+    client.send(head("GET", "/large.bin", &[]));
+    let response = client.head().expect(200);
+    assert_eq!(response.content_length(), Some(LARGE as u64));
+    client
+}
+
+#[test]
+fn a_stop_lets_downloads_finish_and_refuses_newcomers() {
+    let site = site_with_large_file();
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &[]);
+        let address = server.address();
+        let mut idle = Client::new(&server);
+        idle.get("/about").expect(200);
+        let mut client = begin_download(&server);
+        server.signal(Signal::TERM);
+        until("newcomers are refused", || {
+            TcpStream::connect(address).is_err()
+        });
+        idle.closes();
+        let body = client.take(LARGE as u64);
+        assert_pattern(&body, 5);
+        client.closes();
+        let ended = server.wait();
+        assert_eq!((ended.status, ended.err.as_str()), (Some(0), ""));
+    });
+}
+
+#[test]
+fn a_stop_without_work_is_immediate() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        for signal in [Signal::TERM, Signal::INT] {
+            let server = engine.serve(site.path(), &[]);
+            let mut idle = Client::new(&server);
+            idle.get("/").expect(200);
+            server.signal(signal);
+            assert_eq!(server.wait().success().status, Some(0));
+            idle.closes();
+        }
+    });
+}
+
+#[test]
+fn the_second_signal_ends_at_once() {
+    let site = site_with_large_file();
+    on_both_engines(|engine| {
+        for (signal, status) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+            let server = engine.serve(site.path(), &["--grace", "1h"]);
+            let address = server.address();
+            let mut client = begin_download(&server);
+            server.signal(signal);
+            until("newcomers are refused", || {
+                TcpStream::connect(address).is_err()
+            });
+            server.signal(signal);
+            assert_eq!(server.wait().status, Some(status));
+            let (got, _) = client.rest();
+            assert!(got.len() < LARGE);
+            assert_pattern(&got, 5);
+        }
+    });
+}
+
+#[test]
+fn the_grace_is_limited() {
+    let site = site_with_large_file();
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &["--grace", "300ms"]);
+        let mut client = begin_download(&server);
+        assert_eq!(server.stop().status, Some(1));
+        let (got, _) = client.rest();
+        assert!(got.len() < LARGE);
+        assert_pattern(&got, 5);
+    });
+}
+
+#[test]
+fn after_a_kill_the_same_port_serves_again() {
+    let site = site_with_large_file();
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &[]);
+        let address = server.address();
+        let _open = begin_download(&server);
+        let mut kept = Client::new(&server);
+        kept.get("/").expect(200);
+        server.signal(Signal::KILL);
+        assert_eq!(server.wait().status, None);
+        let mut again = command();
+        again
+            .args(["--engine", engine.name(), "--listen", &address.to_string()])
+            .arg(site.path());
+        let server = Gannet::start(&mut again);
+        assert_eq!(server.address(), address);
+        get(&server, "/").expect(200);
+    });
+}
+
+/// A slow download during which something happens to the file. Every byte must be true.
+fn download_during(
+    engine: Engine,
+    is_open_for_writing: bool,
+    event: impl Fn(&Path),
+) -> (Vec<u8>, End) {
+    let site = site_with_large_file();
+    let path = site.join("large.bin");
+    // A writer keeps the kernel from granting a lease, so the server has to find another way.
+    let writer = is_open_for_writing.then(|| File::options().append(true).open(&path));
+    let server = engine.serve(site.path(), &["--workers", "1"]);
+    let mut client = begin_download(&server);
+    let mut got = client.take(20_000);
+    event(&path);
+    // Others are served meanwhile.
+    get(&server, "/about").expect(200);
+    while got.len() < LARGE {
+        let ready = client.received().len().min(LARGE - got.len());
+        got.extend(client.take(ready as u64));
+        if got.len() < LARGE
+            && let Some(end) = client.fill()
+        {
+            drop(writer);
+            return (got, end);
+        }
+    }
+    drop(writer);
+    client.finish_sending();
+    (got, client.ends())
+}
+
+#[test]
+fn a_file_truncated_in_place_ends_the_answer_short() {
+    type Truncate = fn(&Path);
+    let truncations: [(&str, Truncate); 3] = [
+        ("to nothing, by opening", |path| {
+            drop(File::create(path).expect("truncated"))
+        }),
+        ("to the middle", |path| {
+            let file = File::options().write(true).open(path).expect("opened");
+            file.set_len(LARGE as u64 / 2).expect("truncated");
+        }),
+        ("and written anew", |path| {
+            fs::write(path, "short").expect("written")
+        }),
+    ];
+    on_both_engines(|engine| {
+        thread::scope(|scope| {
+            for (name, truncate) in truncations {
+                for is_open_for_writing in [false, true] {
+                    scope.spawn(move || {
+                        let (got, _) = download_during(engine, is_open_for_writing, truncate);
+                        let how = format!("{name}, open for writing: {is_open_for_writing}");
+                        assert!(got.len() < LARGE, "{how}: it pretends to be whole");
+                        if let Some(wrong) = unlike_pattern(&got, 5) {
+                            panic!("{how}: {wrong}");
+                        }
+                    });
+                }
+            }
+        });
+    });
+}
+
+#[test]
+fn a_file_that_grows_is_sent_as_long_as_announced() {
+    on_both_engines(|engine| {
+        for is_open_for_writing in [false, true] {
+            let (got, end) = download_during(engine, is_open_for_writing, |path| {
+                use std::io::Write;
+                let mut file = File::options().append(true).open(path).expect("opened");
+                file.write_all(&[b'x'; 100_000]).expect("written");
+            });
+            assert_pattern(&got, 5);
+            // Whole, or short if the server could not be sure of it; never longer.
+            assert!(
+                got.len() == LARGE || end == End::Reset,
+                "{} bytes",
+                got.len()
+            );
+        }
+    });
+}
+
+#[test]
+fn a_file_replaced_or_deleted_is_sent_as_it_was() {
+    on_both_engines(|engine| {
+        for is_open_for_writing in [false, true] {
+            for event in [
+                |path: &Path| {
+                    let new = path.with_extension("new");
+                    fs::write(&new, pattern(LARGE / 2, 200)).expect("written");
+                    fs::rename(new, path).expect("renamed");
+                },
+                |path: &Path| fs::remove_file(path).expect("deleted"),
+            ] {
+                let (got, end) = download_during(engine, is_open_for_writing, event);
+                assert_eq!((got.len(), end), (LARGE, End::Closed));
+                assert_pattern(&got, 5);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_writer_is_not_held_up_by_a_client_that_does_not_read() {
+    let site = site_with_large_file();
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &[]);
+        let _stuck = begin_download(&server);
+        // Opening for writing waits for the server at most until the client is given up; the
+        // harness ends the test if it waits for the client instead.
+        let path = site.write(format!("copy-{}.bin", engine.name()), pattern(1 << 20, 1));
+        let mut other = Client::slow(&server);
+        let target = format!("/{}", path.file_name().expect("a name").to_string_lossy());
+        other.send(head("GET", &target, &[]));
+        other.head().expect(200);
+        File::options().append(true).open(&path).expect("opened");
+        get(&server, "/about").expect(200);
+    });
+}
