@@ -122,6 +122,8 @@ pub(crate) struct Work {
     pub(crate) records: Vec<Record>,
     /// The file whose pages the send under way hands to the kernel.
     pub(crate) current: Option<Rc<ServedFile>>,
+    /// The file that a copy is being read from.
+    pub(crate) copied: Option<Rc<ServedFile>>,
     /// Bytes that go out in front of the copy being read.
     pub(crate) head: Vec<u8>,
     /// The connection is over but for pages in its queue; by then the peer must have them.

@@ -113,6 +113,7 @@ fn archive(bytes: Vec<u8>, file: File) -> Result<ArchiveSite, ArchiveError> {
             file,
             trust: Cell::new(Trust::Constant),
             id: 0,
+            meta: None,
             dropped: Rc::default(),
         }),
         spa,

@@ -187,6 +187,7 @@ impl OpenedContent {
                     file: File::from(own),
                     trust: Cell::new(Trust::Constant),
                     id: 0,
+                    meta: None,
                     dropped: Rc::default(),
                 };
                 Ok(Site::Archive(ArchiveSite {

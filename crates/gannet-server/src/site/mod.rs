@@ -10,7 +10,7 @@ use std::sync::Arc;
 use gannet_content::plan::Representation;
 use gannet_http::semantics::coding::CodingSet;
 use gannet_http::semantics::response::{ReadyBlock, Status};
-use gannet_io::driver::File;
+use gannet_io::driver::{File, Meta};
 use gannet_io::memory::Memory;
 
 /// What a worker serves.
@@ -65,6 +65,8 @@ pub(crate) struct ServedFile {
     pub(crate) trust: Cell<Trust>,
     /// Names the file within its worker, for guards.
     pub(crate) id: u32,
+    /// What was known of a live file when it was opened; `None` for an archive.
+    pub(crate) meta: Option<Meta>,
     /// Where its descriptor goes if it is dropped with a guard on it, which has to be ended.
     pub(crate) dropped: Rc<RefCell<Vec<File>>>,
 }
@@ -74,6 +76,15 @@ impl Drop for ServedFile {
         if matches!(self.trust.get(), Trust::Guarded | Trust::Broken) {
             self.dropped.borrow_mut().push(self.file.clone());
         }
+    }
+}
+
+impl ServedFile {
+    /// Whether bytes read from it are still those of the version that was announced, going by its
+    /// metadata now. A file that has only become longer is taken to be one that is appended to.
+    pub(crate) fn is_same_version(&self, now: &Meta) -> bool {
+        self.meta
+            .is_none_or(|then| then == *now || now.len > then.len)
     }
 }
 

@@ -75,6 +75,7 @@ impl<D: Driver> Worker<D> {
                 .send_file(socket, asker, head, &file.file, range.start, len);
         }
         work.head = head;
+        work.copied = Some(Rc::clone(&file));
         // A copy: what was read cannot change any more, whatever happens to the file.
         let asker = token(Kind::Disk, slot, generation);
         conn.expected = len;
@@ -91,10 +92,17 @@ impl<D: Driver> Worker<D> {
     /// A slice of a file is in memory.
     pub(super) fn copy_read(&mut self, slot: u32, bytes: &[u8]) {
         let conn = self.conns.at(slot);
-        if (bytes.len() as u64) < conn.expected {
-            // The file has become shorter than the length that was announced.
+        let is_whole = bytes.len() as u64 >= conn.expected;
+        let file = conn.work().copied.take();
+        // The file may have become shorter than announced, or hold another version by now.
+        let is_same = file.is_none_or(|file| {
+            let now = self.driver.meta(&file.file);
+            now.is_ok_and(|now| file.is_same_version(&now))
+        });
+        if !is_whole || !is_same {
             return self.cut_short(slot);
         }
+        let conn = self.conns.at(slot);
         let work = conn.work();
         let mut wire = std::mem::take(&mut work.head);
         wire.extend_from_slice(bytes);

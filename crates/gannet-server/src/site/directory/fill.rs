@@ -258,7 +258,7 @@ impl Fill {
                 return None;
             }
             None => {
-                let file = site.serve_file(opened.file);
+                let file = site.serve_file(opened.clone());
                 guard(driver, &file);
                 CachedBody::File(file)
             }

@@ -1,9 +1,10 @@
 //! A live directory: what a worker remembers of it, and for how long it believes that.
 //!
 //! A request path that was answered a moment ago is answered from memory. After
-//! [`BELIEVED_MS`](crate::limits::BELIEVED_MS) its path is looked up again, and what is found is
-//! compared with what is remembered (identity, length, times), so a change is seen within a second
-//! on every file system, without a watch per directory.
+//! [`BELIEVED_MS`](crate::limits::BELIEVED_MS) the metadata of its file is asked for and compared
+//! with what is remembered (identity, length, times), so a change is seen within a second on every
+//! file system, without a watch per directory. Now and then
+//! ([`CONFIRMED_MS`](crate::limits::CONFIRMED_MS)) the whole path is looked up again.
 
 mod cache;
 pub(crate) mod fill;
@@ -20,7 +21,7 @@ use gannet_content::validators::{self, LiveFile};
 use gannet_http::semantics::coding::{Coding, CodingSet};
 use gannet_http::semantics::ready_fields::ReadyFields;
 use gannet_http::semantics::status::Status;
-use gannet_io::driver::{File, Meta, Nanos, Root};
+use gannet_io::driver::{File, Meta, Nanos, OpenedFile, Root};
 use gannet_io::memory::Memory;
 
 use self::cache::Cache;
@@ -261,12 +262,13 @@ impl DirectorySite {
     }
 
     /// Makes a file that responses can be sent from.
-    pub(crate) fn serve_file(&mut self, file: File) -> Rc<ServedFile> {
+    pub(crate) fn serve_file(&mut self, opened: OpenedFile) -> Rc<ServedFile> {
         let free = self.files.iter().position(|f| f.strong_count() == 0);
         let index = free.unwrap_or(self.files.len());
         let id = u32::try_from(index).expect("descriptors are numbered by i32");
         let served = Rc::new(ServedFile {
-            file,
+            file: opened.file,
+            meta: Some(opened.meta),
             trust: Cell::new(Trust::Copies),
             id,
             dropped: Rc::clone(&self.dropped),
