@@ -253,7 +253,7 @@ fn handshakes(
     visit(set, config);
     let resumed = run(config, Kind::Resumed);
     println!(
-        "handshake {name}, {group}, {tickets} tickets, median: full {full:.0} us, resumed {resumed:.0} us"
+        "handshake {name}, {group}, {tickets} tickets: full {full:.0}, resumed {resumed:.0} us"
     );
 }
 

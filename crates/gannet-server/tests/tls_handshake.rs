@@ -1,5 +1,5 @@
-//! Handshakes: every suite, group and kind of certificate, resumption, early data, and peers that
-//! stop, lie or speak something else.
+//! Handshakes: every suite, group and kind of certificate, and peers that stop, lie or speak
+//! something else.
 
 mod tls_support;
 
@@ -260,6 +260,37 @@ fn the_certificate_is_chosen_by_name_and_by_kind() {
 }
 
 #[test]
+fn a_replacement_in_the_middle_disturbs_nobody() {
+    let authority = Authority::new();
+    let (old, new) = (
+        set(
+            &[&authority.issue(KeyKind::P256, &["localhost"])],
+            &Options::default(),
+        ),
+        set(
+            &[&authority.issue(KeyKind::Rsa, &["localhost"])],
+            &Options::default(),
+        ),
+    );
+    let mut client = connect(
+        &client_config(&authority, Abilities::default()),
+        "localhost",
+    );
+    let mut server = Handshake::new();
+    let mut out = Vec::new();
+    let hello = from_client(&mut client);
+    assert!(matches!(
+        server.receive(&old, &hello, &mut out),
+        Ok(Step::NeedInput)
+    ));
+    drop(old);
+    to_client(&mut client, &out).unwrap();
+    let last = from_client(&mut client);
+    let step = server.receive(&new, &last, &mut Vec::new());
+    assert!(matches!(step, Ok(Step::Done(_))), "{step:?}");
+}
+
+#[test]
 fn a_client_without_a_name_gets_the_default() {
     let authority = Authority::new();
     let first = authority.issue(KeyKind::P256, &["127.0.0.1", "first.test"]);
@@ -271,235 +302,6 @@ fn a_client_without_a_name_gets_the_default() {
         "127.0.0.1",
     );
     assert_eq!(shake(&set, &mut client).unwrap().server_name, None);
-}
-
-/// Handshake, then an answer that carries the tickets.
-fn visit(set: &CertificateSet, client: &mut ClientConnection) -> Kind {
-    let mut established = shake(set, client).unwrap();
-    let mut out = Vec::new();
-    established.session.seal(&[b"answer"], &mut out).unwrap();
-    assert_eq!(to_client(client, &out).unwrap(), b"answer");
-    established.kind
-}
-
-#[test]
-fn sessions_are_resumed_by_any_worker() {
-    let authority = Authority::new();
-    let issued = authority.issue(KeyKind::P256, &["localhost"]);
-    for suite in [
-        suites::TLS13_AES_128_GCM_SHA256,
-        suites::TLS13_AES_256_GCM_SHA384,
-        suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256,
-    ] {
-        let store = store(&issued, &Options::default());
-        let (one, two) = (store.current(), store.current());
-        let abilities = Abilities {
-            suites: vec![suite],
-            ..Abilities::default()
-        };
-        let config = client_config(&authority, abilities);
-        assert_eq!(visit(&one, &mut connect(&config, "localhost")), Kind::Full);
-        for set in [&two, &one, &two] {
-            let kind = visit(set, &mut connect(&config, "localhost"));
-            assert_eq!(kind, Kind::Resumed, "{suite:?}");
-        }
-    }
-}
-
-#[test]
-fn tickets_are_bound_to_the_certificate() {
-    let authority = Authority::new();
-    let options = Options::default();
-    let first = authority.issue(KeyKind::P256, &["first.test"]);
-    let second = authority.issue(KeyKind::P256, &["second.test"]);
-    let old = set(&[&first, &second], &options);
-    let config = client_config(&authority, Abilities::default());
-    assert_eq!(visit(&old, &mut connect(&config, "first.test")), Kind::Full);
-    assert_eq!(
-        visit(&old, &mut connect(&config, "second.test")),
-        Kind::Full
-    );
-    // One host gets a new certificate, the other keeps its own: so do the tickets.
-    let renewed = authority.issue(KeyKind::P256, &["second.test"]);
-    let pairs = vec![pair(&first), pair(&renewed)];
-    let new = CertificateSet::new(pairs, &options, Some(&old)).unwrap();
-    assert_eq!(
-        visit(&new, &mut connect(&config, "first.test")),
-        Kind::Resumed
-    );
-    assert_eq!(
-        visit(&new, &mut connect(&config, "second.test")),
-        Kind::Full
-    );
-    // A ticket of one host is none for another: the client of this test sends them by name, so
-    // the other host's certificate is put in its place.
-    let swapped = set(
-        &[&authority.issue(KeyKind::P256, &["first.test"])],
-        &options,
-    );
-    assert_eq!(
-        visit(&swapped, &mut connect(&config, "first.test")),
-        Kind::Full
-    );
-}
-
-#[test]
-fn resumption_can_be_switched_off() {
-    let authority = Authority::new();
-    let issued = authority.issue(KeyKind::P256, &["localhost"]);
-    let set = set(
-        &[&issued],
-        &Options {
-            resumption: false,
-            ..Options::default()
-        },
-    );
-    let config = client_config(&authority, Abilities::default());
-    for _ in 0..2 {
-        assert_eq!(visit(&set, &mut connect(&config, "localhost")), Kind::Full);
-    }
-}
-
-/// Connects with early data, if the client has a session that allows it.
-fn visit_early(
-    set: &CertificateSet,
-    client: &mut ClientConnection,
-) -> (Option<Vec<u8>>, bool, Kind) {
-    use std::io::Write;
-    let was_offered = match client.early_data() {
-        Some(mut early) => {
-            early.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
-            true
-        }
-        None => false,
-    };
-    let established = shake(set, client).unwrap();
-    assert_eq!(
-        client.is_early_data_accepted(),
-        !established.early.is_empty()
-    );
-    let early = was_offered.then(|| established.early.clone());
-    (early, client.is_early_data_accepted(), established.kind)
-}
-
-#[test]
-fn early_data_only_if_asked_for() {
-    let authority = Authority::new();
-    let issued = authority.issue(KeyKind::P256, &["localhost"]);
-    let abilities = || Abilities {
-        early_data: true,
-        ..Abilities::default()
-    };
-    // Off: tickets do not even offer it.
-    let off = set(&[&issued], &Options::default());
-    let config = client_config(&authority, abilities());
-    visit(&off, &mut connect(&config, "localhost"));
-    let (early, _, kind) = visit_early(&off, &mut connect(&config, "localhost"));
-    assert_eq!((early, kind), (None, Kind::Resumed));
-    // On.
-    let on = set(
-        &[&issued],
-        &Options {
-            early_data: true,
-            ..Options::default()
-        },
-    );
-    let config = client_config(&authority, abilities());
-    visit(&on, &mut connect(&config, "localhost"));
-    let (early, accepted, kind) = visit_early(&on, &mut connect(&config, "localhost"));
-    let request = b"GET / HTTP/1.1\r\n\r\n".to_vec();
-    assert_eq!(
-        (early, accepted, kind),
-        (Some(request), true, Kind::Resumed)
-    );
-}
-
-#[test]
-fn early_data_is_answered_before_the_end() {
-    use std::io::Write;
-    let authority = Authority::new();
-    let issued = authority.issue(KeyKind::P256, &["localhost"]);
-    let options = Options {
-        early_data: true,
-        ..Options::default()
-    };
-    let set = set(&[&issued], &options);
-    let abilities = Abilities {
-        early_data: true,
-        ..Abilities::default()
-    };
-    let config = client_config(&authority, abilities);
-    visit(&set, &mut connect(&config, "localhost"));
-    let mut client = connect(&config, "localhost");
-    client
-        .early_data()
-        .expect("a session")
-        .write_all(b"GET / HTTP/1.1\r\n\r\n")
-        .unwrap();
-    let mut server = Handshake::new();
-    let mut out = Vec::new();
-    let flight = from_client(&mut client);
-    assert!(matches!(
-        server.receive(&set, &flight, &mut out),
-        Ok(Step::NeedInput)
-    ));
-    assert_eq!(server.take_early(), b"GET / HTTP/1.1\r\n\r\n");
-    assert!(server.seal_early(&[b"early ", b"answer "], &mut out));
-    assert_eq!(to_client(&mut client, &out).unwrap(), b"early answer ");
-    // The rest of the handshake, and what follows is in order.
-    let mut out = Vec::new();
-    let last = from_client(&mut client);
-    let Ok(Step::Done(mut done)) = server.receive(&set, &last, &mut out) else {
-        panic!("done")
-    };
-    assert_eq!((done.early.len(), done.kind), (0, Kind::Resumed));
-    done.session.seal(&[b"late answer"], &mut out).unwrap();
-    assert_eq!(to_client(&mut client, &out).unwrap(), b"late answer");
-    assert!(!server.seal_early(&[b"too late"], &mut out));
-}
-
-#[test]
-fn early_data_is_not_taken_twice() {
-    use std::io::Write;
-    let authority = Authority::new();
-    let issued = authority.issue(KeyKind::P256, &["localhost"]);
-    let set = set(
-        &[&issued],
-        &Options {
-            early_data: true,
-            ..Options::default()
-        },
-    );
-    let abilities = Abilities {
-        early_data: true,
-        ..Abilities::default()
-    };
-    let config = client_config(&authority, abilities);
-    visit(&set, &mut connect(&config, "localhost"));
-    let mut client = connect(&config, "localhost");
-    client
-        .early_data()
-        .expect("a session")
-        .write_all(b"GET /once")
-        .unwrap();
-    let flight = from_client(&mut client);
-    // The same bytes twice, as somebody on the path could send them.
-    let (mut first, mut second) = (Vec::new(), Vec::new());
-    let mut one = Handshake::new();
-    assert!(matches!(
-        one.receive(&set, &flight, &mut first),
-        Ok(Step::NeedInput)
-    ));
-    let mut two = Handshake::new();
-    let replayed = two.receive(&set, &flight, &mut second);
-    assert!(matches!(replayed, Ok(Step::NeedInput)), "{replayed:?}");
-    // The second one was answered with a full handshake: it is longer by the certificate.
-    assert!(
-        second.len() > first.len() + 300,
-        "{} {}",
-        second.len(),
-        first.len()
-    );
 }
 
 #[test]

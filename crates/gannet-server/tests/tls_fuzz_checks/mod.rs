@@ -1,4 +1,4 @@
-//! Checks for the fuzzer on what a TLS peer can send; plain tests replay its corpus.
+//! Checks for the fuzzer on what a TLS peer can send; plain tests replay its seeds.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
