@@ -30,13 +30,13 @@ impl<D: Driver> Worker<D> {
     }
 
     fn park(&mut self, head: Vec<u8>, out: Outgoing) -> Option<Box<Parked>> {
-        let unix = self.driver.unix_seconds();
+        let (now, unix) = (self.driver.now(), self.driver.unix_seconds());
         let Site::Directory(site) = &self.site else {
             return None;
         };
         let request = parse_again(&head)?;
         let path = decode_path(request.target.path, &mut self.scratch).ok()?;
-        let fill = Fill::new(site, path.as_bytes(), unix);
+        let fill = Fill::new(site, path.as_bytes(), now, unix);
         Some(Box::new(Parked { head, fill, out }))
     }
 
@@ -124,7 +124,6 @@ impl<D: Driver> Worker<D> {
         filled: Filled,
         out: &mut Outgoing,
     ) {
-        let now = self.driver.now();
         let fields = self.settings.fields();
         let turn = turn!(self, fields);
         let Some(request) = parse_again(head) else {
@@ -142,7 +141,7 @@ impl<D: Driver> Worker<D> {
                 let selected = cached.select(accept_encoding(lines), status);
                 let answered = to.selected(&request, &selected);
                 if let Site::Directory(site) = &mut self.site {
-                    site.remember(&fill.key(), cached, status, now);
+                    site.remember(&fill.key(), cached, status, fill.began());
                 }
                 answered
             }

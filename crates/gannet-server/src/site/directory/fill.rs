@@ -16,7 +16,7 @@ use gannet_content::mime;
 use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{
-    DirectoryEntry, Driver, Errno, FileKind, Meta, OpenedFile, Started, Token,
+    DirectoryEntry, Driver, Errno, FileKind, Meta, Nanos, OpenedFile, Started, Token,
 };
 use gannet_io::memory::Memory;
 
@@ -58,6 +58,8 @@ pub(crate) struct Fill {
     reads: u32,
     /// The time now, seconds.
     unix: i64,
+    /// When it began. What it finds is no newer than that, however long the disk takes.
+    began: Nanos,
 }
 
 /// Which question is asked.
@@ -77,8 +79,8 @@ enum State {
 }
 
 impl Fill {
-    /// Begins to ask for a canonical path. `unix` is the time now, seconds.
-    pub(crate) fn new(site: &DirectorySite, path: &[u8], unix: i64) -> Self {
+    /// Begins to ask for a canonical path. `now` and `unix` (seconds) are the time now.
+    pub(crate) fn new(site: &DirectorySite, path: &[u8], now: Nanos, unix: i64) -> Self {
         let wanted = match &site.options.single {
             Some(name) if path == b"/" || &path[1..] == name.as_slice() => {
                 [b"/", name.as_slice()].concat()
@@ -99,7 +101,13 @@ impl Fill {
             drafts: Vec::new(),
             reads: 0,
             unix,
+            began: now,
         }
+    }
+
+    /// Since when what it finds is known.
+    pub(crate) fn began(&self) -> Nanos {
+        self.began
     }
 
     /// The canonical request path.
@@ -197,6 +205,10 @@ impl Fill {
                     entries.retain(|e| !e.name.starts_with(b".") || e.name == b".well-known");
                 }
                 Some(Filled::Listing(entries))
+            }
+            // It was opened a moment ago, and is gone.
+            (State::Listing(_), Err(Errno::NOENT | Errno::NOTDIR)) => {
+                Some(Filled::Error(Status::NOT_FOUND))
             }
             (State::Listing(_), Err(Errno::ACCESS)) => Some(Filled::Error(Status::FORBIDDEN)),
             (State::Reading { .. } | State::Listing(_), _) => {
