@@ -23,6 +23,9 @@ use crate::run::{Outcome, Scenario, sim};
 /// Seeds of a plain test run.
 const SEEDS: u64 = 200;
 
+/// Seeds that have shown a mistake once: old versions from a slow disk, a folder that vanished.
+const KEPT: [u64; 3] = [3_495, 10_911, 13_949];
+
 fn number(variable: &str) -> Option<u64> {
     let value = std::env::var(variable).ok()?;
     Some(value.parse().expect("a number of seeds"))
@@ -72,8 +75,10 @@ fn seeds() {
         let work = || {
             let mut failures = Vec::new();
             loop {
-                let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed >= count || failures.len() > 5 {
+                let turn = next.fetch_add(1, Ordering::Relaxed);
+                let kept = KEPT.get(turn as usize);
+                let seed = kept.map_or_else(|| turn - KEPT.len() as u64, |seed| *seed);
+                if seed >= count && kept.is_none() || failures.len() > 5 {
                     return failures;
                 }
                 match run(seed) {

@@ -53,6 +53,8 @@ pub(crate) struct Ask {
 pub(crate) struct Manners {
     /// Connects at this moment.
     pub(crate) arrives_at: u64,
+    /// Waits up to this long between requests, nanoseconds; 0 pipelines them.
+    pub(crate) pause_ns: u64,
     /// Acts this often, nanoseconds.
     pub(crate) interval_ns: u64,
     /// Reads at most this much each time.
@@ -118,6 +120,7 @@ pub(crate) struct Client {
     /// When it acts next.
     pub(crate) acts_at: u64,
     last_move: u64,
+    writes_at: u64,
     /// Nothing more will happen.
     pub(crate) is_done: bool,
     /// The server was told to stop before all was done.
@@ -144,6 +147,7 @@ impl Client {
             has_closed: false,
             is_half_closed: false,
             last_move: 0,
+            writes_at: 0,
             is_done: false,
             is_cut_by_stop: false,
             trace: 0,
@@ -218,7 +222,7 @@ impl Client {
         }
         let silent = self.manners.falls_silent_after;
         let most = silent.map_or(usize::MAX, |after| after.saturating_sub(self.written));
-        let most = most.min(self.to_write.len());
+        let most = most.min(self.to_write.len()).min(self.writable(now));
         if most > 0 {
             let mut count = most;
             if self.random.chance(500) {
@@ -228,6 +232,9 @@ impl Client {
             wire.write(&piece);
             self.written += count;
             self.last_move = now;
+            if self.is_between_asks() {
+                self.writes_at = now + self.random.below(self.manners.pause_ns);
+            }
             let mut end = 0;
             for ask in &mut self.asks {
                 end += ask.raw.len();
@@ -240,6 +247,32 @@ impl Client {
             self.is_half_closed = true;
             wire.shutdown_write();
         }
+    }
+
+    /// How much may be written now: to the end of the request that was begun, if it pauses.
+    fn writable(&self, now: u64) -> usize {
+        if self.manners.pause_ns == 0 {
+            return usize::MAX;
+        }
+        if now < self.writes_at {
+            return 0;
+        }
+        let mut end = 0;
+        for ask in &self.asks {
+            end += ask.raw.len();
+            if end > self.written {
+                return end - self.written;
+            }
+        }
+        0
+    }
+
+    fn is_between_asks(&self) -> bool {
+        let mut end = 0;
+        self.asks.iter().any(|ask| {
+            end += ask.raw.len();
+            end == self.written
+        })
     }
 
     /// Reads up to `max` bytes, as far as its manners let it.

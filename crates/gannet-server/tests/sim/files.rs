@@ -91,7 +91,8 @@ impl Files {
         bytes
     }
 
-    /// Something happens to some file: renamed over, deleted, and if `in_place` truncated or grown.
+    /// Something happens to some file: it is renamed over, deleted, slow, and if `in_place`
+    /// truncated, grown or broken.
     pub(crate) fn change(&mut self, random: &mut Random, in_place: bool) {
         self.settle();
         let paths: Vec<_> = self.files.keys().cloned().collect();
@@ -106,7 +107,7 @@ impl Files {
             self.put(path, len, random);
             return;
         };
-        match random.below(if in_place { 8 } else { 4 }) {
+        match random.below(if in_place { 10 } else { 5 }) {
             0 => {
                 file.turn(self.disk.now().0, None);
                 self.disk.remove_file(path);
@@ -119,7 +120,9 @@ impl Files {
                 };
                 self.put(path, len.min(400_000), random);
             }
-            4..7 => {
+            4 => self.disk.slow_file(path, random.below(800_000_000)),
+            5 => self.disk.break_file(path, Some(random.below(len + 1))),
+            6..9 => {
                 let len = random.below(len + 1);
                 self.disk.truncate_file(path, len);
                 file.pending = Some(len);

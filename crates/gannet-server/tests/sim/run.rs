@@ -33,7 +33,7 @@ pub(crate) struct Scenario {
     pub(crate) clients: usize,
     /// Files are renamed over and deleted.
     pub(crate) has_changes: bool,
-    /// They are truncated and grown in place as well.
+    /// They are truncated and grown in place as well; an archive only once, by mistake.
     pub(crate) in_place: bool,
     /// Clients stall, reset, fall silent, send nonsense.
     pub(crate) has_rude_clients: bool,
@@ -52,7 +52,7 @@ impl Scenario {
             is_live,
             clients: 1 + random.below(clients) as usize,
             has_changes,
-            in_place: has_changes && random.chance(500),
+            in_place: random.chance(if has_changes { 500 } else { 100 }),
             has_rude_clients: random.chance(500),
             stops_at: random
                 .chance(300)
@@ -156,6 +156,13 @@ impl Run {
 
     fn act(&mut self) -> Result<(), String> {
         let now = self.disk.now().0;
+        let has_mishap = !self.scenario.is_live && self.scenario.in_place;
+        if has_mishap && self.changes_at == 0 && now > 1_500 * MS {
+            self.changes_at = now;
+            let len = self.disk.file_len("site.gannet").expect("it is there");
+            self.disk
+                .truncate_file("site.gannet", self.random.below(len));
+        }
         if self.scenario.has_changes && now >= self.changes_at {
             self.files.change(&mut self.random, self.scenario.in_place);
             self.changes_at = now + 1 + self.random.below(400 * MS);
@@ -400,6 +407,11 @@ fn client(files: &Files, scenario: Scenario, allowed: Allowed, random: &mut Rand
     let sent: usize = asks.iter().map(|ask| ask.raw.len()).sum();
     let mut manners = Manners {
         arrives_at: 1_000 * MS + random.below(3_000) * random.below(1_000) * 1_000,
+        pause_ns: if random.chance(500) {
+            0
+        } else {
+            random.below(1_500 * MS)
+        },
         interval_ns: 1 + random.below(20 * MS),
         read_max: 1_000 + random.below(9_000) as usize,
         stalls_after: None,
