@@ -358,6 +358,17 @@ pub trait Driver {
         token: Token,
     ) -> Started<Vec<DirectoryEntry>>;
 
+    /// A file in memory that nobody can change, holding these bytes: pages of it may sit in any
+    /// queue for any time.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`, `ENOMEM`.
+    fn snapshot(&mut self, bytes: &[u8]) -> Result<File, Errno>;
+
+    /// Whether the peer is on this machine. Over loopback, bytes that the peer has acknowledged
+    /// and not yet read are still our own pages.
+    fn is_local(&self, socket: Socket) -> bool;
+
     /// Asks to be told *before* anybody changes the file's bytes (a read lease): on
     /// [`Done::GuardBroken`] the writer is held up by the kernel until [`unguard`](Self::unguard)
     /// or a system-wide limit (45 s). While a guard stands, no byte of the file can change, so

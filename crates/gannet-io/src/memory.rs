@@ -122,6 +122,23 @@ pub fn sealed_copy(file: impl AsFd, len: usize) -> io::Result<OwnedFd> {
     seal(file.as_fd(), 0, len).map(|(memfd, _)| memfd)
 }
 
+/// A file in memory that holds `bytes` and that nobody can change.
+///
+/// # Errors
+/// `EMFILE`, `ENFILE`, `ENOMEM`.
+pub(crate) fn sealed_bytes(bytes: &[u8]) -> Result<crate::driver::File, rustix::io::Errno> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let memfd = rustix::fs::memfd_create(c"gannet-file", flags)?;
+    let mut rest = bytes;
+    while !rest.is_empty() {
+        let count = rustix::io::write(&memfd, rest)?;
+        rest = &rest[count..];
+    }
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&memfd, seals)?;
+    Ok(crate::driver::File::from(std::fs::File::from(memfd)))
+}
+
 /// Copies a range into a sealed `memfd`; returns it and the length to map.
 fn seal(file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<(OwnedFd, usize)> {
     let huge = len.next_multiple_of(HUGE_PAGE);

@@ -67,3 +67,21 @@ pub(crate) fn is_of_one_connection(errno: Errno) -> bool {
             | Errno::PERM
     )
 }
+/// Whether the peer is on this machine: a Unix socket, loopback, or our own address.
+pub(crate) fn is_local(socket: BorrowedFd<'_>) -> bool {
+    let address = |any: rustix::net::SocketAddrAny| {
+        std::net::SocketAddr::try_from(any)
+            .ok()
+            .map(|address| address.ip())
+    };
+    let peer = rustix::net::getpeername(socket)
+        .ok()
+        .flatten()
+        .and_then(address);
+    let own = || rustix::net::getsockname(socket).ok().and_then(address);
+    match peer {
+        // A Unix socket, or a connection that is gone.
+        None => true,
+        Some(peer) => peer.to_canonical().is_loopback() || Some(peer) == own(),
+    }
+}

@@ -54,6 +54,10 @@ pub struct ContentOptions {
     pub fields: Vec<(String, String)>,
     /// Bytes of small files kept in memory by each server, over all workers (directory mode).
     pub cache_memory: u64,
+    /// Files up to this length (but longer than small ones) are copied into sealed memory and
+    /// sent from there, so that no change of the file can reach a byte that was sent; they count
+    /// against `cache_memory`. Longer ones are sent from the file itself, under a lease.
+    pub snapshot_max: u64,
     /// Copy an archive into sealed memory instead of mapping it.
     pub archive_memory: bool,
     /// Read a mapped archive once at start, so that it is in memory.
@@ -71,6 +75,7 @@ impl Default for ContentOptions {
             types: Vec::new(),
             fields: Vec::new(),
             cache_memory: 256 << 20,
+            snapshot_max: 4 << 20,
             archive_memory: false,
             preload: false,
         }

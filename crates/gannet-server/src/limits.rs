@@ -25,6 +25,11 @@ pub(crate) const COPY_SLICE_MAX: u64 = 256 << 10;
 /// answer sends from memory. Above it `sendfile` is cheaper than copying.
 pub(crate) const SMALL_FILE_MAX: u64 = 32 << 10;
 
+/// The beginning of a large file goes to a peer on this machine as copies. Over loopback the
+/// peer's unread bytes are our own pages; a file that is truncated to little loses the rest of a
+/// page group of up to 2 MiB to zeros.
+pub(crate) const LOCAL_COPY_MAX: u64 = 4 << 20;
+
 /// How long a cached file is believed before its path is looked up again, milliseconds. The
 /// promise is that a change is seen within a second.
 pub(crate) const BELIEVED_MS: u64 = 700;
@@ -37,7 +42,7 @@ pub(crate) const CONFIRMED_MS: u64 = 4_000;
 pub(crate) const CACHED_PATHS_MAX: usize = 65_536;
 
 /// Descriptors of large files kept open by a worker in directory mode.
-pub(crate) const OPEN_FILES_MAX: usize = 512;
+pub(crate) const OPEN_FILES_MAX: usize = 2_048;
 
 /// Entries read of one directory for a listing.
 pub(crate) const LISTING_MAX: usize = 20_000;

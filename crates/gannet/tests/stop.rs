@@ -156,9 +156,13 @@ fn download_during(
 #[test]
 fn a_file_truncated_in_place_ends_the_answer_short() {
     type Truncate = fn(&Path);
-    let truncations: [(&str, Truncate); 3] = [
+    let truncations: [(&str, Truncate); 4] = [
         ("to nothing, by opening", |path| {
             drop(File::create(path).expect("truncated"))
+        }),
+        ("within the page", |path| {
+            let file = File::options().write(true).open(path).expect("opened");
+            file.set_len(1000).expect("truncated");
         }),
         ("to the middle", |path| {
             let file = File::options().write(true).open(path).expect("opened");

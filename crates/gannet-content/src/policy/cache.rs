@@ -13,7 +13,7 @@ use crate::answer::{CACHE_IMMUTABLE, CACHE_REVALIDATE};
 pub const CACHE_NOTHING: &str = "no-store";
 
 /// How long an answer may be kept.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Lifetime {
     /// A year, without asking again.
     Immutable,

@@ -8,6 +8,10 @@ use super::limits::{HEX_HASH_MAX, HEX_HASH_MIN};
 
 /// Whether the path's file name has a content hash, in a form that a bundler writes.
 pub(super) fn has_content_hash(path: &str) -> bool {
+    // Bundlers keep to ASCII; what follows cuts names between bytes.
+    if !path.is_ascii() {
+        return false;
+    }
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     if is_page(name) {
         return false;
@@ -239,3 +243,21 @@ const BUNDLE_FOLDERS: &[&str] = &[
     "_assets", "_build", "_chunks", "assets", "build", "bundle", "bundles", "chunks", "dist",
     "static",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::has_content_hash;
+
+    #[test]
+    fn a_name_that_is_not_ascii_is_plain_and_harmless() {
+        for name in [
+            "é",
+            "🐦",
+            "assets/naïve-3f2a9c1b.js",
+            "assets/index-é.js",
+            "ü.3f2a9c1b.css",
+        ] {
+            assert!(!has_content_hash(name), "{name}");
+        }
+    }
+}

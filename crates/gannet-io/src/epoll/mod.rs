@@ -348,6 +348,14 @@ impl Driver for Epoll {
         self.disk.list(root, path, max, token)
     }
 
+    fn snapshot(&mut self, bytes: &[u8]) -> Result<File, Errno> {
+        crate::memory::sealed_bytes(bytes)
+    }
+
+    fn is_local(&self, socket: Socket) -> bool {
+        crate::socket::is_local(self.slots.peek(socket.0).socket())
+    }
+
     fn guard(&mut self, file: &File, token: Token) -> Result<(), Errno> {
         self.disk.guard(file, token)
     }

@@ -82,9 +82,11 @@ impl Drop for ServedFile {
 impl ServedFile {
     /// Whether bytes read from it are still those of the version that was announced, going by its
     /// metadata now. A file that has only become longer is taken to be one that is appended to.
+    /// (The time of the last status change says nothing: a rename or a deletion sets it too.)
     pub(crate) fn is_same_version(&self, now: &Meta) -> bool {
+        let is_same = |then: Meta| then.len == now.len && then.mtime_ns == now.mtime_ns;
         self.meta
-            .is_none_or(|then| then == *now || now.len > then.len)
+            .is_none_or(|then| is_same(then) || now.len > then.len)
     }
 }
 
@@ -100,13 +102,6 @@ pub(crate) enum Trust {
     Copies,
     /// No more: a writer is waiting for the guard to end.
     Broken,
-}
-
-impl Trust {
-    /// Whether `sendfile` may be used.
-    pub(crate) fn allows_pages(self) -> bool {
-        matches!(self, Self::Constant | Self::Guarded)
-    }
 }
 
 /// What of a request decides the representation.

@@ -7,7 +7,7 @@ use gannet_io::driver::{Driver, Piece, SendList, Started};
 
 use super::{Kind, Worker, token};
 use crate::conn::{Part, Phase};
-use crate::limits::{COPY_SLICE_MAX, SLICE_MAX};
+use crate::limits::{COPY_SLICE_MAX, LOCAL_COPY_MAX, SLICE_MAX};
 use crate::log::End;
 use crate::outgoing::Outgoing;
 use crate::site::{ServedFile, Trust};
@@ -55,7 +55,7 @@ impl<D: Driver> Worker<D> {
 
     /// Sends `head` and the first slice of a file's range.
     fn send_slice(&mut self, slot: u32, head: Vec<u8>, file: Rc<ServedFile>, range: Range<u64>) {
-        let has_pages = file.trust.get().allows_pages();
+        let has_pages = self.may_send_pages(slot, &file, range.start);
         let len = (range.end - range.start).min(if has_pages { SLICE_MAX } else { COPY_SLICE_MAX });
         let rest = range.start + len..range.end;
         let conn = self.conns.at(slot);
@@ -86,6 +86,17 @@ impl<D: Driver> Worker<D> {
             Started::Now(Ok(bytes)) => self.copy_read(slot, &bytes),
             Started::Now(Err(_)) => self.cut_short(slot),
             Started::Pending => {}
+        }
+    }
+
+    /// Whether pages of the file may go to this peer from here on.
+    fn may_send_pages(&mut self, slot: u32, file: &ServedFile, offset: u64) -> bool {
+        match file.trust.get() {
+            Trust::Constant => true,
+            Trust::Guarded => {
+                offset >= LOCAL_COPY_MAX || !self.driver.is_local(self.conns.at(slot).socket)
+            }
+            Trust::Copies | Trust::Broken => false,
         }
     }
 

@@ -29,7 +29,11 @@ impl Server {
         disk.put_file("large", vec![b'L'; LARGE]);
         disk.put_file("small", "small");
         let content = DrivenContent::Directory(disk.root());
-        let options = ContentOptions::default();
+        // No snapshots: large files are sent under a guard.
+        let options = ContentOptions {
+            snapshot_max: 0,
+            ..ContentOptions::default()
+        };
         let driven = Driven::new(driver, content, &options, LIMITS).expect("no archive");
         Self { driven, disk }
     }

@@ -89,6 +89,8 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
     disk.set_faults(faults.clone());
     let options = ContentOptions {
         cache_memory: 1 << (12 + random.below(12)),
+        // Some of the files are read whole, the longer ones are sent under a guard.
+        snapshot_max: 64 << 10,
         ..ContentOptions::default()
     };
     let server = Driven::new(driver, content, &options, LIMITS).map_err(|e| e.to_string())?;

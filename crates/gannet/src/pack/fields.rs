@@ -12,6 +12,8 @@ use super::sources::StoredVariant;
 pub(super) struct Representation<'a> {
     pub(super) content_type: &'a str,
     pub(super) last_modified: Option<i64>,
+    /// How long it may be kept.
+    pub(super) cache_control: &'static str,
     /// Further fields.
     pub(super) fields: &'a [(&'a str, &'a [u8])],
 }
@@ -38,7 +40,7 @@ pub(super) fn add_variants(
             entity_tag: &tag,
             last_modified: representation.last_modified,
             vary: variants.len() > 1,
-            cache_control: None,
+            cache_control: Some(representation.cache_control),
             fields: representation.fields,
         };
         let ready = ready_fields(&resource).map_err(|_| representation.content_type.to_string())?;

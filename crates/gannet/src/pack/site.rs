@@ -6,8 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use gannet_archive::{Coding, Content, Key, VariantsId, Writer};
-use gannet_content::answer::PAGE_FIELDS;
+use gannet_content::answer::{CACHE_REVALIDATE, PAGE_FIELDS};
 use gannet_content::directory::listing;
+use gannet_content::policy::cache::{self, Lifetime};
 use gannet_content::validators::last_modified;
 use gannet_http::semantics::target_path::encode_path;
 
@@ -29,7 +30,7 @@ pub(super) struct Site<'o> {
 }
 
 /// Content, type and modification time.
-type RepresentationKey = (usize, String, Option<i64>);
+type RepresentationKey = (usize, String, Option<i64>, Lifetime);
 
 /// A folder of the site.
 #[derive(Debug, Default)]
@@ -210,6 +211,7 @@ impl<'o> Site<'o> {
         let representation = Representation {
             content_type,
             last_modified: None,
+            cache_control: CACHE_REVALIDATE,
             fields: &fields,
         };
         let variants =
@@ -238,13 +240,21 @@ impl<'o> Site<'o> {
         writer: &mut Writer,
     ) -> Result<Content<'s>, PackError> {
         let last_modified = self.last_modified(source);
-        let key = (source.content, source.content_type.clone(), last_modified);
+        let name = String::from_utf8_lossy(source.file.url.strip_prefix(b"/").unwrap_or_default());
+        let (lifetime, _) = cache::lifetime(&name, &source.content_type, None);
+        let key = (
+            source.content,
+            source.content_type.clone(),
+            last_modified,
+            lifetime,
+        );
         let variants = match self.representations.get(&key) {
             Some(variants) => *variants,
             None => {
                 let representation = Representation {
                     content_type: &source.content_type,
                     last_modified,
+                    cache_control: lifetime.cache_control(),
                     fields: &[],
                 };
                 let stored = contents[source.content].variants_as(&source.content_type);

@@ -261,7 +261,7 @@ impl Fill {
         let same = |cached: &Rc<Cached>| cached.body(coding, &opened.meta);
         let body = match self.previous.as_ref().and_then(same) {
             Some(body) => body,
-            None if opened.meta.len <= SMALL_FILE_MAX => {
+            None if opened.meta.len <= site.options.read_max => {
                 self.state = State::Reading {
                     coding,
                     opened,
@@ -299,7 +299,15 @@ impl Fill {
             return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR));
         };
         if meta == opened.meta && bytes.len() as u64 == meta.len {
-            let body = CachedBody::Memory(Arc::new(Memory::from_vec(bytes)));
+            let body = if meta.len <= SMALL_FILE_MAX {
+                CachedBody::Memory(Arc::new(Memory::from_vec(bytes)))
+            } else {
+                match driver.snapshot(&bytes) {
+                    Ok(file) => CachedBody::File(site.serve_snapshot(file)),
+                    // No descriptor or memory to spare: from the file itself, as copies.
+                    Err(_) => CachedBody::File(site.serve_file(opened)),
+                }
+            };
             self.drafts.push(Draft {
                 path: self.variant_path(coding),
                 coding,
@@ -309,7 +317,7 @@ impl Fill {
             return self.next_sidecar(site, next);
         }
         self.reads += 1;
-        if self.reads >= READS_MAX || meta.len > SMALL_FILE_MAX {
+        if self.reads >= READS_MAX || meta.len > site.options.read_max {
             return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
         }
         let opened = OpenedFile { meta, ..opened };

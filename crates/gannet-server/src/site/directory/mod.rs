@@ -17,6 +17,7 @@ use gannet_content::answer::{self, Resource};
 use gannet_content::directory::lookup::LookupOptions;
 use gannet_content::mime::{Types, TypesError};
 use gannet_content::plan::Representation;
+use gannet_content::policy::cache as cache_policy;
 use gannet_content::validators::{self, LiveFile};
 use gannet_http::semantics::coding::{Coding, CodingSet};
 use gannet_http::semantics::ready_fields::ReadyFields;
@@ -27,6 +28,7 @@ use gannet_io::memory::Memory;
 use self::cache::Cache;
 use super::{Selected, ServedFile, Source, Trust};
 use crate::config::ContentOptions;
+use crate::limits::SMALL_FILE_MAX;
 
 /// A live directory, as one worker sees it.
 pub(crate) struct DirectorySite {
@@ -44,6 +46,8 @@ pub(crate) struct DirectoryOptions {
     pub(crate) lookup: LookupOptions,
     pub(crate) types: Types,
     pub(crate) sidecars: bool,
+    /// Files up to this length are read whole before they are sent.
+    pub(crate) read_max: u64,
     /// Only this file of the directory is served, at `/` and at its name.
     pub(crate) single: Option<Vec<u8>>,
 }
@@ -85,6 +89,8 @@ impl Cached {
         let original = drafts.iter().find(|d| d.coding == Coding::Identity)?;
         let last_modified = validators::last_modified(original.meta.mtime_ns, unix);
         let has_choice = drafts.len() > 1;
+        let name = String::from_utf8_lossy(&original.path);
+        let (lifetime, _) = cache_policy::lifetime(&name, &content_type, None);
         drafts.sort_by_key(|draft| draft.meta.len);
         let mut variants = Vec::with_capacity(drafts.len());
         for draft in drafts {
@@ -101,7 +107,7 @@ impl Cached {
                 entity_tag: &tag,
                 last_modified,
                 vary: has_choice,
-                cache_control: Some(answer::CACHE_REVALIDATE),
+                cache_control: Some(lifetime.cache_control()),
                 fields: &[],
             });
             variants.push(CachedVariant {
@@ -171,6 +177,7 @@ impl Cached {
     fn weight(&self) -> u64 {
         let bodies = self.variants.iter().map(|v| match &v.draft.body {
             CachedBody::Memory(memory) => memory.len() as u64,
+            CachedBody::File(file) if file.trust.get() == Trust::Constant => v.draft.meta.len,
             CachedBody::File(_) => 0,
         });
         bodies.sum::<u64>() + 1_024
@@ -220,6 +227,7 @@ impl DirectorySite {
                     .map(|(suffix, t)| (suffix.as_str(), t.as_str())),
             )?,
             sidecars: options.sidecars,
+            read_max: options.snapshot_max.max(SMALL_FILE_MAX),
             single,
         };
         Ok(Self {
@@ -278,6 +286,17 @@ impl DirectorySite {
             None => self.files.push(Rc::downgrade(&served)),
         }
         served
+    }
+
+    /// Makes a file of a snapshot, which needs no guard.
+    pub(crate) fn serve_snapshot(&self, file: File) -> Rc<ServedFile> {
+        Rc::new(ServedFile {
+            file,
+            meta: None,
+            trust: Cell::new(Trust::Constant),
+            id: u32::MAX,
+            dropped: Rc::clone(&self.dropped),
+        })
     }
 
     /// Files that nobody serves any more, and whose guards have to be ended.
