@@ -298,7 +298,7 @@ pub trait Driver {
     ///
     /// Completes once with [`Done::Sent`] of head and file bytes together, when all is sent or the
     /// file has ended early. Ranges that are not in memory are read in by a helper thread first.
-    /// Callers keep `len` at or below 1 MiB, so that progress can be seen and connections take
+    /// Callers keep `len` at or below 2 MiB, so that progress can be seen and connections take
     /// turns.
     fn send_file(
         &mut self,

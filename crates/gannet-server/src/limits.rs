@@ -16,7 +16,7 @@ pub(crate) const WIRE_MAX: usize = 64 << 10;
 pub(crate) const COPY_MAX: usize = 8 << 10;
 
 /// A file's bytes handed to the kernel in one operation, so that connections take turns.
-pub(crate) const SLICE_MAX: u64 = 1 << 20;
+pub(crate) const SLICE_MAX: u64 = 2 << 20;
 
 /// A file's bytes read into memory at a time where `sendfile` cannot be used safely.
 pub(crate) const COPY_SLICE_MAX: u64 = 256 << 10;

@@ -94,7 +94,10 @@ impl<D: Driver> Worker<D> {
         match file.trust.get() {
             Trust::Constant => true,
             Trust::Guarded => {
-                offset >= LOCAL_COPY_MAX || !self.driver.is_local(self.conns.at(slot).socket)
+                // An archive is never written to; its guard is for mistakes.
+                file.meta.is_none()
+                    || offset >= LOCAL_COPY_MAX
+                    || !self.driver.is_local(self.conns.at(slot).socket)
             }
             Trust::Copies | Trust::Broken => false,
         }
