@@ -246,7 +246,7 @@ fn split_origin(text: &str) -> Result<(Option<String>, &str), Wrong> {
     let is_address = host
         .strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'))
-        .is_some_and(|host| host.parse::<std::net::Ipv6Addr>().is_ok());
+        .is_some_and(|host| host.parse::<core::net::Ipv6Addr>().is_ok());
     if host.len() > HOST_MAX || !(is_name || is_address) {
         let wrong = Wrong::new(authority, "a host name, in ASCII and without placeholders");
         return Err(wrong
