@@ -182,6 +182,11 @@ fn list(
             modified: i64::try_from(entry.meta.mtime_ns.div_euclid(1_000_000_000)).ok(),
         })
         .collect();
-    let page = listing::render(&ListingRequest::of(request, path), entries);
+    // Whether dotfiles are among the entries was decided when they were read.
+    let wanted = ListingRequest {
+        dotfiles: true,
+        ..ListingRequest::of(request, path)
+    };
+    let page = listing::render(&wanted, entries);
     to.generated(Status::OK, page.content_type, &page.content, page.further)
 }
