@@ -94,7 +94,7 @@ impl<D: Driver> Driven<D> {
     }
 
     /// What it has counted.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&mut self) -> Counters {
         self.worker.snapshot()
     }
 }

@@ -35,7 +35,7 @@ pub struct Counters {
     pub cache_hits: u64,
     /// Requests that had to look at the disk.
     pub cache_misses: u64,
-    /// Log lines dropped because the writer could not keep up.
+    /// Log lines dropped because the writer could not keep up or could not write.
     pub log_dropped: u64,
     /// The engine's own counts.
     pub io: IoCounters,
@@ -173,7 +173,7 @@ fn rows(c: &Counters) -> Vec<Row> {
         (
             "log_lines_dropped_total",
             "counter",
-            "Log lines that found no room.",
+            "Log lines that found no room or could not be written.",
             c.log_dropped,
         ),
         (

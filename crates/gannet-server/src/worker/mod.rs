@@ -262,10 +262,10 @@ impl<D: Driver> Worker<D> {
     }
 
     /// A copy of the counters, brought up to date.
-    pub(crate) fn snapshot(&self) -> Counters {
+    pub(crate) fn snapshot(&mut self) -> Counters {
         Counters {
             connections_now: self.conns.len() as u64,
-            log_dropped: self.log.dropped,
+            log_dropped: self.log.dropped(),
             io: self.driver.counters(),
             ..self.counters.clone()
         }
