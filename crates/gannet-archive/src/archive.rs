@@ -6,9 +6,10 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::entry::Entry;
 use crate::error::ArchiveError;
+use crate::hosts;
 use crate::layout::{blob, entry, index, slice, u8_at, u16_at, u32_at, u64_at};
 use crate::stats::Stats;
-use crate::superblock::{Options, Superblock};
+use crate::superblock::{Options, SectionKind, Superblock};
 use crate::validate;
 
 /// The name spaces that keys live in.
@@ -20,12 +21,41 @@ pub enum Namespace {
     Content = 0,
     /// The page for what is not found below a folder; the path is the folder's, ending with `/`.
     NotFoundPage = 1,
+    /// The page, sent with 200, for what is not found below a folder and does not look like an
+    /// asset; the path is the folder's.
+    ApplicationPage = 2,
+    /// What answers, with 200, everything that is not found below a folder; the path is the
+    /// folder's.
+    Wildcard = 3,
+    /// The same as content at this path, but with the fields that it would have without field
+    /// rules: it answers for other paths, whose rules count.
+    Unruled = 4,
+}
+
+impl Namespace {
+    /// All of them, by their numbers.
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Content,
+        Self::NotFoundPage,
+        Self::ApplicationPage,
+        Self::Wildcard,
+        Self::Unruled,
+    ];
+
+    /// Whether its paths are those of folders.
+    pub(crate) const fn is_of_folders(self) -> bool {
+        matches!(
+            self,
+            Self::NotFoundPage | Self::ApplicationPage | Self::Wildcard
+        )
+    }
 }
 
 /// What an entry is found by.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Key<'k> {
-    /// The virtual host; 0 is the only one in version 1.
+    /// The virtual host: 0 for any host that has no name of its own, else a position in
+    /// [`Archive::hosts`] and 1.
     pub host: u16,
     /// The name space.
     pub namespace: Namespace,
@@ -50,6 +80,16 @@ impl<'k> Key<'k> {
             namespace: Namespace::NotFoundPage,
             path: folder,
         }
+    }
+
+    /// The same on a virtual host.
+    pub const fn on(self, host: u16) -> Self {
+        Self { host, ..self }
+    }
+
+    /// The same in another name space.
+    pub const fn within(self, namespace: Namespace) -> Self {
+        Self { namespace, ..self }
     }
 
     /// XXH3-64 of the path, seeded, so that equal paths of two name spaces lie apart.
@@ -136,6 +176,39 @@ impl<B: AsRef<[u8]>> Archive<B> {
         self.superblock.options()
     }
 
+    /// The names of the virtual hosts, in their order: the first is number 1.
+    pub fn hosts(&self) -> impl Iterator<Item = &[u8]> {
+        hosts::Names::new(self.section(SectionKind::Hosts).unwrap_or_default())
+    }
+
+    /// The bytes of a section that an archive may have or not.
+    pub fn section(&self, kind: SectionKind) -> Option<&[u8]> {
+        let section = self.superblock.section(kind)?;
+        let start = section.offset.checked_sub(self.layout.metadata_offset)?;
+        Some(slice(
+            self.bytes.as_ref(),
+            usize_of(start),
+            usize_of(section.len),
+        ))
+    }
+
+    /// Whether there is an entry of this host in this name space.
+    pub fn has_namespace(&self, host: u16, namespace: Namespace) -> bool {
+        let view = self.view();
+        let (mut low, mut high) = (0, self.layout.entry_count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let key = view.key(middle);
+            if (key.host, key.namespace) < (host, namespace) {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        let found = (low < self.layout.entry_count).then(|| view.key(low));
+        found.is_some_and(|key| (key.host, key.namespace) == (host, namespace))
+    }
+
     /// The metadata region.
     pub fn metadata(&self) -> &[u8] {
         self.bytes.as_ref()
@@ -184,6 +257,7 @@ pub(crate) struct Layout {
     pub(crate) entry_count: u32,
     pub(crate) variant_count: u32,
     pub(crate) blob_count: u32,
+    pub(crate) host_count: u16,
 }
 
 /// The metadata region with its layout.
@@ -236,10 +310,10 @@ impl<'a> View<'a> {
         let record = self.entry_record(number);
         Key {
             host: u16_at(record, entry::HOST),
-            namespace: match u8_at(record, entry::NAMESPACE) {
-                0 => Namespace::Content,
-                _ => Namespace::NotFoundPage,
-            },
+            namespace: Namespace::ALL
+                .get(usize::from(u8_at(record, entry::NAMESPACE)))
+                .copied()
+                .unwrap_or_default(),
             path: self.string(
                 u64_at(record, entry::PATH_OFFSET),
                 u32_at(record, entry::PATH_LEN) as usize,

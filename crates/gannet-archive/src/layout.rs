@@ -11,8 +11,15 @@ pub(crate) const VERSION: u32 = 1;
 
 /// The file goes on after the archive (a ZIP64 directory, say). Compatible.
 pub(crate) const COMPATIBLE_TAIL: u64 = 1;
-/// Incompatible features that this crate knows: none yet.
-pub(crate) const INCOMPATIBLE_KNOWN: u64 = 0;
+/// There are virtual hosts. Incompatible.
+pub(crate) const INCOMPATIBLE_HOSTS: u64 = 1;
+/// There are rules that a server has to ask. Incompatible.
+pub(crate) const INCOMPATIBLE_RULES: u64 = 1 << 3;
+/// There are name spaces after the page for what is not found. Incompatible.
+pub(crate) const INCOMPATIBLE_NAMESPACES: u64 = 1 << 4;
+/// Incompatible features that this crate knows.
+pub(crate) const INCOMPATIBLE_KNOWN: u64 =
+    INCOMPATIBLE_HOSTS | INCOMPATIBLE_RULES | INCOMPATIBLE_NAMESPACES;
 
 /// Offsets in the superblock.
 pub(crate) mod superblock {

@@ -42,3 +42,9 @@ pub const VARIANT_COUNT_MAX: u8 = 8;
 
 /// Length of the metadata region in bytes: it is read into memory whole.
 pub const METADATA_LEN_MAX: u64 = 64 << 30;
+
+/// Length of a host name in bytes (RFC 1035 section 2.3.4).
+pub const HOST_LEN_MAX: usize = 253;
+
+/// Virtual hosts of an archive: what the number in an entry has room for, 0 being any other host.
+pub const HOST_COUNT_MAX: u16 = u16::MAX;

@@ -35,6 +35,12 @@ pub enum SectionKind {
     FieldsQpack,
     /// Small bodies.
     TinyBlobs,
+    /// Names of virtual hosts.
+    Hosts,
+    /// Redirects that depend on more than a path, for the server to decide.
+    RedirectRules,
+    /// Fields by path and host, for the server to apply.
+    FieldRules,
     /// A kind this version does not know and need not know.
     Other(u32),
 }
@@ -54,6 +60,9 @@ impl SectionKind {
         Self::TinyBlobs,
     ];
 
+    /// The kinds that an archive may have, once each. A reader must know those it has.
+    pub const OPTIONAL: [Self; 3] = [Self::Hosts, Self::RedirectRules, Self::FieldRules];
+
     /// The number that stands in the file.
     pub fn number(self) -> u32 {
         match self {
@@ -67,6 +76,9 @@ impl SectionKind {
             Self::FieldsHpack => 8,
             Self::FieldsQpack => 9,
             Self::TinyBlobs => 10,
+            Self::Hosts => 11,
+            Self::RedirectRules => 13,
+            Self::FieldRules => 14,
             Self::Other(number) => number,
         }
     }
@@ -74,6 +86,7 @@ impl SectionKind {
     fn from_number(number: u32) -> Self {
         Self::REQUIRED
             .into_iter()
+            .chain(Self::OPTIONAL)
             .find(|kind| kind.number() == number)
             .unwrap_or(Self::Other(number))
     }
@@ -92,6 +105,9 @@ impl fmt::Display for SectionKind {
             Self::FieldsHpack => "fields-hpack",
             Self::FieldsQpack => "fields-qpack",
             Self::TinyBlobs => "tiny-blobs",
+            Self::Hosts => "hosts",
+            Self::RedirectRules => "redirect-rules",
+            Self::FieldRules => "field-rules",
             Self::Other(number) => return write!(out, "{number}"),
         })
     }
@@ -317,14 +333,28 @@ impl Superblock {
         if end != self.metadata.end {
             return Err(ArchiveError::Superblock(Rule::Range));
         }
-        let once = |kind| {
+        let count = |kind| {
             self.sections
                 .iter()
                 .filter(|section| section.kind == kind)
                 .count()
-                == 1
         };
-        if !SectionKind::REQUIRED.into_iter().all(once) {
+        let is_required = SectionKind::REQUIRED
+            .into_iter()
+            .all(|kind| count(kind) == 1);
+        let is_once = SectionKind::OPTIONAL
+            .into_iter()
+            .all(|kind| count(kind) <= 1);
+        if !is_required || !is_once {
+            return Err(ArchiveError::Superblock(Rule::SectionCount));
+        }
+        // A section that must be known and the feature that says so come together.
+        let has = |kind| count(kind) == 1;
+        let has_rules = has(SectionKind::RedirectRules) || has(SectionKind::FieldRules);
+        let is = |bit| self.incompatible & bit != 0;
+        if has(SectionKind::Hosts) != is(layout::INCOMPATIBLE_HOSTS)
+            || has_rules != is(layout::INCOMPATIBLE_RULES)
+        {
             return Err(ArchiveError::Superblock(Rule::SectionCount));
         }
         Ok(())

@@ -7,10 +7,12 @@ use core::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::archive::{Layout, View, home};
+use crate::archive::{Layout, Namespace, View, home};
 use crate::entry::Coding;
 use crate::error::{ArchiveError, Rule};
 use crate::field_block::{self, is_entity_tag, is_value_byte};
+use crate::hosts;
+use crate::layout::INCOMPATIBLE_NAMESPACES;
 use crate::layout::{blob, entry, index, slice, u8_at, u16_at, u32_at, u64_at, variant};
 use crate::limits::{
     BLOB_ALIGN, ENTRY_COUNT_MAX, PAGE_ALIGN, PAGE_ALIGNED_FROM, PATH_LEN_MAX, PROBE_MAX, TINY_MAX,
@@ -33,9 +35,10 @@ pub(crate) fn check(superblock: &Superblock, bytes: &[u8]) -> Result<Layout, Arc
         bytes,
         layout: &layout,
     };
+    let has_namespaces = superblock.features().0 & INCOMPATIBLE_NAMESPACES != 0;
     check_blobs(view)?;
     check_variants(view)?;
-    check_entries(view)?;
+    check_entries(view, has_namespaces)?;
     check_index(view)?;
     Ok(layout)
 }
@@ -123,6 +126,12 @@ fn lay_out(superblock: &Superblock, bytes: &[u8], base: u64) -> Result<Layout, A
             u64::from(digest_count),
             Rule::SectionLen,
         );
+    }
+    if superblock.section(SectionKind::Hosts).is_some() {
+        let names = range(SectionKind::Hosts)?;
+        let counted = hosts::check(slice(bytes, names.start, names.len()));
+        layout.host_count =
+            counted.or_else(|(index, rule)| record(SectionKind::Hosts, index, rule))?;
     }
     lay_out_index(&mut layout, bytes, range(SectionKind::Index)?)?;
     Ok(layout)
@@ -233,10 +242,15 @@ fn check_variant(view: View<'_>, fields: &[u8], bytes: &[u8]) -> Result<(), Rule
     field_block::check(block, length_end, shared_start, view.blob_range(blob).1)
 }
 
-fn check_entries(view: View<'_>) -> Result<(), ArchiveError> {
+fn check_entries(view: View<'_>, has_namespaces: bool) -> Result<(), ArchiveError> {
+    let namespace_max = if has_namespaces {
+        Namespace::ALL.len() as u8 - 1
+    } else {
+        Namespace::NotFoundPage as u8
+    };
     for number in 0..view.layout.entry_count {
         let refuse = |rule| record(SectionKind::Entries, u64::from(number), rule);
-        check_entry(view, number).or_else(refuse)?;
+        check_entry(view, number, namespace_max).or_else(refuse)?;
         if number > 0 && view.key(number - 1) >= view.key(number) {
             return refuse(Rule::Order);
         }
@@ -244,12 +258,15 @@ fn check_entries(view: View<'_>) -> Result<(), ArchiveError> {
     Ok(())
 }
 
-fn check_entry(view: View<'_>, number: u32) -> Result<(), Rule> {
+fn check_entry(view: View<'_>, number: u32, namespace_max: u8) -> Result<(), Rule> {
     let bytes = view.entry_record(number);
     let flags = u8_at(bytes, entry::FLAGS);
     let namespace = u8_at(bytes, entry::NAMESPACE);
-    // Hosts other than 0 come with a feature that this version refuses.
-    if u16_at(bytes, entry::HOST) != 0 || namespace > 1 || flags & !entry::FLAGS_KNOWN != 0 {
+    let host = u16_at(bytes, entry::HOST);
+    if host > view.layout.host_count
+        || namespace > namespace_max
+        || flags & !entry::FLAGS_KNOWN != 0
+    {
         return Err(Rule::Value);
     }
     let last_modified = u64_at(bytes, entry::LAST_MODIFIED);
@@ -265,7 +282,8 @@ fn check_entry(view: View<'_>, number: u32) -> Result<(), Rule> {
         return Err(Rule::Limit);
     }
     let path = string(view, u64_at(bytes, entry::PATH_OFFSET), path_len)?;
-    if !is_normalised(path) || namespace == 1 && !path.ends_with(b"/") {
+    let is_of_folder = view.key(number).namespace.is_of_folders();
+    if !is_normalised(path) || is_of_folder && !path.ends_with(b"/") {
         return Err(Rule::Path);
     }
     let value = string(view, u64_at(bytes, entry::VALUE_OFFSET), value_len)?;

@@ -1,12 +1,13 @@
 //! Writing an archive: blobs go to the file as they come, everything else is kept for the end.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::archive::{Archive, Key, Namespace};
 use crate::entry::Coding;
 use crate::error::{ArchiveError, Rule};
+use crate::hosts;
 use crate::index;
 use crate::layout::{self, align_up, blob, entry, put, section, superblock as at, variant};
 use crate::limits::{
@@ -105,6 +106,8 @@ pub struct Writer {
     strings: Pool,
     variants: Vec<[u8; variant::LEN]>,
     entries: Vec<EntryDraft>,
+    /// Sections that an archive may have, in the order of their kinds.
+    optional: BTreeMap<u32, (SectionKind, Vec<u8>)>,
     error: Option<ArchiveError>,
 }
 
@@ -168,6 +171,7 @@ impl Writer {
             strings: Pool::default(),
             variants: Vec::new(),
             entries: Vec::new(),
+            optional: BTreeMap::new(),
             error: None,
         }
     }
@@ -284,6 +288,38 @@ impl Writer {
         self.push_entry(key, location, record);
     }
 
+    /// Names the virtual hosts, in ascending order: the first is number 1 of [`Key::host`]. Without
+    /// names nothing is written.
+    pub fn set_hosts<'n>(&mut self, names: impl IntoIterator<Item = &'n [u8]>) {
+        match hosts::render(names) {
+            Ok(bytes) => self.set_section(SectionKind::Hosts, bytes),
+            Err(rule) => self.refuse(SectionKind::Hosts, rule),
+        }
+    }
+
+    /// Gives the bytes of a section of [`SectionKind::OPTIONAL`]. Empty ones are not written.
+    pub fn set_section(&mut self, kind: SectionKind, bytes: Vec<u8>) {
+        if !SectionKind::OPTIONAL.contains(&kind) {
+            return self.refuse(kind, Rule::SectionCount);
+        }
+        if !bytes.is_empty() {
+            self.optional.insert(kind.number(), (kind, bytes));
+        }
+    }
+
+    fn incompatible_features(&self) -> u64 {
+        let has = |kind: SectionKind| self.optional.contains_key(&kind.number());
+        let has_rules = has(SectionKind::RedirectRules) || has(SectionKind::FieldRules);
+        let has_namespaces = self
+            .entries
+            .iter()
+            .any(|entry| entry.namespace > Namespace::NotFoundPage);
+        let bit = |is_set: bool, bit| if is_set { bit } else { 0 };
+        bit(has(SectionKind::Hosts), layout::INCOMPATIBLE_HOSTS)
+            | bit(has_rules, layout::INCOMPATIBLE_RULES)
+            | bit(has_namespaces, layout::INCOMPATIBLE_NAMESPACES)
+    }
+
     /// Makes superblock and metadata region, and opens them once as a server will.
     ///
     /// # Errors
@@ -314,7 +350,8 @@ impl Writer {
         let index = index::render(self.entries.iter().map(EntryDraft::key))?;
         let (blobs, digests, variants) = self.render_blobs();
         let tiny = std::mem::take(&mut self.tiny);
-        let sections = [
+        let features = self.incompatible_features();
+        let mut sections = vec![
             (SectionKind::Index, index),
             (SectionKind::Entries, entries),
             (SectionKind::Variants, variants),
@@ -332,7 +369,8 @@ impl Writer {
             (SectionKind::FieldsQpack, Vec::new()),
             (SectionKind::TinyBlobs, tiny),
         ];
-        let parts = assemble(self.options, metadata_offset, sections)?;
+        sections.extend(std::mem::take(&mut self.optional).into_values());
+        let parts = assemble(self.options, features, metadata_offset, sections)?;
         let superblock = Superblock::parse(&parts.superblock, parts.file_len)?;
         Archive::new(superblock, parts.metadata.as_slice())?;
         Ok(parts)
@@ -466,17 +504,22 @@ const TINY_MARK: u64 = 1 << 63;
 
 fn assemble(
     options: Options,
+    features: u64,
     metadata_offset: u64,
-    mut sections: [(SectionKind, Vec<u8>); 10],
+    mut sections: Vec<(SectionKind, Vec<u8>)>,
 ) -> Result<Parts, ArchiveError> {
     let overflow = ArchiveError::Superblock(Rule::Range);
-    let mut offsets = [0; 10];
+    let mut offsets = Vec::with_capacity(sections.len());
     let mut end = metadata_offset;
-    for (offset, (_, bytes)) in offsets.iter_mut().zip(&sections) {
-        *offset = align_up(end, section::ALIGN).ok_or(overflow)?;
+    let mut tiny_start = metadata_offset;
+    for (kind, bytes) in &sections {
+        let offset = align_up(end, section::ALIGN).ok_or(overflow)?;
         end = offset.checked_add(bytes.len() as u64).ok_or(overflow)?;
+        if *kind == SectionKind::TinyBlobs {
+            tiny_start = offset;
+        }
+        offsets.push(offset);
     }
-    let tiny_start = offsets[offsets.len() - 1];
     for (kind, bytes) in &mut sections {
         if *kind == SectionKind::Blobs {
             resolve_tiny(bytes, tiny_start);
@@ -485,6 +528,7 @@ fn assemble(
     let mut first = [0; SUPERBLOCK_LEN];
     put(&mut first, 0, &layout::MAGIC);
     put(&mut first, at::VERSION, &layout::VERSION.to_le_bytes());
+    put(&mut first, at::INCOMPATIBLE, &features.to_le_bytes());
     put(&mut first, at::ARCHIVE_LEN, &end.to_le_bytes());
     put(
         &mut first,

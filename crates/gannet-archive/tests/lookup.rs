@@ -113,3 +113,44 @@ fn the_shortest_acceptable_variant_is_selected() {
     );
     assert!(redirect.select(0xff).is_none());
 }
+
+#[test]
+fn hosts_and_name_spaces_have_entries_of_their_own() {
+    use gannet_archive::{Namespace, SectionKind};
+    let file = sample::hosts();
+    let archive = sample::open(&file).expect("sound");
+    let names: Vec<_> = archive.hosts().collect();
+    assert_eq!(names, [&b"a.example"[..], b"b.example"]);
+    let tag = |key: Key<'_>| {
+        let entry = archive.lookup(key)?;
+        Some(entry.variants().next()?.entity_tag().to_vec())
+    };
+    let page = tag(Key::content(b"/"));
+    let other = tag(Key::content(b"/").on(1));
+    assert!(page.is_some() && other.is_some() && page != other);
+    assert_eq!(tag(Key::content(b"/").on(2)), page);
+    assert_eq!(tag(Key::content(b"/").on(3)), None);
+    let folder = Key::not_found_page(b"/");
+    assert_eq!(tag(folder), None);
+    assert_eq!(tag(folder.within(Namespace::ApplicationPage)), page);
+    assert_eq!(tag(folder.within(Namespace::Wildcard)), None);
+    assert_eq!(tag(folder.within(Namespace::Unruled).on(1)), other);
+    let has = |host, namespace| archive.has_namespace(host, namespace);
+    assert!(has(0, Namespace::ApplicationPage) && has(2, Namespace::Wildcard));
+    assert!(!has(0, Namespace::Wildcard) && !has(1, Namespace::NotFoundPage));
+    assert!(!has(2, Namespace::Unruled) && !has(3, Namespace::Content));
+    let section = |kind| archive.section(kind).map(<[u8]>::to_vec);
+    assert_eq!(
+        section(SectionKind::RedirectRules),
+        Some(b"redirects".to_vec())
+    );
+    assert_eq!(section(SectionKind::FieldRules), Some(b"fields".to_vec()));
+    let plain = sample::site();
+    let plain = sample::open(&plain).expect("sound");
+    assert_eq!(
+        plain.superblock().features(),
+        (0, 0),
+        "nothing that it does not use"
+    );
+    assert_eq!(plain.section(SectionKind::FieldRules), None);
+}

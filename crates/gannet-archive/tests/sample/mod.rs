@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use gannet_archive::{
-    Archive, ArchiveError, Coding, Content, Key, Options, Parts, SUPERBLOCK_LEN, Superblock,
-    VariantDraft, VariantsId, Writer, digest,
+    Archive, ArchiveError, Coding, Content, Key, Namespace, Options, Parts, SUPERBLOCK_LEN,
+    SectionKind, Superblock, VariantDraft, VariantsId, Writer, digest,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -131,6 +131,26 @@ pub(crate) fn site() -> Vec<u8> {
     file.finish().expect("a sound archive")
 }
 
+/// Two virtual hosts, rules, and a page in every name space.
+pub(crate) fn hosts() -> Vec<u8> {
+    let mut file = File::new(Options::default());
+    let page = file.variants(&[(Coding::Identity, b"<p>page")]);
+    let other = file.variants(&[(Coding::Identity, b"<p>other")]);
+    file.writer.set_hosts([&b"a.example"[..], b"b.example"]);
+    file.writer
+        .set_section(SectionKind::RedirectRules, b"redirects".to_vec());
+    file.writer
+        .set_section(SectionKind::FieldRules, b"fields".to_vec());
+    file.content(Key::content(b"/"), page, false);
+    file.content(Key::content(b"/").on(1), other, false);
+    file.content(Key::content(b"/").on(2), page, false);
+    let folder = Key::not_found_page(b"/");
+    file.content(folder.within(Namespace::ApplicationPage), page, true);
+    file.content(folder.within(Namespace::Wildcard).on(2), page, true);
+    file.content(folder.within(Namespace::Unruled).on(1), other, true);
+    file.finish().expect("a sound archive")
+}
+
 /// Opens a whole file.
 pub(crate) fn open(file: &[u8]) -> Result<Archive<Vec<u8>>, ArchiveError> {
     let first = &file[..file.len().min(SUPERBLOCK_LEN)];
@@ -238,6 +258,13 @@ pub(crate) fn read_all(archive: &Archive<Vec<u8>>) {
         );
     }
     let _ = (archive.stats(), archive.options(), archive.index_shape());
+    for kind in SectionKind::OPTIONAL {
+        let _ = archive.section(kind);
+    }
+    for (host, name) in (0..=u16::MAX).zip([b"".as_slice()].into_iter().chain(archive.hosts())) {
+        assert!(name.len() < 256);
+        let _ = archive.has_namespace(host, Namespace::Wildcard);
+    }
     assert!(archive.blobs().all(|blob| blob.digest.len() == 32));
 }
 
