@@ -14,12 +14,14 @@
 //!   completion being handled is with the caller already: it has to recognise those tokens, and to
 //!   release their leases. A new socket with the same number comes from a later wait at the
 //!   earliest.
-//! * At most one `send` or `send_file` is under way per socket, and at most one `receive`.
+//! * At most one `send`, `send_file` or `send_control` is under way per socket, and at most one
+//!   `receive`.
 //! * Completions of one `wait` are delivered in the order in which they happened, per socket.
 
 use std::ops::Range;
 use std::sync::Arc;
 
+use crate::ktls::{ControlType, TxKeys};
 use crate::memory::Memory;
 pub use rustix::io::Errno;
 
@@ -87,6 +89,9 @@ pub enum Piece {
 /// The most pieces that one [`SendList`] may have: half of what `sendmsg` takes without allocating
 /// in the kernel would be 4; 32 lets sixteen pipelined answers (head and body) share a send.
 pub const PIECES_MAX: usize = 32;
+
+/// The most content of a control record, in bytes: an alert has 2, a `KeyUpdate` 5.
+pub const CONTROL_LEN_MAX: usize = 8;
 
 /// An operation's end, or one of several for `accept` and `receive`.
 #[derive(Debug)]
@@ -310,6 +315,32 @@ pub trait Driver {
         len: u64,
     );
 
+    /// Has the kernel seal everything that is sent on this socket from now on, with these keys
+    /// (kernel TLS, transmit only): `send` and `send_file` then take plaintext, and what is
+    /// received stays as it came. All that was sealed elsewhere must have been sent, and nothing
+    /// may be in a send. Whether this can work is told once at the start by
+    /// [`ktls::probe`](crate::ktls::probe).
+    ///
+    /// A second call replaces the key; a `KeyUpdate` has to be sent by
+    /// [`send_control`](Self::send_control) before it.
+    ///
+    /// # Errors
+    /// Those of [`ktls::attach`](crate::ktls::attach) and [`ktls::install`](crate::ktls::install);
+    /// sending goes on as before this call: in the clear, or with the earlier key (`EBUSY` where
+    /// the kernel cannot replace one).
+    ///
+    /// # Panics
+    /// If a send is under way, or the key has not the length that its cipher asks for.
+    fn seal_in_kernel(&mut self, socket: Socket, keys: &TxKeys<'_>) -> Result<(), Errno>;
+
+    /// Sends a record that is not application data on a socket whose records the kernel seals: at
+    /// most [`CONTROL_LEN_MAX`] bytes of content, in a record of their own, after all that was
+    /// sent before. Completes once with [`Done::Sent`] of the content's length.
+    ///
+    /// # Panics
+    /// If a send is under way, or the kernel does not seal: the content would go in the clear.
+    fn send_control(&mut self, socket: Socket, token: Token, control: ControlType, content: &[u8]);
+
     /// Ends the sending half of the connection (FIN after what is queued). Never blocks.
     fn shutdown_write(&mut self, socket: Socket);
 
@@ -319,7 +350,9 @@ pub trait Driver {
     /// As [`close`](Self::close), but the peer gets a reset and unsent bytes are dropped.
     fn reset(&mut self, socket: Socket);
 
-    /// Bytes queued in the socket and not yet acknowledged by the peer (`SIOCOUTQ`).
+    /// Bytes queued in the socket and not yet acknowledged by the peer (`SIOCOUTQ`). Where the
+    /// kernel seals, these are bytes of sealed records, as in
+    /// [`acknowledged`](Self::acknowledged).
     fn unsent(&mut self, socket: Socket) -> u64;
 
     /// Bytes that the peer has acknowledged since the connection began (`TCP_INFO`,

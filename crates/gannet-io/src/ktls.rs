@@ -21,6 +21,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
+use crate::driver::CONTROL_LEN_MAX;
+
 /// The AEAD of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Cipher {
@@ -31,6 +33,12 @@ pub enum Cipher {
     /// ChaCha20-Poly1305 (kernel 5.11).
     ChaCha20Poly1305,
 }
+
+const CIPHERS: [Cipher; 3] = [
+    Cipher::Aes128Gcm,
+    Cipher::Aes256Gcm,
+    Cipher::ChaCha20Poly1305,
+];
 
 /// What the kernel needs to go on sealing a TLS 1.3 connection.
 pub struct TxKeys<'a> {
@@ -54,6 +62,47 @@ pub enum ControlType {
     Handshake = 22,
 }
 
+/// A control record that is to be sent: type and content.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ControlRecord {
+    control: ControlType,
+    content: [u8; CONTROL_LEN_MAX],
+    len: usize,
+}
+
+impl ControlRecord {
+    /// Panics if the content is longer than [`CONTROL_LEN_MAX`].
+    pub(crate) fn new(control: ControlType, content: &[u8]) -> Self {
+        let mut bytes = [0; CONTROL_LEN_MAX];
+        bytes[..content.len()].copy_from_slice(content);
+        Self {
+            control,
+            content: bytes,
+            len: content.len(),
+        }
+    }
+
+    pub(crate) fn control(&self) -> ControlType {
+        self.control
+    }
+
+    pub(crate) fn content(&self) -> &[u8] {
+        &self.content[..self.len]
+    }
+
+    /// As [`send_control`]; how many bytes of content went out, or `EAGAIN`.
+    pub(crate) fn send(&self, socket: impl AsFd) -> Result<u64, Errno> {
+        loop {
+            match send_control(&socket, self.control, self.content()) {
+                Ok(true) => return Ok(self.len as u64),
+                Ok(false) => return Err(Errno::AGAIN),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+    }
+}
+
 /// What this kernel can do.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Support {
@@ -65,6 +114,15 @@ pub struct Support {
 }
 
 impl Support {
+    /// What a kernel says that seals with all ciphers: that of the simulator.
+    #[must_use]
+    pub fn complete(can_update_keys: bool) -> Self {
+        Self {
+            ciphers: CIPHERS.map(|cipher| (cipher, Ok(()))),
+            can_update_keys,
+        }
+    }
+
     /// Why there is no kernel TLS at all; `None` if there is, for at least one cipher.
     #[must_use]
     pub fn unavailable(&self) -> Option<&Unavailable> {
@@ -189,6 +247,33 @@ pub fn install(socket: impl AsFd, keys: &TxKeys<'_>) -> Result<(), Errno> {
     result
 }
 
+/// How far a socket has come.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) enum Stage {
+    /// Plain TCP.
+    #[default]
+    Plain,
+    /// Attached, without keys: sends as plain TCP does.
+    Attached,
+    /// The kernel seals.
+    Sealing,
+}
+
+/// [`attach`] if that was not done, then [`install`].
+pub(crate) fn seal(
+    socket: BorrowedFd<'_>,
+    stage: &mut Stage,
+    keys: &TxKeys<'_>,
+) -> Result<(), Errno> {
+    if *stage == Stage::Plain {
+        attach(socket)?;
+        *stage = Stage::Attached;
+    }
+    install(socket, keys)?;
+    *stage = Stage::Sealing;
+    Ok(())
+}
+
 /// Sends a record that is not application data, after all that was sent before. True if it went
 /// into the socket whole; false if the socket is full: try again when there is room.
 ///
@@ -242,14 +327,9 @@ pub fn send_control(
 /// # Errors
 /// The connection cannot be made (no loopback, no descriptors).
 pub fn probe() -> io::Result<Support> {
-    let ciphers = [
-        Cipher::Aes128Gcm,
-        Cipher::Aes256Gcm,
-        Cipher::ChaCha20Poly1305,
-    ];
-    let mut results = Vec::with_capacity(ciphers.len());
+    let mut results = Vec::with_capacity(CIPHERS.len());
     let mut can_update_keys = false;
-    for cipher in ciphers {
+    for cipher in CIPHERS {
         let pair = Pair::connect()?;
         let result = pair.try_cipher(cipher);
         if result.is_ok() && !can_update_keys {

@@ -199,6 +199,32 @@ impl Epoll {
         self.shut_down_if_asked(index);
     }
 
+    /// Sends the control record in the slot, unless the socket is full.
+    pub(super) fn step_control(&mut self, index: u32) {
+        let slot = self.slots.get(index);
+        let Sending::Control(token, record) = &slot.sending else {
+            return;
+        };
+        let token = *token;
+        self.counters.submissions += 1;
+        let result = match record.send(slot.socket()) {
+            // Goes on when the kernel announces room.
+            Err(Errno::AGAIN) => return,
+            result => result,
+        };
+        slot.sending = Sending::Nothing;
+        slot.sent += result.unwrap_or(0);
+        self.post(
+            index,
+            Completion {
+                token,
+                result: result.map(Done::Sent),
+                more: false,
+            },
+        );
+        self.shut_down_if_asked(index);
+    }
+
     /// Goes on with the file send of the slot as far as possible.
     pub(super) fn step_file(&mut self, index: u32) {
         let slot = self.slots.get(index);
@@ -251,6 +277,7 @@ impl Epoll {
     pub(super) fn on_room(&mut self, index: u32) {
         match &self.slots.peek(index).sending {
             Sending::List(..) => self.step_list(index),
+            Sending::Control(..) => self.step_control(index),
             Sending::File {
                 is_helped: false, ..
             } => self.step_file(index),
@@ -288,7 +315,7 @@ impl Epoll {
     /// Takes the send of a slot apart for reuse.
     pub(super) fn recycle(&mut self, sending: Sending) {
         match sending {
-            Sending::Nothing => {}
+            Sending::Nothing | Sending::Control(..) => {}
             Sending::List(_, progress) => self.outputs.give_back(progress.into_list().wire),
             Sending::File { send, .. } => self.outputs.give_back(send.into_vec()),
         }

@@ -27,6 +27,7 @@ use crate::epoll::slots::{Sending, Slots};
 use crate::file_send::FileSend;
 use crate::gather::Gather;
 use crate::helpers::Asker;
+use crate::ktls::{self, ControlRecord, ControlType, Stage, TxKeys};
 use crate::options::EngineOptions;
 use crate::outputs::Outputs;
 use crate::progress::Progress;
@@ -287,6 +288,27 @@ impl Driver for Epoll {
         self.step_file(socket.0);
     }
 
+    fn seal_in_kernel(&mut self, socket: Socket, keys: &TxKeys<'_>) -> Result<(), Errno> {
+        let slot = self.slots.get(socket.0);
+        assert!(
+            matches!(slot.sending, Sending::Nothing),
+            "keys change between sends"
+        );
+        let fd = slot.fd.as_ref().expect("a slot in use has its descriptor");
+        ktls::seal(fd.as_fd(), &mut slot.kernel_tls, keys)
+    }
+
+    fn send_control(&mut self, socket: Socket, token: Token, control: ControlType, content: &[u8]) {
+        let slot = self.slots.get(socket.0);
+        assert!(
+            matches!(slot.sending, Sending::Nothing),
+            "one send at a time"
+        );
+        assert_eq!(slot.kernel_tls, Stage::Sealing, "the kernel seals");
+        slot.sending = Sending::Control(token, ControlRecord::new(control, content));
+        self.step_control(socket.0);
+    }
+
     fn shutdown_write(&mut self, socket: Socket) {
         let slot = self.slots.get(socket.0);
         slot.shuts_down = true;
@@ -314,7 +336,7 @@ impl Driver for Epoll {
         let slot = self.slots.peek(socket.0);
         crate::socket::acknowledged(slot.socket()).unwrap_or_else(|| {
             let under_way = match &slot.sending {
-                Sending::Nothing => 0,
+                Sending::Nothing | Sending::Control(..) => 0,
                 Sending::List(_, progress) => progress.sent(),
                 Sending::File { send, .. } => send.sent(),
             };

@@ -4,6 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::driver::Token;
 use crate::file_send::FileSend;
+use crate::ktls::{ControlRecord, Stage};
 use crate::progress::Progress;
 
 /// A socket.
@@ -28,6 +29,7 @@ pub(super) struct Slot {
     pub(super) shuts_down: bool,
     /// Bytes sent in all completed sends.
     pub(super) sent: u64,
+    pub(super) kernel_tls: Stage,
 }
 
 /// The send of a socket that waits for room (or for a helper).
@@ -36,6 +38,7 @@ pub(super) enum Sending {
     #[default]
     Nothing,
     List(Token, Progress),
+    Control(Token, ControlRecord),
     File {
         send: Box<FileSend>,
         /// Waits for a helper, not for room: events are of no interest.

@@ -4,10 +4,10 @@ use std::sync::{Arc, Mutex};
 
 use crate::driver::{Listener, Nanos, Root};
 use crate::files::RootInner;
-use crate::sim::Faults;
 use crate::sim::disk::{Change, SimRoot, lock};
 use crate::sim::network::{Connection, ServerEnd};
 use crate::sim::world::World;
+use crate::sim::{Faults, KernelTlsModel};
 
 /// Drives everything in a simulation that is not the server. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -58,6 +58,12 @@ impl SimHandle {
     /// Changes what may go wrong from now on.
     pub fn set_faults(&self, faults: Faults) {
         lock(&self.0).faults = faults;
+    }
+
+    /// Loads the kernel's TLS module, so to say (`None` unloads it, for connections to come).
+    /// Without it [`seal_in_kernel`](crate::driver::Driver::seal_in_kernel) fails with `ENOENT`.
+    pub fn set_kernel_tls(&self, model: Option<KernelTlsModel>) {
+        lock(&self.0).kernel_tls = model;
     }
 
     /// Moves the wall clock, and not the monotonic one.

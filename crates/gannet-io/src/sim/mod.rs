@@ -18,6 +18,7 @@ mod buffers;
 pub(crate) mod disk;
 mod faults;
 mod handle;
+mod kernel_tls;
 mod network;
 mod random;
 mod world;
@@ -32,6 +33,7 @@ use crate::driver::{
     Completion, DirectoryEntry, Done, Driver, EngineReport, File, IoCounters, Lease, Listener,
     Meta, Nanos, OpenedFile, Root, SendList, Socket, Started, Token, Waker,
 };
+use crate::ktls::{ControlRecord, ControlType, TxKeys};
 use crate::options::EngineOptions;
 use crate::outputs::Outputs;
 use crate::progress::Progress;
@@ -43,6 +45,7 @@ use crate::waker::WakerInner;
 pub(crate) use crate::sim::disk::{SimFile, SimRoot};
 pub use crate::sim::faults::Faults;
 pub use crate::sim::handle::{Client, End, Leaks, SimHandle};
+pub use crate::sim::kernel_tls::{KernelTlsModel, RecordSealer};
 pub use crate::sim::random::Random;
 
 /// The simulated engine.
@@ -302,6 +305,18 @@ impl Driver for Sim {
             sent: 0,
         };
         lock(&self.world).arm_send(socket, sending);
+    }
+
+    fn seal_in_kernel(&mut self, socket: Socket, keys: &TxKeys<'_>) -> Result<(), Errno> {
+        lock(&self.world).seal_in_kernel(socket, keys)
+    }
+
+    fn send_control(&mut self, socket: Socket, token: Token, control: ControlType, content: &[u8]) {
+        let record = ControlRecord::new(control, content);
+        let mut world = lock(&self.world);
+        let is_sealing = world.sockets[socket.0 as usize].sealing.is_some();
+        assert!(is_sealing, "the kernel seals");
+        world.arm_send(socket, Sending::Control(token, record));
     }
 
     fn shutdown_write(&mut self, socket: Socket) {

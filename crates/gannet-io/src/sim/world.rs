@@ -10,10 +10,12 @@ use crate::driver::{
     Token,
 };
 use crate::files::FileInner;
+use crate::ktls::ControlRecord;
 use crate::outputs::Outputs;
 use crate::progress::Progress;
 use crate::sim::buffers::Buffers;
 use crate::sim::disk::{Disk, SimFile, Told, lock};
+use crate::sim::kernel_tls::{KernelTlsModel, Sealing};
 use crate::sim::network::{Connection, ServerEnd};
 use crate::sim::random::Random;
 use crate::sim::{Faults, Leaks};
@@ -41,6 +43,7 @@ pub(crate) struct World {
     pub(super) leases_out: usize,
     pub(super) guards_held: usize,
     pub(super) counters: IoCounters,
+    pub(super) kernel_tls: Option<KernelTlsModel>,
 }
 
 #[derive(Debug, Default)]
@@ -60,6 +63,8 @@ pub(super) struct Endpoint {
     receives_once: bool,
     pub(super) sending: Option<Sending>,
     pub(super) shuts_down: bool,
+    /// Seals what is sent, if the kernel does.
+    pub(super) sealing: Option<Sealing>,
     receive_from: Nanos,
     send_from: Nanos,
 }
@@ -68,6 +73,7 @@ pub(super) struct Endpoint {
 #[derive(Debug)]
 pub(super) enum Sending {
     List(Token, Progress),
+    Control(Token, ControlRecord),
     File {
         token: Token,
         head: Vec<u8>,
@@ -120,6 +126,7 @@ impl World {
             leases_out: 0,
             guards_held: 0,
             counters: IoCounters::default(),
+            kernel_tls: None,
         }
     }
 
@@ -234,7 +241,7 @@ impl World {
                 let from = if cold { self.later() } else { self.start() };
                 Nanos(from.0 + slow)
             }
-            Sending::List(..) => self.start(),
+            Sending::List(..) | Sending::Control(..) => self.start(),
         };
         let endpoint = &mut self.sockets[socket.0 as usize];
         assert!(endpoint.sending.is_none(), "one send at a time");
@@ -452,11 +459,15 @@ impl World {
                     // SAFETY: the part lies in memory that `progress` keeps alive; a simulated
                     // server sends heap memory, or mappings of files that its test leaves alone.
                     let bytes = unsafe { std::slice::from_raw_parts(part.start, count) };
-                    self.connection(socket).queue_bytes(bytes);
+                    self.queue(socket, bytes);
                     left -= count;
                 }
                 progress.advance((room - left) as u64);
                 Ok(progress.is_done().then(|| progress.total()))
+            }
+            Sending::Control(_, record) => {
+                self.queue_control(socket, record);
+                Ok(Some(record.content().len() as u64))
             }
             Sending::File {
                 head,
@@ -469,7 +480,7 @@ impl World {
             } => {
                 let from_head = room.min(head.len() - *head_sent);
                 let bytes = &head[*head_sent..*head_sent + from_head];
-                self.connection(socket).queue_bytes(bytes);
+                self.queue(socket, bytes);
                 *head_sent += from_head;
                 *sent += from_head as u64;
                 if *head_sent < head.len() {
@@ -492,8 +503,14 @@ impl World {
                     }
                     readable.min(room)
                 };
-                self.connection(socket)
-                    .queue_pages(node, *offset, count as usize);
+                if self.sockets[socket.0 as usize].sealing.is_some() {
+                    // Sealing reads the pages: nothing of the file stays in the queue.
+                    let bytes = lock(node).read(*offset, count)?.to_vec();
+                    self.queue(socket, &bytes);
+                } else {
+                    self.connection(socket)
+                        .queue_pages(node, *offset, count as usize);
+                }
                 *offset += count;
                 *len -= count;
                 *sent += count;
@@ -571,7 +588,7 @@ impl World {
 impl Sending {
     fn token(&self) -> Token {
         match self {
-            Self::List(token, _) | Self::File { token, .. } => *token,
+            Self::List(token, _) | Self::Control(token, _) | Self::File { token, .. } => *token,
         }
     }
 
@@ -579,6 +596,7 @@ impl Sending {
         match self {
             Self::List(_, progress) => progress.into_list().wire,
             Self::File { head, .. } => head,
+            Self::Control(..) => Vec::new(),
         }
     }
 }

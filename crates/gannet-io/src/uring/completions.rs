@@ -253,6 +253,7 @@ impl Uring {
         match slot.sending {
             Sending::List { .. } => self.submit_list(index),
             Sending::File(_) => self.step_file(index),
+            Sending::Control(..) => self.step_control(index),
             Sending::Nothing => {}
         }
     }

@@ -17,7 +17,7 @@ mod ring;
 mod slots;
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use io_uring::types::CancelBuilder;
 use io_uring::{opcode, squeue};
@@ -32,6 +32,7 @@ use crate::driver::{
 use crate::file_send::FileSend;
 use crate::gather::Gather;
 use crate::helpers::Asker;
+use crate::ktls::{self, ControlRecord, ControlType, Stage, TxKeys};
 use crate::options::EngineOptions;
 use crate::outputs::Outputs;
 use crate::probe::Unavailable;
@@ -288,6 +289,27 @@ impl Driver for Uring {
         self.step_file(socket.0);
     }
 
+    fn seal_in_kernel(&mut self, socket: Socket, keys: &TxKeys<'_>) -> Result<(), Errno> {
+        let slot = self.slots.get(socket.0);
+        assert!(
+            matches!(slot.sending, Sending::Nothing),
+            "keys change between sends"
+        );
+        let fd = slot.fd.as_ref().expect("a slot in use has its descriptor");
+        ktls::seal(fd.as_fd(), &mut slot.kernel_tls, keys)
+    }
+
+    fn send_control(&mut self, socket: Socket, token: Token, control: ControlType, content: &[u8]) {
+        let slot = self.slots.get(socket.0);
+        assert!(
+            matches!(slot.sending, Sending::Nothing),
+            "one send at a time"
+        );
+        assert_eq!(slot.kernel_tls, Stage::Sealing, "the kernel seals");
+        slot.sending = Sending::Control(token, ControlRecord::new(control, content));
+        self.step_control(socket.0);
+    }
+
     fn shutdown_write(&mut self, socket: Socket) {
         let slot = self.slots.get(socket.0);
         slot.shuts_down = true;
@@ -313,7 +335,7 @@ impl Driver for Uring {
         let slot = self.slots.peek(socket.0);
         crate::socket::acknowledged(slot.socket()).unwrap_or_else(|| {
             let under_way = match &slot.sending {
-                Sending::Nothing => 0,
+                Sending::Nothing | Sending::Control(..) => 0,
                 Sending::List { progress, .. } => progress.sent(),
                 Sending::File(sending) => sending.sent(),
             };

@@ -12,6 +12,7 @@ use crate::driver::{Completion, Done, Driver, IoCounters, Nanos, Socket, Token};
 use crate::file_send::{FileSend, Step};
 use crate::gather::Gather;
 use crate::helpers::Asker;
+use crate::ktls::Stage;
 use crate::uring::slots::{Kind, Receiving, Sending, user_data};
 use crate::uring::{GATHERS_KEPT_MAX, Posted, Uring, buffers};
 
@@ -164,9 +165,9 @@ impl Uring {
             unreachable!("the caller has put a list there")
         };
         let mut flags = libc::MSG_NOSIGNAL;
-        if !slot.is_unix {
+        if !slot.is_unix && slot.kernel_tls == Stage::Plain {
             // The kernel continues a short send by itself. Not on a Unix socket, where progress
-            // can only be seen from completions.
+            // can only be seen from completions; and kernel TLS refuses the flag (EOPNOTSUPP).
             flags |= libc::MSG_WAITALL;
         }
         if progress.has_more() {
@@ -192,6 +193,33 @@ impl Uring {
         // send takes them out, and the slot stays with the socket until then. Growing the table of
         // slots moves neither the vector's bytes nor the box's content.
         unsafe { self.ring.push(entry) };
+    }
+
+    /// Sends the control record in the slot, or waits for room: a plain call, which does not block.
+    pub(super) fn step_control(&mut self, index: u32) {
+        let slot = self.slots.get(index);
+        let Sending::Control(token, record) = &slot.sending else {
+            return;
+        };
+        let token = *token;
+        let result = match record.send(slot.socket()) {
+            Err(Errno::AGAIN) => {
+                self.arm_poll(index, Kind::Room, libc::POLLOUT);
+                return;
+            }
+            result => result,
+        };
+        slot.sending = Sending::Nothing;
+        slot.sent += result.unwrap_or(0);
+        self.post(
+            index,
+            Completion {
+                token,
+                result: result.map(Done::Sent),
+                more: false,
+            },
+        );
+        self.shut_down_if_asked(index);
     }
 
     /// Goes on with the file send of the slot as far as possible.
@@ -250,7 +278,7 @@ impl Uring {
     /// Takes the send of a slot apart for reuse.
     pub(super) fn recycle(&mut self, sending: Sending) {
         match sending {
-            Sending::Nothing => {}
+            Sending::Nothing | Sending::Control(..) => {}
             Sending::List {
                 progress, gather, ..
             } => {

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use crate::driver::Token;
 use crate::file_send::FileSend;
 use crate::gather::Gather;
+use crate::ktls::{ControlRecord, Stage};
 use crate::progress::Progress;
 
 /// Which operation a completion belongs to: the top byte of its `user_data`.
@@ -82,6 +83,7 @@ pub(super) struct Slot {
     pub(super) send_op: Option<Kind>,
     /// Bytes sent in all completed sends.
     pub(super) sent: u64,
+    pub(super) kernel_tls: Stage,
 }
 
 /// The state of a socket's multishot receive.
@@ -112,6 +114,7 @@ pub(super) enum Sending {
         gather: Option<Gather>,
     },
     File(Box<FileSend>),
+    Control(Token, ControlRecord),
 }
 
 impl Slot {

@@ -1,0 +1,119 @@
+//! Kernel TLS in the simulation: records are really sealed, by a sealer that the test brings.
+//!
+//! This crate knows no cryptography. A test that has a record layer of its own lends it to the
+//! virtual kernel, so that its clients can open what they get.
+
+use std::fmt;
+
+use rustix::io::Errno;
+
+use crate::driver::Socket;
+use crate::ktls::{ControlRecord, TxKeys};
+use crate::sim::world::World;
+
+/// Seals records as the kernel would, with the keys that it was made from.
+pub trait RecordSealer: Send {
+    /// Appends one record with this content type (RFC 8446 section 5.1) to `out`. `content` has at
+    /// most 16384 bytes.
+    fn seal(&mut self, content_type: u8, content: &[u8], out: &mut Vec<u8>);
+}
+
+/// The most content of a record, in bytes (RFC 8446 section 5.1).
+const CONTENT_MAX: usize = 1 << 14;
+
+const APPLICATION_DATA: u8 = 23;
+
+type MakeSealer = dyn Fn(&TxKeys<'_>) -> Box<dyn RecordSealer> + Send;
+
+/// A virtual kernel's TLS module.
+pub struct KernelTlsModel {
+    make: Box<MakeSealer>,
+    pub(super) can_update_keys: bool,
+}
+
+impl KernelTlsModel {
+    /// A module that seals with what `make` makes of the keys it is given. Without
+    /// `can_update_keys` a second key is refused with `EBUSY`, as before Linux 6.14.
+    #[must_use]
+    pub fn new(
+        make: impl Fn(&TxKeys<'_>) -> Box<dyn RecordSealer> + Send + 'static,
+        can_update_keys: bool,
+    ) -> Self {
+        Self {
+            make: Box::new(make),
+            can_update_keys,
+        }
+    }
+
+    pub(super) fn sealing(&self, keys: &TxKeys<'_>) -> Sealing {
+        Sealing((self.make)(keys))
+    }
+}
+
+impl fmt::Debug for KernelTlsModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KernelTlsModel(updates: {})", self.can_update_keys)
+    }
+}
+
+impl World {
+    /// Queues application data, sealed where the kernel seals.
+    pub(super) fn queue(&mut self, socket: Socket, bytes: &[u8]) {
+        let sealed = self.sockets[socket.0 as usize]
+            .sealing
+            .as_mut()
+            .map(|sealing| sealing.seal_data(bytes));
+        self.connection(socket)
+            .queue_bytes(sealed.as_deref().unwrap_or(bytes));
+    }
+
+    pub(super) fn seal_in_kernel(
+        &mut self,
+        socket: Socket,
+        keys: &TxKeys<'_>,
+    ) -> Result<(), Errno> {
+        let endpoint = &mut self.sockets[socket.0 as usize];
+        assert!(endpoint.sending.is_none(), "keys change between sends");
+        let model = self.kernel_tls.as_ref().ok_or(Errno::NOENT)?;
+        if endpoint.sealing.is_some() && !model.can_update_keys {
+            return Err(Errno::BUSY);
+        }
+        endpoint.sealing = Some(model.sealing(keys));
+        Ok(())
+    }
+
+    /// Queues a control record.
+    pub(super) fn queue_control(&mut self, socket: Socket, record: &ControlRecord) {
+        let sealing = self.sockets[socket.0 as usize].sealing.as_mut();
+        let sealing = sealing.expect("asserted when the send was asked for");
+        let sealed = sealing.seal(record.control() as u8, record.content());
+        self.connection(socket).queue_bytes(&sealed);
+    }
+}
+
+/// A socket's sealer.
+pub(super) struct Sealing(Box<dyn RecordSealer>);
+
+impl Sealing {
+    /// One control record.
+    pub(super) fn seal(&mut self, content_type: u8, content: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.0.seal(content_type, content, &mut out);
+        out
+    }
+
+    /// As many full records as there are, and one with the rest.
+    pub(super) fn seal_data(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for content in bytes.chunks(CONTENT_MAX) {
+            self.0.seal(APPLICATION_DATA, content, &mut out);
+        }
+        out
+    }
+}
+
+impl fmt::Debug for Sealing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Sealing")
+    }
+}

@@ -1,0 +1,382 @@
+//! Kernel TLS: what the kernel sealed is opened at the peer and compared. Where the running kernel
+//! cannot, the reason is printed and the refusal is tested.
+
+mod desk;
+mod records;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::thread;
+
+use desk::{Desk, Folder, each, pattern};
+use gannet_io::driver::{Errno, File, Piece, SendList, Socket, Token};
+use gannet_io::ktls::{self, Cipher, ControlType, Support};
+use gannet_io::memory::Memory;
+use records::{ALERT, DATA, HANDSHAKE, Keys, open};
+
+const CLOSE_NOTIFY: [u8; 2] = [1, 0];
+const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
+
+/// What this kernel can do, or the reason printed.
+fn support() -> Option<Support> {
+    let support = ktls::probe().unwrap();
+    match support.unavailable() {
+        None => Some(support),
+        Some(why) => {
+            eprintln!("skipped: {why}");
+            None
+        }
+    }
+}
+
+/// A client with a small window, read by a thread to the end.
+fn reading_client(desk: &mut Desk) -> (thread::JoinHandle<Vec<u8>>, Socket) {
+    let (client, socket) = desk.connect();
+    rustix::net::sockopt::set_socket_recv_buffer_size(&client, 20_000).unwrap();
+    (reader(client), socket)
+}
+
+fn reader(mut client: TcpStream) -> thread::JoinHandle<Vec<u8>> {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        client.read_to_end(&mut bytes).unwrap();
+        bytes
+    })
+}
+
+/// Says goodbye, closes, and opens what the client got: data joined, then control records.
+fn finish(
+    desk: &mut Desk,
+    socket: Socket,
+    reader: thread::JoinHandle<Vec<u8>>,
+    keys: &[Keys],
+) -> Vec<u8> {
+    desk.driver
+        .send_control(socket, Token(99), ControlType::Alert, &CLOSE_NOTIFY);
+    assert_eq!(desk.sent(Token(99)), Ok(2));
+    desk.driver.close(socket);
+    desk.settle();
+    let mut records = open(&reader.join().unwrap(), keys);
+    assert_eq!(records.pop(), Some((ALERT, CLOSE_NOTIFY.to_vec())));
+    let mut data = Vec::new();
+    for (kind, content) in records {
+        match kind {
+            DATA => data.extend(content),
+            HANDSHAKE => assert_eq!(content, KEY_UPDATE),
+            other => panic!("{}: a record of type {other}", desk.engine),
+        }
+    }
+    data
+}
+
+fn list(bytes: &[u8], more: bool) -> SendList {
+    SendList {
+        wire: bytes.to_vec(),
+        pieces: Vec::new(),
+        more,
+    }
+}
+
+/// A kernel that cannot says why, and sending goes on in the clear.
+#[test]
+fn a_refusal_changes_nothing() {
+    let support = ktls::probe().unwrap();
+    let Some(why) = support.unavailable().cloned() else {
+        eprintln!("skipped: this kernel does not refuse");
+        return;
+    };
+    each(|mut desk| {
+        let (reader, socket) = reading_client(&mut desk);
+        for _ in 0..2 {
+            let keys = Keys::new(Cipher::Aes128Gcm, 1);
+            let refused = desk.driver.seal_in_kernel(socket, &keys.tx());
+            assert_eq!(refused, Err(why.errno), "{}: {why}", desk.engine);
+        }
+        desk.driver
+            .send(socket, Token(1), list(b"in the clear", false));
+        assert_eq!(desk.sent(Token(1)), Ok(12));
+        desk.driver.close(socket);
+        desk.settle();
+        assert_eq!(reader.join().unwrap(), b"in the clear");
+    });
+}
+
+/// Bytes of all kinds and file ranges, through a narrow window, with every cipher; what was sent
+/// before the keys came goes in the clear.
+#[test]
+fn seals_everything_in_order() {
+    let Some(support) = support() else { return };
+    let folder = Folder::new("ktls-order");
+    let content = pattern(3 << 20);
+    let path = folder.file("content", &content);
+    let opened = std::fs::File::open(&path).unwrap();
+    let mapped = Arc::new(Memory::map(&opened, 0, 3 << 20).unwrap());
+    for cipher in [
+        Cipher::Aes128Gcm,
+        Cipher::Aes256Gcm,
+        Cipher::ChaCha20Poly1305,
+    ] {
+        if !support.has(cipher) {
+            eprintln!("skipped: {cipher:?} is not known to this kernel");
+            continue;
+        }
+        each(|mut desk| {
+            let file = File::from(opened.try_clone().unwrap());
+            let (mut client, socket) = desk.connect();
+            desk.driver.send(socket, Token(0), list(b"clear", false));
+            assert_eq!(desk.sent(Token(0)), Ok(5));
+            let mut clear = [0; 5];
+            client.read_exact(&mut clear).unwrap();
+            let reader = reader(client);
+            let keys = Keys::new(cipher, 7);
+            desk.driver.seal_in_kernel(socket, &keys.tx()).unwrap();
+            let head = list(b"head", true);
+            desk.driver.send(socket, Token(1), head);
+            assert_eq!(desk.sent(Token(1)), Ok(4));
+            let pieces = vec![
+                Piece::Wire(0..2),
+                Piece::Memory(Arc::clone(&mapped), 5..3 << 20),
+                Piece::Wire(2..4),
+            ];
+            let gathered = SendList {
+                wire: b"<<>>".to_vec(),
+                pieces,
+                more: false,
+            };
+            desk.driver.send(socket, Token(2), gathered);
+            assert_eq!(desk.sent(Token(2)), Ok((3 << 20) - 1));
+            desk.driver
+                .send_file(socket, Token(3), b"file".to_vec(), &file, 100, 2 << 20);
+            assert_eq!(desk.sent(Token(3)), Ok((2 << 20) + 4));
+            let expected = [
+                &b"head<<"[..],
+                &content[5..],
+                b">>file",
+                &content[100..100 + (2 << 20)],
+            ]
+            .concat();
+            let got = finish(&mut desk, socket, reader, &[keys]);
+            assert!(got == expected, "{} {cipher:?}: other bytes", desk.engine);
+        });
+    }
+}
+
+/// Receiving stays ours: what the peer sends arrives as it is.
+#[test]
+fn receives_what_the_peer_sends() {
+    if support().is_none() {
+        return;
+    }
+    each(|mut desk| {
+        let (mut client, socket) = desk.connect();
+        let keys = Keys::new(Cipher::Aes128Gcm, 1);
+        desk.driver.receive(socket, Token(1));
+        desk.driver.seal_in_kernel(socket, &keys.tx()).unwrap();
+        client.write_all(b"as it is").unwrap();
+        assert_eq!(desk.received_whole(Token(1), 8), b"as it is");
+        desk.driver.send(socket, Token(2), list(b"answer", false));
+        client.write_all(b" and more").unwrap();
+        assert_eq!(desk.sent(Token(2)), Ok(6));
+        assert_eq!(desk.received_whole(Token(1), 9), b" and more");
+        let reader = reader(client);
+        assert_eq!(finish(&mut desk, socket, reader, &[keys]), b"answer");
+    });
+}
+
+/// Nothing of what was sent waits for what comes next: the client has it before anything follows.
+#[test]
+fn the_last_piece_leaves_at_once() {
+    if support().is_none() {
+        return;
+    }
+    let folder = Folder::new("ktls-at-once");
+    let content = pattern(100_000);
+    let path = folder.file("content", &content);
+    each(|mut desk| {
+        let file = File::from(std::fs::File::open(&path).unwrap());
+        let (mut client, socket) = desk.connect();
+        let keys = Keys::new(Cipher::Aes128Gcm, 1);
+        desk.driver.seal_in_kernel(socket, &keys.tx()).unwrap();
+        desk.driver
+            .send_file(socket, Token(1), b"head".to_vec(), &file, 0, 100_000);
+        assert_eq!(desk.sent(Token(1)), Ok(100_004));
+        let mut bytes = Vec::new();
+        let mut step = [0; 4096];
+        // A byte that stayed behind would end this by the client's time limit.
+        loop {
+            let data: usize = open(&bytes, std::slice::from_ref(&keys))
+                .iter()
+                .map(|(_, content)| content.len())
+                .sum();
+            if data == 100_004 {
+                break;
+            }
+            let count = client.read(&mut step).unwrap();
+            bytes.extend_from_slice(&step[..count]);
+        }
+        desk.driver.close(socket);
+    });
+}
+
+/// A control record waits for room in a full socket, and comes after the data.
+#[test]
+fn control_records_wait_for_room() {
+    if support().is_none() {
+        return;
+    }
+    each(|mut desk| {
+        let (client, socket) = desk.connect();
+        rustix::net::sockopt::set_socket_recv_buffer_size(&client, 20_000).unwrap();
+        let keys = Keys::new(Cipher::Aes128Gcm, 1);
+        desk.driver.seal_in_kernel(socket, &keys.tx()).unwrap();
+        // Alerts until one has to wait: then the socket is full.
+        let content = pattern(100_000);
+        let mut sent = 0;
+        let waiting = loop {
+            desk.driver.send(socket, Token(sent), list(&content, false));
+            if desk.settle().is_empty() {
+                break sent;
+            }
+            sent += 1;
+        };
+        let reader = reader(client);
+        assert_eq!(desk.sent(Token(waiting)), Ok(100_000));
+        let got = finish(&mut desk, socket, reader, &[keys]);
+        assert!(
+            got == content.repeat(waiting as usize + 1),
+            "{}: other bytes",
+            desk.engine
+        );
+    });
+}
+
+/// A new key after its `KeyUpdate`, in the middle of a file; where the kernel cannot, it says
+/// `EBUSY` and goes on with the old one.
+#[test]
+fn keys_are_replaced_between_sends() {
+    let Some(support) = support() else { return };
+    let folder = Folder::new("ktls-update");
+    let content = pattern(2 << 20);
+    let path = folder.file("content", &content);
+    each(|mut desk| {
+        let file = File::from(std::fs::File::open(&path).unwrap());
+        let (reader, socket) = reading_client(&mut desk);
+        let (old, new) = (
+            Keys::new(Cipher::Aes128Gcm, 3),
+            Keys::new(Cipher::Aes128Gcm, 0),
+        );
+        desk.driver.seal_in_kernel(socket, &old.tx()).unwrap();
+        desk.driver
+            .send_file(socket, Token(1), Vec::new(), &file, 0, 1 << 20);
+        assert_eq!(desk.sent(Token(1)), Ok(1 << 20));
+        let keys = if support.can_update_keys {
+            desk.driver
+                .send_control(socket, Token(2), ControlType::Handshake, &KEY_UPDATE);
+            assert_eq!(desk.sent(Token(2)), Ok(5));
+            desk.driver.seal_in_kernel(socket, &new.tx()).unwrap();
+            vec![old, new]
+        } else {
+            eprintln!("this kernel cannot replace keys: the refusal is tested");
+            let refused = desk.driver.seal_in_kernel(socket, &new.tx());
+            assert_eq!(refused, Err(Errno::BUSY));
+            vec![old]
+        };
+        desk.driver
+            .send_file(socket, Token(3), Vec::new(), &file, 1 << 20, 1 << 20);
+        assert_eq!(desk.sent(Token(3)), Ok(1 << 20));
+        let got = finish(&mut desk, socket, reader, &keys);
+        assert!(got == content, "{}: other bytes", desk.engine);
+    });
+}
+
+/// A file that ends before the range does: fewer bytes, told as such, and all of them true.
+#[test]
+fn tells_of_a_short_file() {
+    if support().is_none() {
+        return;
+    }
+    let folder = Folder::new("ktls-short");
+    each(|mut desk| {
+        let content = pattern(300_000);
+        let path = folder.file("content", &content);
+        let opened = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(path)
+            .unwrap();
+        let file = File::from(opened.try_clone().unwrap());
+        opened.set_len(200_000).unwrap();
+        let (reader, socket) = reading_client(&mut desk);
+        let keys = Keys::new(Cipher::Aes128Gcm, 1);
+        desk.driver.seal_in_kernel(socket, &keys.tx()).unwrap();
+        desk.driver
+            .send_file(socket, Token(1), b"head".to_vec(), &file, 0, 300_000);
+        assert_eq!(desk.sent(Token(1)), Ok(200_004));
+        let got = finish(&mut desk, socket, reader, &[keys]);
+        assert!(
+            got[4..] == content[..200_000],
+            "{}: other bytes",
+            desk.engine
+        );
+    });
+}
+
+/// A mapping whose file was truncated: an error of the send, no signal, and no false byte.
+#[test]
+fn survives_a_truncated_mapping() {
+    if support().is_none() {
+        return;
+    }
+    let folder = Folder::new("ktls-truncated");
+    each(|mut desk| {
+        let path = folder.file("content", &pattern(1 << 20));
+        let file = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open(path)
+            .unwrap();
+        let memory = Arc::new(Memory::map(&file, 0, 1 << 20).unwrap());
+        file.set_len(0).unwrap();
+        let (reader, socket) = reading_client(&mut desk);
+        let keys = Keys::new(Cipher::Aes128Gcm, 1);
+        desk.driver.seal_in_kernel(socket, &keys.tx()).unwrap();
+        let pieces = vec![Piece::Wire(0..4), Piece::Memory(memory, 0..1 << 20)];
+        let torn = SendList {
+            wire: b"head".to_vec(),
+            pieces,
+            more: false,
+        };
+        desk.driver.send(socket, Token(1), torn);
+        assert_eq!(desk.sent(Token(1)), Err(Errno::FAULT));
+        let got = finish(&mut desk, socket, reader, &[keys]);
+        assert!(b"head".starts_with(&got), "only true bytes");
+    });
+}
+
+/// The peer goes away in the middle: an error, and no signal.
+#[test]
+fn reports_a_gone_peer() {
+    if support().is_none() {
+        return;
+    }
+    let folder = Folder::new("ktls-gone");
+    let path = folder.file("content", &pattern(16 << 20));
+    each(|mut desk| {
+        let file = File::from(std::fs::File::open(&path).unwrap());
+        let (client, socket) = desk.connect();
+        let keys = Keys::new(Cipher::Aes128Gcm, 1);
+        desk.driver.seal_in_kernel(socket, &keys.tx()).unwrap();
+        desk.driver
+            .send_file(socket, Token(1), Vec::new(), &file, 0, 16 << 20);
+        assert!(
+            desk.settle().is_empty(),
+            "the socket holds less than the file"
+        );
+        rustix::net::sockopt::set_socket_linger(&client, Some(std::time::Duration::ZERO)).unwrap();
+        drop(client);
+        let errno = desk.sent(Token(1)).unwrap_err();
+        assert!(matches!(errno, Errno::CONNRESET | Errno::PIPE), "{errno:?}");
+        desk.driver.close(socket);
+    });
+}
