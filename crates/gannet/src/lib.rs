@@ -7,20 +7,23 @@
 pub mod archive_commands;
 pub mod command_line;
 pub mod documents;
+pub mod json;
 pub mod messages;
 pub mod pack;
 pub mod pack_command;
 pub mod quantities;
 pub mod serve;
+pub mod target;
 
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
+use gannet_archive::Coding;
 
 use crate::archive_commands::{
-    CatOptions, CommandError, ExtractOptions, InspectOptions, LsOptions,
+    CatOptions, CommandError, DiffOptions, ExtractOptions, InspectOptions, LsOptions,
 };
 use crate::command_line::arguments::{self, Asked};
 use crate::command_line::commands::{self, PACK_SECTION, REFERENCE_COMMAND};
@@ -29,7 +32,7 @@ use crate::command_line::flag::Flag;
 use crate::command_line::layers::{self, CONFIG_VARIABLE, Origins};
 use crate::command_line::pack_flags::PACK_FLAGS;
 use crate::command_line::serve_flags::SERVE_FLAGS;
-use crate::messages::Failure;
+use crate::messages::{Exit, Failure};
 use crate::pack::size;
 use crate::quantities::counted;
 
@@ -57,6 +60,7 @@ fn dispatch(typed: &[OsString]) -> Result<u8, Failure> {
         Some(("pack", matches)) => pack(matches),
         Some(("ls", matches)) => ls(matches),
         Some(("cat", matches)) => cat(matches),
+        Some(("diff", matches)) => diff(matches),
         Some(("extract", matches)) => extract(matches),
         Some(("inspect", matches)) => inspect(matches),
         Some(("verify", matches)) => verify(matches),
@@ -103,8 +107,31 @@ fn cat(matches: &ArgMatches) -> Result<u8, Failure> {
     let options = CatOptions {
         archive: archive(matches),
         paths,
+        coding: coding(matches)?,
     };
     stream(|out| archive_commands::cat(&options, out))
+}
+
+fn coding(matches: &ArgMatches) -> Result<Option<Coding>, Failure> {
+    let Some(typed) = matches.get_one::<OsString>("coding") else {
+        return Ok(None);
+    };
+    let known = Coding::ALL.into_iter().find(|it| typed == it.name());
+    known.map(Some).ok_or_else(|| {
+        let typed = messages::printable(&typed.to_string_lossy());
+        Failure::usage(format!("unknown coding '{typed}'"))
+            .help("the codings are identity, gzip, br and zstd")
+    })
+}
+
+/// Like diff(1): 0 if there is no difference, 1 if there is, 2 if it cannot be told.
+fn diff(matches: &ArgMatches) -> Result<u8, Failure> {
+    let options = DiffOptions {
+        before: PathBuf::from(text(matches, "before")),
+        after: PathBuf::from(text(matches, "after")),
+        json: matches.get_flag("json"),
+    };
+    judge(|out| Ok(archive_commands::diff(&options, out)?))
 }
 
 fn extract(matches: &ArgMatches) -> Result<u8, Failure> {
@@ -154,6 +181,20 @@ fn stream(command: impl FnOnce(&mut dyn Write) -> Result<(), CommandError>) -> R
     command(&mut out)?;
     out.flush().map_err(Failure::from_output)?;
     Ok(0)
+}
+
+/// Lets a command write to standard output that also judges: true ends with status 1, and a
+/// command that could not be carried out with 2.
+fn judge(command: impl FnOnce(&mut dyn Write) -> Result<bool, Failure>) -> Result<u8, Failure> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let trouble = |failure: Failure| match failure.exit {
+        Exit::ReaderGone => failure,
+        _ => failure.as_usage(),
+    };
+    let judgement = command(&mut out).map_err(trouble)?;
+    out.flush()
+        .map_err(|error| trouble(Failure::from_output(error)))?;
+    Ok(u8::from(judgement))
 }
 
 /// The settings of a command from all layers.

@@ -17,6 +17,7 @@ const SOURCE_DATE_EPOCH: &str = "SOURCE_DATE_EPOCH";
 /// # Errors
 /// No name for the archive can be made from the directory's, or the environment is wrong.
 pub fn options(directory: &Path, settings: PackSettings) -> Result<PackOptions, Failure> {
+    check_source(directory)?;
     let output = match settings.output {
         Some(output) => output,
         None => output_name(directory)?,
@@ -55,6 +56,22 @@ pub fn run(directory: &Path, settings: PackSettings) -> Result<String, Failure> 
         report.table(colour)
     })
 }
+
+/// Names what is wrong with the directory before anything else is said about it.
+fn check_source(directory: &Path) -> Result<(), Failure> {
+    let refuse = |cause: String, help: &str| {
+        Err(Failure::new("pack", directory.display(), cause).help(help))
+    };
+    match std::fs::metadata(directory) {
+        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Ok(_) => refuse("not a directory".into(), SOURCE_HELP),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => refuse(cause(&error), SOURCE_HELP),
+        Err(error) => refuse(cause(&error), "make it readable for this user"),
+    }
+}
+
+const SOURCE_HELP: &str = "name the folder that holds the site: 'gannet pack DIR -o site.gannet'; \
+    many generators write it to 'public', 'dist', '_site' or 'build'";
 
 /// `site.gannet` in the working directory, for `./dist/site/` as for `.` inside of it.
 fn output_name(directory: &Path) -> Result<PathBuf, Failure> {

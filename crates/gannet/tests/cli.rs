@@ -436,13 +436,15 @@ fn what_cannot_be_packed_is_named_and_leaves_nothing_behind() {
     };
     check(
         "none",
-        "gannet: cannot read 'none': no such file or directory (ENOENT)\n\
-         help: it may have been removed while the site was packed\n",
+        "gannet: cannot pack 'none': no such file or directory (ENOENT)\n\
+         help: name the folder that holds the site: 'gannet pack DIR -o site.gannet'; many \
+         generators write it to 'public', 'dist', '_site' or 'build'\n",
     );
     check(
         "file",
         "gannet: cannot pack 'file': not a directory\n\
-         help: name the folder that holds the site: 'gannet pack DIR -o site.gannet'\n",
+         help: name the folder that holds the site: 'gannet pack DIR -o site.gannet'; many \
+         generators write it to 'public', 'dist', '_site' or 'build'\n",
     );
     check(
         "empty",

@@ -1,20 +1,22 @@
-//! `gannet cat`: the content of a path, as a client without codings gets it.
+//! `gannet cat`: the content of a URL, as a client without codings gets it, or as one with.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use gannet_archive::{EntryKind, Key};
-use gannet_http::semantics::target_path::decode_path;
+use gannet_archive::{Coding, EntryKind, Key};
 
 use super::{ArchiveFile, CommandError};
+use crate::target::Target;
 
 /// What to write.
 #[derive(Clone, Debug)]
 pub struct CatOptions {
     /// The archive.
     pub archive: PathBuf,
-    /// Paths as in a URL; the first slash may be missing.
+    /// URLs, or their paths; the first slash may be missing.
     pub paths: Vec<String>,
+    /// Write the bytes as they are stored in this coding.
+    pub coding: Option<Coding>,
 }
 
 /// Writes the contents of the paths, one after the other.
@@ -25,25 +27,24 @@ pub struct CatOptions {
 pub fn cat(options: &CatOptions, out: &mut dyn Write) -> Result<(), CommandError> {
     let file = ArchiveFile::open(&options.archive)?;
     for path in &options.paths {
-        write_content(&file, path, out)?;
+        write_content(&file, path, options.coding, out)?;
     }
     out.flush().map_err(CommandError::Output)
 }
 
-fn write_content(file: &ArchiveFile, path: &str, out: &mut dyn Write) -> Result<(), CommandError> {
+fn write_content(
+    file: &ArchiveFile,
+    path: &str,
+    coding: Option<Coding>,
+    out: &mut dyn Write,
+) -> Result<(), CommandError> {
     let not_found = |redirect| CommandError::NotFound {
         archive: file.path().to_path_buf(),
         path: path.to_string(),
         redirect,
     };
-    let target = if path.starts_with('/') {
-        path.to_string()
-    } else {
-        format!("/{path}")
-    };
-    let mut scratch = Vec::new();
-    let decoded = decode_path(target.as_bytes(), &mut scratch).map_err(|_| not_found(None))?;
-    let key = Key::content(decoded.as_bytes());
+    let target = Target::parse(path).map_err(|_| not_found(None))?;
+    let key = Key::content(&target.path);
     let entry = file.archive().lookup(key).ok_or_else(|| not_found(None))?;
     if let EntryKind::Redirect { location, .. } = entry.kind() {
         return Err(not_found(Some(
@@ -51,6 +52,17 @@ fn write_content(file: &ArchiveFile, path: &str, out: &mut dyn Write) -> Result<
         )));
     }
     let refuse = |error| CommandError::io("read", file.path())(error);
+    if let Some(coding) = coding {
+        let Some(variant) = entry.select(coding.bit()) else {
+            let stored = entry.variants().map(|variant| variant.coding().name());
+            return Err(CommandError::NotStored {
+                path: path.to_string(),
+                coding: coding.name(),
+                stored: stored.collect(),
+            });
+        };
+        return copy(&mut file.stored(&variant).map_err(refuse)?, out, refuse);
+    }
     let Some(mut content) = file.content(&entry).map_err(refuse)? else {
         return Err(not_found(None));
     };

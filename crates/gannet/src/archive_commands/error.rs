@@ -33,6 +33,15 @@ pub enum CommandError {
         /// Where the path redirects to, if it does.
         redirect: Option<String>,
     },
+    /// A path is there, but not in the coding that was asked for.
+    NotStored {
+        /// The path as it was asked for.
+        path: String,
+        /// The coding.
+        coding: &'static str,
+        /// The codings it is stored in.
+        stored: Vec<&'static str>,
+    },
     /// Bytes are not what their digest says.
     Damaged {
         /// The archive.
@@ -77,6 +86,7 @@ impl CommandError {
             Self::NotFound { archive, .. } => {
                 format!("'gannet ls {}' shows what is in it", archive.display())
             }
+            Self::NotStored { stored, .. } => format!("it is stored as {}", stored.join(", ")),
             Self::Damaged { .. } => "copy or build the archive again".into(),
             Self::Unsafe { .. } => "this archive was not packed from a directory".into(),
             Self::NotEmpty(_) => "name a directory that is empty or does not exist yet".into(),
@@ -100,6 +110,9 @@ impl fmt::Display for CommandError {
                     "cannot find '{path}' in '{}': no file has this path",
                     archive.display()
                 )
+            }
+            Self::NotStored { path, coding, .. } => {
+                write!(out, "cannot write '{path}' as {coding}: not stored so")
             }
             Self::Damaged { archive, what } => {
                 write!(out, "cannot verify archive '{}': {what}", archive.display())

@@ -80,6 +80,24 @@ const JSON: Argument = Argument {
     hint: ValueHint::Other,
 };
 
+const fn option(
+    name: &'static str,
+    letter: char,
+    value_name: &'static str,
+    brief: &'static str,
+    hint: ValueHint,
+) -> Argument {
+    Argument {
+        name,
+        letter: Some(letter),
+        value_name,
+        is_required: false,
+        is_repeatable: false,
+        brief,
+        hint,
+    }
+}
+
 /// All commands, in the order of help.
 pub static COMMANDS: &[Command] = &[
     Command {
@@ -131,11 +149,18 @@ pub static COMMANDS: &[Command] = &[
             ARCHIVE,
             Argument {
                 is_repeatable: true,
-                ..positional("path", "PATH", "a path as in a URL", ValueHint::Other)
+                ..positional("path", "URL", "a URL, or its path", ValueHint::Other)
             },
+            option(
+                "coding",
+                'c',
+                "CODING",
+                "the bytes as they are stored: identity, gzip, br or zstd",
+                ValueHint::Other,
+            ),
         ],
         brief: "write files of an archive to standard output",
-        details: "",
+        details: "Contents are decoded, whatever is stored, unless a coding is named.",
         example: "gannet cat site.gannet /index.html",
         table: Table::None,
     },
@@ -172,6 +197,20 @@ pub static COMMANDS: &[Command] = &[
         brief: "read a whole archive and check every digest",
         details: "Ends with status 1 if a byte is wrong.",
         example: "gannet verify site.gannet",
+        table: Table::None,
+    },
+    Command {
+        name: "diff",
+        arguments: &[
+            positional("before", "BEFORE", "an archive", ValueHint::FilePath),
+            positional("after", "AFTER", "a later one", ValueHint::FilePath),
+            JSON,
+        ],
+        brief: "show which URLs differ between two archives, and bytes by coding",
+        details: "Marks URLs by what became of them: + added, ~ changed, > redirected now, \
+            - removed without redirect. Times of modification make no difference. Ends with status \
+            0 if nothing differs, 1 if something does, 2 if an archive cannot be read.",
+        example: "gannet diff old.gannet new.gannet",
         table: Table::None,
     },
     Command {

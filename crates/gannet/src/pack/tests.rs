@@ -489,6 +489,7 @@ fn what_is_packed_comes_out_again() {
             &CatOptions {
                 archive: place.archive(),
                 paths,
+                coding: None,
             },
             &mut out,
         )
@@ -614,6 +615,7 @@ fn what_is_not_there_is_told_with_a_way_on() {
         let options = CatOptions {
             archive: place.archive(),
             paths: vec![path.into()],
+            coding: None,
         };
         cat(&options, &mut Vec::new()).expect_err("it is not there")
     };

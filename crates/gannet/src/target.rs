@@ -1,0 +1,117 @@
+//! What a person types for a URL: a path of a site, or a whole `http` URL.
+
+use std::borrow::Cow;
+
+use gannet_http::semantics::target_path::{decode_path, encode_path};
+
+/// A path with what stands around it in a URL.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Target {
+    /// `https` was typed; without a scheme, `http` is meant.
+    pub is_https: bool,
+    /// The host, if one was typed, with its port.
+    pub host: Option<String>,
+    /// The path as it is sent, beginning with a slash.
+    pub raw_path: String,
+    /// The path in canonical form: decoded, normalised.
+    pub path: Vec<u8>,
+    /// What follows the question mark.
+    pub query: Option<String>,
+}
+
+impl Target {
+    /// Reads `/path`, `path`, `http://host/path?query#fragment`. A fragment is no part of a
+    /// request and is dropped.
+    ///
+    /// # Errors
+    /// It is no path that a server would take; the reason in words.
+    pub fn parse(typed: &str) -> Result<Self, &'static str> {
+        let typed = typed.split('#').next().unwrap_or_default();
+        let (is_https, rest) = match (
+            typed.strip_prefix("https://"),
+            typed.strip_prefix("http://"),
+        ) {
+            (Some(rest), _) => (true, Some(rest)),
+            (None, rest) => (false, rest),
+        };
+        let (host, path) = match rest {
+            None => (None, Cow::Borrowed(typed)),
+            Some(rest) => {
+                let end = rest.find(['/', '?']).unwrap_or(rest.len());
+                (Some(rest[..end].to_owned()), Cow::Borrowed(&rest[end..]))
+            }
+        };
+        if host.as_deref() == Some("") {
+            return Err("it has no host");
+        }
+        let (path, query) = match path.split_once('?') {
+            Some((path, query)) => (path.to_owned(), Some(query.to_owned())),
+            None => (path.into_owned(), None),
+        };
+        // Characters that people type and clients encode.
+        let mut raw_path = String::with_capacity(path.len() + 1);
+        if !path.starts_with('/') {
+            raw_path.push('/');
+        }
+        for letter in path.chars() {
+            match letter {
+                '!'..='~' => raw_path.push(letter),
+                _ => {
+                    let bytes = letter.encode_utf8(&mut [0; 4]).as_bytes().to_vec();
+                    raw_path.extend(bytes.iter().map(|byte| format!("%{byte:02X}")));
+                }
+            }
+        }
+        let mut scratch = Vec::new();
+        let path = decode_path(raw_path.as_bytes(), &mut scratch)
+            .map_err(|_| "no server would take this path")?;
+        Ok(Self {
+            is_https,
+            host,
+            path: path.as_bytes().to_vec(),
+            raw_path,
+            query,
+        })
+    }
+
+    /// Path and query as they are sent.
+    #[must_use]
+    pub fn path_and_query(&self) -> String {
+        match &self.query {
+            Some(query) => format!("{}?{query}", self.raw_path),
+            None => self.raw_path.clone(),
+        }
+    }
+}
+
+/// A path as a URL has it: visible ASCII, whatever the file was called.
+#[must_use]
+pub fn url(path: &[u8]) -> String {
+    let mut encoded = Vec::with_capacity(path.len());
+    encode_path(path, &mut encoded);
+    String::from_utf8_lossy(&encoded).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_and_urls_are_read() {
+        let check = |typed: &str, host: Option<&str>, path: &str, query: Option<&str>| {
+            let target = Target::parse(typed).expect(typed);
+            assert_eq!(target.host.as_deref(), host, "{typed}");
+            assert_eq!(target.path, path.as_bytes(), "{typed}");
+            assert_eq!(target.query.as_deref(), query, "{typed}");
+        };
+        check("a/b.html", None, "/a/b.html", None);
+        check("/a%20b?x=1#top", None, "/a b", Some("x=1"));
+        check("/ü b", None, "/ü b", None);
+        check("https://h:8/", Some("h:8"), "/", None);
+        check("http://h", Some("h"), "/", None);
+        check("http://h?q", Some("h"), "/", Some("q"));
+        for bad in ["/..", "/%zz", "http:///x", "/a%2fb"] {
+            assert!(Target::parse(bad).is_err(), "{bad}");
+        }
+    }
+}
