@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
-use gannet_archive::{Coding, Entry, EntryKind, Namespace};
+use gannet_archive::{Coding, Entry, EntryKind};
 
-use super::{ArchiveFile, CommandError, json_string, url};
+use super::{ArchiveFile, CommandError, entry_name, host_name, json_string};
 use crate::pack::size;
 
 /// What to compare, and how to show it.
@@ -81,28 +81,36 @@ impl<'a> Diff<'a> {
                 (None, None) => return Ok(()),
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
-                (Some(a), Some(b)) => a.key().cmp(&b.key()),
+                (Some(a), Some(b)) => self.order(a, b),
             };
             match order {
                 Ordering::Less => {
                     if let Some(entry) = old.next() {
-                        self.tell(&entry, &Change::Removed)?;
+                        self.tell(self.before, &entry, &Change::Removed)?;
                     }
                 }
                 Ordering::Greater => {
                     if let Some(entry) = new.next() {
-                        self.tell(&entry, &Change::Added)?;
+                        self.tell(self.after, &entry, &Change::Added)?;
                     }
                 }
                 Ordering::Equal => {
                     if let (Some(a), Some(b)) = (old.next(), new.next())
                         && let Some(change) = self.compare(&a, &b)?
                     {
-                        self.tell(&b, &change)?;
+                        self.tell(self.after, &b, &change)?;
                     }
                 }
             }
         }
+    }
+
+    /// Hosts are in the order of their names, whatever their numbers.
+    fn order(&self, a: &Entry<'_>, b: &Entry<'_>) -> Ordering {
+        let (old, new) = (a.key(), b.key());
+        let old_host = host_name(self.before.archive(), old.host);
+        let host = old_host.cmp(host_name(self.after.archive(), new.host));
+        host.then(old.on(0).cmp(&new.on(0)))
     }
 
     fn compare(&self, a: &Entry<'a>, b: &Entry<'a>) -> Result<Option<Change>, CommandError> {
@@ -130,7 +138,13 @@ impl<'a> Diff<'a> {
         Ok((!what.is_empty()).then_some(Change::Changed(what)))
     }
 
-    fn tell(&mut self, entry: &Entry<'_>, change: &Change) -> Result<(), CommandError> {
+    fn tell(
+        &mut self,
+        file: &ArchiveFile,
+        entry: &Entry<'_>,
+        change: &Change,
+    ) -> Result<(), CommandError> {
+        let name = entry_name(file.archive(), entry);
         let is_first = self.counts.sum() == 0;
         let counter = match change {
             Change::Added => &mut self.counts.added,
@@ -140,9 +154,9 @@ impl<'a> Diff<'a> {
         };
         *counter += 1;
         let written = if self.json {
-            write_json(self.out, is_first, entry, change)
+            write_json(self.out, is_first, &name, change)
         } else {
-            write_line(self.out, entry, change)
+            write_line(self.out, &name, change)
         };
         written.map_err(CommandError::Output)
     }
@@ -265,16 +279,7 @@ fn fields(entry: &Entry<'_>) -> Vec<(String, String)> {
         .collect()
 }
 
-/// A URL; the page for what is missing below a folder is shown as `/folder/* (not found)`.
-fn name(entry: &Entry<'_>) -> String {
-    match entry.key().namespace {
-        Namespace::Content => url(entry.path()),
-        Namespace::NotFoundPage => format!("{}* (not found)", url(entry.path())),
-    }
-}
-
-fn write_line(out: &mut dyn Write, entry: &Entry<'_>, change: &Change) -> io::Result<()> {
-    let name = name(entry);
+fn write_line(out: &mut dyn Write, name: &str, change: &Change) -> io::Result<()> {
     match change {
         Change::Added => writeln!(out, "+ {name}"),
         Change::Removed => writeln!(out, "- {name}"),
@@ -283,12 +288,7 @@ fn write_line(out: &mut dyn Write, entry: &Entry<'_>, change: &Change) -> io::Re
     }
 }
 
-fn write_json(
-    out: &mut dyn Write,
-    is_first: bool,
-    entry: &Entry<'_>,
-    change: &Change,
-) -> io::Result<()> {
+fn write_json(out: &mut dyn Write, is_first: bool, name: &str, change: &Change) -> io::Result<()> {
     let open = if is_first { "{\"changes\": [" } else { "," };
     let (word, more) = match change {
         Change::Added => ("added", String::new()),
@@ -299,7 +299,7 @@ fn write_json(
         }
         Change::Redirected(to) => ("redirected", format!(", \"location\": {}", json_string(to))),
     };
-    let url = json_string(&name(entry));
+    let url = json_string(name);
     write!(
         out,
         "{open}\n  {{\"change\": \"{word}\", \"url\": {url}{more}}}"

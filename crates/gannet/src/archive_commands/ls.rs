@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use gannet_archive::{Coding, Entry, EntryKind, Namespace};
 
-use super::{ArchiveFile, CommandError, hex, json_string, url};
+use super::{ArchiveFile, CommandError, entry_name, entry_url, hex, json_string};
 
 /// What to list, and how.
 #[derive(Clone, Debug)]
@@ -38,16 +38,11 @@ pub fn ls(options: &LsOptions, out: &mut dyn Write) -> Result<(), CommandError> 
 
 fn write_lines(file: &ArchiveFile, long: bool, out: &mut dyn Write) -> io::Result<()> {
     for entry in file.archive().entries() {
-        let path = url(entry.path());
+        let path = entry_name(file.archive(), &entry);
         // Pages for what is missing are no paths that a client can ask for.
-        if entry.key().namespace == Namespace::NotFoundPage {
+        if entry.key().namespace != Namespace::Content {
             if long {
-                writeln!(
-                    out,
-                    "{:>12}  {:<40}  {path}* (not found)",
-                    "",
-                    codings(&entry)
-                )?;
+                writeln!(out, "{:>12}  {:<40}  {path}", "", codings(&entry))?;
             }
             continue;
         }
@@ -92,11 +87,14 @@ fn write_json(file: &ArchiveFile, out: &mut dyn Write) -> io::Result<()> {
         write!(
             out,
             "{separator}\n  {{\"url\": {}",
-            json_string(&url(entry.path()))
+            json_string(&entry_url(file.archive(), &entry))
         )?;
         separator = ",";
         let kind = match (entry.key().namespace, entry.kind()) {
             (Namespace::NotFoundPage, _) => "not-found-page",
+            (Namespace::ApplicationPage, _) => "application-page",
+            (Namespace::Wildcard, _) => "wildcard",
+            (Namespace::Unruled, _) => "behind-rules",
             (_, EntryKind::Redirect { .. }) => "redirect",
             _ if entry.is_generated() => "generated",
             _ if entry.is_alias() => "alias",

@@ -21,8 +21,39 @@ pub use inspect::{InspectOptions, inspect};
 pub use ls::{LsOptions, ls};
 pub use verify::{VerifyReport, verify};
 
+use gannet_archive::{Archive, Entry, Namespace};
+
 use crate::json::string as json_string;
 use crate::target::url;
+
+/// What an entry is shown as: its URL path, `//host/path` on a virtual host; what answers for all
+/// of a folder is `/folder/*` with its purpose.
+fn entry_name(archive: &Archive<Vec<u8>>, entry: &Entry<'_>) -> String {
+    let key = entry.key();
+    let purpose = match key.namespace {
+        Namespace::Content => "",
+        Namespace::NotFoundPage => "* (not found)",
+        Namespace::ApplicationPage => "* (application)",
+        Namespace::Wildcard => "* (wildcard)",
+        Namespace::Unruled => " (behind rules)",
+    };
+    format!("{}{purpose}", entry_url(archive, entry))
+}
+
+/// The URL path of an entry, `//host/path` on a virtual host.
+fn entry_url(archive: &Archive<Vec<u8>>, entry: &Entry<'_>) -> String {
+    match host_name(archive, entry.key().host) {
+        "" => url(entry.path()),
+        host => format!("//{host}{}", url(entry.path())),
+    }
+}
+
+/// The name of a virtual host; empty for number 0.
+fn host_name(archive: &Archive<Vec<u8>>, host: u16) -> &str {
+    let names = host.checked_sub(1).map(usize::from);
+    let name = names.and_then(|number| archive.hosts().nth(number));
+    str::from_utf8(name.unwrap_or_default()).unwrap_or_default()
+}
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
