@@ -68,10 +68,16 @@ pub(crate) fn find_or_install(program: &str, package: &str) -> Result<PathBuf> {
     if let Some(path) = find(program) {
         return Ok(path);
     }
+    install(package).with_context(|| format!("'{program}' is not installed"))?;
+    find(program).with_context(|| format!("'{program}' is missing although it was installed"))
+}
+
+/// Installs `package` by apt-get, which only root can.
+pub(crate) fn install(package: &str) -> Result<()> {
     if find("apt-get").is_none() || !rustix::process::geteuid().is_root() {
-        bail!("'{program}' is not installed, and only root with apt-get can install '{package}'");
+        bail!("only root with apt-get can install '{package}'");
     }
-    eprintln!("installing {package} for {program}");
+    eprintln!("installing {package}");
     let install = |arguments: &[&str]| {
         let mut command = Command::new("apt-get");
         command
@@ -85,7 +91,7 @@ pub(crate) fn find_or_install(program: &str, package: &str) -> Result<PathBuf> {
         install(&["update", "-q"])?;
         install(&package)?;
     }
-    find(program).with_context(|| format!("'{program}' is missing although it was installed"))
+    Ok(())
 }
 
 fn show(command: &Command) -> String {

@@ -18,17 +18,20 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 
 use self::{
+    certificate::{Certificate, Key},
     content::Site,
     host::{Affinity, Machine, Setting, WorkDir},
     options::Options,
     peers::{Found, PeerEntry, Sources, Task},
     report::{CellReport, Outcome, Report},
     run::Client,
-    scenario::{Cell, Scenario},
+    scenario::{Cell, ContentSpec, Protocol, Scenario},
 };
 use crate::process;
 
+mod certificate;
 mod content;
+mod h2load;
 mod host;
 mod options;
 mod peers;
@@ -116,6 +119,7 @@ struct Bench<'a> {
     options: &'a Options,
     interrupt: Arc<AtomicBool>,
     work: WorkDir,
+    certificates: Vec<(Key, Certificate)>,
     found: Vec<Found>,
     skipped: Vec<String>,
     files: u64,
@@ -162,6 +166,18 @@ impl<'a> Bench<'a> {
         if options.method.client == Client::Wrk {
             process::find_or_install("wrk", "wrk").context("--client wrk")?;
         }
+        if cells
+            .iter()
+            .any(|c| c.scenario.load.protocol == Protocol::H2)
+        {
+            process::find_or_install("h2load", "nghttp2-client").context("scenarios of HTTP/2")?;
+        }
+        let mut certificates: Vec<(Key, Certificate)> = Vec::new();
+        for key in cells.iter().filter_map(|cell| cell.scenario.load.tls) {
+            if !certificates.iter().any(|(made, _)| *made == key) {
+                certificates.push((key, Certificate::create(key, &work.path)?));
+            }
+        }
         if let Some(nice) = options.nice {
             rustix::process::setpriority_process(None, nice).context("--nice")?;
         }
@@ -172,6 +188,7 @@ impl<'a> Bench<'a> {
             options,
             interrupt,
             work,
+            certificates,
             found,
             skipped,
             files: host::raise_file_limit(),
@@ -197,17 +214,20 @@ impl<'a> Bench<'a> {
             peers: Vec::new(),
             cells: Vec::new(),
         };
-        let mut site: Option<(String, Site, Option<PathBuf>)> = None;
+        let mut site: Option<(ContentSpec, Site, Option<PathBuf>)> = None;
         for cell in cells {
-            let name = &cell.scenario.name;
-            let need = cell.connections as u64 + SPARE_FILES;
+            // HTTP/1.1 has a connection where HTTP/2 has a stream.
+            let need = (cell.connections * cell.streams) as u64 + SPARE_FILES;
             if need > self.files {
                 let reason = format!("needs {need} open files (limit: {})", self.files);
                 println!("bench: skipping {}: {reason}", cell.name());
                 report.skipped.push(format!("{}: {reason}", cell.name()));
                 continue;
             }
-            if site.as_ref().is_none_or(|(made, _, _)| made != name) {
+            if site
+                .as_ref()
+                .is_none_or(|(made, _, _)| *made != cell.scenario.content)
+            {
                 self.clear(site.take())?;
                 site = Some(self.make_site(cell, &mut report)?);
             }
@@ -222,7 +242,7 @@ impl<'a> Bench<'a> {
         &self,
         cell: &Cell<'_>,
         report: &mut Report,
-    ) -> Result<(String, Site, Option<PathBuf>)> {
+    ) -> Result<(ContentSpec, Site, Option<PathBuf>)> {
         let name = cell.scenario.name.clone();
         let root = self.work.path.join("site");
         let site = content::create(&cell.scenario.content, &root, self.options.quick)?;
@@ -239,15 +259,20 @@ impl<'a> Bench<'a> {
         }
         let (files, bytes) = (site.targets.len(), site.bytes());
         println!("bench: {name}: {files} files, {bytes} bytes");
-        Ok((name, site, archive))
+        Ok((cell.scenario.content.clone(), site, archive))
     }
 
-    fn clear(&self, site: Option<(String, Site, Option<PathBuf>)>) -> Result<()> {
+    fn clear(&self, site: Option<(ContentSpec, Site, Option<PathBuf>)>) -> Result<()> {
         if let Some((_, site, archive)) = site {
             fs::remove_dir_all(site.root)?;
             archive.map_or(Ok(()), fs::remove_file)?;
         }
         Ok(())
+    }
+
+    fn certificate(&self, key: Key) -> Option<&Certificate> {
+        let found = self.certificates.iter().find(|(made, _)| *made == key);
+        found.map(|(_, certificate)| certificate)
     }
 
     /// Runs every peer once per round.
@@ -261,7 +286,7 @@ impl<'a> Bench<'a> {
         let mut outcomes: BTreeMap<&str, Vec<Outcome>> = BTreeMap::new();
         let mut taking_part = Vec::new();
         for found in &self.found {
-            match found.peer.unfit(cell) {
+            match found.unfit(cell) {
                 Some(reason) => {
                     println!("bench: {}: {} left out: {reason}", cell.name(), found.name);
                 }
@@ -304,6 +329,7 @@ impl<'a> Bench<'a> {
         let task = Task {
             site,
             archive,
+            certificate: cell.scenario.load.tls.and_then(|key| self.certificate(key)),
             work: &work,
             port,
             files: self.files,

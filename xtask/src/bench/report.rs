@@ -153,8 +153,9 @@ impl CellReport {
 
 impl Row {
     fn new(name: &str, runs: &[Outcome], costs: &[Option<f64>], base: &[Option<f64>]) -> Self {
-        let spread =
-            |of: fn(&Figures) -> f64| Spread::of(runs.iter().filter_map(Outcome::figures).map(of));
+        let spread = |of: fn(&Figures) -> Option<f64>| {
+            Spread::of(runs.iter().filter_map(Outcome::figures).filter_map(of))
+        };
         let most = |of: fn(&Figures) -> u64| {
             runs.iter()
                 .filter_map(Outcome::figures)
@@ -164,10 +165,10 @@ impl Row {
         };
         Self {
             peer: name.to_owned(),
-            cost: spread(|f| f.cost),
+            cost: spread(|f| Some(f.cost)),
             ratio: statistics::ratios(costs, base),
-            requests_per_s: spread(|f| f.requests_per_s),
-            gigabits_per_s: spread(|f| f.gigabits_per_s),
+            requests_per_s: spread(|f| Some(f.requests_per_s)),
+            gigabits_per_s: spread(|f| Some(f.gigabits_per_s)),
             p50_us: spread(|f| f.p50_us),
             p99_us: spread(|f| f.p99_us),
             peak_memory: most(|f| f.peak_memory),
@@ -428,8 +429,8 @@ mod tests {
             requests: 1000,
             requests_per_s: 1000.0,
             gigabits_per_s: 1.0,
-            p50_us: 10.0,
-            p99_us: 20.0,
+            p50_us: Some(10.0),
+            p99_us: Some(20.0),
             mean_us: Some(11.0),
             peak_memory: 3 << 20,
             anonymous_memory: 1 << 20,
@@ -439,6 +440,7 @@ mod tests {
             unserved: Some(0),
             served: Some((1, 2, 3)),
             reconnects: 0,
+            handshakes: None,
             verified: 10,
             io_workers: 0,
             saturated: "server",

@@ -6,12 +6,13 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 
 use super::{
+    h2load::{self, Shape},
     peers::{Found, Task},
-    scenario::{Cell, Unit},
+    scenario::{Cell, Protocol, Unit},
     server::Server,
     statistics, usage, wrk,
 };
-use crate::load::{self, Order, Phase, Plan};
+use crate::load::{self, Order, Phase, Plan, Tls};
 
 /// A CPU that is busy for this share of the time is the bottleneck.
 const SATURATED: f64 = 0.93;
@@ -68,10 +69,10 @@ pub(crate) struct Figures {
     pub(crate) requests_per_s: f64,
     /// Content bits per second, in units of 10^9.
     pub(crate) gigabits_per_s: f64,
-    /// Median latency, in microseconds.
-    pub(crate) p50_us: f64,
-    /// 99th percentile of the latency, in microseconds.
-    pub(crate) p99_us: f64,
+    /// Median latency, in microseconds; not known from h2load.
+    pub(crate) p50_us: Option<f64>,
+    /// 99th percentile of the latency, in microseconds; not known from h2load.
+    pub(crate) p99_us: Option<f64>,
     /// Mean latency, in microseconds; not known from wrk.
     pub(crate) mean_us: Option<f64>,
     /// Peak resident memory of the tree, mapped file pages included, in bytes.
@@ -90,6 +91,9 @@ pub(crate) struct Figures {
     pub(crate) served: Option<(u64, u64, u64)>,
     /// Connections that the server closed in good order and that were opened again.
     pub(crate) reconnects: u64,
+    /// TLS handshakes within the window, and how many of them resumed; known where each request
+    /// has its own.
+    pub(crate) handshakes: Option<(u64, u64)>,
     /// Responses compared byte for byte within the window.
     pub(crate) verified: u64,
     /// Kernel worker threads of io_uring in the tree.
@@ -123,6 +127,8 @@ pub(crate) enum Doubt {
     Others,
     /// Kernel worker threads of io_uring.
     IoWorkers,
+    /// Percent of handshakes that were full where they should have resumed.
+    Full,
 }
 
 impl std::fmt::Display for Flag {
@@ -133,6 +139,7 @@ impl std::fmt::Display for Flag {
             Doubt::Occupancy => write!(f, "rate x latency fits {value:.0} connections"),
             Doubt::Closed => write!(f, "{value:.0} connections closed by the server"),
             Doubt::Others => write!(f, "others used {value:.0} % of the server's CPU"),
+            Doubt::Full => write!(f, "{value:.0} % of the handshakes were full"),
             Doubt::IoWorkers => write!(f, "{value:.0} io_uring worker threads"),
         }
     }
@@ -150,12 +157,18 @@ pub(crate) fn measure(
     super::host::pin(method.cpus.client)?;
     let mut server = server?;
     let load = &task.cell.scenario.load;
+    let tls = |check| {
+        let make = |c: &super::certificate::Certificate| Tls::new(&c.der, load.resume, check);
+        task.certificate.map(make).transpose()
+    };
+    let (tls, tls_checking) = (tls(false)?, tls(true)?);
     let plan = Plan {
         address: server.address,
         targets: &task.site.targets,
         connections: task.cell.connections,
         order: load.order,
         keep_alive: load.keep_alive,
+        tls: tls.as_ref(),
         verify_every: load.verify_every,
         warm_up: Duration::from_secs_f64(method.warm_up_s),
         duration: Duration::from_secs_f64(method.duration_s),
@@ -165,19 +178,32 @@ pub(crate) fn measure(
         settle: SETTLE,
         interrupt,
     };
-    check_all(&plan).map_err(|e| explain(e, &mut server))?;
+    let shape = (load.protocol == Protocol::H2).then(|| Shape {
+        protocol: found.peer.protocol(load.protocol),
+        streams: task.cell.streams,
+        certificate: task.certificate,
+    });
+    let checked = match shape {
+        Some(shape) => h2load::check_all(&plan, shape, task.work),
+        None => check_all(&Plan {
+            tls: tls_checking.as_ref(),
+            ..plan.clone()
+        }),
+    };
+    checked.map_err(|e| explain(e, &mut server))?;
     let mut readings = Readings::default();
     let pid = server.pid();
     let mut observe = |phase| readings.take(phase, pid, method.cpus);
-    let figures = match method.client {
-        Client::Own => load::run(&plan, &mut observe)
+    let figures = match (shape, method.client) {
+        (Some(shape), _) => h2load::run(&plan, shape, task.work, &mut observe).map(Load::H2load),
+        (None, Client::Own) => load::run(&plan, &mut observe)
             .map_err(anyhow::Error::from)
             .map(Load::Own),
-        Client::Wrk => wrk::run(&plan, task.work, &mut observe).map(Load::Wrk),
+        (None, Client::Wrk) => wrk::run(&plan, task.work, &mut observe).map(Load::Wrk),
     };
     let load = figures.map_err(|e| explain(e, &mut server))?;
     server.check_alive()?;
-    // wrk counts heads as content: the mean length of the files tells what was carried.
+    // wrk counts heads as content, h2load that of its warm-up: the mean length of the files tells what was carried.
     let mean_len = task.site.bytes() as f64 / task.site.targets.len() as f64;
     let figures = readings.figures(&load, task.cell, mean_len)?;
     Ok((figures, server.configuration.clone()))
@@ -207,6 +233,7 @@ fn explain(error: anyhow::Error, server: &mut Server) -> anyhow::Error {
 }
 
 enum Load {
+    H2load(h2load::Printed),
     Own(load::Tally),
     Wrk(wrk::Printed),
 }
@@ -242,6 +269,7 @@ impl Readings {
         let cpu = after.cpu_since(before).as_secs_f64();
         let user = after.user.saturating_sub(before.user).as_secs_f64();
         let (requests, body_bytes, seconds) = match load {
+            Load::H2load(p) => (p.requests, p.requests as f64 * mean_len, p.seconds),
             Load::Own(t) => (t.requests, t.body_bytes as f64, t.elapsed.as_secs_f64()),
             Load::Wrk(p) => (p.requests, p.requests as f64 * mean_len, p.seconds),
         };
@@ -260,8 +288,8 @@ impl Readings {
             requests,
             requests_per_s: requests as f64 / seconds,
             gigabits_per_s: body_bytes * 8e-9 / seconds,
-            p50_us: 0.0,
-            p99_us: 0.0,
+            p50_us: None,
+            p99_us: None,
             mean_us: None,
             peak_memory: after.peak_memory,
             anonymous_memory: after.anonymous_memory,
@@ -271,6 +299,7 @@ impl Readings {
             unserved: None,
             served: None,
             reconnects: 0,
+            handshakes: None,
             verified: 0,
             io_workers: before.io_workers.max(after.io_workers),
             saturated: "",
@@ -286,8 +315,9 @@ impl Figures {
     fn add_load(&mut self, load: &Load) {
         match load {
             Load::Own(tally) => {
-                self.p50_us = tally.latency.value_at_quantile(0.5) as f64 / 1e3;
-                self.p99_us = tally.latency.value_at_quantile(0.99) as f64 / 1e3;
+                let quantile = |q| tally.latency.value_at_quantile(q) as f64 / 1e3;
+                self.p50_us = Some(quantile(0.5));
+                self.p99_us = Some(quantile(0.99));
                 self.mean_us = Some(tally.latency.mean() / 1e3);
                 let seconds = tally.elapsed.as_secs_f64();
                 self.client_cpu = Some(tally.client_cpu.as_secs_f64() / seconds);
@@ -295,10 +325,14 @@ impl Figures {
                 self.served = Some(tally.served);
                 self.reconnects = tally.reconnects;
                 self.verified = tally.verified;
+                if tally.handshakes > 0 {
+                    self.handshakes = Some((tally.handshakes, tally.resumed));
+                }
             }
+            Load::H2load(printed) => self.mean_us = Some(printed.mean_us),
             Load::Wrk(printed) => {
-                self.p50_us = printed.p50_us;
-                self.p99_us = printed.p99_us;
+                self.p50_us = Some(printed.p50_us);
+                self.p99_us = Some(printed.p99_us);
             }
         }
     }
@@ -321,14 +355,23 @@ impl Figures {
         if let Some(count @ 1..) = self.unserved {
             doubt(Doubt::Unserved, count as f64);
         }
-        let mean_s = self.mean_us.map(|us| us / 1e6);
-        let misfit =
-            mean_s.and_then(|m| statistics::misfit(self.requests, seconds, m, cell.connections));
+        // h2load's mean is that of a sample: it does not fit its own rate.
+        let own = self.unserved.is_some();
+        let mean_s = self.mean_us.filter(|_| own).map(|us| us / 1e6);
+        let misfit = mean_s.and_then(|m| {
+            statistics::misfit(self.requests, seconds, m, cell.connections * cell.streams)
+        });
         if let Some(busy) = misfit {
             doubt(Doubt::Occupancy, busy);
         }
         if self.reconnects > 0 {
             doubt(Doubt::Closed, self.reconnects as f64);
+        }
+        if cell.scenario.load.resume
+            && let Some((all, resumed)) = self.handshakes
+            && (resumed as f64) < 0.99 * all as f64
+        {
+            doubt(Doubt::Full, 100.0 * (1.0 - resumed as f64 / all as f64));
         }
         if self.others_cpu > NOISE {
             doubt(Doubt::Others, self.others_cpu * 100.0);

@@ -5,6 +5,7 @@ use std::{fs, path::Path};
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
+use super::certificate::Key;
 use crate::load::Order;
 
 /// One file of `bench/scenarios`: a site, and the numbers of connections to ask it with.
@@ -49,7 +50,7 @@ impl Unit {
 }
 
 /// The files of a site.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct ContentSpec {
     /// Number of files.
@@ -109,7 +110,32 @@ pub(crate) struct LoadSpec {
     /// False: a connection per request.
     pub(crate) keep_alive: bool,
     /// One response in this many is compared byte for byte; zero for none.
+    #[serde(default)]
     pub(crate) verify_every: u64,
+    /// The protocol.
+    #[serde(default)]
+    pub(crate) protocol: Protocol,
+    /// The key of the servers' certificate; clear text where there is none.
+    #[serde(default)]
+    pub(crate) tls: Option<Key>,
+    /// Whether connections resume earlier ones.
+    #[serde(default)]
+    pub(crate) resume: bool,
+    /// Over HTTP/2, requests outstanding on each connection: one number for each of `connections`.
+    #[serde(default)]
+    pub(crate) streams: Vec<usize>,
+}
+
+/// A version of HTTP, spelled as in ALPN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) enum Protocol {
+    /// HTTP/1.1.
+    #[default]
+    #[serde(rename = "http/1.1")]
+    H1,
+    /// HTTP/2, in clear text by prior knowledge.
+    #[serde(rename = "h2")]
+    H2,
 }
 
 /// A scenario at one number of connections: what a figure belongs to.
@@ -119,12 +145,18 @@ pub(crate) struct Cell<'a> {
     pub(crate) scenario: &'a Scenario,
     /// Connections at the same time.
     pub(crate) connections: usize,
+    /// Requests outstanding on each of them.
+    pub(crate) streams: usize,
 }
 
 impl Cell<'_> {
-    /// `NAME-cCONNECTIONS`.
+    /// `NAME-cCONNECTIONS`, and `-mSTREAMS` over HTTP/2.
     pub(crate) fn name(&self) -> String {
-        format!("{}-c{}", self.scenario.name, self.connections)
+        let (name, connections) = (&self.scenario.name, self.connections);
+        match self.scenario.load.protocol {
+            Protocol::H1 => format!("{name}-c{connections}"),
+            Protocol::H2 => format!("{name}-c{connections}-m{}", self.streams),
+        }
     }
 }
 
@@ -132,9 +164,12 @@ impl Scenario {
     /// The cells of this scenario.
     pub(crate) fn cells(&self) -> impl Iterator<Item = Cell<'_>> {
         let load = &self.load;
-        load.connections.iter().map(|&connections| Cell {
+        let streams = load.streams.iter().copied().chain(std::iter::repeat(1));
+        let shapes = load.connections.iter().zip(streams);
+        shapes.map(|(&connections, streams)| Cell {
             scenario: self,
             connections,
+            streams,
         })
     }
 
@@ -151,6 +186,18 @@ impl Scenario {
         ensure!(
             !connections.contains(&0),
             "load.connections must be at least 1 each"
+        );
+        let load = &scenario.load;
+        match load.protocol {
+            Protocol::H1 => ensure!(load.streams.is_empty(), "load.streams is for h2"),
+            Protocol::H2 => ensure!(
+                load.streams.len() == load.connections.len() && !load.streams.contains(&0),
+                "load.streams must have a number for each of load.connections"
+            ),
+        }
+        ensure!(
+            !load.resume || load.tls.is_some() && !load.keep_alive,
+            "load.resume is for TLS with a connection per request"
         );
         match content.sizes {
             Sizes::Uniform { min, max } => ensure!(min <= max, "min must not exceed max"),
@@ -215,6 +262,11 @@ mod tests {
             ("[1, 64]", "[]"),
             ("[1, 64]", "[0]"),
             ("files = 2", "files = 0"),
+            ("verify-every = 8", "streams = [1, 1]"),
+            ("verify-every = 8", "protocol = \"h2\", streams = [1]"),
+            ("verify-every = 8", "protocol = \"h3\""),
+            ("verify-every = 8", "tls = \"rsa-1024\""),
+            ("verify-every = 8", "tls = \"rsa-2048\", resume = true"),
             ("\"request\"", "\"requests\""),
             (
                 "kind = \"fixed\", size = 1",

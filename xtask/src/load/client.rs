@@ -23,12 +23,15 @@ use rustix::{
 use super::{
     LoadError, Order, Phase, Plan, Tally,
     response::{self, Head},
+    tls::Session,
 };
 
 /// Bytes read when a head is due: a head and a small body come with one call.
 const FIRST_READ: usize = 20 * 1024;
 /// Bytes read or discarded at once within a body.
 const BODY_READ: usize = 1024 * 1024;
+/// Bytes of records read at once: they are opened while they are still in the cache.
+const SEALED_READ: usize = 256 * 1024;
 /// Reads on one connection before the others get their turn.
 const READS_IN_A_ROW: usize = 8;
 /// Connections being opened at the same time: below the smallest backlog in use, 511.
@@ -52,10 +55,13 @@ pub(crate) fn run(plan: &Plan<'_>, observe: &mut dyn FnMut(Phase)) -> Result<Tal
 enum State {
     Unopened,
     Connecting,
+    Handshaking,
     /// Open, and waiting for the others before the first request.
     Idle,
     AwaitingHead,
     InBody,
+    /// The whole response is there.
+    Finished,
     AwaitingClose,
 }
 
@@ -74,6 +80,18 @@ struct Slot {
     served: u64,
     /// The beginning of a head that came in pieces.
     partial: Vec<u8>,
+    /// The TLS state, where the plan has TLS.
+    session: Option<Box<Session>>,
+}
+
+/// How the reading of records on one connection ended.
+enum Read {
+    /// There is no more for now.
+    Empty,
+    /// Others have their turn first.
+    More,
+    /// The peer closed.
+    End,
 }
 
 #[derive(Default)]
@@ -82,6 +100,8 @@ struct Counts {
     body_bytes: u64,
     reconnects: u64,
     verified: u64,
+    handshakes: u64,
+    resumed: u64,
 }
 
 struct Client<'a> {
@@ -117,6 +137,7 @@ impl<'a> Client<'a> {
             started: 0,
             served: 0,
             partial: Vec::new(),
+            session: None,
         };
         let connection = if plan.keep_alive {
             ""
@@ -191,11 +212,12 @@ impl<'a> Client<'a> {
             }
             self.turn(events)?;
         }
-        if self
-            .slots
-            .iter()
-            .all(|s| matches!(s.state, State::Unopened | State::Connecting))
-        {
+        if self.slots.iter().all(|s| {
+            matches!(
+                s.state,
+                State::Unopened | State::Connecting | State::Handshaking
+            )
+        }) {
             let time = self.plan.connect.as_millis();
             return Err(LoadError::Refused(format!(
                 "no connection within {time} ms"
@@ -308,6 +330,16 @@ impl<'a> Client<'a> {
             Ok(Ok(())) => {}
             Ok(Err(e)) | Err(e) => return Err(LoadError::Refused(e.to_string())),
         }
+        let Some(tls) = self.plan.tls else {
+            return self.ready(index);
+        };
+        self.slots[index].session = Some(Box::new(Session::new(tls)?));
+        self.slots[index].state = State::Handshaking;
+        self.flush(index)
+    }
+
+    /// A connection is there, with its handshake where it has one.
+    fn ready(&mut self, index: usize) -> Result<(), LoadError> {
         self.connecting -= 1;
         if self.plan.keep_alive && self.holding {
             self.slots[index].state = State::Idle;
@@ -326,9 +358,38 @@ impl<'a> Client<'a> {
         slot.received = 0;
         slot.state = State::AwaitingHead;
         let request = &self.requests[target as usize];
+        if let Some(session) = slot.session.as_mut() {
+            session.seal(request)?;
+            return self.flush(index);
+        }
         let socket = slot.socket.as_ref().expect("an open slot has a socket");
-        match send(socket, request, SendFlags::NOSIGNAL) {
-            Ok(sent) if sent == request.len() => Ok(()),
+        let sent = send(socket, request, SendFlags::NOSIGNAL);
+        self.check_sent(index, sent, request.len())
+    }
+
+    /// Sends what TLS has to send.
+    fn flush(&mut self, index: usize) -> Result<(), LoadError> {
+        let slot = &mut self.slots[index];
+        let (Some(session), Some(socket)) = (slot.session.as_mut(), slot.socket.as_ref()) else {
+            return Ok(());
+        };
+        if session.outgoing.is_empty() {
+            return Ok(());
+        }
+        let sent = send(socket, &session.outgoing, SendFlags::NOSIGNAL);
+        let len = session.outgoing.len();
+        session.outgoing.clear();
+        self.check_sent(index, sent, len)
+    }
+
+    fn check_sent(
+        &self,
+        index: usize,
+        sent: Result<usize, Errno>,
+        len: usize,
+    ) -> Result<(), LoadError> {
+        match sent {
+            Ok(sent) if sent == len => Ok(()),
             Ok(_) => Err(LoadError::Client(
                 "a request did not fit the socket buffer".into(),
             )),
@@ -358,6 +419,26 @@ impl<'a> Client<'a> {
     /// Reads what has arrived. `ended` says that the peer's end is among it, so that reading
     /// must go on until the kernel has no more: no further edge will come.
     fn receive(&mut self, index: usize, ended: bool) -> Result<(), LoadError> {
+        // The buffer is lent to the loop, so that its bytes can be looked at while slots change.
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let result = match self.slots[index].session.take() {
+            None => self.receive_clear(index, ended, &mut buffer),
+            Some(mut session) => {
+                let read = self.receive_sealed(index, ended, &mut session, &mut buffer);
+                self.slots[index].session = Some(session);
+                read.and_then(|read| self.after_records(index, read))
+            }
+        };
+        self.buffer = buffer;
+        result
+    }
+
+    fn receive_clear(
+        &mut self,
+        index: usize,
+        ended: bool,
+        buffer: &mut [u8],
+    ) -> Result<(), LoadError> {
         for _ in 0..READS_IN_A_ROW {
             let (want, discard) = self.next_read(index);
             let Some(socket) = self.slots[index].socket.as_ref() else {
@@ -368,7 +449,7 @@ impl<'a> Client<'a> {
             } else {
                 RecvFlags::empty()
             };
-            let count = match recv(socket, &mut self.buffer[..want], flags) {
+            let count = match recv(socket, &mut buffer[..want], flags) {
                 Ok((_, count)) => count,
                 Err(Errno::AGAIN) => return Ok(()),
                 Err(e) => return Err(self.broken(index, format!("recv: {e}"))),
@@ -376,7 +457,13 @@ impl<'a> Client<'a> {
             if count == 0 {
                 return self.end_of_stream(index);
             }
-            let done = self.take(index, count, discard)?;
+            let done = match discard {
+                true => self.advance(index, count as u64)?,
+                false => self.take(index, &buffer[..count])?,
+            };
+            if done {
+                self.finish(index)?;
+            }
             if done && self.slots[index].state != State::AwaitingClose {
                 // The next request is out; its answer is an edge of its own.
                 return Ok(());
@@ -386,6 +473,72 @@ impl<'a> Client<'a> {
             }
         }
         self.again.push(index as u32);
+        Ok(())
+    }
+
+    /// Reads records until the kernel has no more, or others must have their turn.
+    fn receive_sealed(
+        &mut self,
+        index: usize,
+        ended: bool,
+        session: &mut Session,
+        buffer: &mut [u8],
+    ) -> Result<Read, LoadError> {
+        for _ in 0..READS_IN_A_ROW {
+            let Some(socket) = self.slots[index].socket.as_ref() else {
+                return Ok(Read::Empty);
+            };
+            let kept = session.partial.len();
+            buffer[..kept].copy_from_slice(&session.partial);
+            let window = &mut buffer[kept..kept + SEALED_READ];
+            let want = window.len();
+            let count = match recv(socket, window, RecvFlags::empty()) {
+                Ok((_, 0)) => return Ok(Read::End),
+                Ok((_, count)) => count,
+                Err(Errno::AGAIN) => return Ok(Read::Empty),
+                // The end of a response is known from its length: a reset after it is no loss.
+                Err(Errno::CONNRESET) if self.slots[index].state == State::AwaitingClose => {
+                    return Ok(Read::End);
+                }
+                Err(e) => return Err(self.broken(index, format!("recv: {e}"))),
+            };
+            let filled = kept + count;
+            let mut take = |content: &[u8]| self.take(index, content).map(drop);
+            let used = session.receive(&mut buffer[..filled], &mut take)?;
+            session.partial.clear();
+            session.partial.extend_from_slice(&buffer[used..filled]);
+            let waits = !matches!(self.slots[index].state, State::InBody);
+            if !ended && (count < want || waits) {
+                return Ok(Read::Empty);
+            }
+        }
+        Ok(Read::More)
+    }
+
+    /// Does what reading records has made due: the first request, the next one, a new connection.
+    fn after_records(&mut self, index: usize, read: Read) -> Result<(), LoadError> {
+        let slot = &mut self.slots[index];
+        let session = slot.session.as_ref().expect("put back by the caller");
+        if slot.state == State::Handshaking && session.is_open {
+            self.counts.handshakes += 1;
+            self.counts.resumed += u64::from(session.is_resumed());
+            self.ready(index)?;
+        }
+        // Where the handshake goes on, or a request is held back, TLS may still have bytes to send.
+        self.flush(index)?;
+        if self.slots[index].state == State::Finished {
+            self.finish(index)?;
+        }
+        // Some servers wait for the client to close first, once they have said that they will.
+        let session = self.slots[index].session.as_ref();
+        if self.slots[index].state == State::AwaitingClose && session.is_some_and(|s| s.is_closed) {
+            return self.end_of_stream(index);
+        }
+        match read {
+            Read::Empty => {}
+            Read::More => self.again.push(index as u32),
+            Read::End => self.end_of_stream(index)?,
+        }
         Ok(())
     }
 
@@ -399,36 +552,39 @@ impl<'a> Client<'a> {
         (left.min(BODY_READ as u64) as usize, !slot.verify)
     }
 
-    /// Handles `count` bytes at the start of the buffer; true when they completed a response.
-    fn take(&mut self, index: usize, count: usize, discarded: bool) -> Result<bool, LoadError> {
+    /// Handles received `bytes`; true when they completed a response.
+    fn take(&mut self, index: usize, bytes: &[u8]) -> Result<bool, LoadError> {
         match self.slots[index].state {
-            State::AwaitingHead => self.take_head(index, count),
-            State::InBody if discarded => self.advance(index, count as u64),
+            State::AwaitingHead => self.take_head(index, bytes),
             State::InBody => {
-                self.compare(index, 0, count)?;
-                self.advance(index, count as u64)
+                self.compare(index, bytes)?;
+                self.advance(index, bytes.len() as u64)
             }
-            _ => Err(self.wrong(
-                index,
-                format!("{count} bytes after the end of the response"),
-            )),
+            _ if bytes.is_empty() => Ok(false),
+            _ => {
+                let count = bytes.len();
+                Err(self.wrong(
+                    index,
+                    format!("{count} bytes after the end of the response"),
+                ))
+            }
         }
     }
 
-    fn take_head(&mut self, index: usize, count: usize) -> Result<bool, LoadError> {
+    fn take_head(&mut self, index: usize, bytes: &[u8]) -> Result<bool, LoadError> {
         let slot = &mut self.slots[index];
         let before = slot.partial.len();
         let parsed = if before == 0 {
-            response::parse(&self.buffer[..count])
+            response::parse(bytes)
         } else {
-            slot.partial.extend_from_slice(&self.buffer[..count]);
+            slot.partial.extend_from_slice(bytes);
             response::parse(&slot.partial)
         };
         let head = match parsed {
             Ok(Some(head)) => head,
             Ok(None) => {
                 if before == 0 {
-                    slot.partial.extend_from_slice(&self.buffer[..count]);
+                    slot.partial.extend_from_slice(bytes);
                 }
                 return Ok(false);
             }
@@ -436,13 +592,11 @@ impl<'a> Client<'a> {
         };
         slot.partial.clear();
         self.check_head(index, &head)?;
-        // What was kept of the head in earlier reads is not in the buffer any more.
-        let body_at = head.len - before;
+        // What was kept of the head in earlier reads is not among these bytes any more.
+        let content = &bytes[head.len - before..];
         self.slots[index].state = State::InBody;
-        if self.slots[index].verify {
-            self.compare(index, body_at, count)?;
-        }
-        self.advance(index, (count - body_at) as u64)
+        self.compare(index, content)?;
+        self.advance(index, content.len() as u64)
     }
 
     fn check_head(&mut self, index: usize, head: &Head) -> Result<(), LoadError> {
@@ -463,10 +617,13 @@ impl<'a> Client<'a> {
         Ok(())
     }
 
-    fn compare(&mut self, index: usize, from: usize, to: usize) -> Result<(), LoadError> {
+    fn compare(&mut self, index: usize, bytes: &[u8]) -> Result<(), LoadError> {
         let slot = &self.slots[index];
+        if !slot.verify {
+            return Ok(());
+        }
         let content = &self.plan.targets[slot.target as usize].content;
-        let (offset, bytes) = (slot.received, &self.buffer[from..to]);
+        let offset = slot.received;
         if offset + bytes.len() as u64 <= content.len() && !content.matches(offset, bytes) {
             let end = offset + bytes.len() as u64;
             return Err(self.wrong(index, format!("content differs in bytes {offset} to {end}")));
@@ -490,13 +647,18 @@ impl<'a> Client<'a> {
             }
             return Ok(false);
         }
+        self.slots[index].state = State::Finished;
+        Ok(true)
+    }
+
+    /// A response is complete: sends the next request, or waits for the close.
+    fn finish(&mut self, index: usize) -> Result<(), LoadError> {
         if !self.plan.keep_alive || self.slots[index].closing {
             self.slots[index].state = State::AwaitingClose;
-            return Ok(true);
+            return Ok(());
         }
         let now = self.complete(index);
-        self.send(index, now)?;
-        Ok(true)
+        self.send(index, now)
     }
 
     /// Records a finished response; returns the time.
@@ -521,9 +683,11 @@ impl<'a> Client<'a> {
                     self.counts.reconnects += 1;
                 }
                 self.slots[index].socket = None;
+                self.slots[index].session = None;
                 self.open(index)
             }
             State::AwaitingHead => Err(self.broken(index, "closed before a response".into())),
+            State::Handshaking => Err(self.broken(index, "closed in the handshake".into())),
             State::Idle => Err(self.broken(index, "closed before the first request".into())),
             _ => {
                 let (got, all) = (
@@ -571,6 +735,8 @@ impl<'a> Client<'a> {
             unserved: served.iter().filter(|&&count| count == 0).count(),
             reconnects: self.counts.reconnects,
             verified: self.counts.verified,
+            handshakes: self.counts.handshakes,
+            resumed: self.counts.resumed,
             client_cpu,
         }
     }

@@ -1,4 +1,5 @@
-//! The load client: one thread that keeps many HTTP/1.1 connections busy and believes nothing.
+//! The load client: one thread that keeps many HTTP/1.1 connections busy, in clear text or over
+//! TLS, and believes nothing.
 //!
 //! Each connection has one request outstanding at all times (a closed loop without think time),
 //! so requests per second times mean latency equals the number of connections that are served.
@@ -16,12 +17,13 @@ use std::{
 
 use hdrhistogram::Histogram;
 
-pub(crate) use self::client::run;
+pub(crate) use self::{client::run, tls::Tls};
 
 mod client;
 mod response;
 #[cfg(test)]
 mod tests;
+mod tls;
 
 /// The content a path must answer with: `len` bytes of an endlessly repeated pool.
 #[derive(Clone, Debug)]
@@ -56,7 +58,7 @@ impl Content {
     }
 
     /// Whether `bytes` are what stands at `offset`.
-    fn matches(&self, offset: u64, mut bytes: &[u8]) -> bool {
+    pub(crate) fn matches(&self, offset: u64, mut bytes: &[u8]) -> bool {
         for piece in self.pieces(offset) {
             let take = piece.len().min(bytes.len());
             if bytes[..take] != piece[..take] {
@@ -103,6 +105,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) order: Order,
     /// False: each request takes a connection of its own, which the server must close.
     pub(crate) keep_alive: bool,
+    /// TLS on every connection; clear text where there is none.
+    pub(crate) tls: Option<&'a Tls>,
     /// Compare the whole content of one response in this many; zero never does.
     pub(crate) verify_every: u64,
     /// Time after connecting that is not counted.
@@ -147,6 +151,10 @@ pub(crate) struct Tally {
     pub(crate) reconnects: u64,
     /// Responses whose content was compared byte for byte.
     pub(crate) verified: u64,
+    /// TLS handshakes.
+    pub(crate) handshakes: u64,
+    /// Those of them that resumed an earlier connection.
+    pub(crate) resumed: u64,
     /// CPU time of the client's thread.
     pub(crate) client_cpu: Duration,
 }
@@ -168,6 +176,8 @@ pub(crate) enum LoadError {
         /// What the kernel said, or at which byte the stream ended.
         what: String,
     },
+    /// A record or the handshake was not what it must be.
+    Tls(String),
     /// Nothing arrived for this long.
     Stalled(Duration),
     /// No connection could be opened.
@@ -183,6 +193,7 @@ impl fmt::Display for LoadError {
         match self {
             Self::Wrong { path, what } => write!(f, "wrong response to '{path}': {what}"),
             Self::Broken { path, what } => write!(f, "connection lost at '{path}': {what}"),
+            Self::Tls(what) => write!(f, "TLS: {what}"),
             Self::Stalled(time) => write!(f, "nothing arrived for {} ms", time.as_millis()),
             Self::Refused(what) => write!(f, "cannot connect: {what}"),
             Self::Client(what) => write!(f, "load client: {what}"),

@@ -66,6 +66,7 @@ fn plan<'a>(address: SocketAddr, targets: &'a [Target], interrupt: &'a AtomicBoo
         connections: 2,
         order: Order::RoundRobin,
         keep_alive: true,
+        tls: None,
         verify_every: 1,
         warm_up: Duration::ZERO,
         duration: Duration::from_millis(50),
@@ -283,4 +284,29 @@ fn content_wraps_around_its_pool() {
     }
     assert!(!content.matches(0, b"dea#"));
     assert!(!content.matches(8, b"bc"), "past the end");
+}
+
+/// An answer in clear text to a TLS handshake is an error, never a figure.
+#[test]
+fn a_server_without_tls_fails_the_run() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback is there");
+    let address = listener.local_addr().expect("bound");
+    let server = thread::spawn(move || {
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().expect("the client comes");
+            let mut hello = [0; 1024];
+            let _ = stream.read(&mut hello);
+            let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n");
+        }
+    });
+    let (targets, interrupt) = (targets(), AtomicBool::new(false));
+    let tls = Tls::new(b"a certificate", false, true).expect("settings are good");
+    let mut plan = plan(address, &targets, &interrupt);
+    plan.tls = Some(&tls);
+    let error = run(&plan, &mut |_| {}).expect_err("the run must fail");
+    for _ in 0..2 {
+        drop(TcpStream::connect(address));
+    }
+    server.join().expect("the fake server does not panic");
+    assert!(matches!(error, LoadError::Tls(_)), "{error:?}");
 }

@@ -58,6 +58,12 @@ fn build(profile: &str) -> Result<PathBuf> {
     path.map(PathBuf::from).context("cargo named no executable")
 }
 
+/// Whether `program` has the flags of TLS.
+pub(super) fn has_tls(program: &Path) -> bool {
+    let help = process::output(&program.to_string_lossy(), &["--help-all"]).unwrap_or_default();
+    help.contains("--tls-cert")
+}
+
 pub(super) fn pack(program: &Path, site: &Site, output: &Path) -> Result<()> {
     let mut command = Command::new(program);
     command
@@ -78,6 +84,10 @@ pub(super) fn launch(program: &Path, archive: bool, engine: &str, task: &Task<'_
     command.arg("serve").arg(what);
     command.args(["--workers", "1", "--engine", engine, "--log", "off"]);
     command.args(["--listen", &format!("127.0.0.1:{}", task.port)]);
+    if let Some(certificate) = task.certificate {
+        command.arg("--tls-cert").arg(&certificate.chain);
+        command.arg("--tls-key").arg(&certificate.key);
+    }
     let configuration = show(&command);
     Launch {
         command,

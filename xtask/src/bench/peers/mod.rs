@@ -13,12 +13,15 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 
 use super::{
+    certificate::Certificate,
     content::Site,
-    scenario::{Cell, Sizes},
+    scenario::{Cell, Protocol, Sizes},
 };
 
+mod caddy;
 mod floor;
 mod gannet;
+mod h2o;
 mod lighttpd;
 mod nginx;
 
@@ -35,12 +38,18 @@ pub(crate) enum Peer {
     },
     /// lighttpd.
     Lighttpd,
+    /// h2o.
+    H2o,
+    /// Caddy.
+    Caddy,
     /// gannet.
     Gannet {
         /// Serves an archive made of the site, or the site's directory.
         archive: bool,
         /// The engine's name on its command line.
         engine: &'static str,
+        /// Asked by HTTP/1.1 where the scenario is of HTTP/2.
+        h1: bool,
     },
     /// A program that shows what the kernel alone costs.
     Floor(Floor),
@@ -60,15 +69,18 @@ pub(crate) enum Floor {
 }
 
 /// Every peer by its name; the first is what the others are compared to.
-const PEERS: [(&str, Peer); 11] = [
+const PEERS: [(&str, Peer); 14] = [
     ("nginx", Peer::Nginx { cached: false }),
     ("nginx-cached", Peer::Nginx { cached: true }),
     ("lighttpd", Peer::Lighttpd),
+    ("h2o", Peer::H2o),
+    ("caddy", Peer::Caddy),
     (
         "gannet-archive",
         Peer::Gannet {
             archive: true,
             engine: "uring",
+            h1: false,
         },
     ),
     (
@@ -76,6 +88,7 @@ const PEERS: [(&str, Peer); 11] = [
         Peer::Gannet {
             archive: false,
             engine: "uring",
+            h1: false,
         },
     ),
     (
@@ -83,6 +96,7 @@ const PEERS: [(&str, Peer); 11] = [
         Peer::Gannet {
             archive: true,
             engine: "epoll",
+            h1: false,
         },
     ),
     (
@@ -90,6 +104,15 @@ const PEERS: [(&str, Peer); 11] = [
         Peer::Gannet {
             archive: false,
             engine: "epoll",
+            h1: false,
+        },
+    ),
+    (
+        "gannet-archive-h1",
+        Peer::Gannet {
+            archive: true,
+            engine: "uring",
+            h1: true,
         },
     ),
     ("floor-epoll", Peer::Floor(Floor::Epoll)),
@@ -102,12 +125,15 @@ const PEERS: [(&str, Peer); 11] = [
 pub(crate) const BASE: &str = "nginx";
 
 /// The peers of a run that names none.
-pub(crate) const DEFAULT: [&str; 5] = [
+pub(crate) const DEFAULT: [&str; 8] = [
     "nginx",
+    "lighttpd",
+    "h2o",
     "gannet-archive",
     "gannet-directory",
     "gannet-archive-epoll",
     "gannet-directory-epoll",
+    "gannet-archive-h1",
 ];
 
 /// The names of all peers.
@@ -133,6 +159,8 @@ pub(crate) struct Found {
     pub(crate) program: PathBuf,
     /// What it says its version is.
     pub(crate) version: String,
+    /// Whether it can be given a certificate.
+    pub(crate) has_tls: bool,
 }
 
 /// What a peer is given for one run.
@@ -141,6 +169,8 @@ pub(crate) struct Task<'a> {
     pub(crate) site: &'a Site,
     /// The archive made of them, for peers that want one.
     pub(crate) archive: Option<&'a Path>,
+    /// The certificate, in a cell with TLS.
+    pub(crate) certificate: Option<&'a Certificate>,
     /// A directory for configuration and temporary files.
     pub(crate) work: &'a Path,
     /// Port to listen on at 127.0.0.1.
@@ -209,21 +239,35 @@ impl Peer {
         let (program, version) = match self {
             Self::Nginx { .. } => nginx::find()?,
             Self::Lighttpd => lighttpd::find()?,
+            Self::H2o => h2o::find()?,
+            Self::Caddy => caddy::find()?,
             Self::Gannet { .. } => sources.gannet()?,
             Self::Floor(floor) => floor::find(floor, sources.build)?,
+        };
+        let has_tls = match self {
+            Self::Gannet { .. } => gannet::has_tls(&program),
+            Self::Floor(_) => false,
+            _ => true,
         };
         Ok(Found {
             name,
             peer: self,
+            has_tls,
             program,
             version,
         })
     }
 
-    /// Why this peer cannot take part in `cell`, if it cannot.
-    pub(crate) fn unfit(self, cell: &Cell<'_>) -> Option<&'static str> {
+    fn unfit(self, cell: &Cell<'_>) -> Option<&'static str> {
         let constant = matches!(cell.scenario.content.sizes, Sizes::Text { .. });
+        let load = &cell.scenario.load;
         match self {
+            Self::Floor(_) if load.tls.is_some() || load.protocol == Protocol::H2 => {
+                Some("speaks HTTP/1.1 in clear text")
+            }
+            Self::Gannet { h1: true, .. } if load.protocol == Protocol::H1 => {
+                Some("is gannet-archive here")
+            }
             Self::Floor(Floor::Epoll | Floor::Uring) if !constant => Some("answers a constant"),
             Self::Floor(Floor::Files | Floor::Memory) if !cell.scenario.load.keep_alive => {
                 Some("keeps connections open")
@@ -245,6 +289,14 @@ impl Peer {
         )
     }
 
+    /// The protocol it is asked by where the scenario says `protocol`.
+    pub(crate) fn protocol(self, protocol: Protocol) -> Protocol {
+        match self {
+            Self::Gannet { h1: true, .. } => Protocol::H1,
+            _ => protocol,
+        }
+    }
+
     /// Whether the peer serves an archive.
     pub(crate) fn wants_archive(self) -> bool {
         matches!(self, Self::Gannet { archive: true, .. })
@@ -257,11 +309,22 @@ impl Found {
         match self.peer {
             Peer::Nginx { cached } => nginx::launch(&self.program, cached, task),
             Peer::Lighttpd => lighttpd::launch(&self.program, task),
-            Peer::Gannet { archive, engine } => {
-                Ok(gannet::launch(&self.program, archive, engine, task))
-            }
+            Peer::H2o => h2o::launch(&self.program, task),
+            Peer::Caddy => caddy::launch(&self.program, task),
+            Peer::Gannet {
+                archive, engine, ..
+            } => Ok(gannet::launch(&self.program, archive, engine, task)),
             Peer::Floor(floor) => Ok(floor::launch(&self.program, floor, task)),
         }
+    }
+
+    /// Why this peer cannot take part in `cell`, if it cannot.
+    pub(crate) fn unfit(&self, cell: &Cell<'_>) -> Option<&'static str> {
+        let load = &cell.scenario.load;
+        if matches!(self.peer, Peer::Gannet { .. }) && load.tls.is_some() && !self.has_tls {
+            return Some("this build has no --tls-cert");
+        }
+        self.peer.unfit(cell)
     }
 
     /// The program's name without its directory.

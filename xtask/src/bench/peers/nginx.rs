@@ -9,7 +9,7 @@ use std::{
 use anyhow::Result;
 
 use super::{BACKLOG, Launch, Task};
-use crate::process;
+use crate::{bench::scenario::Protocol, process};
 
 pub(super) fn find() -> Result<(PathBuf, String)> {
     let program = process::find_or_install("nginx", "nginx-light")?;
@@ -31,6 +31,24 @@ pub(super) fn launch(program: &Path, cached: bool, task: &Task<'_>) -> Result<La
         true => "open_file_cache max=20000 inactive=600s; open_file_cache_valid 600s;",
         false => "",
     };
+    let (mut options, mut tls) = (String::new(), String::new());
+    if let Some(certificate) = task.certificate {
+        let (chain, key) = (certificate.chain.display(), certificate.key.display());
+        options.push_str(" ssl");
+        tls = format!(
+            "ssl_certificate {chain};
+        ssl_certificate_key {key};
+        ssl_protocols TLSv1.2 TLSv1.3;"
+        );
+    }
+    if task.cell.scenario.load.protocol == Protocol::H2 {
+        options.push_str(" http2");
+    }
+    // Corked, the end of an HTTP/2 response waits for an acknowledgement: it is better off without.
+    let nopush = match task.cell.scenario.load.protocol {
+        Protocol::H1 => "on",
+        Protocol::H2 => "off",
+    };
     let types = match Path::new("/etc/nginx/mime.types").exists() {
         true => "include /etc/nginx/mime.types;",
         false => "types { text/html html; text/plain txt; }",
@@ -50,12 +68,13 @@ http {{
     default_type application/octet-stream;
     access_log off;
     sendfile on;
-    tcp_nopush on;
+    tcp_nopush {nopush};
     keepalive_timeout 3600s;
     keepalive_requests 1000000000;
     {cache}
 {temporary}    server {{
-        listen 127.0.0.1:{port} backlog={BACKLOG};
+        listen 127.0.0.1:{port} backlog={BACKLOG}{options};
+        {tls}
         root {root};
     }}
 }}
