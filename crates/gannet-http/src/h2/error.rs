@@ -172,6 +172,39 @@ pub enum Why {
     Idle,
 }
 
+impl Why {
+    /// A short name for counts and logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Preface => "preface",
+            Self::SettingsExpected => "settings_expected",
+            Self::FrameLength => "frame_length",
+            Self::FrameTooLong => "frame_too_long",
+            Self::ContinuationExpected => "continuation_expected",
+            Self::ContinuationUnexpected => "continuation_unexpected",
+            Self::StreamIdentifier => "stream_identifier",
+            Self::IdleStream => "idle_stream",
+            Self::StreamClosed => "stream_closed",
+            Self::HalfClosed => "half_closed",
+            Self::Padding => "padding",
+            Self::SettingValue => "setting_value",
+            Self::PushPromise => "push_promise",
+            Self::SelfDependency => "self_dependency",
+            Self::ZeroIncrement => "zero_increment",
+            Self::WindowOverflow => "window_overflow",
+            Self::WindowExceeded => "window_exceeded",
+            Self::FieldBlock => "field_block",
+            Self::FieldBlockTooLong => "field_block_too_long",
+            Self::Malformed => "malformed",
+            Self::TooManyStreams => "too_many_streams",
+            Self::BudgetSpent => "budget_spent",
+            Self::Stalled => "stalled",
+            Self::Idle => "idle",
+        }
+    }
+}
+
 /// A request that is well formed but answered with an error instead of being looked at.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Rejection {

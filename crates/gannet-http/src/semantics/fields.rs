@@ -366,6 +366,16 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// The section and where its known lines are: what [`indexed`](Self::indexed) is made of.
+    pub(crate) const fn parts(&self) -> (&'a [u8], FieldIndex) {
+        let index = FieldIndex {
+            present: self.present,
+            repeated: self.repeated,
+            first: self.first,
+        };
+        (self.section, index)
+    }
+
     pub(crate) const fn over(section: &'a [u8]) -> Self {
         Self {
             section,

@@ -5,6 +5,7 @@ pub mod date;
 pub mod decimal;
 pub mod entity_tag;
 pub mod fields;
+pub mod kept;
 pub mod limits;
 pub mod range;
 pub mod ready_fields;

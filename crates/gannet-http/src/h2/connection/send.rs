@@ -98,6 +98,20 @@ impl Connection {
             || (self.send_window.available() > 0 && self.streams.first_sendable().is_some())
     }
 
+    /// The stream that [`poll_frame`](Self::poll_frame) would name next, given room, and how many
+    /// bytes of its content the windows allow. `None` if no content can be sent now.
+    ///
+    /// For a caller that has to fetch content first: it does, or calls [`pause`](Self::pause).
+    #[inline]
+    #[must_use]
+    pub fn next_content(&self) -> Option<(StreamId, u64)> {
+        let stream = self.streams.get(self.streams.first_sendable()?);
+        let window = stream.send_window.available();
+        let window = u64::from(window.min(self.send_window.available()));
+        let len = window.min(stream.content_len - stream.sent);
+        (len > 0).then_some((StreamId(stream.id), len))
+    }
+
     /// Appends control frames that wait, and the header of the next DATA frame, whose content is
     /// to be sent after it; `None` if no content can be sent now.
     ///
