@@ -13,6 +13,7 @@ use crate::log::Record;
 use crate::outgoing::Outgoing;
 use crate::site::ServedFile;
 use crate::site::directory::fill::Fill;
+use crate::streams::Streams;
 use crate::timers::Tick;
 
 /// What a connection is busy with.
@@ -53,7 +54,11 @@ pub(crate) struct Conn {
     pub(crate) linger: bool,
     /// The deadline of the head that is being received was set.
     pub(crate) is_head_timed: bool,
+    /// Nothing was received yet, so the version of HTTP is not known.
+    pub(crate) is_fresh: bool,
     pub(crate) h1: h1::Connection,
+    /// Stands in for `h1` if the peer speaks HTTP/2.
+    pub(crate) streams: Option<Box<Streams>>,
     /// When it was accepted, or when its last answer was sent.
     pub(crate) idle_since: Nanos,
     /// When something must have happened.
@@ -90,7 +95,9 @@ impl Conn {
             closing: false,
             linger: false,
             is_head_timed: true,
+            is_fresh: true,
             h1: h1::Connection::new(),
+            streams: None,
             idle_since: Nanos(0),
             deadline: Tick::NEVER,
             scheduled: Tick::NEVER,
@@ -103,6 +110,23 @@ impl Conn {
             queued: Vec::new(),
             peer: None,
         }
+    }
+
+    /// Whether nobody would miss it: no request is under way, nor a part of one.
+    pub(crate) fn is_idle(&self) -> bool {
+        let is_idle = match &self.streams {
+            Some(streams) => streams.is_idle(),
+            None => self.h1.is_idle(),
+        };
+        is_idle && self.phase == Phase::Reading && self.held.is_empty()
+    }
+
+    /// Whether an HTTP/2 connection that sends nothing has nothing more to do: no stream is left,
+    /// or the peer that would have to act cannot, having closed its half.
+    pub(crate) fn is_through(&self) -> bool {
+        self.streams.as_ref().is_some_and(|streams| {
+            streams.connection.is_closing() || self.ended && streams.asked == 0
+        })
     }
 
     /// The extra state, made on first use.

@@ -19,6 +19,7 @@ mod running;
 mod serve;
 mod site;
 mod start;
+mod streams;
 mod timers;
 pub mod tls;
 mod worker;

@@ -15,6 +15,26 @@ pub(crate) const WIRE_MAX: usize = 64 << 10;
 /// 4 KiB costs less than a second piece does.
 pub(crate) const COPY_MAX: usize = 8 << 10;
 
+/// Bytes of one HTTP/2 connection gathered for a send, content included, so that a more urgent
+/// stream does not wait long behind what was begun.
+pub(crate) const STREAM_SEND_MAX: u64 = 256 << 10;
+
+/// A file's bytes read at a time for an HTTP/2 stream. Only what its windows allow is read, so
+/// that a connection whose peer opens none holds none.
+pub(crate) const STREAM_READ_MAX: u64 = 128 << 10;
+
+/// Reads of content that wait for the disk at once, per HTTP/2 connection; they bound what is
+/// held for it in memory.
+pub(crate) const STREAM_READS_MAX: u32 = 8;
+
+/// Lookups and reads for an HTTP/2 connection that wait for the disk at once, also on behalf of
+/// streams that have ended; beyond, its input waits.
+pub(crate) const STREAM_ASKED_MAX: u32 = 192;
+
+/// When an idle HTTP/2 connection gives its tables back, milliseconds: a client that asks again at
+/// once finds them still there.
+pub(crate) const TRIM_MS: u64 = 1_000;
+
 /// A file's bytes handed to the kernel in one operation, so that connections take turns.
 pub(crate) const SLICE_MAX: u64 = 2 << 20;
 

@@ -35,6 +35,14 @@ pub struct Counters {
     pub cache_hits: u64,
     /// Requests that had to look at the disk.
     pub cache_misses: u64,
+    /// Connections that spoke HTTP/2.
+    pub h2_connections: u64,
+    /// Requests that came as HTTP/2 streams.
+    pub h2_requests: u64,
+    /// HTTP/2 streams that ended before their response was complete.
+    pub h2_resets: u64,
+    /// HTTP/2 connections that ended in an error, by error code and cause.
+    pub h2_errors: std::collections::BTreeMap<(&'static str, &'static str), u64>,
     /// Log lines dropped because the writer could not keep up or could not write.
     pub log_dropped: u64,
     /// The engine's own counts.
@@ -91,6 +99,12 @@ impl AddAssign<&Counters> for Counters {
         self.shed += other.shed;
         self.cache_hits += other.cache_hits;
         self.cache_misses += other.cache_misses;
+        self.h2_connections += other.h2_connections;
+        self.h2_requests += other.h2_requests;
+        self.h2_resets += other.h2_resets;
+        for (error, n) in &other.h2_errors {
+            *self.h2_errors.entry(*error).or_default() += n;
+        }
         self.log_dropped += other.log_dropped;
         let io = &other.io;
         self.io.enters += io.enters;
@@ -171,6 +185,24 @@ fn rows(c: &Counters) -> Vec<Row> {
             c.cache_misses,
         ),
         (
+            "h2_connections_total",
+            "counter",
+            "Connections that spoke HTTP/2.",
+            c.h2_connections,
+        ),
+        (
+            "h2_requests_total",
+            "counter",
+            "Requests that came as HTTP/2 streams.",
+            c.h2_requests,
+        ),
+        (
+            "h2_streams_reset_total",
+            "counter",
+            "HTTP/2 streams that ended before their response was complete.",
+            c.h2_resets,
+        ),
+        (
             "log_lines_dropped_total",
             "counter",
             "Log lines that found no room or could not be written.",
@@ -247,6 +279,14 @@ pub fn prometheus(all: &[Counters]) -> String {
             "gannet_responses_total{{status=\"{status}\"}} {count}"
         );
     }
+    text.push_str("# HELP gannet_h2_errors_total HTTP/2 connections ended by an error.\n");
+    text.push_str("# TYPE gannet_h2_errors_total counter\n");
+    for ((code, cause), count) in &sum.h2_errors {
+        let _ = writeln!(
+            text,
+            "gannet_h2_errors_total{{code=\"{code}\",cause=\"{cause}\"}} {count}"
+        );
+    }
     text.push_str("# HELP gannet_worker_responses_total Responses by worker.\n");
     text.push_str("# TYPE gannet_worker_responses_total counter\n");
     for (worker, one) in all.iter().enumerate() {
@@ -285,6 +325,14 @@ pub fn summary(all: &[Counters]) -> String {
     }
     let _ = writeln!(text, "; rejected {}, cut short {}", c.rejected, c.cut_short);
     let _ = writeln!(text, "bytes sent: {}", c.bytes_sent);
+    let _ = writeln!(
+        text,
+        "HTTP/2: connections {}, requests {}, streams reset {}, errors {}",
+        c.h2_connections,
+        c.h2_requests,
+        c.h2_resets,
+        c.h2_errors.values().sum::<u64>(),
+    );
     let _ = writeln!(
         text,
         "kernel: enters {}, submissions {}, completions {}; per request {:.2}, {:.2}, {:.2}",

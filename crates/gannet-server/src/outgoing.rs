@@ -19,6 +19,8 @@ pub(crate) struct Outgoing {
     list: SendList,
     covered: u32,
     responses: u32,
+    /// Bytes in pieces of shared memory.
+    shared: u64,
     /// What follows the send, in order.
     pub(crate) parts: VecDeque<Part>,
 }
@@ -51,6 +53,7 @@ impl Outgoing {
             return;
         }
         self.cover();
+        self.shared += range.len() as u64;
         self.list
             .pieces
             .push(Piece::Memory(Arc::clone(memory), range));
@@ -67,6 +70,11 @@ impl Outgoing {
             || self.responses >= RESPONSES_PER_SEND_MAX
             || self.list.wire.len() >= WIRE_MAX
             || self.list.pieces.len() + 3 > PIECES_MAX
+    }
+
+    /// Bytes of the send.
+    pub(crate) fn len(&self) -> u64 {
+        self.list.wire.len() as u64 + self.shared
     }
 
     /// Whether nothing was gathered.

@@ -1,9 +1,11 @@
 //! The heart: bytes in, requests answered, until something has to be waited for.
 
 use gannet_content::answer;
-use gannet_http::h1::{self, Event};
+use gannet_http::h1::Event;
+use gannet_http::h2;
 use gannet_http::semantics::coding::accept_encoding;
 use gannet_http::semantics::fields::KnownField;
+use gannet_http::semantics::kept::KeptRequest;
 use gannet_http::semantics::request::{Method, Request, TargetForm};
 use gannet_http::semantics::response::Status;
 use gannet_http::semantics::target_path::{PathError, decode_path};
@@ -11,11 +13,13 @@ use gannet_http::semantics::target_path::{PathError, decode_path};
 use gannet_io::driver::{Driver, Root};
 
 use crate::conn::Conn;
+use crate::limits::STREAM_ASKED_MAX;
 use crate::log::Record;
 use crate::metrics::Counters;
 use crate::outgoing::Outgoing;
-use crate::serve::{Answered, Answering, Turn};
+use crate::serve::{Answered, Answering, Reply, Turn};
 use crate::site::{Resolved, Site, Wanted};
+use crate::streams::Streams;
 
 /// Why the pump stopped.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -58,7 +62,7 @@ impl<D: Driver> Pump<'_, D> {
             match step.event {
                 Event::NeedMore => return (used, Stop::NeedInput),
                 Event::Request(request) => {
-                    let answered = self.request(&mut conn.h1, &request, out);
+                    let answered = self.request(Reply::H1(&mut conn.h1), &request, out);
                     match answered {
                         Some(answered) => self.done(conn, &request, answered),
                         None => return (used, Stop::AskDisk(step.consumed)),
@@ -67,7 +71,7 @@ impl<D: Driver> Pump<'_, D> {
                 Event::Reject(rejection) => {
                     self.counters.rejected += 1;
                     let mut to = Answering {
-                        h1: &mut conn.h1,
+                        reply: Reply::H1(&mut conn.h1),
                         turn: self.turn,
                         out,
                     };
@@ -88,6 +92,79 @@ impl<D: Driver> Pump<'_, D> {
         }
     }
 
+    /// Answers the requests of an HTTP/2 connection in `input`, with `fields` as the room for
+    /// their fields. Returns how many bytes were used: fewer than there are if a frame is not
+    /// complete, or if something has to be sent or read before.
+    pub(crate) fn run_streams(
+        &mut self,
+        streams: &mut Streams,
+        input: &[u8],
+        fields: &mut Vec<u8>,
+        out: &mut Outgoing,
+    ) -> usize {
+        let now = h2::Time(self.turn.now.0);
+        let mut used = 0;
+        loop {
+            let waiting = streams.asked as usize + streams.missed.len();
+            if out.is_full() || waiting >= STREAM_ASKED_MAX as usize {
+                return used;
+            }
+            let received = streams.connection.receive(now, &input[used..], fields);
+            used += received.consumed;
+            match received.event {
+                h2::Event::Request { stream, request } => {
+                    self.counters.h2_requests += 1;
+                    match self.request(Reply::H2(streams, stream), &request, out) {
+                        Some(answered) => self.done_stream(streams, stream, &request, answered),
+                        None => streams.missed.push((stream, KeptRequest::new(&request))),
+                    }
+                }
+                h2::Event::Reject { stream, rejection } => {
+                    self.counters.rejected += 1;
+                    let mut to = Answering {
+                        reply: Reply::H2(streams, stream),
+                        turn: self.turn,
+                        out,
+                    };
+                    let answered = to.error(rejection.status, None);
+                    self.counters.response(answered.status.0);
+                    if self.is_logging {
+                        streams.note(stream, Record::rejected(answered, self.turn.now));
+                    }
+                }
+                h2::Event::Reset { stream } => {
+                    self.counters.h2_resets += 1;
+                    streams.missed.retain(|(missed, _)| *missed != stream);
+                    let record = streams.forget(stream);
+                    streams.cut.extend(record);
+                }
+                // Told by the metrics when the connection ends.
+                h2::Event::Closed(_) => streams.end(),
+                h2::Event::NeedMore => {
+                    if streams.connection.wants_input() || streams.connection.is_closing() {
+                        return used;
+                    }
+                    // Replies wait; with them out of the way more can be read.
+                    streams.connection.poll_frame(now, 0, out.wire());
+                }
+            }
+        }
+    }
+
+    /// Counts and notes the answer of a stream.
+    pub(crate) fn done_stream(
+        &mut self,
+        streams: &mut Streams,
+        stream: h2::StreamId,
+        request: &Request<'_>,
+        answered: Answered,
+    ) {
+        self.counters.response(answered.status.0);
+        if self.is_logging {
+            streams.note(stream, Record::new(request, answered, self.turn.now));
+        }
+    }
+
     /// Counts and notes an answer.
     pub(crate) fn done(&mut self, conn: &mut Conn, request: &Request<'_>, answered: Answered) {
         self.counters.response(answered.status.0);
@@ -101,12 +178,12 @@ impl<D: Driver> Pump<'_, D> {
     /// Answers one request, or returns `None` if the disk has to be asked.
     fn request(
         &mut self,
-        h1: &mut h1::Connection,
+        reply: Reply<'_>,
         request: &Request<'_>,
         out: &mut Outgoing,
     ) -> Option<Answered> {
         let mut to = Answering {
-            h1,
+            reply,
             turn: self.turn,
             out,
         };

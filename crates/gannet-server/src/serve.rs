@@ -1,7 +1,8 @@
-//! From a resolved request to the bytes of its answer, for HTTP/1.
+//! From a resolved request to the bytes of its answer, for every version of HTTP.
 //!
 //! Conditions and ranges were decided by `gannet-content`; here heads are written and bodies are
-//! named, in the cheapest form that their source allows.
+//! named, in the cheapest form that their source allows. What differs by version is in
+//! [`Reply`].
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -11,6 +12,7 @@ use gannet_content::multipart::{Boundary, multipart};
 use gannet_content::plan::{self, Outcome};
 use gannet_content::{answer, error_page};
 use gannet_http::h1;
+use gannet_http::h2::{StreamId, Time};
 use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::date::DATE_LINE_LEN;
 use gannet_http::semantics::range::ByteRange;
@@ -22,6 +24,7 @@ use crate::conn::Part;
 use crate::limits::COPY_MAX;
 use crate::outgoing::Outgoing;
 use crate::site::{Selected, Source};
+use crate::streams::Streams;
 
 /// What is the same for all requests of a turn.
 pub(crate) struct Turn<'a> {
@@ -45,9 +48,17 @@ pub(crate) struct Answered {
     pub(crate) body_len: u64,
 }
 
+/// Whose answer it is: what writes its head and takes its content.
+pub(crate) enum Reply<'a> {
+    /// The next one of an HTTP/1 connection.
+    H1(&'a mut h1::Connection),
+    /// That of a stream of an HTTP/2 connection.
+    H2(&'a mut Streams, StreamId),
+}
+
 /// Writes one answer of a connection.
 pub(crate) struct Answering<'a> {
-    pub(crate) h1: &'a mut h1::Connection,
+    pub(crate) reply: Reply<'a>,
     pub(crate) turn: &'a Turn<'a>,
     pub(crate) out: &'a mut Outgoing,
 }
@@ -80,8 +91,8 @@ impl Answering<'_> {
             content_length: None,
             fields: self.turn.fields,
         };
-        if self.head(&head) {
-            body(self.out, selected.source, 0..len);
+        if self.head(&head, len) {
+            self.body(selected.source, 0..len);
             return Answered {
                 status: selected.status,
                 body_len: len,
@@ -94,12 +105,13 @@ impl Answering<'_> {
     }
 
     fn not_modified(&mut self, selected: &Selected<'_>) -> Answered {
-        self.head(&ResponseHead {
+        let head = ResponseHead {
             status: Status::NOT_MODIFIED,
             ready: Some((selected.block, ReadyPart::Shared)),
             content_length: None,
             fields: self.turn.fields,
-        });
+        };
+        self.head(&head, 0);
         Answered {
             status: Status::NOT_MODIFIED,
             body_len: 0,
@@ -117,8 +129,8 @@ impl Answering<'_> {
             fields: &fields,
         };
         let mut body_len = 0;
-        if self.head(&head) {
-            body(self.out, selected.source, bounds(range));
+        if self.head(&head, range.len()) {
+            self.body(selected.source, bounds(range));
             body_len = range.len();
         }
         Answered {
@@ -144,17 +156,17 @@ impl Answering<'_> {
             fields: &fields,
         };
         let status = Status::PARTIAL_CONTENT;
-        if !self.head(&head) {
+        if !self.head(&head, multipart.content_length) {
             return Answered {
                 status,
                 body_len: 0,
             };
         }
         for part in &multipart.parts {
-            wire(self.out, &multipart.framing[part.head.clone()]);
-            body(self.out, selected.source, bounds(part.body));
+            self.bytes(&multipart.framing[part.head.clone()]);
+            self.body(selected.source, bounds(part.body));
         }
-        wire(self.out, &multipart.framing[multipart.closing.clone()]);
+        self.bytes(&multipart.framing[multipart.closing.clone()]);
         Answered {
             status,
             body_len: multipart.content_length,
@@ -199,8 +211,8 @@ impl Answering<'_> {
             fields: &fields,
         };
         let mut body_len = 0;
-        if self.head(&head) {
-            wire(self.out, content);
+        if self.head(&head, content.len() as u64) {
+            self.bytes(content);
             body_len = content.len() as u64;
         }
         Answered { status, body_len }
@@ -214,12 +226,13 @@ impl Answering<'_> {
         further: Option<(&'static str, &[u8])>,
     ) -> Answered {
         let fields = self.fields(further);
-        self.head(&ResponseHead {
+        let head = ResponseHead {
             status,
             ready: None,
             content_length,
             fields: &fields,
-        });
+        };
+        self.head(&head, 0);
         Answered {
             status,
             body_len: 0,
@@ -236,10 +249,35 @@ impl Answering<'_> {
         )
     }
 
-    /// Writes a head; true if a body is to follow.
-    fn head(&mut self, head: &ResponseHead<'_>) -> bool {
+    /// Writes the head of an answer with `len` bytes of content; true if they are to follow.
+    #[inline]
+    fn head(&mut self, head: &ResponseHead<'_>, len: u64) -> bool {
         self.out.count();
-        self.h1.respond(head, self.turn.date_line, self.out.wire())
+        let date_line = self.turn.date_line;
+        match &mut self.reply {
+            Reply::H1(h1) => h1.respond(head, date_line, self.out.wire()),
+            Reply::H2(streams, stream) => {
+                let connection = &mut streams.connection;
+                connection.respond(*stream, head, date_line, len, self.out.wire())
+            }
+        }
+    }
+
+    /// Adds bytes made for this answer to its content.
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.body(Source::Bytes(bytes), 0..bytes.len() as u64);
+    }
+
+    /// Adds a range of a representation to the answer's content.
+    #[inline]
+    fn body(&mut self, source: Source<'_>, range: Range<u64>) {
+        match &mut self.reply {
+            Reply::H1(_) => body(self.out, source, range),
+            Reply::H2(streams, stream) => {
+                let now = Time(self.turn.now.0);
+                streams.content(*stream, source, range, now, self.out);
+            }
+        }
     }
 
     fn fields<'f>(&self, further: Option<(&'f str, &'f [u8])>) -> Vec<(&'f str, &'f [u8])>

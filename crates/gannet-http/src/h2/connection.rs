@@ -54,6 +54,8 @@ mod requests;
 mod send;
 mod time;
 
+pub use receive::PREFACE;
+
 use super::budget::Budget;
 use super::error::{ConnectionError, Rejection, Why};
 use super::flow::{ReceiveWindow, SendWindow};

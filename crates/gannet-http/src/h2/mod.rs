@@ -17,7 +17,7 @@ mod request;
 mod settings;
 mod streams;
 
-pub use connection::{Connection, Event, Received, Timeouts};
+pub use connection::{Connection, Event, PREFACE, Received, Timeouts};
 pub use error::{ConnectionError, ErrorCode, Rejection, Why};
 pub use output::{Body, Output, Segment};
 

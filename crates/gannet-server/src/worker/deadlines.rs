@@ -1,6 +1,6 @@
 //! When something must have happened on a connection, and what follows if it has not.
 
-use gannet_io::driver::Driver;
+use gannet_io::driver::{Driver, Nanos};
 
 use super::Worker;
 use crate::conn::Phase;
@@ -9,7 +9,12 @@ use crate::timers::{Tick, Timed};
 impl<D: Driver> Worker<D> {
     /// The connection must get on within `ms` milliseconds.
     pub(super) fn set_deadline(&mut self, slot: u32, ms: u64) {
-        let deadline = Tick::at_or_after(self.driver.now().plus_ms(ms));
+        self.set_deadline_at(slot, self.driver.now().plus_ms(ms));
+    }
+
+    /// The connection must get on until this moment.
+    pub(super) fn set_deadline_at(&mut self, slot: u32, at: Nanos) {
+        let deadline = Tick::at_or_after(at);
         let conn = self.conns.at(slot);
         conn.deadline = deadline;
         if deadline < conn.scheduled {
@@ -48,6 +53,9 @@ impl<D: Driver> Worker<D> {
             conn.scheduled = self.wheel.insert(conn.deadline, timed);
             return;
         }
+        if conn.streams.is_some() && conn.phase != Phase::Lingering {
+            return self.streams_due(timed.slot);
+        }
         match conn.phase {
             Phase::Free => {}
             Phase::Reading => {
@@ -76,7 +84,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// A send has lasted long: is the peer slow, or does it take nothing?
-    fn check_progress(&mut self, slot: u32) {
+    pub(super) fn check_progress(&mut self, slot: u32) {
         let limits = self.settings.limits;
         let socket = self.conns.at(slot).socket;
         let acknowledged = self.driver.acknowledged(socket);

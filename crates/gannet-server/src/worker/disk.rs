@@ -15,7 +15,7 @@ use super::{Disk, Kind, Worker, token};
 use crate::conn::{Parked, Phase};
 use crate::outgoing::Outgoing;
 use crate::pump::{Pump, Stop};
-use crate::serve::{Answered, Answering, Turn};
+use crate::serve::{Answered, Answering, Reply, Turn};
 use crate::site::Site;
 use crate::site::directory::fill::{Fill, Filled};
 
@@ -130,30 +130,41 @@ impl<D: Driver> Worker<D> {
             return;
         };
         let conn = self.conns.at(slot);
-        let mut to = Answering {
-            h1: &mut conn.h1,
+        let to = Answering {
+            reply: Reply::H1(&mut conn.h1),
             turn: &turn,
             out,
         };
-        let answered = match filled {
-            Filled::File(cached, status) => {
-                let lines = request.fields.lines(KnownField::AcceptEncoding);
-                let selected = cached.select(accept_encoding(lines), status);
-                let answered = to.selected(&request, &selected);
-                if let Site::Directory(site) = &mut self.site {
-                    site.remember(&fill.key(), cached, status, fill.began());
-                }
-                answered
-            }
-            Filled::Redirect(location) => to.redirect(&request, &location),
-            Filled::Listing(entries) => list(&mut to, &request, fill.path(), entries),
-            Filled::Error(status) => to.error(status, None),
-        };
+        let answered = answer(to, &mut self.site, &request, fill, filled);
         if conn.h1.is_closing() {
             conn.closing = true;
             conn.linger |= conn.h1.is_lingering();
         }
         pump!(self, turn).done(conn, &request, answered);
+    }
+}
+
+/// Answers with what the disk has said, and remembers it.
+pub(super) fn answer(
+    mut to: Answering<'_>,
+    site: &mut Site,
+    request: &Request<'_>,
+    fill: &Fill,
+    filled: Filled,
+) -> Answered {
+    match filled {
+        Filled::File(cached, status) => {
+            let lines = request.fields.lines(KnownField::AcceptEncoding);
+            let selected = cached.select(accept_encoding(lines), status);
+            let answered = to.selected(request, &selected);
+            if let Site::Directory(site) = site {
+                site.remember(&fill.key(), cached, status, fill.began());
+            }
+            answered
+        }
+        Filled::Redirect(location) => to.redirect(request, &location),
+        Filled::Listing(entries) => list(&mut to, request, fill.path(), entries),
+        Filled::Error(status) => to.error(status, None),
     }
 }
 

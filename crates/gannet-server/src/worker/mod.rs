@@ -9,6 +9,8 @@ mod guard;
 mod receiving;
 mod sending;
 mod stopping;
+mod stream_disk;
+mod streams;
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -19,7 +21,7 @@ use gannet_io::driver::{
 };
 
 use crate::config::Limits;
-use crate::conn::{Conns, Phase};
+use crate::conn::Conns;
 use crate::limits::{ACCEPT_AGAIN_MS, SHED_MAX};
 use crate::log::LogSink;
 use crate::metrics::Counters;
@@ -73,6 +75,10 @@ pub(crate) struct Worker<D: Driver> {
     date: DateLine,
     /// Where decoded paths are put together.
     scratch: Vec<u8>,
+    /// Where the fields of HTTP/2's requests are put together.
+    stream_fields: Vec<u8>,
+    /// What the disk was asked on behalf of streams.
+    stream_disk: stream_disk::Asked,
     completions: Vec<Completion>,
     due: Vec<Timed>,
     /// A buffer that the last pump did not need.
@@ -100,6 +106,8 @@ enum Kind {
     Disk = 4,
     Wake = 5,
     Guard = 6,
+    /// The disk, on behalf of a stream: the slot is one of `stream_disk`.
+    StreamDisk = 7,
 }
 
 /// kind (8 bits) | generation (24) | slot (32).
@@ -137,6 +145,8 @@ impl<D: Driver> Worker<D> {
             inbox,
             date,
             scratch: Vec::new(),
+            stream_fields: Vec::new(),
+            stream_disk: stream_disk::Asked::default(),
             completions: Vec::new(),
             due: Vec::new(),
             spare: Vec::new(),
@@ -229,6 +239,9 @@ impl<D: Driver> Worker<D> {
                 self.driver.release(lease);
             }
             return;
+        }
+        if kind == Kind::StreamDisk as u64 {
+            return self.stream_disk_answered(slot, result);
         }
         match result {
             Ok(Done::Received(lease)) => self.received(slot, lease, more),
@@ -333,7 +346,7 @@ impl<D: Driver> Worker<D> {
         let mut idle: Vec<_> = self
             .conns
             .used()
-            .filter(|(_, c)| c.phase == Phase::Reading && c.h1.is_idle() && c.held.is_empty())
+            .filter(|(_, c)| c.is_idle())
             // Several may have come in one turn: slots are used in turn then.
             .map(|(slot, c)| (c.idle_since, c.generation, slot))
             .collect();
@@ -365,6 +378,10 @@ impl<D: Driver> Worker<D> {
 
     fn forget(&mut self, slot: u32) {
         self.log_work(slot, crate::log::End::CutShort);
+        if let Some(streams) = &mut self.conns.at(slot).streams {
+            streams.abandon();
+            self.log_cut_streams(slot);
+        }
         self.conns.remove(slot);
         if !self.starved.is_empty() {
             self.accept_again();

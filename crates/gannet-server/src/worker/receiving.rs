@@ -8,7 +8,7 @@ use crate::conn::{Conn, Phase};
 use crate::limits::{HELD_MAX, LINGER_BYTES_MAX, LINGER_MS};
 use crate::outgoing::Outgoing;
 use crate::pump::{Pump, Stop};
-use crate::serve::{Answering, Turn};
+use crate::serve::{Answering, Reply, Turn};
 
 /// Lends the parts of a worker that make answers, beside its connections and its driver: what is
 /// the same for all requests of a turn, and the pump.
@@ -69,7 +69,17 @@ impl<D: Driver> Worker<D> {
     pub(super) fn received(&mut self, slot: u32, lease: Lease, more: bool) {
         let conn = self.conns.at(slot);
         conn.receiving = more;
+        if conn.is_fresh && !self.is_version_known(slot, &lease) {
+            self.driver.release(lease);
+            return;
+        }
+        let conn = self.conns.at(slot);
         match conn.phase {
+            Phase::Free | Phase::Reading | Phase::Waiting | Phase::Sending
+                if conn.streams.is_some() =>
+            {
+                self.streams_received(slot, lease);
+            }
             Phase::Reading if conn.held.is_empty() => self.answer_lease(slot, lease),
             Phase::Lingering => {
                 conn.dropped += self.driver.received(&lease).len() as u64;
@@ -170,6 +180,9 @@ impl<D: Driver> Worker<D> {
         let conn = self.conns.at(slot);
         conn.receiving = false;
         conn.ended = true;
+        if conn.streams.is_some() && conn.phase != Phase::Lingering {
+            return self.go_on_streams(slot);
+        }
         match conn.phase {
             Phase::Reading | Phase::Lingering => self.close(slot),
             Phase::Free | Phase::Waiting | Phase::Sending => {}
@@ -184,7 +197,7 @@ impl<D: Driver> Worker<D> {
         let conn = self.conns.at(slot);
         conn.h1.reject();
         let answered = Answering {
-            h1: &mut conn.h1,
+            reply: Reply::H1(&mut conn.h1),
             turn: &turn,
             out: &mut out,
         }

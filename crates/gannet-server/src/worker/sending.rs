@@ -142,6 +142,9 @@ impl<D: Driver> Worker<D> {
         self.counters.bytes_sent += bytes;
         let conn = self.conns.at(slot);
         conn.sent += bytes;
+        if conn.streams.is_some() {
+            return self.streams_sent(slot);
+        }
         if conn.work.is_some() {
             return self.sent_with_work(slot, bytes);
         }

@@ -24,6 +24,10 @@ impl<D: Driver> Worker<D> {
         let slots: Vec<u32> = self.conns.used().map(|(slot, _)| slot).collect();
         for slot in slots {
             let conn = self.conns.at(slot);
+            if conn.streams.is_some() && conn.phase != Phase::Lingering {
+                self.drain_streams(slot);
+                continue;
+            }
             conn.h1.drain();
             if conn.phase != Phase::Reading || !conn.held.is_empty() {
                 continue;

@@ -255,4 +255,4 @@ fn request_event<'a>(
 }
 
 /// What a client sends before its first frame (RFC 9113 section 3.4).
-pub(super) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
