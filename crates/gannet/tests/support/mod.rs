@@ -10,6 +10,7 @@
 pub mod client;
 pub mod content;
 pub mod engine;
+pub mod fuse;
 pub mod process;
 
 use std::ffi::OsStr;

@@ -1,0 +1,244 @@
+//! A file system whose disk is as slow or as broken as a test wants it.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, UNIX_EPOCH};
+
+use fuser::{
+    BackgroundSession, Config, Errno, FileAttr, FileHandle, FileType, Filesystem, Generation,
+    INodeNo, InitFlags, KernelConfig, LockOwner, MountOption, OpenFlags, ReplyAttr, ReplyData,
+    ReplyEntry, Request, SessionACL,
+};
+
+use super::Folder;
+
+/// How the disk behaves below a file.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Disk {
+    /// As it should.
+    Good,
+    /// Reads that reach this offset fail with `EIO`.
+    BrokenFrom(u64),
+    /// Reads that reach this offset hang until [`Mounted::release`].
+    SlowFrom(u64),
+    /// Looking the name up hangs until [`Mounted::release`].
+    SlowName,
+}
+
+/// A mounted file system with files in its root; unmounted at the end.
+pub struct Mounted {
+    folder: Folder,
+    gate: Arc<Gate>,
+    session: Option<BackgroundSession>,
+}
+
+/// Requests of the kernel that hang.
+#[derive(Default)]
+struct Gate {
+    state: Mutex<GateState>,
+}
+
+#[derive(Default)]
+struct GateState {
+    is_open: bool,
+    hanging: Vec<Box<dyn FnOnce() + Send>>,
+}
+
+impl Gate {
+    /// Answers now, or when the gate is opened.
+    fn pass(&self, answer: impl FnOnce() + Send + 'static) {
+        let mut state = self.state.lock().expect("not poisoned");
+        if state.is_open {
+            drop(state);
+            answer();
+        } else {
+            state.hanging.push(Box::new(answer));
+        }
+    }
+
+    fn open(&self) {
+        let mut state = self.state.lock().expect("not poisoned");
+        state.is_open = true;
+        let hanging = std::mem::take(&mut state.hanging);
+        drop(state);
+        for answer in hanging {
+            answer();
+        }
+    }
+}
+
+impl Mounted {
+    /// Mounts the files, by name, with their content and the disk below them. `None`, with the
+    /// reason printed, where this is not allowed.
+    pub fn new(files: &[(&str, &[u8], Disk)]) -> Option<Self> {
+        let folder = Folder::new();
+        let gate = Arc::new(Gate::default());
+        let files = files
+            .iter()
+            .zip(2..)
+            .map(|((name, content, disk), inode)| {
+                let file = File {
+                    inode: INodeNo(inode),
+                    content: content.to_vec(),
+                    disk: *disk,
+                };
+                ((*name).to_owned(), file)
+            })
+            .collect();
+        let disk = TestDisk {
+            files,
+            gate: Arc::clone(&gate),
+        };
+        let mut config = Config::default();
+        config.mount_options = vec![MountOption::RO, MountOption::FSName("gannet-test".into())];
+        config.acl = SessionACL::All;
+        match fuser::spawn_mount(disk, folder.path(), &config) {
+            Ok(session) => Some(Self {
+                folder,
+                gate,
+                session: Some(session),
+            }),
+            Err(error) => {
+                println!("skipped: file systems cannot be mounted here: {error}");
+                None
+            }
+        }
+    }
+
+    /// Where it is mounted.
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// How many requests of the kernel hang.
+    pub fn hanging(&self) -> usize {
+        self.gate.state.lock().expect("not poisoned").hanging.len()
+    }
+
+    /// Lets everything that hangs go on, and whatever comes later.
+    pub fn release(&self) {
+        self.gate.open();
+    }
+
+    /// Releases at its end: to be made after the server, which cannot end while the disk hangs.
+    pub fn release_at_end(&self) -> ReleaseAtEnd {
+        ReleaseAtEnd(Arc::clone(&self.gate))
+    }
+}
+
+/// See [`Mounted::release_at_end`].
+pub struct ReleaseAtEnd(Arc<Gate>);
+
+impl Drop for ReleaseAtEnd {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        self.release();
+        drop(self.session.take());
+    }
+}
+
+struct File {
+    inode: INodeNo,
+    content: Vec<u8>,
+    disk: Disk,
+}
+
+struct TestDisk {
+    files: BTreeMap<String, File>,
+    gate: Arc<Gate>,
+}
+
+/// Nothing is remembered by the kernel, so that every access reaches the disk.
+const KEEP: Duration = Duration::ZERO;
+
+impl TestDisk {
+    fn attributes(&self, inode: INodeNo) -> Option<FileAttr> {
+        let file = self.files.values().find(|file| file.inode == inode);
+        let (kind, perm, size) = match file {
+            Some(file) => (FileType::RegularFile, 0o644, file.content.len() as u64),
+            None if inode == INodeNo::ROOT => (FileType::Directory, 0o755, 0),
+            None => return None,
+        };
+        let time = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        Some(FileAttr {
+            ino: inode,
+            size,
+            blocks: size.div_ceil(512),
+            atime: time,
+            mtime: time,
+            ctime: time,
+            crtime: time,
+            kind,
+            perm,
+            nlink: 1,
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            rdev: 0,
+            flags: 0,
+            blksize: 4096,
+        })
+    }
+}
+
+impl Filesystem for TestDisk {
+    fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
+        // Without it the kernel looks up one name of a folder at a time.
+        config
+            .add_capabilities(InitFlags::FUSE_PARALLEL_DIROPS)
+            .map_err(|_| io::Error::other("the kernel looks up one name at a time"))
+    }
+
+    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+        let file = name.to_str().and_then(|name| self.files.get(name));
+        let (Some(file), true) = (file, parent == INodeNo::ROOT) else {
+            return reply.error(Errno::ENOENT);
+        };
+        let Some(attributes) = self.attributes(file.inode) else {
+            return reply.error(Errno::ENOENT);
+        };
+        let answer = move || reply.entry(&KEEP, &attributes, Generation(0));
+        match file.disk {
+            Disk::SlowName => self.gate.pass(answer),
+            _ => answer(),
+        }
+    }
+
+    fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+        match self.attributes(inode) {
+            Some(attributes) => reply.attr(&KEEP, &attributes),
+            None => reply.error(Errno::ENOENT),
+        }
+    }
+
+    fn read(
+        &self,
+        _: &Request,
+        inode: INodeNo,
+        _: FileHandle,
+        offset: u64,
+        size: u32,
+        _: OpenFlags,
+        _: Option<LockOwner>,
+        reply: ReplyData,
+    ) {
+        let Some(file) = self.files.values().find(|file| file.inode == inode) else {
+            return reply.error(Errno::ENOENT);
+        };
+        let len = file.content.len() as u64;
+        let end = len.min(offset + u64::from(size));
+        let bytes = file.content[offset.min(len) as usize..end as usize].to_vec();
+        match file.disk {
+            Disk::BrokenFrom(from) if end > from => reply.error(Errno::EIO),
+            Disk::SlowFrom(from) if end > from => self.gate.pass(move || reply.data(&bytes)),
+            _ => reply.data(&bytes),
+        }
+    }
+}
