@@ -20,8 +20,14 @@ pub struct Memory(Kind);
 
 enum Kind {
     Heap(Box<[u8]>),
-    Mapped(Mapping),
+    Mapped(Mapping, Origin),
     Sealed(Mapping),
+}
+
+/// Where the bytes of a mapping come from, for reading them without touching it.
+struct Origin {
+    file: OwnedFd,
+    offset: u64,
 }
 
 impl Memory {
@@ -39,7 +45,9 @@ impl Memory {
         if len == 0 {
             return Ok(Self::from_vec(Vec::new()));
         }
-        Mapping::of(file.as_fd(), offset, len, ProtFlags::READ).map(|m| Self(Kind::Mapped(m)))
+        let mapping = Mapping::of(file.as_fd(), offset, len, ProtFlags::READ)?;
+        let file = file.as_fd().try_clone_to_owned()?;
+        Ok(Self(Kind::Mapped(mapping, Origin { file, offset })))
     }
 
     /// Copies `len` bytes of `file` from `offset` into a `memfd` sealed against every change, in
@@ -63,7 +71,7 @@ impl Memory {
     pub fn len(&self) -> usize {
         match &self.0 {
             Kind::Heap(bytes) => bytes.len(),
-            Kind::Mapped(mapping) | Kind::Sealed(mapping) => mapping.len,
+            Kind::Mapped(mapping, _) | Kind::Sealed(mapping) => mapping.len,
         }
     }
 
@@ -78,9 +86,30 @@ impl Memory {
     pub fn as_heap_slice(&self) -> Option<&[u8]> {
         match &self.0 {
             Kind::Heap(bytes) => Some(bytes),
-            Kind::Mapped(_) => None,
+            Kind::Mapped(..) => None,
             Kind::Sealed(mapping) => Some(mapping.sealed()),
         }
+    }
+
+    /// Copies a range into `to`, whatever kind of memory it is: a mapped file is read, not touched.
+    /// Waits for the disk if the bytes are not in memory.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` when the file was truncated; those of `pread`.
+    ///
+    /// # Panics
+    /// If the range is out of bounds or not as long as `to`.
+    pub fn copy_to(&self, range: Range<usize>, to: &mut [u8]) -> io::Result<()> {
+        assert_eq!(range.len(), to.len(), "a range as long as its target");
+        match &self.0 {
+            Kind::Heap(bytes) => to.copy_from_slice(&bytes[range]),
+            Kind::Sealed(mapping) => to.copy_from_slice(&mapping.sealed()[range]),
+            Kind::Mapped(mapping, origin) => {
+                assert!(range.end <= mapping.len, "range within the memory");
+                fill(origin.file.as_fd(), origin.offset + range.start as u64, to)?;
+            }
+        }
+        Ok(())
     }
 
     /// Reads the whole range into memory now (`MADV_POPULATE_READ`, Linux 5.14). Does nothing for
@@ -91,7 +120,7 @@ impl Memory {
     /// kernel.
     pub fn preload(&self) -> io::Result<()> {
         match &self.0 {
-            Kind::Mapped(mapping) => Ok(mapping.advise(Advice::LinuxPopulateRead)?),
+            Kind::Mapped(mapping, _) => Ok(mapping.advise(Advice::LinuxPopulateRead)?),
             Kind::Heap(_) | Kind::Sealed(_) => Ok(()),
         }
     }
@@ -104,7 +133,7 @@ impl Memory {
         );
         let start = match &self.0 {
             Kind::Heap(bytes) => bytes.as_ptr(),
-            Kind::Mapped(mapping) | Kind::Sealed(mapping) => mapping.bytes().cast_const(),
+            Kind::Mapped(mapping, _) | Kind::Sealed(mapping) => mapping.bytes().cast_const(),
         };
         start.wrapping_add(range.start)
     }
@@ -163,7 +192,7 @@ impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match &self.0 {
             Kind::Heap(_) => "heap",
-            Kind::Mapped(_) => "mapped",
+            Kind::Mapped(..) => "mapped",
             Kind::Sealed(_) => "sealed",
         };
         write!(f, "Memory({kind}, {} bytes)", self.len())
@@ -309,6 +338,27 @@ mod tests {
         let memory = Memory::seal_copy(&file, 3, 2_999_997).unwrap();
         file.set_len(0).unwrap();
         assert_eq!(memory.as_heap_slice().unwrap(), &content[3..]);
+    }
+
+    /// Every kind can be copied from, and a truncated mapping is an error there.
+    #[test]
+    fn copies_from_any_kind() {
+        let content: Vec<u8> = (0..10_000u32).map(|i| (i / 7) as u8).collect();
+        let file = file_with(&content);
+        let kinds = [
+            Memory::map(&file, 100, 9_000).unwrap(),
+            Memory::seal_copy(&file, 100, 9_000).unwrap(),
+            Memory::from_vec(content[100..9_100].to_vec()),
+        ];
+        let mut got = vec![0; 5_000];
+        for memory in &kinds {
+            memory.copy_to(1..5_001, &mut got).unwrap();
+            assert_eq!(got, content[101..5_101], "{memory:?}");
+        }
+        file.set_len(4_000).unwrap();
+        let error = kinds[0].copy_to(1..5_001, &mut got).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
+        kinds[1].copy_to(1..5_001, &mut got).unwrap();
     }
 
     /// A file shorter than asked is an error at the copy, not a fault later.

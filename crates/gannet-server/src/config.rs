@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::tls::{kernel, watch};
+
 /// Which engine to use.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum EngineChoice {
@@ -22,6 +24,29 @@ pub enum ListenAddress {
     Tcp(SocketAddr),
     /// A Unix socket at this path.
     Unix(PathBuf),
+}
+
+/// What is spoken at an address.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Scheme {
+    /// HTTP in clear text.
+    #[default]
+    Http,
+    /// HTTP over TLS.
+    Https,
+    /// HTTP in clear text, where every request is answered with the same URL under `https`.
+    Redirect,
+}
+
+/// What the operator decides about TLS.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct TlsConfig {
+    /// Where the certificates come from.
+    pub source: watch::Source,
+    /// Whether the kernel seals large bodies.
+    pub kernel: kernel::Wish,
+    /// Answers tell browsers to come back by HTTPS only (RFC 6797).
+    pub hsts: bool,
 }
 
 /// What is served.
@@ -150,4 +175,6 @@ pub struct Config {
     pub metrics: Option<SocketAddr>,
     /// How content becomes answers.
     pub content: ContentOptions,
+    /// Needed if one of the addresses speaks [`Scheme::Https`].
+    pub tls: Option<TlsConfig>,
 }

@@ -11,6 +11,7 @@ use gannet_io::memory::Memory;
 
 use crate::log::Record;
 use crate::outgoing::Outgoing;
+use crate::secure::Secure;
 use crate::site::ServedFile;
 use crate::site::directory::fill::Fill;
 use crate::streams::Streams;
@@ -24,10 +25,13 @@ use crate::timers::Tick;
 ///      │                            ▲
 ///      └── the disk is asked ─▶ Waiting
 /// ```
+/// A connection over TLS begins with `Shaking`, and goes on with `Reading`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Phase {
     /// The slot is not in use.
     Free,
+    /// The TLS handshake is under way.
+    Shaking,
     /// Waiting for a request, or for the rest of one.
     Reading,
     /// Waiting for the disk on behalf of one request.
@@ -81,6 +85,10 @@ pub(crate) struct Conn {
     pub(crate) queued: Vec<(Rc<ServedFile>, u64)>,
     /// The peer's address, if requests are logged.
     pub(crate) peer: Option<Box<str>>,
+    /// Every request is answered with its URL under `https`.
+    pub(crate) redirects: bool,
+    /// What is exchanged is sealed by TLS.
+    pub(crate) tls: Option<Box<Secure>>,
 }
 
 impl Conn {
@@ -109,6 +117,8 @@ impl Conn {
             work: None,
             queued: Vec::new(),
             peer: None,
+            redirects: false,
+            tls: None,
         }
     }
 
@@ -127,6 +137,21 @@ impl Conn {
         self.streams.as_ref().is_some_and(|streams| {
             streams.connection.is_closing() || self.ended && streams.asked == 0
         })
+    }
+
+    /// Whether it speaks TLS.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Whether the peer broke TLS and has not been told yet.
+    pub(crate) fn has_fault(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.fault.is_some())
+    }
+
+    /// Whether nothing but a handshake was sent on it.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.sent == self.tls.as_ref().map_or(0, |tls| tls.handshake_bytes)
     }
 
     /// The extra state, made on first use.

@@ -9,9 +9,10 @@ use gannet_archive::{Archive, ArchiveError, SUPERBLOCK_LEN, Superblock};
 use gannet_io::driver::{Driver, Errno, File, Nanos, Root};
 use gannet_io::memory::Memory;
 
-use crate::config::{ContentOptions, Limits, LogFormat};
+use crate::config::{ContentOptions, Limits, LogFormat, Scheme};
 use crate::log::LogWriter;
 use crate::metrics::Counters;
+use crate::serve::Redirect;
 use crate::site::archive::ArchiveSite;
 use crate::site::directory::DirectorySite;
 use crate::site::{ServedFile, Site, Trust};
@@ -58,8 +59,11 @@ impl<D: Driver> Driven<D> {
                 0 => usize::MAX,
                 n => n as usize,
             },
-            listener_count: 1,
+            listeners: vec![Scheme::Http],
             fields: Arc::new(options.fields.clone()),
+            secure_fields: Arc::new(options.fields.clone()),
+            redirect: Redirect::default(),
+            certificates: None,
             seed: 0,
         };
         let (messages, inbox) = mpsc::channel();

@@ -16,6 +16,7 @@ mod open;
 mod outgoing;
 mod pump;
 mod running;
+mod secure;
 mod serve;
 mod site;
 mod start;

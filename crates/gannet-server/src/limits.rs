@@ -89,6 +89,13 @@ pub(crate) const SHED_MAX: usize = 64;
 /// soon enough for a client that waits, and no busy loop.
 pub(crate) const ACCEPT_AGAIN_MS: u64 = 100;
 
+/// ClientHellos answered in one turn. Each costs a key exchange and a signature, 100 µs to 1 ms;
+/// connections that are established wait for no more than so many of them.
+pub(crate) const HELLOS_PER_TURN_MAX: u32 = 8;
+
+/// A buffer of opened records that grew beyond this is freed: what a peer sends is short.
+pub(crate) const PLAIN_KEPT_MAX: usize = 64 << 10;
+
 /// Batches of log lines waiting for the writer; beyond, lines are dropped and counted.
 pub(crate) const LOG_QUEUE_MAX: usize = 1_024;
 

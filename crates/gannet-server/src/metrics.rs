@@ -5,6 +5,8 @@ use std::ops::AddAssign;
 
 use gannet_io::driver::IoCounters;
 
+use crate::tls::handshake::Failure;
+
 /// Counts of one worker since its start. Plain integers: no other thread reads them; a worker is
 /// asked for a copy.
 #[derive(Clone, Debug, Default)]
@@ -45,8 +47,62 @@ pub struct Counters {
     pub h2_errors: std::collections::BTreeMap<(&'static str, &'static str), u64>,
     /// Log lines dropped because the writer could not keep up or could not write.
     pub log_dropped: u64,
+    /// What came of TLS.
+    pub tls: TlsCounters,
     /// The engine's own counts.
     pub io: IoCounters,
+}
+
+/// Counts of TLS.
+#[derive(Clone, Debug, Default)]
+pub struct TlsCounters {
+    /// Connections over TLS that are open now, those in their handshake included.
+    pub connections_now: u64,
+    /// Handshakes with a certificate.
+    pub full: u64,
+    /// The same, after asking for another key share.
+    pub retried: u64,
+    /// Handshakes by a ticket or a remembered session.
+    pub resumed: u64,
+    /// Handshakes that failed, by the alert that was sent or received, or by what happened instead:
+    /// `closed`, `reset`, `timeout`, `clear_http`.
+    pub failed: std::collections::BTreeMap<&'static str, u64>,
+    /// Connections ended by a fatal alert after their handshake.
+    pub faults: u64,
+}
+
+impl TlsCounters {
+    /// Counts a handshake that failed.
+    pub(crate) fn failed(&mut self, failure: &Failure) {
+        self.failed_by(match failure {
+            Failure::ClearHttp(_) => "clear_http",
+            Failure::Ours { alert, .. } | Failure::Peers(alert) => alert.name(),
+        });
+    }
+
+    /// Counts a handshake that failed for this reason.
+    pub(crate) fn failed_by(&mut self, reason: &'static str) {
+        *self.failed.entry(reason).or_default() += 1;
+    }
+
+    /// All handshakes that succeeded.
+    #[must_use]
+    pub fn handshakes(&self) -> u64 {
+        self.full + self.retried + self.resumed
+    }
+}
+
+impl AddAssign<&TlsCounters> for TlsCounters {
+    fn add_assign(&mut self, other: &TlsCounters) {
+        self.connections_now += other.connections_now;
+        self.full += other.full;
+        self.retried += other.retried;
+        self.resumed += other.resumed;
+        for (reason, n) in &other.failed {
+            *self.failed.entry(reason).or_default() += n;
+        }
+        self.faults += other.faults;
+    }
 }
 
 impl Counters {
@@ -106,6 +162,7 @@ impl AddAssign<&Counters> for Counters {
             *self.h2_errors.entry(*error).or_default() += n;
         }
         self.log_dropped += other.log_dropped;
+        self.tls += &other.tls;
         let io = &other.io;
         self.io.enters += io.enters;
         self.io.submissions += io.submissions;
@@ -287,6 +344,7 @@ pub fn prometheus(all: &[Counters]) -> String {
             "gannet_h2_errors_total{{code=\"{code}\",cause=\"{cause}\"}} {count}"
         );
     }
+    tls_text(&sum.tls, &mut text);
     text.push_str("# HELP gannet_worker_responses_total Responses by worker.\n");
     text.push_str("# TYPE gannet_worker_responses_total counter\n");
     for (worker, one) in all.iter().enumerate() {
@@ -297,6 +355,34 @@ pub fn prometheus(all: &[Counters]) -> String {
         );
     }
     text
+}
+
+/// The counts of TLS in the same format.
+fn tls_text(tls: &TlsCounters, text: &mut String) {
+    text.push_str("# HELP gannet_tls_connections Connections over TLS open now.\n");
+    text.push_str("# TYPE gannet_tls_connections gauge\n");
+    let _ = writeln!(text, "gannet_tls_connections {}", tls.connections_now);
+    text.push_str("# HELP gannet_tls_handshakes_total TLS handshakes by kind.\n");
+    text.push_str("# TYPE gannet_tls_handshakes_total counter\n");
+    let kinds = [
+        ("full", tls.full),
+        ("retried", tls.retried),
+        ("resumed", tls.resumed),
+    ];
+    for (kind, n) in kinds {
+        let _ = writeln!(text, "gannet_tls_handshakes_total{{kind=\"{kind}\"}} {n}");
+    }
+    text.push_str("# HELP gannet_tls_handshakes_failed_total TLS handshakes that failed.\n");
+    text.push_str("# TYPE gannet_tls_handshakes_failed_total counter\n");
+    for (reason, n) in &tls.failed {
+        let _ = writeln!(
+            text,
+            "gannet_tls_handshakes_failed_total{{reason=\"{reason}\"}} {n}"
+        );
+    }
+    text.push_str("# HELP gannet_tls_faults_total Connections ended by a fatal alert.\n");
+    text.push_str("# TYPE gannet_tls_faults_total counter\n");
+    let _ = writeln!(text, "gannet_tls_faults_total {}", tls.faults);
 }
 
 /// The counts for people: what SIGUSR1 prints.
@@ -325,6 +411,20 @@ pub fn summary(all: &[Counters]) -> String {
     }
     let _ = writeln!(text, "; rejected {}, cut short {}", c.rejected, c.cut_short);
     let _ = writeln!(text, "bytes sent: {}", c.bytes_sent);
+    if c.tls.handshakes() + c.tls.failed.values().sum::<u64>() > 0 {
+        let failed: u64 = c.tls.failed.values().sum();
+        let _ = write!(
+            text,
+            "tls: connections now {}, handshakes {}, resumed {}, failed {failed}",
+            c.tls.connections_now,
+            c.tls.handshakes(),
+            c.tls.resumed,
+        );
+        for (reason, count) in &c.tls.failed {
+            let _ = write!(text, ", {reason}: {count}");
+        }
+        text.push('\n');
+    }
     let _ = writeln!(
         text,
         "HTTP/2: connections {}, requests {}, streams reset {}, errors {}",

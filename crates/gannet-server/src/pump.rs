@@ -33,6 +33,16 @@ pub(crate) enum Stop {
     AskDisk(usize),
 }
 
+impl Stop {
+    /// The head of the request that the disk has to be asked for, given the consumed input.
+    pub(crate) fn head(self, used: &[u8]) -> Option<Vec<u8>> {
+        match self {
+            Self::AskDisk(len) => Some(used[used.len() - len..].to_vec()),
+            Self::NeedInput | Self::Full => None,
+        }
+    }
+}
+
 /// What the pump works with besides the connection.
 pub(crate) struct Pump<'a, D> {
     pub(crate) site: &'a mut Site,
@@ -62,7 +72,9 @@ impl<D: Driver> Pump<'_, D> {
             match step.event {
                 Event::NeedMore => return (used, Stop::NeedInput),
                 Event::Request(request) => {
-                    let answered = self.request(Reply::H1(&mut conn.h1), &request, out);
+                    let redirects = conn.redirects;
+                    let reply = Reply::H1(&mut conn.h1);
+                    let answered = self.request(reply, &request, redirects, out);
                     match answered {
                         Some(answered) => self.done(conn, &request, answered),
                         None => return (used, Stop::AskDisk(step.consumed)),
@@ -114,7 +126,7 @@ impl<D: Driver> Pump<'_, D> {
             match received.event {
                 h2::Event::Request { stream, request } => {
                     self.counters.h2_requests += 1;
-                    match self.request(Reply::H2(streams, stream), &request, out) {
+                    match self.request(Reply::H2(streams, stream), &request, false, out) {
                         Some(answered) => self.done_stream(streams, stream, &request, answered),
                         None => streams.missed.push((stream, KeptRequest::new(&request))),
                     }
@@ -180,6 +192,7 @@ impl<D: Driver> Pump<'_, D> {
         &mut self,
         reply: Reply<'_>,
         request: &Request<'_>,
+        redirects: bool,
         out: &mut Outgoing,
     ) -> Option<Answered> {
         let mut to = Answering {
@@ -187,6 +200,9 @@ impl<D: Driver> Pump<'_, D> {
             turn: self.turn,
             out,
         };
+        if redirects {
+            return Some(to.redirect_to_https(request));
+        }
         match request.method {
             Method::Get | Method::Head => {}
             Method::Options => return Some(to.empty(Status::NO_CONTENT, None, Some(ALLOW))),

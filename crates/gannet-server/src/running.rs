@@ -1,7 +1,7 @@
 //! A running server, as the program sees it.
 
 use std::net::SocketAddr;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender};
 use std::time::Duration;
 
 use gannet_io::driver::{EngineReport, Waker};
@@ -10,6 +10,8 @@ use crate::log::LogWriter;
 use crate::metrics::{self, Counters};
 use crate::metrics_server::MetricsServer;
 use crate::start::Thread;
+use crate::tls::certificates::Warning;
+use crate::tls::watch::{Reload, Watch};
 use crate::worker::Message;
 
 /// What was started.
@@ -25,6 +27,14 @@ pub struct StartReport {
     pub site: SiteReport,
     /// Where metrics are answered.
     pub metrics: Option<SocketAddr>,
+    /// What is unusual about the certificates, but does not keep them from being used.
+    pub certificate_warnings: Vec<Warning>,
+}
+
+/// The thread that reads certificates again, and what it has to tell.
+pub(crate) struct CertificateNews {
+    pub(crate) watch: Watch,
+    pub(crate) news: Receiver<Reload>,
 }
 
 /// What is known of the content: everything of an archive, nothing of a live directory.
@@ -104,6 +114,7 @@ pub struct Running {
     report: StartReport,
     log: LogWriter,
     metrics: Option<MetricsServer>,
+    certificates: Option<CertificateNews>,
 }
 
 impl Running {
@@ -112,6 +123,7 @@ impl Running {
         report: StartReport,
         log: LogWriter,
         metrics: Option<MetricsServer>,
+        certificates: Option<CertificateNews>,
     ) -> Self {
         let remotes: Vec<_> = workers.iter().map(|w| w.remote.clone()).collect();
         let metrics = metrics.map(|metrics| metrics.serve(remotes.clone()));
@@ -121,6 +133,7 @@ impl Running {
             report,
             log,
             metrics,
+            certificates,
         }
     }
 
@@ -147,6 +160,20 @@ impl Running {
     /// Opens the log file anew, after a rotation.
     pub fn reopen_logs(&self) {
         self.log.reopen();
+    }
+
+    /// Reads the certificates again, whether they have changed or not.
+    pub fn reload_certificates(&self) {
+        if let Some(certificates) = &self.certificates {
+            certificates.watch.reload();
+        }
+    }
+
+    /// What came of reading certificates again since the last call.
+    pub fn certificate_news(&self) -> impl Iterator<Item = Reload> {
+        let news = self.certificates.as_ref();
+        news.into_iter()
+            .flat_map(|certificates| certificates.news.try_iter())
     }
 
     /// Counts, for people.

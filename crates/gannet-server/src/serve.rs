@@ -16,7 +16,7 @@ use gannet_http::h2::{StreamId, Time};
 use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::date::DATE_LINE_LEN;
 use gannet_http::semantics::range::ByteRange;
-use gannet_http::semantics::request::Request;
+use gannet_http::semantics::request::{Request, TargetForm};
 use gannet_http::semantics::response::{ReadyPart, ResponseHead, Status};
 use gannet_io::driver::Nanos;
 
@@ -38,6 +38,43 @@ pub(crate) struct Turn<'a> {
     pub(crate) seed: u64,
     /// Fields that every answer carries, as the operator configured them.
     pub(crate) fields: &'a [(&'a str, &'a [u8])],
+    /// Where HTTPS is.
+    pub(crate) redirect: Redirect,
+}
+
+/// Where clients are sent that came by `http` and should come by `https`.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Redirect {
+    /// The port that they came to.
+    pub(crate) from: u16,
+    /// The port that speaks TLS.
+    pub(crate) to: u16,
+}
+
+impl Redirect {
+    /// The authority under which the same host is reached by `https`; `None` for one that is not
+    /// well formed.
+    ///
+    /// A client that names no port came to port 80. If that is not where we listen, ports are
+    /// mapped on the way, and 443 is what the other end of the mapping will be.
+    fn authority(self, asked: &[u8]) -> Option<Vec<u8>> {
+        let is_port = |digits: &[u8]| digits.iter().all(u8::is_ascii_digit);
+        let colon = asked.iter().rposition(|b| *b == b':');
+        let (host, has_port) = match colon {
+            Some(at) if is_port(&asked[at + 1..]) => (&asked[..at], at + 1 < asked.len()),
+            _ => (asked, false),
+        };
+        let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"-._~%[]:".contains(b);
+        if host.is_empty() || !host.iter().all(is_plain) {
+            return None;
+        }
+        let mut authority = host.to_vec();
+        let is_mapped = !has_port && self.from != 80;
+        if self.to != 443 && !is_mapped {
+            authority.extend_from_slice(format!(":{}", self.to).as_bytes());
+        }
+        Some(authority)
+    }
 }
 
 /// What was answered, for counters and log.
@@ -242,6 +279,34 @@ impl Answering<'_> {
     /// Sends the client to another path of this host, keeping the query.
     pub(crate) fn redirect(&mut self, request: &Request<'_>, path: &[u8]) -> Answered {
         let location = answer::location(path, request.target.query);
+        self.empty(
+            Status::PERMANENT_REDIRECT,
+            Some(0),
+            Some(("location", &location)),
+        )
+    }
+
+    /// Sends the client to the same URL under `https`.
+    pub(crate) fn redirect_to_https(&mut self, request: &Request<'_>) -> Answered {
+        if !matches!(
+            request.target.form,
+            TargetForm::Origin | TargetForm::Absolute
+        ) {
+            return self.error(Status::BAD_REQUEST, None);
+        }
+        let authority = request
+            .authority
+            .and_then(|asked| self.turn.redirect.authority(asked));
+        let Some(authority) = authority else {
+            return self.error(Status::BAD_REQUEST, None);
+        };
+        let mut location = b"https://".to_vec();
+        location.extend_from_slice(&authority);
+        location.extend_from_slice(request.target.path);
+        if let Some(query) = request.target.query {
+            location.push(b'?');
+            location.extend_from_slice(query);
+        }
         self.empty(
             Status::PERMANENT_REDIRECT,
             Some(0),

@@ -14,11 +14,14 @@ use gannet_io::net;
 use gannet_io::options::EngineOptions;
 use gannet_io::uring::Uring;
 
-use crate::config::{Config, Content, EngineChoice, ListenAddress};
+use crate::config::{Config, Content, EngineChoice, ListenAddress, Scheme};
 use crate::log::{LogFactory, LogSink, LogWriter};
 use crate::metrics_server::MetricsServer;
 use crate::open::{OpenError, OpenedContent};
-use crate::running::{Running, SiteReport, StartReport, WorkerHandle};
+use crate::running::{CertificateNews, Running, SiteReport, StartReport, WorkerHandle};
+use crate::serve::Redirect;
+use crate::tls::certificates::{CertificateError, CertificateStore, Warning};
+use crate::tls::watch::{self, Watch};
 use crate::worker::{Message, Worker, WorkerSettings};
 
 /// A bound address: one listening socket per worker.
@@ -26,6 +29,8 @@ use crate::worker::{Message, Worker, WorkerSettings};
 pub struct Bound {
     /// The address, with the port that the kernel chose if it was asked to.
     pub address: ListenAddress,
+    /// What is spoken there; [`bind`] says HTTP in clear text.
+    pub scheme: Scheme,
     sockets: Vec<OwnedFd>,
 }
 
@@ -58,6 +63,7 @@ pub fn bind(address: &ListenAddress, workers: usize) -> io::Result<Bound> {
                 .collect::<io::Result<_>>()?;
             Ok(Bound {
                 address: ListenAddress::Tcp(real),
+                scheme: Scheme::Http,
                 sockets,
             })
         }
@@ -70,6 +76,7 @@ pub fn bind(address: &ListenAddress, workers: usize) -> io::Result<Bound> {
             sockets.push(first);
             Ok(Bound {
                 address: address.clone(),
+                scheme: Scheme::Http,
                 sockets,
             })
         }
@@ -96,6 +103,10 @@ pub enum StartError {
         /// What to do about it.
         help: Option<String>,
     },
+    /// The certificates cannot be used.
+    Certificate(CertificateError),
+    /// An address speaks TLS, and there is no certificate.
+    NoCertificate,
     /// The log file cannot be opened.
     Log(String, io::Error),
     /// The metrics address cannot be bound.
@@ -109,6 +120,8 @@ impl fmt::Display for StartError {
         match self {
             Self::Content(error) => error.fmt(f),
             Self::Engine { cause, .. } => f.write_str(cause),
+            Self::Certificate(error) => error.fmt(f),
+            Self::NoCertificate => f.write_str("an address speaks TLS without a certificate"),
             Self::Log(path, error) => write!(f, "cannot open the log file '{path}': {error}"),
             Self::Metrics(address, error) => {
                 write!(f, "cannot answer metrics on '{address}': {error}")
@@ -127,6 +140,8 @@ impl StartError {
         match self {
             Self::Content(error) => error.help(),
             Self::Engine { help, .. } => help.clone(),
+            Self::Certificate(error) => error.help(),
+            Self::NoCertificate => Some("name a certificate, or make one for development".into()),
             Self::Log(..) => Some("check the directory and its permissions".into()),
             Self::Metrics(_, error) if error.kind() == io::ErrorKind::AddrInUse => {
                 Some("choose another port with --metrics ADDR:PORT".into())
@@ -163,22 +178,64 @@ pub fn start(
         }
         None => None,
     };
+    let tls = Tls::open(&config, &listeners)?;
     let plan = Plan {
         config,
         workers,
         opened: Arc::new(opened),
         listeners,
         factory,
+        certificates: tls.as_ref().map(|tls| Arc::clone(&tls.store)),
     };
     let (handles, engine, fallback) = plan.start_workers()?;
+    let warnings = tls.as_ref().map(|tls| tls.warnings.clone());
+    let certificates = tls
+        .map(Tls::watch)
+        .transpose()
+        .map_err(StartError::Resource)?;
     let report = StartReport {
         engine,
         fallback,
         workers,
         site: plan.opened.report(),
         metrics: metrics.as_ref().map(MetricsServer::address),
+        certificate_warnings: warnings.unwrap_or_default(),
     };
-    Ok(Running::new(handles, report, log, metrics))
+    Ok(Running::new(handles, report, log, metrics, certificates))
+}
+
+/// The certificates of a server that is about to start.
+struct Tls {
+    source: watch::Source,
+    store: Arc<CertificateStore>,
+    warnings: Vec<Warning>,
+}
+
+impl Tls {
+    /// Reads the certificates, if any address needs them.
+    fn open(config: &Config, listeners: &[Bound]) -> Result<Option<Self>, StartError> {
+        if listeners.iter().all(|bound| bound.scheme != Scheme::Https) {
+            return Ok(None);
+        }
+        let tls = config.tls.as_ref().ok_or(StartError::NoCertificate)?;
+        let (store, warnings) = tls.source.open().map_err(StartError::Certificate)?;
+        Ok(Some(Self {
+            source: tls.source.clone(),
+            store,
+            warnings,
+        }))
+    }
+
+    /// Reads them again when they change, from now on.
+    fn watch(self) -> io::Result<CertificateNews> {
+        let (sender, news) = mpsc::channel();
+        let report = move |reload| {
+            // Nobody listens any more when the server ends.
+            let _ = sender.send(reload);
+        };
+        let watch = Watch::start(self.source, self.store, watch::LOOK_EVERY, report)?;
+        Ok(CertificateNews { watch, news })
+    }
 }
 
 struct Plan {
@@ -187,6 +244,7 @@ struct Plan {
     opened: Arc<OpenedContent>,
     listeners: Vec<Bound>,
     factory: LogFactory,
+    certificates: Option<Arc<CertificateStore>>,
 }
 
 /// Why an engine is not used: the cause, and what to do about it.
@@ -253,7 +311,7 @@ impl Plan {
         uring: bool,
     ) -> io::Result<Result<(WorkerHandle, EngineReport), NoEngine>> {
         let sockets = self.sockets(index)?;
-        let settings = self.settings(sockets.len());
+        let settings = self.settings();
         let opened = Arc::clone(&self.opened);
         let options = self.config.content.clone();
         let workers = self.workers;
@@ -296,6 +354,25 @@ impl Plan {
         })
     }
 
+    /// The fields of answers over TLS. What the operator has set goes before what we would.
+    fn secure_fields(&self) -> Vec<(String, String)> {
+        let mut fields = self.config.content.fields.clone();
+        let is_wanted = self.config.tls.as_ref().is_some_and(|tls| tls.hsts);
+        if is_wanted && fields.iter().all(|(name, _)| name != HSTS.0) {
+            fields.push((HSTS.0.into(), HSTS.1.into()));
+        }
+        fields
+    }
+
+    /// The port of the first address with this scheme; 0 if there is none.
+    fn port_of(&self, scheme: Scheme) -> u16 {
+        let port = |bound: &Bound| match bound.address {
+            ListenAddress::Tcp(address) if bound.scheme == scheme => Some(address.port()),
+            _ => None,
+        };
+        self.listeners.iter().find_map(port).unwrap_or(0)
+    }
+
     /// This worker's listeners. Copies: if another engine has to be tried, they are needed again.
     fn sockets(&self, index: usize) -> io::Result<Vec<OwnedFd>> {
         self.listeners
@@ -308,7 +385,7 @@ impl Plan {
             .collect()
     }
 
-    fn settings(&self, listener_count: usize) -> WorkerSettings {
+    fn settings(&self) -> WorkerSettings {
         let limits = self.config.limits;
         let total = match limits.connections_max {
             0 => usize::MAX,
@@ -317,12 +394,21 @@ impl Plan {
         WorkerSettings {
             limits,
             connections_max: total.div_ceil(self.workers),
-            listener_count: u32::try_from(listener_count).expect("listeners are few"),
+            listeners: self.listeners.iter().map(|bound| bound.scheme).collect(),
             fields: Arc::new(self.config.content.fields.clone()),
+            secure_fields: Arc::new(self.secure_fields()),
+            redirect: Redirect {
+                from: self.port_of(Scheme::Redirect),
+                to: self.port_of(Scheme::Https),
+            },
+            certificates: self.certificates.clone(),
             seed: random_seed(),
         }
     }
 }
+
+/// RFC 6797 section 6.1: for two years, which is what browsers' lists ask for.
+const HSTS: (&str, &str) = ("strict-transport-security", "max-age=63072000");
 
 /// Something that peers cannot foresee; the standard library seeds its hash maps so.
 fn random_seed() -> u64 {

@@ -64,6 +64,7 @@ fn dispatch(typed: &[OsString]) -> Result<u8, Failure> {
         Some(("extract", matches)) => extract(matches),
         Some(("inspect", matches)) => inspect(matches),
         Some(("verify", matches)) => verify(matches),
+        Some(("cert", _)) => print(&serve::tls::authority()?),
         Some(("completions", matches)) => print(&documents::completions(text(matches, "shell"))?),
         Some(("man", _)) => print(&documents::manual_page::render()),
         Some((REFERENCE_COMMAND, _)) => print(&documents::reference::render()),

@@ -33,7 +33,7 @@ pub enum Reload {
 }
 
 /// Where a server's certificates come from.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Source {
     /// The pairs, the default first.
     pub pairs: Vec<PairPaths>,

@@ -58,6 +58,11 @@ impl<D: Driver> Worker<D> {
         }
         match conn.phase {
             Phase::Free => {}
+            Phase::Shaking => {
+                self.counters.timeouts += 1;
+                self.counters.tls.failed_by("timeout");
+                self.close(timed.slot);
+            }
             Phase::Reading => {
                 self.counters.timeouts += 1;
                 self.reading_timed_out(timed.slot);

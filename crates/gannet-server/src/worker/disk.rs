@@ -14,7 +14,7 @@ use super::receiving::{pump, turn};
 use super::{Disk, Kind, Worker, token};
 use crate::conn::{Parked, Phase};
 use crate::outgoing::Outgoing;
-use crate::pump::{Pump, Stop};
+use crate::pump::Pump;
 use crate::serve::{Answered, Answering, Reply, Turn};
 use crate::site::Site;
 use crate::site::directory::fill::{Fill, Filled};
@@ -98,7 +98,7 @@ impl<D: Driver> Worker<D> {
     /// Answers the requests behind the one that waited, as far as that goes. Returns the head of
     /// one that has to wait in turn.
     fn pump_held(&mut self, slot: u32, out: &mut Outgoing) -> Option<Vec<u8>> {
-        let fields = self.settings.fields();
+        let fields = self.settings.fields(self.conns.at(slot).is_secure());
         let turn = turn!(self, fields);
         let conn = self.conns.at(slot);
         if conn.held.is_empty() {
@@ -106,10 +106,7 @@ impl<D: Driver> Worker<D> {
         }
         let mut input = std::mem::take(&mut conn.held);
         let (used, stop) = pump!(self, turn).run(conn, &input, out);
-        let head = match stop {
-            Stop::AskDisk(len) => Some(input[used - len..used].to_vec()),
-            Stop::NeedInput | Stop::Full => None,
-        };
+        let head = stop.head(&input[..used]);
         input.drain(..used);
         conn.held = input;
         head
@@ -124,7 +121,7 @@ impl<D: Driver> Worker<D> {
         filled: Filled,
         out: &mut Outgoing,
     ) {
-        let fields = self.settings.fields();
+        let fields = self.settings.fields(self.conns.at(slot).is_secure());
         let turn = turn!(self, fields);
         let Some(request) = parse_again(head) else {
             return;

@@ -11,7 +11,9 @@ mod sending;
 mod stopping;
 mod stream_disk;
 mod streams;
+mod tls;
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
@@ -20,13 +22,15 @@ use gannet_io::driver::{
     Completion, Done, Driver, Errno, Listener, Nanos, OpenedFile, Socket, Token,
 };
 
-use crate::config::Limits;
-use crate::conn::Conns;
+use crate::config::{Limits, Scheme};
+use crate::conn::{Conns, Phase};
 use crate::limits::{ACCEPT_AGAIN_MS, SHED_MAX};
 use crate::log::LogSink;
 use crate::metrics::Counters;
+use crate::serve::Redirect;
 use crate::site::Site;
 use crate::timers::{Timed, Wheel};
+use crate::tls::certificates::{Adopted, CertificateStore};
 
 /// What other threads tell a worker.
 pub(crate) enum Message {
@@ -44,18 +48,33 @@ pub(crate) struct WorkerSettings {
     pub(crate) limits: Limits,
     /// The most connections of this worker.
     pub(crate) connections_max: usize,
-    /// How many listeners its driver was created with.
-    pub(crate) listener_count: u32,
+    /// What is spoken at each of the listeners that its driver was created with.
+    pub(crate) listeners: Vec<Scheme>,
     /// Fields that every answer carries.
     pub(crate) fields: Arc<Vec<(String, String)>>,
+    /// The same for answers over TLS.
+    pub(crate) secure_fields: Arc<Vec<(String, String)>>,
+    /// Where HTTPS is, for connections that are sent there.
+    pub(crate) redirect: Redirect,
+    /// The certificates, if any listener speaks TLS.
+    pub(crate) certificates: Option<Arc<CertificateStore>>,
     /// A secret, for multipart delimiters.
     pub(crate) seed: u64,
 }
 
 impl WorkerSettings {
+    fn listener_count(&self) -> u32 {
+        u32::try_from(self.listeners.len()).expect("listeners are few")
+    }
+
     /// The configured fields as the protocol machine wants them.
-    fn fields(&self) -> Vec<(&str, &[u8])> {
-        self.fields
+    fn fields(&self, is_secure: bool) -> Vec<(&str, &[u8])> {
+        let fields = if is_secure {
+            &self.secure_fields
+        } else {
+            &self.fields
+        };
+        fields
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_bytes()))
             .collect()
@@ -83,6 +102,16 @@ pub(crate) struct Worker<D: Driver> {
     due: Vec<Timed>,
     /// A buffer that the last pump did not need.
     spare: Vec<u8>,
+    /// Where received records are opened.
+    plain: Vec<u8>,
+    /// Where mapped bytes are read to before they are sealed.
+    read_back: Vec<u8>,
+    /// The certificates in use.
+    certificates: Option<Adopted>,
+    /// Connections whose ClientHello waits for a turn with time for it.
+    hellos: VecDeque<(u32, u32)>,
+    /// How many there is time for in this turn.
+    hellos_left: u32,
     /// Accepting ended for lack of descriptors; these listeners start again when one is free.
     starved: Vec<Listener>,
     /// When that is tried again at the latest.
@@ -134,6 +163,7 @@ impl<D: Driver> Worker<D> {
     ) -> Self {
         let now = driver.now();
         let date = DateLine::new(driver.unix_seconds());
+        let certificates = settings.certificates.as_ref().map(Adopted::new);
         let mut worker = Self {
             driver,
             settings,
@@ -150,6 +180,11 @@ impl<D: Driver> Worker<D> {
             completions: Vec::new(),
             due: Vec::new(),
             spare: Vec::new(),
+            plain: Vec::new(),
+            read_back: Vec::new(),
+            certificates,
+            hellos: VecDeque::new(),
+            hellos_left: 0,
             starved: Vec::new(),
             accept_at: None,
             breaking: Vec::new(),
@@ -157,7 +192,7 @@ impl<D: Driver> Worker<D> {
             over: false,
             clean: true,
         };
-        for listener in 0..worker.settings.listener_count {
+        for listener in 0..worker.settings.listener_count() {
             worker
                 .driver
                 .accept(Listener(listener), token(Kind::Accept, listener, 0));
@@ -198,6 +233,7 @@ impl<D: Driver> Worker<D> {
             self.stop_at,
             self.next_guard_check(),
             self.accept_at,
+            (!self.hellos.is_empty()).then(|| self.driver.now()),
         ]
         .into_iter()
         .flatten()
@@ -205,6 +241,8 @@ impl<D: Driver> Worker<D> {
         let mut completions = std::mem::take(&mut self.completions);
         self.driver.wait(until, &mut completions)?;
         self.date.at(self.driver.unix_seconds());
+        self.allow_hellos();
+        self.shake_queued();
         for completion in completions.drain(..) {
             self.complete(completion);
         }
@@ -304,6 +342,15 @@ impl<D: Driver> Worker<D> {
         if self.stop_at.is_some() {
             self.conns.at(slot).h1.drain();
         }
+        match self.settings.listeners.get(listener.0 as usize) {
+            Some(Scheme::Https) => self.begin_handshake(slot),
+            Some(Scheme::Redirect) => {
+                let conn = self.conns.at(slot);
+                conn.redirects = true;
+                conn.is_fresh = false;
+            }
+            Some(Scheme::Http) | None => {}
+        }
         self.conns.at(slot).idle_since = self.driver.now();
         self.arm_first_receive(slot);
         self.set_deadline(slot, self.settings.limits.head_timeout_ms);
@@ -346,7 +393,7 @@ impl<D: Driver> Worker<D> {
         let mut idle: Vec<_> = self
             .conns
             .used()
-            .filter(|(_, c)| c.is_idle())
+            .filter(|(_, c)| c.is_idle() || c.phase == Phase::Shaking)
             // Several may have come in one turn: slots are used in turn then.
             .map(|(slot, c)| (c.idle_since, c.generation, slot))
             .collect();
@@ -354,6 +401,8 @@ impl<D: Driver> Worker<D> {
         idle.truncate(count.min(idle.len().div_ceil(2)));
         let before = self.conns.len();
         for (_, _, slot) in &idle {
+            // Without a goodbye, which would keep the descriptor for a while.
+            self.silence(*slot);
             self.close(*slot);
         }
         let closed = before - self.conns.len();
@@ -363,7 +412,7 @@ impl<D: Driver> Worker<D> {
 
     /// Ends a connection and frees its slot: at once, or when pages of files have left its queue.
     fn close(&mut self, slot: u32) {
-        if self.drains(slot) {
+        if self.drains(slot) || self.says_goodbye(slot) {
             return;
         }
         self.driver.close(self.conns.at(slot).socket);
@@ -382,6 +431,7 @@ impl<D: Driver> Worker<D> {
             streams.abandon();
             self.log_cut_streams(slot);
         }
+        self.counters.tls.connections_now -= u64::from(self.conns.at(slot).is_secure());
         self.conns.remove(slot);
         if !self.starved.is_empty() {
             self.accept_again();
@@ -390,6 +440,9 @@ impl<D: Driver> Worker<D> {
 
     fn socket_failed(&mut self, slot: u32) {
         self.counters.socket_errors += 1;
+        if self.conns.at(slot).phase == Phase::Shaking {
+            self.counters.tls.failed_by("reset");
+        }
         // Pages that are still queued may be changed by a writer once nobody guards them.
         self.reset(slot);
     }

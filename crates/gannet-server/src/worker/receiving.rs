@@ -9,6 +9,7 @@ use crate::limits::{HELD_MAX, LINGER_BYTES_MAX, LINGER_MS};
 use crate::outgoing::Outgoing;
 use crate::pump::{Pump, Stop};
 use crate::serve::{Answering, Reply, Turn};
+use crate::tls::alert::Alert;
 
 /// Lends the parts of a worker that make answers, beside its connections and its driver: what is
 /// the same for all requests of a turn, and the pump.
@@ -20,6 +21,7 @@ macro_rules! turn {
             now: $worker.driver.now(),
             seed: $worker.settings.seed,
             fields: &$fields,
+            redirect: $worker.settings.redirect,
         }
     };
 }
@@ -75,6 +77,9 @@ impl<D: Driver> Worker<D> {
         }
         let conn = self.conns.at(slot);
         match conn.phase {
+            _ if conn.is_secure() && conn.phase != Phase::Lingering => {
+                self.received_sealed(slot, lease);
+            }
             Phase::Free | Phase::Reading | Phase::Waiting | Phase::Sending
                 if conn.streams.is_some() =>
             {
@@ -92,7 +97,7 @@ impl<D: Driver> Worker<D> {
                     self.arm_receive(slot);
                 }
             }
-            Phase::Free | Phase::Reading | Phase::Waiting | Phase::Sending => {
+            Phase::Free | Phase::Shaking | Phase::Reading | Phase::Waiting | Phase::Sending => {
                 conn.held.extend_from_slice(self.driver.received(&lease));
                 self.driver.release(lease);
                 if conn.phase == Phase::Reading {
@@ -109,15 +114,12 @@ impl<D: Driver> Worker<D> {
     /// The common case: whole requests in the engine's own buffer, answered without a copy.
     fn answer_lease(&mut self, slot: u32, lease: Lease) {
         let mut out = self.outgoing();
-        let fields = self.settings.fields();
+        let fields = self.settings.fields(false);
         let turn = turn!(self, fields);
         let input = self.driver.received(&lease);
         let conn = self.conns.at(slot);
         let (used, stop) = pump!(self, turn).run(conn, input, &mut out);
-        let head = match stop {
-            Stop::AskDisk(len) => Some(input[used - len..used].to_vec()),
-            Stop::NeedInput | Stop::Full => None,
-        };
+        let head = stop.head(&input[..used]);
         conn.held.extend_from_slice(&input[used..]);
         self.driver.release(lease);
         self.after_pump(slot, out, stop, head);
@@ -126,20 +128,23 @@ impl<D: Driver> Worker<D> {
     /// Goes on with input that was held.
     pub(super) fn answer_held(&mut self, slot: u32) {
         let mut out = self.outgoing();
-        let fields = self.settings.fields();
+        let fields = self.settings.fields(self.conns.at(slot).is_secure());
         let turn = turn!(self, fields);
         let conn = self.conns.at(slot);
         let input = std::mem::take(&mut conn.held);
         let (used, stop) = pump!(self, turn).run(conn, &input, &mut out);
-        let head = match stop {
-            Stop::AskDisk(len) => Some(input[used - len..used].to_vec()),
-            Stop::NeedInput | Stop::Full => None,
-        };
+        let head = stop.head(&input[..used]);
         keep_rest(conn, input, used);
         self.after_pump(slot, out, stop, head);
     }
 
-    fn after_pump(&mut self, slot: u32, out: Outgoing, stop: Stop, head: Option<Vec<u8>>) {
+    pub(super) fn after_pump(
+        &mut self,
+        slot: u32,
+        out: Outgoing,
+        stop: Stop,
+        head: Option<Vec<u8>>,
+    ) {
         if let Some(head) = head {
             // Answers gathered before go out with the parked one.
             return self.ask_disk(slot, head, out);
@@ -184,7 +189,14 @@ impl<D: Driver> Worker<D> {
             return self.go_on_streams(slot);
         }
         match conn.phase {
-            Phase::Reading | Phase::Lingering => self.close(slot),
+            Phase::Shaking => self.ended_shaking(slot),
+            Phase::Reading | Phase::Lingering => {
+                if let Some(tls) = &mut conn.tls {
+                    // Without a close_notify the peer has gone away: it hears no goodbye.
+                    tls.is_over = true;
+                }
+                self.close(slot);
+            }
             Phase::Free | Phase::Waiting | Phase::Sending => {}
         }
     }
@@ -192,7 +204,7 @@ impl<D: Driver> Worker<D> {
     /// Answers with an error outside any request, then closes.
     pub(super) fn refuse(&mut self, slot: u32, status: Status) {
         let mut out = self.outgoing();
-        let fields = self.settings.fields();
+        let fields = self.settings.fields(self.conns.at(slot).is_secure());
         let turn = turn!(self, fields);
         let conn = self.conns.at(slot);
         conn.h1.reject();
@@ -211,6 +223,10 @@ impl<D: Driver> Worker<D> {
     /// All is sent and the connection is to end: at once if the peer cannot miss anything, else
     /// after it has had time to read.
     pub(super) fn finish(&mut self, slot: u32) {
+        let conn = self.conns.at(slot);
+        if conn.is_secure() && self.says_last(slot, Alert::CLOSE_NOTIFY) {
+            return;
+        }
         let conn = self.conns.at(slot);
         if conn.linger && !conn.ended {
             self.linger(slot, LINGER_MS);

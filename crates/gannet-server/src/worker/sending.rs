@@ -43,6 +43,10 @@ impl<D: Driver> Worker<D> {
     }
 
     fn send_list(&mut self, slot: u32, list: SendList) {
+        // Everything that leaves passes here, and is sealed here if the connection is secure.
+        let Some(list) = self.sealed(slot, list) else {
+            return;
+        };
         let conn = self.conns.at(slot);
         conn.expected = if list.pieces.is_empty() {
             list.wire.len() as u64
@@ -91,6 +95,10 @@ impl<D: Driver> Worker<D> {
 
     /// Whether pages of the file may go to this peer from here on.
     fn may_send_pages(&mut self, slot: u32, file: &ServedFile, offset: u64) -> bool {
+        if self.conns.at(slot).is_secure() {
+            // They have to be sealed first.
+            return false;
+        }
         match file.trust.get() {
             Trust::Constant => true,
             Trust::Guarded => {
@@ -110,6 +118,9 @@ impl<D: Driver> Worker<D> {
         let file = conn.work().copied.take();
         // The file may have become shorter than announced, or hold another version by now.
         let is_same = file.is_none_or(|file| {
+            if file.meta.is_none() {
+                return true;
+            }
             let now = self.driver.meta(&file.file);
             now.is_ok_and(|now| file.is_same_version(&now))
         });
@@ -142,6 +153,9 @@ impl<D: Driver> Worker<D> {
         self.counters.bytes_sent += bytes;
         let conn = self.conns.at(slot);
         conn.sent += bytes;
+        if conn.phase == Phase::Shaking {
+            return self.shaken(slot);
+        }
         if conn.streams.is_some() {
             return self.streams_sent(slot);
         }
@@ -159,6 +173,9 @@ impl<D: Driver> Worker<D> {
         }
         if is_short {
             return self.cut_short(slot);
+        }
+        if self.conns.at(slot).has_fault() {
+            return self.end_by_fault(slot);
         }
         let work = self.conns.at(slot).work();
         let Some(part) = work.parts.pop_front() else {
@@ -214,6 +231,9 @@ impl<D: Driver> Worker<D> {
 
     fn all_sent(&mut self, slot: u32) {
         let conn = self.conns.at(slot);
+        if conn.has_fault() {
+            return self.end_by_fault(slot);
+        }
         if conn.closing {
             return self.finish(slot);
         }

@@ -7,7 +7,7 @@ use crate::conn::Phase;
 
 /// How long a connection that has not asked for anything yet may stay after a stop, milliseconds:
 /// its first request may be on the way.
-const FRESH_MS: u64 = 500;
+pub(super) const FRESH_MS: u64 = 500;
 
 impl<D: Driver> Worker<D> {
     /// No new connections; running responses may take the grace period.
@@ -15,7 +15,7 @@ impl<D: Driver> Worker<D> {
         if self.stop_at.is_some() {
             return;
         }
-        for listener in 0..self.settings.listener_count {
+        for listener in 0..self.settings.listener_count() {
             self.driver.stop_accepting(Listener(listener));
         }
         self.starved.clear();
@@ -29,10 +29,14 @@ impl<D: Driver> Worker<D> {
                 continue;
             }
             conn.h1.drain();
+            if conn.phase == Phase::Shaking {
+                self.set_deadline(slot, FRESH_MS);
+                continue;
+            }
             if conn.phase != Phase::Reading || !conn.held.is_empty() {
                 continue;
             }
-            if conn.sent == 0 {
+            if conn.is_untouched() {
                 self.set_deadline(slot, FRESH_MS);
             } else {
                 self.close(slot);

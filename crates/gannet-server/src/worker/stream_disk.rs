@@ -131,7 +131,7 @@ impl<D: Driver> Worker<D> {
 
     fn answer_looked_up(&mut self, slot: u32, stream: StreamId, waiting: &Waiting, filled: Filled) {
         let mut out = self.stream_output(slot);
-        let fields = self.settings.fields();
+        let fields = self.settings.fields(self.conns.at(slot).is_secure());
         let turn = turn!(self, fields);
         let Some(streams) = &mut self.conns.at(slot).streams else {
             return;

@@ -67,7 +67,7 @@ impl<D: Driver> Worker<D> {
 
     fn answer_stream_lease(&mut self, slot: u32, lease: &Lease) {
         let mut out = self.stream_output(slot);
-        let configured = self.settings.fields();
+        let configured = self.settings.fields(self.conns.at(slot).is_secure());
         let turn = turn!(self, configured);
         let input = self.driver.received(lease);
         let conn = self.conns.at(slot);
@@ -86,7 +86,7 @@ impl<D: Driver> Worker<D> {
             return false;
         }
         let mut out = self.stream_output(slot);
-        let configured = self.settings.fields();
+        let configured = self.settings.fields(self.conns.at(slot).is_secure());
         let turn = turn!(self, configured);
         let conn = self.conns.at(slot);
         let Some(streams) = &mut conn.streams else {

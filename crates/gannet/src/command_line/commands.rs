@@ -214,6 +214,15 @@ pub static COMMANDS: &[Command] = &[
         table: Table::None,
     },
     Command {
+        name: "cert",
+        arguments: &[],
+        brief: "write the certificate of the authority behind --tls",
+        details: "As PEM, on standard output, for a browser or a client to import. It is made if \
+            there is none yet, and good for names of this machine only.",
+        example: "gannet cert > gannet-authority.pem",
+        table: Table::None,
+    },
+    Command {
         name: "completions",
         arguments: &[positional(
             "shell",

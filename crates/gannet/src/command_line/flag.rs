@@ -88,11 +88,21 @@ pub const FILE: Value = Value::One {
     hint: ValueHint::FilePath,
 };
 
+/// A flag with the names of several files.
+pub const FILES: Value = Value::Many {
+    name: "FILE",
+    separator: ',',
+    joint: None,
+    hint: ValueHint::FilePath,
+};
+
 /// Headings, in the order in which they are printed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Group {
     /// Where to listen.
     Addresses,
+    /// HTTPS.
+    Tls,
     /// What is served and how.
     Content,
     /// Memory.
@@ -109,8 +119,9 @@ pub enum Group {
 
 impl Group {
     /// All of them, in order.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Addresses,
+        Self::Tls,
         Self::Content,
         Self::Memory,
         Self::Limits,
@@ -124,6 +135,7 @@ impl Group {
     pub fn title(self) -> &'static str {
         match self {
             Self::Addresses => "Addresses",
+            Self::Tls => "HTTPS",
             Self::Content => "Content",
             Self::Memory => "Memory",
             Self::Limits => "Timeouts and limits",

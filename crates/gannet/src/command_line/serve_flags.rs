@@ -3,10 +3,11 @@
 use clap::ValueHint;
 use gannet_server::config::EngineChoice;
 
-use crate::command_line::flag::{FILE, Flag, Group, Value, one, one_of};
+use crate::command_line::flag::{FILE, FILES, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::{LogChoice, Settings};
 use crate::command_line::values::{
-    choice, colour, content_type, field, listen_address, number, path, socket_address, switch, text,
+    choice, colour, content_type, field, listen_address, number, path, paths, socket_address,
+    switch, text,
 };
 use crate::quantities::{parse_duration_ms, parse_size};
 
@@ -95,6 +96,83 @@ pub static SERVE_FLAGS: &[Flag<Settings>] = &[
         is_common: false,
         apply: |settings, values| {
             settings.server.metrics = Some(socket_address(text(values)?.trim())?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "tls",
+        short: None,
+        value: Value::Switch,
+        group: Group::Tls,
+        default: "false",
+        brief: "HTTPS with a certificate for development",
+        details: "Unless --tls-cert names one. It is signed by an authority of its own that is kept in \
+            $XDG_DATA_HOME/gannet/tls and is good for this machine only; 'gannet cert' writes the \
+            authority's certificate, for a browser to import. The default port is then 8443. Unix \
+            sockets stay clear: who connects there is a proxy.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.tls.development = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "tls-cert",
+        short: None,
+        value: FILES,
+        group: Group::Tls,
+        default: "",
+        brief: "HTTPS with this certificate (PEM); repeatable",
+        details: "The file has the whole chain. With several, each client gets the one for the name that it asks for, and the \
+            first if there is none. Read again when the file changes, and by SIGHUP; if the new \
+            one cannot be used, the old one stays.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.tls.certificates = paths(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "tls-key",
+        short: None,
+        value: FILES,
+        group: Group::Tls,
+        default: "",
+        brief: "its private key (PEM); repeatable",
+        details: "As many as certificates, in the same order; none if each certificate's file has \
+            its key, too.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.tls.keys = paths(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "http-redirect",
+        short: None,
+        value: one("ADDR:PORT"),
+        group: Group::Tls,
+        default: "",
+        brief: "answer HTTP here with a redirect (308) to HTTPS",
+        details: "A port alone means loopback.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.tls.redirect = Some(socket_address(text(values)?.trim())?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "hsts",
+        short: None,
+        value: Value::Switch,
+        group: Group::Tls,
+        default: "false",
+        brief: "tell browsers to come by HTTPS only, for two years",
+        details: "Adds strict-transport-security to answers over TLS. For other values of it use \
+            --header.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.tls.hsts = switch(values)?;
             Ok(())
         },
     },

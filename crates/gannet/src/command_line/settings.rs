@@ -1,8 +1,10 @@
 //! What `gannet serve` was told, before anything was looked at, opened or bound.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use gannet_server::config::{Config, ListenAddress};
+use gannet_server::tls::kernel::Wish;
 
 /// The settings of `serve`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -15,6 +17,8 @@ pub struct Settings {
     pub port: Option<u16>,
     /// Listen on all interfaces.
     pub expose: bool,
+    /// What is asked of TLS.
+    pub tls: TlsSettings,
     /// What the server is started with; its `log` is filled in from `log` below, which depends on
     /// the terminal.
     pub server: Config,
@@ -24,6 +28,25 @@ pub struct Settings {
     pub colour: ColourChoice,
     /// Say nothing at start.
     pub quiet: bool,
+}
+
+/// What is asked of TLS.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct TlsSettings {
+    /// HTTPS, with a certificate for development unless one is named.
+    pub development: bool,
+    /// Files of certificate chains, the default first.
+    pub certificates: Vec<PathBuf>,
+    /// Files of their keys, in the same order; empty if each file has both.
+    pub keys: Vec<PathBuf>,
+    /// Where clear HTTP is answered with a redirect to HTTPS.
+    pub redirect: Option<SocketAddr>,
+    /// Browsers are told to come by HTTPS only.
+    pub hsts: bool,
+    /// Early data (0-RTT) is taken.
+    pub early_data: bool,
+    /// Whether the kernel seals.
+    pub kernel: Wish,
 }
 
 /// How requests are logged, as asked for.

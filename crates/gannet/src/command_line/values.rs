@@ -30,6 +30,17 @@ pub fn path(values: &[OsString]) -> Result<PathBuf, String> {
     }
 }
 
+/// All values as paths, none of which may be empty.
+///
+/// # Errors
+/// One is empty.
+pub fn paths(values: &[OsString]) -> Result<Vec<PathBuf>, String> {
+    values
+        .iter()
+        .map(|value| path(std::slice::from_ref(value)))
+        .collect()
+}
+
 /// `true` or `false`, in the spellings that environment variables bring along.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::time::{Duration, Instant};
 
 use gannet_server::Bound;
-use gannet_server::config::ListenAddress;
+use gannet_server::config::{ListenAddress, Scheme};
 
 use crate::command_line::layers::{Origin, Origins};
 use crate::command_line::settings::Settings;
@@ -16,7 +16,10 @@ use crate::serve::port_owner::port_owner;
 /// The port when none is given.
 pub const PORT: u16 = 8080;
 
-/// How many ports are tried from [`PORT`] on. More would hide that something is wrong.
+/// The same with HTTPS.
+pub const TLS_PORT: u16 = 8443;
+
+/// How many ports are tried from the default one on. More would hide that something is wrong.
 const PORTS_TRIED: u16 = 20;
 
 /// How long an address may stay in use after its process has gone. It takes 10 ms on an idle
@@ -30,8 +33,8 @@ const UNOWNED_LOOK: Duration = Duration::from_millis(5);
 pub struct Wanted {
     /// In the order in which they are bound and printed.
     pub addresses: Vec<ListenAddress>,
-    /// All have the default port, which nobody asked for: it may move.
-    pub is_movable: bool,
+    /// All have this port, which nobody asked for: it may move.
+    pub movable: Option<u16>,
 }
 
 /// What was bound.
@@ -66,10 +69,14 @@ pub fn wanted(settings: &Settings, origins: &Origins) -> Result<Wanted, Failure>
     if listen.is_some() && listen > made_up {
         return Ok(Wanted {
             addresses: settings.listen.clone(),
-            is_movable: false,
+            movable: None,
         });
     }
-    let port = settings.port.unwrap_or(PORT);
+    let default = match super::tls::is_wanted(&settings.tls) {
+        true => TLS_PORT,
+        false => PORT,
+    };
+    let port = settings.port.unwrap_or(default);
     let tcp = |address: IpAddr| ListenAddress::Tcp(SocketAddr::new(address, port));
     let addresses = if settings.expose {
         vec![
@@ -81,7 +88,7 @@ pub fn wanted(settings: &Settings, origins: &Origins) -> Result<Wanted, Failure>
     };
     Ok(Wanted {
         addresses,
-        is_movable: settings.port.is_none(),
+        movable: settings.port.is_none().then_some(default),
     })
 }
 
@@ -94,10 +101,21 @@ pub fn bind(wanted: &Wanted, workers: usize) -> Result<Listening, Failure> {
         Ok(bound) => return Ok(Listening { bound, note: None }),
         Err(failed) => failed,
     };
-    if !wanted.is_movable || first.error.kind() != io::ErrorKind::AddrInUse {
-        return Err(explain(&first));
-    }
-    for port in PORT + 1..PORT + PORTS_TRIED {
+    let port = match wanted.movable {
+        Some(port) if first.error.kind() == io::ErrorKind::AddrInUse => port,
+        _ => return Err(explain(&first)),
+    };
+    move_on(wanted, port, &first, workers)
+}
+
+/// Binds the next port after the default one that is free.
+fn move_on(
+    wanted: &Wanted,
+    default: u16,
+    first: &Failed,
+    workers: usize,
+) -> Result<Listening, Failure> {
+    for port in default + 1..default + PORTS_TRIED {
         let moved: Vec<ListenAddress> = wanted
             .addresses
             .iter()
@@ -106,7 +124,7 @@ pub fn bind(wanted: &Wanted, workers: usize) -> Result<Listening, Failure> {
         match bind_all(&moved, workers) {
             Ok(bound) => {
                 let owner = owner_text(&first.address);
-                let note = format!("port {PORT} is busy{owner}; using {port}");
+                let note = format!("port {default} is busy{owner}; using {port}");
                 return Ok(Listening {
                     bound,
                     note: Some(note),
@@ -116,8 +134,8 @@ pub fn bind(wanted: &Wanted, workers: usize) -> Result<Listening, Failure> {
             Err(failed) => return Err(explain(&failed)),
         }
     }
-    let last = PORT + PORTS_TRIED - 1;
-    let message = format!("cannot listen on any port from {PORT} to {last}: all are busy");
+    let last = default + PORTS_TRIED - 1;
+    let message = format!("cannot listen on any port from {default} to {last}: all are busy");
     Err(Failure {
         exit: crate::messages::Exit::Failed,
         ..Failure::usage(message)
@@ -249,29 +267,41 @@ pub fn address_text(address: &ListenAddress) -> String {
 
 /// The URLs under which a bound address can be reached, with a remark for each.
 #[must_use]
-pub fn urls(address: &ListenAddress, interfaces: &[IpAddr]) -> Vec<(String, &'static str)> {
+pub fn urls(
+    address: &ListenAddress,
+    scheme: Scheme,
+    interfaces: &[IpAddr],
+) -> Vec<(String, &'static str)> {
     let ListenAddress::Tcp(bound) = address else {
         return vec![(address_text(address), "")];
     };
+    let url = |ip| url(SocketAddr::new(ip, bound.port()), scheme);
+    if scheme == Scheme::Redirect {
+        return vec![(url(bound.ip()), "redirects to HTTPS")];
+    }
     if !bound.ip().is_unspecified() {
-        return vec![(url(*bound), "")];
+        return vec![(url(bound.ip()), "")];
     }
     let loopback: IpAddr = match bound.ip() {
         IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
     };
-    let mut urls = vec![(url(SocketAddr::new(loopback, bound.port())), "this machine")];
+    let mut urls = vec![(url(loopback), "this machine")];
     for interface in interfaces.iter().filter(|i| i.is_ipv4() == bound.is_ipv4()) {
-        urls.push((url(SocketAddr::new(*interface, bound.port())), "network"));
+        urls.push((url(*interface), "network"));
     }
     urls
 }
 
-fn url(address: SocketAddr) -> String {
-    match (address.port(), address.ip()) {
-        (80, IpAddr::V4(ip)) => format!("http://{ip}/"),
-        (80, IpAddr::V6(ip)) => format!("http://[{ip}]/"),
-        _ => format!("http://{address}/"),
+fn url(address: SocketAddr, scheme: Scheme) -> String {
+    let (name, default) = match scheme {
+        Scheme::Http | Scheme::Redirect => ("http", 80),
+        Scheme::Https => ("https", 443),
+    };
+    match address.ip() {
+        IpAddr::V4(ip) if address.port() == default => format!("{name}://{ip}/"),
+        IpAddr::V6(ip) if address.port() == default => format!("{name}://[{ip}]/"),
+        _ => format!("{name}://{address}/"),
     }
 }
 
@@ -320,7 +350,7 @@ mod tests {
             (Ok(wanted), Ok((addresses, is_movable))) => {
                 let got: Vec<String> = wanted.addresses.iter().map(address_text).collect();
                 assert_eq!(
-                    (got.as_slice(), wanted.is_movable),
+                    (got.as_slice(), wanted.movable.is_some()),
                     (
                         addresses
                             .iter()
@@ -392,15 +422,19 @@ mod tests {
             .iter()
             .map(|ip| ip.parse().expect("valid"))
             .collect();
-        let check = |address: &str, expect: &[&str]| {
+        let check_scheme = |address: &str, scheme: Scheme, expect: &[&str]| {
             let address = ListenAddress::Tcp(address.parse().expect("valid"));
-            let urls = urls(&address, &interfaces);
+            let urls = urls(&address, scheme, &interfaces);
             assert_eq!(
                 urls.iter().map(|(url, _)| url.as_str()).collect::<Vec<_>>(),
                 expect
             );
         };
+        let check = |address, expect| check_scheme(address, Scheme::Http, expect);
         check("127.0.0.1:8080", &["http://127.0.0.1:8080/"]);
+        check_scheme("127.0.0.1:443", Scheme::Https, &["https://127.0.0.1/"]);
+        check_scheme("[::1]:80", Scheme::Https, &["https://[::1]:80/"]);
+        check_scheme("0.0.0.0:80", Scheme::Redirect, &["http://0.0.0.0/"]);
         check("[::1]:80", &["http://[::1]/"]);
         check("0.0.0.0:80", &["http://127.0.0.1/", "http://192.0.2.7/"]);
         check(

@@ -4,6 +4,7 @@ pub mod addresses;
 mod port_owner;
 mod signals;
 pub mod start_lines;
+pub mod tls;
 pub mod what;
 
 use std::io::{self, IsTerminal, Write};
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use gannet_server::config::{Config, Content, ListenAddress, LogFormat};
+use gannet_server::config::{Config, Content, ListenAddress, LogFormat, Scheme};
 use gannet_server::{OpenError, Running, StartError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::SIGHUP;
@@ -40,16 +41,34 @@ pub fn run(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
     let content = content(settings)?;
     let wanted = addresses::wanted(settings, origins)?;
     let terminal = Terminal::look(settings.colour);
+    let (tls, development) = tls::prepare(settings)?.unzip();
     let config = Config {
         log: log_format(settings, &terminal),
+        tls,
         ..settings.server.clone()
     };
     raise_descriptor_limit();
     let wishes =
         signals::listen().map_err(|error| Failure::new("listen for", "signals", cause(&error)))?;
-    let Listening { bound, note } = addresses::bind(&wanted, config.workers)?;
-    let addresses: Vec<ListenAddress> = bound.iter().map(|one| one.address.clone()).collect();
-    let sockets = SocketFiles::of(&addresses);
+    let Listening { mut bound, note } = addresses::bind(&wanted, config.workers)?;
+    for one in &mut bound {
+        one.scheme = tls::scheme(&settings.tls, &one.address);
+    }
+    if let Some(address) = settings.tls.redirect {
+        let clear = addresses::Wanted {
+            addresses: vec![ListenAddress::Tcp(address)],
+            movable: None,
+        };
+        for mut one in addresses::bind(&clear, config.workers)?.bound {
+            one.scheme = Scheme::Redirect;
+            bound.push(one);
+        }
+    }
+    let addresses: Vec<(ListenAddress, Scheme)> = bound
+        .iter()
+        .map(|one| (one.address.clone(), one.scheme))
+        .collect();
+    let sockets = SocketFiles::of(addresses.iter().map(|(address, _)| address));
     let log = (config.log, config.log_file.is_some());
     let running = gannet_server::start(config, content.clone(), bound)
         .map_err(|error| start_failure(&error))?;
@@ -58,6 +77,7 @@ pub fn run(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
     let lines = Lines {
         content: &content,
         addresses: &addresses,
+        development: development.as_ref().and_then(Option::as_ref),
         interfaces: &interfaces,
         report: running.report(),
         note: note.as_deref(),
@@ -79,7 +99,11 @@ fn start_failure(error: &StartError) -> Failure {
         StartError::Metrics(address, error) => {
             Failure::new("answer metrics on", address, cause(error))
         }
-        StartError::Content(_) | StartError::Engine { .. } | StartError::Resource(_) => Failure {
+        StartError::Content(_)
+        | StartError::Engine { .. }
+        | StartError::Certificate(_)
+        | StartError::NoCertificate
+        | StartError::Resource(_) => Failure {
             exit: Exit::Failed,
             ..Failure::usage(error.to_string())
         },
@@ -96,6 +120,7 @@ fn start_failure(error: &StartError) -> Failure {
 /// The first mistake.
 pub fn check(settings: &Settings, origins: &Origins) -> Result<(), Failure> {
     addresses::wanted(settings, origins)?;
+    tls::pairs(&settings.tls)?;
     match &settings.path {
         Some(path) => look(path).map(|_| ()),
         None => Ok(()),
@@ -216,11 +241,14 @@ fn wait(running: Running, wishes: &Receiver<Wish>, people: People) -> u8 {
                 running.stop_now();
             }
             // The terminal was closed: nobody is left who could press Ctrl-C.
-            Ok(Wish::ReopenLogs) if has_terminal && !io::stdin().is_terminal() => {
+            Ok(Wish::ReadAgain) if has_terminal && !io::stdin().is_terminal() => {
                 stopping = Some(SIGHUP);
                 running.stop();
             }
-            Ok(Wish::ReopenLogs) => running.reopen_logs(),
+            Ok(Wish::ReadAgain) => {
+                running.reopen_logs();
+                running.reload_certificates();
+            }
             // Asked for, so it is printed even when quiet; never among logged requests.
             Ok(Wish::Summary) => {
                 let _ = io::stderr().write_all(running.summary().as_bytes());
@@ -232,6 +260,12 @@ fn wait(running: Running, wishes: &Receiver<Wish>, people: People) -> u8 {
                 }
             }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+        for reload in running.certificate_news() {
+            match tls::news(&reload) {
+                Ok(text) => people.say(&text),
+                Err(failure) => failure.report(),
+            }
         }
     }
     let is_clean = running.wait();
@@ -247,8 +281,8 @@ fn wait(running: Running, wishes: &Receiver<Wish>, people: People) -> u8 {
 struct SocketFiles(Vec<(PathBuf, (u64, u64))>);
 
 impl SocketFiles {
-    fn of(addresses: &[ListenAddress]) -> Self {
-        let files = addresses.iter().filter_map(|address| match address {
+    fn of<'a>(addresses: impl Iterator<Item = &'a ListenAddress>) -> Self {
+        let files = addresses.filter_map(|address| match address {
             ListenAddress::Unix(path) => Some((path.clone(), identity(path)?)),
             ListenAddress::Tcp(_) => None,
         });

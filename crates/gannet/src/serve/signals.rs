@@ -11,8 +11,8 @@ use signal_hook::iterator::Signals;
 pub(crate) enum Wish {
     /// To stop (SIGINT, SIGTERM); the number is the signal's.
     Stop(i32),
-    /// To open the log file anew (SIGHUP).
-    ReopenLogs,
+    /// To open the log file anew, and to read certificates again (SIGHUP).
+    ReadAgain,
     /// To print a summary (SIGUSR1).
     Summary,
 }
@@ -29,7 +29,7 @@ pub(crate) fn listen() -> io::Result<Receiver<Wish>> {
         .spawn(move || {
             for signal in signals.forever() {
                 let wish = match signal {
-                    SIGHUP => Wish::ReopenLogs,
+                    SIGHUP => Wish::ReadAgain,
                     SIGUSR1 => Wish::Summary,
                     stop => Wish::Stop(stop),
                 };

@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use gannet_server::StartReport;
-use gannet_server::config::{Content, ListenAddress};
+use gannet_server::config::{Content, ListenAddress, Scheme};
+use gannet_server::tls::development::Development;
 
 use crate::messages::printable;
 use crate::pack::size;
@@ -15,8 +16,10 @@ use crate::serve::addresses::urls;
 pub struct Lines<'a> {
     /// What is served.
     pub content: &'a Content,
-    /// Where, with the real ports.
-    pub addresses: &'a [ListenAddress],
+    /// Where, with the real ports, and what is spoken there.
+    pub addresses: &'a [(ListenAddress, Scheme)],
+    /// The certificate for development, if it is in use.
+    pub development: Option<&'a Development>,
     /// The addresses of the network interfaces.
     pub interfaces: &'a [IpAddr],
     /// What was started.
@@ -40,8 +43,8 @@ impl Lines<'_> {
         text.push('\n');
         self.line(&mut text, "serving", &self.served());
         let mut label = "at";
-        for address in self.addresses {
-            for (url, remark) in urls(address, self.interfaces) {
+        for (address, scheme) in self.addresses {
+            for (url, remark) in urls(address, *scheme, self.interfaces) {
                 let url = self.paint("1;36", &url);
                 let remark = if remark.is_empty() {
                     remark
@@ -55,12 +58,13 @@ impl Lines<'_> {
         if let Some(metrics) = self.report.metrics {
             self.line(&mut text, "metrics", &format!("http://{metrics}/metrics"));
         }
+        self.tls(&mut text);
         self.engine(&mut text);
         if let Some(note) = self.note {
             self.line(&mut text, "note", &self.paint("33", note));
         }
         let expose = match self.addresses {
-            [ListenAddress::Tcp(only)] if only.ip().is_loopback() => {
+            [(ListenAddress::Tcp(only), _)] if only.ip().is_loopback() => {
                 "; only this machine can connect (--expose serves the network)"
             }
             _ => "",
@@ -98,6 +102,30 @@ impl Lines<'_> {
                     parts.join(", ")
                 )
             }
+        }
+    }
+
+    fn tls(&self, text: &mut String) {
+        if let Some(made) = self.development {
+            let names = made.names.join(", ");
+            self.line(
+                text,
+                "tls",
+                &format!("certificate for development: {names}"),
+            );
+            self.line(text, "", &format!("SHA-256 {}", made.fingerprint));
+            if made.is_new {
+                let what = "its authority is new; to trust it: gannet cert > authority.pem";
+                self.line(text, "", &self.paint("33", what));
+            }
+            for name in &made.left_out {
+                let what = format!("not for {name}: the authority was made without this name");
+                self.line(text, "", &self.paint("33", &what));
+            }
+        }
+        for warning in &self.report.certificate_warnings {
+            let what = format!("{warning}; {}", warning.help());
+            self.line(text, "tls", &self.paint("33", &what));
         }
     }
 
@@ -167,15 +195,18 @@ mod tests {
                 build_id: Some("00c0ffee".into()),
             },
             metrics: None,
+            certificate_warnings: Vec::new(),
         }
     }
 
     #[test]
     fn the_lines_tell_what_where_and_how() {
-        let addresses = [ListenAddress::Tcp("127.0.0.1:8081".parse().expect("valid"))];
+        let address = ListenAddress::Tcp("127.0.0.1:8081".parse().expect("valid"));
+        let addresses = [(address, Scheme::Http)];
         let mut lines = Lines {
             content: &Content::Archive("site.gannet".into()),
             addresses: &addresses,
+            development: None,
             interfaces: &[],
             report: &report(),
             note: Some("port 8080 is busy; using 8081"),

@@ -1,0 +1,195 @@
+//! From settings to certificates: named ones, or one made for development.
+
+use gannet_server::config::{ListenAddress, Scheme, TlsConfig};
+use gannet_server::tls::certificates::{PairPaths, now_unix};
+use gannet_server::tls::config::Options;
+use gannet_server::tls::development::{self, Development, DevelopmentError};
+use gannet_server::tls::watch::{Reload, Source};
+
+use crate::command_line::settings::{Settings, TlsSettings};
+use crate::messages::{Exit, Failure, cause};
+
+/// Whether addresses speak TLS.
+#[must_use]
+pub fn is_wanted(tls: &TlsSettings) -> bool {
+    tls.development || !tls.certificates.is_empty()
+}
+
+/// What is spoken at an address to listen on. A Unix socket has a proxy at its other end, which
+/// has opened the TLS connections already.
+#[must_use]
+pub fn scheme(tls: &TlsSettings, address: &ListenAddress) -> Scheme {
+    match address {
+        ListenAddress::Tcp(_) if is_wanted(tls) => Scheme::Https,
+        ListenAddress::Tcp(_) | ListenAddress::Unix(_) => Scheme::Http,
+    }
+}
+
+/// The certificate and key files, in the order given; the first is the default.
+///
+/// # Errors
+/// A flag that makes no sense without another one.
+pub fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
+    if !is_wanted(tls) {
+        let alone = [
+            ("--tls-key", !tls.keys.is_empty()),
+            ("--http-redirect", tls.redirect.is_some()),
+            ("--hsts", tls.hsts),
+            ("--early-data", tls.early_data),
+        ];
+        if let Some((flag, _)) = alone.iter().find(|(_, is_given)| *is_given) {
+            let message = format!("{flag} makes no sense without HTTPS");
+            return Err(Failure::usage(message).help("add --tls-cert FILE, or --tls"));
+        }
+        return Ok(Vec::new());
+    }
+    let (certificates, keys) = (tls.certificates.len(), tls.keys.len());
+    if keys > 0 && keys != certificates {
+        let message = format!("--tls-cert is given {certificates} times, --tls-key {keys} times");
+        return Err(Failure::usage(message).help(
+            "give each certificate its key, in the same order; leave out all keys if each file \
+             has both",
+        ));
+    }
+    if certificates == 0 && tls.hsts {
+        return Err(
+            Failure::usage("--hsts makes no sense with a certificate for development")
+                .help("it would keep browsers from other servers on this machine for two years"),
+        );
+    }
+    let pair = |(at, certificate): (usize, &std::path::PathBuf)| PairPaths {
+        certificate: certificate.clone(),
+        key: tls.keys.get(at).unwrap_or(certificate).clone(),
+    };
+    Ok(tls.certificates.iter().enumerate().map(pair).collect())
+}
+
+/// What the server is started with, and the certificate for development if one is used.
+///
+/// # Errors
+/// The flags contradict each other, or there is no place for a certificate.
+pub fn prepare(settings: &Settings) -> Result<Option<(TlsConfig, Option<Development>)>, Failure> {
+    let tls = &settings.tls;
+    let mut pairs = pairs(tls)?;
+    if !is_wanted(tls) {
+        return Ok(None);
+    }
+    let mut made = None;
+    if pairs.is_empty() {
+        let development = development()?;
+        pairs.push(development.pair.clone());
+        made = Some(development);
+    }
+    let config = TlsConfig {
+        source: Source {
+            pairs,
+            allow_expired: false,
+            options: Options {
+                early_data: tls.early_data,
+                ..Options::default()
+            },
+        },
+        kernel: tls.kernel,
+        hsts: tls.hsts,
+    };
+    Ok(Some((config, made)))
+}
+
+/// The certificate for development of this user, made if there is none.
+///
+/// # Errors
+/// There is no directory for it, or it cannot be written.
+pub fn development() -> Result<Development, Failure> {
+    let directory = development::default_directory();
+    let made = directory
+        .ok_or(DevelopmentError::NoDirectory)
+        .and_then(|directory| {
+            development::prepare(&directory, &development::machine_names(), now_unix())
+        });
+    made.map_err(|error| Failure {
+        help: error.help(),
+        exit: Exit::Failed,
+        ..Failure::usage(error.to_string())
+    })
+}
+
+/// `gannet cert`: the authority's certificate as PEM.
+///
+/// # Errors
+/// As [`development`]; the file cannot be read.
+pub fn authority() -> Result<String, Failure> {
+    let path = development()?.authority;
+    std::fs::read_to_string(&path)
+        .map_err(|error| Failure::new("read", path.display(), cause(&error)))
+}
+
+/// What came of reading certificates again: a line for people, or an error for everybody.
+pub fn news(reload: &Reload) -> Result<String, Failure> {
+    match reload {
+        Reload::Replaced(warnings) => {
+            let mut text = String::from("certificates were read again\n");
+            for warning in warnings {
+                text.push_str(&format!("note     {warning}; {}\n", warning.help()));
+            }
+            Ok(text)
+        }
+        Reload::Failed(error) => Err(Failure {
+            help: error.help(),
+            exit: Exit::Failed,
+            ..Failure::usage(format!("{error}; the old certificates stay in use"))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tls(certificates: usize, keys: usize) -> TlsSettings {
+        let files = |kind: &str, count| (0..count).map(|n| format!("{kind}{n}").into()).collect();
+        TlsSettings {
+            certificates: files("cert", certificates),
+            keys: files("key", keys),
+            ..TlsSettings::default()
+        }
+    }
+
+    #[test]
+    fn keys_belong_to_certificates_by_their_order() {
+        let got = pairs(&tls(2, 2)).expect("two pairs");
+        let names: Vec<_> = got
+            .iter()
+            .map(|pair| (pair.certificate.to_str(), pair.key.to_str()))
+            .collect();
+        let expect = [(Some("cert0"), Some("key0")), (Some("cert1"), Some("key1"))];
+        assert_eq!(names, expect);
+        let got = pairs(&tls(1, 0)).expect("one file with both");
+        assert_eq!(got[0].certificate, got[0].key);
+        assert!(pairs(&tls(2, 1)).is_err());
+    }
+
+    #[test]
+    fn flags_of_https_need_it() {
+        let check = |tls: TlsSettings, expect: Option<&str>| {
+            let got = pairs(&tls).err().map(|failure| failure.message);
+            match expect {
+                Some(part) => assert!(got.as_deref().is_some_and(|m| m.contains(part)), "{got:?}"),
+                None => assert_eq!(got, None),
+            }
+        };
+        check(TlsSettings::default(), None);
+        check(tls(0, 1), Some("--tls-key makes no sense"));
+        let redirect = TlsSettings {
+            redirect: "127.0.0.1:80".parse().ok(),
+            ..TlsSettings::default()
+        };
+        check(redirect, Some("--http-redirect makes no sense"));
+        let mut hsts = TlsSettings {
+            hsts: true,
+            ..TlsSettings::default()
+        };
+        check(hsts.clone(), Some("--hsts makes no sense without"));
+        hsts.development = true;
+        check(hsts, Some("with a certificate for development"));
+    }
+}
