@@ -25,6 +25,10 @@ pub(crate) struct Secure {
 }
 
 /// How far it has come.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a connection boxes it as a whole, and nearly all are open"
+)]
 pub(crate) enum State {
     /// The handshake is under way.
     Shaking(Handshake),
