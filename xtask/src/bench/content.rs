@@ -21,6 +21,8 @@ const POOL_LEN: usize = 1_048_573;
 
 /// In a quick run no file is larger than this, in bytes.
 const QUICK_SIZE_MAX: u64 = 32 * 1024 * 1024;
+/// In a quick run no site has more files.
+const QUICK_FILES_MAX: usize = 10_000;
 
 /// A generated site.
 pub(crate) struct Site {
@@ -90,7 +92,10 @@ fn write(path: &Path, content: &Content) -> Result<()> {
 
 /// The size of each file, in the order of their names.
 fn sizes(spec: &ContentSpec, quick: bool) -> Vec<u64> {
-    let count = spec.files;
+    let count = match quick {
+        true => spec.files.min(QUICK_FILES_MAX),
+        false => spec.files,
+    };
     let step = |index: usize| (index as f64 + 0.5) / count as f64;
     let mut sizes: Vec<u64> = match spec.sizes {
         Sizes::Text { ref text } => vec![text.len() as u64; count],

@@ -11,10 +11,10 @@ use rustix::{
     process::{Resource, Rlimit, getrlimit, setrlimit},
     thread::{CpuSet, sched_getaffinity, sched_setaffinity},
 };
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Facts about the machine, for the report.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Machine {
     /// Model name of the first CPU.
     pub(crate) cpu: String,
@@ -52,6 +52,23 @@ impl Machine {
                 .to_owned(),
             rustc: crate::process::output("rustc", &["--version"]).unwrap_or_default(),
         }
+    }
+}
+
+/// The machine's name, of characters that a file's name may have.
+pub(crate) fn name() -> String {
+    let uname = rustix::system::uname();
+    let plain = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
+    let name: String = uname
+        .nodename()
+        .to_string_lossy()
+        .chars()
+        .filter(plain)
+        .collect();
+    if name.is_empty() {
+        "unnamed".into()
+    } else {
+        name
     }
 }
 

@@ -54,6 +54,17 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
         return Ok(());
     };
     let scenarios = scenario::read_all(&process::root().join("bench/scenarios"))?;
+    let results = process::root().join("bench/results");
+    match &options.task {
+        None => {}
+        Some(options::Task::Compare(name)) => return report::compare(&results, name.as_deref()),
+        Some(options::Task::Render(name)) => {
+            return Report::read(&results, name)?.save(&results, name);
+        }
+        Some(options::Task::Readme(names)) => {
+            return report::write_readme(&process::root().join("README.md"), &results, names);
+        }
+    }
     if options.list {
         list(&scenarios);
         return Ok(());
@@ -71,12 +82,34 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     let bench = Bench::prepare(&options, &cells, interrupt)?;
     let report = bench.run(&cells)?;
     report.print();
-    if let Some(name) = &options.save {
-        report.save(&process::root().join("bench/results"), name)?;
-    }
+    save(&report, &options, &results)?;
     let failures = report.failures();
     ensure!(failures == 0, "{failures} runs failed; they are no figures");
     Ok(())
+}
+
+/// Writes the result where it was asked for; that of a quick run only to prove that it can be.
+fn save(report: &Report, options: &Options, results: &Path) -> Result<()> {
+    if let Some(name) = &options.save {
+        return report.save(results, name);
+    }
+    if options.no_save {
+        return Ok(());
+    }
+    if options.quick {
+        let directory = std::env::temp_dir().join(format!("gannet-bench-{}", std::process::id()));
+        report.save(&directory, "quick")?;
+        return fs::remove_dir_all(&directory).context("cannot remove a quick run's report");
+    }
+    let day = report.date.split(' ').next().unwrap_or("undated");
+    let host = host::name();
+    let name = format!("{day}-{host}");
+    let taken = |name: &String| results.join(name).exists();
+    let more = (2..).map(|number| format!("{name}-{number}"));
+    let name = std::iter::once(name.clone())
+        .chain(more)
+        .find(|name| !taken(name));
+    report.save(results, &name.context("a free name")?)
 }
 
 fn list(scenarios: &[Scenario]) {
@@ -137,7 +170,7 @@ impl<'a> Bench<'a> {
     ) -> Result<Self> {
         let need = cells
             .iter()
-            .map(|c| content::size_of(&c.scenario.content, options.quick));
+            .map(|c| content::size_of(&c.content, options.quick));
         // The site, its archive, and room for the pages of both while one replaces the other.
         let need = need.max().unwrap_or(0) * 2 + SPARE;
         let fallback = process::root().join("bench/work");
@@ -226,7 +259,7 @@ impl<'a> Bench<'a> {
             }
             if site
                 .as_ref()
-                .is_none_or(|(made, _, _)| *made != cell.scenario.content)
+                .is_none_or(|(made, _, _)| *made != cell.content)
             {
                 self.clear(site.take())?;
                 site = Some(self.make_site(cell, &mut report)?);
@@ -243,9 +276,9 @@ impl<'a> Bench<'a> {
         cell: &Cell<'_>,
         report: &mut Report,
     ) -> Result<(ContentSpec, Site, Option<PathBuf>)> {
-        let name = cell.scenario.name.clone();
+        let name = cell.name();
         let root = self.work.path.join("site");
-        let site = content::create(&cell.scenario.content, &root, self.options.quick)?;
+        let site = content::create(&cell.content, &root, self.options.quick)?;
         let mut archive = None;
         if let Some(packer) = self.found.iter().find(|found| found.peer.wants_archive()) {
             let path = self.work.path.join("site.gannet");
@@ -259,7 +292,7 @@ impl<'a> Bench<'a> {
         }
         let (files, bytes) = (site.targets.len(), site.bytes());
         println!("bench: {name}: {files} files, {bytes} bytes");
-        Ok((cell.scenario.content.clone(), site, archive))
+        Ok((cell.content.clone(), site, archive))
     }
 
     fn clear(&self, site: Option<(ContentSpec, Site, Option<PathBuf>)>) -> Result<()> {

@@ -16,7 +16,7 @@ cargo xtask bench: measure gannet and its peers side by side
 
   --list                what can be measured, and exit
   --only NAME[,NAME]    scenarios (plaintext) or cells (plaintext-c64)
-  --peers NAME[,NAME]   peers, the first ones of --list unless given; nginx gives the ratios
+  --peers NAME[,NAME]   peers (default: those that --list marks); nginx gives the ratios
   --rounds N            rounds in which every peer runs once (default 5)
   --duration SECS       counted time of a run (default 4)
   --warm-up SECS        time before it that is not counted (default 1)
@@ -26,11 +26,28 @@ cargo xtask bench: measure gannet and its peers side by side
   --client own|wrk      what makes the load (default own)
   --gannet PATH         measure this binary instead of building a release
   --work DIR            directory for files (default: memory, in /dev/shm)
-  --save NAME           write bench/results/NAME.md and NAME.json
+  --save NAME           write bench/results/NAME (default: DATE-HOST; nothing for a quick run)
+  --no-save             write nothing
+  --ktls                kernel TLS for every server that has it, else TLS in user space
+
+  --compare [NAME]      say how the newest result, or NAME, compares to those before it, and exit
+  --render NAME         make report, plots and page of a result anew from its JSON, and exit
+  --readme NAME[,NAME]  take the README's figures from these results, and exit
 
 A run with a wrong response, an error or a dead server gives no figure and fails the command.
 The congestion control of TCP is set to cubic for the runs and put back afterwards.
 ";
+
+/// A chore with results that are there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Compare the newest, or the one of that name, with earlier ones.
+    Compare(Option<String>),
+    /// Make everything of it anew from its JSON.
+    Render(String),
+    /// Take the README's figures from these.
+    Readme(Vec<String>),
+}
 
 /// What was asked for.
 #[derive(Clone, Debug)]
@@ -55,8 +72,12 @@ pub(crate) struct Options {
     pub(crate) gannet: Option<PathBuf>,
     /// Where files go.
     pub(crate) work: Option<PathBuf>,
-    /// Name of the results.
+    /// Name of the result; none for DATE-HOST.
     pub(crate) save: Option<String>,
+    /// Whether nothing is written.
+    pub(crate) no_save: bool,
+    /// What to do with results that are there, instead of measuring.
+    pub(crate) task: Option<Task>,
 }
 
 impl Options {
@@ -72,6 +93,7 @@ impl Options {
             warm_up_s: 1.0,
             cpus,
             client: Client::Own,
+            ktls: false,
         };
         let mut options = Self {
             only: Vec::new(),
@@ -85,6 +107,8 @@ impl Options {
             gannet: None,
             work: None,
             save: None,
+            no_save: false,
+            task: None,
         };
         let (mut rounds, mut duration, mut warm_up) = (None, None, None);
         while let Some(argument) = parser.next()? {
@@ -111,6 +135,17 @@ impl Options {
                 Long("gannet") => options.gannet = Some(parser.value()?.into()),
                 Long("work") => options.work = Some(parser.value()?.into()),
                 Long("save") => options.save = Some(parser.value()?.string()?),
+                Long("no-save") => options.no_save = true,
+                Long("ktls") => options.method.ktls = true,
+                Long("compare") => {
+                    let name = parser.optional_value().or_else(|| next_value(parser));
+                    let name = name.map(ValueExt::string).transpose()?;
+                    options.task = Some(Task::Compare(name));
+                }
+                Long("render") => options.task = Some(Task::Render(parser.value()?.string()?)),
+                Long("readme") => {
+                    options.task = Some(Task::Readme(list(&parser.value()?.string()?)));
+                }
                 Short('h') | Long("help") => {
                     print!("{HELP}");
                     return Ok(None);
@@ -124,6 +159,9 @@ impl Options {
                 options.method.duration_s,
                 options.method.warm_up_s,
             ) = (1, 1.0, 0.2);
+        }
+        if options.quick && !options.peers_given {
+            options.peers = peers::QUICK.map(str::to_owned).to_vec();
         }
         options.rounds = rounds.unwrap_or(options.rounds);
         options.method.duration_s = duration.unwrap_or(options.method.duration_s);
@@ -152,13 +190,28 @@ impl Options {
                 known()
             );
         }
-        if let Some(name) = &self.save {
+        let names = match &self.task {
+            Some(Task::Readme(names)) => names.iter().collect(),
+            Some(Task::Render(name) | Task::Compare(Some(name))) => vec![name],
+            _ => Vec::new(),
+        };
+        for name in self.save.iter().chain(names) {
             let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
             let good = !name.is_empty() && !name.starts_with('.') && name.chars().all(plain);
-            ensure!(good, "--save {name}: use letters, digits, '-', '_' and '.'");
+            ensure!(
+                good,
+                "result '{name}': use letters, digits, '-', '_' and '.'"
+            );
         }
         Ok(())
     }
+}
+
+/// The next argument, when it is no flag.
+fn next_value(parser: &mut lexopt::Parser) -> Option<std::ffi::OsString> {
+    parser
+        .try_raw_args()?
+        .next_if(|argument| !argument.to_string_lossy().starts_with('-'))
 }
 
 fn list(text: &str) -> Vec<String> {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     h2load::{self, Shape},
@@ -18,6 +18,8 @@ use crate::load::{self, Order, Phase, Plan, Tls};
 const SATURATED: f64 = 0.93;
 /// More than this share of a CPU used by others than the measured side makes a figure noisy.
 const NOISE: f64 = 0.05;
+/// The quantiles of the latency that are kept.
+const QUANTILES: [f64; 8] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0];
 /// Longest silence on all connections before a run has failed.
 const STALL: Duration = Duration::from_secs(10);
 
@@ -25,7 +27,7 @@ const STALL: Duration = Duration::from_secs(10);
 const SETTLE: Duration = Duration::from_millis(100);
 
 /// The two CPUs of a measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Cpus {
     /// Where the server runs.
     pub(crate) server: usize,
@@ -34,7 +36,7 @@ pub(crate) struct Cpus {
 }
 
 /// Which program makes the load.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Client {
     /// The load client of this program, which checks everything.
@@ -44,7 +46,7 @@ pub(crate) enum Client {
 }
 
 /// How runs are made; the same for all runs of a measurement.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct Method {
     /// Counted time of a run, in seconds.
     pub(crate) duration_s: f64,
@@ -54,10 +56,13 @@ pub(crate) struct Method {
     pub(crate) cpus: Cpus,
     /// What makes the load.
     pub(crate) client: Client,
+    /// Whether servers that have kernel TLS use it.
+    #[serde(default)]
+    pub(crate) ktls: bool,
 }
 
 /// The figures of one run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Figures {
     /// CPU time of the server's process tree, in the unit of the scenario.
     pub(crate) cost: f64,
@@ -73,6 +78,9 @@ pub(crate) struct Figures {
     pub(crate) p50_us: Option<f64>,
     /// 99th percentile of the latency, in microseconds; not known from h2load.
     pub(crate) p99_us: Option<f64>,
+    /// Quantiles of the latency, 0 to 1, each with its microseconds; empty where they are not known.
+    #[serde(default)]
+    pub(crate) latency_us: Vec<(f64, f64)>,
     /// Mean latency, in microseconds; not known from wrk.
     pub(crate) mean_us: Option<f64>,
     /// Peak resident memory of the tree, mapped file pages included, in bytes.
@@ -93,19 +101,20 @@ pub(crate) struct Figures {
     pub(crate) reconnects: u64,
     /// TLS handshakes within the window, and how many of them resumed; known where each request
     /// has its own.
+    #[serde(default)]
     pub(crate) handshakes: Option<(u64, u64)>,
     /// Responses compared byte for byte within the window.
     pub(crate) verified: u64,
     /// Kernel worker threads of io_uring in the tree.
     pub(crate) io_workers: usize,
     /// Which side was the bottleneck.
-    pub(crate) saturated: &'static str,
+    pub(crate) saturated: String,
     /// What makes this figure doubtful; empty for a clean one.
     pub(crate) flags: Vec<Flag>,
 }
 
 /// Something that makes a figure doubtful, and how much of it there was.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Flag {
     /// What.
     pub(crate) doubt: Doubt,
@@ -114,7 +123,7 @@ pub(crate) struct Flag {
 }
 
 /// The reasons to doubt a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Doubt {
     /// Connections that never got a response.
@@ -290,6 +299,7 @@ impl Readings {
             gigabits_per_s: body_bytes * 8e-9 / seconds,
             p50_us: None,
             p99_us: None,
+            latency_us: Vec::new(),
             mean_us: None,
             peak_memory: after.peak_memory,
             anonymous_memory: after.anonymous_memory,
@@ -302,7 +312,7 @@ impl Readings {
             handshakes: None,
             verified: 0,
             io_workers: before.io_workers.max(after.io_workers),
-            saturated: "",
+            saturated: String::new(),
             flags: Vec::new(),
         };
         figures.add_load(load);
@@ -318,6 +328,7 @@ impl Figures {
                 let quantile = |q| tally.latency.value_at_quantile(q) as f64 / 1e3;
                 self.p50_us = Some(quantile(0.5));
                 self.p99_us = Some(quantile(0.99));
+                self.latency_us = QUANTILES.map(|q| (q, quantile(q))).to_vec();
                 self.mean_us = Some(tally.latency.mean() / 1e3);
                 let seconds = tally.elapsed.as_secs_f64();
                 self.client_cpu = Some(tally.client_cpu.as_secs_f64() / seconds);
@@ -350,7 +361,8 @@ impl Figures {
             }
             _ if server => "server",
             _ => "neither",
-        };
+        }
+        .to_owned();
         let mut doubt = |doubt, value| self.flags.push(Flag { doubt, value });
         if let Some(count @ 1..) = self.unserved {
             doubt(Doubt::Unserved, count as f64);

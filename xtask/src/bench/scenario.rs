@@ -13,7 +13,7 @@ use crate::load::Order;
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Scenario {
     /// The file's stem; not in the file itself.
-    #[serde(skip_deserializing)]
+    #[serde(default)]
     pub(crate) name: String,
     /// One line for people.
     pub(crate) title: String,
@@ -23,10 +23,63 @@ pub(crate) struct Scenario {
     pub(crate) rank: u32,
     /// What the cost is counted by.
     pub(crate) unit: Unit,
+    /// Numbers of connections whose cells stand in the README.
+    #[serde(default)]
+    pub(crate) readme: Vec<usize>,
+    /// What changes from cell to cell besides the connections.
+    #[serde(default)]
+    pub(crate) vary: Option<Vary>,
     /// What is served.
     pub(crate) content: ContentSpec,
     /// How it is asked for.
     pub(crate) load: LoadSpec,
+}
+
+/// A property of the content that takes several values, each a cell of its own.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Vary {
+    /// The size of every file, in bytes.
+    Size(Vec<u64>),
+    /// The number of files.
+    Files(Vec<usize>),
+}
+
+impl Vary {
+    /// What the values are, for the axis of a plot.
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Self::Size(_) => "bytes a file",
+            Self::Files(_) => "files",
+        }
+    }
+
+    /// `content` with each of the values, and the value.
+    fn contents(&self, content: &ContentSpec) -> Vec<(ContentSpec, u64)> {
+        match self {
+            Self::Size(sizes) => sizes
+                .iter()
+                .map(|&size| {
+                    let sizes = Sizes::Fixed { size };
+                    let content = ContentSpec {
+                        sizes,
+                        ..content.clone()
+                    };
+                    (content, size)
+                })
+                .collect(),
+            Self::Files(counts) => counts
+                .iter()
+                .map(|&files| {
+                    let content = ContentSpec {
+                        files,
+                        ..content.clone()
+                    };
+                    (content, files as u64)
+                })
+                .collect(),
+        }
+    }
 }
 
 /// What the server's CPU time is divided by.
@@ -143,6 +196,10 @@ pub(crate) enum Protocol {
 pub(crate) struct Cell<'a> {
     /// The scenario.
     pub(crate) scenario: &'a Scenario,
+    /// What is served in this cell.
+    pub(crate) content: ContentSpec,
+    /// The value of what varies.
+    pub(crate) value: Option<u64>,
     /// Connections at the same time.
     pub(crate) connections: usize,
     /// Requests outstanding on each of them.
@@ -153,6 +210,11 @@ impl Cell<'_> {
     /// `NAME-cCONNECTIONS`, and `-mSTREAMS` over HTTP/2.
     pub(crate) fn name(&self) -> String {
         let (name, connections) = (&self.scenario.name, self.connections);
+        let name = match (&self.scenario.vary, self.value) {
+            (Some(Vary::Size(_)), Some(value)) => format!("{name}-s{value}"),
+            (Some(Vary::Files(_)), Some(value)) => format!("{name}-n{value}"),
+            _ => name.clone(),
+        };
         match self.scenario.load.protocol {
             Protocol::H1 => format!("{name}-c{connections}"),
             Protocol::H2 => format!("{name}-c{connections}-m{}", self.streams),
@@ -165,17 +227,37 @@ impl Scenario {
     pub(crate) fn cells(&self) -> impl Iterator<Item = Cell<'_>> {
         let load = &self.load;
         let streams = load.streams.iter().copied().chain(std::iter::repeat(1));
-        let shapes = load.connections.iter().zip(streams);
-        shapes.map(|(&connections, streams)| Cell {
-            scenario: self,
-            connections,
-            streams,
+        let shapes: Vec<_> = load.connections.iter().copied().zip(streams).collect();
+        let contents = match &self.vary {
+            None => vec![(self.content.clone(), None)],
+            Some(vary) => {
+                let contents = vary.contents(&self.content).into_iter();
+                contents
+                    .map(|(content, value)| (content, Some(value)))
+                    .collect()
+            }
+        };
+        contents.into_iter().flat_map(move |(content, value)| {
+            let cells = shapes.clone().into_iter();
+            cells.map(move |(connections, streams)| Cell {
+                scenario: self,
+                content: content.clone(),
+                value,
+                connections,
+                streams,
+            })
         })
     }
 
     fn parse(name: &str, text: &str) -> Result<Self> {
         let mut scenario: Self = toml::from_str(text)?;
         scenario.name = name.to_owned();
+        let empty = match &scenario.vary {
+            None => false,
+            Some(Vary::Size(sizes)) => sizes.is_empty(),
+            Some(Vary::Files(counts)) => counts.is_empty() || counts.contains(&0),
+        };
+        ensure!(!empty, "vary must name values, and at least one file");
         let content = &scenario.content;
         ensure!(content.files > 0, "content.files must be at least 1");
         let connections = &scenario.load.connections;

@@ -1,9 +1,9 @@
 //! Medians and spreads of a few runs, and the checks that say whether a figure can be true.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A median with the smallest and the largest value it came from.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
 pub(crate) struct Spread {
     /// The middle value; of an even number of values the mean of the two in the middle.
     pub(crate) median: f64,

@@ -10,7 +10,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     certificate::Certificate,
@@ -136,6 +136,9 @@ pub(crate) const DEFAULT: [&str; 8] = [
     "gannet-archive-h1",
 ];
 
+/// The peers of a quick run that names none: enough to prove that every scenario runs.
+pub(crate) const QUICK: [&str; 3] = ["nginx", "gannet-archive", "gannet-directory"];
+
 /// The names of all peers.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     PEERS.iter().map(|(name, _)| *name)
@@ -259,7 +262,7 @@ impl Peer {
     }
 
     fn unfit(self, cell: &Cell<'_>) -> Option<&'static str> {
-        let constant = matches!(cell.scenario.content.sizes, Sizes::Text { .. });
+        let constant = matches!(cell.content.sizes, Sizes::Text { .. });
         let load = &cell.scenario.load;
         match self {
             Self::Floor(_) if load.tls.is_some() || load.protocol == Protocol::H2 => {
@@ -342,7 +345,7 @@ impl Found {
 }
 
 /// A peer as the report names it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct PeerEntry {
     /// Its name.
     pub(crate) name: String,

@@ -1,20 +1,31 @@
-//! What a measurement says: a table for the terminal, Markdown and JSON for the results.
+//! What a measurement says: tables for the terminal and in Markdown, JSON, plots and a page.
+//!
+//! The JSON is the result; everything else is made from it, and can be made again.
 
-use std::{collections::BTreeMap, fmt::Write, fs, path::Path};
+use std::{fs, path::Path};
 
 use anyhow::{Context, Result};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     host::Machine,
     peers::{self, PeerEntry},
-    run::{Client, Doubt, Figures, Flag, Method},
+    run::{Figures, Method},
     scenario::{Cell, Scenario, Unit},
     statistics::{self, Spread},
 };
 
+mod history;
+mod markdown;
+mod page;
+mod plot;
+mod readme;
+mod standing;
+
+pub(crate) use self::{history::compare, readme::write as write_readme};
+
 /// A whole measurement.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Report {
     /// Version of this structure.
     pub(crate) schema: u32,
@@ -44,8 +55,12 @@ pub(crate) struct Report {
     pub(crate) cells: Vec<CellReport>,
 }
 
+fn one() -> usize {
+    1
+}
+
 /// What became of one run.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Outcome {
     /// It gave figures.
@@ -55,20 +70,26 @@ pub(crate) enum Outcome {
 }
 
 /// The runs of one cell.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct CellReport {
     /// Its name.
     pub(crate) name: String,
     /// The scenario it belongs to.
     pub(crate) scenario: Scenario,
+    /// The value of what varies in the scenario.
+    #[serde(default)]
+    pub(crate) value: Option<u64>,
     /// Connections at the same time.
     pub(crate) connections: usize,
+    /// Requests outstanding on each of them.
+    #[serde(default = "one")]
+    pub(crate) streams: usize,
     /// A row for each peer.
     pub(crate) rows: Vec<Row>,
 }
 
 /// The runs of one peer in one cell, and what they come to.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct Row {
     /// The peer.
     pub(crate) peer: String,
@@ -118,7 +139,7 @@ impl Outcome {
                     .iter()
                     .map(|flag| format!("; {flag}"))
                     .collect::<String>();
-                let saturated = f.saturated;
+                let saturated = &f.saturated;
                 format!("{cost:.2} {label}, {rate}, saturated: {saturated}{flags}")
             }
         }
@@ -145,7 +166,9 @@ impl CellReport {
         Self {
             name: cell.name(),
             scenario: cell.scenario.clone(),
+            value: cell.value,
             connections: cell.connections,
+            streams: cell.streams,
             rows: rows.collect(),
         }
     }
@@ -177,107 +200,50 @@ impl Row {
             runs: runs.to_vec(),
         }
     }
-
-    /// What a reader must know about this row: failures, saturation, doubts and how many runs of
-    /// it they concern.
-    fn notes(&self) -> String {
-        let mut notes: Vec<String> = Vec::new();
-        let mut saturated: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut doubts: BTreeMap<Doubt, Vec<Flag>> = BTreeMap::new();
-        for run in &self.runs {
-            match run {
-                Outcome::Failed(reason) => {
-                    let note = format!("FAILED: {}", reason.replace('\n', " "));
-                    if !notes.contains(&note) {
-                        notes.push(note);
-                    }
-                }
-                Outcome::Figures(f) => {
-                    *saturated.entry(f.saturated).or_default() += 1;
-                    for flag in &f.flags {
-                        doubts.entry(flag.doubt).or_default().push(*flag);
-                    }
-                }
-            }
-        }
-        let all = self.runs.len();
-        let of = |count: usize| match count == all {
-            true => String::new(),
-            false => format!(" in {count} of {all} runs"),
-        };
-        for (side, count) in saturated.into_iter().filter(|(side, _)| *side != "neither") {
-            notes.push(format!("{side} saturated{}", of(count)));
-        }
-        for flags in doubts.into_values() {
-            let worst = flags.iter().max_by(|a, b| a.value.total_cmp(&b.value));
-            let up_to = if flags.len() > 1 { "up to: " } else { "" };
-            notes.extend(worst.map(|flag| format!("{up_to}{flag}{}", of(flags.len()))));
-        }
-        notes.join("; ")
-    }
-
-    fn columns(&self, unit: Unit) -> [String; 8] {
-        let rate = match unit {
-            Unit::Request => median(self.requests_per_s, 0),
-            Unit::Gigabyte => median(self.gigabits_per_s, 1),
-        };
-        [
-            self.peer.clone(),
-            spread(self.cost, 2),
-            spread(self.ratio, 2),
-            rate,
-            median(self.p50_us, 0),
-            median(self.p99_us, 0),
-            format!(
-                "{} / {}",
-                mebibytes(self.peak_memory),
-                mebibytes(self.anonymous_memory)
-            ),
-            self.notes(),
-        ]
-    }
-}
-
-fn spread(spread: Option<Spread>, digits: usize) -> String {
-    match spread {
-        None => "-".into(),
-        Some(s) if s.count == 1 => format!("{:.digits$}", s.median),
-        Some(s) => format!(
-            "{:.digits$} ({:.digits$}-{:.digits$})",
-            s.median, s.min, s.max
-        ),
-    }
-}
-
-fn median(spread: Option<Spread>, digits: usize) -> String {
-    spread.map_or_else(|| "-".into(), |s| format!("{:.digits$}", s.median))
-}
-
-fn mebibytes(bytes: u64) -> String {
-    format!("{:.1}", bytes as f64 / f64::from(1 << 20))
-}
-
-fn headings(unit: Unit) -> [String; 8] {
-    let rate = match unit {
-        Unit::Request => "req/s",
-        Unit::Gigabyte => "Gbit/s",
-    };
-    let cost = format!("CPU {}", unit.label());
-    let ratio = format!("ratio to {}", peers::BASE);
-    [
-        "peer",
-        &cost,
-        &ratio,
-        rate,
-        "p50 µs",
-        "p99 µs",
-        "MiB peak / anon",
-        "notes",
-    ]
-    .map(str::to_owned)
 }
 
 impl Report {
+    /// Reads the result `name` in `directory`.
+    ///
+    /// # Errors
+    ///
+    /// When it is not there, or is no result.
+    pub(crate) fn read(directory: &Path, name: &str) -> Result<Self> {
+        let path = directory.join(name).join("report.json");
+        let shown = path.display();
+        let text = fs::read_to_string(&path).with_context(|| format!("cannot read '{shown}'"))?;
+        let mut report: Self =
+            serde_json::from_str(&text).with_context(|| format!("'{shown}' is no result"))?;
+        for cell in &mut report.cells {
+            cell.scenario.name = scenario_of(&cell.name).to_owned();
+        }
+        Ok(report)
+    }
+
+    /// Writes the result `name` into `directory`: JSON, Markdown, plots and a page.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be written.
+    pub(crate) fn save(&self, directory: &Path, name: &str) -> Result<()> {
+        let earlier = history::read_all(directory, name);
+        let path = directory.join(name);
+        let write = |file: &str, text: String| {
+            let file = path.join(file);
+            fs::write(&file, text).with_context(|| format!("cannot write '{}'", file.display()))
+        };
+        fs::create_dir_all(path.join("plots"))
+            .with_context(|| format!("cannot create '{}'", path.display()))?;
+        write("report.json", serde_json::to_string_pretty(self)? + "\n")?;
+        write("report.md", self.markdown())?;
+        write("index.html", page::write(self, &earlier))?;
+        for (name, plot) in plot::of_report(self) {
+            write(&format!("plots/{name}.svg"), plot.file())?;
+        }
+        println!("bench: wrote '{}'", path.display());
+        Ok(())
+    }
+
     /// Runs that gave no figure.
     pub(crate) fn failures(&self) -> usize {
         self.cells
@@ -286,143 +252,36 @@ impl Report {
             .map(|row| row.failed)
             .sum()
     }
+}
 
-    /// Prints the tables.
-    pub(crate) fn print(&self) {
-        for cell in &self.cells {
-            let unit = cell.scenario.unit;
-            println!("\n{}: {}", cell.name, cell.scenario.title);
-            let rows = cell.rows.iter().map(|row| row.columns(unit));
-            let rows: Vec<_> = std::iter::once(headings(unit)).chain(rows).collect();
-            let width = |column: usize| {
-                rows.iter()
-                    .map(|row| row[column].chars().count())
-                    .max()
-                    .unwrap_or(0)
-            };
-            let widths: Vec<usize> = (0..7).map(width).collect();
-            for row in &rows {
-                let cells = row
-                    .iter()
-                    .zip(&widths)
-                    .map(|(text, &width)| format!("{text:width$}"));
-                println!("  {}  {}", cells.collect::<Vec<_>>().join("  "), row[7]);
-            }
+/// The scenario's part of a cell's name.
+fn scenario_of(cell: &str) -> &str {
+    let end = cell.rfind("-c").unwrap_or(cell.len());
+    let name = &cell[..end];
+    // A value that varies stands between the two.
+    match name.rsplit_once('-') {
+        Some((before, value))
+            if value.starts_with(['s', 'n'])
+                && value.len() > 1
+                && value[1..].bytes().all(|b| b.is_ascii_digit()) =>
+        {
+            before
         }
-        if self.quick {
-            println!("\na quick run: it proves that everything runs, and gives no figures");
-        }
-    }
-
-    /// Writes `NAME.md` and `NAME.json` into `directory`.
-    pub(crate) fn save(&self, directory: &Path, name: &str) -> Result<()> {
-        fs::create_dir_all(directory)?;
-        let path = directory.join(name);
-        let json = serde_json::to_string_pretty(self)? + "\n";
-        // Not `with_extension`: a name may hold a dot.
-        for (suffix, text) in [("json", json), ("md", self.markdown())] {
-            let file = format!("{}.{suffix}", path.display());
-            fs::write(&file, text).with_context(|| format!("cannot write '{file}'"))?;
-            println!("bench: wrote '{file}'");
-        }
-        Ok(())
-    }
-
-    fn markdown(&self) -> String {
-        let mut text = String::new();
-        self.write_method(&mut text);
-        for cell in &self.cells {
-            let unit = cell.scenario.unit;
-            let _ = writeln!(text, "\n## {}: {}\n", cell.name, cell.scenario.title);
-            let _ = writeln!(text, "| {} |", headings(unit).join(" | "));
-            let _ = writeln!(text, "|{}", " --- |".repeat(8));
-            for row in &cell.rows {
-                let columns = row.columns(unit).map(|column| column.replace('|', "\\|"));
-                let _ = writeln!(text, "| {} |", columns.join(" | "));
-            }
-        }
-        text.push_str("\n## Peers\n");
-        for peer in &self.peers {
-            let (name, version) = (&peer.name, &peer.version);
-            let configuration = peer.configuration.trim_end();
-            let _ = writeln!(text, "\n{name}: {version}\n\n```\n{configuration}\n```");
-        }
-        text
-    }
-
-    fn write_method(&self, text: &mut String) {
-        let (m, method) = (&self.machine, &self.method);
-        let quick = if self.quick {
-            " (quick: these are not figures)"
-        } else {
-            ""
-        };
-        let client = match method.client {
-            Client::Own => {
-                "the project's load client: one thread, every status and length checked, every \
-                 file compared once before a run and samples of the responses during it"
-            }
-            Client::Wrk => "wrk, one thread: statuses checked, lengths and contents not",
-        };
-        let place = if self.in_memory {
-            "in memory (tmpfs)"
-        } else {
-            "on disk, in the page cache"
-        };
-        let gib = m.memory as f64 / f64::from(1 << 30);
-        let (server, client_cpu) = (method.cpus.server, method.cpus.client);
-        let shared = if server == client_cpu {
-            "; both share one CPU"
-        } else {
-            ""
-        };
-        let _ = write!(
-            text,
-            "# Measured {}{quick}
-
-- machine: {}, {} CPUs, {gib:.0} GiB; {}, Linux {}; {}
-- over loopback; server (one worker) pinned to CPU {server}, client to CPU {client_cpu}{shared}
-- TCP congestion control: {}
-- files {place}; {} open files a process
-- {} rounds, each peer once a round; {} s counted after {} s of warm-up; servers started afresh
-- client: {client}
-- cost: user and system time of the server's whole process tree, per response or per 10^9 bytes
-- ratio: to {} in the same round; medians, with the smallest and largest value in parentheses
-- a run with a wrong response, an error or a dead server has no figure
-",
-            self.date,
-            m.cpu,
-            m.cpus,
-            m.distribution,
-            m.kernel,
-            m.rustc,
-            self.congestion,
-            self.file_limit,
-            self.rounds,
-            method.duration_s,
-            method.warm_up_s,
-            peers::BASE,
-        );
-        if let Some(nice) = self.nice {
-            let _ = writeln!(
-                text,
-                "- both sides ran at nice {nice}, ahead of what else ran"
-            );
-        }
-        for skipped in &self.skipped {
-            let _ = writeln!(text, "- left out: {}", skipped.replace('\n', " "));
-        }
+        _ => name,
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::path::PathBuf;
 
     use super::*;
-    use crate::bench::{run::Cpus, scenario};
+    use crate::bench::{
+        run::{Client, Cpus, Doubt, Flag},
+        scenario,
+    };
 
-    fn figures(cost: f64) -> Outcome {
+    pub(super) fn figures(cost: f64) -> Outcome {
         Outcome::Figures(Box::new(Figures {
             cost,
             user_share: 0.5,
@@ -431,6 +290,7 @@ mod tests {
             gigabits_per_s: 1.0,
             p50_us: Some(10.0),
             p99_us: Some(20.0),
+            latency_us: vec![(0.5, 10.0), (0.99, 20.0)],
             mean_us: Some(11.0),
             peak_memory: 3 << 20,
             anonymous_memory: 1 << 20,
@@ -443,7 +303,7 @@ mod tests {
             handshakes: None,
             verified: 10,
             io_workers: 0,
-            saturated: "server",
+            saturated: "server".into(),
             flags: vec![Flag {
                 doubt: Doubt::Unserved,
                 value: 7.0,
@@ -451,7 +311,7 @@ mod tests {
         }))
     }
 
-    fn report(rows: Vec<(&str, Vec<Outcome>)>) -> Report {
+    pub(super) fn report(rows: Vec<(&str, Vec<Outcome>)>) -> Report {
         let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../bench/scenarios");
         let scenarios = scenario::read_all(&directory).expect("the project's own");
         let cell = scenarios[0].cells().next().expect("has a cell");
@@ -468,6 +328,7 @@ mod tests {
                 warm_up_s: 0.0,
                 cpus,
                 client: Client::Own,
+                ktls: false,
             },
             rounds: 2,
             quick: false,
@@ -521,5 +382,36 @@ mod tests {
             json["cells"][0]["rows"][0]["runs"][1]["figures"]["cost"],
             5.0
         );
+    }
+
+    #[test]
+    fn a_result_is_read_as_it_was_written() {
+        let directory = std::env::temp_dir().join(format!("gannet-result-{}", std::process::id()));
+        let written = report(vec![("nginx", vec![figures(4.0), figures(5.0)])]);
+        written
+            .save(&directory, "one")
+            .expect("a writable temporary directory");
+        let read = Report::read(&directory, "one").expect("as it was written");
+        assert_eq!(
+            serde_json::to_value(&read).expect("serialises"),
+            serde_json::to_value(&written).expect("serialises")
+        );
+        let page = fs::read_to_string(directory.join("one/index.html")).expect("written");
+        assert!(page.contains("</html>") && !page.contains("<script"));
+        assert!(Report::read(&directory, "two").is_err());
+        fs::remove_dir_all(directory).expect("ours");
+    }
+
+    #[test]
+    fn cells_know_their_scenario() {
+        for (cell, scenario) in [
+            ("plaintext-c64", "plaintext"),
+            ("h2-10k-c10-m32", "h2-10k"),
+            ("file-size-s1024-c16", "file-size"),
+            ("site-size-n10-c64", "site-size"),
+            ("https-site-mix-c100", "https-site-mix"),
+        ] {
+            assert_eq!(scenario_of(cell), scenario);
+        }
     }
 }

@@ -1,0 +1,256 @@
+//! The tables: for the terminal while a measurement is fresh, and in Markdown.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use super::{Outcome, Report, Row};
+use crate::bench::{
+    peers,
+    run::{Client, Doubt, Flag},
+    scenario::{Protocol, Unit},
+    statistics::Spread,
+};
+
+impl Row {
+    /// What a reader must know about this row: failures, saturation, doubts and how many runs of
+    /// it they concern.
+    pub(super) fn notes(&self) -> String {
+        let mut notes: Vec<String> = Vec::new();
+        let mut saturated: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut doubts: BTreeMap<Doubt, Vec<Flag>> = BTreeMap::new();
+        for run in &self.runs {
+            match run {
+                Outcome::Failed(reason) => {
+                    let note = format!("FAILED: {}", reason.replace('\n', " "));
+                    if !notes.contains(&note) {
+                        notes.push(note);
+                    }
+                }
+                Outcome::Figures(f) => {
+                    *saturated.entry(f.saturated.as_str()).or_default() += 1;
+                    for flag in &f.flags {
+                        doubts.entry(flag.doubt).or_default().push(*flag);
+                    }
+                }
+            }
+        }
+        let all = self.runs.len();
+        let of = |count: usize| match count == all {
+            true => String::new(),
+            false => format!(" in {count} of {all} runs"),
+        };
+        for (side, count) in saturated.into_iter().filter(|(side, _)| *side != "neither") {
+            notes.push(format!("{side} saturated{}", of(count)));
+        }
+        for flags in doubts.into_values() {
+            let worst = flags.iter().max_by(|a, b| a.value.total_cmp(&b.value));
+            let up_to = if flags.len() > 1 { "up to: " } else { "" };
+            notes.extend(worst.map(|flag| format!("{up_to}{flag}{}", of(flags.len()))));
+        }
+        notes.join("; ")
+    }
+
+    pub(super) fn columns(&self, unit: Unit) -> [String; 8] {
+        let rate = match unit {
+            Unit::Request => median(self.requests_per_s, 0),
+            Unit::Gigabyte => median(self.gigabits_per_s, 1),
+        };
+        [
+            self.peer.clone(),
+            spread(self.cost, 2),
+            spread(self.ratio, 2),
+            rate,
+            median(self.p50_us, 0),
+            median(self.p99_us, 0),
+            format!(
+                "{} / {}",
+                mebibytes(self.peak_memory),
+                mebibytes(self.anonymous_memory)
+            ),
+            self.notes(),
+        ]
+    }
+}
+
+pub(super) fn spread(spread: Option<Spread>, digits: usize) -> String {
+    match spread {
+        None => "-".into(),
+        Some(s) if s.count == 1 => format!("{:.digits$}", s.median),
+        Some(s) => format!(
+            "{:.digits$} ({:.digits$}-{:.digits$})",
+            s.median, s.min, s.max
+        ),
+    }
+}
+
+pub(super) fn median(spread: Option<Spread>, digits: usize) -> String {
+    spread.map_or_else(|| "-".into(), |s| format!("{:.digits$}", s.median))
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / f64::from(1 << 20))
+}
+
+pub(super) fn headings(unit: Unit) -> [String; 8] {
+    let rate = match unit {
+        Unit::Request => "req/s",
+        Unit::Gigabyte => "Gbit/s",
+    };
+    let cost = format!("CPU {}", unit.label());
+    let ratio = format!("ratio to {}", peers::BASE);
+    [
+        "peer",
+        &cost,
+        &ratio,
+        rate,
+        "p50 µs",
+        "p99 µs",
+        "MiB peak / anon",
+        "notes",
+    ]
+    .map(str::to_owned)
+}
+
+impl Report {
+    /// Prints the tables.
+    pub(crate) fn print(&self) {
+        for cell in &self.cells {
+            let unit = cell.scenario.unit;
+            println!("\n{}: {}", cell.name, cell.scenario.title);
+            let rows = cell.rows.iter().map(|row| row.columns(unit));
+            let rows: Vec<_> = std::iter::once(headings(unit)).chain(rows).collect();
+            let width = |column: usize| {
+                rows.iter()
+                    .map(|row| row[column].chars().count())
+                    .max()
+                    .unwrap_or(0)
+            };
+            let widths: Vec<usize> = (0..7).map(width).collect();
+            for row in &rows {
+                let cells = row
+                    .iter()
+                    .zip(&widths)
+                    .map(|(text, &width)| format!("{text:width$}"));
+                println!("  {}  {}", cells.collect::<Vec<_>>().join("  "), row[7]);
+            }
+        }
+        if self.quick {
+            println!("\na quick run: it proves that everything runs, and gives no figures");
+        }
+    }
+
+    pub(super) fn markdown(&self) -> String {
+        let mut text = String::new();
+        let quick = if self.quick {
+            " (quick: these are not figures)"
+        } else {
+            ""
+        };
+        let _ = writeln!(text, "# Measured {}{quick}\n", self.date);
+        for line in self.method_lines() {
+            let _ = writeln!(text, "- {line}");
+        }
+        let _ = writeln!(text, "\nAs a page with plots: [index.html](index.html).");
+        text.push_str(&self.standings());
+        for cell in &self.cells {
+            let unit = cell.scenario.unit;
+            let _ = writeln!(text, "\n## {}: {}\n", cell.name, cell.scenario.title);
+            let _ = writeln!(text, "| {} |", headings(unit).join(" | "));
+            let _ = writeln!(text, "|{}", " --- |".repeat(8));
+            for row in &cell.rows {
+                let columns = row.columns(unit).map(|column| column.replace('|', "\\|"));
+                let _ = writeln!(text, "| {} |", columns.join(" | "));
+            }
+        }
+        text.push_str("\n## Peers\n");
+        for peer in &self.peers {
+            let (name, version) = (&peer.name, &peer.version);
+            let configuration = peer.configuration.trim_end();
+            let _ = writeln!(text, "\n{name}: {version}\n\n```\n{configuration}\n```");
+        }
+        text
+    }
+
+    /// How it was measured, line by line.
+    pub(super) fn method_lines(&self) -> Vec<String> {
+        let (m, method) = (&self.machine, &self.method);
+        let client = match method.client {
+            Client::Own => {
+                "the project's load client: one thread, every status and length checked, every \
+                 file compared once before a run and samples of the responses during it"
+            }
+            Client::Wrk => "wrk, one thread: statuses checked, lengths and contents not",
+        };
+        let place = if self.in_memory {
+            "in memory (tmpfs)"
+        } else {
+            "on disk, in the page cache"
+        };
+        let gib = m.memory as f64 / f64::from(1 << 30);
+        let (server, client_cpu) = (method.cpus.server, method.cpus.client);
+        let shared = if server == client_cpu {
+            "; both share one CPU"
+        } else {
+            ""
+        };
+        let (cpu, cpus, system) = (&m.cpu, m.cpus, &m.distribution);
+        let (kernel, rustc) = (&m.kernel, &m.rustc);
+        let (rounds, duration) = (self.rounds, method.duration_s);
+        let mut lines = vec![
+            format!("machine: {cpu}, {cpus} CPUs, {gib:.0} GiB; {system}, Linux {kernel}; {rustc}"),
+            format!(
+                "over loopback; server (one worker) pinned to CPU {server}, client to CPU \
+                 {client_cpu}{shared}"
+            ),
+            format!("TCP congestion control: {}", self.congestion),
+            format!("files {place}; {} open files a process", self.file_limit),
+            format!(
+                "{rounds} rounds, each peer once a round; {duration} s counted after {} s of \
+                 warm-up; servers started afresh",
+                method.warm_up_s
+            ),
+            format!("client: {client}"),
+        ];
+        let has = |protocol| {
+            self.cells
+                .iter()
+                .any(|cell| cell.scenario.load.protocol == protocol)
+        };
+        if has(Protocol::H2) {
+            lines.push(
+                "client of HTTP/2: h2load, one thread; curl compared every file once before a run; \
+                 asked by HTTP/1.1, a server has a connection for each stream"
+                    .into(),
+            );
+        }
+        if self
+            .cells
+            .iter()
+            .any(|cell| cell.scenario.load.tls.is_some())
+        {
+            lines.push(
+                "TLS: 1.3, X25519 and AES-128-GCM, which the client alone offers; in user space \
+                 unless said otherwise"
+                    .into(),
+            );
+        }
+        lines.push(
+            "cost: user and system time of the server's whole process tree, per response or per \
+             10^9 bytes"
+                .into(),
+        );
+        lines.push(format!(
+            "ratio: to {} in the same round; medians, with the smallest and largest value in \
+             parentheses",
+            peers::BASE
+        ));
+        lines.push("a run with a wrong response, an error or a dead server has no figure".into());
+        if let Some(nice) = self.nice {
+            lines.push(format!(
+                "both sides ran at nice {nice}, ahead of what else ran"
+            ));
+        }
+        let skipped = self.skipped.iter();
+        lines.extend(skipped.map(|what| format!("left out: {}", what.replace('\n', " "))));
+        lines
+    }
+}

@@ -1,0 +1,272 @@
+//! The page: one file, without scripts, for light and dark screens and for telephones.
+
+use std::fmt::Write;
+
+use super::{
+    CellReport, Report,
+    history::{self, Earlier},
+    markdown, plot,
+    plot::escape,
+    standing::{self, Verdict},
+};
+
+const STYLE: &str = "\
+:root{color-scheme:light dark;--back:#fcfcfd;--card:#fff;--text:#1f2733;--dim:#667085;--line:#e4e7ec;
+--good:#0b7a5c;--even:#8a6d1a;--bad:#b42336;--link:#0b6e8a}
+@media(prefers-color-scheme:dark){:root{--back:#12161d;--card:#191f29;--text:#e6e9ef;--dim:#98a2b3;
+--line:#2c3442;--good:#3ecf9f;--even:#e6c14a;--bad:#ff7b89;--link:#7cc7e0}}
+*{box-sizing:border-box}html{-webkit-text-size-adjust:100%}
+body{margin:0;background:var(--back);color:var(--text);font:16px/1.55 system-ui,sans-serif}
+main,header,footer{max-width:1120px;margin:0 auto;padding:0 20px}
+header{padding-top:48px}h1{font-size:2rem;line-height:1.2;margin:0 0 8px}
+h2{font-size:1.35rem;margin:48px 0 8px}h3{font-size:1.05rem;margin:28px 0 8px}
+p{max-width:72ch}a{color:var(--link)}.dim{color:var(--dim)}
+.wide{overflow-x:auto;-webkit-overflow-scrolling:touch}
+table{border-collapse:collapse;width:100%;font-size:.88rem;font-variant-numeric:tabular-nums}
+th,td{padding:6px 10px;text-align:left;border-bottom:1px solid var(--line);vertical-align:top}
+th{font-weight:600;color:var(--dim);white-space:nowrap}td.n{white-space:nowrap}
+tr.own td:first-child{color:var(--good);font-weight:600}
+.ahead{color:var(--good)}.level{color:var(--even)}.behind,.worse{color:var(--bad)}
+.better{color:var(--good)}
+.plots{display:grid;gap:18px;grid-template-columns:repeat(auto-fill,minmax(min(340px,100%),1fr));
+align-items:start}
+.plots svg{width:100%;height:auto;background:var(--card);border:1px solid var(--line);
+border-radius:8px;padding:10px}
+details{margin:8px 0}summary{cursor:pointer;color:var(--link)}
+pre{overflow-x:auto;background:var(--card);border:1px solid var(--line);border-radius:8px;
+padding:12px;font-size:.82rem}
+nav{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:.92rem}
+.note{border-left:3px solid var(--even);padding:4px 14px;margin:16px 0}
+footer{padding:40px 20px 60px;color:var(--dim);font-size:.9rem}
+@media(max-width:600px){h1{font-size:1.55rem}header{padding-top:28px}th,td{padding:5px 7px}}
+";
+
+/// The whole page of `report`.
+pub(super) fn write(report: &Report, earlier: &[Earlier]) -> String {
+    let mut page = String::new();
+    let (date, machine) = (escape(&report.date), &report.machine);
+    let (cpu, kernel) = (escape(&machine.cpu), escape(&machine.kernel));
+    let _ = write!(
+        page,
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n\
+         <title>gannet measured, {date}</title>\n<style>\n{STYLE}{}</style>\n</head>\n<body>\n\
+         <header>\n<h1>gannet measured beside other servers</h1>\n\
+         <p class=\"dim\">{date} · {} CPUs, {cpu} · Linux {kernel}</p>\n",
+        plot::STYLE,
+        machine.cpus
+    );
+    page.push_str(
+        "<p>The figure to compare is the CPU time that a server spends for a response, or for a \
+         gigabyte: it says how much of a machine is left for everything else. Requests per second \
+         depend on which side was the bottleneck and stand beside it. Whiskers are the smallest \
+         and the largest of all rounds.</p>\n",
+    );
+    if report.quick {
+        page.push_str(
+            "<p class=\"note\">A quick run: it proves that everything runs. These are \
+                       not figures.</p>\n",
+        );
+    }
+    write_nav(&mut page, report);
+    page.push_str("</header>\n<main>\n");
+    write_standings(&mut page, report);
+    write_scenarios(&mut page, report);
+    write_history(&mut page, report, earlier);
+    write_method(&mut page, report);
+    page.push_str(
+        "</main>\n<footer>Made by <code>cargo xtask bench</code> from report.json, \
+                   which has every run.</footer>\n</body>\n</html>\n",
+    );
+    page
+}
+
+fn scenarios(report: &Report) -> Vec<&str> {
+    let mut names: Vec<&str> = Vec::new();
+    for cell in &report.cells {
+        if !names.contains(&cell.scenario.name.as_str()) {
+            names.push(&cell.scenario.name);
+        }
+    }
+    names
+}
+
+fn write_nav(page: &mut String, report: &Report) {
+    page.push_str("<nav>\n<a href=\"#standing\">How gannet stands</a>\n");
+    for name in scenarios(report) {
+        let _ = writeln!(page, "<a href=\"#{0}\">{0}</a>", escape(name));
+    }
+    page.push_str(
+        "<a href=\"#method\">Method</a>\n<a href=\"#peers\">Configurations</a>\n</nav>\n",
+    );
+}
+
+fn write_standings(page: &mut String, report: &Report) {
+    page.push_str(
+        "<h2 id=\"standing\">How gannet stands</h2>\n<p>Its cost as a ratio to that of the \
+         cheapest other server in the same round: below 1 gannet costs less. <b \
+         class=\"ahead\">Ahead</b> and <b class=\"behind\">behind</b> mean in every round; where \
+         rounds disagree it is <b class=\"level\">level</b>.</p>\n<div class=\"wide\"><table>\n\
+         <tr><th>workload</th><th>gannet</th><th></th><th>ratio to cheapest other</th>\
+         <th>which</th><th>ratio to nginx</th></tr>\n",
+    );
+    let standings = report.all_standings();
+    for s in &standings {
+        let nginx = markdown::spread(s.gannet.ratio, 2);
+        let _ = writeln!(
+            page,
+            "<tr><td><a href=\"#{cell}\">{cell}</a></td><td>{}</td><td class=\"{word}\">{word}</td>\
+             <td class=\"n\">{}</td><td>{}</td><td class=\"n\">{nginx}</td></tr>",
+            escape(s.gannet.peer.trim_start_matches("gannet-")),
+            standing::show(s.ratio),
+            escape(&s.best.peer),
+            cell = escape(&s.cell.name),
+            word = s.verdict.word(),
+        );
+    }
+    page.push_str("</table></div>\n");
+    let behind = standings
+        .iter()
+        .filter(|s| s.verdict == Verdict::Behind)
+        .count();
+    let level = standings
+        .iter()
+        .filter(|s| s.verdict == Verdict::Level)
+        .count();
+    let lost = report.not_ahead();
+    let _ = writeln!(
+        page,
+        "<p>Of {} comparisons gannet is behind in {behind} and level in {level}.{}</p>",
+        standings.len(),
+        if lost.is_empty() {
+            ""
+        } else {
+            " Where it is not ahead:"
+        }
+    );
+    if !lost.is_empty() {
+        page.push_str("<ul>\n");
+        for line in lost {
+            let _ = writeln!(page, "<li>{}</li>", escape(&line));
+        }
+        page.push_str("</ul>\n");
+    }
+}
+
+fn write_scenarios(page: &mut String, report: &Report) {
+    for name in scenarios(report) {
+        let mut first = true;
+        for cell in report.cells.iter().filter(|c| c.scenario.name == name) {
+            if first {
+                let (title, origin) = (&cell.scenario.title, &cell.scenario.origin);
+                let _ = writeln!(
+                    page,
+                    "<h2 id=\"{0}\">{0}: {1}</h2>\n<p class=\"dim\">{2}</p>",
+                    escape(name),
+                    escape(title),
+                    escape(origin)
+                );
+                if let Some(plot) = plot::scaling(report, name) {
+                    let _ = writeln!(page, "<div class=\"plots\">{}</div>", plot.inline());
+                }
+                first = false;
+            }
+            write_cell(page, cell);
+        }
+    }
+}
+
+fn write_cell(page: &mut String, cell: &CellReport) {
+    let name = escape(&cell.name);
+    let streams = match cell.streams {
+        1 => String::new(),
+        n => format!(", {n} streams each"),
+    };
+    let connections = match cell.connections {
+        1 => "1 connection".to_owned(),
+        n => format!("{n} connections"),
+    };
+    let value = match (&cell.scenario.vary, cell.value) {
+        (Some(vary), Some(value)) => format!("{} {}, ", plot::short(value as f64), vary.label()),
+        _ => String::new(),
+    };
+    let _ = writeln!(
+        page,
+        "<h3 id=\"{name}\">{value}{connections}{streams}</h3>\n<div class=\"plots\">"
+    );
+    page.push_str(&plot::cost(cell).inline());
+    page.push_str(&plot::rate(cell).inline());
+    if let Some(plot) = plot::latency(cell) {
+        page.push_str(&plot.inline());
+    }
+    page.push_str(
+        "</div>\n<details><summary>Figures and notes</summary>\n<div class=\"wide\"><table>\n<tr>",
+    );
+    for heading in markdown::headings(cell.scenario.unit) {
+        let _ = write!(page, "<th>{}</th>", escape(&heading));
+    }
+    page.push_str("</tr>\n");
+    for row in &cell.rows {
+        let class = if standing::is_gannet(&row.peer) {
+            "own"
+        } else {
+            ""
+        };
+        let _ = write!(page, "<tr class=\"{class}\">");
+        let columns = row.columns(cell.scenario.unit);
+        for (index, text) in columns.iter().enumerate() {
+            let class = if index == columns.len() - 1 {
+                ""
+            } else {
+                " class=\"n\""
+            };
+            let _ = write!(page, "<td{class}>{}</td>", escape(text));
+        }
+        page.push_str("</tr>\n");
+    }
+    page.push_str("</table></div></details>\n");
+}
+
+fn write_history(page: &mut String, report: &Report, earlier: &[Earlier]) {
+    let changes = history::changes(report, earlier);
+    if changes.is_empty() {
+        return;
+    }
+    page.push_str(
+        "<h2 id=\"history\">Against earlier results</h2>\n<p>Ratios to nginx on the same kind of \
+         CPU. A change is named where the medians differ by more than 5 % and no rounds overlap.\
+         </p>\n<div class=\"wide\"><table>\n<tr><th>cell</th><th>gannet</th><th>now</th>\
+         <th>before</th><th>result</th><th></th></tr>\n",
+    );
+    for change in &changes {
+        let _ = writeln!(
+            page,
+            "<tr><td>{}</td><td>{}</td><td class=\"n\">{}</td><td class=\"n\">{}</td><td>{}</td>\
+             <td class=\"{word}\">{word}</td></tr>",
+            escape(&change.cell),
+            escape(change.peer.trim_start_matches("gannet-")),
+            standing::show(change.now),
+            standing::show(change.before.0),
+            escape(&change.before.1),
+            word = change.word()
+        );
+    }
+    page.push_str("</table></div>\n");
+}
+
+fn write_method(page: &mut String, report: &Report) {
+    page.push_str("<h2 id=\"method\">Method</h2>\n<ul>\n");
+    for line in report.method_lines() {
+        let _ = writeln!(page, "<li>{}</li>", escape(&line));
+    }
+    page.push_str("</ul>\n<h2 id=\"peers\">Configurations</h2>\n");
+    for peer in &report.peers {
+        let _ = writeln!(
+            page,
+            "<details><summary>{}: {}</summary><pre>{}</pre></details>",
+            escape(&peer.name),
+            escape(&peer.version),
+            escape(peer.configuration.trim_end())
+        );
+    }
+}
