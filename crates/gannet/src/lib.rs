@@ -5,10 +5,12 @@
 #![forbid(unsafe_code)]
 
 pub mod archive_commands;
+pub mod check;
 pub mod command_line;
 pub mod documents;
 pub mod json;
 pub mod messages;
+pub mod offline;
 pub mod pack;
 pub mod pack_command;
 pub mod quantities;
@@ -21,10 +23,13 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use gannet_archive::Coding;
+use gannet_content::directory::lookup::LookupOptions;
+use gannet_content::rules::Compat;
 
 use crate::archive_commands::{
     CatOptions, CommandError, DiffOptions, ExtractOptions, InspectOptions, LsOptions,
 };
+use crate::check::{CheckOptions, Format};
 use crate::command_line::arguments::{self, Asked};
 use crate::command_line::commands::{self, PACK_SECTION, REFERENCE_COMMAND};
 use crate::command_line::config_file::{self, ConfigFile};
@@ -33,6 +38,7 @@ use crate::command_line::layers::{self, CONFIG_VARIABLE, Origins};
 use crate::command_line::pack_flags::PACK_FLAGS;
 use crate::command_line::serve_flags::SERVE_FLAGS;
 use crate::messages::{Exit, Failure};
+use crate::offline::SiteOptions;
 use crate::pack::size;
 use crate::quantities::counted;
 
@@ -60,6 +66,7 @@ fn dispatch(typed: &[OsString]) -> Result<u8, Failure> {
         Some(("pack", matches)) => pack(matches),
         Some(("ls", matches)) => ls(matches),
         Some(("cat", matches)) => cat(matches),
+        Some(("check", matches)) => check(matches),
         Some(("diff", matches)) => diff(matches),
         Some(("extract", matches)) => extract(matches),
         Some(("inspect", matches)) => inspect(matches),
@@ -133,6 +140,61 @@ fn diff(matches: &ArgMatches) -> Result<u8, Failure> {
         json: matches.get_flag("json"),
     };
     judge(|out| Ok(archive_commands::diff(&options, out)?))
+}
+
+/// 0 if nothing is wrong, 1 if something is, 2 if the site cannot be read.
+fn check(matches: &ArgMatches) -> Result<u8, Failure> {
+    let typed = matches.get_one::<OsString>("format");
+    let format = match typed.and_then(|typed| typed.to_str()) {
+        None if matches.get_flag("json") => Format::Json,
+        None if typed.is_none() => Format::Text,
+        Some("text") => Format::Text,
+        Some("json") => Format::Json,
+        Some("github") => Format::Github,
+        _ => {
+            return Err(Failure::usage("unknown value of --format")
+                .help("the formats are text, json and github"));
+        }
+    };
+    let origins = matches.get_many::<OsString>("origin").unwrap_or_default();
+    let options = CheckOptions {
+        site: site_options(matches, "site")?,
+        origins: origins.map(|it| host_of(&it.to_string_lossy())).collect(),
+        format,
+        strict: matches.get_flag("strict"),
+    };
+    judge(|out| Ok(check::check(&options, out)?))
+}
+
+/// The host of an origin; a host alone is one, too.
+fn host_of(origin: &str) -> String {
+    let host = origin.split_once("://").map_or(origin, |(_, host)| host);
+    host.split('/').next().unwrap_or_default().to_owned()
+}
+
+fn site_options(matches: &ArgMatches, name: &str) -> Result<SiteOptions, Failure> {
+    let typed = matches.get_one::<OsString>("compat");
+    let compat = match typed.and_then(|typed| typed.to_str()) {
+        None if typed.is_none() => Compat::default(),
+        Some("netlify") => Compat::Netlify,
+        Some("cloudflare") => Compat::Cloudflare,
+        Some("kawipiko") => Compat::Kawipiko,
+        _ => {
+            return Err(Failure::usage("unknown value of --compat")
+                .help("the values are netlify, cloudflare and kawipiko"));
+        }
+    };
+    let path = matches.get_one::<OsString>(name);
+    Ok(SiteOptions {
+        path: path.map_or_else(|| PathBuf::from("."), PathBuf::from),
+        compat,
+        lookup: LookupOptions {
+            clean_urls: !matches.get_flag("no-clean-urls"),
+            spa: matches.get_flag("spa"),
+            listing: matches.get_flag("listing"),
+            dotfiles: matches.get_flag("dotfiles"),
+        },
+    })
 }
 
 fn extract(matches: &ArgMatches) -> Result<u8, Failure> {

@@ -61,7 +61,7 @@ pub enum CommandError {
 }
 
 impl CommandError {
-    pub(super) fn io<'p>(
+    pub(crate) fn io<'p>(
         doing: &'static str,
         path: &'p Path,
     ) -> impl FnOnce(io::Error) -> Self + use<'p> {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use gannet_archive::{
@@ -76,7 +77,7 @@ impl ArchiveFile {
     pub fn stored<'f>(&'f self, variant: &Variant<'f>) -> io::Result<Box<dyn Read + 'f>> {
         match variant.body() {
             Body::Tiny(bytes) => Ok(Box::new(bytes)),
-            Body::Blob { offset, len } => Ok(Box::new(self.range(offset, len)?)),
+            Body::Blob { offset, len } => Ok(Box::new(self.range(offset, len))),
         }
     }
 
@@ -94,10 +95,30 @@ impl ArchiveFile {
         decoder(variant.coding(), self.stored(&variant)?).map(Some)
     }
 
-    /// `len` bytes of the file from `offset` on. One reader at a time: they share the position.
-    pub(super) fn range(&self, offset: u64, len: u64) -> io::Result<io::Take<&File>> {
-        let mut file = &self.file;
-        file.seek(SeekFrom::Start(offset))?;
-        Ok(file.take(len))
+    /// `len` bytes of the file from `offset` on. Readers have positions of their own.
+    pub(super) fn range(&self, offset: u64, len: u64) -> Range<'_> {
+        Range {
+            file: &self.file,
+            offset,
+            end: offset.saturating_add(len),
+        }
+    }
+}
+
+/// A range of a file, read at its own position.
+#[derive(Debug)]
+pub(super) struct Range<'f> {
+    file: &'f File,
+    offset: u64,
+    end: u64,
+}
+
+impl Read for Range<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.end - self.offset).unwrap_or(usize::MAX);
+        let len = bytes.len().min(left);
+        let count = self.file.read_at(&mut bytes[..len], self.offset)?;
+        self.offset += count as u64;
+        Ok(count)
     }
 }

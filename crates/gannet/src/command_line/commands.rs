@@ -98,6 +98,32 @@ const fn option(
     }
 }
 
+const fn switch(name: &'static str, letter: char, brief: &'static str) -> Argument {
+    option(name, letter, "", brief, ValueHint::Other)
+}
+
+const SITE: Argument = positional(
+    "site",
+    "SITE",
+    "a directory or an archive",
+    ValueHint::AnyPath,
+);
+const COMPAT: Argument = option(
+    "compat",
+    'C',
+    "HOST",
+    "read rule files as netlify, cloudflare or kawipiko does",
+    ValueHint::Other,
+);
+const NO_CLEAN_URLS: Argument = switch(
+    "no-clean-urls",
+    'U',
+    "'/about' does not answer 'about.html'",
+);
+const SPA: Argument = switch("spa", 'S', "'/index.html' answers what is missing");
+const LISTING: Argument = switch("listing", 'L', "folders without index page are listed");
+const DOTFILES: Argument = switch("dotfiles", 'D', "names that begin with a dot are served");
+
 /// All commands, in the order of help.
 pub static COMMANDS: &[Command] = &[
     Command {
@@ -220,6 +246,44 @@ pub static COMMANDS: &[Command] = &[
         details: "As PEM, on standard output, for a browser or a client to import. It is made if \
             there is none yet, and good for names of this machine only.",
         example: "gannet cert > gannet-authority.pem",
+        table: Table::None,
+    },
+    Command {
+        name: "check",
+        arguments: &[
+            SITE,
+            option(
+                "format",
+                'f',
+                "FORMAT",
+                "text, json, or github for annotations",
+                ValueHint::Other,
+            ),
+            JSON,
+            Argument {
+                is_repeatable: true,
+                ..option(
+                    "origin",
+                    'o',
+                    "URL",
+                    "links to this host are links of this site",
+                    ValueHint::Other,
+                )
+            },
+            switch("strict", 's', "warnings count as errors"),
+            COMPAT,
+            NO_CLEAN_URLS,
+            SPA,
+            LISTING,
+            DOTFILES,
+        ],
+        brief: "find dead links, missing assets and rules that do nothing",
+        details: "Reads every page and style sheet as browsers do: links and anchors that lead \
+            nowhere, images, scripts and styles that are missing, names that differ in case, \
+            content loaded without TLS; of rules, loops, chains and those that are never reached. \
+            Asks nothing of the network. Ends with status 1 if there is an error, 2 if the site \
+            cannot be read.",
+        example: "gannet check ./site --origin https://example.org",
         table: Table::None,
     },
     Command {

@@ -1,0 +1,60 @@
+//! What a check finds.
+
+use gannet_content::rules::problem::{Problem, Severity as RuleSeverity, What};
+
+/// Whether a finding makes a check fail.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(super) enum Severity {
+    /// Something that visitors run into.
+    Error,
+    /// Something that works, but hardly as it is meant, or not everywhere.
+    Warning,
+}
+
+impl Severity {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Error => "error",
+            Self::Warning => "warning",
+        }
+    }
+}
+
+/// One finding.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Finding {
+    pub(super) severity: Severity,
+    /// A short name for machines: `dead-link`.
+    pub(super) kind: &'static str,
+    /// What is wrong, and why, in words; the same for the same mistake at several places.
+    pub(super) message: String,
+    /// What to do about it, if that is known.
+    pub(super) help: Option<String>,
+    /// The file it stands in.
+    pub(super) file: String,
+    /// The line, from 1; 0 if it is not known.
+    pub(super) line: u64,
+    /// The URL as it stands there, and in which element; empty for rules.
+    pub(super) source: String,
+}
+
+impl From<&Problem> for Finding {
+    fn from(problem: &Problem) -> Self {
+        // A loop never answers.
+        let is_error =
+            problem.severity == RuleSeverity::Error || matches!(problem.what, What::Loop { .. });
+        Self {
+            severity: if is_error {
+                Severity::Error
+            } else {
+                Severity::Warning
+            },
+            kind: problem.what.name(),
+            message: problem.what.to_string(),
+            help: problem.what.help().map(str::to_owned),
+            file: problem.file.clone(),
+            line: u64::from(problem.line),
+            source: String::new(),
+        }
+    }
+}

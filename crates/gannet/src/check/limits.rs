@@ -1,0 +1,15 @@
+//! The bounds of a check, each with its reason.
+
+/// Bytes of a page or style sheet that are read at most. Longer ones are told, not read: no person
+/// wrote them, and each core holds one at a time.
+pub(super) const PAGE_LEN_MAX: u64 = 64 << 20;
+
+/// Findings that are kept. More are counted only: whoever has so many mends the first ones and
+/// checks again.
+pub(super) const FINDINGS_MAX: usize = 10_000;
+
+/// Redirects that are followed from a link, as browsers and crawlers do.
+pub(super) const REDIRECTS_MAX: usize = 20;
+
+/// Places of one finding that text output lists: what is wrong in a template is wrong on all pages.
+pub(super) const PLACES_MAX: usize = 3;

@@ -1,0 +1,470 @@
+//! `gannet check`: links, assets, anchors and rules of a site that lead nowhere.
+//!
+//! ```text
+//! offline::Site ──files──▶ anchors of all pages (all cores) ──▶ references of all pages (all cores)
+//!       │                                                              │ resolve, locate, follow
+//!       └──rules──▶ gannet_content::rules::lint ──▶ findings ◀─────────┘
+//! ```
+//!
+//! Pages are read twice, so that of each page only the hashes of its anchors stay in memory.
+//! Nothing is asked of the network: what leads to other hosts is not followed.
+
+mod css;
+mod finding;
+mod limits;
+mod page;
+mod report;
+mod resolve;
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::hash::BuildHasher;
+use std::io::Write;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+use gannet_content::rules::lint::lint;
+
+use crate::archive_commands::CommandError;
+use crate::messages::cause;
+use crate::offline::{Asked, Located, Place, Site, SiteOptions};
+use crate::target::url;
+
+use finding::{Finding, Severity};
+use limits::{FINDINGS_MAX, PAGE_LEN_MAX, REDIRECTS_MAX};
+use page::{AnchorHasher, Purpose, Reference};
+use resolve::{Internal, Resolved, resolve};
+
+/// What to check, and how to tell it.
+#[derive(Clone, Debug)]
+pub struct CheckOptions {
+    /// The site.
+    pub site: SiteOptions,
+    /// Hosts that are this site, where its pages name them.
+    pub origins: Vec<String>,
+    /// How findings are written.
+    pub format: Format,
+    /// Warnings count as errors.
+    pub strict: bool,
+}
+
+/// How findings are written.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Format {
+    /// For people.
+    #[default]
+    Text,
+    /// For programs.
+    Json,
+    /// As annotations of GitHub Actions.
+    Github,
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+struct Report {
+    findings: Vec<Finding>,
+    page_count: u64,
+    reference_count: u64,
+    error_count: u64,
+    warning_count: u64,
+}
+
+/// Checks a site and gives whether it failed.
+///
+/// # Errors
+/// The site cannot be read, or `out` takes no more.
+pub fn check(options: &CheckOptions, out: &mut dyn Write) -> Result<bool, CommandError> {
+    let site = Site::open(&options.site)?;
+    let check = Check {
+        site: &site,
+        origins: &options.origins,
+        hasher: AnchorHasher::new(),
+        anchors: (0..site.files().len()).map(|_| Mutex::default()).collect(),
+        findings: Mutex::default(),
+        counts: [const { AtomicU64::new(0) }; 4],
+        prefix: prefix(&options.site, options.format),
+    };
+    check.rules();
+    check.on_all_files(|number| check.read_anchors(number));
+    check.on_all_files(|number| check.check_file(number));
+    let report = check.into_report();
+    report::write(&report, options.format, out).map_err(CommandError::Output)?;
+    Ok(report.error_count > 0 || (options.strict && report.warning_count > 0))
+}
+
+/// Annotations name files as the repository does.
+fn prefix(site: &SiteOptions, format: Format) -> String {
+    match format {
+        Format::Github if site.path.is_dir() => {
+            let path = site.path.to_string_lossy();
+            let path = path.strip_prefix("./").unwrap_or(&path);
+            match path.trim_end_matches('/') {
+                "" | "." => String::new(),
+                path => format!("{path}/"),
+            }
+        }
+        _ => String::new(),
+    }
+}
+
+struct Check<'s> {
+    site: &'s Site,
+    origins: &'s [String],
+    hasher: AnchorHasher,
+    /// By the number of a file: the sorted hashes of its anchors, if it is a page.
+    anchors: Vec<Mutex<Option<Box<[u64]>>>>,
+    findings: Mutex<Vec<Finding>>,
+    /// Pages, references, errors, warnings.
+    counts: [AtomicU64; 4],
+    prefix: String,
+}
+
+/// The kinds of file that refer to others.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Kind {
+    Page,
+    Style,
+}
+
+/// Where a reference stands.
+struct Source<'a> {
+    number: usize,
+    /// What relative URLs are resolved against.
+    base: &'a str,
+    reference: &'a Reference,
+}
+
+impl Check<'_> {
+    fn on_all_files(&self, work: impl Fn(usize) + Sync) {
+        let next = AtomicUsize::new(0);
+        let count = self.site.files().len();
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        thread::scope(|scope| {
+            for _ in 0..threads.min(count) {
+                scope.spawn(|| {
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        if number >= count {
+                            break;
+                        }
+                        work(number);
+                    }
+                });
+            }
+        });
+    }
+
+    fn kind(&self, number: usize) -> Option<Kind> {
+        let content_type = &*self.site.files()[number].content_type;
+        let essence = content_type.split(';').next().unwrap_or_default().trim();
+        match essence {
+            "text/html" | "application/xhtml+xml" => Some(Kind::Page),
+            "text/css" => Some(Kind::Style),
+            _ => None,
+        }
+    }
+
+    fn rules(&self) {
+        let rules = self.site.rules();
+        let mut problems = rules.problems().to_vec();
+        if let Some(table) = rules.redirects() {
+            let has_content = |path: &[u8]| self.site.has_content(path);
+            problems.extend(lint(table, &rules.redirect_files(), &has_content));
+        }
+        for problem in &problems {
+            self.add(problem.into());
+        }
+    }
+
+    fn read(&self, number: usize) -> Option<String> {
+        let (severity, message) = match self.site.read(number, PAGE_LEN_MAX) {
+            Ok(Some(bytes)) => {
+                return Some(match String::from_utf8_lossy(&bytes) {
+                    Cow::Borrowed(text) => text.to_owned(),
+                    Cow::Owned(text) => text,
+                });
+            }
+            Ok(None) => (Severity::Warning, "too large to be checked".to_owned()),
+            Err(error) => (
+                Severity::Error,
+                format!("cannot be read: {}", cause(&error)),
+            ),
+        };
+        self.add(Finding {
+            severity,
+            kind: "unreadable-page",
+            message,
+            help: None,
+            file: self.shown(number),
+            line: 0,
+            source: String::new(),
+        });
+        None
+    }
+
+    fn shown(&self, number: usize) -> String {
+        format!("{}{}", self.prefix, self.site.shown(number))
+    }
+
+    fn read_anchors(&self, number: usize) {
+        if self.kind(number) != Some(Kind::Page) {
+            return;
+        }
+        // What cannot be read is told when references are read.
+        let Ok(Some(bytes)) = self.site.read(number, PAGE_LEN_MAX) else {
+            return;
+        };
+        let page = page::read(&String::from_utf8_lossy(&bytes), &self.hasher);
+        let slot = self.anchors[number].lock();
+        *slot.unwrap_or_else(|e| e.into_inner()) = Some(page.anchors.into_boxed_slice());
+    }
+
+    fn check_file(&self, number: usize) {
+        let Some(kind) = self.kind(number) else {
+            return;
+        };
+        let Some(text) = self.read(number) else {
+            return;
+        };
+        self.count(0, 1);
+        let own = url(&self.site.files()[number].url);
+        let (references, base) = match kind {
+            Kind::Page => {
+                let page = page::read(&text, &self.hasher);
+                (page.references, page.base)
+            }
+            Kind::Style => (style_references(&text), None),
+        };
+        let base = match base.map(|base| resolve(&own, &base, self.origins)) {
+            None => own,
+            Some(Resolved::Internal(base)) => url(&base.path),
+            // Everything relative is on another host.
+            Some(_) => return,
+        };
+        let mut seen = HashSet::new();
+        for reference in &references {
+            self.count(1, 1);
+            if !seen.insert((&reference.url, reference.purpose == Purpose::Asset)) {
+                continue;
+            }
+            self.check_reference(&Source {
+                number,
+                base: &base,
+                reference,
+            });
+        }
+    }
+
+    fn check_reference(&self, source: &Source<'_>) {
+        let reference = source.reference;
+        let is_asset = reference.purpose == Purpose::Asset;
+        if is_asset && reference.url.trim().is_empty() {
+            return;
+        }
+        match resolve(source.base, &reference.url, self.origins) {
+            Resolved::Internal(target) => self.check_target(source, &target),
+            Resolved::Insecure if is_asset => {
+                let message = format!("'{}' is loaded without TLS", reference.url);
+                let help = "pages served over TLS do not load it; write https://";
+                self.find(source, Severity::Warning, "mixed-content", message, help);
+            }
+            Resolved::Insecure | Resolved::Elsewhere => {}
+            Resolved::Bad(why) => {
+                let message = format!("'{}' is no URL of this site: {why}", reference.url);
+                self.find(source, Severity::Error, "bad-url", message, "");
+            }
+        }
+    }
+
+    /// Follows redirects to what is there in the end.
+    fn check_target(&self, source: &Source<'_>, target: &Internal) {
+        let mut path = target.path.clone();
+        let mut query = target.query.clone();
+        let mut passed = HashSet::new();
+        for _ in 0..REDIRECTS_MAX {
+            let asked = self.asked(source, &path, query.as_deref());
+            match self.site.locate(asked) {
+                Located::File(found, status) if status < 400 => {
+                    return self.check_anchor(source, target, found);
+                }
+                Located::Listing => return,
+                Located::Redirect { location, .. } => {
+                    if !passed.insert((path.clone(), query.clone())) {
+                        break;
+                    }
+                    match resolve(&url(&path), &location, self.origins) {
+                        Resolved::Internal(next) => (path, query) = (next.path, next.query),
+                        _ => return,
+                    }
+                }
+                Located::File(..) | Located::Missing(_) | Located::Forbidden => {
+                    return self.missing(source, target, &path);
+                }
+            }
+        }
+        let message = format!("'{}' redirects in a loop", url(&target.path));
+        self.find(source, Severity::Error, "dead-link", message, "");
+    }
+
+    fn asked<'a>(
+        &'a self,
+        source: &Source<'_>,
+        path: &'a [u8],
+        query: Option<&'a str>,
+    ) -> Asked<'a> {
+        Asked {
+            host: self.site.files()[source.number].host,
+            host_name: self.origins.first().map_or("", String::as_str),
+            path,
+            query,
+        }
+    }
+
+    fn missing(&self, source: &Source<'_>, target: &Internal, path: &[u8]) {
+        let mut shown = format!("'{}'", url(path));
+        if path != target.path {
+            shown = format!("'{}' redirects to {shown}, which", url(&target.path));
+        }
+        let near = self
+            .site
+            .differently_spelled(self.asked(source, path, None));
+        let bare = path.strip_suffix(b"/").unwrap_or(path);
+        let near = near.map(|near| (near != bare, url(&near)));
+        let help = match (&near, self.site.place()) {
+            (Some((_, near)), _) => format!("there is '{near}'"),
+            (None, Place::Directory(_)) if path.ends_with(b"/") => {
+                "a folder without index page is answered only with --listing".into()
+            }
+            _ => String::new(),
+        };
+        let why = self.site.why_not(path).unwrap_or("nothing is there");
+        let (kind, message) = match (&near, source.reference.purpose) {
+            (Some((true, _)), _) => (
+                "wrong-case",
+                format!("{shown} is spelled with other letters in the site"),
+            ),
+            (_, Purpose::Link) => ("dead-link", format!("{shown} is not found: {why}")),
+            (_, Purpose::Asset) => ("missing-asset", format!("{shown} is not found: {why}")),
+        };
+        self.find(source, Severity::Error, kind, message, &help);
+    }
+
+    fn check_anchor(&self, source: &Source<'_>, target: &Internal, found: usize) {
+        let Some(fragment) = target.fragment.as_deref() else {
+            return;
+        };
+        if source.reference.purpose == Purpose::Asset {
+            return;
+        }
+        // Text fragments are directives to the browser, not names.
+        let name = fragment.split(":~:").next().unwrap_or_default();
+        // What scripts take as a route is no name, and every page has its top.
+        let is_route = name.starts_with(['!', '/']);
+        if name.is_empty() || is_route || name.eq_ignore_ascii_case("top") {
+            return;
+        }
+        let slot = self.anchors[found].lock();
+        let slot = slot.unwrap_or_else(|e| e.into_inner());
+        // Fragments of other kinds of file have meanings of their own.
+        let Some(anchors) = slot.as_deref() else {
+            return;
+        };
+        let has = |name: &str| anchors.binary_search(&self.hasher.hash_one(name)).is_ok();
+        if has(name) || has(&percent_decoded(name)) {
+            return;
+        }
+        drop(slot);
+        let page = url(&self.site.files()[found].url);
+        let message = format!("'{page}' has no anchor '{name}'");
+        self.find(source, Severity::Error, "dead-anchor", message, "");
+    }
+
+    fn find(
+        &self,
+        source: &Source<'_>,
+        severity: Severity,
+        kind: &'static str,
+        message: String,
+        help: &str,
+    ) {
+        let reference = source.reference;
+        self.add(Finding {
+            severity,
+            kind,
+            message,
+            help: (!help.is_empty()).then(|| help.to_owned()),
+            file: self.shown(source.number),
+            line: reference.line,
+            source: format!("{} '{}'", reference.at, reference.url),
+        });
+    }
+
+    fn add(&self, finding: Finding) {
+        match finding.severity {
+            Severity::Error => self.count(2, 1),
+            Severity::Warning => self.count(3, 1),
+        }
+        let mut findings = self.findings.lock().unwrap_or_else(|e| e.into_inner());
+        if findings.len() < FINDINGS_MAX {
+            findings.push(finding);
+        }
+    }
+
+    fn count(&self, which: usize, more: u64) {
+        self.counts[which].fetch_add(more, Ordering::Relaxed);
+    }
+
+    fn into_report(self) -> Report {
+        let [page_count, reference_count, error_count, warning_count] =
+            self.counts.map(AtomicU64::into_inner);
+        let mut findings = self
+            .findings
+            .into_inner()
+            .unwrap_or_else(|e| e.into_inner());
+        // Threads find in any order.
+        findings.sort_by(|a, b| {
+            let key = |it: &Finding| (it.file.clone(), it.line, it.kind, it.message.clone());
+            key(a).cmp(&key(b))
+        });
+        Report {
+            findings,
+            page_count,
+            reference_count,
+            error_count,
+            warning_count,
+        }
+    }
+}
+
+fn style_references(text: &str) -> Vec<Reference> {
+    let urls = css::urls(text).into_iter();
+    urls.map(|(url, line)| Reference {
+        purpose: Purpose::Asset,
+        url,
+        line,
+        at: "url()".into(),
+    })
+    .collect()
+}
+
+/// A fragment as a name: what is no encoding stays as it is.
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let hex = after.get(..2).and_then(|hex| str::from_utf8(hex).ok());
+        match hex.map(|hex| u8::from_str_radix(hex, 16)) {
+            Some(Ok(byte)) if *first == b'%' => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

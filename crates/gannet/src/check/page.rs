@@ -1,0 +1,345 @@
+//! What a page refers to, and what of it can be referred to.
+//!
+//! Pages are cut into tokens as browsers do it; the tree is not needed. Scripts are not run: what
+//! they add is not seen.
+
+use std::cell::RefCell;
+use std::hash::{BuildHasher, RandomState};
+
+use html5ever::tendril::StrTendril;
+use html5ever::tokenizer::states::RawKind;
+use html5ever::tokenizer::{
+    BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
+};
+
+use super::css;
+
+/// What a reference is for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Purpose {
+    /// To go there.
+    Link,
+    /// To load it as a part of the page.
+    Asset,
+}
+
+/// A URL in a page.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Reference {
+    pub(super) purpose: Purpose,
+    /// As it stands there, character references decoded.
+    pub(super) url: String,
+    /// The line, from 1.
+    pub(super) line: u64,
+    /// The element and its attribute: `img src`.
+    pub(super) at: String,
+}
+
+/// What of a page is of interest.
+#[derive(Debug, Default)]
+pub(super) struct Page {
+    pub(super) references: Vec<Reference>,
+    /// Hashes of the names that a fragment can have.
+    pub(super) anchors: Vec<u64>,
+    /// What relative URLs are resolved against, if the page says so.
+    pub(super) base: Option<String>,
+}
+
+/// Hashes the names of anchors: they are many, and only compared.
+pub(super) type AnchorHasher = RandomState;
+
+/// Reads a page.
+pub(super) fn read(text: &str, hasher: &AnchorHasher) -> Page {
+    let sink = Sink {
+        state: RefCell::new(State {
+            page: Page::default(),
+            hasher,
+            svg_depth: 0,
+            style: None,
+        }),
+    };
+    let tokenizer = Tokenizer::new(sink, TokenizerOpts::default());
+    let input = BufferQueue::default();
+    input.push_back(StrTendril::from(text));
+    // The sink never stops the tokenizer for a script, so one call takes all.
+    let _ = tokenizer.feed(&input);
+    tokenizer.end();
+    let mut page = tokenizer.sink.state.into_inner().page;
+    page.anchors.sort_unstable();
+    page.anchors.dedup();
+    page
+}
+
+struct Sink<'h> {
+    state: RefCell<State<'h>>,
+}
+
+struct State<'h> {
+    page: Page,
+    hasher: &'h AnchorHasher,
+    /// How many `svg` elements are open: their `script` and `style` may close themselves.
+    svg_depth: u32,
+    /// The text of the style sheet that is open, and its first line.
+    style: Option<(String, u64)>,
+}
+
+impl TokenSink for Sink<'_> {
+    type Handle = ();
+
+    fn process_token(&self, token: Token, line: u64) -> TokenSinkResult<()> {
+        let state = &mut *self.state.borrow_mut();
+        match token {
+            Token::TagToken(tag) => state.tag(&tag, line),
+            Token::CharacterTokens(text) => {
+                if let Some((style, _)) = &mut state.style {
+                    style.push_str(&text);
+                }
+                TokenSinkResult::Continue
+            }
+            _ => TokenSinkResult::Continue,
+        }
+    }
+}
+
+impl State<'_> {
+    fn tag(&mut self, tag: &Tag, line: u64) -> TokenSinkResult<()> {
+        let name = &*tag.name;
+        if tag.kind == TagKind::EndTag {
+            match name {
+                "svg" => self.svg_depth = self.svg_depth.saturating_sub(1),
+                "style" => self.end_style(),
+                _ => {}
+            }
+            return TokenSinkResult::Continue;
+        }
+        self.attributes(tag, line);
+        if name == "svg" && !tag.self_closing {
+            self.svg_depth += 1;
+        }
+        if self.svg_depth > 0 && tag.self_closing {
+            return TokenSinkResult::Continue;
+        }
+        match name {
+            "script" => TokenSinkResult::RawData(RawKind::ScriptData),
+            "style" => {
+                self.style = Some((String::new(), line));
+                TokenSinkResult::RawData(RawKind::Rawtext)
+            }
+            "textarea" | "title" => TokenSinkResult::RawData(RawKind::Rcdata),
+            "xmp" | "noembed" | "noframes" | "iframe" => TokenSinkResult::RawData(RawKind::Rawtext),
+            "plaintext" => TokenSinkResult::Plaintext,
+            _ => TokenSinkResult::Continue,
+        }
+    }
+
+    fn end_style(&mut self) {
+        if let Some((text, line)) = self.style.take() {
+            for (url, at) in css::urls(&text) {
+                self.refer(Purpose::Asset, &url, line + at - 1, "style", "url()");
+            }
+        }
+    }
+
+    fn refer(&mut self, purpose: Purpose, url: &str, line: u64, element: &str, attribute: &str) {
+        self.page.references.push(Reference {
+            purpose,
+            url: url.to_owned(),
+            line,
+            at: format!("{element} {attribute}"),
+        });
+    }
+
+    fn attributes(&mut self, tag: &Tag, line: u64) {
+        let element = &*tag.name;
+        let get = |key: &str| {
+            let found = tag.attrs.iter().find(|it| &*it.name.local == key);
+            found.map(|attribute| &*attribute.value)
+        };
+        for attribute in &tag.attrs {
+            let (key, value) = (&*attribute.name.local, &*attribute.value);
+            match key {
+                "id" => self.anchor(value),
+                "name" if element == "a" => self.anchor(value),
+                "style" => {
+                    for (url, at) in css::urls(value) {
+                        self.refer(Purpose::Asset, &url, line + at - 1, element, key);
+                    }
+                }
+                "srcset" if matches!(element, "img" | "source") => {
+                    self.candidates(value, line, element, key);
+                }
+                "imagesrcset" if element == "link" => self.candidates(value, line, element, key),
+                "href" if element == "base" => {
+                    self.page.base.get_or_insert_with(|| value.to_owned());
+                }
+                "href" if element == "link" => {
+                    if let Some(purpose) = purpose_of_link(get("rel").unwrap_or_default()) {
+                        self.refer(purpose, value, line, element, key);
+                    }
+                }
+                "content" if element == "meta" && is_refresh(get("http-equiv")) => {
+                    if let Some(url) = refresh_target(value) {
+                        self.refer(Purpose::Link, url, line, element, "refresh");
+                    }
+                }
+                "action" if element == "form" && is_get(get("method")) => {
+                    self.refer(Purpose::Link, value, line, element, key);
+                }
+                _ => {
+                    if let Some(purpose) = purpose(element, key) {
+                        self.refer(purpose, value, line, element, key);
+                    }
+                }
+            }
+        }
+    }
+
+    fn anchor(&mut self, name: &str) {
+        if !name.is_empty() {
+            self.page.anchors.push(self.hasher.hash_one(name));
+        }
+    }
+
+    /// HTML, "srcset attributes": URLs with descriptors, commas between.
+    fn candidates(&mut self, value: &str, line: u64, element: &str, key: &str) {
+        let mut rest = value;
+        loop {
+            rest = rest.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == ',');
+            if rest.is_empty() {
+                return;
+            }
+            let end = rest.find(|c: char| c.is_ascii_whitespace());
+            let (url, after) = rest.split_at(end.unwrap_or(rest.len()));
+            let bare = url.trim_end_matches(',');
+            self.refer(Purpose::Asset, bare, line, element, key);
+            rest = match bare.len() == url.len() {
+                // A descriptor follows, up to the comma.
+                true => after.split_once(',').map_or("", |(_, rest)| rest),
+                false => after,
+            };
+        }
+    }
+}
+
+fn purpose(element: &str, attribute: &str) -> Option<Purpose> {
+    match (element, attribute) {
+        ("a" | "area", "href") => Some(Purpose::Link),
+        (
+            "img" | "script" | "source" | "video" | "audio" | "track" | "embed" | "iframe"
+            | "input" | "frame",
+            "src",
+        )
+        | ("video", "poster")
+        | ("object", "data")
+        | ("use" | "image", "href" | "xlink:href") => Some(Purpose::Asset),
+        _ => None,
+    }
+}
+
+/// What a `link` element is for; nothing is loaded and nobody goes there for some.
+fn purpose_of_link(relations: &str) -> Option<Purpose> {
+    const NOWHERE: [&str; 6] = [
+        "preconnect",
+        "dns-prefetch",
+        "canonical",
+        "pingback",
+        "webmention",
+        "edituri",
+    ];
+    const LOADED: [&str; 9] = [
+        "stylesheet",
+        "icon",
+        "apple-touch-icon",
+        "apple-touch-icon-precomposed",
+        "mask-icon",
+        "manifest",
+        "preload",
+        "modulepreload",
+        "prefetch",
+    ];
+    let relations = relations.to_ascii_lowercase();
+    let has = |known: &[&str]| {
+        relations
+            .split_ascii_whitespace()
+            .any(|it| known.contains(&it))
+    };
+    if has(&LOADED) {
+        return Some(Purpose::Asset);
+    }
+    (!relations.is_empty() && !has(&NOWHERE)).then_some(Purpose::Link)
+}
+
+fn is_refresh(kind: Option<&str>) -> bool {
+    kind.is_some_and(|kind| kind.eq_ignore_ascii_case("refresh"))
+}
+
+fn is_get(method: Option<&str>) -> bool {
+    method.is_none_or(|method| method.eq_ignore_ascii_case("get"))
+}
+
+/// `5; url=/new`: where a page leads by itself.
+fn refresh_target(content: &str) -> Option<&str> {
+    let (_, rest) = content.split_once([';', ','])?;
+    let rest = rest.trim_start();
+    let (name, url) = rest.split_once('=')?;
+    if !name.trim_end().eq_ignore_ascii_case("url") {
+        return None;
+    }
+    Some(url.trim().trim_matches(['"', '\'']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn urls(text: &str) -> Vec<(Purpose, String)> {
+        let page = read(text, &AnchorHasher::new());
+        let references = page.references.into_iter();
+        references.map(|it| (it.purpose, it.url)).collect()
+    }
+
+    #[test]
+    fn references_are_found_where_browsers_find_them() {
+        let check = |text: &str, purpose: Purpose, expect: &[&str]| {
+            let expect: Vec<_> = expect
+                .iter()
+                .map(|it| (purpose, (*it).to_owned()))
+                .collect();
+            assert_eq!(urls(text), expect, "{text}");
+        };
+        let link = |text: &str, expect: &[&str]| check(text, Purpose::Link, expect);
+        let asset = |text: &str, expect: &[&str]| check(text, Purpose::Asset, expect);
+        link("<a href=b.html>", &["b.html"]);
+        link("<a href='?a=1&amp;b=2'>", &["?a=1&b=2"]);
+        link("<!-- <a href=x> --><a href=y>", &["y"]);
+        link("<script>'<a href=x>'</script><a href=y>", &["y"]);
+        link("<textarea><a href=x></textarea>", &[]);
+        link("<noscript><a href=x></noscript>", &["x"]);
+        link("<svg><script/><a href=x></svg>", &["x"]);
+        link("<meta http-equiv=Refresh content='0; URL=x'>", &["x"]);
+        link("<form action=x><form method=post action=y>", &["x"]);
+        link("<link rel=next href=x><link rel=canonical href=y>", &["x"]);
+        asset("<link rel='shortcut ICON' href=x>", &["x"]);
+        asset("<img src=a srcset='b 1x, c,d 2x'>", &["a", "b", "c,d"]);
+        asset("<img srcset='a, b'>", &["a", "b"]);
+        asset("<video poster=p><source src=v>", &["p", "v"]);
+        asset("<p style='background: url(x.png)'>", &["x.png"]);
+        asset(
+            "<style>@import 'a.css';\np{b:url(c)}</style>",
+            &["a.css", "c"],
+        );
+    }
+
+    #[test]
+    fn anchors_lines_and_the_base_are_found() {
+        let hasher = AnchorHasher::new();
+        let page = read(
+            "<base href=/x/><base href=/y/>\n<p id=a><a name=b></a><i name=c>\n<a href=z>",
+            &hasher,
+        );
+        assert_eq!(page.base.as_deref(), Some("/x/"));
+        assert_eq!(page.references[0].line, 3);
+        let has = |name: &str| page.anchors.contains(&hasher.hash_one(name));
+        assert_eq!((has("a"), has("b"), has("c")), (true, true, false));
+    }
+}

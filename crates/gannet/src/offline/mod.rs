@@ -1,0 +1,287 @@
+//! A site looked at without a server: what is at each path, and why.
+//!
+//! The answers are those that a server gives: a directory is asked by
+//! `gannet_content::directory::lookup`, an archive by its index, and rules by their tables. Only
+//! names are kept in memory; contents are read when they are asked for.
+
+mod archive;
+mod directory;
+mod rules;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gannet_content::directory::lookup::LookupOptions;
+use gannet_content::rules::Compat;
+use gannet_content::rules::matcher::Request;
+use gannet_content::rules::pattern::Scheme;
+use gannet_content::rules::table::Decision;
+
+use crate::archive_commands::CommandError;
+
+pub use archive::ArchivePlace;
+pub use directory::DirectoryPlace;
+pub use rules::Rules;
+
+/// How a site is looked at.
+#[derive(Clone, Debug)]
+pub struct SiteOptions {
+    /// A directory or an archive.
+    pub path: PathBuf,
+    /// Whose reading of the rule files of a directory is followed.
+    pub compat: Compat,
+    /// How a directory is served; an archive says so itself.
+    pub lookup: LookupOptions,
+}
+
+/// A site.
+#[derive(Debug)]
+pub struct Site {
+    place: Place,
+    rules: Rules,
+}
+
+/// Where the files of a site are.
+#[derive(Debug)]
+pub enum Place {
+    /// In a directory.
+    Directory(DirectoryPlace),
+    /// In an archive.
+    Archive(Box<ArchivePlace>),
+}
+
+/// A file of a site. Its number is its position in [`Site::files`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SiteFile {
+    /// The virtual host of an archive; 0 for any.
+    pub host: u16,
+    /// Its path: decoded, beginning with a slash.
+    pub url: Vec<u8>,
+    /// Its content type.
+    pub content_type: String,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The virtual host of an archive; 0 for any.
+    pub host: u16,
+    /// The host as a rule sees it; may be empty.
+    pub host_name: &'a str,
+    /// The path in canonical form.
+    pub path: &'a [u8],
+    /// The query.
+    pub query: Option<&'a str>,
+}
+
+/// What is at a path.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Located {
+    /// The file with this number, sent with this status.
+    File(usize, u16),
+    /// A redirect, by this rule or by a missing slash.
+    Redirect {
+        /// 301, 302, 303, 307 or 308.
+        status: u16,
+        /// A path of this site, percent-encoded, or a URL.
+        location: String,
+        /// The position of the rule.
+        rule: Option<u32>,
+    },
+    /// A list of what is in a folder.
+    Listing,
+    /// 404, with the page of this number if the site has one.
+    Missing(Option<usize>),
+    /// 403.
+    Forbidden,
+}
+
+impl Site {
+    /// Looks at a site.
+    ///
+    /// # Errors
+    /// It cannot be read, or is neither directory nor archive.
+    pub fn open(options: &SiteOptions) -> Result<Self, CommandError> {
+        let metadata =
+            std::fs::metadata(&options.path).map_err(CommandError::io("open", &options.path))?;
+        if metadata.is_dir() {
+            let directory = DirectoryPlace::scan(&options.path, options.lookup)?;
+            let rules = Rules::read(&options.path, options.compat)?;
+            let place = Place::Directory(directory);
+            return Ok(Self { place, rules });
+        }
+        let archive = ArchivePlace::open(&options.path)?;
+        let rules = Rules::of_archive(archive.file())?;
+        let place = Place::Archive(Box::new(archive));
+        Ok(Self { place, rules })
+    }
+
+    /// Where its files are.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Its rules.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Its files, in the order of hosts and paths, each once: other names are left out.
+    #[must_use]
+    pub fn files(&self) -> &[SiteFile] {
+        match &self.place {
+            Place::Directory(directory) => directory.files(),
+            Place::Archive(archive) => archive.files(),
+        }
+    }
+
+    /// The content of a file without coding, or nothing if it has more than `max` bytes.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(&self, number: usize, max: u64) -> io::Result<Option<Vec<u8>>> {
+        match &self.place {
+            Place::Directory(directory) => directory.read(number, max),
+            Place::Archive(archive) => archive.read(number, max),
+        }
+    }
+
+    /// What a server answers, one step: a redirect is not followed.
+    #[must_use]
+    pub fn locate(&self, asked: Asked<'_>) -> Located {
+        self.locate_and_tell(asked, &mut |_| {})
+    }
+
+    /// The same, telling in words what was tried.
+    pub fn locate_and_tell(&self, asked: Asked<'_>, tell: &mut dyn FnMut(String)) -> Located {
+        let Some(table) = self.rules.redirects() else {
+            return self.without_rules(asked, true, tell);
+        };
+        let there = self.without_rules(asked, false, &mut |_| {});
+        let has_file = matches!(there, Located::File(..) | Located::Listing);
+        let request = Request {
+            scheme: Scheme::Https,
+            host: asked.host_name.as_bytes(),
+            path: asked.path,
+            query: asked.query.map(str::as_bytes),
+        };
+        let mut out = Vec::new();
+        match table.decide(&request, has_file, &mut out) {
+            Decision::Pass => {
+                tell("no redirect rule applies".into());
+                self.without_rules(asked, true, tell)
+            }
+            Decision::Redirect { status, rule } => {
+                let location = String::from_utf8_lossy(&out).into_owned();
+                let place = self.rules.place_of_redirect(rule);
+                tell(format!("{place}: {status} to {location}"));
+                let rule = Some(rule);
+                Located::Redirect {
+                    status,
+                    location,
+                    rule,
+                }
+            }
+            Decision::Content { status, rule } => {
+                let place = self.rules.place_of_redirect(rule);
+                let shown = crate::target::url(&out);
+                tell(format!("{place}: the content of {shown}, with {status}"));
+                let asked = Asked {
+                    path: &out,
+                    ..asked
+                };
+                match self.without_rules(asked, true, tell) {
+                    Located::File(number, 200) => Located::File(number, status),
+                    other => other,
+                }
+            }
+        }
+    }
+
+    /// Whether there is content at a path of the host that has no name, without rules.
+    #[must_use]
+    pub fn has_content(&self, path: &[u8]) -> bool {
+        let asked = Asked {
+            host: 0,
+            host_name: "",
+            path,
+            query: None,
+        };
+        let there = self.without_rules(asked, false, &mut |_| {});
+        matches!(there, Located::File(..) | Located::Listing)
+    }
+
+    /// `with_pages`: what is not there may be answered by a page for a whole folder.
+    fn without_rules(
+        &self,
+        asked: Asked<'_>,
+        with_pages: bool,
+        tell: &mut dyn FnMut(String),
+    ) -> Located {
+        match &self.place {
+            Place::Directory(directory) => directory.locate(asked.path, with_pages, tell),
+            Place::Archive(archive) => archive.locate(asked.host, asked.path, with_pages, tell),
+        }
+    }
+
+    /// The file that has this path but for the case of its letters.
+    #[must_use]
+    pub fn differently_spelled(&self, asked: Asked<'_>) -> Option<Vec<u8>> {
+        match &self.place {
+            Place::Directory(directory) => directory.differently_spelled(asked.path),
+            Place::Archive(archive) => archive.differently_spelled(asked.host, asked.path),
+        }
+    }
+
+    /// Why a path that seems to be there is not served.
+    #[must_use]
+    pub fn why_not(&self, path: &[u8]) -> Option<&'static str> {
+        match &self.place {
+            Place::Directory(directory) => directory.why_not(path),
+            Place::Archive(_) => None,
+        }
+    }
+
+    /// Where a file is, for messages: below the directory, or its URL in an archive.
+    #[must_use]
+    pub fn shown(&self, number: usize) -> String {
+        let Some(file) = self.files().get(number) else {
+            return String::new();
+        };
+        let relative = file.url.strip_prefix(b"/").unwrap_or(&file.url);
+        match &self.place {
+            Place::Directory(_) => String::from_utf8_lossy(relative).into_owned(),
+            Place::Archive(_) => crate::target::url(&file.url),
+        }
+    }
+
+    /// The directory, or the archive.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match &self.place {
+            Place::Directory(directory) => directory.root(),
+            Place::Archive(archive) => archive.file().path(),
+        }
+    }
+}
+
+/// Lower-case letters, so that names that differ in case only are found.
+fn folded(path: &[u8]) -> Vec<u8> {
+    match str::from_utf8(path) {
+        Ok(text) => text.to_lowercase().into_bytes(),
+        Err(_) => path.to_ascii_lowercase(),
+    }
+}
+
+/// The names under which `path` may be found: itself, a page, a folder's page.
+fn names_of(path: &[u8]) -> [Vec<u8>; 4] {
+    let bare = path.strip_suffix(b"/").unwrap_or(path);
+    [
+        path.to_vec(),
+        [bare, b".html"].concat(),
+        [bare, b"/index.html"].concat(),
+        bare.to_vec(),
+    ]
+}

@@ -1,0 +1,141 @@
+//! The rules of a site: from its files, or as an archive carries them.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use gannet_archive::SectionKind;
+use gannet_content::rules::headers;
+use gannet_content::rules::problem::Problem;
+use gannet_content::rules::redirects;
+use gannet_content::rules::table::{HeaderTable, RedirectTable};
+use gannet_content::rules::{Compat, Place, SourceFile};
+
+use crate::archive_commands::{ArchiveFile, CommandError};
+
+/// The name of the file of redirects.
+const REDIRECTS: &str = "_redirects";
+/// The name of the file of fields.
+const HEADERS: &str = "_headers";
+
+/// Redirects and fields of a site.
+#[derive(Debug, Default)]
+pub struct Rules {
+    redirects: Option<RedirectTable>,
+    headers: Option<HeaderTable>,
+    /// What is wrong with the files.
+    problems: Vec<Problem>,
+    is_of_archive: bool,
+}
+
+impl Rules {
+    /// Reads `_redirects` and `_headers` at the root of a directory.
+    pub(super) fn read(root: &Path, compat: Compat) -> Result<Self, CommandError> {
+        let mut rules = Self::default();
+        if let Some(text) = read(&root.join(REDIRECTS))? {
+            let file = SourceFile {
+                path: REDIRECTS,
+                text: &text,
+            };
+            let (found, problems) = redirects::parse(&[file], compat);
+            rules.problems.extend(problems);
+            rules.redirects = Some(RedirectTable::new(found));
+        }
+        if let Some(text) = read(&root.join(HEADERS))? {
+            let file = SourceFile {
+                path: HEADERS,
+                text: &text,
+            };
+            let (found, problems) = headers::parse(&file, compat);
+            rules.problems.extend(problems);
+            rules.headers = Some(HeaderTable::new(found));
+        }
+        Ok(rules)
+    }
+
+    pub(super) fn of_archive(file: &ArchiveFile) -> Result<Self, CommandError> {
+        let archive = file.archive();
+        let damaged = |what| CommandError::Damaged {
+            archive: file.path().to_path_buf(),
+            what: format!("its {what} cannot be read"),
+        };
+        let redirects = archive
+            .section(SectionKind::RedirectRules)
+            .map(|bytes| RedirectTable::parse(bytes).map_err(|_| damaged("redirect rules")))
+            .transpose()?;
+        let headers = archive
+            .section(SectionKind::FieldRules)
+            .map(|bytes| HeaderTable::parse(bytes).map_err(|_| damaged("field rules")))
+            .transpose()?;
+        Ok(Self {
+            redirects,
+            headers,
+            problems: Vec::new(),
+            is_of_archive: true,
+        })
+    }
+
+    /// The redirects.
+    #[must_use]
+    pub fn redirects(&self) -> Option<&RedirectTable> {
+        self.redirects.as_ref()
+    }
+
+    /// The fields.
+    #[must_use]
+    pub fn headers(&self) -> Option<&HeaderTable> {
+        self.headers.as_ref()
+    }
+
+    /// What is wrong with the files; an archive has only rules that are right.
+    #[must_use]
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// The files that redirects stand in, in their order.
+    #[must_use]
+    pub fn redirect_files(&self) -> [&'static str; 1] {
+        [REDIRECTS]
+    }
+
+    /// `_redirects:3`.
+    #[must_use]
+    pub fn place_of_redirect(&self, rule: u32) -> String {
+        let rules = self
+            .redirects
+            .as_ref()
+            .map(|table| &table.redirects().rules);
+        let rule = rules.and_then(|rules| rules.get(rule as usize));
+        shown(REDIRECTS, rule.map(|rule| rule.place))
+    }
+
+    /// `_headers:3`.
+    #[must_use]
+    pub fn place_of_header(&self, rule: u32) -> String {
+        let rules = self.headers.as_ref().map(|table| &table.headers().rules);
+        let rule = rules.and_then(|rules| rules.get(rule as usize));
+        shown(HEADERS, rule.map(|rule| rule.place))
+    }
+
+    /// Whether they come from an archive, whose files are not at hand.
+    #[must_use]
+    pub fn is_of_archive(&self) -> bool {
+        self.is_of_archive
+    }
+}
+
+fn shown(file: &str, place: Option<Place>) -> String {
+    match place {
+        Some(place) if place.line > 0 => format!("{file}:{}", place.line),
+        _ => file.to_owned(),
+    }
+}
+
+fn read(path: &Path) -> Result<Option<Vec<u8>>, CommandError> {
+    match fs::read(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(CommandError::io("read", path)(error)),
+    }
+}

@@ -1,0 +1,174 @@
+//! `gannet check`: each kind of mistake is found once, and what is right is not reported.
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use support::{Folder, gannet, gannet_in, same};
+
+/// `kind file:line` of all findings of a JSON report.
+fn findings(json: &str) -> BTreeSet<String> {
+    let value = |line: &str, key: &str| {
+        let start = line.find(&format!("\"{key}\": "))? + key.len() + 4;
+        let rest = line[start..].trim_start_matches('"');
+        Some(rest.split(['"', ',']).next()?.to_owned())
+    };
+    let lines = json.lines().filter_map(|line| {
+        let (kind, file) = (value(line, "kind")?, value(line, "file")?);
+        Some(format!("{kind} {file}:{}", value(line, "line")?))
+    });
+    lines.collect()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+fn broken_site() -> Folder {
+    let folder = Folder::new();
+    folder.write(
+        "index.html",
+        "<!doctype html><title>home</title>\n\
+         <a href=none.html>dead</a>\n\
+         <a href=docs/#nothing>no anchor</a>\n\
+         <img src=img/Logo.PNG>\n\
+         <img srcset='img/logo.png 1x, img/logo2.png 2x'>\n\
+         <script src=http://cdn.example.net/x.js></script>\n\
+         <a href=a%zz>bad</a>\n\
+         <link rel=stylesheet href=style.css>\n\
+         <a href=/old>a redirect</a> <a href=/loop1>a loop</a>\n\
+         <a href=https://example.org/gone>our own</a>\n",
+    );
+    folder.write(
+        "docs/index.html",
+        "<p id=here>\n<a href='../about#top'>about</a> <a href='#here'>here</a>\n\
+         <a href=/docs>folder</a> <a href=mailto:a@b>mail</a>\n",
+    );
+    folder.write(
+        "about.html",
+        "<a href='docs/#here'>up</a><a href=''>self</a>",
+    );
+    folder.write("img/logo.png", "png");
+    folder.write(
+        "style.css",
+        "p { background: url(img/logo.png) }\n@import 'none.css';\n",
+    );
+    folder.write(
+        "_redirects",
+        "/old /about 301\n/loop1 /loop2 301\n/loop2 /loop1 301\n/old /docs/ 302\nwrong\n",
+    );
+    folder
+}
+
+const EXPECTED: [&str; 12] = [
+    "bad-url index.html:7",
+    "dead-anchor index.html:3",
+    "dead-link index.html:10",
+    "dead-link index.html:2",
+    "dead-link index.html:9",
+    "duplicate-rule _redirects:4",
+    "missing-asset index.html:5",
+    "missing-asset style.css:2",
+    "mixed-content index.html:6",
+    "redirect-loop _redirects:2",
+    "syntax _redirects:5",
+    "wrong-case index.html:4",
+];
+
+#[test]
+fn every_kind_of_mistake_is_found() {
+    let folder = broken_site();
+    let json = ["check", ".", "--json", "--origin", "https://example.org"];
+    let ended = gannet_in(&folder, json);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    let expected: BTreeSet<String> = EXPECTED.iter().map(|it| (*it).to_owned()).collect();
+    assert_eq!(findings(ended.text()), expected, "{}", ended.text());
+    assert!(
+        ended
+            .text()
+            .contains("\"help\": \"there is '/img/logo.png'\"")
+    );
+    assert!(ended.text().contains("\"errors\": 10, \"warnings\": 2}"));
+}
+
+#[test]
+fn text_groups_places_and_annotations_are_escaped() {
+    let folder = Folder::new();
+    for page in ["a", "b", "c", "d", "e"] {
+        folder.write(format!("{page}.html"), "<img src=logo.png>");
+    }
+    let ended = gannet_in(&folder, ["check", "."]);
+    assert_eq!(ended.status, Some(1));
+    same(
+        ended.text(),
+        "error: '/logo.png' is not found: nothing is there [missing-asset]\n  \
+         a.html:1  img src 'logo.png'\n  \
+         b.html:1  img src 'logo.png'\n  \
+         c.html:1  img src 'logo.png'\n  \
+         and at 2 more places\n\n\
+         5 pages, 5 references: 5 errors, 0 warnings\n",
+    );
+    folder.write("a,b%.html", "<a href=x>");
+    let ended = gannet_in(&folder, ["check", ".", "--format", "github"]);
+    let first = ended.text().lines().next().expect("a finding");
+    assert_eq!(
+        first,
+        "::error file=a%2Cb%25.html,line=1,title=dead-link::'/x' is not found: nothing is there (a \
+         href 'x')"
+    );
+}
+
+#[test]
+fn a_sound_site_has_no_findings_as_directory_and_as_archive() {
+    let (folder, out) = (Folder::site(), Folder::new());
+    folder.write("_headers", "/*\n  X-Test: 1\n");
+    folder.write(
+        "page.html",
+        "<a href=/>home</a><a href=about>about</a><a href=about.html>about</a>\
+         <link rel=stylesheet href=assets/app.css><a href=docs>docs</a>\
+         <a href='http://example.org/'>elsewhere</a><a href='#top'>top</a>\
+         <a href='docs/#:~:text=docs'>text</a>",
+    );
+    let ended = gannet_in(&folder, ["check", "."]).success();
+    assert!(ended.text().ends_with(": all right\n"), "{ended:?}");
+
+    let archive = out.join("site.gannet");
+    gannet_in(&folder, ["pack", ".", "-q", "--fast", "-o", text(&archive)]).success();
+    let ended = gannet(["check", "--strict", text(&archive)]).success();
+    assert!(ended.text().ends_with(": all right\n"), "{ended:?}");
+}
+
+#[test]
+fn an_archive_has_the_findings_of_its_directory() {
+    let (folder, out) = (Folder::new(), Folder::new());
+    folder.write(
+        "index.html",
+        "<a href=x.html#a><img src=y.png><a href=z/#b>",
+    );
+    folder.write("z/index.html", "<a href=../Index.html>");
+    let archive = out.join("site.gannet");
+    gannet_in(&folder, ["pack", ".", "-q", "--fast", "-o", text(&archive)]).success();
+    let ended = gannet(["check", "--json", text(&archive)]);
+    assert_eq!(ended.status, Some(1));
+    let expected = [
+        "dead-anchor /index.html:1",
+        "dead-link /index.html:1",
+        "missing-asset /index.html:1",
+        "wrong-case /z/index.html:1",
+    ];
+    assert_eq!(findings(ended.text()), expected.map(str::to_owned).into());
+}
+
+#[test]
+fn what_cannot_be_read_ends_with_2_and_wrong_words_are_named() {
+    let folder = Folder::new();
+    gannet_in(&folder, ["check", "none"]).failure(
+        2,
+        "gannet: cannot open 'none': no such file or directory (ENOENT)\n",
+    );
+    gannet_in(&folder, ["check", ".", "--format", "xml"]).failure(
+        2,
+        "gannet: unknown value of --format\nhelp: the formats are text, json and github\n",
+    );
+}
