@@ -41,6 +41,8 @@ pub enum SectionKind {
     RedirectRules,
     /// Fields by path and host, for the server to apply.
     FieldRules,
+    /// How the codings were made: text for a packer, which uses an archive to make the next one.
+    Recipe,
     /// A kind this version does not know and need not know.
     Other(u32),
 }
@@ -60,8 +62,14 @@ impl SectionKind {
         Self::TinyBlobs,
     ];
 
-    /// The kinds that an archive may have, once each. A reader must know those it has.
-    pub const OPTIONAL: [Self; 3] = [Self::Hosts, Self::RedirectRules, Self::FieldRules];
+    /// The kinds that an archive may have, once each. A server must know those it has, but for the
+    /// recipe, which is for packers.
+    pub const OPTIONAL: [Self; 4] = [
+        Self::Hosts,
+        Self::RedirectRules,
+        Self::FieldRules,
+        Self::Recipe,
+    ];
 
     /// The number that stands in the file.
     pub fn number(self) -> u32 {
@@ -79,6 +87,7 @@ impl SectionKind {
             Self::Hosts => 11,
             Self::RedirectRules => 13,
             Self::FieldRules => 14,
+            Self::Recipe => 32,
             Self::Other(number) => number,
         }
     }
@@ -108,6 +117,7 @@ impl fmt::Display for SectionKind {
             Self::Hosts => "hosts",
             Self::RedirectRules => "redirect-rules",
             Self::FieldRules => "field-rules",
+            Self::Recipe => "recipe",
             Self::Other(number) => return write!(out, "{number}"),
         })
     }

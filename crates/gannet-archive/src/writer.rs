@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::archive::{Archive, Key, Namespace};
+use crate::archive::{Archive, Key, Namespace, usize_of};
 use crate::entry::Coding;
 use crate::error::{ArchiveError, Rule};
 use crate::hosts;
 use crate::index;
-use crate::layout::{self, align_up, blob, entry, put, section, superblock as at, variant};
+use crate::layout::{self, align_up, blob, entry, put, section, slice, superblock as at, variant};
 use crate::limits::{
     BLOB_ALIGN, ENTRY_COUNT_MAX, PAGE_ALIGN, PAGE_ALIGNED_FROM, TINY_MAX, TINY_TOTAL_MAX,
     VARIANT_COUNT_MAX,
@@ -142,18 +142,28 @@ impl EntryDraft {
 #[derive(Debug, Default)]
 struct Pool {
     bytes: Vec<u8>,
-    offsets: HashMap<Vec<u8>, u64>,
+    /// Where a string with this hash lies. Of two strings with one hash, which no archive will ever
+    /// see, the second is kept as often as it comes.
+    places: HashMap<u64, (u64, usize)>,
 }
 
 impl Pool {
     fn add(&mut self, string: &[u8]) -> u64 {
-        if let Some(offset) = self.offsets.get(string) {
-            return *offset;
-        }
         let offset = self.bytes.len() as u64;
+        let place = *self
+            .places
+            .entry(xxh3_64(string))
+            .or_insert((offset, string.len()));
+        if place.0 < offset && slice(&self.bytes, place.0 as usize, place.1) == string {
+            return place.0;
+        }
         self.bytes.extend_from_slice(string);
-        self.offsets.insert(string.to_vec(), offset);
         offset
+    }
+
+    fn take(&mut self) -> Vec<u8> {
+        self.places = HashMap::new();
+        std::mem::take(&mut self.bytes)
     }
 }
 
@@ -178,7 +188,11 @@ impl Writer {
 
     /// Adds stored bytes.
     pub fn add_bytes(&mut self, bytes: &[u8]) -> Placed {
-        let digest = digest(bytes);
+        self.add_digested(bytes, digest(bytes))
+    }
+
+    /// Adds stored bytes whose digest ([`digest`]) is known.
+    pub fn add_digested(&mut self, bytes: &[u8], digest: [u8; 32]) -> Placed {
         let len = bytes.len() as u64;
         let tiny_total = self.tiny.len() as u64 + len;
         if len > TINY_MAX
@@ -348,23 +362,20 @@ impl Writer {
             align_up(self.blob_end, PAGE_ALIGN).ok_or(ArchiveError::Superblock(Rule::Range))?;
         let entries = self.render_entries();
         let index = index::render(self.entries.iter().map(EntryDraft::key))?;
+        let features = self.incompatible_features();
+        // A large site fills the memory with these, one after the other.
+        self.entries = Vec::new();
+        self.by_digest = HashMap::new();
         let (blobs, digests, variants) = self.render_blobs();
         let tiny = std::mem::take(&mut self.tiny);
-        let features = self.incompatible_features();
         let mut sections = vec![
             (SectionKind::Index, index),
             (SectionKind::Entries, entries),
             (SectionKind::Variants, variants),
             (SectionKind::Blobs, blobs),
             (SectionKind::Digests, digests),
-            (
-                SectionKind::Strings,
-                std::mem::take(&mut self.strings.bytes),
-            ),
-            (
-                SectionKind::FieldsH1,
-                std::mem::take(&mut self.fields.bytes),
-            ),
+            (SectionKind::Strings, self.strings.take()),
+            (SectionKind::FieldsH1, self.fields.take()),
             (SectionKind::FieldsHpack, Vec::new()),
             (SectionKind::FieldsQpack, Vec::new()),
             (SectionKind::TinyBlobs, tiny),
@@ -525,6 +536,7 @@ fn assemble(
             resolve_tiny(bytes, tiny_start);
         }
     }
+    let metadata_len = end - metadata_offset;
     let mut first = [0; SUPERBLOCK_LEN];
     put(&mut first, 0, &layout::MAGIC);
     put(&mut first, at::VERSION, &layout::VERSION.to_le_bytes());
@@ -535,38 +547,20 @@ fn assemble(
         at::METADATA_OFFSET,
         &metadata_offset.to_le_bytes(),
     );
-    put(
-        &mut first,
-        at::METADATA_LEN,
-        &(end - metadata_offset).to_le_bytes(),
-    );
+    put(&mut first, at::METADATA_LEN, &metadata_len.to_le_bytes());
     put(&mut first, at::OPTIONS, &options.bits().to_le_bytes());
-    put(
-        &mut first,
-        at::SECTION_COUNT,
-        &(sections.len() as u32).to_le_bytes(),
-    );
-    let mut metadata = Vec::with_capacity((end - metadata_offset) as usize);
-    for (row, ((kind, bytes), offset)) in sections.iter().zip(offsets).enumerate() {
-        metadata.resize((offset - metadata_offset) as usize, 0);
-        metadata.extend_from_slice(bytes);
-        let row = at::SECTIONS + row * section::LEN;
-        put(
-            &mut first,
-            row + section::KIND,
-            &kind.number().to_le_bytes(),
-        );
+    let count = sections.len() as u32;
+    put(&mut first, at::SECTION_COUNT, &count.to_le_bytes());
+    let mut metadata = vec![0; usize_of(metadata_len)];
+    for (number, ((kind, bytes), offset)) in sections.into_iter().zip(offsets).enumerate() {
+        let row = at::SECTIONS + number * section::LEN;
+        let checksum = xxh3_64(&bytes);
+        let (kind, len) = (kind.number(), bytes.len() as u64);
+        put(&mut first, row + section::KIND, &kind.to_le_bytes());
         put(&mut first, row + section::OFFSET, &offset.to_le_bytes());
-        put(
-            &mut first,
-            row + section::BYTES,
-            &(bytes.len() as u64).to_le_bytes(),
-        );
-        put(
-            &mut first,
-            row + section::CHECKSUM,
-            &xxh3_64(bytes).to_le_bytes(),
-        );
+        put(&mut first, row + section::BYTES, &len.to_le_bytes());
+        put(&mut first, row + section::CHECKSUM, &checksum.to_le_bytes());
+        move_into(&mut metadata, usize_of(offset - metadata_offset), bytes);
     }
     seal(&mut first, &metadata);
     Ok(Parts {
@@ -576,6 +570,20 @@ fn assemble(
         file_len: end,
     })
 }
+
+/// Moves `section` to its place, from its end on, and gives memory back on the way: sections of a
+/// large site are gigabytes, and are not held twice.
+fn move_into(metadata: &mut [u8], place: usize, mut section: Vec<u8>) {
+    while !section.is_empty() {
+        let start = section.len().saturating_sub(MOVED_AT_ONCE);
+        let part = &section[start..];
+        metadata[place + start..place + section.len()].copy_from_slice(part);
+        section.truncate(start);
+        section.shrink_to_fit();
+    }
+}
+
+const MOVED_AT_ONCE: usize = 64 << 20;
 
 fn resolve_tiny(blobs: &mut [u8], tiny_start: u64) {
     for record in blobs.chunks_exact_mut(blob::LEN) {

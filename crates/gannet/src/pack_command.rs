@@ -5,7 +5,9 @@ use std::path::{Path, PathBuf};
 
 use crate::command_line::pack_flags::PackSettings;
 use crate::messages::{Failure, cause};
-use crate::pack::{self, Bar, NoProgress, PackOptions, Progress};
+use crate::pack::{
+    self, Bar, BuildMemory, Compressible, Encoder, NoProgress, PackOptions, Progress,
+};
 use crate::serve::Terminal;
 
 /// The environment variable by which builds are made repeatable everywhere
@@ -25,12 +27,20 @@ pub fn options(directory: &Path, settings: PackSettings) -> Result<PackOptions, 
     Ok(PackOptions {
         source: directory.to_owned(),
         output,
-        effort: settings.effort,
-        codings: settings.codings,
+        encoders: Encoder::chosen(&settings.compress, settings.effort),
+        compressible: Compressible::new(settings.compress_types),
         spa: settings.spa,
         listing: settings.listing,
         clean_urls: settings.clean_urls,
         dotfiles: settings.dotfiles,
+        exclude: settings.exclude,
+        include: settings.include,
+        memory: BuildMemory {
+            keeps_archives: settings.cache.is_some(),
+            folder: settings.cache.or_else(cache_folder),
+            verify_sources: settings.verify_sources,
+            is_fresh: settings.fresh,
+        },
         types: settings.types,
         threads: settings.threads,
         source_date_epoch: source_date_epoch()?,
@@ -43,6 +53,7 @@ pub fn options(directory: &Path, settings: PackSettings) -> Result<PackOptions, 
 /// Packing failed.
 pub fn run(directory: &Path, settings: PackSettings) -> Result<String, Failure> {
     let quiet = settings.quiet;
+    let list_skipped = settings.list_skipped;
     let colour = Terminal::look(settings.colour).colour;
     let options = options(directory, settings)?;
     let mut bar = Bar::new();
@@ -53,7 +64,7 @@ pub fn run(directory: &Path, settings: PackSettings) -> Result<String, Failure> 
     Ok(if quiet {
         String::new()
     } else {
-        report.table(colour)
+        report.table(colour, list_skipped)
     })
 }
 
@@ -87,6 +98,18 @@ fn output_name(directory: &Path) -> Result<PathBuf, Failure> {
     let mut name = name.to_owned();
     name.push(".gannet");
     Ok(PathBuf::from(name))
+}
+
+/// `gannet` in the user's cache directory (XDG Base Directory Specification); none where there is
+/// no home, as in some containers.
+fn cache_folder() -> Option<PathBuf> {
+    let absolute = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    Some(cache.join("gannet"))
 }
 
 fn source_date_epoch() -> Result<Option<i64>, Failure> {

@@ -290,7 +290,7 @@ fn a_mapped_archive_truncated_by_mistake_never_sends_zeros() {
         folder.write("large.bin", pattern(8 << 20, 6));
         folder.write("small.bin", pattern(20_000, 6));
         let out = Folder::new();
-        let archive = pack(&folder, &out, &["--codings", "none"]);
+        let archive = pack(&folder, &out, &["--compress", "none"]);
         let server = engine.serve(&archive, &["--workers", "1"]);
         let mut client = Client::slow(&server);
         client.send(support::client::head("GET", "/large.bin", &[]));

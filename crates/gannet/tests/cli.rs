@@ -396,7 +396,7 @@ fn the_same_files_make_the_same_archive() {
         "threads change the bytes"
     );
     assert!(
-        first != pack("d.gannet", &["--codings", "none"]),
+        first != pack("d.gannet", &["--compress", "none"]),
         "codings change nothing"
     );
 }

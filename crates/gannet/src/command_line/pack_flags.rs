@@ -8,8 +8,9 @@ use gannet_archive::Coding;
 
 use crate::command_line::flag::{FILE, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::ColourChoice;
-use crate::command_line::values::{choice, colour, content_type, number, path, switch, text};
+use crate::command_line::values::{colour, content_type, number, path, switch, text};
 use crate::pack::Effort;
+use crate::pack::encoders::{Wish, parse_list};
 
 /// The settings of `pack`.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -19,7 +20,9 @@ pub struct PackSettings {
     /// How hard to compress.
     pub effort: Effort,
     /// Codings to try.
-    pub codings: Vec<Coding>,
+    pub compress: Vec<Wish>,
+    /// Content types to compress, or not, against the built-in rule.
+    pub compress_types: Vec<(String, bool)>,
     /// Unknown paths are answered with `/index.html`.
     pub spa: bool,
     /// Folders without an index page get a listing.
@@ -28,6 +31,18 @@ pub struct PackSettings {
     pub clean_urls: bool,
     /// Dotfiles are packed.
     pub dotfiles: bool,
+    /// Patterns of what is left out.
+    pub exclude: Vec<String>,
+    /// Patterns of what is packed all the same.
+    pub include: Vec<String>,
+    /// All that was left out is listed.
+    pub list_skipped: bool,
+    /// A directory for what later builds can use.
+    pub cache: Option<PathBuf>,
+    /// Files are read even if they look unchanged.
+    pub verify_sources: bool,
+    /// Nothing of earlier builds is used.
+    pub fresh: bool,
     /// Content types by suffix.
     pub types: Vec<(String, String)>,
     /// Threads; 0 means one per core.
@@ -43,11 +58,20 @@ impl Default for PackSettings {
         Self {
             output: None,
             effort: Effort::default(),
-            codings: vec![Coding::Gzip, Coding::Brotli, Coding::Zstd],
+            compress: [Coding::Gzip, Coding::Brotli, Coding::Zstd]
+                .map(|coding| (coding, None))
+                .to_vec(),
+            compress_types: Vec::new(),
             spa: false,
             listing: false,
             clean_urls: true,
             dotfiles: false,
+            exclude: Vec::new(),
+            include: Vec::new(),
+            list_skipped: false,
+            cache: None,
+            verify_sources: false,
+            fresh: false,
             types: Vec::new(),
             threads: 0,
             quiet: false,
@@ -78,30 +102,65 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         value: Value::Switch,
         group: Group::Packing,
         default: "false",
-        brief: "compress quickly instead of well",
+        brief: "compress quickly: gzip=6,br=5,zstd=6",
         details: "For trying things out: packing is paid once, each saved byte at every request.",
         is_common: true,
         apply: |settings, values| {
-            settings.effort = if switch(values)? {
-                Effort::Fast
-            } else {
-                Effort::Best
-            };
+            if switch(values)? {
+                settings.effort = Effort::Fast;
+            }
             Ok(())
         },
     },
     Flag {
-        name: "codings",
+        name: "best",
+        short: None,
+        value: Value::Switch,
+        group: Group::Packing,
+        default: "false",
+        brief: "compress as well as possible: gzip=zopfli,br=11,zstd=22",
+        details: "Takes several times as long as the default, for one or two percent.",
+        is_common: true,
+        apply: |settings, values| {
+            if switch(values)? {
+                settings.effort = Effort::Best;
+            }
+            Ok(())
+        },
+    },
+    Flag {
+        name: "compress",
         short: None,
         value: one("LIST"),
         group: Group::Packing,
         default: "gzip,br,zstd",
-        brief: "codings to try, with commas between, or none",
-        details: "A coding is stored where it makes a file enough smaller. The plain form always \
-            is.",
+        brief: "codings to try, with levels: gzip=12,br=11,zstd=19, or none",
+        details: "A coding is stored where it makes a file enough smaller. Levels are 1 to 12 or \
+            zopfli for gzip, 0 to 11 for br, 1 to 22 for zstd; without one, --fast and --best \
+            decide.",
         is_common: true,
         apply: |settings, values| {
-            settings.codings = codings(values)?;
+            settings.compress = parse_list(text(values)?)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "compress-type",
+        short: None,
+        value: Value::Many {
+            name: "TYPE=yes|no",
+            separator: ',',
+            joint: Some("="),
+            hint: ValueHint::Other,
+        },
+        group: Group::Packing,
+        default: "",
+        brief: "compress a content type, or do not; repeatable",
+        details: "Such as application/x-tar=yes or font/*=yes. Images, audio, video, fonts of the \
+            web and archives are not compressed unless asked for here: they are already.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.compress_types = values.iter().map(compress_type).collect::<Result<_, _>>()?;
             Ok(())
         },
     },
@@ -158,6 +217,98 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         is_common: true,
         apply: |settings, values| {
             settings.dotfiles = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "exclude",
+        short: None,
+        value: PATTERNS,
+        group: Group::Packing,
+        default: "",
+        brief: "leave out what fits a pattern as of .gitignore; repeatable",
+        details: "Comes before the patterns in .gannetignore files, which come before the list of \
+            what is left out by default.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.exclude = patterns(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "include",
+        short: None,
+        value: PATTERNS,
+        group: Group::Packing,
+        default: "",
+        brief: "pack what fits a pattern, whatever else says no; repeatable",
+        details: "A folder that is left out is not looked into: include the folder too.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.include = patterns(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "list-skipped",
+        short: None,
+        value: Value::Switch,
+        group: Group::Packing,
+        default: "false",
+        brief: "list everything that was left out, with the rule",
+        details: "Without it the table shows a few of many.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.list_skipped = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "cache",
+        short: None,
+        value: Value::One {
+            name: "DIR",
+            choices: &[],
+            hint: ValueHint::DirPath,
+        },
+        group: Group::Packing,
+        default: "",
+        brief: "keep what later builds can use in this directory",
+        details: "The last two archives are kept there, too, for builds of several branches or \
+            where the archive is moved away. Without it, the archive that is replaced is used, and \
+            a list of files in the user's cache directory.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.cache = Some(path(values)?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "verify-sources",
+        short: None,
+        value: Value::Switch,
+        group: Group::Packing,
+        default: "false",
+        brief: "read every file, even if it looks unchanged",
+        details: "A file looks unchanged if its inode, length and times are those of the last \
+            build.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.verify_sources = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "fresh",
+        short: None,
+        value: Value::Switch,
+        group: Group::Packing,
+        default: "false",
+        brief: "use nothing of earlier builds",
+        details: "The archive is the same; it only takes longer.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.fresh = switch(values)?;
             Ok(())
         },
     },
@@ -228,20 +379,31 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
     },
 ];
 
-/// `gzip,br,zstd`, or `none`.
-fn codings(values: &[OsString]) -> Result<Vec<Coding>, String> {
-    let list = text(values)?;
-    if list == "none" {
-        return Ok(Vec::new());
+const PATTERNS: Value = Value::Many {
+    name: "PATTERN",
+    separator: ',',
+    joint: None,
+    hint: ValueHint::Other,
+};
+
+fn patterns(values: &[OsString]) -> Result<Vec<String>, String> {
+    let pattern = |value: &OsString| value.to_str().map(str::to_owned).ok_or("not UTF-8".into());
+    values.iter().map(pattern).collect()
+}
+
+/// `TYPE=yes` or `TYPE=no`, where the type may be `font/*`.
+fn compress_type(value: &OsString) -> Result<(String, bool), String> {
+    let text = value.to_str().ok_or("not UTF-8")?;
+    let form = || format!("'{text}' is not of the form TYPE=yes or TYPE=no");
+    let (media_type, answer) = text.split_once('=').ok_or_else(form)?;
+    let is_type = media_type
+        .split_once('/')
+        .is_some_and(|(top, sub)| !top.is_empty() && !sub.is_empty());
+    let answer = switch(&[OsString::from(answer.trim())]).map_err(|_| form())?;
+    if !is_type {
+        return Err(form());
     }
-    let set = [
-        ("gzip", Coding::Gzip),
-        ("br", Coding::Brotli),
-        ("zstd", Coding::Zstd),
-    ];
-    list.split(',')
-        .map(|name| choice(&[OsString::from(name.trim())], &set))
-        .collect()
+    Ok((media_type.trim().to_ascii_lowercase(), answer))
 }
 
 #[cfg(test)]
@@ -258,16 +420,17 @@ mod tests {
     }
 
     #[test]
-    fn codings_are_a_list_or_none() {
-        let check = |text: &str, expect: Option<&[Coding]>| {
-            let got = codings(&[OsString::from(text)]).ok();
-            assert_eq!(got.as_deref(), expect, "{text:?}");
+    fn types_are_compressed_or_not() {
+        let check = |text: &str, expect: Option<(&str, bool)>| {
+            let got = compress_type(&OsString::from(text)).ok();
+            let got = got.as_ref().map(|(name, answer)| (name.as_str(), *answer));
+            assert_eq!(got, expect, "{text:?}");
         };
-        check("none", Some(&[]));
-        check("br", Some(&[Coding::Brotli]));
-        check("zstd, gzip", Some(&[Coding::Zstd, Coding::Gzip]));
-        check("", None);
-        check("deflate", None);
-        check("br,", None);
+        check("Font/*=yes", Some(("font/*", true)));
+        check("text/csv=no", Some(("text/csv", false)));
+        check("text/csv", None);
+        check("csv=yes", None);
+        check("/=yes", None);
+        check("a/b=perhaps", None);
     }
 }

@@ -1,19 +1,12 @@
 //! Compressing a body in each coding, and whether the result is worth keeping.
 
 use std::io::{self, Read};
+use std::num::NonZeroU64;
 
 use gannet_archive::Coding;
 use libdeflater::{CompressionLvl, Compressor};
 
-/// How hard to try.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Effort {
-    /// Quick: for trying things out.
-    Fast,
-    /// As small as the formats allow within reasonable time; paid once, saved at every request.
-    #[default]
-    Best,
-}
+use super::encoders::Encoder;
 
 /// A body in a coding.
 #[derive(Clone, Debug)]
@@ -22,22 +15,22 @@ pub(super) struct Coded {
     pub(super) bytes: Vec<u8>,
 }
 
-/// `body` in each of `codings` that pays. Identity is not among them.
-pub(super) fn compress(body: &[u8], codings: &[Coding], effort: Effort) -> io::Result<Vec<Coded>> {
+/// `body` by each of `encoders` whose result pays.
+pub(super) fn compress(body: &[u8], encoders: &[Encoder]) -> io::Result<Vec<Coded>> {
     let mut kept = Vec::new();
     if body.len() < LEN_MIN || !looks_compressible(body) {
         return Ok(kept);
     }
-    for coding in codings {
-        let bytes = match coding {
-            Coding::Identity => continue,
-            Coding::Gzip => gzip(body, effort)?,
-            Coding::Brotli => brotli(body, effort)?,
-            Coding::Zstd => zstd(body, effort)?,
+    for encoder in encoders {
+        let bytes = match *encoder {
+            Encoder::Libdeflate(level) => gzip(body, level)?,
+            Encoder::Zopfli => zopfli(body)?,
+            Encoder::Brotli(level) => brotli(body, level)?,
+            Encoder::Zstd(level) => zstd(body, level)?,
         };
         if pays(body.len(), bytes.len()) {
             kept.push(Coded {
-                coding: *coding,
+                coding: encoder.coding(),
                 bytes,
             });
         }
@@ -46,9 +39,13 @@ pub(super) fn compress(body: &[u8], codings: &[Coding], effort: Effort) -> io::R
 }
 
 /// Whether a saving is worth another variant. A small file must save a larger part of itself: it
-/// fits into the first packets either way, and the field block has a longer line.
+/// fits into the first packets either way, and a variant costs some hundred bytes of metadata that
+/// a server holds in memory.
 fn pays(len: usize, coded_len: usize) -> bool {
     let saved = len.saturating_sub(coded_len);
+    if saved < SAVED_MIN {
+        return false;
+    }
     let percent = match len {
         0..=1024 => 25,
         1025..=4096 => 15,
@@ -59,6 +56,9 @@ fn pays(len: usize, coded_len: usize) -> bool {
     };
     saved * 100 >= len * percent
 }
+
+/// No saving below this many bytes pays, whatever its part: it spares no packet.
+const SAVED_MIN: usize = 128;
 
 /// Bodies below this length fit one packet with the response's head, whatever their coding.
 const LEN_MIN: usize = 256;
@@ -84,11 +84,8 @@ fn looks_compressible(body: &[u8]) -> bool {
 
 const PROBE_FROM: usize = 64 << 10;
 
-fn gzip(body: &[u8], effort: Effort) -> io::Result<Vec<u8>> {
-    let level = match effort {
-        Effort::Fast => CompressionLvl::default(),
-        Effort::Best => CompressionLvl::best(),
-    };
+fn gzip(body: &[u8], level: u8) -> io::Result<Vec<u8>> {
+    let level = CompressionLvl::new(i32::from(level)).map_err(|_| level_error())?;
     let mut compressor = Compressor::new(level);
     let mut out = vec![0; compressor.gzip_compress_bound(body.len())];
     let len = compressor
@@ -99,9 +96,23 @@ fn gzip(body: &[u8], effort: Effort) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-fn brotli(body: &[u8], effort: Effort) -> io::Result<Vec<u8>> {
+fn zopfli(body: &[u8]) -> io::Result<Vec<u8>> {
+    let rounds = if body.len() <= ZOPFLI_LARGE { 15 } else { 5 };
+    let options = zopfli::Options {
+        iteration_count: NonZeroU64::new(rounds).unwrap_or(NonZeroU64::MIN),
+        ..zopfli::Options::default()
+    };
+    let mut out = Vec::with_capacity(body.len() / 3);
+    zopfli::compress(options, zopfli::Format::Gzip, body, &mut out)?;
+    Ok(out)
+}
+
+/// Above it, further rounds of Zopfli cost minutes and save next to nothing.
+const ZOPFLI_LARGE: usize = 1 << 20;
+
+fn brotli(body: &[u8], level: u8) -> io::Result<Vec<u8>> {
     let params = brotli::enc::BrotliEncoderParams {
-        quality: if effort == Effort::Best { 11 } else { 5 },
+        quality: i32::from(level),
         lgwin: window_bits(body.len(), BROTLI_WINDOW_BITS_MAX),
         size_hint: body.len(),
         ..Default::default()
@@ -111,12 +122,16 @@ fn brotli(body: &[u8], effort: Effort) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-fn zstd(body: &[u8], effort: Effort) -> io::Result<Vec<u8>> {
-    let level = if effort == Effort::Best { 19 } else { 6 };
-    let mut compressor = zstd::bulk::Compressor::new(level)?;
+fn zstd(body: &[u8], level: u8) -> io::Result<Vec<u8>> {
+    let mut compressor = zstd::bulk::Compressor::new(i32::from(level))?;
+    // Levels above 19 would take windows that browsers refuse.
     compressor.window_log(window_bits(body.len(), ZSTD_WINDOW_BITS_MAX) as u32)?;
     compressor.include_checksum(false)?;
     compressor.compress(body)
+}
+
+fn level_error() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "no such compression level")
 }
 
 /// A window no larger than the body needs: who decodes allocates it.
@@ -153,14 +168,15 @@ pub(crate) fn decoder<'r>(coding: Coding, coded: impl Read + 'r) -> io::Result<B
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pack::Effort;
 
     #[test]
     fn every_coding_decodes_to_the_body() {
         let body: Vec<u8> = (0..30_000u32)
             .flat_map(|n| (n / 3).to_string().into_bytes())
             .collect();
-        for effort in [Effort::Fast, Effort::Best] {
-            let coded = compress(&body, &Coding::ALL, effort).expect("compressing works");
+        for effort in [Effort::Fast, Effort::Standard, Effort::Best] {
+            let coded = compress(&body, &Encoder::all(effort)).expect("compressing works");
             let codings: Vec<_> = coded.iter().map(|coded| coded.coding).collect();
             assert_eq!(codings, [Coding::Gzip, Coding::Brotli, Coding::Zstd]);
             for Coded { coding, bytes } in coded {
@@ -176,13 +192,14 @@ mod tests {
     #[test]
     fn the_zstd_window_stays_within_what_decoders_must_take() {
         let body = b"window ".repeat(3 << 20);
-        let coded = zstd(&body, Effort::Fast).expect("compressing works");
-        let mut decoder = zstd::stream::read::Decoder::new(coded.as_slice()).expect("a decoder");
-        decoder.window_log_max(23).expect("8 MiB");
-        assert_eq!(
-            io::copy(&mut decoder, &mut io::sink()).expect("sound"),
-            body.len() as u64
-        );
+        for level in [1, 22] {
+            let coded = zstd(&body, level).expect("compressing works");
+            let mut decoder =
+                zstd::stream::read::Decoder::new(coded.as_slice()).expect("a decoder");
+            decoder.window_log_max(23).expect("8 MiB");
+            let decoded = io::copy(&mut decoder, &mut io::sink()).expect("sound");
+            assert_eq!(decoded, body.len() as u64);
+        }
     }
 
     #[test]
@@ -197,7 +214,7 @@ mod tests {
             })
             .collect();
         for body in [&noise[..], &noise[..5000], b"short".as_slice(), b""] {
-            let kept = compress(body, &Coding::ALL, Effort::Fast).expect("compressing works");
+            let kept = compress(body, &Encoder::all(Effort::Fast)).expect("compressing works");
             assert!(kept.is_empty(), "{} bytes", body.len());
         }
     }
@@ -206,6 +223,6 @@ mod tests {
     fn the_smaller_the_file_the_larger_the_part_it_must_save() {
         let parts = [500, 3000, 10_000, 50_000, 500_000, 5_000_000];
         let least = parts.map(|len| (0..len).find(|saved| pays(len, len - saved)).expect("some"));
-        assert_eq!(least, [125, 450, 1000, 4000, 25_000, 100_000]);
+        assert_eq!(least, [128, 450, 1000, 4000, 25_000, 100_000]);
     }
 }

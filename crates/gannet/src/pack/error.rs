@@ -28,6 +28,8 @@ pub enum PackError {
     Changed(PathBuf),
     /// A pair of suffix and content type that cannot be used.
     Types(String),
+    /// A pattern that cannot be used, or a file of patterns, and why.
+    Pattern(String, String),
     /// The archive would break a rule of its format.
     Archive(PathBuf, ArchiveError),
 }
@@ -44,6 +46,15 @@ impl PackError {
         }
     }
 
+    pub(super) fn pattern(pattern: &str, error: &ignore::Error) -> Self {
+        Self::Pattern(format!("'{pattern}'"), error.to_string())
+    }
+
+    pub(super) fn patterns(file: &Path, error: &ignore::Error) -> Self {
+        // The error of a file names the file, and of one pattern the line.
+        Self::Pattern(format!("of '{}'", file.display()), error.to_string())
+    }
+
     /// What to do about it, for a line `help: ...`.
     #[must_use]
     pub fn help(&self) -> Option<String> {
@@ -56,6 +67,9 @@ impl PackError {
                 Some("is this the folder that the site's generator writes to?".into())
             }
             Self::Changed(_) => Some("pack again when nothing writes to the site".into()),
+            Self::Pattern(..) => {
+                Some("patterns have the syntax of .gitignore, such as '*.map' or '/drafts/'".into())
+            }
             Self::Types(_) => Some("write it as SUFFIX=TYPE/SUBTYPE".into()),
             Self::Archive(
                 _,
@@ -98,6 +112,7 @@ impl fmt::Display for PackError {
                     path.display()
                 )
             }
+            Self::Pattern(object, error) => write!(out, "cannot use pattern {object}: {error}"),
             Self::Types(pair) => write!(out, "cannot use content type '{pair}'"),
             Self::Archive(path, error) => {
                 write!(out, "cannot write archive '{}': {error}", path.display())

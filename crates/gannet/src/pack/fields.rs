@@ -5,7 +5,7 @@ use gannet_content::answer::{Resource, ready_fields};
 use gannet_content::validators::hash_tag;
 use gannet_http::semantics::coding::Coding as ContentCoding;
 
-use super::sources::StoredVariant;
+use super::store::StoredVariant;
 
 /// What the field blocks of one representation say, beside its variants.
 #[derive(Clone, Copy, Debug)]

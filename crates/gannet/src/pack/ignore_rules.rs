@@ -1,58 +1,204 @@
-//! Which names are left out of an archive: leftovers of editors and desktops, and hidden files.
+//! What is left out of an archive, and by which rule.
+//!
+//! Patterns have gitignore's syntax, and its rule that the last one that fits counts. They are asked
+//! in this order, and the first source that has an answer decides: `--include` and `--exclude`, the
+//! `.gannetignore` files from the file's own folder up to the site's root, the list below. A folder
+//! that is left out is not looked into, so nothing in it can be brought back.
 
-/// The rule that leaves out a file or folder of this name, if there is one. The rule is told in
-/// the report, so that nobody searches long for a missing file.
-pub(super) fn rule_against(name: &[u8], with_dotfiles: bool) -> Option<&'static str> {
-    match name {
-        b".well-known" => return None,
-        b".DS_Store" => return Some(".DS_Store"),
-        b"Thumbs.db" => return Some("Thumbs.db"),
-        b"desktop.ini" => return Some("desktop.ini"),
-        _ => {}
+use std::path::Path;
+
+use ignore::Match;
+use ignore::gitignore::{Gitignore, GitignoreBuilder};
+
+use super::{PackError, PackOptions};
+
+/// The file with patterns of a folder.
+pub(super) const FILE_NAME: &str = ".gannetignore";
+
+/// Left out unless something else says otherwise: hidden files, leftovers of editors and desktops,
+/// what programs write for themselves.
+const DEFAULTS: &[&str] = &[
+    ".*",
+    "!.well-known",
+    ".DS_Store",
+    "Thumbs.db",
+    "desktop.ini",
+    "*~",
+    "\\#*",
+    "*#",
+    "*.swp",
+    "*.tmp",
+    "*.temp",
+    "*.log",
+    "*.lock",
+];
+
+/// How many of the list are about dotfiles.
+const DOTFILES: usize = 2;
+
+/// Every source of patterns that applies at one place of a walk.
+#[derive(Debug)]
+pub(super) struct IgnoreRules {
+    asked: Gitignore,
+    /// Those of the folders from the root to here, if they have any.
+    folders: Vec<Option<Gitignore>>,
+    defaults: Gitignore,
+}
+
+impl IgnoreRules {
+    /// The rules outside of the site's own files.
+    ///
+    /// # Errors
+    /// A pattern of the options is malformed.
+    pub(super) fn new(options: &PackOptions) -> Result<Self, PackError> {
+        let root = &options.source;
+        let mut asked = GitignoreBuilder::new(root);
+        let included = options.include.iter().map(|pattern| format!("!{pattern}"));
+        for pattern in options.exclude.iter().cloned().chain(included) {
+            asked
+                .add_line(None, &pattern)
+                .map_err(|error| PackError::pattern(&pattern, &error))?;
+        }
+        let mut defaults = GitignoreBuilder::new(root);
+        let first = if options.dotfiles { DOTFILES } else { 0 };
+        for pattern in &DEFAULTS[first..] {
+            defaults
+                .add_line(None, pattern)
+                .map_err(|error| PackError::pattern(pattern, &error))?;
+        }
+        let build = |builder: &GitignoreBuilder| {
+            builder
+                .build()
+                .map_err(|error| PackError::pattern("all patterns together", &error))
+        };
+        Ok(Self {
+            asked: build(&asked)?,
+            folders: Vec::new(),
+            defaults: build(&defaults)?,
+        })
     }
-    if name.starts_with(b"#") && name.ends_with(b"#") && name.len() > 1 {
-        return Some("#*#");
+
+    /// Goes into a folder: its own patterns apply from here on.
+    ///
+    /// # Errors
+    /// Its `.gannetignore` cannot be read or has a malformed pattern.
+    pub(super) fn enter(&mut self, folder: &Path) -> Result<(), PackError> {
+        let file = folder.join(FILE_NAME);
+        if !file.is_file() {
+            self.folders.push(None);
+            return Ok(());
+        }
+        let mut builder = GitignoreBuilder::new(folder);
+        if let Some(error) = builder.add(&file) {
+            return Err(PackError::patterns(&file, &error));
+        }
+        let rules = builder
+            .build()
+            .map_err(|error| PackError::patterns(&file, &error))?;
+        self.folders.push(Some(rules));
+        Ok(())
     }
-    for (suffix, rule) in [
-        (b"~".as_slice(), "*~"),
-        (b".tmp".as_slice(), "*.tmp"),
-        (b".temp".as_slice(), "*.temp"),
-        (b".swp".as_slice(), "*.swp"),
-    ] {
-        if name.ends_with(suffix) {
-            return Some(rule);
+
+    /// Goes back to the folder above.
+    pub(super) fn leave(&mut self) {
+        self.folders.pop();
+    }
+
+    /// The rule that leaves out a path, if there is one. It is told in the report, so that nobody
+    /// searches long for a missing file.
+    pub(super) fn against(&self, path: &Path, is_folder: bool) -> Option<String> {
+        if path.file_name().is_some_and(|name| name == FILE_NAME) {
+            return Some("patterns for gannet pack".into());
+        }
+        match self.asked.matched(path, is_folder) {
+            Match::Ignore(glob) => return Some(format!("--exclude {}", glob.original())),
+            Match::Whitelist(_) => return None,
+            Match::None => {}
+        }
+        for rules in self.folders.iter().rev().flatten() {
+            match rules.matched(path, is_folder) {
+                Match::Ignore(glob) => return Some(format!("{FILE_NAME}: {}", glob.original())),
+                Match::Whitelist(_) => return None,
+                Match::None => {}
+            }
+        }
+        match self.defaults.matched(path, is_folder) {
+            Match::Ignore(glob) if glob.original() == ".*" => Some("dotfile".into()),
+            Match::Ignore(glob) => Some(glob.original().trim_start_matches('\\').to_string()),
+            Match::Whitelist(_) | Match::None => None,
         }
     }
-    (name.starts_with(b".") && !with_dotfiles).then_some("dotfile")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn rules(change: impl FnOnce(&mut PackOptions)) -> IgnoreRules {
+        let mut options = PackOptions::new("site", "site.gannet");
+        change(&mut options);
+        IgnoreRules::new(&options).expect("sound patterns")
+    }
+
+    fn check(rules: &IgnoreRules, name: &str, expect: Option<&str>) {
+        let is_folder = name.ends_with('/');
+        let path = Path::new("site").join(name.trim_end_matches('/'));
+        let rule = rules.against(&path, is_folder);
+        assert_eq!(rule.as_deref(), expect, "{name}");
+    }
+
     #[test]
     fn leftovers_and_hidden_files_are_left_out() {
-        let check = |name: &str, expect: Option<&str>| {
-            assert_eq!(rule_against(name.as_bytes(), false), expect, "{name}");
-        };
+        let rules = rules(|_| {});
+        let check = |name, expect| check(&rules, name, expect);
         check("index.html", None);
-        check(".well-known", None);
-        check(".git", Some("dotfile"));
-        check(".htaccess", Some("dotfile"));
+        check(".well-known/", None);
+        check(".well-known/security.txt", None);
+        check(".git/", Some("dotfile"));
+        check("a/b/.htaccess", Some("dotfile"));
         check(".DS_Store", Some(".DS_Store"));
         check("Thumbs.db", Some("Thumbs.db"));
-        check("a.html~", Some("*~"));
-        check("#a.html#", Some("#*#"));
-        check("#", None);
+        check("x/a.html~", Some("*~"));
+        check("#a.html#", Some("*#"));
+        check("#a", Some("#*"));
+        check("c#.html", None);
         check("x.tmp", Some("*.tmp"));
         check(".a.swp", Some("*.swp"));
+        check("yarn.lock", Some("*.lock"));
         check("package-lock.json", None);
-        check("changes.log", None);
+        check("changes.log", Some("*.log"));
+        check("catalog", None);
     }
 
     #[test]
     fn dotfiles_may_be_asked_for() {
-        assert_eq!(rule_against(b".htaccess", true), None);
-        assert_eq!(rule_against(b".DS_Store", true), Some(".DS_Store"));
+        let rules = rules(|options| options.dotfiles = true);
+        check(&rules, ".htaccess", None);
+        check(&rules, ".DS_Store", Some(".DS_Store"));
+        check(&rules, FILE_NAME, Some("patterns for gannet pack"));
+    }
+
+    #[test]
+    fn what_is_asked_for_comes_first_and_includes_win() {
+        let rules = rules(|options| {
+            options.exclude = vec!["*.map".into(), "/drafts/".into()];
+            options.include = vec!["keep.map".into(), "*.log".into(), ".env.txt".into()];
+        });
+        let check = |name, expect| check(&rules, name, expect);
+        check("a/b.map", Some("--exclude *.map"));
+        check("a/keep.map", None);
+        check("drafts/", Some("--exclude /drafts/"));
+        check("a/drafts/", None);
+        check("changes.log", None);
+        check(".env.txt", None);
+        check(".env", Some("dotfile"));
+    }
+
+    #[test]
+    fn malformed_patterns_are_named() {
+        let mut options = PackOptions::new("site", "site.gannet");
+        options.exclude = vec!["a[z-b]".into()];
+        let error = IgnoreRules::new(&options).expect_err("no pattern");
+        assert!(error.to_string().contains("'a[z-b]'"), "{error}");
     }
 }

@@ -19,3 +19,20 @@ pub(super) const COPY_CHUNK: usize = 1 << 20;
 
 /// Lines of the report's list of largest files.
 pub(super) const LARGEST_COUNT: usize = 10;
+
+/// Skipped files that the report names one by one unless asked for more.
+pub(super) const SKIPPED_LISTED: usize = 20;
+
+/// A file that changed less than this before it was looked at could change again unnoticed: the
+/// kernel takes files' times from a clock that ticks every few milliseconds. Nanoseconds.
+pub(super) const CLOCK_GRAIN_NS: i128 = 50_000_000;
+
+/// Length of the file of stamps in bytes: twenty million files.
+pub(super) const STAMPS_LEN_MAX: u64 = 1 << 30;
+
+/// Stored bytes of an earlier archive up to this length are read into memory and checked; longer
+/// ones are copied from file to file.
+pub(super) const KEPT_READ_MAX: u64 = 1 << 20;
+
+/// Archives that a cache directory keeps: enough for two branches of a site, or two recipes.
+pub(super) const KEPT_ARCHIVES: usize = 2;

@@ -20,35 +20,46 @@
 //! else, it is a file like others.
 
 mod compress;
+mod compressible;
+pub mod encoders;
 mod error;
 mod fields;
 mod ignore_rules;
 mod limits;
+mod memory;
 mod output;
 mod parallel;
+mod previous;
 mod progress;
+mod recipe;
 mod report;
 mod site;
 mod sources;
+mod stamps;
+mod store;
 mod walk;
 
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use gannet_archive::{Coding, Options, Superblock, Writer};
+use gannet_archive::{Options, SectionKind, Superblock, Writer};
 use gannet_content::mime::Types;
 
-pub use compress::Effort;
 pub(crate) use compress::decoder;
+pub use compressible::Compressible;
+pub use encoders::{Effort, Encoder};
 pub use error::PackError;
 pub use progress::{Bar, NoProgress, Phase, Progress};
 pub(crate) use report::size;
 pub use report::{CodingReport, Largest, PackReport};
 pub use walk::Skipped;
 
+use memory::Memory;
 use output::Output;
+use recipe::Recipe;
 use site::Site;
 use sources::Sources;
+use store::{Target, store};
 
 /// What to pack, and how.
 #[derive(Clone, Debug)]
@@ -57,10 +68,10 @@ pub struct PackOptions {
     pub source: PathBuf,
     /// The archive to write. One that is there is replaced when the new one is complete.
     pub output: PathBuf,
-    /// How hard to compress.
-    pub effort: Effort,
-    /// Which codings to try; identity is always stored.
-    pub codings: Vec<Coding>,
+    /// What to try on each file; a coding is stored where it makes the file enough smaller.
+    pub encoders: Vec<Encoder>,
+    /// Which content types are tried.
+    pub compressible: Compressible,
     /// Paths that name nothing and do not look like an asset are answered with `/index.html`.
     pub spa: bool,
     /// Folders without an index page get a listing.
@@ -69,6 +80,12 @@ pub struct PackOptions {
     pub clean_urls: bool,
     /// Dotfiles are packed.
     pub dotfiles: bool,
+    /// Patterns of what is left out, in the syntax of `.gitignore`.
+    pub exclude: Vec<String>,
+    /// Patterns of what is packed whatever else says no.
+    pub include: Vec<String>,
+    /// What may be known from earlier builds.
+    pub memory: BuildMemory,
     /// Content types by file name suffix (without the dot), before the built-in table.
     pub types: Vec<(String, String)>,
     /// Threads; 0 means one per core that this process may use.
@@ -78,18 +95,34 @@ pub struct PackOptions {
     pub source_date_epoch: Option<i64>,
 }
 
+/// What may be known from earlier builds. It changes how long packing takes, never the archive.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct BuildMemory {
+    /// A directory for the stamps of files; without one all files are read.
+    pub folder: Option<PathBuf>,
+    /// The directory keeps archives too, beside the one that is replaced.
+    pub keeps_archives: bool,
+    /// Files are read even if their stamps are known.
+    pub verify_sources: bool,
+    /// Nothing earlier is used.
+    pub is_fresh: bool,
+}
+
 impl PackOptions {
     /// Packs `source` into `output`, everything else by default.
     pub fn new(source: impl Into<PathBuf>, output: impl Into<PathBuf>) -> Self {
         Self {
             source: source.into(),
             output: output.into(),
-            effort: Effort::default(),
-            codings: Coding::ALL.to_vec(),
+            encoders: Encoder::all(Effort::default()),
+            compressible: Compressible::default(),
             spa: false,
             listing: false,
             clean_urls: true,
             dotfiles: false,
+            exclude: Vec::new(),
+            include: Vec::new(),
+            memory: BuildMemory::default(),
             types: Vec::new(),
             threads: 0,
             source_date_epoch: None,
@@ -114,19 +147,34 @@ impl PackOptions {
 pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackReport, PackError> {
     let started = Instant::now();
     let types = types(options)?;
-    let sources = Sources::read(options, &types, progress)?;
+    let memory = Memory::open(options);
+    let mut sources = Sources::read(options, &types, memory.known(), progress)
+        .inspect_err(|error| memory.doubt(error))?;
     if sources.files.is_empty() {
         return Err(PackError::Empty(options.source.clone()));
     }
+    let previous = memory.previous(options);
     let mut output = Output::create(&options.output)?;
     let mut writer = Writer::new(options.archive_options());
-    let bodies = sources.store(options, &mut writer, &mut output, progress)?;
+    let recipe = Recipe::new(&options.encoders, &options.compressible);
+    writer.set_section(SectionKind::Recipe, recipe.to_section());
+    let mut target = Target {
+        writer: &mut writer,
+        output: &mut output,
+    };
+    let stored = store(&sources, options, &previous, &mut target, progress)
+        .inspect_err(|error| memory.doubt(error))?;
+    drop(previous);
     let mut site = Site::new(options, unix_now());
-    site.add_files(&sources, &bodies, &mut writer, &mut output)?;
+    site.add_files(&sources, &stored.contents, &mut writer, &mut output)?;
     let refuse = |error| PackError::Archive(options.output.clone(), error);
     let parts = writer.finish().map_err(refuse)?;
     output.publish(&parts)?;
     let superblock = Superblock::parse(&parts.superblock, parts.file_len).map_err(refuse)?;
+    let stamps = std::mem::take(&mut sources.stamps);
+    sources
+        .warnings
+        .extend(memory.keep(options, stamps, superblock.build_id()));
     Ok(PackReport {
         output: options.output.clone(),
         archive_bytes: parts.file_len,
@@ -134,8 +182,9 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
         alias_count: site.alias_count,
         redirect_count: site.redirect_count,
         listing_count: site.listing_count,
+        reused_count: stored.reused_count,
         elapsed: started.elapsed(),
-        ..PackReport::of(sources, &bodies)
+        ..PackReport::of(sources, &stored.contents)
     })
 }
 

@@ -8,6 +8,7 @@ use gannet_archive::{Parts, SUPERBLOCK_LEN};
 
 use super::PackError;
 use super::limits::COPY_CHUNK;
+use super::previous::KeptBlob;
 
 /// A file beside its target, which takes the target's name when all of it is on the disk.
 pub(super) struct Output {
@@ -112,6 +113,27 @@ impl Output {
             hasher.update(&chunk[..count]);
             self.write_at(self.offset, &chunk[..count])?;
             len += count as u64;
+        }
+    }
+
+    /// Copies stored bytes of an earlier archive to `offset`. File systems that can share blocks
+    /// between files do, and nothing is copied.
+    pub(super) fn copy_kept(&mut self, offset: u64, blob: &KeptBlob<'_>) -> Result<(), PackError> {
+        self.pad_to(offset)?;
+        let refuse = PackError::io("write", &self.target);
+        let mut source = &blob.archive.file;
+        let copied = self
+            .file
+            .flush()
+            .and_then(|()| source.seek(SeekFrom::Start(blob.offset)))
+            .and_then(|_| io::copy(&mut source.take(blob.len), self.file.get_mut()));
+        match copied {
+            Ok(len) if len == blob.len => {
+                self.offset += len;
+                Ok(())
+            }
+            Ok(_) => Err(refuse(io::ErrorKind::UnexpectedEof.into())),
+            Err(error) => Err(refuse(error)),
         }
     }
 

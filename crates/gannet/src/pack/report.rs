@@ -1,13 +1,15 @@
 //! What packing has made, and the table that tells it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use gannet_archive::Coding;
 
-use super::limits::LARGEST_COUNT;
-use super::sources::{Sources, StoredContent};
+use super::limits::{LARGEST_COUNT, SKIPPED_LISTED};
+use super::sources::Sources;
+use super::store::StoredContent;
 use super::walk::Skipped;
 
 /// What packing has made. Lengths are in bytes.
@@ -33,6 +35,10 @@ pub struct PackReport {
     pub redirect_count: u64,
     /// Listings.
     pub listing_count: u64,
+    /// Files that had to be read; of the others an earlier build has kept what they hold.
+    pub read_count: u64,
+    /// Distinct contents that were taken over whole from an earlier archive.
+    pub reused_count: u64,
     /// By coding, identity first.
     pub codings: Vec<CodingReport>,
     /// What a client loads that takes everything: each file in its smallest form, together.
@@ -103,7 +109,7 @@ impl PackReport {
                 .then(a.file.url.cmp(&b.file.url))
         });
         for source in order {
-            let variants = contents[source.content].variants_as(&source.content_type);
+            let variants = contents[source.content].variants_as(source.is_compressible);
             let best_len = variants
                 .iter()
                 .map(|variant| variant.len)
@@ -121,22 +127,28 @@ impl PackReport {
                 });
             }
         }
+        report.read_count = sources.read_count;
         report.skipped = sources.skipped;
         report.warnings = sources.warnings;
         report
     }
 
     /// The report as text for people, with ANSI colours only if asked. It ends with the command to
-    /// type next.
+    /// type next. Of many skipped files only counts are told, unless they are to be listed.
     #[must_use]
-    pub fn table(&self, colour: bool) -> String {
+    pub fn table(&self, colour: bool, list_skipped: bool) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
-        let _ = self.write_table(&mut text, colour);
+        let _ = self.write_table(&mut text, colour, list_skipped);
         text
     }
 
-    fn write_table(&self, out: &mut impl fmt::Write, colour: bool) -> fmt::Result {
+    fn write_table(
+        &self,
+        out: &mut impl fmt::Write,
+        colour: bool,
+        list_skipped: bool,
+    ) -> fmt::Result {
         let (bold, dim, warn, plain) = if colour {
             ("\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[0m")
         } else {
@@ -168,6 +180,11 @@ impl PackReport {
             "{}",
             row("unique", self.unique_count, self.unique_bytes, "")
         )?;
+        if self.reused_count > 0 {
+            let rest = "  taken over from the archive before";
+            let reused = format!("  {:<14}{:>9}  {:>10}{rest}", "", self.reused_count, "");
+            writeln!(out, "{reused}")?;
+        }
         for coding in self
             .codings
             .iter()
@@ -200,7 +217,7 @@ impl PackReport {
             counted(self.listing_count, "listing")
         )?;
         self.write_largest(out, dim, plain)?;
-        self.write_skipped(out, dim, plain)?;
+        self.write_skipped(out, dim, plain, list_skipped)?;
         for warning in &self.warnings {
             writeln!(out, "{warn}warning:{plain} {}", printable(warning))?;
         }
@@ -216,16 +233,35 @@ impl PackReport {
         Ok(())
     }
 
-    fn write_skipped(&self, out: &mut impl fmt::Write, dim: &str, plain: &str) -> fmt::Result {
+    /// All of a few, else how many by each rule.
+    fn write_skipped(
+        &self,
+        out: &mut impl fmt::Write,
+        dim: &str,
+        plain: &str,
+        list_skipped: bool,
+    ) -> fmt::Result {
         if self.skipped.is_empty() {
             return Ok(());
         }
-        writeln!(out, "{dim}skipped ({}):{plain}", self.skipped.len())?;
-        for skipped in &self.skipped {
-            let path = skipped.path.to_string_lossy();
-            writeln!(out, "  {}  ({})", printable(&path), skipped.rule)?;
+        let count = self.skipped.len();
+        writeln!(out, "{dim}skipped ({count}):{plain}")?;
+        if list_skipped || count <= SKIPPED_LISTED {
+            for skipped in &self.skipped {
+                let path = skipped.path.to_string_lossy();
+                let rule = printable(&skipped.rule);
+                writeln!(out, "  {}  ({rule})", printable(&path))?;
+            }
+            return Ok(());
         }
-        Ok(())
+        let mut by_rule: BTreeMap<&str, u64> = BTreeMap::new();
+        for skipped in &self.skipped {
+            *by_rule.entry(&skipped.rule).or_default() += 1;
+        }
+        for (rule, count) in by_rule {
+            writeln!(out, "  {count:>9}  {}", printable(rule))?;
+        }
+        writeln!(out, "  (--list-skipped names them)")
     }
 }
 
@@ -303,12 +339,12 @@ mod tests {
             }],
             skipped: vec![Skipped {
                 path: "x~".into(),
-                rule: "*~",
+                rule: "*~".into(),
             }],
             warnings: vec!["look".into()],
             ..PackReport::default()
         };
-        let table = report.table(false);
+        let table = report.table(false, false);
         for text in [
             "site.gannet: 1 file, 4.0 KiB",
             "50.0 %",
@@ -322,6 +358,10 @@ mod tests {
             assert!(table.contains(text), "{text:?} is missing in:\n{table}");
         }
         assert!(!table.contains('\x1b'), "no colours unless asked");
-        assert!(report.table(true).contains("\x1b[33mwarning:\x1b[0m look"));
+        assert!(
+            report
+                .table(true, false)
+                .contains("\x1b[33mwarning:\x1b[0m look")
+        );
     }
 }

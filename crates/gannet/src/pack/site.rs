@@ -5,17 +5,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use gannet_archive::{Coding, Content, Key, VariantsId, Writer};
+use gannet_archive::{Coding, Content, Key, VariantsId, Writer, digest};
 use gannet_content::answer::{CACHE_REVALIDATE, PAGE_FIELDS};
 use gannet_content::directory::listing;
 use gannet_content::policy::cache::{self, Lifetime};
 use gannet_content::validators::last_modified;
 use gannet_http::semantics::target_path::encode_path;
 
-use super::compress::compress;
+use super::compress::{Coded, compress};
 use super::fields::{Representation, add_variants};
 use super::output::Output;
-use super::sources::{Source, Sources, StoredContent, store_bytes};
+use super::sources::{Source, Sources};
+use super::store::{StoredContent, Target};
 use super::{PackError, PackOptions};
 
 /// Makes the entries.
@@ -187,17 +188,15 @@ impl<'o> Site<'o> {
         writer: &mut Writer,
         output: &mut Output,
     ) -> Result<(), PackError> {
-        let coded = compress(&page.content, &self.options.codings, self.options.effort).map_err(
-            PackError::io("compress the listings of", &self.options.source),
-        )?;
-        let mut variants = vec![store_bytes(
-            Coding::Identity,
-            &page.content,
-            writer,
-            output,
-        )?];
-        for coded in coded {
-            variants.push(store_bytes(coded.coding, &coded.bytes, writer, output)?);
+        let coded = compress(&page.content, &self.options.encoders).map_err(PackError::io(
+            "compress the listings of",
+            &self.options.source,
+        ))?;
+        let mut target = Target { writer, output };
+        let plain = digest(&page.content);
+        let mut variants = vec![target.place_bytes(Coding::Identity, &page.content, plain)?];
+        for Coded { coding, bytes } in coded {
+            variants.push(target.place_bytes(coding, &bytes, digest(&bytes))?);
         }
         let content_type = str::from_utf8(page.content_type)
             .map_err(|_| PackError::Types(String::from_utf8_lossy(page.content_type).into()))?;
@@ -257,7 +256,7 @@ impl<'o> Site<'o> {
                     cache_control: lifetime.cache_control(),
                     fields: &[],
                 };
-                let stored = contents[source.content].variants_as(&source.content_type);
+                let stored = contents[source.content].variants_as(source.is_compressible);
                 let variants =
                     add_variants(&representation, stored, writer).map_err(PackError::Types)?;
                 self.representations.insert(key, variants);

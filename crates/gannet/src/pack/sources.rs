@@ -1,18 +1,18 @@
 //! The files of a site with their contents: read, told apart by digest, compressed, stored.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use gannet_archive::{BlobId, Coding, Writer, digest};
-use gannet_content::mime::{Types, is_compressible};
+use gannet_archive::Coding;
+use gannet_content::mime::Types;
 
-use super::compress::{Coded, compress, decoder};
+use super::compress::decoder;
 use super::limits::{COPY_CHUNK, IN_FLIGHT_MAX, IN_FLIGHT_MIN, STREAMED_FROM};
-use super::output::Output;
 use super::parallel::{Work, in_order};
 use super::progress::{Phase, Progress};
+use super::stamps::{Stamp, Stamps};
 use super::walk::{Skipped, SourceFile, walk};
 use super::{PackError, PackOptions};
 
@@ -25,6 +25,10 @@ pub(super) struct Sources {
     pub(super) contents: Vec<SourceContent>,
     pub(super) skipped: Vec<Skipped>,
     pub(super) warnings: Vec<String>,
+    /// What the next build may know unread.
+    pub(super) stamps: Stamps,
+    /// Files that had to be read.
+    pub(super) read_count: u64,
 }
 
 /// A file.
@@ -32,6 +36,8 @@ pub(super) struct Sources {
 pub(super) struct Source {
     pub(super) file: SourceFile,
     pub(super) content_type: String,
+    /// Whether its type is worth compressing.
+    pub(super) is_compressible: bool,
     /// Which of the contents it has.
     pub(super) content: usize,
 }
@@ -40,199 +46,75 @@ pub(super) struct Source {
 #[derive(Debug)]
 pub(super) struct SourceContent {
     /// The first file that has it.
-    first: usize,
-    digest: [u8; 32],
-    len: u64,
-    /// Whether a type under which it appears is worth compressing.
-    is_compressible: bool,
-}
-
-/// A content in the archive.
-#[derive(Debug)]
-pub(super) struct StoredContent {
-    /// Identity first.
-    pub(super) variants: Vec<StoredVariant>,
-}
-
-impl StoredContent {
-    /// Its length without coding.
-    pub(super) fn identity_len(&self) -> u64 {
-        self.variants.first().map_or(0, |variant| variant.len)
-    }
-
-    /// Its variants under this type: a picture stays as it is, even if the same bytes are text
-    /// under another name.
-    pub(super) fn variants_as(&self, content_type: &str) -> &[StoredVariant] {
-        let count = if is_compressible(content_type) {
-            self.variants.len()
-        } else {
-            1
-        };
-        &self.variants[..count.min(self.variants.len())]
-    }
-}
-
-/// A content in one coding, in the archive.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct StoredVariant {
-    pub(super) coding: Coding,
-    pub(super) blob: BlobId,
+    pub(super) first: usize,
     pub(super) digest: [u8; 32],
     pub(super) len: u64,
+    /// Whether a type under which it appears is worth compressing.
+    pub(super) is_compressible: bool,
 }
 
-/// What reading one file tells.
-struct FileDigests {
-    digest: [u8; 32],
-    len: u64,
-    /// The digest of what it decodes to, if it may be a sidecar.
-    decoded: Option<[u8; 32]>,
+/// What is known of the files' contents.
+#[derive(Debug, Default)]
+struct Digests {
+    /// Of each file, in the order of the files.
+    files: Vec<[u8; 32]>,
+    /// What the files decode to that may be sidecars, by their number.
+    decoded: HashMap<usize, [u8; 32]>,
+    read_count: u64,
 }
 
 impl Sources {
-    /// Walks through the site and reads every file.
+    /// Walks through the site and reads every file that `known` does not know.
     pub(super) fn read(
         options: &PackOptions,
         types: &Types,
+        known: &Stamps,
         progress: &mut dyn Progress,
     ) -> Result<Self, PackError> {
         let found = |count, bytes| progress.found(count, bytes);
-        let mut tree = walk(&options.source, &options.output, options.dotfiles, found)?;
-        let digests = read_all(options, &tree.files, progress)?;
+        let tree = walk(options, found)?;
+        let digests = read_all(options, &tree.files, known, progress)?;
         let mut sources = Self {
+            stamps: stamps(&tree.files, &digests),
+            read_count: digests.read_count,
             files: Vec::with_capacity(tree.files.len()),
             contents: Vec::new(),
-            skipped: std::mem::take(&mut tree.skipped),
-            warnings: Vec::new(),
+            skipped: tree.skipped,
+            warnings: tree.warnings,
         };
+        let sidecars = sidecars(&tree.files, &digests);
         let mut by_digest = HashMap::new();
-        for (number, read) in digests.iter().enumerate() {
-            let file = &tree.files[number];
-            if is_sidecar(&tree.files, &digests, number) {
-                let rule = "sidecar: the codings are made by gannet";
+        for (number, file) in tree.files.into_iter().enumerate() {
+            if sidecars.contains(&number) {
                 sources.skipped.push(Skipped {
-                    path: file.path.clone(),
-                    rule,
+                    path: file.path,
+                    rule: "sidecar: the codings are made by gannet".into(),
                 });
                 continue;
             }
+            let digest = digests.files[number];
             let content_type = types.content_type(&file.url).to_string();
-            let content = *by_digest.entry(read.digest).or_insert_with(|| {
+            let is_compressible = options.compressible.fits(&content_type);
+            let content = *by_digest.entry(digest).or_insert_with(|| {
                 sources.contents.push(SourceContent {
                     first: sources.files.len(),
-                    digest: read.digest,
-                    len: read.len,
+                    digest,
+                    len: file.len,
                     is_compressible: false,
                 });
                 sources.contents.len() - 1
             });
-            sources.contents[content].is_compressible |= is_compressible(&content_type);
-            let mut file = file.clone();
-            file.len = read.len;
+            sources.contents[content].is_compressible |= is_compressible;
             sources.files.push(Source {
                 file,
                 content_type,
+                is_compressible,
                 content,
             });
         }
         sources.skipped.sort_by(|a, b| a.path.cmp(&b.path));
         sources.warn();
         Ok(sources)
-    }
-
-    /// Compresses every content and writes what is kept.
-    pub(super) fn store(
-        &self,
-        options: &PackOptions,
-        writer: &mut Writer,
-        output: &mut Output,
-        progress: &mut dyn Progress,
-    ) -> Result<Vec<StoredContent>, PackError> {
-        let total = self.contents.iter().map(|content| content.len).sum();
-        progress.begin(Phase::Compressing, total);
-        let work = Work {
-            items: &self.contents,
-            threads: options.threads,
-            cost_max: IN_FLIGHT_MAX,
-        };
-        let cost = |content: &SourceContent| match content.len {
-            STREAMED_FROM.. => IN_FLIGHT_MIN,
-            len => len.max(IN_FLIGHT_MIN),
-        };
-        let mut stored = Vec::with_capacity(self.contents.len());
-        in_order(
-            &work,
-            cost,
-            |content| self.prepare(content, options),
-            |content, prepared| {
-                stored.push(self.place(content, prepared?, writer, output)?);
-                progress.advance(content.len);
-                Ok::<(), PackError>(())
-            },
-        )?;
-        progress.end();
-        Ok(stored)
-    }
-
-    /// Reads a content again and compresses it. On any thread.
-    fn prepare(
-        &self,
-        content: &SourceContent,
-        options: &PackOptions,
-    ) -> Result<Option<Prepared>, PackError> {
-        if content.len >= STREAMED_FROM {
-            return Ok(None);
-        }
-        let path = &self.files[content.first].file.path;
-        let body = read_whole(path, content.len)?;
-        if digest(&body) != content.digest {
-            return Err(PackError::Changed(path.clone()));
-        }
-        let codings: &[Coding] = if content.is_compressible {
-            &options.codings
-        } else {
-            &[]
-        };
-        let coded =
-            compress(&body, codings, options.effort).map_err(PackError::io("compress", path))?;
-        Ok(Some(Prepared { body, coded }))
-    }
-
-    fn place(
-        &self,
-        content: &SourceContent,
-        prepared: Option<Prepared>,
-        writer: &mut Writer,
-        output: &mut Output,
-    ) -> Result<StoredContent, PackError> {
-        let path = &self.files[content.first].file.path;
-        let mut variants = Vec::new();
-        let Some(Prepared { body, coded }) = prepared else {
-            let placed = writer.add_hashed(content.digest, content.len);
-            if let Some(offset) = placed.write_at {
-                let mut file = open(path)?;
-                let copied = output.copy_at(offset, &mut file, path)?;
-                if copied != (content.digest, content.len) {
-                    return Err(PackError::Changed(path.clone()));
-                }
-            }
-            variants.push(StoredVariant {
-                coding: Coding::Identity,
-                blob: placed.id,
-                digest: content.digest,
-                len: content.len,
-            });
-            return Ok(StoredContent { variants });
-        };
-        for Coded { coding, bytes } in std::iter::once(Coded {
-            coding: Coding::Identity,
-            bytes: body,
-        })
-        .chain(coded)
-        {
-            variants.push(store_bytes(coding, &bytes, writer, output)?);
-        }
-        Ok(StoredContent { variants })
     }
 
     fn warn(&mut self) {
@@ -242,7 +124,7 @@ impl Sources {
                 let text = format!("'{url}' is packed as a file; its rules are not applied");
                 self.warnings.push(text);
             }
-            if source.file.len >= STREAMED_FROM && is_compressible(&source.content_type) {
+            if source.file.len >= STREAMED_FROM && source.is_compressible {
                 self.warnings
                     .push(format!("'{url}' is too large to be compressed"));
             }
@@ -250,124 +132,126 @@ impl Sources {
     }
 }
 
-/// A content in memory with its codings.
-struct Prepared {
-    body: Vec<u8>,
-    coded: Vec<Coded>,
-}
-
-/// Adds bytes to the archive, and writes them if they are new and not tiny.
-pub(super) fn store_bytes(
-    coding: Coding,
-    bytes: &[u8],
-    writer: &mut Writer,
-    output: &mut Output,
-) -> Result<StoredVariant, PackError> {
-    let placed = writer.add_bytes(bytes);
-    if let Some(offset) = placed.write_at {
-        output.write_at(offset, bytes)?;
-    }
-    Ok(StoredVariant {
-        coding,
-        blob: placed.id,
-        digest: digest(bytes),
-        len: bytes.len() as u64,
-    })
-}
-
 fn read_all(
     options: &PackOptions,
     files: &[SourceFile],
+    known: &Stamps,
     progress: &mut dyn Progress,
-) -> Result<Vec<FileDigests>, PackError> {
-    progress.begin(Phase::Reading, files.iter().map(|file| file.len).sum());
+) -> Result<Digests, PackError> {
+    // Hard links, and links to files, have one stamp: they are read once.
+    let mut by_stamp: HashMap<Stamp, Option<[u8; 32]>> = HashMap::with_capacity(files.len());
+    let mut unread = Vec::new();
+    for file in files {
+        by_stamp.entry(file.stamp).or_insert_with(|| {
+            let digest = known.get(&file.stamp);
+            if digest.is_none() {
+                unread.push(file);
+            }
+            digest
+        });
+    }
+    progress.begin(Phase::Reading, unread.iter().map(|file| file.len).sum());
     let work = Work {
-        items: files,
+        items: &unread,
         threads: options.threads,
         cost_max: IN_FLIGHT_MAX,
     };
-    let mut digests = Vec::with_capacity(files.len());
     in_order(
         &work,
         |_| IN_FLIGHT_MIN,
-        |file| read_one(file, files),
-        |file, read| {
-            digests.push(read?);
+        |file| read_one(file),
+        |file, digest| {
+            by_stamp.insert(file.stamp, Some(digest?));
             progress.advance(file.len);
             Ok::<(), PackError>(())
         },
     )?;
     progress.end();
+    let digest_of = |file: &SourceFile| by_stamp.get(&file.stamp).copied().flatten();
+    let mut digests = Digests {
+        files: files
+            .iter()
+            .map(|file| digest_of(file).unwrap_or_default())
+            .collect(),
+        decoded: HashMap::new(),
+        read_count: unread.len() as u64,
+    };
+    for (number, file) in files.iter().enumerate() {
+        let Some((original, coding)) = original_of(&file.url, files) else {
+            continue;
+        };
+        let kept = known.get(&Stamp::of_decoded(&digests.files[number]));
+        let decoded = kept.or_else(|| decode(file, coding, files[original].len));
+        digests
+            .decoded
+            .extend(decoded.map(|digest| (number, digest)));
+    }
     Ok(digests)
 }
 
-fn read_one(file: &SourceFile, files: &[SourceFile]) -> Result<FileDigests, PackError> {
+/// The digest of a file, which must have the length that was seen.
+fn read_one(file: &SourceFile) -> Result<[u8; 32], PackError> {
     let hashed = hash(open(&file.path)?).map_err(PackError::io("read", &file.path))?;
     let (digest, len) = hashed;
-    let decoded = match original_of(file, files) {
-        Some((original, coding)) => {
-            let coded = open(&file.path)?;
-            // More than the original's length tells that it is something else. What cannot be
-            // decoded is no sidecar.
-            decoder(coding, coded)
-                .and_then(|decoded| hash(decoded.take(original.len + 1)))
-                .ok()
-                .map(|(digest, _)| digest)
+    if len != file.len {
+        return Err(PackError::Changed(file.path.clone()));
+    }
+    Ok(digest)
+}
+
+/// The digest of what a file decodes to; nothing if it cannot be decoded, or is longer than its
+/// original, and so no sidecar.
+fn decode(file: &SourceFile, coding: Coding, original_len: u64) -> Option<[u8; 32]> {
+    let coded = File::open(&file.path).ok()?;
+    let decoded = decoder(coding, coded).ok()?;
+    let (digest, len) = hash(decoded.take(original_len + 1)).ok()?;
+    (len == original_len).then_some(digest)
+}
+
+fn stamps(files: &[SourceFile], digests: &Digests) -> Stamps {
+    let mut stamps = Stamps::default();
+    for (file, digest) in files.iter().zip(&digests.files) {
+        if file.is_settled {
+            stamps.insert(file.stamp, *digest);
         }
-        None => None,
-    };
-    Ok(FileDigests {
-        digest,
-        len,
-        decoded,
-    })
+    }
+    for (number, decoded) in &digests.decoded {
+        stamps.insert(Stamp::of_decoded(&digests.files[*number]), *decoded);
+    }
+    stamps
 }
 
-/// The file that `file` would be a sidecar of, and in which coding.
-fn original_of<'f>(file: &SourceFile, files: &'f [SourceFile]) -> Option<(&'f SourceFile, Coding)> {
-    let (url, coding) = sidecar_name(&file.url)?;
-    let number = files
-        .binary_search_by(|other| other.url.as_slice().cmp(url))
-        .ok()?;
-    Some((&files[number], coding))
-}
-
-fn sidecar_name(url: &[u8]) -> Option<(&[u8], Coding)> {
+/// The number of the file that a path would be a sidecar of, and in which coding.
+fn original_of(url: &[u8], files: &[SourceFile]) -> Option<(usize, Coding)> {
     let suffixes: [(&[u8], Coding); 3] = [
         (b".br", Coding::Brotli),
         (b".gz", Coding::Gzip),
         (b".zst", Coding::Zstd),
     ];
-    suffixes
+    let (original, coding) = suffixes
         .into_iter()
-        .find_map(|(suffix, coding)| Some((url.strip_suffix(suffix)?, coding)))
+        .find_map(|(suffix, coding)| Some((url.strip_suffix(suffix)?, coding)))?;
+    let number = files
+        .binary_search_by(|other| other.url.as_slice().cmp(original))
+        .ok()?;
+    Some((number, coding))
 }
 
-fn is_sidecar(files: &[SourceFile], digests: &[FileDigests], number: usize) -> bool {
-    let Some(decoded) = digests[number].decoded else {
-        return false;
+fn sidecars(files: &[SourceFile], digests: &Digests) -> HashSet<usize> {
+    let decodes_to_original = |number: usize, decoded: &[u8; 32]| {
+        let original = original_of(&files[number].url, files);
+        original.is_some_and(|(original, _)| digests.files[original] == *decoded)
     };
-    sidecar_name(&files[number].url)
-        .and_then(|(url, _)| {
-            files
-                .binary_search_by(|other| other.url.as_slice().cmp(url))
-                .ok()
-        })
-        .is_some_and(|original| digests[original].digest == decoded)
+    digests
+        .decoded
+        .iter()
+        .filter(|(number, decoded)| decodes_to_original(**number, decoded))
+        .map(|(number, _)| *number)
+        .collect()
 }
 
-fn open(path: &Path) -> Result<File, PackError> {
+pub(super) fn open(path: &Path) -> Result<File, PackError> {
     File::open(path).map_err(PackError::io("read", path))
-}
-
-fn read_whole(path: &Path, len: u64) -> Result<Vec<u8>, PackError> {
-    let mut body = Vec::with_capacity(usize::try_from(len).unwrap_or(0));
-    // One byte more tells a file that has grown.
-    open(path)?
-        .take(len + 1)
-        .read_to_end(&mut body)
-        .map_err(PackError::io("read", path))?;
-    Ok(body)
 }
 
 /// Digest and length of all that `source` gives.

@@ -1,16 +1,19 @@
-//! The files of a site: what is in a directory, in one order whatever the file system's.
+//! The files of a directory, in one order whatever the file system's.
 
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, Metadata};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gannet_archive::is_normalised;
 
-use super::PackError;
-use super::ignore_rules::rule_against;
+use super::ignore_rules::IgnoreRules;
 use super::limits::DEPTH_MAX;
+use super::stamps::{Stamp, is_settled, now_ns};
+use super::{PackError, PackOptions};
 
 /// A file that is to be packed.
 #[derive(Clone, Debug)]
@@ -23,6 +26,10 @@ pub(super) struct SourceFile {
     pub(super) len: u64,
     /// Its modification time, nanoseconds since the Unix epoch.
     pub(super) mtime_ns: i128,
+    /// Its state when it was seen; equal for names of one file.
+    pub(super) stamp: Stamp,
+    /// Whether the stamp may be believed later.
+    pub(super) is_settled: bool,
 }
 
 /// What was left out, and why.
@@ -31,7 +38,7 @@ pub struct Skipped {
     /// Where it is.
     pub path: PathBuf,
     /// The rule that leaves it out.
-    pub rule: &'static str,
+    pub rule: String,
 }
 
 /// What a walk has found.
@@ -41,131 +48,173 @@ pub(super) struct Tree {
     pub(super) files: Vec<SourceFile>,
     /// In the order of their paths.
     pub(super) skipped: Vec<Skipped>,
+    /// What the user should know.
+    pub(super) warnings: Vec<String>,
 }
 
-/// Walks through `root`. Symbolic links are followed where they stay in it; `output` is the archive
-/// being made, which may lie in the site and is never a part of it.
+/// Walks through the site. Symbolic links are followed, in the site and out of it: whoever packs
+/// chooses what is published, and nothing follows links when the archive is served. The archive
+/// being made may lie in the site and is never a part of it.
 pub(super) fn walk(
-    root: &Path,
-    output: &Path,
-    with_dotfiles: bool,
+    options: &PackOptions,
     mut found: impl FnMut(u64, u64),
 ) -> Result<Tree, PackError> {
+    let root = &options.source;
     let canonical = root.canonicalize().map_err(PackError::io("read", root))?;
-    if !canonical.is_dir() {
-        return Err(PackError::NotADirectory(root.to_path_buf()));
+    let metadata = fs::metadata(root).map_err(PackError::io("read", root))?;
+    if !metadata.is_dir() {
+        return Err(PackError::NotADirectory(root.clone()));
     }
     let mut walk = Walk {
-        output: canonical_output(output),
-        root: canonical.clone(),
-        with_dotfiles,
+        output: fs::metadata(&options.output).ok().map(|file| id(&file)),
+        root: canonical,
+        rules: IgnoreRules::new(options)?,
         tree: Tree::default(),
-        chain: vec![canonical],
+        chain: vec![id(&metadata)],
+        outside: Vec::new(),
         bytes: 0,
         found: &mut found,
     };
     walk.folder(root, b"/")?;
+    let mut outside = walk.outside;
     let mut tree = walk.tree;
+    outside.sort();
+    if let Some(first) = outside.first() {
+        let count = outside.len();
+        tree.warnings.push(format!(
+            "symbolic links out of the site are followed: {count}, such as '{}'",
+            first.display()
+        ));
+    }
     // Bytes, not the order of folders: what the archive's entries are sorted by, too.
     tree.files.sort_by(|a, b| a.url.cmp(&b.url));
     tree.skipped.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(tree)
 }
 
-/// The output does not exist yet, as a rule; its folder does.
-fn canonical_output(output: &Path) -> Option<PathBuf> {
-    let folder = match output.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    };
-    Some(folder.canonicalize().ok()?.join(output.file_name()?))
-}
-
 struct Walk<'f> {
     root: PathBuf,
-    output: Option<PathBuf>,
-    with_dotfiles: bool,
+    output: Option<(u64, u64)>,
+    rules: IgnoreRules,
     tree: Tree,
-    /// The canonical folders from the root to here: a link to one of them is a circle.
-    chain: Vec<PathBuf>,
+    /// The folders from the root to here: a link to one of them is a circle.
+    chain: Vec<(u64, u64)>,
+    /// Links that lead out of the site.
+    outside: Vec<PathBuf>,
     bytes: u64,
     found: &'f mut dyn FnMut(u64, u64),
 }
 
 impl Walk<'_> {
     fn folder(&mut self, path: &Path, url: &[u8]) -> Result<(), PackError> {
+        self.rules.enter(path)?;
         for item in fs::read_dir(path).map_err(PackError::io("read", path))? {
             let item = item.map_err(PackError::io("read", path))?;
-            self.item(&path.join(item.file_name()), url, &item.file_name())?;
+            let kind = item.file_type().map_err(PackError::io("read", path))?;
+            let name = item.file_name();
+            self.item(&path.join(&name), url, &name, kind)?;
         }
+        self.rules.leave();
         Ok(())
     }
 
-    fn item(&mut self, path: &Path, folder: &[u8], name: &OsStr) -> Result<(), PackError> {
-        if let Some(rule) = rule_against(name.as_bytes(), self.with_dotfiles) {
+    fn item(
+        &mut self,
+        path: &Path,
+        folder: &[u8],
+        name: &OsStr,
+        kind: fs::FileType,
+    ) -> Result<(), PackError> {
+        // Through a link, if it is one. What leads nowhere may be left out by a rule all the same.
+        let metadata = fs::metadata(path);
+        let is_folder = metadata.as_ref().is_ok_and(Metadata::is_dir);
+        if let Some(rule) = self.rules.against(path, is_folder) {
             return self.skip(path, rule);
         }
         let url = [folder, name.as_bytes()].concat();
         if !is_normalised(&url) {
             return self.skip(path, "no request can name it");
         }
-        let kind = fs::symlink_metadata(path).map_err(PackError::io("read", path))?;
-        let target = if kind.is_symlink() {
-            match self.target(path) {
-                Ok(target) => target,
-                Err(rule) => return self.skip(path, rule),
-            }
-        } else {
-            self.chain.last().unwrap_or(&self.root).join(name)
+        let metadata = match metadata {
+            Ok(metadata) => metadata,
+            Err(error) if kind.is_symlink() => match broken_link(&error) {
+                Some(rule) => return self.skip(path, rule),
+                None => return Err(PackError::io("read", path)(error)),
+            },
+            Err(error) => return Err(PackError::io("read", path)(error)),
         };
-        let metadata = fs::metadata(path).map_err(PackError::io("read", path))?;
+        if kind.is_symlink() {
+            let target = path.canonicalize().map_err(PackError::io("read", path))?;
+            if !target.starts_with(&self.root) {
+                self.outside.push(path.to_path_buf());
+            }
+        }
         if metadata.is_dir() {
-            if self.chain.contains(&target) {
-                return self.skip(path, "symbolic link in a circle");
-            }
-            if self.chain.len() >= DEPTH_MAX {
-                return self.skip(path, "folders too deep");
-            }
-            self.chain.push(target);
-            self.folder(path, &[&url, b"/".as_slice()].concat())?;
-            self.chain.pop();
-        } else if self.output.as_ref() == Some(&target) {
+            return self.inner_folder(path, &url, &metadata);
+        }
+        if self.output == Some(id(&metadata)) {
             return self.skip(path, "the archive being written");
-        } else if metadata.is_file() {
-            self.bytes += metadata.len();
-            self.tree.files.push(SourceFile {
-                url,
-                path: path.to_path_buf(),
-                len: metadata.len(),
-                mtime_ns: metadata.modified().map_or(0, nanoseconds),
-            });
-            (self.found)(self.tree.files.len() as u64, self.bytes);
-        } else {
+        }
+        if !metadata.is_file() {
             return self.skip(path, "neither file nor folder");
         }
+        self.bytes += metadata.len();
+        self.tree.files.push(SourceFile {
+            url,
+            path: path.to_path_buf(),
+            len: metadata.len(),
+            mtime_ns: metadata.modified().map_or(0, nanoseconds),
+            stamp: Stamp::of(&metadata),
+            is_settled: is_settled(&metadata, now_ns()),
+        });
+        (self.found)(self.tree.files.len() as u64, self.bytes);
         Ok(())
     }
 
-    /// Where a symbolic link leads, if it may be followed.
-    fn target(&self, path: &Path) -> Result<PathBuf, &'static str> {
-        match path.canonicalize() {
-            Ok(target) if target.starts_with(&self.root) => Ok(target),
-            Ok(_) => Err("symbolic link out of the site"),
-            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
-                Err("symbolic link in a circle")
-            }
-            Err(_) => Err("symbolic link to nothing"),
+    fn inner_folder(
+        &mut self,
+        path: &Path,
+        url: &[u8],
+        metadata: &Metadata,
+    ) -> Result<(), PackError> {
+        let id = id(metadata);
+        if self.chain.contains(&id) {
+            return self.skip(path, "symbolic link in a circle");
         }
+        if self.chain.len() >= DEPTH_MAX {
+            return self.skip(path, "folders too deep");
+        }
+        self.chain.push(id);
+        self.folder(path, &[url, b"/".as_slice()].concat())?;
+        self.chain.pop();
+        Ok(())
     }
 
     #[expect(clippy::unnecessary_wraps, reason = "so that callers can end with it")]
-    fn skip(&mut self, path: &Path, rule: &'static str) -> Result<(), PackError> {
+    fn skip(&mut self, path: &Path, rule: impl Into<String>) -> Result<(), PackError> {
         self.tree.skipped.push(Skipped {
             path: path.to_path_buf(),
-            rule,
+            rule: rule.into(),
         });
         Ok(())
     }
+}
+
+/// Why a link leads to nothing, if that is what is wrong with it.
+fn broken_link(error: &io::Error) -> Option<&'static str> {
+    if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
+        return Some("symbolic link in a circle");
+    }
+    let is_nothing = matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+    );
+    is_nothing.then_some("symbolic link to nothing")
+}
+
+/// What tells one file or folder from another, whatever its names.
+fn id(metadata: &Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
 }
 
 fn nanoseconds(time: SystemTime) -> i128 {

@@ -1,0 +1,211 @@
+//! Encoders: which program makes a coding, and how hard it tries.
+
+use std::fmt;
+
+use gannet_archive::Coding;
+
+/// How hard to try where no level is named.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Effort {
+    /// Quick: for trying things out.
+    Fast,
+    /// Small, within reasonable time; paid once, saved at every request.
+    #[default]
+    Standard,
+    /// As small as the formats allow, whatever it costs.
+    Best,
+}
+
+/// What makes a coding, with its level.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Encoder {
+    /// `gzip` by libdeflate, levels 1 to 12.
+    Libdeflate(u8),
+    /// `gzip` by Zopfli: a few percent smaller than libdeflate's best, a hundred times slower.
+    Zopfli,
+    /// `br`, levels 0 to 11.
+    Brotli(u8),
+    /// `zstd`, levels 1 to 22; the window stays within 8 MiB (RFC 9659) at every level.
+    Zstd(u8),
+}
+
+/// A coding whose encoder is named, or left to the effort.
+pub type Wish = (Coding, Option<Encoder>);
+
+impl Encoder {
+    /// The encoder of a coding at an effort; `None` for identity.
+    #[must_use]
+    pub fn of(coding: Coding, effort: Effort) -> Option<Self> {
+        let (gzip, brotli, zstd) = match effort {
+            Effort::Fast => (Self::Libdeflate(6), 5, 6),
+            Effort::Standard => (Self::Libdeflate(12), 11, 19),
+            Effort::Best => (Self::Zopfli, 11, 22),
+        };
+        match coding {
+            Coding::Identity => None,
+            Coding::Gzip => Some(gzip),
+            Coding::Brotli => Some(Self::Brotli(brotli)),
+            Coding::Zstd => Some(Self::Zstd(zstd)),
+        }
+    }
+
+    /// One encoder for each coding, at an effort.
+    #[must_use]
+    pub fn all(effort: Effort) -> Vec<Self> {
+        Coding::ALL
+            .into_iter()
+            .filter_map(|coding| Self::of(coding, effort))
+            .collect()
+    }
+
+    /// The encoders of `wishes`, in the order of the codings, so that the order in which they were
+    /// named changes nothing.
+    #[must_use]
+    pub fn chosen(wishes: &[Wish], effort: Effort) -> Vec<Self> {
+        let mut chosen: Vec<_> = wishes
+            .iter()
+            .filter_map(|(coding, encoder)| encoder.or_else(|| Self::of(*coding, effort)))
+            .collect();
+        chosen.sort_by_key(|encoder| encoder.coding());
+        chosen
+    }
+
+    /// What it makes.
+    #[must_use]
+    pub fn coding(self) -> Coding {
+        match self {
+            Self::Libdeflate(_) | Self::Zopfli => Coding::Gzip,
+            Self::Brotli(_) => Coding::Brotli,
+            Self::Zstd(_) => Coding::Zstd,
+        }
+    }
+
+    /// The library and its release: another one may make other bytes.
+    fn library(self) -> &'static str {
+        match self {
+            Self::Libdeflate(_) => LIBDEFLATER,
+            Self::Zopfli => ZOPFLI,
+            Self::Brotli(_) => BROTLI,
+            Self::Zstd(_) => ZSTD,
+        }
+    }
+
+    /// Names all that its output depends on beside the input: `br=11 brotli-9.1.1`.
+    #[must_use]
+    pub fn recipe(self) -> String {
+        format!("{self} {}", self.library())
+    }
+}
+
+/// As it is typed: `gzip=12`.
+impl fmt::Display for Encoder {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.coding().name();
+        match self {
+            Self::Libdeflate(level) | Self::Brotli(level) | Self::Zstd(level) => {
+                write!(out, "{name}={level}")
+            }
+            Self::Zopfli => write!(out, "{name}=zopfli"),
+        }
+    }
+}
+
+/// `gzip=12,br,zstd=19`, or `none`.
+///
+/// # Errors
+/// A coding or level that is not known, or a coding twice; the text says which.
+pub fn parse_list(list: &str) -> Result<Vec<Wish>, String> {
+    if list == "none" {
+        return Ok(Vec::new());
+    }
+    let mut wishes: Vec<Wish> = Vec::new();
+    for part in list.split(',') {
+        let wish = parse_one(part.trim())?;
+        if wishes.iter().any(|(coding, _)| *coding == wish.0) {
+            return Err(format!("'{}' is there twice", wish.0.name()));
+        }
+        wishes.push(wish);
+    }
+    Ok(wishes)
+}
+
+fn parse_one(text: &str) -> Result<Wish, String> {
+    let (name, level) = match text.split_once('=') {
+        Some((name, level)) => (name, Some(level)),
+        None => (text, None),
+    };
+    let coding = match name {
+        "gzip" => Coding::Gzip,
+        "br" | "brotli" => Coding::Brotli,
+        "zstd" => Coding::Zstd,
+        _ => return Err(format!("'{name}' is not one of gzip, br, zstd; or none")),
+    };
+    let Some(level) = level else {
+        return Ok((coding, None));
+    };
+    if coding == Coding::Gzip && level == "zopfli" {
+        return Ok((coding, Some(Encoder::Zopfli)));
+    }
+    let number = |range: std::ops::RangeInclusive<u8>, further: &str| {
+        let parsed = level.parse().ok().filter(|level| range.contains(level));
+        let (start, end) = (range.start(), range.end());
+        parsed.ok_or_else(|| {
+            format!("'{text}': the level of {name} is a number from {start} to {end}{further}")
+        })
+    };
+    let encoder = match coding {
+        Coding::Gzip => Encoder::Libdeflate(number(1..=12, ", or zopfli")?),
+        Coding::Brotli => Encoder::Brotli(number(0..=11, "")?),
+        Coding::Zstd | Coding::Identity => Encoder::Zstd(number(1..=22, "")?),
+    };
+    Ok((coding, Some(encoder)))
+}
+
+// A test compares these with the lock file.
+const LIBDEFLATER: &str = "libdeflater-1.26.1";
+const ZOPFLI: &str = "zopfli-0.8.4";
+const BROTLI: &str = "brotli-9.1.1";
+const ZSTD: &str = "zstd-0.14.3";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_parsed_and_faults_named() {
+        let check = |text: &str, expect: Result<&str, &str>| {
+            let got = parse_list(text).map(|wishes| {
+                let encoders = Encoder::chosen(&wishes, Effort::Standard);
+                let names: Vec<_> = encoders.iter().map(ToString::to_string).collect();
+                names.join(",")
+            });
+            assert_eq!(got.as_deref().map_err(String::as_str), expect, "{text:?}");
+        };
+        check("none", Ok(""));
+        check("br", Ok("br=11"));
+        check("zstd=22, gzip=zopfli", Ok("gzip=zopfli,zstd=22"));
+        check("gzip,br,zstd", Ok("gzip=12,br=11,zstd=19"));
+        let bad = "'gzip=13': the level of gzip is a number from 1 to 12, or zopfli";
+        check("gzip=13", Err(bad));
+        check(
+            "br=zopfli",
+            Err("'br=zopfli': the level of br is a number from 0 to 11"),
+        );
+        check("", Err("'' is not one of gzip, br, zstd; or none"));
+        check(
+            "deflate",
+            Err("'deflate' is not one of gzip, br, zstd; or none"),
+        );
+        check("br,br=4", Err("'br' is there twice"));
+    }
+
+    #[test]
+    fn recipes_name_the_libraries_that_are_linked() {
+        let lock = include_str!("../../../../Cargo.lock");
+        for library in [LIBDEFLATER, ZOPFLI, BROTLI, ZSTD] {
+            let (name, version) = library.split_once('-').expect("name and version");
+            let package = format!("name = \"{name}\"\nversion = \"{version}\"\n");
+            assert!(lock.contains(&package), "Cargo.lock has no {library}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Archives of earlier builds: what they hold need not be read, compressed or stored anew.
+//!
+//! An archive tells which bytes a content has in each coding, and its recipe tells by which
+//! encoders. What an encoder of the same name and release has made from the same content is what it
+//! would make again, so the new archive has the same bytes as without the old one.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use gannet_archive::{Archive, Coding, Entry, EntryKind, SectionKind};
+
+use super::Compressible;
+use super::encoders::Encoder;
+use super::limits::COPY_CHUNK;
+use super::recipe::Recipe;
+use super::stamps::{Stamp, Stamps};
+use crate::archive_commands::ArchiveFile;
+
+/// Stored bytes in an earlier archive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeptBlob<'a> {
+    pub(super) archive: &'a PreviousArchive,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+    pub(super) digest: &'a [u8; 32],
+}
+
+/// What is known of a content in one coding.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Known<'a> {
+    /// Its bytes are there.
+    Kept(KeptBlob<'a>),
+    /// It was tried and did not pay.
+    NotWorth,
+}
+
+/// The archives of earlier builds that could be opened.
+#[derive(Debug, Default)]
+pub(super) struct Previous {
+    archives: Vec<PreviousArchive>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct PreviousArchive {
+    pub(super) file: File,
+    /// Nothing has written to it since it was packed, so its bytes need no check.
+    is_trusted: bool,
+    recipe: Recipe,
+    blobs: Vec<BlobPlace>,
+    /// For each content, by its digest without coding, the blobs of its codings.
+    contents: HashMap<[u8; 32], [u32; 4]>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct BlobPlace {
+    offset: u64,
+    len: u64,
+    digest: [u8; 32],
+}
+
+/// Nothing is known of this coding.
+const UNKNOWN: u32 = u32::MAX;
+/// This coding did not pay.
+const NOT_WORTH: u32 = u32::MAX - 1;
+
+impl Previous {
+    /// Opens those of `paths` that are sound archives with a recipe; others are of no use.
+    pub(super) fn open<'p>(
+        paths: impl IntoIterator<Item = &'p Path>,
+        compressible: &Compressible,
+        stamps: &Stamps,
+    ) -> Self {
+        let archives = paths
+            .into_iter()
+            .filter_map(|path| PreviousArchive::open(path, compressible, stamps))
+            .collect();
+        Self { archives }
+    }
+
+    /// The bytes of a content without coding.
+    pub(super) fn identity(&self, digest: &[u8; 32]) -> Option<KeptBlob<'_>> {
+        self.archives.iter().find_map(|archive| {
+            let numbers = archive.contents.get(digest)?;
+            archive.blob(numbers[Coding::Identity as usize])
+        })
+    }
+
+    /// What became of a content under an encoder.
+    pub(super) fn coded(&self, digest: &[u8; 32], encoder: Encoder) -> Option<Known<'_>> {
+        self.archives.iter().find_map(|archive| {
+            if !archive.recipe.has(encoder) {
+                return None;
+            }
+            match archive.contents.get(digest)?[encoder.coding() as usize] {
+                NOT_WORTH => Some(Known::NotWorth),
+                number => archive.blob(number).map(Known::Kept),
+            }
+        })
+    }
+}
+
+impl PreviousArchive {
+    fn open(path: &Path, compressible: &Compressible, stamps: &Stamps) -> Option<Self> {
+        let file = File::open(path).ok()?;
+        let stamp = Stamp::of(&file.metadata().ok()?);
+        let opened = ArchiveFile::open(path).ok()?;
+        let archive = opened.archive();
+        // A write between the two openings shows in the stamp.
+        if Stamp::of(&file.metadata().ok()?) != stamp {
+            return None;
+        }
+        let build_id = archive.superblock().build_id();
+        let recipe = Recipe::parse(archive.section(SectionKind::Recipe)?)?;
+        let judges_alike = recipe.has_rule(compressible);
+        let mut contents = HashMap::new();
+        for entry in archive.entries() {
+            if let Some((digest, numbers)) = contents_of(&entry, judges_alike, compressible) {
+                let known = contents.entry(digest).or_insert(numbers);
+                for (known, found) in known.iter_mut().zip(numbers) {
+                    *known = (*known).min(found);
+                }
+            }
+        }
+        Some(Self {
+            file,
+            is_trusted: stamps.get(&stamp).as_ref() == Some(build_id),
+            recipe,
+            blobs: blobs(archive),
+            contents,
+        })
+    }
+
+    fn blob(&self, number: u32) -> Option<KeptBlob<'_>> {
+        let place = self.blobs.get(number as usize)?;
+        Some(KeptBlob {
+            archive: self,
+            offset: place.offset,
+            len: place.len,
+            digest: &place.digest,
+        })
+    }
+}
+
+fn blobs(archive: &Archive<Vec<u8>>) -> Vec<BlobPlace> {
+    let place = |blob: gannet_archive::Blob<'_>| BlobPlace {
+        offset: blob.offset,
+        len: blob.len,
+        // A digest has 32 bytes; if not, nothing has it.
+        digest: blob.digest.try_into().unwrap_or_default(),
+    };
+    archive.blobs().map(place).collect()
+}
+
+/// A content and the numbers of its blobs. Numbers of blobs are smaller than the marks, so the
+/// least of several findings says most.
+fn contents_of(
+    entry: &Entry<'_>,
+    judges_alike: bool,
+    compressible: &Compressible,
+) -> Option<([u8; 32], [u32; 4])> {
+    if entry.kind() != EntryKind::Content {
+        return None;
+    }
+    let digest = entry.select(Coding::Identity.bit())?.digest();
+    let content_type = str::from_utf8(entry.content_type()).unwrap_or_default();
+    // What is not there was tried only if its type is one that is tried.
+    let absent = if judges_alike && compressible.fits(content_type) {
+        NOT_WORTH
+    } else {
+        UNKNOWN
+    };
+    let mut numbers = [absent; 4];
+    for variant in entry.variants() {
+        numbers[variant.coding() as usize] = variant.blob_number();
+    }
+    Some((digest.try_into().ok()?, numbers))
+}
+
+impl KeptBlob<'_> {
+    /// The bytes, if they are what they should be.
+    pub(super) fn read(&self) -> Option<Vec<u8>> {
+        let mut bytes = vec![0; usize::try_from(self.len).ok()?];
+        self.archive
+            .file
+            .read_exact_at(&mut bytes, self.offset)
+            .ok()?;
+        (blake3::hash(&bytes).as_bytes() == self.digest).then_some(bytes)
+    }
+
+    /// Whether the bytes are what they should be; reads them only if somebody may have written to
+    /// the archive.
+    pub(super) fn is_sound(&self) -> bool {
+        self.archive.is_trusted || self.hashes().is_ok_and(|digest| digest == *self.digest)
+    }
+
+    fn hashes(&self) -> io::Result<[u8; 32]> {
+        let mut hasher = blake3::Hasher::new();
+        let mut chunk = vec![0; COPY_CHUNK];
+        let mut offset = self.offset;
+        let end = self.offset + self.len;
+        while offset < end {
+            let len = usize::try_from(end - offset).unwrap_or(COPY_CHUNK);
+            let part = &mut chunk[..len.min(COPY_CHUNK)];
+            self.archive.file.read_exact_at(part, offset)?;
+            hasher.update(part);
+            offset += part.len() as u64;
+        }
+        Ok(*hasher.finalize().as_bytes())
+    }
+}

@@ -1,0 +1,176 @@
+//! Stamps: what the file system says of a file, by which a later build knows it again unread.
+//!
+//! A stamp stands for device, inode, length, and the times of modification and change. The time of
+//! change cannot be set by programs, so a file that was replaced under its old date is noticed. The
+//! stamps of a site lie in the user's cache directory, not in the archive: the same site must make
+//! the same archive on every machine.
+//!
+//! A file that changed within the last moments before it was looked at has no stamp kept: the clock
+//! of a file system is coarse, and it could change again without a new time.
+
+use std::collections::HashMap;
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::limits::{CLOCK_GRAIN_NS, STAMPS_LEN_MAX};
+
+/// What stands for a state of a file.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub(super) struct Stamp([u8; 16]);
+
+impl Stamp {
+    /// The stamp of what `metadata` tells.
+    pub(super) fn of(metadata: &Metadata) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        for number in [metadata.dev(), metadata.ino(), metadata.len()] {
+            hasher.update(&number.to_le_bytes());
+        }
+        for number in [
+            metadata.mtime(),
+            metadata.mtime_nsec(),
+            metadata.ctime(),
+            metadata.ctime_nsec(),
+        ] {
+            hasher.update(&number.to_le_bytes());
+        }
+        Self::cut(&hasher)
+    }
+
+    /// Under this the digest is kept of what coded bytes decode to.
+    pub(super) fn of_decoded(coded: &[u8; 32]) -> Self {
+        Self::cut(blake3::Hasher::new().update(b"decoded").update(coded))
+    }
+
+    fn cut(hasher: &blake3::Hasher) -> Self {
+        let mut stamp = [0; 16];
+        hasher.finalize_xof().fill(&mut stamp);
+        Self(stamp)
+    }
+}
+
+/// Whether a file that looks like this at `now` (nanoseconds since the Unix epoch) could change
+/// again without another stamp.
+pub(super) fn is_settled(metadata: &Metadata, now: i128) -> bool {
+    let nanoseconds =
+        |seconds: i64, rest: i64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
+    let modified = nanoseconds(metadata.mtime(), metadata.mtime_nsec());
+    let changed = nanoseconds(metadata.ctime(), metadata.ctime_nsec());
+    modified.max(changed) + CLOCK_GRAIN_NS < now
+}
+
+/// The clock that files' times are compared with.
+pub(super) fn now_ns() -> i128 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| since.as_nanos() as i128)
+}
+
+/// The digests of files, by their stamps.
+#[derive(Debug, Default)]
+pub(super) struct Stamps {
+    digests: HashMap<Stamp, [u8; 32]>,
+}
+
+impl Stamps {
+    /// Reads what an earlier build has kept. What is missing, damaged or of another version counts
+    /// as nothing: then all files are read.
+    pub(super) fn load(path: &Path) -> Self {
+        let is_small = fs::metadata(path).is_ok_and(|metadata| metadata.len() <= STAMPS_LEN_MAX);
+        if !is_small {
+            return Self::default();
+        }
+        fs::read(path)
+            .ok()
+            .and_then(|bytes| Self::parse(&bytes))
+            .unwrap_or_default()
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (bytes, checksum) = bytes.split_last_chunk::<32>()?;
+        if blake3::hash(bytes).as_bytes() != checksum {
+            return None;
+        }
+        let records = bytes.strip_prefix(MAGIC)?;
+        let digests = records.chunks_exact(RECORD_LEN).filter_map(|record| {
+            let (stamp, digest) = record.split_first_chunk::<16>()?;
+            Some((Stamp(*stamp), digest.try_into().ok()?))
+        });
+        Some(Self {
+            digests: digests.collect(),
+        })
+    }
+
+    /// Writes all of them, in place of what is there.
+    ///
+    /// # Errors
+    /// The disk's; what was there stays then.
+    pub(super) fn save(&self, path: &Path) -> io::Result<()> {
+        let mut bytes = Vec::with_capacity(MAGIC.len() + self.digests.len() * RECORD_LEN + 32);
+        bytes.extend_from_slice(MAGIC);
+        for (stamp, digest) in &self.digests {
+            bytes.extend_from_slice(&stamp.0);
+            bytes.extend_from_slice(digest);
+        }
+        let checksum = blake3::hash(&bytes);
+        bytes.extend_from_slice(checksum.as_bytes());
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let beside = path.with_extension(format!("{}.tmp", std::process::id()));
+        fs::write(&beside, bytes)
+            .and_then(|()| fs::rename(&beside, path))
+            .inspect_err(|_| {
+                let _ = fs::remove_file(&beside);
+            })
+    }
+
+    pub(super) fn get(&self, stamp: &Stamp) -> Option<[u8; 32]> {
+        self.digests.get(stamp).copied()
+    }
+
+    pub(super) fn insert(&mut self, stamp: Stamp, digest: [u8; 32]) {
+        self.digests.insert(stamp, digest);
+    }
+}
+
+/// The file for a site's stamps in a cache directory: one for each directory that is packed.
+pub(super) fn stamps_path(cache: &Path, source: &Path) -> PathBuf {
+    let source = source.canonicalize();
+    let source = source.as_deref().unwrap_or(Path::new(""));
+    let name = blake3::hash(source.as_os_str().as_bytes()).to_hex();
+    cache.join(format!("{}.stamps", &name[..16]))
+}
+
+const MAGIC: &[u8] = b"gannet stamps 1\n";
+const RECORD_LEN: usize = 48;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stamps_come_back_and_damage_is_noticed() {
+        let mut stamps = Stamps::default();
+        for number in 0..5u8 {
+            stamps.insert(Stamp([number; 16]), [number + 100; 32]);
+        }
+        let name = format!("gannet-stamps-{}", std::process::id());
+        let path = std::env::temp_dir().join(name).join("a.stamps");
+        stamps.save(&path).expect("writable");
+        let read = Stamps::load(&path);
+        assert_eq!(read.get(&Stamp([3; 16])), Some([103; 32]));
+        assert_eq!(read.get(&Stamp([9; 16])), None);
+        let whole = fs::read(&path).expect("written");
+        for place in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[place] ^= 1;
+            assert!(Stamps::parse(&damaged).is_none(), "byte {place}");
+        }
+        assert!(Stamps::parse(&whole[..whole.len() - 1]).is_none());
+        let _ = fs::remove_dir_all(path.parent().expect("a folder"));
+        assert!(Stamps::load(&path).digests.is_empty());
+    }
+}

@@ -1,0 +1,119 @@
+//! What of a directory is packed: patterns, links, names.
+
+use std::ffi::OsStr;
+
+use super::*;
+
+#[test]
+fn patterns_of_the_folders_and_of_the_command_line_choose() {
+    let place = Place::new();
+    for path in [
+        "index.html",
+        "a.map",
+        "app.log",
+        "docs/b.map",
+        "docs/keep.map",
+        "docs/drafts/x.html",
+        "docs/drafts.html",
+        "private/x.html",
+        "extra.bin",
+    ] {
+        place.file(path, path);
+    }
+    place.file(".gannetignore", "*.map\n/private/\n# a comment\n");
+    place.file("docs/.gannetignore", "!keep.map\ndrafts/\n");
+    let options = PackOptions {
+        exclude: vec!["*.bin".into()],
+        include: vec!["*.log".into()],
+        ..place.options()
+    };
+    let report = pack(&options, &mut NoProgress).expect("it packs");
+    let skipped = rules(&report);
+    let expect = [
+        (".gannetignore", "patterns for gannet pack"),
+        ("a.map", ".gannetignore: *.map"),
+        (".gannetignore", "patterns for gannet pack"),
+        ("b.map", ".gannetignore: *.map"),
+        ("drafts", ".gannetignore: drafts/"),
+        ("extra.bin", "--exclude *.bin"),
+        ("private", ".gannetignore: /private/"),
+    ];
+    let expect = expect.map(|(name, rule)| (name.to_string(), rule.to_string()));
+    assert_eq!(skipped, expect);
+    let file = place.open();
+    for path in ["/app.log", "/docs/keep.map", "/docs/drafts.html"] {
+        assert!(get(&file, path).is_some(), "{path}");
+    }
+}
+
+#[test]
+fn a_malformed_pattern_names_its_file_and_line() {
+    let place = Place::new();
+    place.file("index.html", "x");
+    place.file(".gannetignore", "*.map\na[z-b]\n");
+    let error = pack(&place.options(), &mut NoProgress).expect_err("a pattern that is none");
+    let message = error.to_string();
+    assert!(message.contains(".gannetignore"), "{message}");
+    assert!(message.contains("line 2"), "{message}");
+    assert!(error.help().expect("help").contains(".gitignore"));
+}
+
+#[test]
+fn links_out_of_the_site_are_followed_and_told() {
+    let place = Place::new();
+    place.file("index.html", "x");
+    let outside = place.0.join("outside");
+    fs::create_dir_all(&outside).expect("writable");
+    fs::write(outside.join("shared.css"), "shared").expect("writable");
+    symlink(&outside, place.site().join("theme")).expect("a link");
+    symlink(outside.join("shared.css"), place.site().join("one.css")).expect("a link");
+    // Back into the site: a circle only where the site is within itself.
+    symlink(place.site(), outside.join("again")).expect("a link");
+    let report = place.pack();
+    let file = place.open();
+    assert_eq!(get(&file, "/theme/shared.css").as_deref(), Some("shared"));
+    assert_eq!(get(&file, "/one.css").as_deref(), Some("shared"));
+    assert_eq!(report.unique_count, 2, "one content under two names");
+    assert_eq!(
+        rules(&report),
+        [("again".into(), "symbolic link in a circle".into())]
+    );
+    let warning = report.warnings.join("\n");
+    assert!(
+        warning.contains("links out of the site are followed: 2, such as"),
+        "{warning}"
+    );
+}
+
+#[test]
+fn names_that_are_not_utf8_are_packed_as_they_are() {
+    let place = Place::new();
+    let name = OsStr::from_bytes(b"caf\xe9.txt");
+    fs::write(place.site().join(name), "latin").expect("writable");
+    place.pack();
+    let file = place.open();
+    let found = answer(&file, Key::content(b"/caf\xe9.txt"));
+    assert_eq!(found.as_deref(), Some("latin"));
+}
+
+#[test]
+fn hard_links_and_equal_files_are_stored_once() {
+    let place = Place::new();
+    let text = "equal ".repeat(2000);
+    let first = place.file("a.txt", &text);
+    fs::hard_link(&first, place.site().join("b.txt")).expect("a link");
+    place.file("c.txt", &text);
+    let report = place.pack();
+    assert_eq!((report.file_count, report.unique_count), (3, 1));
+    assert_eq!(report.read_count, 2, "a hard link is not read again");
+    let file = place.open();
+    let blob = |path: &[u8]| {
+        let entry = file.archive().lookup(Key::content(path)).expect("packed");
+        entry
+            .select(Coding::Identity.bit())
+            .expect("identity")
+            .blob_offset()
+    };
+    assert_eq!(blob(b"/a.txt"), blob(b"/b.txt"));
+    assert_eq!(blob(b"/a.txt"), blob(b"/c.txt"));
+}
