@@ -145,11 +145,16 @@ pub struct Options {
     pub listing: bool,
     /// `/about` was packed as another name of `/about.html`.
     pub clean_urls: bool,
+    /// `/about/` redirects to `/about` where that has content and the other is not there.
+    pub slash_redirects: bool,
 }
 
 impl Options {
     pub(crate) fn bits(self) -> u32 {
-        u32::from(self.spa) | u32::from(self.listing) << 1 | u32::from(self.clean_urls) << 2
+        u32::from(self.spa)
+            | u32::from(self.listing) << 1
+            | u32::from(self.clean_urls) << 2
+            | u32::from(self.slash_redirects) << 3
     }
 
     /// Unknown bits are hints of a newer writer, and are ignored.
@@ -158,6 +163,7 @@ impl Options {
             spa: bits & 1 != 0,
             listing: bits & 2 != 0,
             clean_urls: bits & 4 != 0,
+            slash_redirects: bits & 8 != 0,
         }
     }
 }

@@ -9,9 +9,12 @@
 //! | 304 | shared | |
 //! | 206, one range | without length | `content-range` |
 //! | 206, several ranges | shared | `content-type` of the [boundary](crate::multipart) |
-//! | 416 | none: an [error page](crate::error_page) | `content-range`, [`PAGE_FIELDS`] |
+//! | 416 | none: an [error page](crate::error_page) | `content-range` |
 //! | 308 | none, no content | [`location`] |
 //! | 405, 204 to `OPTIONS` | none | `allow`: [`ALLOW`] |
+//!
+//! Pages of the server and redirects further have what
+//! [`DefaultFields`](crate::policy::defaults::DefaultFields) says.
 
 use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::ready_fields::{ReadyFields, ReadyFieldsError, RepresentationFields};
@@ -27,22 +30,15 @@ pub const CACHE_IMMUTABLE: &str = "public, max-age=31536000, immutable";
 /// must have it, the answer to `OPTIONS` should.
 pub const ALLOW: &[u8] = b"GET, HEAD, OPTIONS";
 
-/// Fields of every page that is made by the server itself: error pages and listings.
+/// The content security policy of every page that is made by the server itself: error pages and
+/// listings.
 ///
-/// Such a page is made for one moment, so it is not to be kept. Its policy allows its own style
-/// sheet, by hash, and nothing else: no script, no image, no frame, no form, whatever a file name
-/// or a request might smuggle into it.
-pub const PAGE_FIELDS: &[(&str, &[u8])] = &[
-    ("cache-control", b"no-store"),
-    (
-        "content-security-policy",
-        b"default-src 'none'; style-src \
-          'sha256-IXfSK8Z1mKrYOjm6PKCEMDHKgEhwOyJR4iWXtdMdJY8=' \
-          'sha256-Skr6pqqg/cjZO/7g+Aoza0QnSuBTixOYyELokWugJBg='; \
-          base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    ),
-    ("x-content-type-options", b"nosniff"),
-];
+/// It allows their own style sheets, by hash, and nothing else: no script, no image, no frame, no
+/// form, whatever a file name or a request might smuggle into them.
+pub const PAGE_POLICY: &str = "default-src 'none'; style-src \
+    'sha256-IXfSK8Z1mKrYOjm6PKCEMDHKgEhwOyJR4iWXtdMdJY8=' \
+    'sha256-Skr6pqqg/cjZO/7g+Aoza0QnSuBTixOYyELokWugJBg='; \
+    base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// One form of a resource, as it is to be sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,6 +1,6 @@
 //! Error pages: small, readable, the same look as listings; made by the compiler.
 //!
-//! They are sent with [`answer::PAGE_FIELDS`](crate::answer::PAGE_FIELDS).
+//! They are sent with [`answer::PAGE_POLICY`](crate::answer::PAGE_POLICY).
 
 use gannet_http::semantics::status::Status;
 

@@ -20,5 +20,6 @@ pub mod mime;
 pub mod multipart;
 pub mod plan;
 pub mod policy;
+pub mod routing;
 pub mod rules;
 pub mod validators;

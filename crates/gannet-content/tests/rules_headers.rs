@@ -199,3 +199,50 @@ fn a_slash_at_the_end_counts_or_not() {
         &[("/about/", ""), ("/dir", ""), ("/dir/", "x-b: b")],
     );
 }
+
+#[test]
+fn a_block_changes_as_a_list_of_fields_does() {
+    use gannet_content::answer::{Resource, ready_fields};
+    use gannet_http::semantics::coding::Coding;
+    use gannet_http::semantics::ready_fields::block_lines;
+    let ready = ready_fields(&Resource {
+        content_type: "text/html",
+        coding: Coding::Gzip,
+        len: 7,
+        entity_tag: "\"x\"",
+        last_modified: Some(1_000_000_000),
+        vary: true,
+        cache_control: Some("no-cache"),
+        fields: &[("content-security-policy", b"frame-ancestors 'self'")],
+    });
+    let ready = ready.expect("fields that may be sent");
+    let files = [
+        "/*\n  Cache-Control: no-store\n  Vary: Cookie\n  X-A: 1\n",
+        "/*\n  ! Vary\n  Content-Type: text/plain\n  Content-Language: de\n",
+        "/*\n  ! Content-Security-Policy\n  ! X-Content-Type-Options\n",
+        "/*\n  Content-Security-Policy: default-src 'self'\n  Set-Cookie: a=1\n  Set-Cookie: b=2\n",
+        "/other\n  X-A: 1\n",
+    ];
+    for text in files {
+        let table = table(Netlify, text);
+        let changes = table.changes(&gannet_content::rules::matcher::Request {
+            scheme: gannet_content::rules::pattern::Scheme::Http,
+            host: b"example.org",
+            path: b"/page",
+            query: None,
+        });
+        let fields = |bytes: &[u8]| -> Vec<(String, Vec<u8>)> {
+            let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("ASCII");
+            block_lines(bytes)
+                .map(|(name, value, _)| (text(name), value.to_vec()))
+                .collect()
+        };
+        let mut expect = fields(ready.as_block().bytes);
+        changes.apply_to(&mut expect);
+        let changed = changes.apply_to_block(ready.as_block()).expect("short");
+        let mut found = fields(changed.as_block().bytes);
+        expect.sort();
+        found.sort();
+        assert_eq!(found, expect, "{text}");
+    }
+}

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::tls::{kernel, watch};
+use gannet_content::policy::defaults::DefaultFields;
+use gannet_content::routing::Routing;
 
 /// Which engine to use.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -77,6 +79,11 @@ pub struct ContentOptions {
     pub types: Vec<(String, String)>,
     /// Fields added to every answer: lower-case names, checked values.
     pub fields: Vec<(String, String)>,
+    /// Which file answers which path (directory mode), and whose reading of the site's rules files
+    /// is followed.
+    pub routing: Routing,
+    /// The fields that answers have without being asked for.
+    pub defaults: DefaultFields,
     /// Bytes of small files kept in memory by each server, over all workers (directory mode).
     pub cache_memory: u64,
     /// Files up to this length (but longer than small ones) are copied into sealed memory and
@@ -99,6 +106,8 @@ impl Default for ContentOptions {
             dotfiles: false,
             types: Vec::new(),
             fields: Vec::new(),
+            routing: Routing::default(),
+            defaults: DefaultFields::default(),
             cache_memory: 256 << 20,
             snapshot_max: 4 << 20,
             archive_memory: false,

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use gannet_content::rules::pattern::Scheme;
 use gannet_http::h1;
 use gannet_io::driver::{Nanos, Socket};
 use gannet_io::memory::Memory;
@@ -142,6 +143,14 @@ impl Conn {
     /// Whether it speaks TLS.
     pub(crate) fn is_secure(&self) -> bool {
         self.tls.is_some()
+    }
+
+    /// The scheme of the URLs that are asked for on it.
+    pub(crate) fn scheme(&self) -> Scheme {
+        match self.is_secure() {
+            true => Scheme::Https,
+            false => Scheme::Http,
+        }
     }
 
     /// Whether the peer broke TLS and has not been told yet.

@@ -12,9 +12,11 @@ use gannet_io::memory::Memory;
 use crate::config::{ContentOptions, Limits, LogFormat, Scheme};
 use crate::log::LogWriter;
 use crate::metrics::Counters;
+use crate::serve::OwnFields;
 use crate::serve::Redirect;
 use crate::site::archive::ArchiveSite;
 use crate::site::directory::DirectorySite;
+use crate::site::rules::SiteRules;
 use crate::site::{ServedFile, Site, Trust};
 use crate::worker::{Message, Worker, WorkerSettings};
 
@@ -64,6 +66,7 @@ impl<D: Driver> Driven<D> {
             secure_fields: Arc::new(options.fields.clone()),
             redirect: Redirect::default(),
             certificates: None,
+            defaults: Arc::new(OwnFields::new(options)),
             seed: 0,
         };
         let (messages, inbox) = mpsc::channel();
@@ -110,6 +113,8 @@ fn archive(bytes: Vec<u8>, file: File) -> Result<ArchiveSite, ArchiveError> {
     let metadata = bytes[range.start as usize..range.end as usize].to_vec();
     let archive = Archive::new(superblock, metadata)?;
     let spa = archive.options().spa;
+    let fallbacks = ArchiveSite::fallbacks(&archive, 0);
+    let rules = SiteRules::of_archive(&archive).ok().flatten();
     Ok(ArchiveSite {
         archive: Arc::new(archive),
         memory: Arc::new(Memory::from_vec(bytes)),
@@ -122,5 +127,8 @@ fn archive(bytes: Vec<u8>, file: File) -> Result<ArchiveSite, ArchiveError> {
         }),
         spa,
         is_sealed: false,
+        host: 0,
+        fallbacks,
+        rules: rules.map(|rules| Rc::new(Arc::new(rules))),
     })
 }

@@ -15,6 +15,7 @@ mod metrics_server;
 mod open;
 mod outgoing;
 mod pump;
+mod rules_watch;
 mod running;
 mod secure;
 mod serve;
@@ -27,4 +28,5 @@ mod worker;
 
 pub use open::OpenError;
 pub use running::{Running, SiteReport, StartReport};
+pub use site::rules::RulesError;
 pub use start::{Bound, StartError, bind, start};

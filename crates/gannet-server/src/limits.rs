@@ -105,3 +105,11 @@ pub(crate) const LOG_BATCH_BYTES: usize = 32 << 10;
 /// How long the end of the process waits for the log's writer, milliseconds: long enough for a
 /// disk, and not for a pipe that nobody reads.
 pub(crate) const LOG_FINISH_MS: u64 = 1_000;
+
+/// Bytes read of a live directory's `_redirects` or `_headers`. A hundred thousand rules of the
+/// usual length fit.
+pub(crate) const RULES_FILE_MAX: u64 = 8 << 20;
+
+/// How often a live directory's rules files are looked at, milliseconds. Every change of a site is
+/// seen within a second.
+pub(crate) const RULES_CHECK_MS: u64 = 500;

@@ -12,12 +12,15 @@ use std::sync::Arc;
 
 use gannet_archive::{Archive, ArchiveError, SUPERBLOCK_LEN, Superblock};
 use gannet_content::mime::TypesError;
+use gannet_content::rules::table::TableError;
 use gannet_io::driver::{File, Root};
 use gannet_io::memory::{self, Memory};
 
 use crate::config::{Content, ContentOptions};
+use crate::rules_watch::RulesSource;
 use crate::site::archive::ArchiveSite;
 use crate::site::directory::DirectorySite;
+use crate::site::rules::{RulesError, SiteRules};
 use crate::site::{ServedFile, Site, Trust};
 
 /// Content that was opened and checked.
@@ -26,6 +29,9 @@ pub(crate) enum OpenedContent {
     Directory {
         path: PathBuf,
         single: Option<Vec<u8>>,
+        rules: Option<Arc<SiteRules>>,
+        /// Where the rules came from, if there may be any.
+        source: Option<RulesSource>,
     },
     /// An archive whose metadata is valid.
     Archive {
@@ -34,6 +40,7 @@ pub(crate) enum OpenedContent {
         file: fs::File,
         len: u64,
         is_sealed: bool,
+        rules: Option<Arc<SiteRules>>,
     },
 }
 
@@ -44,6 +51,10 @@ pub enum OpenError {
     Io(&'static str, PathBuf, io::Error),
     /// The archive is not valid.
     Archive(PathBuf, ArchiveError),
+    /// The rules files of a directory have mistakes.
+    Rules(PathBuf, RulesError),
+    /// The rules in an archive cannot be read.
+    ArchiveRules(PathBuf, TableError),
     /// The path is neither a regular file nor a directory.
     Kind(PathBuf),
 }
@@ -55,6 +66,16 @@ impl fmt::Display for OpenError {
                 write!(f, "cannot open {what} '{}': {error}", path.display())
             }
             Self::Archive(path, error) => {
+                write!(f, "cannot open archive '{}': {error}", path.display())
+            }
+            Self::Rules(path, error) => {
+                write!(
+                    f,
+                    "cannot use the rules of '{}':\n  {error}",
+                    path.display()
+                )
+            }
+            Self::ArchiveRules(path, error) => {
                 write!(f, "cannot open archive '{}': {error}", path.display())
             }
             Self::Kind(path) => {
@@ -83,6 +104,10 @@ impl OpenError {
                 _ => None,
             },
             Self::Archive(_, error) => error.help().map(Into::into),
+            Self::Rules(..) => {
+                Some("mend them, or serve both files as they are with --no-rules".into())
+            }
+            Self::ArchiveRules(..) => Some("pack the site again".into()),
             Self::Kind(_) => Some("give a directory, a file or an archive".into()),
         }
     }
@@ -97,9 +122,15 @@ impl OpenedContent {
         match content {
             Content::Directory(path) => {
                 Root::open(path).map_err(|e| OpenError::Io("directory", path.clone(), e))?;
+                let source = options.routing.rules.map(|it| RulesSource::new(path, it));
+                let load = |compat| SiteRules::of_directory(path, compat);
+                let rules = options.routing.rules.map(load).transpose();
+                let rules = rules.map_err(|e| OpenError::Rules(path.clone(), e))?;
                 Ok(Self::Directory {
                     path: path.clone(),
                     single: None,
+                    rules: rules.flatten().map(Arc::new),
+                    source,
                 })
             }
             Content::File(path) => Self::open_single(path),
@@ -122,6 +153,8 @@ impl OpenedContent {
         Ok(Self::Directory {
             path: folder,
             single: Some(name),
+            rules: None,
+            source: None,
         })
     }
 
@@ -144,6 +177,8 @@ impl OpenedContent {
         file.read_exact_at(&mut metadata, range.start)
             .map_err(io_error)?;
         let archive = Arc::new(Archive::new(superblock, metadata).map_err(bad)?);
+        let rules = SiteRules::of_archive(&archive);
+        let rules = rules.map_err(|e| OpenError::ArchiveRules(path.to_owned(), e))?;
         let whole = usize::try_from(len).unwrap_or(usize::MAX);
         let file = if options.archive_memory {
             fs::File::from(memory::sealed_copy(&file, whole).map_err(io_error)?)
@@ -160,17 +195,32 @@ impl OpenedContent {
             file,
             len,
             is_sealed: options.archive_memory,
+            rules: rules.map(Arc::new),
         })
+    }
+
+    /// The rules files that are to be watched.
+    pub(crate) fn rules_source(&self) -> Option<RulesSource> {
+        match self {
+            Self::Directory { source, .. } => source.clone(),
+            Self::Archive { .. } => None,
+        }
     }
 
     /// The content as one of `workers` workers sees it.
     pub(crate) fn site(&self, options: &ContentOptions, workers: usize) -> io::Result<Site> {
         match self {
-            Self::Directory { path, single } => {
+            Self::Directory {
+                path,
+                single,
+                rules,
+                ..
+            } => {
                 let memory = options.cache_memory / workers as u64;
                 let root = Root::open(path)?;
-                let site = DirectorySite::new(root, options, single.clone(), memory)
+                let mut site = DirectorySite::new(root, options, single.clone(), memory)
                     .map_err(invalid_types)?;
+                site.set_rules(rules.clone());
                 Ok(Site::Directory(site))
             }
             Self::Archive {
@@ -178,6 +228,7 @@ impl OpenedContent {
                 file,
                 len,
                 is_sealed,
+                rules,
             } => {
                 let whole = usize::try_from(*len).unwrap_or(usize::MAX);
                 // A description of its own, so that each worker has its own guard.
@@ -196,6 +247,9 @@ impl OpenedContent {
                     file: Rc::new(file),
                     spa: options.spa || archive.options().spa,
                     is_sealed: *is_sealed,
+                    host: 0,
+                    fallbacks: ArchiveSite::fallbacks(archive, 0),
+                    rules: rules.clone().map(Rc::new),
                 }))
             }
         }

@@ -18,6 +18,7 @@ use crate::log::Record;
 use crate::metrics::Counters;
 use crate::outgoing::Outgoing;
 use crate::serve::{Answered, Answering, Reply, Turn};
+use crate::site::rules::{Ruled, Ruling, asked};
 use crate::site::{Resolved, Site, Wanted};
 use crate::streams::Streams;
 
@@ -86,6 +87,7 @@ impl<D: Driver> Pump<'_, D> {
                         reply: Reply::H1(&mut conn.h1),
                         turn: self.turn,
                         out,
+                        ruling: None,
                     };
                     let answered = to.error(rejection.status, None);
                     self.counters.response(answered.status.0);
@@ -137,6 +139,7 @@ impl<D: Driver> Pump<'_, D> {
                         reply: Reply::H2(streams, stream),
                         turn: self.turn,
                         out,
+                        ruling: None,
                     };
                     let answered = to.error(rejection.status, None);
                     self.counters.response(answered.status.0);
@@ -199,13 +202,14 @@ impl<D: Driver> Pump<'_, D> {
             reply,
             turn: self.turn,
             out,
+            ruling: None,
         };
         if redirects {
             return Some(to.redirect_to_https(request));
         }
         match request.method {
             Method::Get | Method::Head => {}
-            Method::Options => return Some(to.empty(Status::NO_CONTENT, None, Some(ALLOW))),
+            Method::Options => return Some(to.options(ALLOW)),
             Method::Other => return Some(to.error(Status::METHOD_NOT_ALLOWED, Some(ALLOW))),
         }
         if !matches!(
@@ -219,17 +223,30 @@ impl<D: Driver> Pump<'_, D> {
             Err(PathError::TooLong) => return Some(to.error(Status::URI_TOO_LONG, None)),
             Err(_) => return Some(to.error(Status::BAD_REQUEST, None)),
         };
+        let rules = self.site.rules().cloned();
+        if let Some(rules) = rules.as_deref() {
+            let asked = asked(self.turn.scheme, request, path);
+            to.ruling = Some(Ruling { rules, asked });
+        }
         let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
         match self.site {
             Site::Archive(archive) => {
-                let resolved = archive.resolve(Wanted { path, codings });
+                let resolved = archive.resolve(Wanted { path, codings }, to.ruling.as_ref());
                 Some(match resolved {
                     Resolved::Selected(selected) => to.selected(request, &selected),
-                    Resolved::Redirect(location) => to.redirect(request, location),
+                    Resolved::Redirect(location) => to.redirect(request, &location),
+                    Resolved::Elsewhere(status, location) => to.elsewhere(status, &location),
                     Resolved::Error(status) => to.error(status, None),
                 })
             }
             Site::Directory(directory) => {
+                match to.ruling.and_then(|ruling| ruling.before_files()) {
+                    Some(Ruled::Elsewhere { status, location }) => {
+                        return Some(to.elsewhere(status, &location));
+                    }
+                    Some(Ruled::Content { .. }) => return None,
+                    None => {}
+                }
                 let peek = |root: &Root, path: &[u8]| self.driver.peek(root, path);
                 let found = directory.lookup(path, self.turn.now, peek);
                 let Some((cached, status)) = found else {

@@ -9,6 +9,7 @@ use gannet_io::driver::{EngineReport, Waker};
 use crate::log::LogWriter;
 use crate::metrics::{self, Counters};
 use crate::metrics_server::MetricsServer;
+use crate::rules_watch::{RulesSource, RulesWatch};
 use crate::start::Thread;
 use crate::tls::certificates::Warning;
 use crate::tls::watch::{Reload, Watch};
@@ -65,7 +66,7 @@ pub(crate) struct Remote {
 }
 
 impl Remote {
-    fn tell(&self, message: Message) {
+    pub(crate) fn tell(&self, message: Message) {
         // A worker that has ended needs to be told nothing.
         if self.sender.send(message).is_ok() {
             self.waker.wake();
@@ -115,6 +116,8 @@ pub struct Running {
     log: LogWriter,
     metrics: Option<MetricsServer>,
     certificates: Option<CertificateNews>,
+    /// Watches the rules files of live directories.
+    watches: Vec<RulesWatch>,
 }
 
 impl Running {
@@ -134,7 +137,14 @@ impl Running {
             log,
             metrics,
             certificates,
+            watches: Vec::new(),
         }
+    }
+
+    /// Has the workers told when rules files of live directories change.
+    pub(crate) fn watch(&mut self, sources: impl IntoIterator<Item = RulesSource>) {
+        let watch = |source| RulesWatch::start(source, self.remotes.clone());
+        self.watches = sources.into_iter().map(watch).collect();
     }
 
     /// What was started.

@@ -10,19 +10,24 @@ use std::sync::Arc;
 
 use gannet_content::multipart::{Boundary, multipart};
 use gannet_content::plan::{self, Outcome};
+use gannet_content::policy::security::preflight_fields;
+use gannet_content::rules::pattern::Scheme;
 use gannet_content::{answer, error_page};
 use gannet_http::h1;
 use gannet_http::h2::{StreamId, Time};
 use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::date::DATE_LINE_LEN;
 use gannet_http::semantics::range::ByteRange;
+use gannet_http::semantics::ready_fields::{ReadyFields, ReadyFieldsError, block_lines};
 use gannet_http::semantics::request::{Request, TargetForm};
 use gannet_http::semantics::response::{ReadyPart, ResponseHead, Status};
 use gannet_io::driver::Nanos;
 
+use crate::config::ContentOptions;
 use crate::conn::Part;
 use crate::limits::COPY_MAX;
 use crate::outgoing::Outgoing;
+use crate::site::rules::Ruling;
 use crate::site::{Selected, Source};
 use crate::streams::Streams;
 
@@ -40,6 +45,10 @@ pub(crate) struct Turn<'a> {
     pub(crate) fields: &'a [(&'a str, &'a [u8])],
     /// Where HTTPS is.
     pub(crate) redirect: Redirect,
+    /// Fields that the server's own answers have by default.
+    pub(crate) defaults: &'a OwnFields,
+    /// The scheme of the connection.
+    pub(crate) scheme: Scheme,
 }
 
 /// Where clients are sent that came by `http` and should come by `https`.
@@ -77,6 +86,41 @@ impl Redirect {
     }
 }
 
+/// Fields of answers that the server makes itself, unless somebody says otherwise.
+#[derive(Debug)]
+pub(crate) struct OwnFields {
+    /// Of error pages and listings.
+    page: Vec<(&'static str, String)>,
+    /// Of redirects.
+    redirect: Vec<(&'static str, String)>,
+    /// Of answers to `OPTIONS`.
+    options: Vec<(&'static str, String)>,
+    /// Names of fields that the operator configures, which replace what is there, but for `vary`.
+    replaced: Vec<String>,
+}
+
+impl OwnFields {
+    /// The fields under these options. What the operator configures replaces them.
+    pub(crate) fn new(options: &ContentOptions) -> Self {
+        let is_free = |(name, _): &(&'static str, String)| {
+            let mut configured = options.fields.iter();
+            !configured.any(|(configured, _)| configured == name)
+        };
+        let free = |fields: Vec<_>| fields.into_iter().filter(is_free).collect();
+        Self {
+            page: free(options.defaults.of_page()),
+            redirect: free(options.defaults.of_redirect()),
+            options: free(preflight_fields(&options.defaults.cors)),
+            replaced: options
+                .fields
+                .iter()
+                .map(|(name, _)| name.clone())
+                .filter(|name| name != "vary")
+                .collect(),
+        }
+    }
+}
+
 /// What was answered, for counters and log.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Answered {
@@ -98,11 +142,55 @@ pub(crate) struct Answering<'a> {
     pub(crate) reply: Reply<'a>,
     pub(crate) turn: &'a Turn<'a>,
     pub(crate) out: &'a mut Outgoing,
+    /// The site's own rules, if it has any and the request is one that they can be asked about.
+    pub(crate) ruling: Option<Ruling<'a>>,
 }
 
 impl Answering<'_> {
     /// Sends the selected representation, or what its conditions and ranges make of it.
     pub(crate) fn selected(&mut self, request: &Request<'_>, selected: &Selected<'_>) -> Answered {
+        let changed = match self.changed(selected) {
+            Ok(None) => return self.planned(request, selected),
+            Ok(Some(changed)) => changed,
+            // Rules that make more fields than an answer may have: leaving out some that the site
+            // relies on would be worse.
+            Err(_) => return self.error(Status::INTERNAL_SERVER_ERROR, None),
+        };
+        let block = changed.as_block();
+        let mut lines = block_lines(block.bytes);
+        let content_type = lines.find(|(name, _, _)| *name == b"content-type");
+        let changed = Selected {
+            block,
+            content_type: content_type.map_or(b"", |(_, value, _)| value),
+            ..*selected
+        };
+        self.planned(request, &changed)
+    }
+
+    /// The fields of a representation, if rules or the operator change them.
+    fn changed(&self, selected: &Selected<'_>) -> Result<Option<ReadyFields>, ReadyFieldsError> {
+        let ruling = self.ruling.filter(|_| !selected.is_ruled);
+        let changes = ruling.and_then(|ruling| ruling.changes());
+        let replaced = &self.turn.defaults.replaced;
+        if changes.is_none() && replaced.is_empty() {
+            return Ok(None);
+        }
+        let mut changes = changes.unwrap_or_default();
+        for name in replaced {
+            changes.set.retain(|(set, _)| set != name);
+            let mut lines = block_lines(selected.block.bytes);
+            if lines.any(|(line, _, _)| line == name.as_bytes()) {
+                changes.remove.push(name.clone());
+            }
+        }
+        if changes.is_empty() {
+            return Ok(None);
+        }
+        changes.apply_to_block(selected.block).map(Some)
+    }
+
+    /// Sends the selected representation with the fields it has now.
+    fn planned(&mut self, request: &Request<'_>, selected: &Selected<'_>) -> Answered {
         let outcome = if selected.status == Status::OK {
             plan::outcome(request, &selected.representation, self.turn.unix)
         } else {
@@ -238,38 +326,21 @@ impl Answering<'_> {
         content: &[u8],
         further: Option<(&'static str, &[u8])>,
     ) -> Answered {
-        let mut fields = self.fields(further);
-        fields.push(("content-type", content_type));
-        fields.extend_from_slice(answer::PAGE_FIELDS);
-        let head = ResponseHead {
-            status,
-            ready: None,
-            content_length: Some(content.len() as u64),
-            fields: &fields,
-        };
+        let mut fields = vec![("content-type", content_type)];
+        fields.extend(further);
+        let own = &self.turn.defaults.page;
         let mut body_len = 0;
-        if self.head(&head, content.len() as u64) {
+        if self.made(status, Some(content.len() as u64), own, &fields) {
             self.bytes(content);
             body_len = content.len() as u64;
         }
         Answered { status, body_len }
     }
 
-    /// Answers without a body.
-    pub(crate) fn empty(
-        &mut self,
-        status: Status,
-        content_length: Option<u64>,
-        further: Option<(&'static str, &[u8])>,
-    ) -> Answered {
-        let fields = self.fields(further);
-        let head = ResponseHead {
-            status,
-            ready: None,
-            content_length,
-            fields: &fields,
-        };
-        self.head(&head, 0);
+    /// Answers that the resource has these methods.
+    pub(crate) fn options(&mut self, allow: (&'static str, &[u8])) -> Answered {
+        let status = Status::NO_CONTENT;
+        self.made(status, None, &self.turn.defaults.options, &[allow]);
         Answered {
             status,
             body_len: 0,
@@ -279,11 +350,51 @@ impl Answering<'_> {
     /// Sends the client to another path of this host, keeping the query.
     pub(crate) fn redirect(&mut self, request: &Request<'_>, path: &[u8]) -> Answered {
         let location = answer::location(path, request.target.query);
-        self.empty(
-            Status::PERMANENT_REDIRECT,
-            Some(0),
-            Some(("location", &location)),
-        )
+        self.elsewhere(Status::PERMANENT_REDIRECT, &location)
+    }
+
+    /// Sends the client to a location.
+    pub(crate) fn elsewhere(&mut self, status: Status, location: &[u8]) -> Answered {
+        let own = &self.turn.defaults.redirect;
+        self.made(status, Some(0), own, &[("location", location)]);
+        Answered {
+            status,
+            body_len: 0,
+        }
+    }
+
+    /// Writes the head of an answer that is made here: what it must have, the default fields as
+    /// the site's rules change them, and what the operator configures. True if a body is to follow.
+    fn made(
+        &mut self,
+        status: Status,
+        content_length: Option<u64>,
+        own: &[(&'static str, String)],
+        further: &[(&'static str, &[u8])],
+    ) -> bool {
+        let changes = self.ruling.and_then(|ruling| ruling.changes());
+        let is_kept = |name: &str| {
+            let Some(changes) = &changes else { return true };
+            let is_set = changes.set.iter().any(|(set, _)| set == name);
+            !is_set && !changes.remove.iter().any(|gone| gone == name)
+        };
+        let turn = self.turn;
+        let is_free = |name: &str| !turn.fields.iter().any(|(set, _)| *set == name);
+        let mut fields: Vec<(&str, &[u8])> = turn.fields.to_vec();
+        let own = own.iter().filter(|(name, _)| is_kept(name));
+        fields.extend(own.map(|(name, value)| (*name, value.as_bytes())));
+        fields.extend_from_slice(further);
+        let set = changes.iter().flat_map(|changes| &changes.set);
+        // The content is not the site's, so what describes the site's content does not fit.
+        let set = set.filter(|(name, _)| name != "content-type" && is_free(name));
+        fields.extend(set.map(|(name, value)| (name.as_str(), value.as_slice())));
+        let head = ResponseHead {
+            status,
+            ready: None,
+            content_length,
+            fields: &fields,
+        };
+        self.head(&head, content_length.unwrap_or(0))
     }
 
     /// Sends the client to the same URL under `https`.
@@ -307,11 +418,7 @@ impl Answering<'_> {
             location.push(b'?');
             location.extend_from_slice(query);
         }
-        self.empty(
-            Status::PERMANENT_REDIRECT,
-            Some(0),
-            Some(("location", &location)),
-        )
+        self.elsewhere(Status::PERMANENT_REDIRECT, &location)
     }
 
     /// Writes the head of an answer with `len` bytes of content; true if they are to follow.

@@ -19,6 +19,7 @@ use crate::log::{LogFactory, LogSink, LogWriter};
 use crate::metrics_server::MetricsServer;
 use crate::open::{OpenError, OpenedContent};
 use crate::running::{CertificateNews, Running, SiteReport, StartReport, WorkerHandle};
+use crate::serve::OwnFields;
 use crate::serve::Redirect;
 use crate::tls::certificates::{CertificateError, CertificateStore, Warning};
 use crate::tls::watch::{self, Watch};
@@ -201,7 +202,9 @@ pub fn start(
         metrics: metrics.as_ref().map(MetricsServer::address),
         certificate_warnings: warnings.unwrap_or_default(),
     };
-    Ok(Running::new(handles, report, log, metrics, certificates))
+    let mut running = Running::new(handles, report, log, metrics, certificates);
+    running.watch(plan.opened.rules_source());
+    Ok(running)
 }
 
 /// The certificates of a server that is about to start.
@@ -402,6 +405,7 @@ impl Plan {
                 to: self.port_of(Scheme::Https),
             },
             certificates: self.certificates.clone(),
+            defaults: Arc::new(OwnFields::new(&self.config.content)),
             seed: random_seed(),
         }
     }

@@ -4,7 +4,7 @@
 //! escaped as text and percent-encoded as links; links begin with `./`, so that no name can be
 //! read as a scheme (`javascript:x`) or a host. Sorting works by links: `?sort=size&order=desc`.
 //!
-//! Send it with [`answer::PAGE_FIELDS`](crate::answer::PAGE_FIELDS), whose policy knows the style
+//! Send it with [`answer::PAGE_POLICY`](crate::answer::PAGE_POLICY), which knows the style
 //! sheet of the page, and with [`Page::further`].
 
 use std::cmp::Ordering;

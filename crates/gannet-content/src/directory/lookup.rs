@@ -9,27 +9,37 @@
 //!               │ missing                                          ▼
 //!               ▼                                     (listing)   name ──directory──▶ Listing
 //!              name.html ──regular──▶ File                         │ no
-//!               │ no                                               │
-//!               ▼                                                  ▼
+//!               │ no                                               ▼
+//!               │                                             name.html ──regular──▶ Redirect
+//!               ▼                                                  │ no
+//!       Unclaimed: the site's redirects are asked, if it has any ◀─┘
+//!               │ go on
+//!               ▼
 //!       index.html, 200 (single-page application, unless the path looks like an asset)
 //!               │ no
 //!               ▼
-//!       the nearest 404.html from the path's folder up to the root ──none──▶ Missing
+//!       the fallbacks (200.html, 404.html, ...) of the path's folder, then of those above it,
+//!       up to the root ──none──▶ Missing
 //! ```
+//!
+//! Index names, suffixes, fallbacks and what a slash does are those of a [`Routing`].
 //!
 //! What is there but must not be revealed (a way out of the root, a device, a dotfile) is answered
 //! like what is not there: 404. A file that the server may not read is 403: that is a mistake to
-//! be noticed. `file/`, with a slash after a file's name, is 404; so is everything below a dotfile,
-//! without a question to the disk. `/page.html` is served as it is, not redirected to `/page`.
+//! be noticed. Everything below a dotfile is 404 without a question to the disk. `/page.html` is
+//! served as it is, not redirected to `/page`.
 //!
 //! A page `name.html` beside a folder `name/` answers `/name`, the folder answers `/name/`. Site
 //! generators write such pairs, and the folder often has no index of its own.
+
+use std::sync::Arc;
 
 use gannet_http::semantics::status::Status;
 use gannet_http::semantics::target_path::encode_path;
 
 use crate::limits::NOT_FOUND_FOLDERS_MAX;
 use crate::mime::looks_like_asset;
+use crate::routing::{FallbackKind, Routing, TrailingSlash};
 
 /// What a lookup does beyond exact names and index pages.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -76,13 +86,15 @@ pub enum Told {
 /// What a target path comes to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Found<'a> {
-    /// The file last asked for, relative to the root, with this status: 200, or 404 for an error
-    /// page of the site. Conditions and ranges apply only to a 200.
+    /// The file last asked for, relative to the root, with this status: 200, or another for an
+    /// error page of the site. Conditions and ranges apply only to a 200.
     File {
         /// Its path.
         path: &'a [u8],
         /// The status to send it with.
         status: Status,
+        /// It is the target path's own, not one that answers for others.
+        is_own: bool,
     },
     /// 308 to this path, percent-encoded, to which the query of the target is to be appended. It
     /// begins with exactly one slash, so it stays on this host (RFC 3986 section 4.2).
@@ -95,6 +107,9 @@ pub enum Found<'a> {
         /// Its path relative to the root, `""` for the root itself.
         path: &'a [u8],
     },
+    /// Nothing has the path, and the site's redirects are to be asked. If they have nothing for
+    /// it either, [`Lookup::go_on`] says what answers.
+    Unclaimed,
     /// 404, and the site has no page for it.
     Missing,
     /// 403.
@@ -106,7 +121,8 @@ pub enum Found<'a> {
 /// The lookup of one target path.
 ///
 /// Call [`step`](Self::step); answer each [`Ask::Open`] with [`told`](Self::told) and step again,
-/// until [`Ask::Done`]. It asks for at most three paths and then [`NOT_FOUND_FOLDERS_MAX`] more.
+/// until [`Ask::Done`]. It asks for the path, each index name and each suffix once, and then for
+/// each fallback in [`NOT_FOUND_FOLDERS_MAX`] folders.
 #[derive(Clone, Debug)]
 pub struct Lookup {
     /// The target path without its first slash.
@@ -114,27 +130,41 @@ pub struct Lookup {
     /// The path asked for, the one found, or the location.
     name: Vec<u8>,
     options: LookupOptions,
+    routing: Arc<Routing>,
+    trailing_slash: TrailingSlash,
+    /// A redirect rule wants this path, with this status.
+    rule_status: Option<Status>,
+    /// Fallbacks are searched above this many bytes of the path.
+    fallback_len: usize,
     state: State,
 }
 
-/// What the path in `name` is asked for, or what was found.
+/// What the path in `name` is asked for, or what was found. `next` counts names and suffixes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
     /// The path itself, which has no slash at its end.
     Exact,
-    /// The path with `.html`, because the path itself is missing (or a directory).
+    /// The path with a suffix, because the path itself is missing (or a directory).
     CleanUrl {
         is_directory: bool,
+        next: usize,
     },
-    /// The index page of the path, which has a slash at its end.
-    Index,
-    /// Whether the path is a directory that can be listed.
-    ListingOf,
+    /// An index page of the path, which is a folder's.
+    Index {
+        next: usize,
+    },
+    /// The path without its slash: a directory that can be listed, or a file.
+    WithoutSlash,
+    /// The path without its slash and with a suffix.
+    SlashPage {
+        next: usize,
+    },
     /// The page of a single-page application.
     Application,
-    /// The error page of the folder whose name is this long.
-    NotFoundPage {
+    /// A fallback of the folder whose name is this long.
+    Fallback {
         folder_len: usize,
+        next: usize,
     },
     Done(End),
 }
@@ -142,9 +172,10 @@ enum State {
 /// [`Found`] without its paths, which are in `name`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum End {
-    File(Status),
+    File { status: Status, is_own: bool },
     Redirect,
     Listing,
+    Unclaimed,
     Missing,
     Forbidden,
     Failed,
@@ -154,20 +185,52 @@ impl Lookup {
     /// Begins the lookup of a canonical path: decoded, beginning with a slash, without empty
     /// segments, `.` and `..`. A path that is not canonical is found missing.
     #[must_use]
-    pub fn new(path: &[u8], options: LookupOptions) -> Self {
+    pub fn new(path: &[u8], options: LookupOptions, routing: &Arc<Routing>) -> Self {
+        Self::begin(path, options, routing, None)
+    }
+
+    /// Begins the lookup of a path that a redirect rule wants to be sent with a status. It is
+    /// found with or without a slash at its end; what is not there is 404.
+    #[must_use]
+    pub fn of_rule(
+        path: &[u8],
+        status: Status,
+        options: LookupOptions,
+        routing: &Arc<Routing>,
+    ) -> Self {
+        Self::begin(path, options, routing, Some(status))
+    }
+
+    fn begin(
+        path: &[u8],
+        options: LookupOptions,
+        routing: &Arc<Routing>,
+        rule_status: Option<Status>,
+    ) -> Self {
+        let trailing_slash = match rule_status {
+            Some(_) => TrailingSlash::Off,
+            None => routing.trailing_slash,
+        };
         let mut lookup = Self {
             path: path.get(1..).unwrap_or_default().to_vec(),
             name: Vec::new(),
             options,
+            routing: Arc::clone(routing),
+            trailing_slash,
+            rule_status,
+            fallback_len: path.len().saturating_sub(1),
             state: State::Exact,
         };
         if !is_canonical(path) {
             lookup.state = State::Done(End::Missing);
         } else if let Some(hidden) = lookup.hidden_segment() {
             // Searched above it: whether the folder that is hidden exists must not show.
-            lookup.ask_not_found_page(hidden);
+            lookup.fallback_len = hidden;
+            lookup.unclaimed();
+        } else if lookup.routing.is_rules_file(&lookup.path) {
+            lookup.unclaimed();
         } else if lookup.path.is_empty() || lookup.path.ends_with(b"/") {
-            lookup.ask(State::Index, b"index.html");
+            lookup.ask_index(0);
         } else {
             lookup.ask(State::Exact, b"");
         }
@@ -182,9 +245,14 @@ impl Lookup {
         };
         let path = self.name.as_slice();
         Ask::Done(match result {
-            End::File(status) => Found::File { path, status },
+            End::File { status, is_own } => Found::File {
+                path,
+                status,
+                is_own,
+            },
             End::Redirect => Found::Redirect { location: path },
             End::Listing => Found::Listing { path },
+            End::Unclaimed => Found::Unclaimed,
             End::Missing => Found::Missing,
             End::Forbidden => Found::Forbidden,
             End::Failed => Found::Failed,
@@ -199,27 +267,55 @@ impl Lookup {
         match (self.state, told) {
             (State::Done(_), _) => panic!("a finished lookup asks nothing"),
             (_, Told::Failed) => self.state = State::Done(End::Failed),
-            // A page that cannot be read must not turn a 404 into a 403: the path is missing.
-            (State::NotFoundPage { .. }, Told::Regular) => self.found_file(Status::NOT_FOUND),
-            (State::NotFoundPage { folder_len }, _) => self.ask_next_not_found_page(folder_len),
-            (_, Told::Denied) => self.state = State::Done(End::Forbidden),
-            (State::ListingOf, Told::Directory) => self.state = State::Done(End::Listing),
-            (State::ListingOf, _) => self.not_found(),
-            (_, Told::Regular) => self.found_file(Status::OK),
-            (State::Exact, Told::Directory) => self.exact_is_directory(),
-            (State::Exact, _) if self.wants_clean_url() => {
-                self.ask(
-                    State::CleanUrl {
-                        is_directory: false,
-                    },
-                    b".html",
-                );
+            (State::Fallback { folder_len, next }, told) => {
+                self.told_fallback(folder_len, next, told);
             }
-            (State::CleanUrl { is_directory: true }, _) => self.redirect(),
-            (State::Index, _) if self.options.listing => self.ask_listing(),
-            (State::Application, _) => self.ask_nearest_not_found_page(),
-            (State::Exact | State::CleanUrl { .. } | State::Index, _) => self.not_found(),
+            (_, Told::Denied) => self.state = State::Done(End::Forbidden),
+            (State::WithoutSlash, Told::Directory) if self.options.listing => {
+                self.state = State::Done(End::Listing);
+            }
+            (State::WithoutSlash, Told::Regular) if self.trailing_slash.removes() => {
+                self.redirect_without_slash();
+            }
+            // Pages were asked for before.
+            (State::WithoutSlash, _) if self.trailing_slash == TrailingSlash::Always => {
+                self.unclaimed();
+            }
+            (State::WithoutSlash, _) => self.ask_slash_page(0),
+            (State::SlashPage { .. }, Told::Regular) => match self.trailing_slash {
+                TrailingSlash::Always => self.found_file(),
+                _ => self.redirect_without_slash(),
+            },
+            (State::SlashPage { next }, _) => self.ask_slash_page(next + 1),
+            (State::Application, Told::Regular) => self.found_other(Status::OK),
+            (State::Application, _) => self.ask_nearest_fallback(),
+            (State::Exact, Told::Regular) => self.found_file(),
+            (State::Exact, told) => self.ask_clean_url(told == Told::Directory, 0),
+            (State::CleanUrl { .. }, Told::Regular)
+                if self.trailing_slash == TrailingSlash::Always =>
+            {
+                self.redirect_with_slash();
+            }
+            (State::CleanUrl { .. }, Told::Regular) => self.found_file(),
+            (State::CleanUrl { is_directory, next }, _) => {
+                self.ask_clean_url(is_directory, next + 1);
+            }
+            (State::Index { .. }, Told::Regular) => self.found_index(),
+            (State::Index { next }, _) => self.ask_index(next + 1),
         }
+    }
+
+    /// The site's redirects have nothing for the path: asks for what answers in its place.
+    ///
+    /// # Panics
+    /// If the result is not [`Found::Unclaimed`].
+    pub fn go_on(&mut self) {
+        assert_eq!(
+            self.state,
+            State::Done(End::Unclaimed),
+            "only an unclaimed path goes on"
+        );
+        self.not_found();
     }
 
     /// Asks for the path with `suffix` appended.
@@ -230,89 +326,194 @@ impl Lookup {
         self.state = state;
     }
 
-    fn ask_listing(&mut self) {
-        self.ask(State::ListingOf, b"");
+    fn is_of_folder(&self) -> bool {
+        self.path.is_empty() || self.path.ends_with(b"/")
+    }
+
+    /// Asks for the path with the suffix of a page, from number `next` on.
+    fn ask_clean_url(&mut self, is_directory: bool, next: usize) {
+        let routing = Arc::clone(&self.routing);
+        let suffixes = &routing.page_suffixes;
+        // `/page.html` is no clean URL: nothing is appended to it.
+        let is_clean = !suffixes.iter().any(|suffix| self.path.ends_with(suffix));
+        match suffixes.get(next) {
+            Some(suffix) if self.options.clean_urls && is_clean => {
+                self.ask(State::CleanUrl { is_directory, next }, suffix);
+            }
+            _ if !is_directory => self.unclaimed(),
+            // With rules, a folder that has nothing to show is left to them.
+            _ if self.trailing_slash.adds() && self.routing.rules.is_none() => {
+                self.redirect_with_slash();
+            }
+            _ => self.ask_index(0),
+        }
+    }
+
+    /// Asks for an index page, from number `next` on.
+    fn ask_index(&mut self, next: usize) {
+        let routing = Arc::clone(&self.routing);
+        let slash: &[u8] = if self.is_of_folder() { b"" } else { b"/" };
+        if let Some(name) = routing.index_names.get(next) {
+            let suffix = [slash, name].concat();
+            return self.ask(State::Index { next }, &suffix);
+        }
+        if !self.is_of_folder() {
+            // A listing's links lead nowhere without the slash.
+            return match self.options.listing {
+                true => self.redirect_with_slash(),
+                false => self.unclaimed(),
+            };
+        }
+        let wants_page = self.trailing_slash.removes() && !self.path.is_empty();
+        match self.trailing_slash {
+            TrailingSlash::Always if wants_page => self.ask_slash_page(0),
+            _ if self.options.listing || wants_page => self.ask_without_slash(),
+            _ => self.unclaimed(),
+        }
+    }
+
+    fn ask_without_slash(&mut self) {
+        self.ask(State::WithoutSlash, b"");
         if self.name.ends_with(b"/") {
             self.name.pop();
         }
     }
 
-    fn exact_is_directory(&mut self) {
-        if self.wants_clean_url() {
-            self.ask(State::CleanUrl { is_directory: true }, b".html");
-        } else {
-            self.redirect();
+    /// Asks for the page that the path would name without its slash, from number `next` on.
+    fn ask_slash_page(&mut self, next: usize) {
+        let routing = Arc::clone(&self.routing);
+        let path = self.path.strip_suffix(b"/").unwrap_or_default();
+        let is_clean = |suffix: &Vec<u8>| !path.ends_with(suffix);
+        let may_have = self.options.clean_urls
+            && self.trailing_slash.removes()
+            && !path.is_empty()
+            && routing.page_suffixes.iter().all(is_clean);
+        match routing.page_suffixes.get(next).filter(|_| may_have) {
+            Some(suffix) => {
+                self.name = [path, suffix].concat();
+                self.state = State::SlashPage { next };
+            }
+            // Pages go before the listing, which was not asked for yet.
+            None if self.trailing_slash == TrailingSlash::Always => self.ask_without_slash(),
+            None => self.unclaimed(),
         }
     }
 
-    fn redirect(&mut self) {
-        let mut decoded = Vec::with_capacity(self.path.len() + 2);
-        decoded.push(b'/');
-        decoded.extend_from_slice(&self.path);
-        decoded.push(b'/');
+    fn redirect_with_slash(&mut self) {
+        let path = [b"/", self.path.as_slice(), b"/"].concat();
+        self.redirect(&path);
+    }
+
+    fn redirect_without_slash(&mut self) {
+        let path = [b"/", self.path.strip_suffix(b"/").unwrap_or_default()].concat();
+        self.redirect(&path);
+    }
+
+    fn redirect(&mut self, decoded: &[u8]) {
         self.name.clear();
-        encode_path(&decoded, &mut self.name);
+        encode_path(decoded, &mut self.name);
         let is_local = self.name.starts_with(b"/") && !self.name.starts_with(b"//");
         assert!(is_local, "a redirect stays on this host");
         self.state = State::Done(End::Redirect);
     }
 
-    fn found_file(&mut self, status: Status) {
-        self.state = State::Done(End::File(status));
+    fn found_index(&mut self) {
+        match self.trailing_slash {
+            TrailingSlash::Never if self.is_of_folder() && !self.path.is_empty() => {
+                self.redirect_without_slash();
+            }
+            slash if slash.adds() && !self.is_of_folder() => self.redirect_with_slash(),
+            _ => self.found_file(),
+        }
     }
 
-    /// The target path names nothing: the application's page, or the nearest error page.
+    fn found_file(&mut self) {
+        let is_own = self.rule_status.is_none();
+        let status = self.rule_status.unwrap_or(Status::OK);
+        self.state = State::Done(End::File { status, is_own });
+    }
+
+    /// A file that answers for others was found.
+    fn found_other(&mut self, status: Status) {
+        let is_own = false;
+        self.state = State::Done(End::File { status, is_own });
+    }
+
+    /// The target path names nothing.
+    fn unclaimed(&mut self) {
+        if self.routing.rules.is_some() && self.rule_status.is_none() {
+            self.state = State::Done(End::Unclaimed);
+        } else {
+            self.not_found();
+        }
+    }
+
+    /// Nothing claims the target path: the application's page, or the nearest fallback.
     fn not_found(&mut self) {
-        if self.options.spa && !looks_like_asset(&self.path) {
+        let is_hidden = self.fallback_len < self.path.len();
+        if self.options.spa
+            && self.rule_status.is_none()
+            && !is_hidden
+            && !looks_like_asset(&self.path)
+        {
             self.name.clear();
             self.name.extend_from_slice(b"index.html");
             self.state = State::Application;
         } else {
-            self.ask_nearest_not_found_page();
+            self.ask_nearest_fallback();
         }
     }
 
-    fn ask_nearest_not_found_page(&mut self) {
-        self.ask_not_found_page(self.path.len());
-    }
-
-    /// Asks for the error page of the deepest folder within the first `len` bytes of the path.
-    fn ask_not_found_page(&mut self, len: usize) {
-        let path = &self.path[..len];
+    /// Asks for the fallbacks of the deepest folder above `fallback_len`.
+    fn ask_nearest_fallback(&mut self) {
+        let path = &self.path[..self.fallback_len];
         // The ends of the folders' names, from the root down: 0, then before each slash.
         let ends = path
             .iter()
             .enumerate()
             .filter_map(|(index, &byte)| (byte == b'/').then_some(index));
         let folder_len = ends.take(NOT_FOUND_FOLDERS_MAX - 1).last().unwrap_or(0);
-        self.ask_not_found_page_in(folder_len);
+        self.ask_fallback(folder_len, 0);
     }
 
-    /// Goes one folder up from the one whose name is `folder_len` bytes long.
-    fn ask_next_not_found_page(&mut self, folder_len: usize) {
-        if folder_len == 0 {
+    /// Asks for a fallback from number `next` on, in the folder whose name is `folder_len` bytes
+    /// long, then in the one above it.
+    fn ask_fallback(&mut self, folder_len: usize, next: usize) {
+        let routing = Arc::clone(&self.routing);
+        let is_rule = self.rule_status.is_some();
+        let may_answer = |kind| match kind {
+            FallbackKind::NotFound => true,
+            FallbackKind::Wildcard => !is_rule,
+            FallbackKind::Application => !is_rule && !looks_like_asset(&self.path),
+        };
+        let mut rest = (next..).zip(routing.fallbacks.get(next..).unwrap_or_default());
+        if let Some((next, fallback)) = rest.find(|(_, one)| may_answer(one.kind)) {
+            self.name.clear();
+            self.name.extend_from_slice(&self.path[..folder_len]);
+            if folder_len > 0 {
+                self.name.push(b'/');
+            }
+            self.name.extend_from_slice(&fallback.name);
+            self.state = State::Fallback { folder_len, next };
+        } else if folder_len == 0 {
             self.state = State::Done(End::Missing);
-            return;
+        } else {
+            let slash = |byte: &u8| *byte == b'/';
+            let parent = self.path[..folder_len].iter().rposition(slash);
+            self.ask_fallback(parent.unwrap_or(0), 0);
         }
-        let parent = self.path[..folder_len]
-            .iter()
-            .rposition(|&byte| byte == b'/');
-        self.ask_not_found_page_in(parent.unwrap_or(0));
     }
 
-    fn ask_not_found_page_in(&mut self, folder_len: usize) {
-        self.name.clear();
-        self.name.extend_from_slice(&self.path[..folder_len]);
-        if folder_len > 0 {
-            self.name.push(b'/');
+    /// A page that cannot be read must not turn a 404 into a 403: the path is missing.
+    fn told_fallback(&mut self, folder_len: usize, next: usize, told: Told) {
+        if told != Told::Regular {
+            return self.ask_fallback(folder_len, next + 1);
         }
-        self.name.extend_from_slice(b"404.html");
-        self.state = State::NotFoundPage { folder_len };
-    }
-
-    /// Whether `name.html` may answer for the path.
-    fn wants_clean_url(&self) -> bool {
-        self.options.clean_urls && !self.path.ends_with(b".html")
+        let kind = self.routing.fallbacks.get(next).map(|one| one.kind);
+        self.found_other(match kind {
+            Some(FallbackKind::Wildcard | FallbackKind::Application) => Status::OK,
+            Some(FallbackKind::NotFound) | None => Status::NOT_FOUND,
+        });
     }
 
     /// Where the first segment begins that is a dotfile's and not to be served.

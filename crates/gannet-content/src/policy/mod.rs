@@ -4,6 +4,7 @@
 
 pub mod cache;
 pub mod csp;
+pub mod defaults;
 pub mod digest;
 pub mod limits;
 pub mod page;

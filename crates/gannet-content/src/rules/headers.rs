@@ -8,7 +8,10 @@
 //!   ! X-Frame-Options
 //! ```
 
-use gannet_http::semantics::ready_fields::check_field;
+use gannet_http::semantics::ready_fields::{
+    BlockChanges, ReadyFields, ReadyFieldsError, block_lines, check_field,
+};
+use gannet_http::semantics::response::ReadyBlock;
 
 use super::limits::{
     CLOUDFLARE_HEADER_LINE_MAX, CLOUDFLARE_HEADERS_MAX, FIELDS_MAX, LINE_MAX, RULES_MAX,
@@ -99,6 +102,39 @@ impl FieldChanges {
                 None => fields.push((name.clone(), value.clone())),
             }
         }
+    }
+
+    /// Changes the ready fields of a representation, which has its own `vary`: the same as
+    /// [`apply_to`](Self::apply_to).
+    ///
+    /// # Errors
+    /// What comes out is too long.
+    pub fn apply_to_block(&self, block: ReadyBlock<'_>) -> Result<ReadyFields, ReadyFieldsError> {
+        let mut remove: Vec<&str> = self.remove.iter().map(String::as_str).collect();
+        remove.extend(self.set.iter().map(|(name, _)| name.as_str()));
+        let known_vary = block_lines(block.bytes).find(|(name, _, _)| *name == VARY.as_bytes());
+        let mut vary = known_vary.map(|(_, value, _)| value.to_vec());
+        let (mut representation, mut shared) = (Vec::new(), Vec::new());
+        for (name, value) in &self.set {
+            match (&mut vary, name.as_str()) {
+                (Some(known), VARY) => join(known, value),
+                (_, name) if name.starts_with("content-") && !name.starts_with(POLICY) => {
+                    representation.push((name, value.as_slice()));
+                }
+                (_, name) => shared.push((name, value.as_slice())),
+            }
+        }
+        if let Some(vary) = vary.as_deref().filter(|_| remove.contains(&VARY)) {
+            if !self.remove.iter().any(|name| name == VARY) {
+                shared.push((VARY, vary));
+            }
+        }
+        let changes = BlockChanges {
+            remove: &remove,
+            representation: &representation,
+            shared: &shared,
+        };
+        changes.apply(block)
     }
 
     pub(crate) fn apply(&mut self, rule: &HeaderRule, from: Captured<'_>) {
@@ -219,6 +255,8 @@ const FORBIDDEN: &[&str] = &[
 ];
 
 const VARY: &str = "vary";
+/// Policies are no metadata of the content, for all their name: a 304 has them too.
+const POLICY: &str = "content-security-policy";
 const SET_COOKIE: &str = "set-cookie";
 
 enum Block {

@@ -126,6 +126,66 @@ impl ReadyFields {
     }
 }
 
+/// Changes to a [`ReadyBlock`]: lines that go, and lines that come.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BlockChanges<'a> {
+    /// Names of the lines that go. The content length stays.
+    pub remove: &'a [&'a str],
+    /// Lines of the representation, which a 304 leaves out.
+    pub representation: &'a [(&'a str, &'a [u8])],
+    /// Lines that a 304 carries too.
+    pub shared: &'a [(&'a str, &'a [u8])],
+}
+
+impl BlockChanges<'_> {
+    /// The block with the changes made.
+    ///
+    /// # Errors
+    /// As [`RepresentationFields::render`].
+    pub fn apply(&self, block: ReadyBlock<'_>) -> Result<ReadyFields, ReadyFieldsError> {
+        let mut bytes = Vec::with_capacity(block.bytes.len() + 128);
+        let (length_end, shared_start) = (block.length_end.into(), block.shared_start.into());
+        let part = |range: std::ops::Range<usize>| block.bytes.get(range).unwrap_or_default();
+        bytes.extend_from_slice(part(0..length_end));
+        let length_end = bytes.len();
+        self.keep(part(length_end..shared_start), &mut bytes);
+        for (name, value) in self.representation {
+            write_checked_line(name, value, &mut bytes)?;
+        }
+        let new_shared_start = bytes.len();
+        self.keep(part(shared_start..block.bytes.len()), &mut bytes);
+        for (name, value) in self.shared {
+            write_checked_line(name, value, &mut bytes)?;
+        }
+        if bytes.len() > READY_BLOCK_MAX {
+            return Err(ReadyFieldsError::TooLong);
+        }
+        Ok(ReadyFields {
+            bytes,
+            length_end: length_end as u16,
+            shared_start: new_shared_start as u16,
+        })
+    }
+
+    fn keep(&self, lines: &[u8], out: &mut Vec<u8>) {
+        for (name, _, line) in block_lines(lines) {
+            if !self.remove.iter().any(|gone| gone.as_bytes() == name) {
+                out.extend_from_slice(line);
+            }
+        }
+    }
+}
+
+/// The lines of a block: name, value, and all of the line with its end.
+pub fn block_lines(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8], &[u8])> {
+    bytes.split_inclusive(|byte| *byte == b'\n').map(|line| {
+        let text = line.strip_suffix(b"\r\n").unwrap_or(line);
+        let colon = text.iter().position(|byte| *byte == b':');
+        let (name, value) = text.split_at(colon.unwrap_or(text.len()));
+        (name, value.strip_prefix(b": ").unwrap_or_default(), line)
+    })
+}
+
 /// Why fields cannot be rendered.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ReadyFieldsError {
@@ -255,6 +315,44 @@ mod tests {
             check(name, b"1", Err(Name));
         }
         check("x-long", &vec![b'a'; READY_BLOCK_MAX], Err(TooLong));
+    }
+
+    #[test]
+    fn lines_of_a_block_go_and_come() {
+        let fields = RepresentationFields {
+            content_length: 12,
+            content_type: Some(b"text/html"),
+            entity_tag: Some(b"\"x\""),
+            cache_control: Some(b"no-cache"),
+            nosniff: true,
+            ..Default::default()
+        };
+        let ready = fields.render().expect("fields that may be sent");
+        let changes = BlockChanges {
+            remove: &["content-type", "cache-control", "content-length"],
+            representation: &[("content-type", b"text/plain")],
+            shared: &[("x-a", b"1"), ("cache-control", b"no-store")],
+        };
+        let changed = changes.apply(ready.as_block()).expect("they may be sent");
+        let block = changed.as_block();
+        let (length_end, shared_start) = (block.length_end.into(), block.shared_start.into());
+        assert_eq!(&block.bytes[..length_end], b"content-length: 12\r\n");
+        assert_eq!(
+            &block.bytes[length_end..shared_start],
+            b"content-type: text/plain\r\n"
+        );
+        assert_eq!(
+            block.bytes[shared_start..].escape_ascii().to_string(),
+            "etag: \\\"x\\\"\\r\\nx-content-type-options: nosniff\\r\\nx-a: 1\\r\\n\
+             cache-control: no-store\\r\\n"
+        );
+        let same = BlockChanges::default().apply(ready.as_block());
+        assert_eq!(same, Ok(ready));
+        let bad = BlockChanges {
+            shared: &[("x", b"a\r\nb")],
+            ..BlockChanges::default()
+        };
+        assert_eq!(bad.apply(changed.as_block()), Err(ReadyFieldsError::Value));
     }
 
     #[test]

@@ -3,13 +3,15 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use gannet_archive::{Archive, Body, Entry, EntryKind, Key, Variant};
+use gannet_archive::{Archive, Body, Entry, EntryKind, Key, Namespace, Variant};
 use gannet_content::mime;
 use gannet_content::plan::Representation;
 use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::response::{ReadyBlock, Status};
+use gannet_http::semantics::target_path::encode_path;
 use gannet_io::memory::Memory;
 
+use super::rules::{Ruled, Rules, Ruling};
 use super::{Resolved, Selected, ServedFile, Source, Wanted};
 use crate::limits::SMALL_FILE_MAX;
 
@@ -26,40 +28,147 @@ pub(crate) struct ArchiveSite {
     pub(crate) spa: bool,
     /// The archive was copied into memory that nobody can change.
     pub(crate) is_sealed: bool,
+    /// Which of the archive's hosts this is.
+    pub(crate) host: u16,
+    /// The name spaces of pages that answer for folders, best first.
+    pub(crate) fallbacks: Vec<Namespace>,
+    /// The site's own rules.
+    pub(crate) rules: Option<Rules>,
 }
 
 impl ArchiveSite {
+    /// The name spaces of pages that answer for folders, as far as an archive has them, best
+    /// first.
+    pub(crate) fn fallbacks(archive: &Archive<Vec<u8>>, host: u16) -> Vec<Namespace> {
+        [
+            Namespace::Wildcard,
+            Namespace::ApplicationPage,
+            Namespace::NotFoundPage,
+        ]
+        .into_iter()
+        .filter(|namespace| archive.has_namespace(host, *namespace))
+        .collect()
+    }
+
     /// What a path comes to.
-    pub(crate) fn resolve(&self, wanted: Wanted<'_>) -> Resolved<'_> {
-        match self.archive.lookup(Key::content(wanted.path)) {
-            Some(entry) => self.answer(entry, wanted, Status::OK),
-            None => self.missing(wanted),
+    pub(crate) fn resolve(&self, wanted: Wanted<'_>, ruling: Option<&Ruling<'_>>) -> Resolved<'_> {
+        if let Some(ruled) = ruling.and_then(Ruling::before_files) {
+            return self.ruled(ruled, wanted);
+        }
+        match self.find(Namespace::Content, wanted.path) {
+            Some(entry) => self.answer(entry, wanted, Status::OK, true),
+            None => self.missing(wanted, ruling),
         }
     }
 
-    fn answer<'s>(&'s self, entry: Entry<'s>, wanted: Wanted<'_>, status: Status) -> Resolved<'s> {
+    fn find(&self, namespace: Namespace, path: &[u8]) -> Option<Entry<'_>> {
+        let key = Key {
+            host: self.host,
+            namespace,
+            path,
+        };
+        self.archive.lookup(key)
+    }
+
+    fn find_content(&self, path: &[u8]) -> Option<Entry<'_>> {
+        let entry = self.find(Namespace::Content, path);
+        entry.filter(|entry| matches!(entry.kind(), EntryKind::Content))
+    }
+
+    fn answer<'s>(
+        &'s self,
+        entry: Entry<'s>,
+        wanted: Wanted<'_>,
+        status: Status,
+        is_own: bool,
+    ) -> Resolved<'s> {
         match entry.kind() {
-            EntryKind::Redirect { location, .. } => Resolved::Redirect(location),
+            EntryKind::Redirect { location, .. } => Resolved::Redirect(location.into()),
             EntryKind::Content => match entry.select(wanted.codings.bits()) {
-                Some(variant) => Resolved::Selected(self.selected(&entry, variant, status)),
+                Some(variant) => {
+                    let selected = self.selected(&entry, variant, status);
+                    let is_fixed = self.rules.as_ref().is_none_or(|r| r.fields_are_fixed());
+                    Resolved::Selected(Selected {
+                        is_ruled: is_own && is_fixed,
+                        ..selected
+                    })
+                }
                 None => Resolved::Error(Status::NOT_FOUND),
             },
         }
     }
 
-    /// The front page for an application's own paths, else the nearest page for what is missing.
+    /// What a redirect rule wants.
     #[cold]
-    fn missing(&self, wanted: Wanted<'_>) -> Resolved<'_> {
-        let is_page = self.spa && !mime::looks_like_asset(wanted.path);
-        let front = || self.archive.lookup(Key::content(b"/"));
-        if let Some(entry) = is_page.then(front).flatten() {
-            return self.answer(entry, wanted, Status::OK);
+    fn ruled(&self, ruled: Ruled, wanted: Wanted<'_>) -> Resolved<'_> {
+        let (status, path) = match ruled {
+            Ruled::Elsewhere { status, location } => return Resolved::Elsewhere(status, location),
+            Ruled::Content { status, path } => (status, path),
+        };
+        // With or without a slash at its end.
+        let other = match path.strip_suffix(b"/") {
+            Some(path) => path.to_vec(),
+            None => [path.as_slice(), b"/"].concat(),
+        };
+        let found = self.find_other(&path).or_else(|| self.find_other(&other));
+        match found {
+            Some(entry) => self.answer(entry, wanted, status, false),
+            None => {
+                let at = Wanted {
+                    path: &path,
+                    ..wanted
+                };
+                self.fallback(at, &[Namespace::NotFoundPage])
+            }
         }
+    }
+
+    /// The content of a path, to answer for another one.
+    fn find_other(&self, path: &[u8]) -> Option<Entry<'_>> {
+        let unruled = self.rules.as_ref()?;
+        let unruled = unruled.fields_are_fixed().then_some(Namespace::Unruled);
+        let unruled = unruled.and_then(|namespace| self.find(namespace, path));
+        unruled.or_else(|| self.find_content(path))
+    }
+
+    /// Nothing has the path itself.
+    #[cold]
+    fn missing(&self, wanted: Wanted<'_>, ruling: Option<&Ruling<'_>>) -> Resolved<'_> {
+        if let Some(path) = wanted.path.strip_suffix(b"/")
+            && self.archive.options().slash_redirects
+            && self.find_content(path).is_some()
+        {
+            let mut location = Vec::new();
+            encode_path(path, &mut location);
+            return Resolved::Redirect(location.into());
+        }
+        if let Some(ruled) = ruling.and_then(Ruling::for_missing) {
+            return self.ruled(ruled, wanted);
+        }
+        let is_page = self.spa && !mime::looks_like_asset(wanted.path);
+        if is_page {
+            let front = self.find_other(b"/").or_else(|| self.find_content(b"/"));
+            if let Some(entry) = front {
+                return self.answer(entry, wanted, Status::OK, false);
+            }
+        }
+        self.fallback(wanted, &self.fallbacks)
+    }
+
+    /// The page of the nearest folder that answers for what is missing below it.
+    fn fallback(&self, wanted: Wanted<'_>, namespaces: &[Namespace]) -> Resolved<'_> {
         // The path is at most PATH_MAX long, so this climbs a bounded number of folders.
         let mut folder = wanted.path;
         while let Some(slash) = folder.iter().rposition(|b| *b == b'/') {
-            if let Some(entry) = self.archive.lookup(Key::not_found_page(&folder[..=slash])) {
-                return self.answer(entry, wanted, Status::NOT_FOUND);
+            for namespace in namespaces {
+                let status = match namespace {
+                    Namespace::NotFoundPage => Status::NOT_FOUND,
+                    Namespace::ApplicationPage if mime::looks_like_asset(wanted.path) => continue,
+                    _ => Status::OK,
+                };
+                if let Some(entry) = self.find(*namespace, &folder[..=slash]) {
+                    return self.answer(entry, wanted, status, false);
+                }
             }
             folder = &folder[..slash];
         }
@@ -97,6 +206,7 @@ impl ArchiveSite {
             },
             content_type: variant.content_type(),
             source,
+            is_ruled: true,
         }
     }
 }

@@ -2,7 +2,9 @@
 
 pub(crate) mod archive;
 pub(crate) mod directory;
+pub(crate) mod rules;
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -26,7 +28,9 @@ pub(crate) enum Resolved<'s> {
     /// A representation to send (or its page for 404).
     Selected(Selected<'s>),
     /// Elsewhere on this host: a path, encoded, without the query.
-    Redirect(&'s [u8]),
+    Redirect(Cow<'s, [u8]>),
+    /// Elsewhere, as a rule says: the whole location.
+    Elsewhere(Status, Vec<u8>),
     /// An error with a page of our own.
     Error(Status),
 }
@@ -44,6 +48,8 @@ pub(crate) struct Selected<'s> {
     pub(crate) content_type: &'s [u8],
     /// Where the bytes are.
     pub(crate) source: Source<'s>,
+    /// The block is what the site's rules make of it for this request.
+    pub(crate) is_ruled: bool,
 }
 
 /// Where the bytes of a representation are.
@@ -114,6 +120,14 @@ pub(crate) struct Wanted<'r> {
 }
 
 impl Site {
+    /// The site's own rules, if it has any.
+    pub(crate) fn rules(&self) -> Option<&rules::Rules> {
+        match self {
+            Self::Archive(archive) => archive.rules.as_ref(),
+            Self::Directory(directory) => directory.rules(),
+        }
+    }
+
     /// The file with this identifier, if it is still in use.
     pub(crate) fn file(&self, id: u32) -> Option<Rc<ServedFile>> {
         match self {

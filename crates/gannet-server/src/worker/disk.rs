@@ -18,25 +18,28 @@ use crate::pump::Pump;
 use crate::serve::{Answered, Answering, Reply, Turn};
 use crate::site::Site;
 use crate::site::directory::fill::{Fill, Filled};
+use crate::site::rules::asked;
 
 impl<D: Driver> Worker<D> {
     /// Asks the disk on behalf of a request whose head is given. `out` has the answers to the
     /// requests before it.
     pub(super) fn ask_disk(&mut self, slot: u32, head: Vec<u8>, out: Outgoing) {
-        let Some(parked) = self.park(head, out) else {
+        let Some(parked) = self.park(slot, head, out) else {
             return self.reset(slot);
         };
         self.ask_on(slot, parked, None);
     }
 
-    fn park(&mut self, head: Vec<u8>, out: Outgoing) -> Option<Box<Parked>> {
+    fn park(&mut self, slot: u32, head: Vec<u8>, out: Outgoing) -> Option<Box<Parked>> {
         let (now, unix) = (self.driver.now(), self.driver.unix_seconds());
+        let scheme = self.conns.at(slot).scheme();
         let Site::Directory(site) = &self.site else {
             return None;
         };
         let request = parse_again(&head)?;
         let path = decode_path(request.target.path, &mut self.scratch).ok()?;
-        let fill = Fill::new(site, path.as_bytes(), now, unix);
+        let asked = asked(scheme, &request, path.as_bytes());
+        let fill = Fill::new(site, &asked, now, unix);
         Some(Box::new(Parked { head, fill, out }))
     }
 
@@ -86,7 +89,7 @@ impl<D: Driver> Worker<D> {
             } = *parked;
             self.answer_filled(slot, &head, &fill, filled, &mut out);
             match self.pump_held(slot, &mut out) {
-                Some(head) => match self.park(head, out) {
+                Some(head) => match self.park(slot, head, out) {
                     Some(next) => parked = next,
                     None => return self.reset(slot),
                 },
@@ -131,6 +134,7 @@ impl<D: Driver> Worker<D> {
             reply: Reply::H1(&mut conn.h1),
             turn: &turn,
             out,
+            ruling: None,
         };
         let answered = answer(to, &mut self.site, &request, fill, filled);
         if conn.h1.is_closing() {
@@ -143,23 +147,30 @@ impl<D: Driver> Worker<D> {
 
 /// Answers with what the disk has said, and remembers it.
 pub(super) fn answer(
-    mut to: Answering<'_>,
+    to: Answering<'_>,
     site: &mut Site,
     request: &Request<'_>,
     fill: &Fill,
     filled: Filled,
 ) -> Answered {
+    let mut to = Answering {
+        ruling: fill.ruling(),
+        ..to
+    };
     match filled {
         Filled::File(cached, status) => {
             let lines = request.fields.lines(KnownField::AcceptEncoding);
             let selected = cached.select(accept_encoding(lines), status);
             let answered = to.selected(request, &selected);
-            if let Site::Directory(site) = site {
+            if let Site::Directory(site) = site
+                && fill.is_current(site)
+            {
                 site.remember(&fill.key(), cached, status, fill.began());
             }
             answered
         }
         Filled::Redirect(location) => to.redirect(request, &location),
+        Filled::Elsewhere(status, location) => to.elsewhere(status, &location),
         Filled::Listing(entries) => list(&mut to, request, fill.path(), entries),
         Filled::Error(status) => to.error(status, None),
     }

@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
+use gannet_content::rules::pattern::Scheme as UrlScheme;
 use gannet_http::semantics::date::DateLine;
 use gannet_io::driver::{
     Completion, Done, Driver, Errno, Listener, Nanos, OpenedFile, Socket, Token,
@@ -27,8 +28,10 @@ use crate::conn::{Conns, Phase};
 use crate::limits::{ACCEPT_AGAIN_MS, SHED_MAX};
 use crate::log::LogSink;
 use crate::metrics::Counters;
+use crate::serve::OwnFields;
 use crate::serve::Redirect;
 use crate::site::Site;
+use crate::site::rules::SiteRules;
 use crate::timers::{Timed, Wheel};
 use crate::tls::certificates::{Adopted, CertificateStore};
 
@@ -38,6 +41,8 @@ pub(crate) enum Message {
     Stop,
     /// End at once.
     StopNow,
+    /// The rules of the live directory are these from now on.
+    Rules(Option<Arc<SiteRules>>),
     /// Send a copy of the counters.
     Snapshot(std::sync::mpsc::Sender<Counters>),
 }
@@ -58,6 +63,8 @@ pub(crate) struct WorkerSettings {
     pub(crate) redirect: Redirect,
     /// The certificates, if any listener speaks TLS.
     pub(crate) certificates: Option<Arc<CertificateStore>>,
+    /// Fields that the server's own answers have by default.
+    pub(crate) defaults: Arc<OwnFields>,
     /// A secret, for multipart delimiters.
     pub(crate) seed: u64,
 }
@@ -68,17 +75,26 @@ impl WorkerSettings {
     }
 
     /// The configured fields as the protocol machine wants them.
-    fn fields(&self, is_secure: bool) -> Vec<(&str, &[u8])> {
-        let fields = if is_secure {
-            &self.secure_fields
+    fn fields(&self, is_secure: bool) -> ConnectionFields<'_> {
+        let (fields, scheme) = if is_secure {
+            (&self.secure_fields, UrlScheme::Https)
         } else {
-            &self.fields
+            (&self.fields, UrlScheme::Http)
         };
-        fields
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_bytes()))
-            .collect()
+        let lines = fields.iter();
+        ConnectionFields {
+            lines: lines
+                .map(|(name, value)| (name.as_str(), value.as_bytes()))
+                .collect(),
+            scheme,
+        }
     }
+}
+
+/// What depends on whether a connection speaks TLS.
+struct ConnectionFields<'a> {
+    lines: Vec<(&'a str, &'a [u8])>,
+    scheme: UrlScheme,
 }
 
 /// See the module's description.
@@ -304,6 +320,11 @@ impl<D: Driver> Worker<D> {
             match message {
                 Message::Stop => self.stop(),
                 Message::StopNow => self.stop_now(),
+                Message::Rules(rules) => {
+                    if let Site::Directory(site) = &mut self.site {
+                        site.set_rules(rules);
+                    }
+                }
                 Message::Snapshot(reply) => {
                     // Whoever asked may have stopped waiting.
                     let _ = reply.send(self.snapshot());

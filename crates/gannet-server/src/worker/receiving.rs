@@ -20,8 +20,10 @@ macro_rules! turn {
             unix: $worker.driver.unix_seconds(),
             now: $worker.driver.now(),
             seed: $worker.settings.seed,
-            fields: &$fields,
+            fields: &$fields.lines,
+            scheme: $fields.scheme,
             redirect: $worker.settings.redirect,
+            defaults: &$worker.settings.defaults,
         }
     };
 }
@@ -212,6 +214,7 @@ impl<D: Driver> Worker<D> {
             reply: Reply::H1(&mut conn.h1),
             turn: &turn,
             out: &mut out,
+            ruling: None,
         }
         .error(status, None);
         self.counters.response(answered.status.0);

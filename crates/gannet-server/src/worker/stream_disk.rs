@@ -17,6 +17,7 @@ use crate::limits::STREAM_READS_MAX;
 use crate::pump::Pump;
 use crate::serve::{Answering, Reply, Turn};
 use crate::site::directory::fill::{Fill, Filled};
+use crate::site::rules::asked;
 use crate::site::{ServedFile, Site};
 
 /// Questions that the disk has not answered yet, by a number that their tokens carry. Each is
@@ -75,16 +76,19 @@ impl<D: Driver> Worker<D> {
             return;
         };
         let (now, unix) = (self.driver.now(), self.driver.unix_seconds());
-        for (stream, request) in std::mem::take(&mut streams.missed) {
+        let missed = std::mem::take(&mut streams.missed);
+        let scheme = self.conns.at(slot).scheme();
+        for (stream, request) in missed {
             let Site::Directory(site) = &self.site else {
                 return;
             };
-            let path = request.as_request().target.path;
-            let Ok(path) = decode_path(path, &mut self.scratch) else {
+            let whole = request.as_request();
+            let Ok(path) = decode_path(whole.target.path, &mut self.scratch) else {
                 debug_assert!(false, "it was decoded before");
                 continue;
             };
-            let fill = Fill::new(site, path.as_bytes(), now, unix);
+            let asked = asked(scheme, &whole, path.as_bytes());
+            let fill = Fill::new(site, &asked, now, unix);
             let waiting = Box::new(Waiting { request, fill });
             self.look_up(slot, stream, waiting, None);
         }
@@ -141,6 +145,7 @@ impl<D: Driver> Worker<D> {
             reply: Reply::H2(streams, stream),
             turn: &turn,
             out: &mut out,
+            ruling: None,
         };
         let answered = answer(to, &mut self.site, &request, &waiting.fill, filled);
         pump!(self, turn).done_stream(streams, stream, &request, answered);

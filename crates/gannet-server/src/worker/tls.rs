@@ -294,6 +294,7 @@ impl<D: Driver> Worker<D> {
             reply: Reply::H1(&mut conn.h1),
             turn: &turn,
             out: &mut out,
+            ruling: None,
         }
         .generated(
             Status::BAD_REQUEST,

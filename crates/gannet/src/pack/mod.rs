@@ -134,6 +134,7 @@ impl PackOptions {
             spa: self.spa,
             listing: self.listing,
             clean_urls: self.clean_urls,
+            slash_redirects: false,
         }
     }
 }

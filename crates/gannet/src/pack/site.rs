@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use gannet_archive::{Coding, Content, Key, VariantsId, Writer, digest};
-use gannet_content::answer::{CACHE_REVALIDATE, PAGE_FIELDS};
+use gannet_content::answer::{CACHE_REVALIDATE, PAGE_POLICY};
 use gannet_content::directory::listing;
 use gannet_content::policy::cache::{self, Lifetime};
 use gannet_content::validators::last_modified;
@@ -200,13 +200,7 @@ impl<'o> Site<'o> {
         }
         let content_type = str::from_utf8(page.content_type)
             .map_err(|_| PackError::Types(String::from_utf8_lossy(page.content_type).into()))?;
-        // What is packed does not change under its name before the archive does: of the fields
-        // that pages of the server have, only the policy fits.
-        let fields: Vec<_> = PAGE_FIELDS
-            .iter()
-            .copied()
-            .filter(|(name, _)| name.ends_with("-policy"))
-            .collect();
+        let fields = [("content-security-policy", PAGE_POLICY.as_bytes())];
         let representation = Representation {
             content_type,
             last_modified: None,

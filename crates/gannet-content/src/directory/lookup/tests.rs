@@ -1,5 +1,15 @@
 use super::*;
 
+/// One index name, one suffix, one fallback, no redirect rules.
+fn plain_routing() -> Routing {
+    let mut routing = Routing {
+        rules: None,
+        ..Routing::default()
+    };
+    routing.fallbacks.retain(|one| one.name == b"404.html");
+    routing
+}
+
 /// Everything on, dotfiles off.
 const ALL: LookupOptions = LookupOptions {
     clean_urls: true,
@@ -57,7 +67,10 @@ fn at(tree: &[(&str, Told)], path: &[u8]) -> Told {
 
 /// Runs a lookup; gives the paths asked for and the result in words.
 fn run(tree: &[(&str, Told)], path: &[u8], options: LookupOptions) -> (Vec<Vec<u8>>, String) {
-    let mut lookup = Lookup::new(path, options);
+    finish(tree, Lookup::new(path, options, &Arc::new(plain_routing())))
+}
+
+fn finish(tree: &[(&str, Told)], mut lookup: Lookup) -> (Vec<Vec<u8>>, String) {
     let mut asked = Vec::new();
     loop {
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
@@ -66,9 +79,12 @@ fn run(tree: &[(&str, Told)], path: &[u8], options: LookupOptions) -> (Vec<Vec<u
                 asked.push(path.to_vec());
                 None
             }
-            Ask::Done(Found::File { path, status }) => Some(format!("{} {}", status.0, text(path))),
+            Ask::Done(Found::File { path, status, .. }) => {
+                Some(format!("{} {}", status.0, text(path)))
+            }
             Ask::Done(Found::Redirect { location }) => Some(format!("308 {}", text(location))),
             Ask::Done(Found::Listing { path }) => Some(format!("list {}", text(path))),
+            Ask::Done(Found::Unclaimed) => Some("unclaimed".to_string()),
             Ask::Done(Found::Missing) => Some("missing".to_string()),
             Ask::Done(Found::Forbidden) => Some("forbidden".to_string()),
             Ask::Done(Found::Failed) => Some("failed".to_string()),
@@ -138,6 +154,12 @@ fn clean_urls_find_pages() {
     check(
         "/about/",
         ALL,
+        &["about/index.html", "about", "about.html"],
+        "308 /about",
+    );
+    check(
+        "/about/",
+        PLAIN,
         &["about/index.html", "about", "about/404.html", "404.html"],
         "404 404.html",
     );
@@ -150,7 +172,7 @@ fn folders_without_index_are_listed_if_wanted() {
     check(
         "/empty/",
         PLAIN,
-        &["empty/index.html", "empty/404.html", "404.html"],
+        &["empty/index.html", "empty", "empty/404.html", "404.html"],
         "404 404.html",
     );
     check("/odd/", ALL, &["odd/index.html", "odd"], "list odd");
@@ -159,13 +181,8 @@ fn folders_without_index_are_listed_if_wanted() {
 }
 
 #[test]
-fn a_slash_after_a_file_is_not_found() {
-    check(
-        "/a/",
-        ALL,
-        &["a/index.html", "a", "a/404.html", "404.html"],
-        "404 404.html",
-    );
+fn a_slash_after_a_file_is_one_too_many() {
+    check("/a/", ALL, &["a/index.html", "a"], "308 /a");
 }
 
 #[test]
@@ -189,7 +206,7 @@ fn a_single_page_application_answers_pages_and_never_assets() {
     check(
         "/user/",
         SPA,
-        &["user/index.html", "index.html"],
+        &["user/index.html", "user", "index.html"],
         "200 index.html",
     );
     check(
@@ -303,6 +320,18 @@ fn what_is_asked_is_always_a_clean_relative_path() {
         Told::Failed,
     ];
     for number in 0..8usize.pow(5) {
+        let mut routing = if number & 16 == 0 {
+            plain_routing()
+        } else {
+            Routing::default()
+        };
+        routing.trailing_slash = [
+            TrailingSlash::Auto,
+            TrailingSlash::Always,
+            TrailingSlash::Never,
+            TrailingSlash::Off,
+        ][number >> 5 & 3];
+        let routing = Arc::new(routing);
         let mut path = b"/".to_vec();
         for place in 0..5 {
             path.extend_from_slice(PIECES[number >> (3 * place) & 7]);
@@ -313,9 +342,17 @@ fn what_is_asked_is_always_a_clean_relative_path() {
             listing: number & 4 != 0,
             dotfiles: number & 8 != 0,
         };
-        let mut lookup = Lookup::new(&path, options);
+        let mut lookup = Lookup::new(&path, options, &routing);
         let mut count = 0;
-        while let Ask::Open(asked) = lookup.step() {
+        loop {
+            let asked = match lookup.step() {
+                Ask::Open(asked) => asked,
+                Ask::Done(Found::Unclaimed) => {
+                    lookup.go_on();
+                    continue;
+                }
+                Ask::Done(_) => break,
+            };
             let is_clean = asked.is_empty()
                 || asked
                     .split(|&byte| byte == b'/')
@@ -329,10 +366,161 @@ fn what_is_asked_is_always_a_clean_relative_path() {
                 answer
             });
             count += 1;
-            assert!(count <= 3 + NOT_FOUND_FOLDERS_MAX, "a lookup ends");
+            assert!(count <= 6 + 5 * NOT_FOUND_FOLDERS_MAX, "a lookup ends");
         }
         if let Ask::Done(Found::Redirect { location }) = lookup.step() {
             assert!(location.starts_with(b"/") && !location.starts_with(b"//"));
         }
     }
+}
+
+#[test]
+fn slashes_are_added_removed_or_left_alone() {
+    let check = |slash: TrailingSlash, path: &str, expect: &str| {
+        let mut routing = plain_routing();
+        routing.trailing_slash = slash;
+        let options = LookupOptions {
+            listing: false,
+            ..ALL
+        };
+        let lookup = Lookup::new(path.as_bytes(), options, &Arc::new(routing));
+        assert_eq!(finish(TREE, lookup).1, expect, "{slash:?} {path}");
+    };
+    use TrailingSlash::{Always, Auto, Never, Off};
+    for (path, auto, always, never, off) in [
+        (
+            "/",
+            "200 index.html",
+            "200 index.html",
+            "200 index.html",
+            "200 index.html",
+        ),
+        (
+            "/docs",
+            "308 /docs/",
+            "308 /docs/",
+            "200 docs/index.html",
+            "200 docs/index.html",
+        ),
+        (
+            "/docs/",
+            "200 docs/index.html",
+            "200 docs/index.html",
+            "308 /docs",
+            "200 docs/index.html",
+        ),
+        (
+            "/about",
+            "200 about.html",
+            "308 /about/",
+            "200 about.html",
+            "200 about.html",
+        ),
+        (
+            "/about/",
+            "308 /about",
+            "200 about.html",
+            "308 /about",
+            "404 404.html",
+        ),
+        (
+            "/both",
+            "200 both.html",
+            "308 /both/",
+            "200 both.html",
+            "200 both.html",
+        ),
+        (
+            "/both/",
+            "308 /both",
+            "200 both.html",
+            "308 /both",
+            "404 404.html",
+        ),
+        ("/a/", "308 /a", "308 /a", "308 /a", "404 404.html"),
+        ("/a", "200 a", "200 a", "200 a", "200 a"),
+        (
+            "/about.html/",
+            "308 /about.html",
+            "308 /about.html",
+            "308 /about.html",
+            "404 404.html",
+        ),
+        (
+            "/empty/",
+            "404 404.html",
+            "404 404.html",
+            "404 404.html",
+            "404 404.html",
+        ),
+        (
+            "/no/",
+            "404 404.html",
+            "404 404.html",
+            "404 404.html",
+            "404 404.html",
+        ),
+    ] {
+        check(Auto, path, auto);
+        check(Always, path, always);
+        check(Never, path, never);
+        check(Off, path, off);
+    }
+}
+
+#[test]
+fn the_deepest_fallback_answers_and_pages_never_stand_in_for_assets() {
+    let tree = [
+        ("", Told::Directory),
+        ("200.html", Told::Regular),
+        ("404.html", Told::Regular),
+        ("wild/_wildcard.html", Told::Regular),
+        ("wild/404.html", Told::Regular),
+        ("deep/404.html", Told::Regular),
+    ];
+    let check = |path: &str, expect: &str| {
+        let routing = Routing {
+            rules: None,
+            ..Routing::default()
+        };
+        let lookup = Lookup::new(path.as_bytes(), PLAIN, &Arc::new(routing));
+        assert_eq!(finish(&tree, lookup).1, expect, "{path}");
+    };
+    check("/x", "200 200.html");
+    check("/x.js", "404 404.html");
+    check("/wild/x", "200 wild/_wildcard.html");
+    check("/wild/x.js", "200 wild/_wildcard.html");
+    check("/deep/er/x", "404 deep/404.html");
+}
+
+#[test]
+fn rules_are_asked_for_what_nothing_claims() {
+    let routing = Arc::new(Routing {
+        trailing_slash: TrailingSlash::Auto,
+        ..Routing::default()
+    });
+    let check = |path: &str, expect: &str| {
+        let lookup = Lookup::new(path.as_bytes(), PLAIN, &routing);
+        assert_eq!(finish(TREE, lookup).1, expect, "{path}");
+    };
+    check("/a", "200 a");
+    check("/docs", "308 /docs/");
+    check("/empty", "unclaimed");
+    check("/no", "unclaimed");
+    check("/_redirects", "unclaimed");
+    check("/.git/config", "unclaimed");
+    let mut lookup = Lookup::new(b"/docs/no", PLAIN, &routing);
+    while let Ask::Open(path) = lookup.step() {
+        let told = at(TREE, path);
+        lookup.told(told);
+    }
+    lookup.go_on();
+    assert_eq!(finish(TREE, lookup).1, "404 docs/404.html");
+    let of_rule = |path: &str, status, expect: &str| {
+        let lookup = Lookup::of_rule(path.as_bytes(), status, ALL, &routing);
+        assert_eq!(finish(TREE, lookup).1, expect, "{path}");
+    };
+    of_rule("/docs", Status::OK, "200 docs/index.html");
+    of_rule("/about", Status(410), "410 about.html");
+    of_rule("/no", Status::OK, "404 404.html");
 }

@@ -136,6 +136,7 @@ mod tests {
     /// Something that weighs a kilobyte.
     fn cached() -> Rc<Cached> {
         Rc::new(Cached {
+            is_ruled: false,
             content_type: "text/plain".into(),
             last_modified: None,
             variants: Vec::new(),

@@ -13,6 +13,9 @@ use std::sync::Arc;
 use gannet_content::directory::lookup::{Ask, Found, Lookup, Told};
 use gannet_content::directory::sidecars::{SIDECARS, is_usable, may_have_sidecars};
 use gannet_content::mime;
+use gannet_content::rules::headers::FieldChanges;
+use gannet_content::rules::matcher::Request as Asked;
+use gannet_content::rules::pattern::Scheme;
 use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{
@@ -23,6 +26,7 @@ use gannet_io::memory::Memory;
 use super::{Cached, CachedBody, DirectorySite, Draft};
 use crate::limits::{LISTING_MAX, SMALL_FILE_MAX};
 use crate::site::ServedFile;
+use crate::site::rules::{Ruled, Rules, Ruling};
 use crate::worker::Disk;
 
 /// What the disk said in the end.
@@ -31,6 +35,8 @@ pub(crate) enum Filled {
     File(Rc<Cached>, Status),
     /// Elsewhere: an encoded path.
     Redirect(Vec<u8>),
+    /// Elsewhere, as a rule says: a whole location.
+    Elsewhere(Status, Vec<u8>),
     /// A directory's entries.
     Listing(Vec<DirectoryEntry>),
     /// Nothing to send.
@@ -44,11 +50,19 @@ const READS_MAX: u32 = 4;
 pub(crate) struct Fill {
     /// The canonical request path.
     path: Vec<u8>,
+    /// What else rules look at.
+    scheme: Scheme,
+    host: Vec<u8>,
+    query: Option<Vec<u8>>,
     lookup: Lookup,
     state: State,
     /// What the lookup's last question opened.
     opened: Option<OpenedFile>,
     status: Status,
+    /// What was found is the path's own, not what answers for others.
+    is_own: bool,
+    /// The site's own rules when it began.
+    rules: Option<Rules>,
     /// Relative path of the file that was found.
     file_path: Vec<u8>,
     content_type: String,
@@ -80,7 +94,8 @@ enum State {
 
 impl Fill {
     /// Begins to ask for a canonical path. `now` and `unix` (seconds) are the time now.
-    pub(crate) fn new(site: &DirectorySite, path: &[u8], now: Nanos, unix: i64) -> Self {
+    pub(crate) fn new(site: &DirectorySite, asked: &Asked<'_>, now: Nanos, unix: i64) -> Self {
+        let path = asked.path;
         let wanted = match &site.options.single {
             Some(name) if path == b"/" || &path[1..] == name.as_slice() => {
                 [b"/", name.as_slice()].concat()
@@ -89,12 +104,23 @@ impl Fill {
             Some(_) => Vec::new(),
             None => path.to_vec(),
         };
-        Self {
+        // Only rules look at more than the path.
+        let rules = site.rules().cloned();
+        let (host, query) = match rules {
+            Some(_) => (asked.host.to_vec(), asked.query.map(<[u8]>::to_vec)),
+            None => (Vec::new(), None),
+        };
+        let mut fill = Self {
             path: path.to_vec(),
-            lookup: Lookup::new(&wanted, site.options.lookup),
+            scheme: asked.scheme,
+            host,
+            query,
+            lookup: Lookup::new(&wanted, site.options.lookup, &site.options.routing),
             state: State::Looking,
             opened: None,
             status: Status::OK,
+            is_own: true,
+            rules,
             file_path: Vec::new(),
             content_type: String::new(),
             previous: None,
@@ -102,6 +128,51 @@ impl Fill {
             reads: 0,
             unix,
             began: now,
+        };
+        let ruled = fill.ruling().and_then(|ruling| ruling.before_files());
+        // A redirect was answered before any disk was asked.
+        if let Some(Ruled::Content { status, path }) = ruled {
+            fill.turn_to(site, status, &path);
+        }
+        fill
+    }
+
+    /// Asks the site's redirects about a path that no file has.
+    fn claim(&mut self, site: &DirectorySite) -> Option<Filled> {
+        match self.ruling().and_then(|ruling| ruling.for_missing()) {
+            Some(Ruled::Elsewhere { status, location }) => {
+                return Some(Filled::Elsewhere(status, location));
+            }
+            Some(Ruled::Content { status, path }) => self.turn_to(site, status, &path),
+            None => self.lookup.go_on(),
+        }
+        None
+    }
+
+    /// A redirect rule wants the content of this path with this status.
+    fn turn_to(&mut self, site: &DirectorySite, status: Status, path: &[u8]) {
+        let options = &site.options;
+        self.lookup = Lookup::of_rule(path, status, options.lookup, &options.routing);
+    }
+
+    /// The site's own rules, and what they are asked about.
+    pub(crate) fn ruling(&self) -> Option<Ruling<'_>> {
+        let rules = self.rules.as_deref()?;
+        let asked = Asked {
+            scheme: self.scheme,
+            host: &self.host,
+            path: &self.path,
+            query: self.query.as_deref(),
+        };
+        Some(Ruling { rules, asked })
+    }
+
+    /// Whether the site's rules are still those that it began with.
+    pub(crate) fn is_current(&self, site: &DirectorySite) -> bool {
+        match (&self.rules, site.rules()) {
+            (Some(one), Some(other)) => Rc::ptr_eq(one, other),
+            (None, None) => true,
+            _ => false,
         }
     }
 
@@ -126,7 +197,10 @@ impl Fill {
         guard: impl Fn(&mut D, &ServedFile),
     ) -> Option<Filled> {
         if let (State::Looking, Ask::Done(_)) = (&self.state, self.lookup.step()) {
-            return self.looked(driver, site, &guard);
+            let filled = self.looked(driver, site, &guard);
+            if filled.is_some() {
+                return filled;
+            }
         }
         loop {
             let result = match answer.take() {
@@ -201,6 +275,12 @@ impl Fill {
             }
             (State::Sidecar(index), _) => self.next_sidecar(site, index + 1),
             (State::Listing(_), Ok(Disk::Listed(mut entries))) => {
+                let folder = self.path.get(1..).unwrap_or_default();
+                let is_rules = |e: &DirectoryEntry| {
+                    let path = [folder, e.name.as_slice()].concat();
+                    site.options.routing.is_rules_file(&path)
+                };
+                entries.retain(|entry| !is_rules(entry));
                 if !site.options.lookup.dotfiles {
                     entries.retain(|e| !e.name.starts_with(b".") || e.name == b".well-known");
                 }
@@ -224,14 +304,24 @@ impl Fill {
         site: &mut DirectorySite,
         guard: &impl Fn(&mut D, &ServedFile),
     ) -> Option<Filled> {
+        if let Ask::Done(Found::Unclaimed) = self.lookup.step() {
+            if let Some(elsewhere) = self.claim(site) {
+                return Some(elsewhere);
+            }
+        }
         let found = match self.lookup.step() {
             Ask::Open(_) => return None,
             Ask::Done(found) => found,
         };
         Some(match found {
-            Found::File { path, status } => {
+            Found::File {
+                path,
+                status,
+                is_own,
+            } => {
                 self.file_path = path.to_vec();
                 self.status = status;
+                self.is_own = is_own;
                 let opened = self.opened.take()?;
                 self.content_type = site.options.types.content_type(path).to_owned();
                 self.previous = site.previous(&self.key());
@@ -242,7 +332,7 @@ impl Fill {
                 return None;
             }
             Found::Redirect { location } => Filled::Redirect(location.to_vec()),
-            Found::Missing => Filled::Error(Status::NOT_FOUND),
+            Found::Unclaimed | Found::Missing => Filled::Error(Status::NOT_FOUND),
             Found::Forbidden => Filled::Error(Status::FORBIDDEN),
             Found::Failed => Filled::Error(Status::INTERNAL_SERVER_ERROR),
         })
@@ -344,13 +434,31 @@ impl Fill {
             Some(previous) if previous.is_made_of(&drafts) => previous,
             _ => {
                 let content_type = std::mem::take(&mut self.content_type);
-                match Cached::new(content_type, drafts, self.unix) {
+                let changes = self.changes();
+                let defaults = &site.options.defaults;
+                match Cached::new(content_type, drafts, self.unix, defaults, changes.as_ref()) {
                     Some(cached) => Rc::new(cached),
                     None => return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR)),
                 }
             }
         };
         Some(Filled::File(cached, self.status))
+    }
+
+    /// What the site's rules make of the fields of the path's own content, if that is the same at
+    /// every request. (What answers for other paths has fields of theirs.)
+    fn changes(&self) -> Option<FieldChanges> {
+        let rules = self
+            .rules
+            .as_ref()
+            .filter(|r| self.is_own && r.fields_are_fixed())?;
+        let asked = Asked {
+            scheme: Scheme::Http,
+            host: b"",
+            path: &self.path,
+            query: None,
+        };
+        Some(rules.changes(&asked).unwrap_or_default())
     }
 
     /// The path below the root of the file in a coding.
@@ -375,7 +483,7 @@ impl Fill {
     /// Under which key the file is remembered: the request path, or for a page that stands in for
     /// any number of paths (404.html, an application's front page) the page's own.
     pub(crate) fn key(&self) -> Vec<u8> {
-        if self.status == Status::OK && self.file_path.starts_with(&self.path[1..]) {
+        if self.is_own {
             self.path.clone()
         } else {
             [b"\0", self.file_path.as_slice()].concat()

@@ -18,6 +18,9 @@ use gannet_content::directory::lookup::LookupOptions;
 use gannet_content::mime::{Types, TypesError};
 use gannet_content::plan::Representation;
 use gannet_content::policy::cache as cache_policy;
+use gannet_content::policy::defaults::DefaultFields;
+use gannet_content::routing::Routing;
+use gannet_content::rules::headers::FieldChanges;
 use gannet_content::validators::{self, LiveFile};
 use gannet_http::semantics::coding::{Coding, CodingSet};
 use gannet_http::semantics::ready_fields::ReadyFields;
@@ -26,6 +29,7 @@ use gannet_io::driver::{File, Meta, Nanos, OpenedFile, Root};
 use gannet_io::memory::Memory;
 
 use self::cache::Cache;
+use super::rules::{Rules, SiteRules};
 use super::{Selected, ServedFile, Source, Trust};
 use crate::config::ContentOptions;
 use crate::limits::SMALL_FILE_MAX;
@@ -34,6 +38,8 @@ use crate::limits::SMALL_FILE_MAX;
 pub(crate) struct DirectorySite {
     pub(crate) root: Root,
     pub(crate) options: DirectoryOptions,
+    /// The site's own rules, as they were last read.
+    rules: Option<Rules>,
     cache: Cache,
     /// Files that responses are sent from, by their identifier; dead ones are reused.
     files: Vec<Weak<ServedFile>>,
@@ -44,12 +50,16 @@ pub(crate) struct DirectorySite {
 /// How a directory is served.
 pub(crate) struct DirectoryOptions {
     pub(crate) lookup: LookupOptions,
+    pub(crate) routing: Arc<Routing>,
+    pub(crate) defaults: DefaultFields,
     pub(crate) types: Types,
     pub(crate) sidecars: bool,
     /// Files up to this length are read whole before they are sent.
     pub(crate) read_max: u64,
     /// Only this file of the directory is served, at `/` and at its name.
     pub(crate) single: Option<Vec<u8>>,
+    /// Bytes of small files that are remembered.
+    memory: u64,
 }
 
 /// A file's representations, remembered.
@@ -58,6 +68,8 @@ pub(crate) struct Cached {
     last_modified: Option<i64>,
     /// In order of length; the first acceptable one is sent.
     variants: Vec<CachedVariant>,
+    /// The fields are what the site's rules make of them for the one path that this answers.
+    is_ruled: bool,
 }
 
 /// What the disk said of one content coding of a file: the file itself, or a sidecar.
@@ -84,14 +96,23 @@ pub(crate) enum CachedBody {
 }
 
 impl Cached {
-    /// Makes a file's variants ready to be sent. `None` if its fields cannot be rendered.
-    fn new(content_type: String, mut drafts: Vec<Draft>, unix: i64) -> Option<Self> {
+    /// Makes a file's variants ready to be sent. `changes` are what the site's rules make of its
+    /// fields, unless that is settled at each request. `None` if its fields cannot be rendered.
+    fn new(
+        content_type: String,
+        mut drafts: Vec<Draft>,
+        unix: i64,
+        defaults: &DefaultFields,
+        changes: Option<&FieldChanges>,
+    ) -> Option<Self> {
         let original = drafts.iter().find(|d| d.coding == Coding::Identity)?;
         let last_modified = validators::last_modified(original.meta.mtime_ns, unix);
         let has_choice = drafts.len() > 1;
         let name = String::from_utf8_lossy(&original.path);
         let (lifetime, _) = cache_policy::lifetime(&name, &content_type, None);
         drafts.sort_by_key(|draft| draft.meta.len);
+        let fields = defaults.of_content(&content_type, None);
+        let fields: Vec<(&str, &[u8])> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
         let mut variants = Vec::with_capacity(drafts.len());
         for draft in drafts {
             let tag = validators::live_tag(&LiveFile {
@@ -108,18 +129,19 @@ impl Cached {
                 last_modified,
                 vary: has_choice,
                 cache_control: Some(lifetime.cache_control()),
-                fields: &[],
+                fields: &fields,
             });
-            variants.push(CachedVariant {
-                draft,
-                tag,
-                ready: ready.ok()?,
-            });
+            let mut ready = ready.ok()?;
+            if let Some(changes) = changes {
+                ready = changes.apply_to_block(ready.as_block()).ok()?;
+            }
+            variants.push(CachedVariant { draft, tag, ready });
         }
         Some(Self {
             content_type,
             last_modified,
             variants,
+            is_ruled: changes.is_some(),
         })
     }
 
@@ -170,6 +192,7 @@ impl Cached {
                 },
                 CachedBody::File(file) => Source::File(file, 0),
             },
+            is_ruled: self.is_ruled,
         }
     }
 
@@ -218,8 +241,14 @@ impl DirectorySite {
             // A single file was named by the operator, whatever it is called.
             dotfiles: options.dotfiles || single.is_some(),
         };
+        let mut routing = options.routing.clone();
+        if single.is_some() {
+            routing.rules = None;
+        }
         let options = DirectoryOptions {
             lookup,
+            routing: Arc::new(routing),
+            defaults: options.defaults.clone(),
             types: Types::new(
                 options
                     .types
@@ -229,14 +258,27 @@ impl DirectorySite {
             sidecars: options.sidecars,
             read_max: options.snapshot_max.max(SMALL_FILE_MAX),
             single,
+            memory,
         };
         Ok(Self {
             root,
             options,
+            rules: None,
             cache: Cache::new(memory),
             files: Vec::new(),
             dropped: Rc::default(),
         })
+    }
+
+    /// The site's own rules.
+    pub(crate) fn rules(&self) -> Option<&Rules> {
+        self.rules.as_ref()
+    }
+
+    /// Other rules hold from now on. What was made under the old ones is forgotten.
+    pub(crate) fn set_rules(&mut self, rules: Option<Arc<SiteRules>>) {
+        self.rules = rules.map(Rc::new);
+        self.cache = Cache::new(self.options.memory);
     }
 
     /// What is remembered for a request path, if it may still be believed. `peek` tells what is at

@@ -1,0 +1,191 @@
+//! Which file answers which path, beyond exact names: index pages, clean URLs, slashes, fallbacks.
+//!
+//! Directory mode asks [`directory::lookup`](crate::directory::lookup), which follows a
+//! [`Routing`]; the packer follows the same one once for all paths.
+
+use crate::rules::Compat;
+
+/// How paths lead to files.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Routing {
+    /// Names of pages that answer for their folder, in the order in which they are tried.
+    pub index_names: Vec<Vec<u8>>,
+    /// What may be missing at the end of a page's path (clean URLs), with the dot.
+    pub page_suffixes: Vec<Vec<u8>>,
+    /// What becomes of a slash too many, or of one that is missing.
+    pub trailing_slash: TrailingSlash,
+    /// Files that answer for what is not found below their folder. Those of the deepest folder
+    /// count; in one folder, the first.
+    pub fallbacks: Vec<Fallback>,
+    /// The site's rules files are read as rules, this way, and are never answers.
+    pub rules: Option<Compat>,
+}
+
+/// What becomes of a slash too many at the end of a path, or of one that is missing.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum TrailingSlash {
+    /// `/folder` redirects to `/folder/`, `/page/` to `/page`.
+    #[default]
+    Auto,
+    /// `/folder` and `/page` redirect to `/folder/` and `/page/`.
+    Always,
+    /// `/folder/` and `/page/` redirect to `/folder` and `/page`.
+    Never,
+    /// Nothing is redirected: `/folder` answers as `/folder/` does, `/page/` is not found.
+    Off,
+}
+
+impl TrailingSlash {
+    /// Whether `/page/` redirects to `/page`, if that is there and `/page/` is not.
+    #[must_use]
+    pub const fn removes(self) -> bool {
+        !matches!(self, Self::Off)
+    }
+
+    /// Whether `/folder` redirects to `/folder/`.
+    #[must_use]
+    pub const fn adds(self) -> bool {
+        matches!(self, Self::Auto | Self::Always)
+    }
+}
+
+/// A file that answers for what is not found.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Fallback {
+    /// Its name.
+    pub name: Vec<u8>,
+    /// How it answers.
+    pub kind: FallbackKind,
+}
+
+/// How a file answers for what is not found.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum FallbackKind {
+    /// With 200, everything.
+    Wildcard,
+    /// With 200, but for paths that look like an asset: a page in place of a script would break
+    /// more than it helps.
+    Application,
+    /// With 404.
+    NotFound,
+}
+
+/// The suffixes of kawipiko's index and fallback pages.
+const KAWIPIKO_SUFFIXES: [&str; 7] = ["html", "htm", "xhtml", "xht", "txt", "json", "xml"];
+
+impl Default for Routing {
+    fn default() -> Self {
+        Self::new(Compat::default())
+    }
+}
+
+impl Routing {
+    /// The routing that sites expect who were made for a server or host.
+    #[must_use]
+    pub fn new(compat: Compat) -> Self {
+        let (indexes, pages, fallback_suffixes): (Vec<Vec<u8>>, &[&str], &[&str]) = match compat {
+            Compat::Netlify | Compat::Cloudflare => {
+                (vec![b"index.html".to_vec()], &["html"], &["html"])
+            }
+            Compat::Kawipiko => (
+                named(&["_index", "index"], &KAWIPIKO_SUFFIXES),
+                &KAWIPIKO_SUFFIXES[..5],
+                &KAWIPIKO_SUFFIXES,
+            ),
+        };
+        let kinds = [
+            (FallbackKind::Wildcard, &["_wildcard"][..]),
+            (FallbackKind::Application, &["_200", "200"]),
+            (FallbackKind::NotFound, &["_404", "404"]),
+        ];
+        let fallbacks = kinds.into_iter().flat_map(|(kind, stems)| {
+            let names = named(stems, fallback_suffixes).into_iter();
+            names.map(move |name| Fallback { name, kind })
+        });
+        Self {
+            index_names: indexes,
+            page_suffixes: pages.iter().map(|s| format!(".{s}").into_bytes()).collect(),
+            trailing_slash: TrailingSlash::default(),
+            fallbacks: fallbacks.collect(),
+            rules: Some(compat),
+        }
+    }
+
+    /// Whether a path, without its first slash, is that of a rules file.
+    #[must_use]
+    pub fn is_rules_file(&self, path: &[u8]) -> bool {
+        let Some(compat) = self.rules else {
+            return false;
+        };
+        let name = path.rsplit(|byte| *byte == b'/').next();
+        match compat {
+            Compat::Netlify | Compat::Cloudflare => matches!(path, b"_redirects" | b"_headers"),
+            Compat::Kawipiko => {
+                path == b"_headers" || name.is_some_and(|name| is_redirects_name(name, compat))
+            }
+        }
+    }
+
+    /// What `name` is as a fallback, if it is one.
+    #[must_use]
+    pub fn fallback_kind(&self, name: &[u8]) -> Option<FallbackKind> {
+        let found = self.fallbacks.iter().find(|one| one.name == name);
+        found.map(|one| one.kind)
+    }
+}
+
+/// Whether a file of this name holds redirects. kawipiko reads one in every folder, the others
+/// the one at the root.
+#[must_use]
+pub fn is_redirects_name(name: &[u8], compat: Compat) -> bool {
+    match compat {
+        Compat::Netlify | Compat::Cloudflare => name == b"_redirects",
+        Compat::Kawipiko => matches!(name, b"_redirects" | b"_redirects.txt"),
+    }
+}
+
+fn named(stems: &[&str], suffixes: &[&str]) -> Vec<Vec<u8>> {
+    let name = |stem: &&str, suffix: &&str| format!("{stem}.{suffix}").into_bytes();
+    stems
+        .iter()
+        .flat_map(|stem| suffixes.iter().map(move |suffix| name(stem, suffix)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kawipiko_has_fourteen_index_names_and_its_own_fallbacks() {
+        let routing = Routing::new(Compat::Kawipiko);
+        assert_eq!(routing.index_names.len(), 14);
+        assert_eq!(routing.index_names[0], b"_index.html");
+        assert_eq!(routing.index_names[13], b"index.xml");
+        let check = |name: &str, expect| {
+            assert_eq!(routing.fallback_kind(name.as_bytes()), expect, "{name}");
+        };
+        check("_wildcard.txt", Some(FallbackKind::Wildcard));
+        check("_200.html", Some(FallbackKind::Application));
+        check("404.json", Some(FallbackKind::NotFound));
+        check("404.html.txt", None);
+        assert_eq!(Routing::default().fallback_kind(b"404.json"), None);
+    }
+
+    #[test]
+    fn rules_files_are_known_by_their_paths() {
+        let check = |compat, path: &str, expect| {
+            let routing = Routing::new(compat);
+            assert_eq!(routing.is_rules_file(path.as_bytes()), expect, "{path}");
+        };
+        check(Compat::Netlify, "_redirects", true);
+        check(Compat::Netlify, "_headers", true);
+        check(Compat::Netlify, "docs/_redirects", false);
+        check(Compat::Netlify, "_redirects.txt", false);
+        check(Compat::Kawipiko, "docs/_redirects.txt", true);
+        check(Compat::Kawipiko, "docs/_headers", false);
+        let mut off = Routing::default();
+        off.rules = None;
+        assert!(!off.is_rules_file(b"_redirects"));
+    }
+}

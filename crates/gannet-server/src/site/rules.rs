@@ -1,0 +1,222 @@
+//! A site's own rules, as workers ask them: redirects first, fields last.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use gannet_archive::{Archive, SectionKind};
+use gannet_content::routing::is_redirects_name;
+use gannet_content::rules::headers::{self, FieldChanges};
+use gannet_content::rules::matcher::Request as Asked;
+use gannet_content::rules::pattern::Scheme;
+use gannet_content::rules::problem::{Problem, has_errors};
+use gannet_content::rules::table::{Decision, HeaderTable, RedirectTable, TableError};
+use gannet_content::rules::{Compat, SourceFile, redirects};
+use gannet_http::semantics::request::Request;
+use gannet_http::semantics::response::Status;
+
+use crate::limits::RULES_FILE_MAX;
+
+/// The rules of a site. Shared by all workers, never written.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SiteRules {
+    redirects: Option<RedirectTable>,
+    headers: Option<HeaderTable>,
+}
+
+/// A worker's own handle on the rules: counting its uses touches no other worker's memory.
+pub(crate) type Rules = Rc<Arc<SiteRules>>;
+
+/// What redirects make of a request.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(crate) enum Ruled {
+    /// It is answered with this location.
+    Elsewhere {
+        /// 301, 302, 303, 307 or 308.
+        status: Status,
+        /// The value of the field.
+        location: Vec<u8>,
+    },
+    /// It is answered with the content of another path.
+    Content {
+        /// 200, 404, 410 or 451.
+        status: Status,
+        /// The path, decoded.
+        path: Vec<u8>,
+    },
+}
+
+/// Why there are no rules although there are files with rules.
+#[derive(Clone, Debug)]
+pub enum RulesError {
+    /// A file cannot be read: its name and the cause.
+    Io(String, Arc<io::Error>),
+    /// What is wrong in the files, all of it.
+    Problems(Vec<Problem>),
+}
+
+impl std::fmt::Display for RulesError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Io(name, error) => write!(out, "{name}: {error}"),
+            Self::Problems(problems) => {
+                let errors = problems.iter().map(|problem| match problem.what.help() {
+                    Some(help) => format!("{problem} ({help})"),
+                    None => problem.to_string(),
+                });
+                out.write_str(&errors.collect::<Vec<_>>().join("\n  "))
+            }
+        }
+    }
+}
+
+impl std::error::Error for RulesError {}
+
+impl SiteRules {
+    /// The rules in an archive, if it has any.
+    pub(crate) fn of_archive(archive: &Archive<Vec<u8>>) -> Result<Option<Self>, TableError> {
+        let section = |kind| archive.section(kind);
+        let redirects = section(SectionKind::RedirectRules).map(RedirectTable::parse);
+        let headers = section(SectionKind::FieldRules).map(HeaderTable::parse);
+        Ok(Self {
+            redirects: redirects.transpose()?,
+            headers: headers.transpose()?,
+        }
+        .or_none())
+    }
+
+    /// The rules in the files at the root of a directory, if it has any.
+    ///
+    /// # Errors
+    /// A file cannot be read, or has mistakes: see [`RulesError`].
+    pub(crate) fn of_directory(root: &Path, compat: Compat) -> Result<Option<Self>, RulesError> {
+        let mut texts = Vec::new();
+        for name in redirects_names(compat) {
+            texts.extend(read(root, name)?.map(|text| (name, text)));
+        }
+        let files: Vec<SourceFile<'_>> = texts
+            .iter()
+            .map(|(path, text)| SourceFile { path, text })
+            .collect();
+        let (rules, mut problems) = redirects::parse(&files, compat);
+        let mut found = Self {
+            redirects: (!rules.rules.is_empty()).then(|| RedirectTable::new(rules)),
+            headers: None,
+        };
+        if let Some(text) = read(root, "_headers")? {
+            let file = SourceFile {
+                path: "_headers",
+                text: &text,
+            };
+            let (rules, more) = headers::parse(&file, compat);
+            problems.extend(more);
+            found.headers = (!rules.rules.is_empty()).then(|| HeaderTable::new(rules));
+        }
+        if has_errors(&problems) {
+            return Err(RulesError::Problems(problems));
+        }
+        Ok(found.or_none())
+    }
+
+    fn or_none(self) -> Option<Self> {
+        (self.redirects.is_some() || self.headers.is_some()).then_some(self)
+    }
+
+    /// What goes before any file at the path.
+    pub(crate) fn before_files(&self, asked: &Asked<'_>) -> Option<Ruled> {
+        let redirects = self.redirects.as_ref()?;
+        if !redirects.wins_over_files() {
+            return None;
+        }
+        decide(redirects, asked, true)
+    }
+
+    /// What answers where no file does.
+    pub(crate) fn for_missing(&self, asked: &Asked<'_>) -> Option<Ruled> {
+        decide(self.redirects.as_ref()?, asked, false)
+    }
+
+    /// Whether the fields of a path's own content depend on the path alone, so that they are
+    /// rendered once.
+    pub(crate) fn fields_are_fixed(&self) -> bool {
+        !self.headers.as_ref().is_some_and(HeaderTable::has_hosts)
+    }
+
+    /// What changes in the fields of the answer; `None` if nothing does.
+    pub(crate) fn changes(&self, asked: &Asked<'_>) -> Option<FieldChanges> {
+        let changes = self.headers.as_ref()?.changes(asked);
+        (!changes.is_empty()).then_some(changes)
+    }
+}
+
+/// The names of the redirects' files that a live directory may have at its root.
+pub(crate) fn redirects_names(compat: Compat) -> impl Iterator<Item = &'static str> {
+    ["_redirects", "_redirects.txt"]
+        .into_iter()
+        .filter(move |name| is_redirects_name(name.as_bytes(), compat))
+}
+
+/// A file at the root, if it is there.
+fn read(root: &Path, name: &str) -> Result<Option<Vec<u8>>, RulesError> {
+    let fail = |error| RulesError::Io(name.to_owned(), Arc::new(error));
+    let file = match File::open(root.join(name)) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(fail(error)),
+    };
+    let mut text = Vec::new();
+    let len = file.take(RULES_FILE_MAX + 1).read_to_end(&mut text);
+    if len.map_err(fail)? as u64 > RULES_FILE_MAX {
+        let cause = format!("longer than {RULES_FILE_MAX} bytes");
+        return Err(fail(io::Error::new(io::ErrorKind::FileTooLarge, cause)));
+    }
+    Ok(Some(text))
+}
+
+fn decide(redirects: &RedirectTable, asked: &Asked<'_>, has_file: bool) -> Option<Ruled> {
+    let mut out = Vec::new();
+    match redirects.decide(asked, has_file, &mut out) {
+        Decision::Pass => None,
+        Decision::Redirect { status, .. } => Some(Ruled::Elsewhere {
+            status: Status(status),
+            location: out,
+        }),
+        Decision::Content { status, .. } => Some(Ruled::Content {
+            status: Status(status),
+            path: out,
+        }),
+    }
+}
+
+/// What rules look at in a request; `path` is its decoded path.
+pub(crate) fn asked<'a>(scheme: Scheme, request: &Request<'a>, path: &'a [u8]) -> Asked<'a> {
+    Asked {
+        scheme,
+        host: request.authority.unwrap_or_default(),
+        path,
+        query: request.target.query,
+    }
+}
+
+/// The rules, and the request that they are asked about.
+#[derive(Clone, Copy)]
+pub(crate) struct Ruling<'a> {
+    pub(crate) rules: &'a SiteRules,
+    pub(crate) asked: Asked<'a>,
+}
+
+impl Ruling<'_> {
+    pub(crate) fn before_files(&self) -> Option<Ruled> {
+        self.rules.before_files(&self.asked)
+    }
+
+    pub(crate) fn for_missing(&self) -> Option<Ruled> {
+        self.rules.for_missing(&self.asked)
+    }
+
+    pub(crate) fn changes(&self) -> Option<FieldChanges> {
+        self.rules.changes(&self.asked)
+    }
+}
