@@ -5,9 +5,11 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use gannet_content::directory::lookup::{Ask, Found, Lookup, LookupOptions, Told};
 use gannet_content::mime;
+use gannet_content::routing::Routing;
 use gannet_http::semantics::status::Status;
 
 use super::{Located, SiteFile, folded, names_of};
@@ -169,7 +171,12 @@ impl DirectoryPlace {
             spa: self.options.spa && with_pages,
             ..self.options
         };
-        let mut lookup = Lookup::new(path, options);
+        // Who asks has the rules, and asks them.
+        let routing = Arc::new(Routing {
+            rules: None,
+            ..Routing::default()
+        });
+        let mut lookup = Lookup::new(path, options, &routing);
         let mut last = None;
         loop {
             match lookup.step() {
@@ -205,7 +212,7 @@ impl DirectoryPlace {
                         },
                         Found::Listing { .. } => Located::Listing,
                         Found::Forbidden => Located::Forbidden,
-                        Found::Missing | Found::Failed => Located::Missing(None),
+                        Found::Unclaimed | Found::Missing | Found::Failed => Located::Missing(None),
                     };
                 }
             }
