@@ -67,6 +67,7 @@ impl<D: Driver> Driven<D> {
             redirect: Redirect::default(),
             certificates: None,
             defaults: Arc::new(OwnFields::new(options)),
+            kernel_tls: None,
             seed: 0,
         };
         let (messages, inbox) = mpsc::channel();

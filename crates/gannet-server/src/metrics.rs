@@ -69,6 +69,13 @@ pub struct TlsCounters {
     pub failed: std::collections::BTreeMap<&'static str, u64>,
     /// Connections ended by a fatal alert after their handshake.
     pub faults: u64,
+    /// Connections whose records the kernel has sealed from some moment on.
+    pub kernel: u64,
+    /// Connections with a large body that the kernel did not seal although it could, by reason:
+    /// `tls12`, `refused`.
+    pub not_kernel: std::collections::BTreeMap<&'static str, u64>,
+    /// Keys that the kernel was given in the place of others.
+    pub kernel_key_updates: u64,
 }
 
 impl TlsCounters {
@@ -78,6 +85,11 @@ impl TlsCounters {
             Failure::ClearHttp(_) => "clear_http",
             Failure::Ours { alert, .. } | Failure::Peers(alert) => alert.name(),
         });
+    }
+
+    /// Counts a connection that our own record layer seals although the kernel could.
+    pub(crate) fn stays_ours(&mut self, reason: &'static str) {
+        *self.not_kernel.entry(reason).or_default() += 1;
     }
 
     /// Counts a handshake that failed for this reason.
@@ -102,6 +114,11 @@ impl AddAssign<&TlsCounters> for TlsCounters {
             *self.failed.entry(reason).or_default() += n;
         }
         self.faults += other.faults;
+        self.kernel += other.kernel;
+        for (reason, n) in &other.not_kernel {
+            *self.not_kernel.entry(reason).or_default() += n;
+        }
+        self.kernel_key_updates += other.kernel_key_updates;
     }
 }
 
@@ -383,6 +400,21 @@ fn tls_text(tls: &TlsCounters, text: &mut String) {
     text.push_str("# HELP gannet_tls_faults_total Connections ended by a fatal alert.\n");
     text.push_str("# TYPE gannet_tls_faults_total counter\n");
     let _ = writeln!(text, "gannet_tls_faults_total {}", tls.faults);
+    text.push_str("# HELP gannet_tls_kernel_connections_total Connections the kernel sealed.\n");
+    text.push_str("# TYPE gannet_tls_kernel_connections_total counter\n");
+    let _ = writeln!(text, "gannet_tls_kernel_connections_total {}", tls.kernel);
+    text.push_str("# HELP gannet_tls_not_kernel_total Large bodies the kernel did not seal.\n");
+    text.push_str("# TYPE gannet_tls_not_kernel_total counter\n");
+    for (reason, n) in &tls.not_kernel {
+        let _ = writeln!(
+            text,
+            "gannet_tls_not_kernel_total{{reason=\"{reason}\"}} {n}"
+        );
+    }
+    text.push_str("# HELP gannet_tls_kernel_key_updates_total Keys replaced in the kernel.\n");
+    text.push_str("# TYPE gannet_tls_kernel_key_updates_total counter\n");
+    let updates = tls.kernel_key_updates;
+    let _ = writeln!(text, "gannet_tls_kernel_key_updates_total {updates}");
 }
 
 /// The counts for people: what SIGUSR1 prints.
@@ -422,6 +454,10 @@ pub fn summary(all: &[Counters]) -> String {
         );
         for (reason, count) in &c.tls.failed {
             let _ = write!(text, ", {reason}: {count}");
+        }
+        let _ = write!(text, "; sealed by the kernel {}", c.tls.kernel);
+        for (reason, count) in &c.tls.not_kernel {
+            let _ = write!(text, ", not for {reason}: {count}");
         }
         text.push('\n');
     }

@@ -12,6 +12,7 @@ use crate::metrics_server::MetricsServer;
 use crate::rules_watch::{RulesSource, RulesWatch};
 use crate::start::Thread;
 use crate::tls::certificates::Warning;
+use crate::tls::kernel::KernelTls;
 use crate::tls::watch::{Reload, Watch};
 use crate::worker::Message;
 
@@ -30,6 +31,8 @@ pub struct StartReport {
     pub metrics: Option<SocketAddr>,
     /// What is unusual about the certificates, but does not keep them from being used.
     pub certificate_warnings: Vec<Warning>,
+    /// Whether the kernel seals large bodies, if any address speaks TLS.
+    pub kernel_tls: Option<KernelTls>,
 }
 
 /// The thread that reads certificates again, and what it has to tell.

@@ -4,6 +4,7 @@ use gannet_io::driver::{Piece, SendList};
 
 use crate::tls::alert::Alert;
 use crate::tls::handshake::Handshake;
+use crate::tls::record::aead::Secrets;
 use crate::tls::session::Session;
 
 /// The TLS side of a connection.
@@ -22,6 +23,12 @@ pub(crate) struct Secure {
     pub(crate) is_over: bool,
     /// Bytes sent before the first answer.
     pub(crate) handshake_bytes: u64,
+    /// The kernel was asked to seal, and will not.
+    pub(crate) stays_ours: bool,
+    /// Keys for the kernel, to be installed when the `KeyUpdate` under way was sent.
+    pub(crate) next_keys: Option<Secrets>,
+    /// What is sent after that.
+    pub(crate) pending: Option<SendList>,
 }
 
 /// How far it has come.

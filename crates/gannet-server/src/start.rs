@@ -22,6 +22,7 @@ use crate::running::{CertificateNews, Running, SiteReport, StartReport, WorkerHa
 use crate::serve::OwnFields;
 use crate::serve::Redirect;
 use crate::tls::certificates::{CertificateError, CertificateStore, Warning};
+use crate::tls::kernel::{KernelTls, Off};
 use crate::tls::watch::{self, Watch};
 use crate::worker::{Message, Worker, WorkerSettings};
 
@@ -108,6 +109,8 @@ pub enum StartError {
     Certificate(CertificateError),
     /// An address speaks TLS, and there is no certificate.
     NoCertificate,
+    /// The kernel is to seal large bodies, and cannot.
+    KernelTls(Off),
     /// The log file cannot be opened.
     Log(String, io::Error),
     /// The metrics address cannot be bound.
@@ -122,6 +125,7 @@ impl fmt::Display for StartError {
             Self::Content(error) => error.fmt(f),
             Self::Engine { cause, .. } => f.write_str(cause),
             Self::Certificate(error) => error.fmt(f),
+            Self::KernelTls(why) => write!(f, "cannot use kernel TLS: {why}"),
             Self::NoCertificate => f.write_str("an address speaks TLS without a certificate"),
             Self::Log(path, error) => write!(f, "cannot open the log file '{path}': {error}"),
             Self::Metrics(address, error) => {
@@ -142,6 +146,7 @@ impl StartError {
             Self::Content(error) => error.help(),
             Self::Engine { help, .. } => help.clone(),
             Self::Certificate(error) => error.help(),
+            Self::KernelTls(why) => why.help().map(Into::into),
             Self::NoCertificate => Some("name a certificate, or make one for development".into()),
             Self::Log(..) => Some("check the directory and its permissions".into()),
             Self::Metrics(_, error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -187,9 +192,11 @@ pub fn start(
         listeners,
         factory,
         certificates: tls.as_ref().map(|tls| Arc::clone(&tls.store)),
+        kernel_tls: tls.as_ref().map(|tls| tls.kernel.clone()),
     };
     let (handles, engine, fallback) = plan.start_workers()?;
     let warnings = tls.as_ref().map(|tls| tls.warnings.clone());
+    let kernel_tls = tls.as_ref().map(|tls| tls.kernel.clone());
     let certificates = tls
         .map(Tls::watch)
         .transpose()
@@ -201,6 +208,7 @@ pub fn start(
         site: plan.opened.report(),
         metrics: metrics.as_ref().map(MetricsServer::address),
         certificate_warnings: warnings.unwrap_or_default(),
+        kernel_tls,
     };
     let mut running = Running::new(handles, report, log, metrics, certificates);
     running.watch(plan.opened.rules_source());
@@ -212,6 +220,7 @@ struct Tls {
     source: watch::Source,
     store: Arc<CertificateStore>,
     warnings: Vec<Warning>,
+    kernel: KernelTls,
 }
 
 impl Tls {
@@ -221,11 +230,13 @@ impl Tls {
             return Ok(None);
         }
         let tls = config.tls.as_ref().ok_or(StartError::NoCertificate)?;
+        let kernel = KernelTls::new(tls.kernel).map_err(StartError::KernelTls)?;
         let (store, warnings) = tls.source.open().map_err(StartError::Certificate)?;
         Ok(Some(Self {
             source: tls.source.clone(),
             store,
             warnings,
+            kernel,
         }))
     }
 
@@ -248,6 +259,7 @@ struct Plan {
     listeners: Vec<Bound>,
     factory: LogFactory,
     certificates: Option<Arc<CertificateStore>>,
+    kernel_tls: Option<KernelTls>,
 }
 
 /// Why an engine is not used: the cause, and what to do about it.
@@ -406,6 +418,7 @@ impl Plan {
             },
             certificates: self.certificates.clone(),
             defaults: Arc::new(OwnFields::new(&self.config.content)),
+            kernel_tls: self.kernel_tls.clone(),
             seed: random_seed(),
         }
     }

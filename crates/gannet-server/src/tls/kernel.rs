@@ -36,11 +36,22 @@ pub enum Off {
     Untried(String),
 }
 
+impl Off {
+    /// What to do about it, if we know.
+    #[must_use]
+    pub fn help(&self) -> Option<&'static str> {
+        match self {
+            Self::Unavailable(why) => why.help,
+            Self::Wish | Self::Untried(_) => None,
+        }
+    }
+}
+
 impl fmt::Display for Off {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Wish => f.write_str("switched off"),
-            Self::Unavailable(why) => why.fmt(f),
+            Self::Unavailable(why) => f.write_str(why.why),
             Self::Untried(why) => write!(f, "it could not be tried out: {why}"),
         }
     }

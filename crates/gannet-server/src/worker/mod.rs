@@ -6,6 +6,7 @@
 mod deadlines;
 mod disk;
 mod guard;
+mod kernel_tls;
 mod receiving;
 mod sending;
 mod stopping;
@@ -34,6 +35,7 @@ use crate::site::Site;
 use crate::site::rules::SiteRules;
 use crate::timers::{Timed, Wheel};
 use crate::tls::certificates::{Adopted, CertificateStore};
+use crate::tls::kernel::KernelTls;
 
 /// What other threads tell a worker.
 pub(crate) enum Message {
@@ -65,6 +67,8 @@ pub(crate) struct WorkerSettings {
     pub(crate) certificates: Option<Arc<CertificateStore>>,
     /// Fields that the server's own answers have by default.
     pub(crate) defaults: Arc<OwnFields>,
+    /// What the kernel does for connections over TLS.
+    pub(crate) kernel_tls: Option<KernelTls>,
     /// A secret, for multipart delimiters.
     pub(crate) seed: u64,
 }

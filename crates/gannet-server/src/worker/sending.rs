@@ -42,23 +42,22 @@ impl<D: Driver> Worker<D> {
         self.send_list(slot, list);
     }
 
-    fn send_list(&mut self, slot: u32, list: SendList) {
+    pub(super) fn send_list(&mut self, slot: u32, list: SendList) {
         // Everything that leaves passes here, and is sealed here if the connection is secure.
         let Some(list) = self.sealed(slot, list) else {
             return;
         };
         let conn = self.conns.at(slot);
-        conn.expected = if list.pieces.is_empty() {
-            list.wire.len() as u64
-        } else {
-            list.pieces.iter().map(piece_len).sum()
-        };
+        conn.expected = list_len(&list);
         self.driver
             .send(conn.socket, token(Kind::Send, slot, conn.generation), list);
     }
 
     /// Sends `head` and the first slice of a file's range.
     fn send_slice(&mut self, slot: u32, head: Vec<u8>, file: Rc<ServedFile>, range: Range<u64>) {
+        let Some((head, file, range)) = self.offer_to_kernel(slot, (head, file, range)) else {
+            return;
+        };
         let has_pages = self.may_send_pages(slot, &file, range.start);
         let len = (range.end - range.start).min(if has_pages { SLICE_MAX } else { COPY_SLICE_MAX });
         let rest = range.start + len..range.end;
@@ -96,8 +95,10 @@ impl<D: Driver> Worker<D> {
     /// Whether pages of the file may go to this peer from here on.
     fn may_send_pages(&mut self, slot: u32, file: &ServedFile, offset: u64) -> bool {
         if self.conns.at(slot).is_secure() {
-            // They have to be sealed first.
-            return false;
+            // They have to be sealed first. The kernel does that before anything is queued, so
+            // that the queue holds no pages.
+            let is_safe = matches!(file.trust.get(), Trust::Constant | Trust::Guarded);
+            return is_safe && self.is_kernel(slot);
         }
         match file.trust.get() {
             Trust::Constant => true,
@@ -156,6 +157,10 @@ impl<D: Driver> Worker<D> {
         if conn.phase == Phase::Shaking {
             return self.shaken(slot);
         }
+        if conn.is_secure() && self.key_updated(slot) {
+            return;
+        }
+        let conn = self.conns.at(slot);
         if conn.streams.is_some() {
             return self.streams_sent(slot);
         }
@@ -168,7 +173,9 @@ impl<D: Driver> Worker<D> {
     fn sent_with_work(&mut self, slot: u32, bytes: u64) {
         let conn = self.conns.at(slot);
         let (sent, is_short) = (conn.sent, bytes < conn.expected);
-        if let Some(file) = conn.work().current.take() {
+        if let Some(file) = conn.work().current.take()
+            && !conn.is_secure()
+        {
             self.note_queued(slot, file, sent);
         }
         if is_short {
@@ -177,15 +184,24 @@ impl<D: Driver> Worker<D> {
         if self.conns.at(slot).has_fault() {
             return self.end_by_fault(slot);
         }
-        let work = self.conns.at(slot).work();
-        let Some(part) = work.parts.pop_front() else {
+        if self.conns.at(slot).work().parts.is_empty() {
             self.log_work(slot, End::Whole);
             let conn = self.conns.at(slot);
             if conn.work().is_empty() {
                 conn.work = None;
             }
             return self.all_sent(slot);
+        }
+        self.send_next_part(slot);
+    }
+
+    /// Sends what follows the send that has just completed.
+    pub(super) fn send_next_part(&mut self, slot: u32) {
+        let work = self.conns.at(slot).work();
+        let Some(part) = work.parts.pop_front() else {
+            return;
         };
+        let head = std::mem::take(&mut work.head);
         let more = !work.parts.is_empty();
         self.set_deadline(slot, self.settings.limits.progress_timeout_ms);
         match part {
@@ -210,7 +226,7 @@ impl<D: Driver> Worker<D> {
                     },
                 );
             }
-            Part::File(file, range) => self.send_slice(slot, Vec::new(), file, range),
+            Part::File(file, range) => self.send_slice(slot, head, file, range),
         }
     }
 
@@ -255,6 +271,15 @@ impl<D: Driver> Worker<D> {
         for record in work.records.drain(..) {
             self.log.add(&record, peer, end, now, unix);
         }
+    }
+}
+
+/// Bytes that a list carries.
+pub(super) fn list_len(list: &SendList) -> u64 {
+    if list.pieces.is_empty() {
+        list.wire.len() as u64
+    } else {
+        list.pieces.iter().map(piece_len).sum()
     }
 }
 

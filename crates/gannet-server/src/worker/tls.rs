@@ -340,7 +340,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Sends bytes as they are: records that are sealed already.
-    fn send_raw(&mut self, slot: u32, wire: Vec<u8>) {
+    pub(super) fn send_raw(&mut self, slot: u32, wire: Vec<u8>) {
         let conn = self.conns.at(slot);
         conn.expected = wire.len() as u64;
         let list = SendList {
@@ -353,6 +353,12 @@ impl<D: Driver> Worker<D> {
 
     /// Seals a send. `None` if that is not possible: then the connection has been ended.
     pub(super) fn sealed(&mut self, slot: u32, list: SendList) -> Option<SendList> {
+        if !self.conns.at(slot).is_secure() {
+            return Some(list);
+        }
+        if self.is_kernel(slot) {
+            return self.counted_for_kernel(slot, list);
+        }
         let mut wire = self.driver.output();
         let conn = self.conns.at(slot);
         let is_last = conn.closing && !list.more;
@@ -418,14 +424,20 @@ impl<D: Driver> Worker<D> {
         if std::mem::replace(is_over, true) {
             return false;
         }
+        let is_kernel = session.is_kernel();
         let mut wire = self.driver.output();
         session.end(alert, &mut wire);
-        if wire.is_empty() {
+        if wire.is_empty() && !is_kernel {
             return false;
         }
         conn.phase = Phase::Sending;
         conn.closing = true;
-        self.send_raw(slot, wire);
+        if is_kernel {
+            self.spare = wire;
+            self.send_alert_by_kernel(slot, alert);
+        } else {
+            self.send_raw(slot, wire);
+        }
         self.set_deadline(slot, LINGER_MS);
         true
     }

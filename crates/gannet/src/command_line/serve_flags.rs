@@ -2,6 +2,7 @@
 
 use clap::ValueHint;
 use gannet_server::config::EngineChoice;
+use gannet_server::tls::kernel::Wish;
 
 use crate::command_line::flag::{FILE, FILES, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::{LogChoice, Settings};
@@ -173,6 +174,25 @@ pub static SERVE_FLAGS: &[Flag<Settings>] = &[
         is_common: false,
         apply: |settings, values| {
             settings.tls.hsts = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "ktls",
+        short: None,
+        value: one_of("WHEN", &["auto", "on", "off"]),
+        group: Group::Tls,
+        default: "auto",
+        brief: "auto, on or off: have the kernel seal large bodies",
+        details: "A connection is handed over when a body of 64 KiB or more is about to go, in \
+            TLS 1.3. auto does it where the kernel can, which takes its module 'tls'; the first \
+            lines say whether it does. on is an error where it cannot.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.tls.kernel = choice(
+                values,
+                &[("auto", Wish::Auto), ("on", Wish::On), ("off", Wish::Off)],
+            )?;
             Ok(())
         },
     },

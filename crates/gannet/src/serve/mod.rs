@@ -103,6 +103,7 @@ fn start_failure(error: &StartError) -> Failure {
         | StartError::Engine { .. }
         | StartError::Certificate(_)
         | StartError::NoCertificate
+        | StartError::KernelTls(_)
         | StartError::Resource(_) => Failure {
             exit: Exit::Failed,
             ..Failure::usage(error.to_string())

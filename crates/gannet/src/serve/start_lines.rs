@@ -123,6 +123,22 @@ impl Lines<'_> {
                 self.line(text, "", &self.paint("33", &what));
             }
         }
+        if let Some(kernel) = &self.report.kernel_tls {
+            let label = if self.development.is_some() {
+                ""
+            } else {
+                "tls"
+            };
+            match kernel.off() {
+                None => self.line(text, label, "the kernel seals large bodies"),
+                Some(off) => {
+                    self.line(text, label, &format!("without kernel TLS: {off}"));
+                    if let Some(help) = off.help() {
+                        self.line(text, "", &format!("  {help}"));
+                    }
+                }
+            }
+        }
         for warning in &self.report.certificate_warnings {
             let what = format!("{warning}; {}", warning.help());
             self.line(text, "tls", &self.paint("33", &what));
@@ -196,6 +212,7 @@ mod tests {
             },
             metrics: None,
             certificate_warnings: Vec::new(),
+            kernel_tls: None,
         }
     }
 

@@ -90,12 +90,18 @@ pub enum End {
     Closed,
     /// With a reset.
     Reset,
+    /// Over TLS: with a FIN, but without the `close_notify` that tells an end from a truncation.
+    Truncated,
 }
 
 enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<TlsStream>),
 }
+
+/// TLS by rustls.
+pub type TlsStream = rustls::StreamOwned<rustls::ClientConnection, TcpStream>;
 
 /// One connection.
 pub struct Client {
@@ -155,6 +161,24 @@ impl Client {
         }
     }
 
+    /// Speaks TLS over a fresh connection.
+    pub fn tls(address: SocketAddr, connection: rustls::ClientConnection) -> Self {
+        let tcp = Self::connect(address).writer();
+        let stream = Stream::Tls(Box::new(TlsStream::new(connection, tcp)));
+        Self {
+            stream,
+            buffer: Vec::new(),
+        }
+    }
+
+    /// The client's side of TLS.
+    pub fn secure(&mut self) -> &mut TlsStream {
+        match &mut self.stream {
+            Stream::Tls(stream) => stream,
+            Stream::Tcp(_) | Stream::Unix(_) => panic!("not over TLS"),
+        }
+    }
+
     /// Sends exactly these bytes.
     pub fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.try_send(bytes).expect("the server takes it");
@@ -165,6 +189,9 @@ impl Client {
         match &mut self.stream {
             Stream::Tcp(stream) => stream.write_all(bytes.as_ref()),
             Stream::Unix(stream) => stream.write_all(bytes.as_ref()),
+            Stream::Tls(stream) => stream
+                .write_all(bytes.as_ref())
+                .and_then(|()| stream.flush()),
         }
     }
 
@@ -261,6 +288,7 @@ impl Client {
         let result = match &mut self.stream {
             Stream::Tcp(stream) => stream.read(&mut chunk),
             Stream::Unix(stream) => stream.read(&mut chunk),
+            Stream::Tls(stream) => stream.read(&mut chunk),
         };
         match result {
             Ok(0) => Some(End::Closed),
@@ -270,6 +298,7 @@ impl Client {
             }
             Err(error) if error.kind() == ErrorKind::ConnectionReset => Some(End::Reset),
             Err(error) if error.kind() == ErrorKind::Interrupted => None,
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => Some(End::Truncated),
             Err(error) => panic!("nothing in {DEADLINE:?} ({error})"),
         }
     }
@@ -284,6 +313,7 @@ impl Client {
         match &self.stream {
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
+            Stream::Tls(stream) => stream.sock.shutdown(Shutdown::Write),
         }
         .expect("it was open");
     }
@@ -293,6 +323,7 @@ impl Client {
         let fd = match &self.stream {
             Stream::Tcp(stream) => stream.as_fd(),
             Stream::Unix(stream) => stream.as_fd(),
+            Stream::Tls(stream) => stream.sock.as_fd(),
         };
         rustix::net::sockopt::set_socket_linger(fd, Some(Duration::ZERO)).expect("set");
     }
@@ -301,6 +332,7 @@ impl Client {
     pub fn writer(&self) -> TcpStream {
         match &self.stream {
             Stream::Tcp(stream) => stream.try_clone().expect("descriptors are left"),
+            Stream::Tls(stream) => stream.sock.try_clone().expect("descriptors are left"),
             Stream::Unix(_) => panic!("only for TCP"),
         }
     }

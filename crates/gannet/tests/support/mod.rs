@@ -12,6 +12,7 @@ pub mod content;
 pub mod engine;
 pub mod fuse;
 pub mod process;
+pub mod tls;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -327,8 +328,7 @@ impl Gannet {
 
     /// The first TCP address.
     pub fn address(&self) -> SocketAddr {
-        let authority =
-            |url: &String| Some(url.strip_prefix("http://")?.trim_end_matches('/').parse());
+        let authority = |url: &String| Some(url.split_once("://")?.1.trim_end_matches('/').parse());
         let address = self
             .urls
             .iter()
@@ -434,7 +434,7 @@ fn urls(lines: &[String]) -> Vec<String> {
         .filter(|line| line.starts_with("at ") || line.starts_with(' '))
         .filter_map(|line| {
             line.split_whitespace()
-                .find(|word| word.starts_with("http://") || word.starts_with("unix:"))
+                .find(|word| word.contains("://") || word.starts_with("unix:"))
         })
         .map(str::to_owned)
         .collect()

@@ -1,0 +1,643 @@
+//! HTTPS as a client sees it: handshakes, answers, ends, certificates, redirects.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{fs, thread};
+
+use rustls::crypto::aws_lc_rs::{self, cipher_suite as suites, kx_group as groups};
+use rustls::{HandshakeKind, ProtocolVersion};
+use support::client::{Client, End, get, head, metric};
+use support::content::{assert_pattern, pattern};
+use support::engine::on_both_engines;
+use support::process::until;
+use support::tls::{Abilities, Authority, KeyKind, Secure, connection};
+use support::{Folder, Signal, gannet, gannet_in};
+
+const METRICS: [&str; 2] = ["--metrics", "127.0.0.1:0"];
+
+#[test]
+fn every_suite_group_and_kind_of_key() {
+    let site = Folder::site();
+    let page = fs::read(site.join("index.html")).expect("readable");
+    on_both_engines(|engine| {
+        let authority = Authority::new();
+        for kind in [KeyKind::P256, KeyKind::P384, KeyKind::Ed25519, KeyKind::Rsa] {
+            let file = authority.issue(&format!("{kind:?}.pem"), kind, &["localhost"]);
+            let server = engine.serve(site.path(), &["--tls-cert", file.to_str().expect("UTF-8")]);
+            let is_rsa = kind == KeyKind::Rsa;
+            for suite in aws_lc_rs::ALL_CIPHER_SUITES {
+                let name = format!("{:?}", suite.suite());
+                let is_tls13 = suite.version().version == ProtocolVersion::TLSv1_3;
+                if !is_tls13 && is_rsa != name.contains("_RSA_") {
+                    continue;
+                }
+                let config = authority.client(Abilities {
+                    suites: vec![*suite],
+                    ..Abilities::default()
+                });
+                let mut client = Client::tls(server.address(), connection(&config, "localhost"));
+                assert_eq!(client.get("/").expect(200).body, page, "{kind:?} {name}");
+                let last = client.request("GET", "/about", &["connection: close"]);
+                assert_eq!(last.status, 200);
+                client.closes();
+            }
+        }
+        let secure = Secure::serve(engine, site.path(), &[]);
+        for group in [groups::X25519MLKEM768, groups::X25519, groups::SECP256R1] {
+            let config = secure.authority.client(Abilities {
+                groups: vec![group],
+                ..Abilities::default()
+            });
+            let mut client = secure.connect_with(&config, "localhost");
+            client.get("/").expect(200);
+            let used = client.secure().conn.negotiated_key_exchange_group();
+            assert_eq!(used.map(|group| group.name()), Some(group.name()));
+        }
+    });
+}
+
+#[test]
+fn files_of_every_size_arrive_whole() {
+    let site = Folder::site();
+    let sizes = [1, 1000, 16_384, 16_385, 32_768, 32_769, 125_000, 5_000_000];
+    for size in sizes {
+        site.write(format!("f/{size}.bin"), pattern(size, size as u8));
+    }
+    let archive = site.join("site.gannet");
+    let archive = archive.to_str().expect("UTF-8");
+    gannet_in(&site, ["pack", ".", "-o", archive, "--fast"]);
+    on_both_engines(|engine| {
+        let in_memory = ["--archive-memory"];
+        for (path, flags) in [
+            (site.path().to_str().expect("UTF-8"), &[][..]),
+            (archive, &[][..]),
+            (archive, &in_memory[..]),
+        ] {
+            let secure = Secure::serve(engine, path, flags);
+            let mut client = secure.connect();
+            for size in sizes {
+                let target = format!("/f/{size}.bin");
+                let got = client.get(&target).expect(200);
+                assert_eq!(got.body.len(), size);
+                assert_pattern(&got.body, size as u8);
+                if size > 20 {
+                    let middle = client.request("GET", &target, &["range: bytes=10-19"]);
+                    assert_eq!(middle.expect(206).body, pattern(size, size as u8)[10..20]);
+                }
+            }
+            // Pipelined: answers in one stream of records, in order.
+            let requests: String = sizes
+                .map(|size| head("GET", &format!("/f/{size}.bin"), &[]))
+                .concat();
+            client.send(requests);
+            for size in sizes {
+                assert_pattern(&client.response().expect(200).body, size as u8);
+            }
+            let last = client.request("GET", "/f/125000.bin", &["connection: close"]);
+            assert_pattern(&last.body, 125_000u32 as u8);
+            client.closes();
+        }
+    });
+}
+
+#[test]
+fn sessions_are_resumed_whichever_worker_is_met() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let flags = ["--workers", "2", METRICS[0], METRICS[1]];
+        let secure = Secure::serve(engine, site.path(), &flags);
+        let mut kinds = Vec::new();
+        for _ in 0..8 {
+            let mut client = secure.connect();
+            client.get("/").expect(200);
+            kinds.push(client.secure().conn.handshake_kind());
+        }
+        assert_eq!(kinds[0], Some(HandshakeKind::Full));
+        assert!(
+            kinds[1..]
+                .iter()
+                .all(|kind| *kind == Some(HandshakeKind::Resumed)),
+            "{kinds:?}"
+        );
+        let name = "gannet_tls_handshakes_total{kind=\"resumed\"}";
+        assert_eq!(metric(&secure.server, name), 7);
+    });
+}
+
+#[test]
+fn the_certificate_is_chosen_by_name() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let authority = Authority::new();
+        let names: [&[&str]; 3] = [&["first.test"], &["second.test"], &["*.wild.test"]];
+        let files: Vec<_> = names
+            .iter()
+            .map(|names| authority.issue(&format!("{}.pem", names[0]), KeyKind::P256, names))
+            .collect();
+        let flags: Vec<&str> = files
+            .iter()
+            .flat_map(|file| ["--tls-cert", file.to_str().expect("UTF-8")])
+            .collect();
+        let server = engine.serve(site.path(), &flags);
+        let config = authority.client(Abilities::default());
+        for name in ["first.test", "second.test", "a.wild.test"] {
+            let mut client = Client::tls(server.address(), connection(&config, name));
+            client.get("/").expect(200);
+        }
+        // Without a name, and for one that nobody has, the first is shown. The client can tell.
+        let silent = authority.client(Abilities {
+            sni: false,
+            ..Abilities::default()
+        });
+        let mut client = Client::tls(server.address(), connection(&silent, "first.test"));
+        client.get("/").expect(200);
+        let mut client = Client::tls(server.address(), connection(&config, "other.test"));
+        let refused = client.try_send(head("GET", "/", &[]));
+        assert!(refused.is_err(), "the certificate is for another name");
+    });
+}
+
+#[test]
+fn an_unknown_protocol_is_refused_with_its_alert() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, site.path(), &METRICS);
+        let config = secure.authority.client(Abilities {
+            alpn: vec![b"acme-tls/1".to_vec()],
+            ..Abilities::default()
+        });
+        let mut client = secure.connect_with(&config, "localhost");
+        let error = client.try_send(head("GET", "/", &[])).expect_err("refused");
+        assert!(
+            error.to_string().contains("NoApplicationProtocol"),
+            "{error}"
+        );
+        let name = "gannet_tls_handshakes_failed_total{reason=\"no_application_protocol\"}";
+        assert_eq!(metric(&secure.server, name), 1);
+        // A client that does not ask for any gets HTTP/1.1.
+        let config = secure.authority.client(Abilities {
+            alpn: Vec::new(),
+            ..Abilities::default()
+        });
+        secure
+            .connect_with(&config, "localhost")
+            .get("/")
+            .expect(200);
+    });
+}
+
+#[test]
+fn http_in_clear_text_is_answered_in_words() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, site.path(), &["--hsts"]);
+        let mut clear = Client::new(&secure.server);
+        let answer = clear.get("/").expect(400);
+        assert!(answer.text().contains("https://"), "{answer:?}");
+        assert_eq!(answer.field("strict-transport-security"), None);
+        assert_eq!(answer.field("connection"), Some("close"));
+        clear.closes();
+        let sealed = secure.connect().get("/").expect(200);
+        assert_eq!(
+            sealed.field("strict-transport-security"),
+            Some("max-age=63072000")
+        );
+    });
+}
+
+#[test]
+fn clear_http_is_sent_to_https() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, site.path(), &["--http-redirect", "127.0.0.1:0"]);
+        let url = secure
+            .server
+            .urls()
+            .iter()
+            .find(|url| url.starts_with("http://"));
+        let clear = url
+            .expect("it is told")
+            .trim_start_matches("http://")
+            .trim_end_matches('/');
+        let clear = clear.parse().expect("an address");
+        let port = secure.server.address().port();
+        let mut client = Client::connect(clear);
+        let asked = client.request("GET", "/a%20b?c=d", &[]).expect(308);
+        // The host of the test's requests has no port, and port 80 is not where this listens.
+        assert_eq!(asked.field("location"), Some("https://test/a%20b?c=d"));
+        let host = format!(
+            "GET / HTTP/1.1\r\nhost: example.test:{}\r\n\r\n",
+            clear.port()
+        );
+        client.send(host);
+        let asked = client.response().expect(308);
+        let expect = format!("https://example.test:{port}/");
+        assert_eq!(asked.field("location"), Some(expect.as_str()));
+        client.send("GET / HTTP/1.1\r\nhost: a\"b\r\n\r\n");
+        client.response().expect(400);
+    });
+}
+
+#[test]
+fn peers_that_stall_reset_or_go_away_in_the_handshake_leave_nothing() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let flags = [METRICS[0], METRICS[1], "--head-timeout", "300ms"];
+        let secure = Secure::serve(engine, site.path(), &flags);
+        let mut hello = Vec::new();
+        let mut shaking = connection(&secure.config, "localhost");
+        shaking.write_tls(&mut hello).expect("a ClientHello");
+        for len in [0, 1, 5, 100, hello.len()] {
+            // Resets, half-closes, and says no more.
+            let mut client = Client::new(&secure.server);
+            client.send(&hello[..len]);
+            client.reset();
+            let mut client = Client::new(&secure.server);
+            client.send(&hello[..len]);
+            client.finish_sending();
+            client.rest();
+            let mut client = Client::new(&secure.server);
+            client.send(&hello[..len]);
+            client.rest();
+        }
+        // What is no handshake at all is told so.
+        let mut client = Client::new(&secure.server);
+        client.send([0x16, 3, 1, 0, 5, 2, 0, 0, 1, 0]);
+        let (alert, _) = client.rest();
+        assert_eq!(alert.first(), Some(&21), "an alert record: {alert:?}");
+        until("nothing is left", || {
+            metric(&secure.server, "gannet_tls_connections") == 0
+        });
+        assert!(metric(&secure.server, "gannet_timeouts_total") >= 4);
+        secure.connect().get("/").expect(200);
+    });
+}
+
+#[test]
+fn both_sides_say_goodbye() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, site.path(), &["--idle-timeout", "200ms"]);
+        // The server's turn: an idle connection.
+        let mut client = secure.connect();
+        client.get("/").expect(200);
+        client.closes();
+        // The client's, with a request before: that is still answered, and the goodbye returned.
+        let mut client = secure.connect();
+        client.get("/").expect(200);
+        let stream = client.secure();
+        std::io::Write::write_all(
+            &mut stream.conn.writer(),
+            head("GET", "/about", &[]).as_bytes(),
+        )
+        .expect("buffered");
+        stream.conn.send_close_notify();
+        while stream.conn.wants_write() {
+            stream.conn.write_tls(&mut stream.sock).expect("sent");
+        }
+        assert!(client.response().expect(200).text().contains("about"));
+        client.closes();
+    });
+}
+
+#[test]
+fn keys_are_updated_in_the_middle_of_a_body() {
+    let site = Folder::site();
+    let len = 3_000_000;
+    site.write("big.bin", pattern(len, 7));
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, site.path(), &[]);
+        let mut client = secure.connect();
+        client.send(head("GET", "/big.bin", &[]));
+        client.head();
+        assert_pattern(&client.take(100_000), 7);
+        // Asks for one of the server's keys too.
+        client
+            .secure()
+            .conn
+            .refresh_traffic_keys()
+            .expect("TLS 1.3");
+        client.send(head("GET", "/about", &[]));
+        let rest = client.take(len as u64 - 100_000);
+        assert_eq!(rest[..], pattern(len, 7)[100_000..]);
+        assert!(client.response().expect(200).text().contains("about"));
+        client.get("/").expect(200);
+    });
+}
+
+#[test]
+fn a_record_that_is_not_authentic_ends_the_connection() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, site.path(), &METRICS);
+        let mut client = secure.connect();
+        client.get("/").expect(200);
+        let mut forged = vec![23, 3, 3, 0, 40];
+        forged.extend([7; 40]);
+        std::io::Write::write_all(&mut client.secure().sock, &forged).expect("sent");
+        let mut chunk = [0; 100];
+        let error = std::io::Read::read(client.secure(), &mut chunk).expect_err("an alert");
+        assert!(error.to_string().contains("BadRecordMac"), "{error}");
+        assert_eq!(metric(&secure.server, "gannet_tls_faults_total"), 1);
+    });
+}
+
+#[test]
+fn a_file_that_shrinks_ends_short_and_without_a_goodbye() {
+    let site = Folder::site();
+    let len = 40_000_000;
+    let path = site.write("big.bin", pattern(len, 3));
+    on_both_engines(|engine| {
+        let own = Folder::new();
+        let copy = own.join("big.bin");
+        fs::copy(&path, &copy).expect("copied");
+        let secure = Secure::serve(engine, own.path(), &[]);
+        let mut client = secure.connect();
+        client.send(head("GET", "/big.bin", &[]));
+        client.head();
+        client.take(100_000);
+        let file = fs::OpenOptions::new()
+            .write(true)
+            .open(&copy)
+            .expect("opened");
+        file.set_len(1_000_000).expect("truncated");
+        let (rest, end) = client.rest();
+        assert_ne!(end, End::Closed, "truncation must not look like an end");
+        assert!(rest.len() < len - 100_000);
+        assert_eq!(rest[..], pattern(len, 3)[100_000..100_000 + rest.len()]);
+    });
+}
+
+#[test]
+fn certificates_are_swapped_under_load_and_nobody_notices() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, site.path(), &[]);
+        let mut server = secure.server;
+        let before = secure
+            .authority
+            .issued(KeyKind::P256, &["localhost", "old.test"]);
+        secure.authority.replace("site.pem", &before);
+        server.signal(Signal::HUP);
+        assert_eq!(
+            server.next_line().as_deref(),
+            Some("certificates were read again")
+        );
+        let address = server.address();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let load = |name: &'static str| {
+                let (config, is_over) = (&secure.config, &is_over);
+                scope.spawn(move || {
+                    let mut count = 0;
+                    while !is_over.load(Ordering::Relaxed) {
+                        let mut client = Client::tls(address, connection(config, name));
+                        client.get("/").expect(200);
+                        client.get("/about").expect(200);
+                        count += 1;
+                    }
+                    count
+                })
+            };
+            let clients = [load("localhost"), load("localhost")];
+            let mut old = Client::tls(address, connection(&secure.config, "old.test"));
+            old.get("/").expect(200);
+            for round in 0..4 {
+                let kind = [KeyKind::P384, KeyKind::Ed25519, KeyKind::Rsa, KeyKind::P256][round];
+                let next = secure.authority.issued(kind, &["localhost", "new.test"]);
+                secure.authority.replace("site.pem", &next);
+                server.signal(Signal::HUP);
+                let line = server.next_line();
+                assert_eq!(line.as_deref(), Some("certificates were read again"));
+            }
+            // A connection from before lives on, a broken file changes nothing.
+            old.get("/").expect(200);
+            secure.authority.replace("site.pem", "no certificate");
+            server.signal(Signal::HUP);
+            let line = server.next_error_line().expect("a line");
+            assert!(line.contains("the old certificates stay in use"), "{line}");
+            let mut new = Client::tls(address, connection(&secure.config, "new.test"));
+            new.get("/").expect(200);
+            is_over.store(true, Ordering::Relaxed);
+            for client in clients {
+                assert!(client.join().expect("no failure") > 0);
+            }
+        });
+    });
+}
+
+#[test]
+fn a_changed_file_is_noticed_without_a_signal() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let mut secure = Secure::serve(engine, site.path(), &[]);
+        let next = secure.authority.issued(KeyKind::P256, &["later.test"]);
+        secure.authority.replace("site.pem", &next);
+        let line = secure.server.next_line();
+        assert_eq!(line.as_deref(), Some("certificates were read again"));
+        secure
+            .connect_with(&secure.config, "later.test")
+            .get("/")
+            .expect(200);
+    });
+}
+
+#[test]
+fn a_certificate_for_development_is_made_and_can_be_trusted() {
+    let site = Folder::site();
+    let home = Folder::new();
+    let with_home = |command: &mut std::process::Command| {
+        command.env("XDG_DATA_HOME", home.path());
+    };
+    let mut export = support::command();
+    with_home(export.arg("cert"));
+    let authority = support::run(&mut export).success();
+    let pem = authority.text().to_owned();
+    assert!(pem.starts_with("-----BEGIN CERTIFICATE-----"), "{pem}");
+    let mut serve = support::command();
+    serve.args(["--port", "0", "--tls"]).arg(site.path());
+    with_home(&mut serve);
+    let server = support::Gannet::start(&mut serve);
+    assert!(
+        server.urls()[0].starts_with("https://"),
+        "{:?}",
+        server.urls()
+    );
+    let lines = server.start_lines().join("\n");
+    assert!(lines.contains("SHA-256 "), "{lines}");
+
+    let mut roots = rustls::RootCertStore::empty();
+    let der =
+        <rustls::pki_types::CertificateDer as rustls::pki_types::pem::PemObject>::from_pem_slice(
+            pem.as_bytes(),
+        );
+    roots.add(der.expect("PEM")).expect("a certificate");
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let config = Arc::new(config);
+    for name in ["localhost", "127.0.0.1"] {
+        let mut client = Client::tls(server.address(), connection(&config, name));
+        client.get("/").expect(200);
+    }
+}
+
+#[test]
+fn mistakes_are_named_before_anything_is_served() {
+    let site = Folder::site();
+    let authority = Authority::new();
+    let one = authority.issued(KeyKind::P256, &["localhost"]);
+    let other = authority.issued(KeyKind::P256, &["localhost"]);
+    let key = |text: &str| text[text.find("-----BEGIN PRIVATE").expect("a key")..].to_owned();
+    let chain = site.write("chain.pem", one.replace(&key(&one), ""));
+    let wrong = site.write("wrong.pem", key(&other));
+    let run = |flags: &[&str]| {
+        let site = site.path().to_str().expect("UTF-8");
+        gannet([&["--port", "0"], flags, &[site]].concat())
+    };
+    let path = |path: &std::path::Path| path.to_str().expect("UTF-8").to_owned();
+    let (chain, wrong) = (path(&chain), path(&wrong));
+    let check = |flags: &[&str], status: i32, part: &str| {
+        let ended = run(flags);
+        assert_eq!(ended.status, Some(status), "{flags:?}: {}", ended.err);
+        assert!(ended.err.contains(part), "{flags:?}: {}", ended.err);
+        assert!(ended.err.contains("help: "), "{flags:?}: {}", ended.err);
+    };
+    check(
+        &["--tls-cert", &chain, "--tls-key", &wrong],
+        1,
+        "does not belong to",
+    );
+    check(&["--tls-cert", &chain], 1, "no private key in the file");
+    check(
+        &["--tls-cert", "/no/such.pem"],
+        1,
+        "cannot read '/no/such.pem'",
+    );
+    check(
+        &["--tls-key", &wrong],
+        2,
+        "--tls-key makes no sense without HTTPS",
+    );
+    check(&["--hsts"], 2, "--hsts makes no sense without HTTPS");
+    let two = [
+        "--tls-cert",
+        &chain,
+        "--tls-cert",
+        &chain,
+        "--tls-key",
+        &wrong,
+    ];
+    check(&two, 2, "--tls-cert is given 2 times, --tls-key 1 times");
+}
+
+#[test]
+fn a_burst_of_handshakes_does_not_keep_a_running_connection_waiting() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let flags = ["--workers", "1", METRICS[0], METRICS[1]];
+        let secure = Secure::serve(engine, site.path(), &flags);
+        let mut running = secure.connect();
+        running.get("/").expect(200);
+        let address = secure.server.address();
+        thread::scope(|scope| {
+            let burst: Vec<_> = (0..60)
+                .map(|_| {
+                    let config = &secure.config;
+                    scope.spawn(move || {
+                        let mut client = Client::tls(address, connection(config, "localhost"));
+                        client.get("/").expect(200);
+                    })
+                })
+                .collect();
+            for _ in 0..50 {
+                running.get("/about").expect(200);
+            }
+            for client in burst {
+                client.join().expect("every handshake is done in the end");
+            }
+        });
+        let all: u64 = ["full", "resumed"]
+            .map(|kind| {
+                metric(
+                    &secure.server,
+                    &format!("gannet_tls_handshakes_total{{kind=\"{kind}\"}}"),
+                )
+            })
+            .iter()
+            .sum();
+        assert_eq!(all, 61);
+    });
+}
+
+#[test]
+fn suites_of_tls12_and_tls13_are_offered_in_our_order() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, site.path(), &[]);
+        let chosen = |suites: Vec<rustls::SupportedCipherSuite>| {
+            let config = secure.authority.client(Abilities {
+                suites,
+                ..Abilities::default()
+            });
+            let mut client = secure.connect_with(&config, "localhost");
+            client.get("/").expect(200);
+            client
+                .secure()
+                .conn
+                .negotiated_cipher_suite()
+                .expect("agreed")
+                .suite()
+        };
+        let aes256_first = vec![
+            suites::TLS13_AES_256_GCM_SHA384,
+            suites::TLS13_AES_128_GCM_SHA256,
+        ];
+        assert_eq!(
+            chosen(aes256_first),
+            rustls::CipherSuite::TLS13_AES_128_GCM_SHA256
+        );
+        // A client without fast AES says so by its order.
+        let chacha_first = vec![
+            suites::TLS13_CHACHA20_POLY1305_SHA256,
+            suites::TLS13_AES_128_GCM_SHA256,
+        ];
+        assert_eq!(
+            chosen(chacha_first),
+            rustls::CipherSuite::TLS13_CHACHA20_POLY1305_SHA256
+        );
+    });
+}
+
+#[test]
+fn a_unix_socket_beside_tls_stays_clear() {
+    let site = Folder::site();
+    let folder = Folder::new();
+    let authority = Authority::new();
+    let file = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
+    on_both_engines(|engine| {
+        let socket = folder.join(engine.name());
+        let mut command = support::command();
+        let unix = format!("unix:{}", socket.display());
+        command.args([
+            "--engine",
+            engine.name(),
+            "--listen",
+            "127.0.0.1:0",
+            "--listen",
+            &unix,
+        ]);
+        command.arg("--tls-cert").arg(&file).arg(site.path());
+        let server = support::Gannet::start(&mut command);
+        Client::unix(&socket).get("/").expect(200);
+        let config = authority.client(Abilities::default());
+        let mut client = Client::tls(server.address(), connection(&config, "localhost"));
+        client.get("/").expect(200);
+        get(&server, "/").expect(400);
+    });
+}
