@@ -22,8 +22,10 @@ use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::routing::Routing;
 use gannet_content::rules::headers::FieldChanges;
 use gannet_content::validators::{self, LiveFile};
+use gannet_http::h2::hpack::{self, ready::ReadyHpack};
 use gannet_http::semantics::coding::{Coding, CodingSet};
 use gannet_http::semantics::ready_fields::ReadyFields;
+use gannet_http::semantics::response::ReadyBlock;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{File, Meta, Nanos, OpenedFile, Root};
 use gannet_io::memory::Memory;
@@ -86,6 +88,8 @@ struct CachedVariant {
     draft: Draft,
     tag: String,
     ready: ReadyFields,
+    /// The same fields for HTTP/2.
+    hpack: Option<ReadyHpack>,
 }
 
 /// Where a variant's bytes are.
@@ -135,7 +139,12 @@ impl Cached {
             if let Some(changes) = changes {
                 ready = changes.apply_to_block(ready.as_block()).ok()?;
             }
-            variants.push(CachedVariant { draft, tag, ready });
+            variants.push(CachedVariant {
+                draft,
+                tag,
+                hpack: hpack::ready::render(ready.as_block()),
+                ready,
+            });
         }
         Some(Self {
             content_type,
@@ -177,7 +186,10 @@ impl Cached {
             .expect("a cached file has its identity variant");
         Selected {
             status,
-            block: variant.ready.as_block(),
+            block: ReadyBlock {
+                hpack: variant.hpack.as_ref().map(ReadyHpack::as_block),
+                ..variant.ready.as_block()
+            },
             representation: Representation {
                 len: variant.draft.meta.len,
                 coding: variant.draft.coding,
