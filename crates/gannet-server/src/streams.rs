@@ -31,10 +31,13 @@ use crate::limits::{COPY_MAX, STREAM_READ_MAX, STREAM_SEND_MAX};
 use crate::log::Record;
 use crate::outgoing::Outgoing;
 use crate::site::{ServedFile, Source};
+use crate::tls::limits::PLAINTEXT_MAX;
 
 /// See the module's description.
 pub(crate) struct Streams {
     pub(crate) connection: Connection,
+    /// What is sent is cut into TLS records of [`PLAINTEXT_MAX`] bytes.
+    is_secure: bool,
     /// Content that is not in any send yet, of at most `STREAMS_MAX` streams.
     contents: Vec<Content>,
     /// What the next send will carry.
@@ -85,7 +88,7 @@ pub(crate) enum Framed {
 
 impl Streams {
     /// The machine of a connection on which only the preface is known to come.
-    pub(crate) fn new(now: Nanos, limits: &Limits) -> Self {
+    pub(crate) fn new(now: Nanos, limits: &Limits, is_secure: bool) -> Self {
         let timeouts = Timeouts {
             head_ms: limits.head_timeout_ms,
             idle_ms: limits.idle_timeout_ms,
@@ -93,6 +96,7 @@ impl Streams {
         };
         Self {
             connection: Connection::new(Time(now.0), timeouts),
+            is_secure,
             contents: Vec::new(),
             out: None,
             missed: Vec::new(),
@@ -124,7 +128,7 @@ impl Streams {
         let Range { mut start, end } = range;
         let is_first = self.contents.is_empty() && !matches!(source, Source::File(..));
         while is_first && start < end && !out.is_full() {
-            let room = room_for(end - start);
+            let room = room_for(end - start).min(self.record_room(out));
             let Some(body) = self.connection.poll_frame(now, room, out.wire()) else {
                 break;
             };
@@ -135,6 +139,20 @@ impl Streams {
         }
         if start < end {
             self.store(stream, source, start..end);
+        }
+    }
+
+    /// How long a frame may be: to the end of the TLS record that it begins in, so that a peer
+    /// can use a record's frames as soon as it has the record. Not for the sake of a few bytes.
+    fn record_room(&self, out: &Outgoing) -> u32 {
+        if !self.is_secure {
+            return u32::MAX;
+        }
+        let left = PLAINTEXT_MAX as u32 - (out.len() % PLAINTEXT_MAX as u64) as u32;
+        if left >= FRAME_IN_RECORD_MIN {
+            left
+        } else {
+            left + PLAINTEXT_MAX as u32
         }
     }
 
@@ -207,6 +225,7 @@ impl Streams {
             };
             // Not cut shorter than half a quantum for the bound's sake.
             let room = room_for(at_hand.min(left.max(u64::from(QUANTUM / 2))));
+            let room = room.min(self.record_room(out));
             let Some(body) = self.connection.poll_frame(now, room, out.wire()) else {
                 return Framed::All;
             };
@@ -284,6 +303,9 @@ impl Streams {
         self.contents.iter().position(|c| c.stream == stream)
     }
 }
+
+/// The shortest DATA frame that is cut to end with its TLS record.
+const FRAME_IN_RECORD_MIN: u32 = 1_024;
 
 /// The room of a DATA frame with this much content.
 fn room_for(len: u64) -> u32 {

@@ -56,7 +56,7 @@ pub struct Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
-            protocols: vec![Protocol::Http11],
+            protocols: vec![Protocol::H2, Protocol::Http11],
             tls12: true,
             resumption: true,
             early_data: false,

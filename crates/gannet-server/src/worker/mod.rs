@@ -452,10 +452,7 @@ impl<D: Driver> Worker<D> {
 
     fn forget(&mut self, slot: u32) {
         self.log_work(slot, crate::log::End::CutShort);
-        if let Some(streams) = &mut self.conns.at(slot).streams {
-            streams.abandon();
-            self.log_cut_streams(slot);
-        }
+        self.drop_streams(slot);
         self.counters.tls.connections_now -= u64::from(self.conns.at(slot).is_secure());
         self.conns.remove(slot);
         if !self.starved.is_empty() {

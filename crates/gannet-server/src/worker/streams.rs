@@ -41,7 +41,8 @@ impl<D: Driver> Worker<D> {
     /// The connection's peer speaks HTTP/2; its preface is the first that comes.
     pub(super) fn begin_streams(&mut self, slot: u32) {
         let now = self.driver.now();
-        let mut streams = Streams::new(now, &self.settings.limits);
+        let is_secure = self.conns.at(slot).is_secure();
+        let mut streams = Streams::new(now, &self.settings.limits, is_secure);
         if self.stop_at.is_some() {
             streams.connection.drain(Time(now.0));
         }
@@ -65,9 +66,36 @@ impl<D: Driver> Worker<D> {
         self.go_on_streams(slot);
     }
 
+    /// Bytes have arrived in TLS records, or its peer has closed its half.
+    pub(super) fn streams_opened(&mut self, slot: u32, plain: &[u8]) {
+        if plain.is_empty() {
+            // Nothing new, or the end.
+        } else if self.conns.at(slot).held.is_empty() {
+            self.frame(slot, u64::from(QUANTUM));
+            self.answer_stream_bytes(slot, plain);
+        } else {
+            self.conns.at(slot).held.extend_from_slice(plain);
+        }
+        self.go_on_streams(slot);
+    }
+
+    fn answer_stream_bytes(&mut self, slot: u32, input: &[u8]) {
+        let mut out = self.stream_output(slot);
+        let configured = self.settings.fields(true);
+        let turn = turn!(self, configured);
+        let conn = self.conns.at(slot);
+        let Some(streams) = &mut conn.streams else {
+            return;
+        };
+        let fields = &mut self.stream_fields;
+        let used = pump!(self, turn).run_streams(streams, input, fields, &mut out);
+        conn.held.extend_from_slice(&input[used..]);
+        streams.out = Some(out);
+    }
+
     fn answer_stream_lease(&mut self, slot: u32, lease: &Lease) {
         let mut out = self.stream_output(slot);
-        let configured = self.settings.fields(self.conns.at(slot).is_secure());
+        let configured = self.settings.fields(false);
         let turn = turn!(self, configured);
         let input = self.driver.received(lease);
         let conn = self.conns.at(slot);
@@ -236,7 +264,11 @@ impl<D: Driver> Worker<D> {
     /// A send has completed.
     pub(super) fn streams_sent(&mut self, slot: u32) {
         self.log_work(slot, End::Whole);
-        self.conns.at(slot).phase = Phase::Reading;
+        let conn = self.conns.at(slot);
+        conn.phase = Phase::Reading;
+        if conn.has_fault() {
+            return self.end_by_fault(slot);
+        }
         self.go_on_streams(slot);
     }
 
@@ -251,24 +283,29 @@ impl<D: Driver> Worker<D> {
 
     /// All is sent and nothing more will be asked for.
     fn end_streams(&mut self, slot: u32) {
-        if let Some(streams) = &mut self.conns.at(slot).streams {
-            streams.end();
-            if let Some(error) = streams.connection.error() {
-                if matches!(error.why, Why::Idle | Why::Stalled) {
-                    self.counters.timeouts += 1;
-                }
-                if error.why != Why::Idle {
-                    let key = (error.code.name(), error.why.name());
-                    *self.counters.h2_errors.entry(key).or_default() += 1;
-                }
+        let streams = self.conns.at(slot).streams.as_ref();
+        if let Some(error) = streams.and_then(|streams| streams.connection.error()) {
+            if matches!(error.why, Why::Idle | Why::Stalled) {
+                self.counters.timeouts += 1;
+            }
+            if error.why != Why::Idle {
+                let key = (error.code.name(), error.why.name());
+                *self.counters.h2_errors.entry(key).or_default() += 1;
             }
         }
-        self.log_cut_streams(slot);
-        let conn = self.conns.at(slot);
-        conn.streams = None;
+        self.drop_streams(slot);
         // The peer may be sending still; a reset would destroy what it has not read yet.
-        conn.linger = true;
+        self.conns.at(slot).linger = true;
         self.finish(slot);
+    }
+
+    /// No stream of the connection is served any more.
+    pub(super) fn drop_streams(&mut self, slot: u32) {
+        if let Some(streams) = &mut self.conns.at(slot).streams {
+            streams.abandon();
+            self.log_cut_streams(slot);
+            self.conns.at(slot).streams = None;
+        }
     }
 
     /// Writes the log lines of responses that ended early.

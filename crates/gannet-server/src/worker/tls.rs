@@ -96,6 +96,9 @@ impl<D: Driver> Worker<D> {
         let conn = self.conns.at(slot);
         match conn.phase {
             Phase::Reading if conn.has_fault() => self.end_by_fault(slot),
+            Phase::Reading | Phase::Sending if conn.streams.is_some() => {
+                self.streams_opened(slot, plain);
+            }
             Phase::Reading if plain.is_empty() => {
                 if conn.ended {
                     return self.close(slot);
@@ -222,8 +225,8 @@ impl<D: Driver> Worker<D> {
         tls.state = State::Open(session);
         tls.handshake_bytes = conn.sent + out.len() as u64;
         match protocol {
-            // HTTP/2 is not offered yet.
-            Protocol::Http11 | Protocol::H2 => {}
+            Protocol::Http11 => {}
+            Protocol::H2 => self.begin_streams(slot),
         }
         if !self.note_received(slot, result) {
             return;
@@ -249,6 +252,9 @@ impl<D: Driver> Worker<D> {
         conn.phase = Phase::Reading;
         if conn.has_fault() {
             return self.end_by_fault(slot);
+        }
+        if conn.streams.is_some() {
+            return self.go_on_streams(slot);
         }
         if !conn.held.is_empty() {
             return self.answer_held(slot);
@@ -412,6 +418,7 @@ impl<D: Driver> Worker<D> {
 
     /// Sends our last record. False if none can be sent.
     pub(super) fn says_last(&mut self, slot: u32, alert: Alert) -> bool {
+        self.drop_streams(slot);
         let conn = self.conns.at(slot);
         let Some(Secure {
             state: State::Open(session),
