@@ -3,6 +3,8 @@
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
+use gannet_content::policy::csp::PolicyOptions;
+
 use crate::command_line::pack_flags::PackSettings;
 use crate::messages::{Failure, cause};
 use crate::pack::{
@@ -32,6 +34,12 @@ pub fn options(directory: &Path, settings: PackSettings) -> Result<PackOptions, 
         spa: settings.spa,
         listing: settings.listing,
         clean_urls: settings.clean_urls,
+        routing: settings.site.routing(),
+        defaults: settings.site.defaults(),
+        csp: settings.csp.map(|is_enforced| PolicyOptions {
+            is_enforced,
+            ..PolicyOptions::default()
+        }),
         dotfiles: settings.dotfiles,
         exclude: settings.exclude,
         include: settings.include,

@@ -18,4 +18,5 @@ pub mod nearest;
 pub mod pack_flags;
 pub mod serve_flags;
 pub mod settings;
+pub mod site_settings;
 pub mod values;

@@ -8,7 +8,10 @@ use gannet_archive::Coding;
 
 use crate::command_line::flag::{FILE, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::ColourChoice;
-use crate::command_line::values::{colour, content_type, number, path, switch, text};
+use crate::command_line::site_settings::{
+    COMPATS, SiteSettings, TRAILING_SLASHES, compat, cors, index_names, trailing_slash,
+};
+use crate::command_line::values::{choice, colour, content_type, number, path, switch, text};
 use crate::pack::Effort;
 use crate::pack::encoders::{Wish, parse_list};
 
@@ -29,6 +32,10 @@ pub struct PackSettings {
     pub listing: bool,
     /// `/about` answers `about.html`.
     pub clean_urls: bool,
+    /// What answers a path, and with which fields.
+    pub site: SiteSettings,
+    /// Pages get a content security policy, which is enforced or not.
+    pub csp: Option<bool>,
     /// Dotfiles are packed.
     pub dotfiles: bool,
     /// Patterns of what is left out.
@@ -65,6 +72,8 @@ impl Default for PackSettings {
             spa: false,
             listing: false,
             clean_urls: true,
+            site: SiteSettings::default(),
+            csp: None,
             dotfiles: false,
             exclude: Vec::new(),
             include: Vec::new(),
@@ -203,6 +212,116 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         is_common: true,
         apply: |settings, values| {
             settings.clean_urls = !switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "compat",
+        short: None,
+        value: one_of("HOST", COMPATS),
+        group: Group::Packing,
+        default: "netlify",
+        brief: "whose reading of _redirects and _headers: netlify, cloudflare or kawipiko",
+        details: "kawipiko also brings its fourteen index names, its clean URLs (.html, .htm, \
+            .xhtml, .xht, .txt) and its pages for everything below a folder (_wildcard.*, _200.*, \
+            _404.*).",
+        is_common: true,
+        apply: |settings, values| {
+            settings.site.compat = compat(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "no-rules",
+        short: None,
+        value: Value::Switch,
+        group: Group::Packing,
+        default: "false",
+        brief: "_redirects and _headers are files like others",
+        details: "",
+        is_common: false,
+        apply: |settings, values| {
+            settings.site.no_rules = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "index",
+        short: None,
+        value: one("NAMES"),
+        group: Group::Packing,
+        default: "",
+        brief: "names of pages that answer for their folder, with commas between",
+        details: "In the order in which they are tried. Without it index.html, or the names that \
+            --compat brings.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.site.index = index_names(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "trailing-slash",
+        short: None,
+        value: one_of("WHAT", TRAILING_SLASHES),
+        group: Group::Packing,
+        default: "auto",
+        brief: "auto, always, never or off",
+        details: "auto redirects /folder to /folder/ and /page/ to /page; always redirects to the \
+            form with a slash, never to the one without; with off /folder answers as /folder/ \
+            does, and nothing is redirected.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.site.trailing_slash = trailing_slash(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "no-security-fields",
+        short: None,
+        value: Value::Switch,
+        group: Group::Packing,
+        default: "false",
+        brief: "no Referrer-Policy, frame-ancestors and Cross-Origin-Opener-Policy",
+        details: "X-Content-Type-Options stays. Single fields are changed by _headers.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.site.no_security_fields = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "cors",
+        short: None,
+        value: one("WHO"),
+        group: Group::Packing,
+        default: "off",
+        brief: "whose scripts may read answers: off, any, or an origin",
+        details: "Such as https://app.example.org. Preflight requests are answered as the same flag \
+            of gannet serve says.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.site.cors = cors(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "csp",
+        short: None,
+        value: one_of("HOW", &["off", "report", "enforce"]),
+        group: Group::Packing,
+        default: "off",
+        brief: "a content security policy for each page: off, report or enforce",
+        details: "Made from the page's inline scripts and styles, by hash, and from the hosts that \
+            it names. report tells the browser's console what it would stop.",
+        is_common: false,
+        apply: |settings, values| {
+            let set = [
+                ("off", None),
+                ("report", Some(false)),
+                ("enforce", Some(true)),
+            ];
+            settings.csp = choice(values, &set)?;
             Ok(())
         },
     },

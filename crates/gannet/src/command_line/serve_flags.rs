@@ -6,6 +6,9 @@ use gannet_server::tls::kernel::Wish;
 
 use crate::command_line::flag::{FILE, FILES, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::{LogChoice, Settings};
+use crate::command_line::site_settings::{
+    COMPATS, TRAILING_SLASHES, compat, cors, index_names, trailing_slash,
+};
 use crate::command_line::values::{
     choice, colour, content_type, field, listen_address, number, path, paths, socket_address,
     switch, text,
@@ -235,6 +238,95 @@ pub static SERVE_FLAGS: &[Flag<Settings>] = &[
         is_common: false,
         apply: |settings, values| {
             settings.server.content.clean_urls = !switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "compat",
+        short: None,
+        value: one_of("HOST", COMPATS),
+        group: Group::Content,
+        default: "netlify",
+        brief: "whose reading of _redirects and _headers: netlify, cloudflare or kawipiko",
+        details: "kawipiko also brings its fourteen index names, its clean URLs (.html, .htm, \
+            .xhtml, .xht, .txt) and its pages for everything below a folder (_wildcard.*, _200.*, \
+            _404.*).",
+        is_common: false,
+        apply: |settings, values| {
+            settings.site.compat = compat(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "no-rules",
+        short: None,
+        value: Value::Switch,
+        group: Group::Content,
+        default: "false",
+        brief: "_redirects and _headers are files like others",
+        details: "",
+        is_common: false,
+        apply: |settings, values| {
+            settings.site.no_rules = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "index",
+        short: None,
+        value: one("NAMES"),
+        group: Group::Content,
+        default: "",
+        brief: "names of pages that answer for their folder, with commas between",
+        details: "In the order in which they are tried. Without it index.html, or the names that \
+            --compat brings.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.site.index = index_names(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "trailing-slash",
+        short: None,
+        value: one_of("WHAT", TRAILING_SLASHES),
+        group: Group::Content,
+        default: "auto",
+        brief: "auto, always, never or off",
+        details: "auto redirects /folder to /folder/ and /page/ to /page; always redirects to the \
+            form with a slash, never to the one without; with off /folder answers as /folder/ \
+            does, and nothing is redirected.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.site.trailing_slash = trailing_slash(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "no-security-fields",
+        short: None,
+        value: Value::Switch,
+        group: Group::Content,
+        default: "false",
+        brief: "no Referrer-Policy, frame-ancestors and Cross-Origin-Opener-Policy",
+        details: "X-Content-Type-Options stays. Single fields are changed by _headers and --header. An archive has those of its files already.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.site.no_security_fields = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "cors",
+        short: None,
+        value: one("WHO"),
+        group: Group::Content,
+        default: "off",
+        brief: "whose scripts may read answers: off, any, or an origin",
+        details: "Such as https://app.example.org.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.site.cors = cors(values)?;
             Ok(())
         },
     },

@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use gannet_server::config::{Config, ListenAddress};
+
+use crate::command_line::site_settings::SiteSettings;
 use gannet_server::tls::kernel::Wish;
 
 /// The settings of `serve`.
@@ -19,6 +21,8 @@ pub struct Settings {
     pub expose: bool,
     /// What is asked of TLS.
     pub tls: TlsSettings,
+    /// What answers a path, and with which fields.
+    pub site: SiteSettings,
     /// What the server is started with; its `log` is filled in from `log` below, which depends on
     /// the terminal.
     pub server: Config,

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use gannet_archive::{ArchiveError, Rule};
+use gannet_content::rules::problem::Problem;
 
 use crate::messages::{Failure, cause};
 
@@ -30,6 +31,8 @@ pub enum PackError {
     Types(String),
     /// A pattern that cannot be used, or a file of patterns, and why.
     Pattern(String, String),
+    /// The rules files of the site have mistakes.
+    Rules(Vec<Problem>),
     /// The archive would break a rule of its format.
     Archive(PathBuf, ArchiveError),
 }
@@ -77,6 +80,9 @@ impl PackError {
                     rule: Rule::Limit, ..
                 },
             ) => Some("a path, a type or a field is too long".into()),
+            Self::Rules(_) => {
+                Some("mend them, or pack both files as they are with --no-rules".into())
+            }
             Self::Archive(..) => None,
         }
     }
@@ -114,6 +120,16 @@ impl fmt::Display for PackError {
             }
             Self::Pattern(object, error) => write!(out, "cannot use pattern {object}: {error}"),
             Self::Types(pair) => write!(out, "cannot use content type '{pair}'"),
+            Self::Rules(problems) => {
+                out.write_str("cannot use the rules of the site:")?;
+                for problem in problems {
+                    write!(out, "\n  {problem}")?;
+                    if let Some(help) = problem.what.help() {
+                        write!(out, " ({help})")?;
+                    }
+                }
+                Ok(())
+            }
             Self::Archive(path, error) => {
                 write!(out, "cannot write archive '{}': {error}", path.display())
             }

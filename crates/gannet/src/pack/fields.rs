@@ -2,6 +2,7 @@
 
 use gannet_archive::{Coding, VariantDraft, VariantsId, Writer};
 use gannet_content::answer::{Resource, ready_fields};
+use gannet_content::rules::headers::FieldChanges;
 use gannet_content::validators::hash_tag;
 use gannet_http::semantics::coding::Coding as ContentCoding;
 
@@ -16,6 +17,8 @@ pub(super) struct Representation<'a> {
     pub(super) cache_control: &'static str,
     /// Further fields.
     pub(super) fields: &'a [(&'a str, &'a [u8])],
+    /// What the site's rules make of all of them.
+    pub(super) changes: Option<&'a FieldChanges>,
 }
 
 /// Adds the variants of a representation with their field blocks. Entity tags come from the
@@ -43,7 +46,11 @@ pub(super) fn add_variants(
             cache_control: Some(representation.cache_control),
             fields: representation.fields,
         };
-        let ready = ready_fields(&resource).map_err(|_| representation.content_type.to_string())?;
+        let fail = |_| representation.content_type.to_string();
+        let mut ready = ready_fields(&resource).map_err(fail)?;
+        if let Some(changes) = representation.changes {
+            ready = changes.apply_to_block(ready.as_block()).map_err(fail)?;
+        }
         rendered.push((tag, ready));
     }
     let drafts: Vec<_> = variants

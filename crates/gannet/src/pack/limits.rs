@@ -36,3 +36,7 @@ pub(super) const KEPT_READ_MAX: u64 = 1 << 20;
 
 /// Archives that a cache directory keeps: enough for two branches of a site, or two recipes.
 pub(super) const KEPT_ARCHIVES: usize = 2;
+
+/// Pages longer than this get no content security policy of their own: reading one takes a few
+/// times its length in memory.
+pub(super) const POLICY_PAGE_MAX: u64 = 32 << 20;

@@ -13,7 +13,11 @@
 //!
 //! **Names.** Every file has its own path. `index.html` answers its folder's path too, `about.html`
 //! answers `/about` (clean URLs), `404.html` answers what is missing below its folder; `/folder`
-//! redirects to `/folder/` with 308. That is what a live directory answers.
+//! redirects to `/folder/` with 308. That is what a live directory answers. Other index names,
+//! suffixes, fallbacks and slashes are those of a [`Routing`].
+//!
+//! **Rules.** `_redirects` and `_headers` are no files of the site. What depends on a path alone is
+//! in the field blocks; the rest are sections that the server asks.
 //!
 //! **Sidecars.** A file `x.br`, `x.gz` or `x.zst` beside `x` is left out if it decodes to exactly
 //! `x`: the archive holds codings made here, which are never out of date. If it decodes to anything
@@ -33,6 +37,7 @@ mod previous;
 mod progress;
 mod recipe;
 mod report;
+pub(crate) mod rules;
 mod site;
 mod sources;
 mod stamps;
@@ -44,6 +49,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use gannet_archive::{Options, SectionKind, Superblock, Writer};
 use gannet_content::mime::Types;
+use gannet_content::policy::csp::PolicyOptions;
+use gannet_content::policy::defaults::DefaultFields;
+use gannet_content::routing::Routing;
 
 pub(crate) use compress::decoder;
 pub use compressible::Compressible;
@@ -78,6 +86,13 @@ pub struct PackOptions {
     pub listing: bool,
     /// `/about` answers `about.html`.
     pub clean_urls: bool,
+    /// Index names, what slashes do, which pages answer for others, and whose reading of the rules
+    /// files is followed.
+    pub routing: Routing,
+    /// The fields that answers have by default.
+    pub defaults: DefaultFields,
+    /// Pages get a content security policy made from their scripts and styles.
+    pub csp: Option<PolicyOptions>,
     /// Dotfiles are packed.
     pub dotfiles: bool,
     /// Patterns of what is left out, in the syntax of `.gitignore`.
@@ -119,6 +134,9 @@ impl PackOptions {
             spa: false,
             listing: false,
             clean_urls: true,
+            routing: Routing::default(),
+            defaults: DefaultFields::default(),
+            csp: None,
             dotfiles: false,
             exclude: Vec::new(),
             include: Vec::new(),
@@ -134,7 +152,7 @@ impl PackOptions {
             spa: self.spa,
             listing: self.listing,
             clean_urls: self.clean_urls,
-            slash_redirects: false,
+            slash_redirects: self.routing.trailing_slash.removes(),
         }
     }
 }
@@ -166,8 +184,17 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
     let stored = store(&sources, options, &previous, &mut target, progress)
         .inspect_err(|error| memory.doubt(error))?;
     drop(previous);
-    let mut site = Site::new(options, unix_now());
+    let rules = std::mem::take(&mut sources.rules);
+    rules.store(&mut writer);
+    let mut site = Site::new(options, &rules, unix_now());
     site.add_files(&sources, &stored.contents, &mut writer, &mut output)?;
+    let has_content = |path: &[u8]| site.has_content(path);
+    let problems = rules.lint(&has_content);
+    let shown = problems
+        .iter()
+        .map(|problem| rules::shown(&options.source, problem));
+    sources.warnings.extend(shown);
+    sources.warnings.extend(broken_pages(&site.broken_pages));
     let refuse = |error| PackError::Archive(options.output.clone(), error);
     let parts = writer.finish().map_err(refuse)?;
     output.publish(&parts)?;
@@ -187,6 +214,16 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
         elapsed: started.elapsed(),
         ..PackReport::of(sources, &stored.contents)
     })
+}
+
+/// What to tell of pages that their content security policy would break.
+fn broken_pages(pages: &[String]) -> Option<String> {
+    let first = pages.first()?;
+    Some(format!(
+        "pages with event handlers, 'style=' attributes or 'javascript:' links, which a content \
+         security policy would stop: {}, such as '{first}'",
+        pages.len()
+    ))
 }
 
 /// The table of content types. Pairs are tried one by one, to name the one that is wrong.

@@ -5,16 +5,21 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use gannet_archive::{Coding, Content, Key, VariantsId, Writer, digest};
-use gannet_content::answer::{CACHE_REVALIDATE, PAGE_POLICY};
+use gannet_archive::{Coding, Content, Key, Namespace, VariantsId, Writer, digest};
+use gannet_content::answer::CACHE_REVALIDATE;
 use gannet_content::directory::listing;
 use gannet_content::policy::cache::{self, Lifetime};
+use gannet_content::policy::csp::{self, Policy};
+use gannet_content::policy::page;
+use gannet_content::routing::{FallbackKind, TrailingSlash};
 use gannet_content::validators::last_modified;
 use gannet_http::semantics::target_path::encode_path;
 
 use super::compress::{Coded, compress};
 use super::fields::{Representation, add_variants};
+use super::limits::POLICY_PAGE_MAX;
 use super::output::Output;
+use super::rules::{RuleContents, SiteRules};
 use super::sources::{Source, Sources};
 use super::store::{StoredContent, Target};
 use super::{PackError, PackOptions};
@@ -22,16 +27,32 @@ use super::{PackError, PackOptions};
 /// Makes the entries.
 pub(super) struct Site<'o> {
     options: &'o PackOptions,
+    rules: &'o SiteRules,
     now: i64,
     /// Equal representations have one set of variants.
     representations: HashMap<RepresentationKey, VariantsId>,
+    /// The policies of pages, by content.
+    policies: HashMap<usize, Option<Policy>>,
+    /// Paths that have content, and the number of the file that they have it from; none for a
+    /// listing.
+    names: HashMap<Vec<u8>, Option<usize>>,
     pub(super) alias_count: u64,
     pub(super) redirect_count: u64,
     pub(super) listing_count: u64,
+    /// Pages with something that their policy would break.
+    pub(super) broken_pages: Vec<String>,
 }
 
-/// Content, type and modification time.
-type RepresentationKey = (usize, String, Option<i64>, Lifetime);
+/// Content, type and modification time, and what changes in the fields.
+type RepresentationKey = (usize, String, Option<i64>, Lifetime, Option<ChangesKey>);
+type ChangesKey = (Vec<(String, Vec<u8>)>, Vec<String>);
+
+/// What entries are made of, and where they go.
+struct Adding<'s> {
+    files: &'s [Source],
+    contents: &'s [StoredContent],
+    writer: &'s mut Writer,
+}
 
 /// A folder of the site.
 #[derive(Debug, Default)]
@@ -46,15 +67,24 @@ struct Folder<'f> {
 
 impl<'o> Site<'o> {
     /// A site without entries. `now` is in Unix seconds: dates after it are not sent.
-    pub(super) fn new(options: &'o PackOptions, now: i64) -> Self {
+    pub(super) fn new(options: &'o PackOptions, rules: &'o SiteRules, now: i64) -> Self {
         Self {
             options,
+            rules,
             now,
             representations: HashMap::new(),
+            policies: HashMap::new(),
+            names: HashMap::new(),
             alias_count: 0,
             redirect_count: 0,
             listing_count: 0,
+            broken_pages: Vec::new(),
         }
+    }
+
+    /// Whether a path has content.
+    pub(super) fn has_content(&self, path: &[u8]) -> bool {
+        self.names.contains_key(path)
     }
 
     /// Adds every entry of the site.
@@ -66,63 +96,209 @@ impl<'o> Site<'o> {
         output: &mut Output,
     ) -> Result<(), PackError> {
         let files = &sources.files;
-        let mut taken: BTreeSet<&[u8]> = files
-            .iter()
-            .map(|source| source.file.url.as_slice())
-            .collect();
-        for source in files {
-            let content = self.content(source, contents, writer)?;
-            writer.add_content(Key::content(&source.file.url), &content);
+        let mut to = Adding {
+            files,
+            contents,
+            writer,
+        };
+        for number in 0..files.len() {
+            self.add(&mut to, files[number].file.url.clone(), number, false)?;
         }
-        for source in files {
-            let (folder, name) = split(&source.file.url);
-            let content = self.content(source, contents, writer)?;
+        self.add_pages(&mut to)?;
+        self.add_indexes(&mut to)?;
+        self.add_fallbacks(&mut to)?;
+        self.add_folders(files, writer, output)?;
+        let mut to = Adding {
+            files,
+            contents,
+            writer,
+        };
+        self.add_unruled(&mut to)
+    }
+
+    /// Adds an entry of a file under a path, unless the path is taken.
+    fn add(
+        &mut self,
+        to: &mut Adding<'_>,
+        url: Vec<u8>,
+        number: usize,
+        is_alias: bool,
+    ) -> Result<(), PackError> {
+        if self.names.contains_key(&url) {
+            return Ok(());
+        }
+        let content = self.content(to, number, Some(&url))?;
+        let content = Content {
+            is_alias,
+            ..content
+        };
+        to.writer.add_content(Key::content(&url), &content);
+        self.names.insert(url, Some(number));
+        self.alias_count += u64::from(is_alias);
+        Ok(())
+    }
+
+    /// Pages answer without their suffix.
+    fn add_pages(&mut self, to: &mut Adding<'_>) -> Result<(), PackError> {
+        let suffixes = &self.options.routing.page_suffixes;
+        let is_page = |url: &[u8]| suffixes.iter().any(|suffix| url.ends_with(suffix));
+        if !self.options.clean_urls {
+            return Ok(());
+        }
+        for suffix in suffixes {
+            for number in 0..to.files.len() {
+                let url = &to.files[number].file.url;
+                let Some(clean) = url.strip_suffix(suffix.as_slice()) else {
+                    continue;
+                };
+                if clean.ends_with(b"/") || is_page(clean) || self.names.contains_key(clean) {
+                    continue;
+                }
+                if self.options.routing.trailing_slash != TrailingSlash::Always {
+                    self.add(to, clean.to_vec(), number, true)?;
+                    continue;
+                }
+                let folder = [clean, b"/"].concat();
+                if self.index_of(to, &folder).is_none() {
+                    self.add(to, folder.clone(), number, true)?;
+                }
+                self.add_redirect(to.writer, clean, &folder);
+            }
+        }
+        Ok(())
+    }
+
+    /// The file that answers for a folder.
+    fn index_of(&self, to: &Adding<'_>, folder: &[u8]) -> Option<usize> {
+        let names = self.options.routing.index_names.iter();
+        let mut found = names.filter_map(|name| self.names.get(&[folder, name].concat())?.as_ref());
+        found
+            .next()
+            .copied()
+            .filter(|number| *number < to.files.len())
+    }
+
+    /// Index pages answer for their folders.
+    fn add_indexes(&mut self, to: &mut Adding<'_>) -> Result<(), PackError> {
+        let folders: BTreeSet<&[u8]> = to.files.iter().map(|one| split(&one.file.url).0).collect();
+        for folder in folders {
+            let Some(number) = self.index_of(to, folder) else {
+                continue;
+            };
+            let slash = self.options.routing.trailing_slash;
+            let bare = folder.strip_suffix(b"/").unwrap_or_default();
+            if slash != TrailingSlash::Never || bare.is_empty() {
+                self.add(to, folder.to_vec(), number, true)?;
+            }
+            if !slash.adds() && !bare.is_empty() {
+                self.add(to, bare.to_vec(), number, true)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Pages that answer for what is not found below their folders.
+    fn add_fallbacks(&mut self, to: &mut Adding<'_>) -> Result<(), PackError> {
+        let mut taken = BTreeSet::new();
+        for fallback in &self.options.routing.fallbacks {
+            let namespace = match fallback.kind {
+                FallbackKind::Wildcard => Namespace::Wildcard,
+                FallbackKind::Application => Namespace::ApplicationPage,
+                FallbackKind::NotFound => Namespace::NotFoundPage,
+            };
+            for number in 0..to.files.len() {
+                let (folder, name) = split(&to.files[number].file.url);
+                if name != fallback.name || !taken.insert((namespace, folder)) {
+                    continue;
+                }
+                let content = Content {
+                    is_alias: true,
+                    ..self.content(to, number, None)?
+                };
+                let key = Key::content(folder).within(namespace);
+                to.writer.add_content(key, &content);
+                self.alias_count += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Content that answers for other paths, with the fields that those have.
+    fn add_unruled(&mut self, to: &mut Adding<'_>) -> Result<(), PackError> {
+        if !self.rules.has_fixed_fields() {
+            return Ok(());
+        }
+        let mut paths: BTreeSet<Vec<u8>> = match self.rules.contents() {
+            RuleContents::Any => self.names.keys().cloned().collect(),
+            RuleContents::Paths(paths) => {
+                let other = |path: &Vec<u8>| match path.strip_suffix(b"/") {
+                    Some(bare) => bare.to_vec(),
+                    None => [path, b"/".as_slice()].concat(),
+                };
+                let others: Vec<_> = paths.iter().map(other).collect();
+                paths.into_iter().chain(others).collect()
+            }
+        };
+        if self.options.spa {
+            paths.insert(b"/".to_vec());
+        }
+        for path in paths {
+            let Some(Some(number)) = self.names.get(&path).copied() else {
+                continue;
+            };
             let content = Content {
                 is_alias: true,
-                ..content
+                ..self.content(to, number, None)?
             };
-            if name == b"index.html" && taken.insert(folder) {
-                writer.add_content(Key::content(folder), &content);
-                self.alias_count += 1;
-            }
-            if let Some(clean) = self
-                .clean_url(&source.file.url)
-                .filter(|url| taken.insert(url))
-            {
-                writer.add_content(Key::content(clean), &content);
-                self.alias_count += 1;
-            }
-            if name == b"404.html" {
-                writer.add_content(Key::not_found_page(folder), &content);
-                self.alias_count += 1;
-            }
+            let key = Key::content(&path).within(Namespace::Unruled);
+            to.writer.add_content(key, &content);
         }
-        self.add_folders(files, &taken, writer, output)
+        Ok(())
+    }
+
+    fn add_redirect(&mut self, writer: &mut Writer, from: &[u8], to: &[u8]) {
+        let mut location = Vec::new();
+        encode_path(to, &mut location);
+        writer.add_redirect(Key::content(from), 308, &location);
+        self.redirect_count += 1;
     }
 
     /// Redirects `/folder` to `/folder/`, and lists the folders that have no page.
     fn add_folders(
         &mut self,
         files: &[Source],
-        taken: &BTreeSet<&[u8]>,
         writer: &mut Writer,
         output: &mut Output,
     ) -> Result<(), PackError> {
         let folders = self.folders(files);
+        let routing = &self.options.routing;
         for (url, folder) in &folders {
-            let without_slash = url.strip_suffix(b"/").unwrap_or(url);
-            if !without_slash.is_empty() && !taken.contains(without_slash) {
-                let mut location = Vec::new();
-                encode_path(url, &mut location);
-                writer.add_redirect(Key::content(without_slash), 308, &location);
-                self.redirect_count += 1;
+            let bare = url.strip_suffix(b"/").unwrap_or(url);
+            let is_free = !bare.is_empty() && !self.names.contains_key(bare);
+            let is_listed = self.options.listing && !self.names.contains_key(*url) && {
+                let is_own = |name: &Vec<u8>| self.names.contains_key(&[*url, name].concat());
+                !routing.index_names.iter().any(is_own)
+            };
+            // Where rules may want it, a folder that has nothing to show is left to them.
+            let is_shown = is_listed || self.names.contains_key(*url) || routing.rules.is_none();
+            let is_page = routing.trailing_slash == TrailingSlash::Always && self.is_page(bare);
+            if is_free && is_shown && !is_page && (routing.trailing_slash.adds() || is_listed) {
+                self.add_redirect(writer, bare, url);
             }
-            if self.options.listing && !taken.contains(url) {
+            if is_listed {
                 let page = self.render_listing(url, folder, &folders, files);
                 self.add_listing(url, &page, writer, output)?;
+                self.names.insert(url.to_vec(), None);
             }
         }
         Ok(())
+    }
+
+    /// Whether a page answers for the path without its suffix, so that its redirect is there.
+    fn is_page(&self, bare: &[u8]) -> bool {
+        let mut suffixes = self.options.routing.page_suffixes.iter();
+        self.options.clean_urls
+            && suffixes.any(|suffix| self.names.contains_key(&[bare, suffix].concat()))
     }
 
     /// Every folder that has a file in it or below it.
@@ -200,12 +376,20 @@ impl<'o> Site<'o> {
         }
         let content_type = str::from_utf8(page.content_type)
             .map_err(|_| PackError::Types(String::from_utf8_lossy(page.content_type).into()))?;
-        let fields = [("content-security-policy", PAGE_POLICY.as_bytes())];
+        let defaults = self.options.defaults.of_page();
+        let fields: Vec<_> = defaults
+            .iter()
+            // What is packed does not change under its name before the archive does.
+            .filter(|(name, _)| *name != "cache-control" && *name != "x-content-type-options")
+            .map(|(name, value)| (*name, value.as_bytes()))
+            .collect();
+        let changes = self.rules.changes(url);
         let representation = Representation {
             content_type,
             last_modified: None,
             cache_control: CACHE_REVALIDATE,
             fields: &fields,
+            changes: changes.as_ref(),
         };
         let variants =
             add_variants(&representation, &variants, writer).map_err(PackError::Types)?;
@@ -220,39 +404,44 @@ impl<'o> Site<'o> {
         Ok(())
     }
 
-    fn clean_url<'u>(&self, url: &'u [u8]) -> Option<&'u [u8]> {
-        let clean = url.strip_suffix(b".html")?;
-        (self.options.clean_urls && !clean.ends_with(b"/")).then_some(clean)
-    }
-
-    /// An entry of a file, with its variants added if no entry before had the same.
+    /// An entry of a file, with its variants added if no entry before had the same. `url` is the
+    /// path that it is the content of; without one it answers for others.
     fn content<'s>(
         &mut self,
-        source: &'s Source,
-        contents: &[StoredContent],
-        writer: &mut Writer,
+        to: &mut Adding<'s>,
+        number: usize,
+        url: Option<&[u8]>,
     ) -> Result<Content<'s>, PackError> {
+        let source: &'s Source = &to.files[number];
         let last_modified = self.last_modified(source);
         let name = String::from_utf8_lossy(source.file.url.strip_prefix(b"/").unwrap_or_default());
         let (lifetime, _) = cache::lifetime(&name, &source.content_type, None);
+        let changes = url.and_then(|url| self.rules.changes(url));
+        let changes = changes.filter(|changes| !changes.is_empty());
         let key = (
             source.content,
             source.content_type.clone(),
             last_modified,
             lifetime,
+            changes.clone().map(|changes| (changes.set, changes.remove)),
         );
         let variants = match self.representations.get(&key) {
             Some(variants) => *variants,
             None => {
+                let policy = self.policy(source)?;
+                let defaults = &self.options.defaults;
+                let fields = defaults.of_content(&source.content_type, policy.as_ref());
+                let fields: Vec<_> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
                 let representation = Representation {
                     content_type: &source.content_type,
                     last_modified,
                     cache_control: lifetime.cache_control(),
-                    fields: &[],
+                    fields: &fields,
+                    changes: changes.as_ref(),
                 };
-                let stored = contents[source.content].variants_as(source.is_compressible);
+                let stored = to.contents[source.content].variants_as(source.is_compressible);
                 let variants =
-                    add_variants(&representation, stored, writer).map_err(PackError::Types)?;
+                    add_variants(&representation, stored, to.writer).map_err(PackError::Types)?;
                 self.representations.insert(key, variants);
                 variants
             }
@@ -264,6 +453,28 @@ impl<'o> Site<'o> {
             variants,
             ..Content::default()
         })
+    }
+
+    /// The content security policy of a page, if pages are to have one.
+    fn policy(&mut self, source: &Source) -> Result<Option<Policy>, PackError> {
+        let Some(wanted) = &self.options.csp else {
+            return Ok(None);
+        };
+        if !source.content_type.starts_with("text/html") || source.file.len > POLICY_PAGE_MAX {
+            return Ok(None);
+        }
+        if let Some(policy) = self.policies.get(&source.content) {
+            return Ok(policy.clone());
+        }
+        let path = &source.file.path;
+        let text = std::fs::read(path).map_err(PackError::io("read", path))?;
+        let page = page::read(&text);
+        let policy = csp::policy(&page, wanted);
+        if policy.is_none() || !page.findings.is_empty() {
+            self.broken_pages.push(path.display().to_string());
+        }
+        self.policies.insert(source.content, policy.clone());
+        Ok(policy)
     }
 
     fn last_modified(&self, source: &Source) -> Option<i64> {

@@ -12,6 +12,7 @@ use super::compress::decoder;
 use super::limits::{COPY_CHUNK, IN_FLIGHT_MAX, IN_FLIGHT_MIN, STREAMED_FROM};
 use super::parallel::{Work, in_order};
 use super::progress::{Phase, Progress};
+use super::rules::SiteRules;
 use super::stamps::{Stamp, Stamps};
 use super::walk::{Skipped, SourceFile, walk};
 use super::{PackError, PackOptions};
@@ -25,6 +26,8 @@ pub(super) struct Sources {
     pub(super) contents: Vec<SourceContent>,
     pub(super) skipped: Vec<Skipped>,
     pub(super) warnings: Vec<String>,
+    /// What the site's rules files say.
+    pub(super) rules: SiteRules,
     /// What the next build may know unread.
     pub(super) stamps: Stamps,
     /// Files that had to be read.
@@ -72,7 +75,8 @@ impl Sources {
         progress: &mut dyn Progress,
     ) -> Result<Self, PackError> {
         let found = |count, bytes| progress.found(count, bytes);
-        let tree = walk(options, found)?;
+        let mut tree = walk(options, found)?;
+        let rules = SiteRules::take(&mut tree.files, &options.routing)?;
         let digests = read_all(options, &tree.files, known, progress)?;
         let mut sources = Self {
             stamps: stamps(&tree.files, &digests),
@@ -81,6 +85,7 @@ impl Sources {
             contents: Vec::new(),
             skipped: tree.skipped,
             warnings: tree.warnings,
+            rules,
         };
         let sidecars = sidecars(&tree.files, &digests);
         let mut by_digest = HashMap::new();
@@ -120,10 +125,6 @@ impl Sources {
     fn warn(&mut self) {
         for source in &self.files {
             let url = String::from_utf8_lossy(&source.file.url);
-            if matches!(&*url, "/_redirects" | "/_headers") {
-                let text = format!("'{url}' is packed as a file; its rules are not applied");
-                self.warnings.push(text);
-            }
             if source.file.len >= STREAMED_FROM && source.is_compressible {
                 self.warnings
                     .push(format!("'{url}' is too large to be compressed"));

@@ -132,7 +132,8 @@ fn paths_answer_what_a_live_directory_answers() {
     check("/pair/", None);
     check("/docs", Some("308 /docs/"));
     check("/docs/", Some("docs/index.html"));
-    check("/plain", Some("308 /plain/"));
+    // It has nothing to show.
+    check("/plain", None);
     check("/plain/", None);
     check("/a b", Some("308 /a%20b/"));
     check("/a b/\u{e9}.txt", Some("a b/\u{e9}.txt"));

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use gannet_server::config::{Config, Content, ListenAddress, LogFormat, Scheme};
+use gannet_server::config::{Config, Content, ContentOptions, ListenAddress, LogFormat, Scheme};
 use gannet_server::{OpenError, Running, StartError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::SIGHUP;
@@ -45,6 +45,11 @@ pub fn run(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
     let config = Config {
         log: log_format(settings, &terminal),
         tls,
+        content: ContentOptions {
+            routing: settings.site.routing(),
+            defaults: settings.site.defaults(),
+            ..settings.server.content.clone()
+        },
         ..settings.server.clone()
     };
     raise_descriptor_limit();

@@ -1,0 +1,162 @@
+//! Settings that packing and serving have in common: what answers a path, and with which fields.
+
+use std::ffi::OsString;
+
+use gannet_content::policy::defaults::DefaultFields;
+use gannet_content::policy::security::Cors;
+use gannet_content::routing::{Routing, TrailingSlash};
+use gannet_content::rules::Compat;
+
+use crate::command_line::values::{choice, text};
+
+/// What answers a path, and with which fields.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct SiteSettings {
+    /// Whose reading of the rules files is followed, and whose index names.
+    pub compat: Compat,
+    /// Rules files are files like others.
+    pub no_rules: bool,
+    /// Index names; nothing for those of the reading.
+    pub index: Vec<String>,
+    /// What slashes at the end do.
+    pub trailing_slash: TrailingSlash,
+    /// No security fields by default.
+    pub no_security_fields: bool,
+    /// Who may read answers from other sites.
+    pub cors: Cors,
+}
+
+impl SiteSettings {
+    /// Which file answers which path.
+    #[must_use]
+    pub fn routing(&self) -> Routing {
+        let mut routing = Routing::new(self.compat);
+        if self.no_rules {
+            routing.rules = None;
+        }
+        if !self.index.is_empty() {
+            let names = self.index.iter();
+            routing.index_names = names.map(|name| name.clone().into_bytes()).collect();
+        }
+        routing.trailing_slash = self.trailing_slash;
+        routing
+    }
+
+    /// The fields that answers have by default.
+    #[must_use]
+    pub fn defaults(&self) -> DefaultFields {
+        DefaultFields {
+            security: !self.no_security_fields,
+            cors: self.cors.clone(),
+        }
+    }
+}
+
+/// The readings of rules files.
+pub const COMPATS: &[&str] = &["netlify", "cloudflare", "kawipiko"];
+
+/// Whose reading.
+///
+/// # Errors
+/// It is none of the choices.
+pub fn compat(values: &[OsString]) -> Result<Compat, String> {
+    let set = [
+        ("netlify", Compat::Netlify),
+        ("cloudflare", Compat::Cloudflare),
+        ("kawipiko", Compat::Kawipiko),
+    ];
+    choice(values, &set)
+}
+
+/// What slashes do.
+pub const TRAILING_SLASHES: &[&str] = &["auto", "always", "never", "off"];
+
+/// What slashes do.
+///
+/// # Errors
+/// It is none of the choices.
+pub fn trailing_slash(values: &[OsString]) -> Result<TrailingSlash, String> {
+    let set = [
+        ("auto", TrailingSlash::Auto),
+        ("always", TrailingSlash::Always),
+        ("never", TrailingSlash::Never),
+        ("off", TrailingSlash::Off),
+    ];
+    choice(values, &set)
+}
+
+/// File names with commas between.
+///
+/// # Errors
+/// One is empty or no name.
+pub fn index_names(values: &[OsString]) -> Result<Vec<String>, String> {
+    let list = text(values)?;
+    if list.is_empty() {
+        return Ok(Vec::new());
+    }
+    let names = list.split(',').map(|name| match name.trim() {
+        "" | "." | ".." => Err("an empty name in the list".to_owned()),
+        name if name.contains('/') => Err(format!("'{name}' is a path, not a name")),
+        name => Ok(name.to_owned()),
+    });
+    names.collect()
+}
+
+/// `off`, `any`, or the origin of one site.
+///
+/// # Errors
+/// It is none of these.
+pub fn cors(values: &[OsString]) -> Result<Cors, String> {
+    match text(values)? {
+        "off" => Ok(Cors::Off),
+        "any" | "*" => Ok(Cors::Any),
+        origin => {
+            let host = origin
+                .strip_prefix("https://")
+                .or_else(|| origin.strip_prefix("http://"));
+            let is_host = |host: &str| {
+                let is_byte = |b: u8| b.is_ascii_alphanumeric() || b"-.:[]_".contains(&b);
+                !host.is_empty() && host.bytes().all(is_byte)
+            };
+            match host.is_some_and(is_host) {
+                true => Ok(Cors::Origin(origin.to_ascii_lowercase())),
+                false => Err("not off, any, or an origin such as https://app.example.org".into()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn origins_are_origins() {
+        let check = |text: &str, expect: Option<Cors>| {
+            assert_eq!(cors(&[OsString::from(text)]).ok(), expect, "{text}");
+        };
+        check("off", Some(Cors::Off));
+        check("*", Some(Cors::Any));
+        let origin = "https://app.example.org:8443";
+        check(origin, Some(Cors::Origin(origin.into())));
+        check("https://app.example.org/", None);
+        check("app.example.org", None);
+        check("https://a\r\nb", None);
+        check("", None);
+    }
+
+    #[test]
+    fn settings_make_a_routing() {
+        let settings = SiteSettings {
+            compat: Compat::Kawipiko,
+            no_rules: true,
+            index: vec!["start.html".into()],
+            ..SiteSettings::default()
+        };
+        let routing = settings.routing();
+        assert_eq!(routing.index_names, [b"start.html"]);
+        assert_eq!(routing.rules, None);
+        assert_eq!(routing.page_suffixes.len(), 5);
+        assert_eq!(SiteSettings::default().routing(), Routing::default());
+    }
+}

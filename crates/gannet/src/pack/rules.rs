@@ -1,0 +1,137 @@
+//! The rules files of a site: read, checked, looked over, and made sections of the archive.
+
+use std::fs;
+use std::path::PathBuf;
+
+use gannet_archive::{SectionKind, Writer};
+use gannet_content::routing::Routing;
+use gannet_content::rules::SourceFile as RulesFile;
+use gannet_content::rules::headers::{self, FieldChanges};
+use gannet_content::rules::lint::lint;
+use gannet_content::rules::matcher::Request;
+use gannet_content::rules::pattern::Scheme;
+use gannet_content::rules::problem::{Problem, has_errors};
+use gannet_content::rules::redirects::{self, Redirects};
+use gannet_content::rules::table::{HeaderTable, RedirectTable};
+
+use super::PackError;
+use super::walk::SourceFile;
+
+/// The site's own rules.
+#[derive(Debug, Default)]
+pub(super) struct SiteRules {
+    redirects: Option<RedirectTable>,
+    headers: Option<HeaderTable>,
+    /// The files with redirects, in the order in which they were parsed.
+    files: Vec<String>,
+}
+
+/// What a redirect rule sends in place of what was asked for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) enum RuleContents {
+    /// Nothing, or only these paths.
+    Paths(Vec<Vec<u8>>),
+    /// Any path: a placeholder chooses it.
+    Any,
+}
+
+impl SiteRules {
+    /// Takes the rules files out of the files of the site and reads them.
+    pub(super) fn take(files: &mut Vec<SourceFile>, routing: &Routing) -> Result<Self, PackError> {
+        let Some(compat) = routing.rules else {
+            return Ok(Self::default());
+        };
+        let is_rules = |file: &mut SourceFile| routing.is_rules_file(&file.url[1..]);
+        let mut found: Vec<SourceFile> = files.extract_if(.., is_rules).collect();
+        // The folders' order: the root's file is asked first.
+        found.sort_by_key(|file| (depth(&file.url), file.url.clone()));
+        let mut texts = Vec::new();
+        for file in &found {
+            let text = fs::read(&file.path).map_err(PackError::io("read", &file.path))?;
+            texts.push((String::from_utf8_lossy(&file.url[1..]).into_owned(), text));
+        }
+        let (headers, redirects): (Vec<_>, Vec<_>) =
+            texts.iter().partition(|(path, _)| path == "_headers");
+        let redirects: Vec<RulesFile<'_>> = redirects
+            .iter()
+            .map(|(path, text)| RulesFile { path, text })
+            .collect();
+        let (table, mut problems) = redirects::parse(&redirects, compat);
+        let mut rules = Self {
+            redirects: (!table.rules.is_empty()).then(|| RedirectTable::new(table)),
+            headers: None,
+            files: redirects.iter().map(|file| file.path.to_owned()).collect(),
+        };
+        for (path, text) in headers {
+            let (table, more) = headers::parse(&RulesFile { path, text }, compat);
+            problems.extend(more);
+            rules.headers = (!table.rules.is_empty()).then(|| HeaderTable::new(table));
+        }
+        if has_errors(&problems) {
+            return Err(PackError::Rules(problems));
+        }
+        Ok(rules)
+    }
+
+    /// Looks over the redirects: what works, but hardly as it is meant.
+    pub(super) fn lint(&self, has_content: &dyn Fn(&[u8]) -> bool) -> Vec<Problem> {
+        let files: Vec<&str> = self.files.iter().map(String::as_str).collect();
+        let table = self.redirects.as_ref();
+        table.map_or_else(Vec::new, |table| lint(table, &files, has_content))
+    }
+
+    /// Whether there are rules for fields, and the fields of a path depend on it alone.
+    pub(super) fn has_fixed_fields(&self) -> bool {
+        self.headers
+            .as_ref()
+            .is_some_and(|table| !table.has_hosts())
+    }
+
+    /// What the rules make of the fields of a path's own content, unless a server has to say.
+    pub(super) fn changes(&self, url: &[u8]) -> Option<FieldChanges> {
+        let table = self.headers.as_ref().filter(|table| !table.has_hosts())?;
+        Some(table.changes(&Request {
+            scheme: Scheme::Https,
+            host: b"",
+            path: url,
+            query: None,
+        }))
+    }
+
+    /// Which content rules send under other addresses.
+    pub(super) fn contents(&self) -> RuleContents {
+        let mut paths = Vec::new();
+        let rules = self.redirects.as_ref().map(RedirectTable::redirects);
+        for rule in rules.map_or(&[][..], |Redirects { rules, .. }| rules) {
+            if rule.is_redirect() {
+                continue;
+            }
+            match rule.target.static_path() {
+                Some(path) => paths.push(path),
+                None => return RuleContents::Any,
+            }
+        }
+        RuleContents::Paths(paths)
+    }
+
+    /// Puts the rules into the archive.
+    pub(super) fn store(&self, writer: &mut Writer) {
+        if let Some(table) = &self.redirects {
+            writer.set_section(SectionKind::RedirectRules, table.compile());
+        }
+        if let Some(table) = &self.headers {
+            writer.set_section(SectionKind::FieldRules, table.compile());
+        }
+    }
+}
+
+fn depth(url: &[u8]) -> usize {
+    url.iter().filter(|byte| **byte == b'/').count()
+}
+
+/// Where a problem is, with the folder of the site before it.
+pub(super) fn shown(source: &std::path::Path, problem: &Problem) -> String {
+    let place: PathBuf = source.join(&problem.file);
+    let (line, column, what) = (problem.line, problem.column, &problem.what);
+    format!("{}:{line}:{column}: {what}", place.display())
+}

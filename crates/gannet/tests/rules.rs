@@ -1,0 +1,487 @@
+//! Redirects, fields by path, routing: the same answers from a directory and from an archive.
+
+mod support;
+
+use std::path::PathBuf;
+
+use support::client::{Client, Response};
+use support::engine::{Engine, on_both_engines};
+use support::{Folder, Gannet, gannet_in};
+
+/// Serves a site as a directory and as an archive, with the same flags.
+fn both(engine: Engine, site: &Folder, out: &Folder, flags: &[&str]) -> [Gannet; 2] {
+    let archive = pack(site, out, engine, flags);
+    let live = [&["--no-listing"], flags].concat();
+    let own: Vec<&str> = match flags.contains(&"--no-security-fields") {
+        true => vec!["--no-security-fields"],
+        false => Vec::new(),
+    };
+    [
+        engine.serve(site.path(), &live),
+        engine.serve(archive, &own),
+    ]
+}
+
+fn pack(site: &Folder, out: &Folder, engine: Engine, flags: &[&str]) -> PathBuf {
+    let path = out.join(format!("{}.gannet", engine.name()));
+    let path_text = path.to_str().expect("UTF-8");
+    let arguments = [&["pack", ".", "--fast", "--quiet", "-o", path_text], flags].concat();
+    let ended = gannet_in(site, arguments);
+    assert_eq!(ended.status, Some(0), "{}", ended.err);
+    path
+}
+
+/// The answer in short: status, then location or the first line of the content.
+fn short(response: &Response) -> String {
+    let text = match response.field("location") {
+        Some(location) => location.to_owned(),
+        None => response.text().lines().next().unwrap_or("").to_owned(),
+    };
+    format!("{} {text}", response.status)
+}
+
+/// Every row is host, target, and the answer in short. An empty host is the server's own.
+fn table(site: &Folder, flags: &[&str], rows: &[(&str, &str, &str)]) {
+    let out = Folder::new();
+    on_both_engines(|engine| {
+        for (mode, server) in both(engine, site, &out, flags).iter().enumerate() {
+            let mut client = Client::new(server);
+            for (host, target, expect) in rows {
+                let response = get(&mut client, host, target);
+                let mode = ["directory", "archive"][mode];
+                assert_eq!(short(&response), *expect, "{mode} {host} {target}");
+            }
+        }
+    });
+}
+
+fn get(client: &mut Client, host: &str, target: &str) -> Response {
+    let host = if host.is_empty() { "localhost" } else { host };
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    client.response()
+}
+
+fn site() -> Folder {
+    let site = Folder::new();
+    site.write("index.html", "front");
+    site.write("about.html", "about");
+    site.write("404.html", "nothing here");
+    site.write("kept.html", "kept");
+    site.write("won.html", "won");
+    site.write("blog/index.html", "blog");
+    site.write("blog/2020/first.html", "first post");
+    site.write("en/404.html", "nothing in English");
+    site.write("gone.html", "it is gone");
+    site.write("pics/a.png", "a picture");
+    site
+}
+
+#[test]
+fn redirects_as_netlify_reads_them() {
+    let site = site();
+    site.write(
+        "_redirects",
+        "# moved\n\
+         /old            /new\n\
+         /temporary      /new               302\n\
+         /see            /new               303\n\
+         /keep           /new               307\n\
+         /keep-for-good  /new               308\n\
+         /kept           /lost\n\
+         /won            /forced            301!\n\
+         /news/*         /blog/:splat       301\n\
+         /u/:name/:page  /people/:name?page=:page\n\
+         /store id=:id   /product/:id       301\n\
+         /app/*          /about             200\n\
+         /w/*            /blog/2020/:splat  200\n\
+         /missing        /nowhere           200\n\
+         /private/*      /gone.html         410\n\
+         /pics           /gallery\n\
+         http://example.org/*  https://www.example.org/:splat  301!\n\
+         /ex             https://other.example/x?y=1#z\n\
+         /en/*           /en/404.html       404\n",
+    );
+    table(
+        &site,
+        &[],
+        &[
+            ("", "/old", "301 /new"),
+            ("", "/old/", "301 /new"),
+            ("", "/old?a=b", "301 /new?a=b"),
+            ("", "/temporary", "302 /new"),
+            ("", "/see", "303 /new"),
+            ("", "/keep", "307 /new"),
+            ("", "/keep-for-good", "308 /new"),
+            ("", "/kept", "200 kept"),
+            ("", "/won", "301 /forced"),
+            ("", "/news/a/b%20c", "301 /blog/a/b%20c"),
+            ("", "/news", "301 /blog/"),
+            ("", "/u/ann/7", "301 /people/ann?page=7"),
+            ("", "/u/a%0d%0ab/7", "400 <!doctype html>"),
+            ("", "/u/%2F%2Fevil.example/7", "400 <!doctype html>"),
+            ("", "/store?id=17", "301 /product/17"),
+            ("", "/store?id=17&x=1", "404 nothing here"),
+            ("", "/app/anything", "200 about"),
+            ("", "/w/first", "200 first post"),
+            ("", "/w/no", "404 nothing here"),
+            ("", "/missing", "404 nothing here"),
+            ("", "/private/x", "410 it is gone"),
+            ("", "/pics", "301 /gallery"),
+            ("", "/pics/a.png", "200 a picture"),
+            (
+                "example.org",
+                "/blog/?q",
+                "301 https://www.example.org/blog/?q",
+            ),
+            ("EXAMPLE.org:8080", "/", "301 https://www.example.org/"),
+            ("www.example.org", "/", "200 front"),
+            ("", "/ex", "301 https://other.example/x?y=1#z"),
+            ("", "/en/no", "404 nothing in English"),
+            ("", "/_redirects", "404 nothing here"),
+            ("", "/no", "404 nothing here"),
+            ("", "/blog", "308 /blog/"),
+            ("", "/about/", "308 /about"),
+        ],
+    );
+}
+
+#[test]
+fn redirects_as_cloudflare_reads_them() {
+    let site = site();
+    site.write(
+        "_redirects",
+        "/kept      /lost\n\
+         /about/    /with-slash 301\n\
+         /p-:id/x   /product/:id\n\
+         /blog/*    /news/:splat\n",
+    );
+    table(
+        &site,
+        &["--compat", "cloudflare"],
+        &[
+            ("", "/kept", "302 /lost"),
+            ("", "/about", "200 about"),
+            ("", "/about/", "301 /with-slash"),
+            ("", "/p-7/x", "302 /product/7"),
+            ("", "/blog/2020/first", "302 /news/2020/first"),
+        ],
+    );
+}
+
+#[test]
+fn a_site_for_kawipiko_is_served_as_it_was() {
+    let site = site();
+    site.write(
+        "_redirects",
+        "/old /new 301\n/kept /lost 302\n://a.example/h /b 307\n",
+    );
+    site.write("docs/_index.txt", "documents");
+    site.write("docs/readme.txt", "read me");
+    site.write("docs/_wildcard.html", "anything");
+    site.write("api/_200.json", "{}");
+    site.write("api/deep/_404.txt", "no such thing");
+    table(
+        &site,
+        &["--compat", "kawipiko"],
+        &[
+            ("", "/old", "301 /new"),
+            ("", "/old/", "404 nothing here"),
+            ("", "/kept", "200 kept"),
+            ("a.example", "/h", "307 /b"),
+            ("", "/h", "404 nothing here"),
+            ("", "/docs/", "200 documents"),
+            ("", "/docs", "308 /docs/"),
+            ("", "/docs/readme", "200 read me"),
+            ("", "/docs/any/thing.js", "200 anything"),
+            ("", "/api/x", "200 {}"),
+            ("", "/api/x.js", "404 nothing here"),
+            ("", "/api/deep/x", "404 no such thing"),
+        ],
+    );
+}
+
+#[test]
+fn slashes_and_index_names_as_asked() {
+    let site = site();
+    site.write("blog/start.html", "start");
+    table(
+        &site,
+        &[
+            "--trailing-slash",
+            "always",
+            "--index",
+            "start.html,index.html",
+        ],
+        &[
+            ("", "/about", "308 /about/"),
+            ("", "/about/", "200 about"),
+            ("", "/blog", "308 /blog/"),
+            ("", "/blog/", "200 start"),
+            ("", "/", "200 front"),
+            ("", "/pics/a.png/", "308 /pics/a.png"),
+        ],
+    );
+    table(
+        &site,
+        &["--trailing-slash", "never"],
+        &[
+            ("", "/about/?q", "308 /about?q"),
+            ("", "/about", "200 about"),
+            ("", "/blog/", "308 /blog"),
+            ("", "/blog", "200 blog"),
+            ("", "/", "200 front"),
+        ],
+    );
+    table(
+        &site,
+        &["--trailing-slash", "off"],
+        &[
+            ("", "/about/", "404 nothing here"),
+            ("", "/blog/", "200 blog"),
+            ("", "/blog", "200 blog"),
+        ],
+    );
+}
+
+#[test]
+fn an_application_answers_its_paths_and_no_missing_asset() {
+    let site = site();
+    site.write("200.html", "the application");
+    table(
+        &site,
+        &[],
+        &[
+            ("", "/user/7", "200 the application"),
+            ("", "/assets/app.3f2a.js", "404 nothing here"),
+            ("", "/en/no", "404 nothing in English"),
+        ],
+    );
+}
+
+/// The fields of an answer that rules may touch, in order of their names.
+fn fields(response: &Response) -> Vec<String> {
+    let names = [
+        "cache-control",
+        "content-type",
+        "referrer-policy",
+        "set-cookie",
+        "vary",
+    ];
+    let mut lines: Vec<String> = response
+        .fields
+        .iter()
+        .filter(|(name, _)| names.contains(&name.as_str()) || name.starts_with("x-"))
+        .filter(|(name, _)| name != "x-content-type-options")
+        .map(|(name, value)| format!("{name}: {value}"))
+        .collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn fields_by_path_in_every_answer() {
+    let site = site();
+    site.write(
+        "_headers",
+        "/*\n  X-All: 1\n  ! Referrer-Policy\n\
+         /about\n  X-All: 2\n  Cache-Control: max-age=60\n\
+         /blog/*\n  Set-Cookie: a=1\n  Set-Cookie: b=2\n  Vary: Cookie\n\
+         /app/*\n  X-App: yes\n",
+    );
+    site.write("_redirects", "/app/* /about 200\n/old /new\n");
+    let html = "content-type: text/html; charset=utf-8";
+    let rows: &[(&str, &[&str])] = &[
+        ("/", &["cache-control: no-cache", html, "x-all: 1"]),
+        (
+            "/about",
+            &["cache-control: max-age=60", html, "x-all: 1, 2"],
+        ),
+        // Fields are those of the path that was asked for.
+        (
+            "/about.html",
+            &["cache-control: no-cache", html, "x-all: 1"],
+        ),
+        (
+            "/app/x",
+            &["cache-control: no-cache", html, "x-all: 1", "x-app: yes"],
+        ),
+        ("/no", &["cache-control: no-cache", html, "x-all: 1"]),
+        ("/old", &["cache-control: no-cache", "x-all: 1"]),
+        (
+            "/blog/",
+            &[
+                "cache-control: no-cache",
+                html,
+                "set-cookie: a=1",
+                "set-cookie: b=2",
+                "vary: Cookie",
+                "x-all: 1",
+            ],
+        ),
+    ];
+    let out = Folder::new();
+    on_both_engines(|engine| {
+        for (mode, server) in both(engine, &site, &out, &[]).iter().enumerate() {
+            let mut client = Client::new(server);
+            for (target, expect) in rows {
+                let response = get(&mut client, "", target);
+                assert_eq!(fields(&response), *expect, "{mode} {target}");
+            }
+            // A 304 has the fields, too, but for those of the content.
+            let tag = get(&mut client, "", "/about").tag().to_owned();
+            let line = format!("If-None-Match: {tag}");
+            let response = client.request("GET", "/about", &[&line]).expect(304);
+            assert_eq!(
+                fields(&response),
+                ["cache-control: max-age=60", "x-all: 1, 2"]
+            );
+        }
+    });
+}
+
+#[test]
+fn fields_by_host() {
+    let site = site();
+    site.write(
+        "_headers",
+        "https://preview.example.org/*\n  X-Robots-Tag: noindex\n/about\n  X-A: 1\n",
+    );
+    let out = Folder::new();
+    on_both_engines(|engine| {
+        for server in &both(engine, &site, &out, &["--no-security-fields"]) {
+            let mut client = Client::new(server);
+            let robots = |response: Response| response.field("x-robots-tag").map(str::to_owned);
+            let preview = "preview.example.org";
+            for target in ["/", "/about", "/no", "/blog"] {
+                let response = get(&mut client, preview, target);
+                assert_eq!(robots(response).as_deref(), Some("noindex"), "{target}");
+                assert_eq!(
+                    robots(get(&mut client, "www.example.org", target)),
+                    None,
+                    "{target}"
+                );
+            }
+            assert_eq!(get(&mut client, preview, "/about").field("x-a"), Some("1"));
+        }
+    });
+}
+
+#[test]
+fn security_fields_are_everywhere_and_can_be_switched_off() {
+    let site = site();
+    let out = Folder::new();
+    on_both_engines(|engine| {
+        for server in &both(engine, &site, &out, &["--cors", "any"]) {
+            let mut client = Client::new(server);
+            for target in ["/", "/no", "/blog", "/pics/a.png"] {
+                let response = get(&mut client, "", target);
+                assert_eq!(response.field("x-content-type-options"), Some("nosniff"));
+                let policy = response.field("referrer-policy");
+                assert_eq!(policy, Some("strict-origin-when-cross-origin"), "{target}");
+                let is_document = !matches!(target, "/blog" | "/pics/a.png");
+                let policy = response.field("content-security-policy");
+                assert_eq!(policy.is_some(), is_document, "{target}");
+            }
+            let allowed = get(&mut client, "", "/")
+                .field("access-control-allow-origin")
+                .is_some();
+            assert!(allowed);
+        }
+        for server in &both(engine, &site, &out, &["--no-security-fields"]) {
+            let mut client = Client::new(server);
+            for target in ["/", "/no", "/blog"] {
+                let response = get(&mut client, "", target);
+                assert_eq!(response.field("referrer-policy"), None, "{target}");
+                assert_eq!(response.field("access-control-allow-origin"), None);
+            }
+        }
+    });
+}
+
+#[test]
+fn mistakes_stop_the_build_and_the_start_with_their_places() {
+    let site = site();
+    site.write("_redirects", "/a /b 399\n/c\n/d /e :x\n");
+    site.write("_headers", "/*\n  Content-Length: 5\n");
+    let out = Folder::new();
+    let archive = out.join("a.gannet");
+    let archive = archive.to_str().expect("UTF-8");
+    for arguments in [vec!["pack", ".", "-o", archive], vec!["serve", "."]] {
+        let ended = gannet_in(&site, &arguments);
+        assert_eq!(ended.status, Some(1), "{}", ended.err);
+        for place in [
+            "_redirects:1:7: ",
+            "_redirects:2:",
+            "_redirects:3:7: ",
+            "_headers:2:3: ",
+        ] {
+            assert!(ended.err.contains(place), "{place}: {}", ended.err);
+        }
+        assert!(ended.err.contains("help: "), "{}", ended.err);
+    }
+    assert!(!out.join("a.gannet").exists(), "no archive is left behind");
+    let ended = gannet_in(&site, ["pack", ".", "--no-rules", "--fast", "-o", archive]);
+    assert_eq!(ended.status, Some(0), "{}", ended.err);
+}
+
+#[test]
+fn warnings_name_rules_that_hardly_mean_what_they_say() {
+    let site = site();
+    site.write("_redirects", "/about /x\n/a /b\n/b /a\n/t /nowhere 200\n");
+    let out = Folder::new();
+    let archive = out.join("a.gannet");
+    let ended = gannet_in(
+        &site,
+        [
+            "pack",
+            ".",
+            "--fast",
+            "-o",
+            archive.to_str().expect("UTF-8"),
+        ],
+    );
+    assert_eq!(ended.status, Some(0), "{}", ended.err);
+    for part in [
+        "_redirects:1:1: never matches",
+        "loop",
+        "_redirects:4:1: there is nothing",
+    ] {
+        assert!(ended.text().contains(part), "{part}: {}", ended.text());
+    }
+}
+
+#[test]
+fn a_live_directory_follows_its_rules_files() {
+    let site = site();
+    site.write("_redirects", "/old /first\n");
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        folder.write("index.html", "front");
+        folder.write("_redirects", "/old /first\n");
+        let server = engine.serve(folder.path(), &[]);
+        let mut client = Client::new(&server);
+        assert_eq!(short(&get(&mut client, "", "/old")), "301 /first");
+        folder.write("_redirects", "/old /second-place\n");
+        await_answer(&mut client, "/old", "301 /second-place");
+        // A mistake changes nothing.
+        folder.write("_redirects", "/old /third 999\n");
+        folder.write("_headers", "/*\n  X-A: 1\n");
+        assert_eq!(short(&get(&mut client, "", "/old")), "301 /second-place");
+        folder.write("_redirects", "/old /third-place-now\n");
+        await_answer(&mut client, "/old", "301 /third-place-now");
+        assert_eq!(get(&mut client, "", "/").field("x-a"), Some("1"));
+    });
+}
+
+/// Asks until the answer is the one expected.
+fn await_answer(client: &mut Client, target: &str, expect: &str) {
+    let begin = std::time::Instant::now();
+    loop {
+        let answer = short(&get(client, "", target));
+        if answer == expect {
+            return;
+        }
+        assert!(begin.elapsed() < support::DEADLINE, "{answer}");
+        std::thread::yield_now();
+    }
+}
