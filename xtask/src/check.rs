@@ -5,7 +5,7 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use lexopt::prelude::*;
 
-use crate::{no_io, process, tidy};
+use crate::{licenses, no_io, process, tidy};
 
 /// Simulator seeds of `cargo xtask check`.
 const CHECK_SEEDS: u64 = 20;
@@ -28,6 +28,7 @@ pub(crate) fn check() -> Result<()> {
     })?;
     step("tidy", tidy::main)?;
     step("no-io", no_io::main)?;
+    step("licenses", || licenses::run(true))?;
     step("test", || {
         let arguments = ["test", "--quiet", "--workspace"];
         process::run(

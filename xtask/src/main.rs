@@ -9,6 +9,7 @@ use lexopt::prelude::*;
 mod bench;
 mod check;
 mod fuzz;
+mod licenses;
 mod load;
 mod no_io;
 mod process;
@@ -22,6 +23,7 @@ cargo xtask NAME
   no-io        proof that the crates that must do no I/O do none
   sim          more simulator seeds (--seeds N)
   fuzz-smoke   each fuzz target for a short time (--seconds N)
+  licenses     the bill of materials and licence texts in the program (--check: compare only)
   deny         licences and known vulnerabilities of dependencies
   bench        measure gannet and its peers side by side (--help for its flags)
 ";
@@ -49,6 +51,7 @@ fn dispatch() -> Result<()> {
     match name.as_str() {
         "bench" => return bench::main(&mut parser),
         "fuzz-smoke" => return fuzz::main(&mut parser),
+        "licenses" => return licenses::main(&mut parser),
         "sim" => return check::sim(&mut parser),
         _ => {}
     }

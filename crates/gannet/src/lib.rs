@@ -7,7 +7,9 @@
 pub mod archive_commands;
 pub mod check;
 pub mod command_line;
+pub mod components;
 pub mod documents;
+pub mod import;
 pub mod json;
 pub mod messages;
 pub mod offline;
@@ -69,9 +71,15 @@ fn dispatch(typed: &[OsString]) -> Result<u8, Failure> {
         Some(("check", matches)) => check(matches),
         Some(("diff", matches)) => diff(matches),
         Some(("extract", matches)) => extract(matches),
+        Some(("import", matches)) => import(matches),
         Some(("inspect", matches)) => inspect(matches),
         Some(("verify", matches)) => verify(matches),
         Some(("cert", _)) => print(&serve::tls::authority()?),
+        Some(("sbom", _)) => write(components::write_sbom),
+        Some(("licenses", matches)) => {
+            let brief = matches.get_flag("brief");
+            write(|out| components::write_licenses(brief, out))
+        }
         Some(("completions", matches)) => print(&documents::completions(text(matches, "shell"))?),
         Some(("man", _)) => print(&documents::manual_page::render()),
         Some((REFERENCE_COMMAND, _)) => print(&documents::reference::render()),
@@ -212,6 +220,30 @@ fn extract(matches: &ArgMatches) -> Result<u8, Failure> {
     ))
 }
 
+fn import(matches: &ArgMatches) -> Result<u8, Failure> {
+    let source = archive(matches);
+    let output = PathBuf::from(text(matches, "output"));
+    let refuse = |error: io::Error| {
+        Failure::new("import", source.display(), messages::cause(&error)).help("check the path")
+    };
+    let Some(kind) = import::kind_of(&source).map_err(refuse)? else {
+        return Err(
+            Failure::new("import", source.display(), "not an archive that is known")
+                .help("zip, tar, tar.gz, tar.zst and the archives of kawipiko can be imported"),
+        );
+    };
+    archive_commands::prepare(&output)?;
+    let unpacked =
+        import::unpack(&source, kind, &output).map_err(|error| error.failure(&source))?;
+    for left_out in &unpacked.left_out {
+        eprintln!("gannet: left out {}", messages::printable(left_out));
+    }
+    let shown = messages::printable(&output.to_string_lossy());
+    let files = counted(unpacked.file_count, "file");
+    let (kind, bytes) = (kind.name(), size(unpacked.bytes));
+    print(&format!("{shown}: {files}, {bytes}, from {kind}\n"))
+}
+
 fn inspect(matches: &ArgMatches) -> Result<u8, Failure> {
     let options = InspectOptions {
         archive: archive(matches),
@@ -244,6 +276,10 @@ fn stream(command: impl FnOnce(&mut dyn Write) -> Result<(), CommandError>) -> R
     command(&mut out)?;
     out.flush().map_err(Failure::from_output)?;
     Ok(0)
+}
+
+fn write(text: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<u8, Failure> {
+    stream(|out| text(out).map_err(CommandError::Output))
 }
 
 /// Lets a command write to standard output that also judges: true ends with status 1, and a

@@ -6,10 +6,11 @@ use std::path::{Path, PathBuf};
 use gannet_content::policy::csp::PolicyOptions;
 
 use crate::command_line::pack_flags::PackSettings;
-use crate::messages::{Failure, cause};
 use crate::pack::{
     self, Bar, BuildMemory, Compressible, Encoder, NoProgress, PackOptions, Progress,
 };
+use crate::import;
+use crate::messages::{Failure, cause, printable};
 use crate::serve::Terminal;
 
 /// The environment variable by which builds are made repeatable everywhere
@@ -63,7 +64,13 @@ pub fn run(directory: &Path, settings: PackSettings) -> Result<String, Failure> 
     let quiet = settings.quiet;
     let list_skipped = settings.list_skipped;
     let colour = Terminal::look(settings.colour).colour;
-    let options = options(directory, settings)?;
+    let mut options = options(directory, settings)?;
+    let scratch = imported(directory, &options.output)?;
+    if let Some(scratch) = &scratch {
+        options.source = scratch.path().to_path_buf();
+        // Inodes and times of what was just unpacked tell nothing about its content.
+        options.memory.verify_sources = true;
+    }
     let mut bar = Bar::new();
     let mut nothing = NoProgress;
     let watched = !quiet && io::stderr().is_terminal();
@@ -76,6 +83,51 @@ pub fn run(directory: &Path, settings: PackSettings) -> Result<String, Failure> 
     })
 }
 
+/// Unpacks an archive of another kind beside the output, if that is what is to be packed.
+fn imported(source: &Path, output: &Path) -> Result<Option<Scratch>, Failure> {
+    let is_file = std::fs::metadata(source).is_ok_and(|it| it.is_file());
+    if !is_file {
+        return Ok(None);
+    }
+    let refuse = |error: io::Error| Failure::new("import", source.display(), cause(&error));
+    let Some(kind) = import::kind_of(source).map_err(refuse)? else {
+        return Ok(None);
+    };
+    let scratch = Scratch::beside(output)?;
+    let unpacked =
+        import::unpack(source, kind, scratch.path()).map_err(|error| error.failure(source))?;
+    for left_out in &unpacked.left_out {
+        eprintln!("gannet: left out {}", printable(left_out));
+    }
+    Ok(Some(scratch))
+}
+
+/// A directory that is removed in the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn beside(output: &Path) -> Result<Self, Failure> {
+        let mut name = std::ffi::OsString::from(".");
+        name.push(output.file_name().unwrap_or_default());
+        name.push(format!(".import-{}", std::process::id()));
+        let path = output.with_file_name(name);
+        std::fs::create_dir(&path)
+            .map_err(|error| Failure::new("create", path.display(), cause(&error)))?;
+        Ok(Self(path))
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed is left: the archive is what counts.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
 /// Names what is wrong with the directory before anything else is said about it.
 fn check_source(directory: &Path) -> Result<(), Failure> {
     let refuse = |cause: String, help: &str| {
@@ -83,7 +135,14 @@ fn check_source(directory: &Path) -> Result<(), Failure> {
     };
     match std::fs::metadata(directory) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
-        Ok(_) => refuse("not a directory".into(), SOURCE_HELP),
+        Ok(_) => match import::kind_of(directory) {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => refuse(
+                "neither a directory nor a zip, tar or kawipiko archive".into(),
+                SOURCE_HELP,
+            ),
+            Err(error) => refuse(cause(&error), "make it readable for this user"),
+        },
         Err(error) if error.kind() == io::ErrorKind::NotFound => refuse(cause(&error), SOURCE_HELP),
         Err(error) => refuse(cause(&error), "make it readable for this user"),
     }
@@ -97,7 +156,12 @@ fn output_name(directory: &Path) -> Result<PathBuf, Failure> {
     let full = directory.canonicalize().map_err(|error| {
         Failure::new("pack", directory.display(), cause(&error)).help("check the path")
     })?;
-    let Some(name) = full.file_name() else {
+    // `site.zip` is the site 'site'.
+    let name = match full.is_file() {
+        true => full.file_stem(),
+        false => full.file_name(),
+    };
+    let Some(name) = name else {
         return Err(
             Failure::usage("no name for the archive of the root directory")
                 .help("name it with -o FILE"),

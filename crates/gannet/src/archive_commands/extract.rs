@@ -56,7 +56,8 @@ pub fn extract(options: &ExtractOptions) -> Result<ExtractReport, CommandError> 
     Ok(report)
 }
 
-fn prepare(output: &Path) -> Result<(), CommandError> {
+/// Makes a directory, which must be empty if it is there.
+pub(crate) fn prepare(output: &Path) -> Result<(), CommandError> {
     fs::create_dir_all(output).map_err(CommandError::io("create", output))?;
     let mut items = fs::read_dir(output).map_err(CommandError::io("read", output))?;
     match items.next() {

@@ -15,6 +15,7 @@ mod verify;
 pub use cat::{CatOptions, cat};
 pub use diff::{DiffOptions, diff};
 pub use error::CommandError;
+pub(crate) use extract::prepare;
 pub use extract::{ExtractOptions, ExtractReport, extract};
 pub use file::ArchiveFile;
 pub use inspect::{InspectOptions, inspect};

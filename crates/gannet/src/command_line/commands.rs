@@ -138,9 +138,9 @@ pub static COMMANDS: &[Command] = &[
         name: "pack",
         arguments: &[positional(
             "directory",
-            "DIR",
-            "the site's directory",
-            ValueHint::DirPath,
+            "SITE",
+            "the site's directory; or a zip, a tar or an archive of kawipiko",
+            ValueHint::AnyPath,
         )],
         brief: "compile a directory into one archive",
         details: "Compresses, in parallel, what becomes smaller; stores equal files once. The \
@@ -207,6 +207,33 @@ pub static COMMANDS: &[Command] = &[
         brief: "write all files of an archive into a directory",
         details: "Never writes outside the directory, whatever the archive says.",
         example: "gannet extract site.gannet -o ./site",
+        table: Table::None,
+    },
+    Command {
+        name: "import",
+        arguments: &[
+            positional(
+                "archive",
+                "ARCHIVE",
+                "a zip, a tar (also .gz and .zst), or an archive of kawipiko",
+                ValueHint::FilePath,
+            ),
+            Argument {
+                letter: Some('o'),
+                ..positional(
+                    "output",
+                    "DIR",
+                    "where to: a directory that does not exist yet, or is empty",
+                    ValueHint::DirPath,
+                )
+            },
+        ],
+        brief: "write the files of another kind of archive into a directory",
+        details: "Further names that kawipiko keeps for a file are left out, since packing makes \
+            them again; its redirects become a file _redirects. 'gannet pack' takes such archives, \
+            too. Nothing is written outside the directory, links are not made, and files may \
+            have a hundred times the length of the archive together, and 1 GiB.",
+        example: "gannet import site.cdb -o ./site",
         table: Table::None,
     },
     Command {
@@ -284,6 +311,22 @@ pub static COMMANDS: &[Command] = &[
             Asks nothing of the network. Ends with status 1 if there is an error, 2 if the site \
             cannot be read.",
         example: "gannet check ./site --origin https://example.org",
+        table: Table::None,
+    },
+    Command {
+        name: "sbom",
+        arguments: &[],
+        brief: "write the bill of materials of this program, as CycloneDX JSON",
+        details: "Every crate with its version, licence, checksum and dependencies.",
+        example: "gannet sbom > gannet.cdx.json",
+        table: Table::None,
+    },
+    Command {
+        name: "licenses",
+        arguments: &[switch("brief", 'b', "only the names of the licences")],
+        brief: "write the licences of everything in this program",
+        details: "",
+        example: "gannet licenses --brief",
         table: Table::None,
     },
     Command {

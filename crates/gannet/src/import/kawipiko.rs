@@ -1,0 +1,370 @@
+//! The archives of kawipiko: a constant database (<https://cr.yp.to/cdb/cdb.txt>) in which a path
+//! names a metadata record and a content record.
+//!
+//! ```text
+//! files-content:/a.html  ─▶  KEY:KEY      resource-metadata:KEY  resource-data:KEY     until 2021
+//! f:/a.html              ─▶  mXXXXXXXdXXXXXXX     mXXXXXXX  dXXXXXXX     since; redirects by r:
+//! ```
+//!
+//! Metadata is lines of fields, or pairs of numbers of names and values in tables that kawipiko
+//! has compiled in. Of these only the values at the beginning of its table, which are the codings
+//! and the statuses, matter here: content types follow from names again. Records are read in
+//! their order in the file; its hash tables are not needed.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::{self, Read};
+
+use gannet_archive::Coding;
+
+use super::limits::{FILES_MAX, RECORD_LEN_MAX};
+use super::{Entries, ImportError, read_error};
+use crate::pack::decoder;
+
+/// The header of a constant database: 256 pairs of position and number of slots.
+const HEADER_LEN: u64 = 2048;
+/// Suffixes that kawipiko leaves off for a second name.
+const STRIPPED: [&str; 5] = [".html", ".htm", ".xhtml", ".xht", ".txt"];
+/// The names of a folder's page that kawipiko looks for.
+const INDEX: [&str; 14] = [
+    "index.html",
+    "index.htm",
+    "index.xhtml",
+    "index.xht",
+    "index.txt",
+    "index.json",
+    "index.xml",
+    "_index.html",
+    "_index.htm",
+    "_index.xhtml",
+    "_index.xht",
+    "_index.txt",
+    "_index.json",
+    "_index.xml",
+];
+
+/// Bytes that are read by position.
+pub trait Positioned {
+    /// How many there are.
+    ///
+    /// # Errors
+    /// It cannot be told.
+    fn total_len(&self) -> io::Result<u64>;
+
+    /// Reads from `offset` on.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
+}
+
+impl Positioned for &[u8] {
+    fn total_len(&self) -> io::Result<u64> {
+        Ok((**self).len() as u64)
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX);
+        let mut rest = self.get(start..).unwrap_or_default();
+        rest.read(bytes)
+    }
+}
+
+/// Whether a file begins like a constant database: the tables lie behind the records, one behind
+/// the other, and end where the file ends.
+pub(super) fn looks_like(first: &[u8], len: u64) -> bool {
+    let Some(tables) = tables(first) else {
+        return false;
+    };
+    let end = |(position, slots): (u64, u64)| position + slots * 8;
+    let is_sound = |table: &(u64, u64)| table.0 >= HEADER_LEN && end(*table) <= len;
+    tables.iter().all(is_sound) && tables.iter().map(|table| end(*table)).max() == Some(len)
+}
+
+fn tables(first: &[u8]) -> Option<Vec<(u64, u64)>> {
+    let header = first.get(..HEADER_LEN as usize)?;
+    let number = |bytes: &[u8]| bytes.try_into().map_or(0, u32::from_le_bytes);
+    let pairs = header.chunks_exact(8);
+    let pairs = pairs.map(|pair| (u64::from(number(&pair[..4])), u64::from(number(&pair[4..]))));
+    Some(pairs.collect())
+}
+
+/// A range of the file.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+struct Range {
+    offset: u64,
+    len: u64,
+}
+
+struct RangeReader<'f> {
+    file: &'f dyn Positioned,
+    range: Range,
+}
+
+impl Read for RangeReader<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.range.len).unwrap_or(usize::MAX);
+        let len = bytes.len().min(left);
+        let count = self.file.read_at(&mut bytes[..len], self.range.offset)?;
+        if count == 0 && len > 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.range.offset += count as u64;
+        self.range.len -= count as u64;
+        Ok(count)
+    }
+}
+
+/// What the records say.
+#[derive(Default)]
+struct Records {
+    /// Paths with the keys of metadata and content.
+    files: BTreeMap<Vec<u8>, Vec<u8>>,
+    redirects: BTreeMap<Vec<u8>, Vec<u8>>,
+    metadata: HashMap<Vec<u8>, Range>,
+    contents: HashMap<Vec<u8>, Range>,
+}
+
+/// A content, how it is stored, and with what it is sent.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+struct Stored {
+    content: Option<Range>,
+    coding: Option<Coding>,
+    status: u16,
+    location: Option<String>,
+}
+
+/// Hands the files of an archive over, and its redirects as a file `_redirects`.
+pub(super) fn read(file: &dyn Positioned, entries: &mut dyn Entries) -> Result<(), ImportError> {
+    let records = Records::read(file)?;
+    let paths: BTreeSet<&[u8]> = records.files.keys().map(Vec::as_slice).collect();
+    for (path, reference) in &records.files {
+        let stored = records.stored(file, path, reference)?;
+        let Some(name) = records.file_name(path, reference, &paths, &stored) else {
+            continue;
+        };
+        let Some(range) = stored.content else {
+            return Err(damaged(path, "has no content"));
+        };
+        let reader = RangeReader { file, range };
+        let coding = stored.coding.unwrap_or(Coding::Identity);
+        let mut content = decoder(coding, reader).map_err(read_error)?;
+        entries.file(&name, None, &mut content)?;
+    }
+    let mut lines = String::new();
+    for (source, reference) in &records.redirects {
+        let stored = records.stored(file, source, reference)?;
+        match redirect(source, &stored) {
+            Some(line) => lines.push_str(&line),
+            None => entries.left_out(source, "a redirect whose target cannot be read"),
+        }
+    }
+    if !lines.is_empty() {
+        entries.file(b"_redirects", None, &mut lines.as_bytes())?;
+    }
+    Ok(())
+}
+
+/// A line of the file `_redirects`.
+fn redirect(source: &[u8], stored: &Stored) -> Option<String> {
+    let source = str::from_utf8(source).ok()?;
+    let location = stored.location.as_deref()?;
+    let is_plain = |text: &str| {
+        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.contains('#')
+    };
+    let is_status = matches!(stored.status, 301 | 302 | 303 | 307 | 308);
+    // `://host/path` is for both schemes; the other readings of the file want one.
+    let source = match source.strip_prefix("://") {
+        Some(rest) => format!("https://{rest}"),
+        None => source.to_owned(),
+    };
+    let is_sound = is_plain(&source) && is_plain(location) && is_status;
+    is_sound.then(|| format!("{source} {location} {}\n", stored.status))
+}
+
+fn damaged(path: &[u8], what: &str) -> ImportError {
+    let path = String::from_utf8_lossy(path);
+    ImportError::Damaged(format!("'{path}' {what}"))
+}
+
+impl Records {
+    fn read(file: &dyn Positioned) -> Result<Self, ImportError> {
+        let mut header = vec![0; HEADER_LEN as usize];
+        let whole = Range {
+            offset: 0,
+            len: HEADER_LEN,
+        };
+        RangeReader { file, range: whole }
+            .read_exact(&mut header)
+            .map_err(read_error)?;
+        let tables = tables(&header).unwrap_or_default();
+        let end = tables.iter().map(|table| table.0).min().unwrap_or(0);
+        let len = file.total_len().map_err(read_error)?;
+        let mut records = Self::default();
+        let mut at = HEADER_LEN;
+        let mut count = 0;
+        while at < end.min(len) {
+            at = records.record(file, at, end.min(len))?;
+            count += 1;
+            // A path, metadata and content for each file.
+            if count > FILES_MAX * 3 {
+                return Err(ImportError::TooMuch("it has too many files"));
+            }
+        }
+        if records.files.is_empty() {
+            let what = "a constant database, but none of kawipiko: it names no files";
+            return Err(ImportError::Damaged(what.into()));
+        }
+        Ok(records)
+    }
+
+    /// Takes in the record at `at` and gives where the next one is.
+    fn record(&mut self, file: &dyn Positioned, at: u64, end: u64) -> Result<u64, ImportError> {
+        let mut lens = [0; 8];
+        let range = Range { offset: at, len: 8 };
+        RangeReader { file, range }
+            .read_exact(&mut lens)
+            .map_err(read_error)?;
+        let [a, b, c, d, e, f, g, h] = lens;
+        let key_len = u32::from_le_bytes([a, b, c, d]);
+        let len = u64::from(u32::from_le_bytes([e, f, g, h]));
+        let data = Range {
+            offset: at + 8 + u64::from(key_len),
+            len,
+        };
+        let next = data.offset + len;
+        if key_len > RECORD_LEN_MAX || next > end {
+            let what = format!("the record at {at} reaches beyond the records");
+            return Err(ImportError::Damaged(what));
+        }
+        let key = bytes(file, at + 8, key_len)?;
+        let small = || bytes(file, data.offset, u32::try_from(len).unwrap_or(u32::MAX));
+        if let Some(path) = strip(&key, &[b"files-content:", b"f:"]) {
+            self.files.insert(path.to_vec(), small()?);
+        } else if let Some(path) = strip(&key, &[b"redirects-content:", b"r:"]) {
+            self.redirects.insert(path.to_vec(), small()?);
+        } else if let Some(key) = strip(&key, &[b"resource-metadata:"]) {
+            self.metadata.insert(key.to_vec(), data);
+        } else if let Some(key) = strip(&key, &[b"resource-data:"]) {
+            self.contents.insert(key.to_vec(), data);
+        } else if key.len() == 8 && key[0] == b'm' {
+            self.metadata.insert(key, data);
+        } else if key.len() == 8 && key[0] == b'd' {
+            self.contents.insert(key, data);
+        }
+        Ok(next)
+    }
+
+    /// The metadata and content that a path refers to.
+    fn stored(
+        &self,
+        file: &dyn Positioned,
+        path: &[u8],
+        reference: &[u8],
+    ) -> Result<Stored, ImportError> {
+        let keys: Vec<&[u8]> = match reference {
+            [b'm', ..] if reference.len() == 16 => vec![&reference[..8], &reference[8..]],
+            _ => reference.split(|byte| *byte == b':').collect(),
+        };
+        let metadata = keys.iter().find_map(|key| self.metadata.get(*key));
+        let content = keys.iter().find_map(|key| self.contents.get(*key));
+        let Some(metadata) = metadata else {
+            return Err(damaged(path, "has no metadata"));
+        };
+        let len = u32::try_from(metadata.len).unwrap_or(u32::MAX);
+        let mut stored = fields(&bytes(file, metadata.offset, len)?);
+        stored.content = content.copied();
+        Ok(stored)
+    }
+
+    /// Under which name a file is kept; nothing for the further names of one that has its own.
+    fn file_name(
+        &self,
+        path: &[u8],
+        reference: &[u8],
+        paths: &BTreeSet<&[u8]>,
+        stored: &Stored,
+    ) -> Option<Vec<u8>> {
+        let relative = path.strip_prefix(b"/").unwrap_or(path);
+        let is_same = |other: &[u8]| {
+            paths.contains(other) && self.files.get(other).is_some_and(|it| it == reference)
+        };
+        if let Some(folder) = relative.strip_suffix(b"*") {
+            let name: &[u8] = match stored.status {
+                404 => b"404.html",
+                _ => b"_wildcard.html",
+            };
+            return Some([folder, name].concat());
+        }
+        if relative.is_empty() || relative.ends_with(b"/") {
+            let mut names = INDEX.iter();
+            let has_own = names.any(|name| is_same(&[path, name.as_bytes()].concat()));
+            return (!has_own).then(|| [relative, b"index.html"].concat());
+        }
+        let mut suffixes = STRIPPED.iter();
+        let has_own = suffixes.any(|suffix| is_same(&[path, suffix.as_bytes()].concat()));
+        (!has_own).then(|| relative.to_vec())
+    }
+}
+
+fn strip<'k>(key: &'k [u8], prefixes: &[&[u8]]) -> Option<&'k [u8]> {
+    prefixes.iter().find_map(|prefix| key.strip_prefix(*prefix))
+}
+
+fn bytes(file: &dyn Positioned, offset: u64, len: u32) -> Result<Vec<u8>, ImportError> {
+    if len > RECORD_LEN_MAX {
+        let what = format!("the record at {offset} is too long");
+        return Err(ImportError::Damaged(what));
+    }
+    let range = Range {
+        offset,
+        len: u64::from(len),
+    };
+    let mut bytes = Vec::new();
+    RangeReader { file, range }
+        .read_to_end(&mut bytes)
+        .map_err(read_error)?;
+    Ok(bytes)
+}
+
+/// The fields that matter. Lines are `Name: value CRLF`, and `Name : value LF` in the first years.
+fn fields(metadata: &[u8]) -> Stored {
+    let mut stored = Stored {
+        status: 200,
+        ..Stored::default()
+    };
+    if metadata.len() % 16 == 0 && metadata.first() == Some(&b'h') {
+        for pair in metadata.chunks_exact(16) {
+            numbered(&pair[8..], &mut stored);
+        }
+        return stored;
+    }
+    for line in String::from_utf8_lossy(metadata).lines() {
+        let Some((name, value)) = line.split_once(": ") else {
+            continue;
+        };
+        match name.trim_end().to_ascii_lowercase().as_str() {
+            "content-encoding" => {
+                stored.coding = Coding::ALL.into_iter().find(|it| it.name() == value);
+            }
+            "location" => stored.location = Some(value.to_owned()),
+            "!status" => stored.status = value.parse().unwrap_or(200),
+            _ => {}
+        }
+    }
+    stored
+}
+
+/// A value by its number in kawipiko's table: `H0000005` is the fifth.
+fn numbered(key: &[u8], stored: &mut Stored) {
+    let number = key
+        .strip_prefix(b"H")
+        .and_then(|digits| str::from_utf8(digits).ok())
+        .and_then(|digits| u32::from_str_radix(digits, 16).ok());
+    match number {
+        Some(3) => stored.coding = Some(Coding::Identity),
+        Some(5) => stored.coding = Some(Coding::Gzip),
+        Some(6) => stored.coding = Some(Coding::Brotli),
+        Some(14) => stored.status = 404,
+        _ => {}
+    }
+}

@@ -1,0 +1,289 @@
+//! Each importer on sound, hostile and damaged archives.
+
+use std::collections::BTreeMap;
+use std::io::{Cursor, Write};
+
+use ::tar::{Builder, EntryType, Header};
+use ::zip::ZipWriter;
+use ::zip::write::SimpleFileOptions;
+
+use super::unpack::checked;
+use super::*;
+
+/// Keeps what it is given, within a small bound.
+#[derive(Default)]
+struct Kept {
+    files: BTreeMap<String, Vec<u8>>,
+    left_out: Vec<String>,
+}
+
+impl Entries for Kept {
+    fn file(
+        &mut self,
+        path: &[u8],
+        _modified: Option<i64>,
+        content: &mut dyn Read,
+    ) -> Result<(), ImportError> {
+        let relative = checked(path)?;
+        let mut bytes = Vec::new();
+        content
+            .take(1 << 20)
+            .read_to_end(&mut bytes)
+            .map_err(read_error)?;
+        let name = relative.to_string_lossy().into_owned();
+        self.files.insert(name, bytes);
+        Ok(())
+    }
+
+    fn same_as(&mut self, path: &[u8], before: &[u8]) -> Result<(), ImportError> {
+        let before = checked(before)?.to_string_lossy().into_owned();
+        let content = self.files.get(&before).cloned().unwrap_or_default();
+        self.file(path, None, &mut content.as_slice())
+    }
+
+    fn left_out(&mut self, path: &[u8], why: &str) {
+        let path = String::from_utf8_lossy(path);
+        self.left_out.push(format!("{path}: {why}"));
+    }
+}
+
+fn import(bytes: &[u8]) -> Result<(Kind, Kept), ImportError> {
+    let kind = Kind::of(&bytes[..bytes.len().min(2048)], bytes.len() as u64).expect("a kind");
+    let mut kept = Kept::default();
+    read_bytes(bytes, kind, &mut kept)?;
+    Ok((kind, kept))
+}
+
+fn names(kept: &Kept) -> Vec<&str> {
+    kept.files.keys().map(String::as_str).collect()
+}
+
+fn zip_of(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut writer = ZipWriter::new(Cursor::new(Vec::new()));
+    for (name, content) in files {
+        let options = SimpleFileOptions::default();
+        writer.start_file(*name, options).expect("it is in memory");
+        writer.write_all(content).expect("it is in memory");
+    }
+    writer.finish().expect("it is in memory").into_inner()
+}
+
+fn tar_of(files: &[(&str, EntryType, &[u8])]) -> Vec<u8> {
+    let mut builder = Builder::new(Vec::new());
+    for (name, kind, content) in files {
+        let mut header = Header::new_ustar();
+        // The checked ways to set a name refuse what is tested here.
+        header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
+        header.set_entry_type(*kind);
+        if matches!(kind, EntryType::Link | EntryType::Symlink) {
+            header.as_mut_bytes()[157..157 + content.len()].copy_from_slice(content);
+            header.set_size(0);
+        } else {
+            header.set_size(content.len() as u64);
+        }
+        header.set_cksum();
+        let body: &[u8] = if header.size().unwrap_or(0) == 0 {
+            b""
+        } else {
+            content
+        };
+        builder.append(&header, body).expect("it is in memory");
+    }
+    builder.into_inner().expect("it is in memory")
+}
+
+/// A constant database without its hash tables: each is empty, behind the records.
+fn cdb_of(records: &[(&[u8], &[u8])]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (key, content) in records {
+        body.extend((key.len() as u32).to_le_bytes());
+        body.extend((content.len() as u32).to_le_bytes());
+        body.extend(*key);
+        body.extend(*content);
+    }
+    let end = (2048 + body.len()) as u32;
+    let mut file = Vec::new();
+    for _ in 0..256 {
+        file.extend(end.to_le_bytes());
+        file.extend(0u32.to_le_bytes());
+    }
+    file.extend(body);
+    file
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(bytes).expect("it is in memory");
+    encoder.finish().expect("it is in memory")
+}
+
+#[test]
+fn zip_and_tar_give_their_files() {
+    let zip = zip_of(&[("index.html", b"<p>"), ("a/b.txt", b"b")]);
+    let (kind, kept) = import(&zip).expect("sound");
+    assert_eq!(
+        (kind, names(&kept)),
+        (Kind::Zip, vec!["a/b.txt", "index.html"])
+    );
+
+    let tar = tar_of(&[
+        ("./", EntryType::Directory, b""),
+        ("./index.html", EntryType::Regular, b"<p>"),
+        ("copy.html", EntryType::Link, b"index.html"),
+        ("link.html", EntryType::Symlink, b"/etc/passwd"),
+    ]);
+    for (bytes, coding) in [
+        (tar.clone(), Coding::Identity),
+        (gzip(&tar), Coding::Gzip),
+        (zstd::encode_all(&*tar, 1).expect("in memory"), Coding::Zstd),
+    ] {
+        let (kind, kept) = import(&bytes).expect("sound");
+        assert_eq!(kind, Kind::Tar(coding));
+        assert_eq!(names(&kept), ["copy.html", "index.html"]);
+        assert_eq!(kept.files["copy.html"], b"<p>");
+        assert_eq!(kept.left_out, ["link.html: a symbolic link"]);
+    }
+}
+
+#[test]
+fn paths_that_lead_elsewhere_are_refused() {
+    let refused = |bytes: &[u8]| match import(bytes) {
+        Err(ImportError::Path { why, .. }) => why,
+        Err(other) => panic!("{other}"),
+        Ok((_, kept)) => panic!("{:?}", names(&kept)),
+    };
+    for name in ["../x", "a/../../x", "/x"] {
+        refused(&zip_of(&[(name, b"x")]));
+        refused(&tar_of(&[(name, EntryType::Regular, b"x")]));
+    }
+    let link = [("x", EntryType::Link, b"../../etc/passwd".as_slice())];
+    refused(&tar_of(&link));
+    let cdb = [
+        (b"f:/../x".as_slice(), b"m0000001d0000002".as_slice()),
+        (b"m0000001", b"Content-Encoding: identity\r\n"),
+        (b"d0000002", b"x"),
+    ];
+    refused(&cdb_of(&cdb));
+    assert!(checked(b"a\0b").is_err() && checked(b".").is_err() && checked(&[b'a'; 5000]).is_err());
+}
+
+#[test]
+fn kawipiko_archives_of_all_years_give_files_once_and_redirects() {
+    let page = gzip(b"<p>page");
+    let lines = b"Content-Encoding: gzip\r\nContent-Type: text/html\r\n".as_slice();
+    let old_lines = b"Content-Encoding : gzip\nContent-Type : text/html\n".as_slice();
+    // Pairs of numbers: content-encoding gzip; status 404.
+    let pairs = b"h000001dH0000005".as_slice();
+    let missing = b"h0000001H000000eh000001dH0000003".as_slice();
+    let archives = [
+        cdb_of(&[
+            (b"schema", b"kawipiko-2021b"),
+            (b"files-content:/", b"cc:aa"),
+            (b"files-content:/index.html", b"cc:aa"),
+            (b"files-content:/index", b"cc:aa"),
+            (b"resource-metadata:aa", lines),
+            (b"resource-data:cc", &page),
+        ]),
+        cdb_of(&[
+            (b"files-content:/index.html", b"aa"),
+            (b"files-content:/", b"aa"),
+            (b"resource-metadata:aa", old_lines),
+            (b"resource-data:aa", &page),
+        ]),
+        cdb_of(&[
+            (b"f:/", b"m0000001d0000002"),
+            (b"f:/index.html", b"m0000001d0000002"),
+            (b"m0000001", pairs),
+            (b"d0000002", &page),
+        ]),
+    ];
+    for archive in &archives {
+        let (kind, kept) = import(archive).expect("sound");
+        assert_eq!((kind, names(&kept)), (Kind::Kawipiko, vec!["index.html"]));
+        assert_eq!(kept.files["index.html"], b"<p>page");
+    }
+
+    let archive = cdb_of(&[
+        (b"f:/docs/", b"m0000001d0000002"),
+        (b"f:/docs/*", b"m0000003d0000002"),
+        (b"f:/*", b"m0000001d0000002"),
+        (b"r:/old", b"m0000004d0000005"),
+        (b"r:://example.org/x", b"m0000004d0000005"),
+        (b"r:/bad", b"m0000001d0000005"),
+        (b"m0000001", b"h000001dH0000005"),
+        (b"m0000003", missing),
+        (b"m0000004", b"!Status: 301\r\nLocation: /new\r\n"),
+        (b"d0000002", b"plain"),
+        (b"d0000005", b""),
+    ]);
+    let damaged = import(&archive).err().expect("plain bytes are not gzip");
+    assert!(matches!(damaged, ImportError::Damaged(_)), "{damaged}");
+    let sound = cdb_of(&[
+        (b"f:/docs/", b"m0000003d0000002"),
+        (b"f:/docs/*", b"m0000003d0000002"),
+        (b"f:/*", b"m0000006d0000002"),
+        (b"r:/old", b"m0000004d0000005"),
+        (b"r:://example.org/x", b"m0000004d0000005"),
+        (b"r:/bad", b"m0000006d0000005"),
+        (b"m0000003", missing),
+        (b"m0000004", b"!Status: 301\r\nLocation: /new\r\n"),
+        (b"m0000006", b"h000001dH0000003"),
+        (b"d0000002", b"plain"),
+        (b"d0000005", b""),
+    ]);
+    let (_, kept) = import(&sound).expect("sound");
+    let expect = [
+        "_redirects",
+        "_wildcard.html",
+        "docs/404.html",
+        "docs/index.html",
+    ];
+    assert_eq!(names(&kept), expect);
+    let lines = String::from_utf8_lossy(&kept.files["_redirects"]).into_owned();
+    assert_eq!(lines, "/old /new 301\nhttps://example.org/x /new 301\n");
+    assert_eq!(
+        kept.left_out,
+        ["/bad: a redirect whose target cannot be read"]
+    );
+}
+
+#[test]
+fn a_cut_or_changed_archive_is_refused_or_read_and_never_a_panic() {
+    let page = gzip(b"<p>page");
+    let archives = [
+        zip_of(&[("index.html", b"<p>page"), ("a/b.txt", b"b")]),
+        tar_of(&[("index.html", EntryType::Regular, b"<p>page")]),
+        cdb_of(&[
+            (b"f:/index.html", b"m0000001d0000002"),
+            (b"m0000001", b"h000001dH0000005"),
+            (b"d0000002", &page),
+        ]),
+    ];
+    let mut refused = 0;
+    for archive in &archives {
+        let kind = Kind::of(&archive[..archive.len().min(2048)], archive.len() as u64);
+        let kind = kind.expect("a kind");
+        for at in 0..archive.len() {
+            let mut changed = archive.clone();
+            changed[at] ^= 0x55;
+            for bytes in [&changed, &archive[..at].to_vec()] {
+                let result = read_bytes(bytes, kind, &mut Kept::default());
+                refused += u32::from(result.is_err());
+            }
+        }
+    }
+    assert!(refused > 1000, "only {refused} were refused");
+}
+
+#[test]
+fn other_files_are_of_no_kind() {
+    for bytes in [
+        b"".as_slice(),
+        b"<!doctype html>",
+        &[0; 4096],
+        &[0xff; 4096],
+    ] {
+        let first = &bytes[..bytes.len().min(2048)];
+        assert_eq!(Kind::of(first, bytes.len() as u64), None);
+    }
+}
