@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use gannet_content::policy::csp::PolicyOptions;
 
 use crate::command_line::pack_flags::PackSettings;
+use crate::import;
+use crate::messages::{Failure, cause, printable};
 use crate::pack::{
     self, Bar, BuildMemory, Compressible, Encoder, NoProgress, PackOptions, Progress,
 };
-use crate::import;
-use crate::messages::{Failure, cause, printable};
 use crate::serve::Terminal;
 
 /// The environment variable by which builds are made repeatable everywhere

@@ -442,7 +442,7 @@ fn what_cannot_be_packed_is_named_and_leaves_nothing_behind() {
     );
     check(
         "file",
-        "gannet: cannot pack 'file': not a directory\n\
+        "gannet: cannot pack 'file': neither a directory nor a zip, tar or kawipiko archive\n\
          help: name the folder that holds the site: 'gannet pack DIR -o site.gannet'; many \
          generators write it to 'public', 'dist', '_site' or 'build'\n",
     );
@@ -452,7 +452,7 @@ fn what_cannot_be_packed_is_named_and_leaves_nothing_behind() {
          help: is this the folder that the site's generator writes to?\n",
     );
     gannet_in(&folder, ["pack"])
-        .failure(2, "gannet: missing <DIR>\nhelp: see 'gannet pack --help'\n");
+        .failure(2, "gannet: missing <SITE>\nhelp: see 'gannet pack --help'\n");
 }
 
 #[test]

@@ -94,3 +94,88 @@ fn cat_takes_urls_and_writes_what_is_stored_in_a_coding() {
     );
     assert!(Path::new(&archive).is_file());
 }
+
+/// The files of a site as an archive of another kind, by the programs that people have.
+fn archive_of(folder: &Folder, out: &Folder, name: &str, flags: &str) -> PathBuf {
+    let path = out.join(name);
+    let mut tar = std::process::Command::new("tar");
+    let tar = tar.arg(flags).arg(&path).arg("-C").arg(folder.path());
+    let ended = support::run(tar.arg("."));
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    path
+}
+
+#[test]
+fn a_tar_becomes_the_archive_of_its_directory() {
+    let (folder, out) = (Folder::site(), Folder::new());
+    let direct = pack(&folder, &out, "direct.gannet");
+    for (name, flags) in [("site.tar", "-cf"), ("site.tar.gz", "-czf")] {
+        let tar = archive_of(&folder, &out, name, flags);
+        let output = out.join("imported.gannet");
+        let output = output.to_str().expect("UTF-8");
+        let tar = tar.to_str().expect("UTF-8");
+        gannet(["pack", tar, "--fast", "--quiet", "-o", output]).success();
+        let ended = gannet(["diff", &direct, output]);
+        same(ended.text(), "no differences\n");
+        // The directory that it was unpacked to is gone.
+        let left = std::fs::read_dir(out.path()).expect("it is there");
+        let hidden = left.filter_map(Result::ok);
+        let mut hidden = hidden.filter(|it| it.file_name().as_encoded_bytes()[0] == b'.');
+        assert!(hidden.next().is_none());
+    }
+}
+
+#[test]
+fn import_writes_files_and_names_what_it_cannot_take() {
+    let (folder, out) = (Folder::site(), Folder::new());
+    let tar = archive_of(&folder, &out, "site.tar", "-cf");
+    let tar = tar.to_str().expect("UTF-8");
+    let output = out.join("site");
+    let output = output.to_str().expect("UTF-8");
+    let ended = gannet(["import", tar, "-o", output]).success();
+    assert!(ended.text().ends_with(", from tar\n"), "{ended:?}");
+    for (path, content) in folder.files() {
+        assert_eq!(
+            std::fs::read(Path::new(output).join(path)).expect("it is there"),
+            content
+        );
+    }
+    gannet(["import", tar, "-o", output]).failure(
+        1,
+        &format!(
+            "gannet: cannot extract to '{output}': it is not empty\n\
+             help: name a directory that is empty or does not exist yet\n"
+        ),
+    );
+    let page = folder.join("index.html");
+    let page = page.to_str().expect("UTF-8");
+    gannet(["import", page, "-o", "x"]).failure(
+        1,
+        &format!(
+            "gannet: cannot import '{page}': not an archive that is known\n\
+             help: zip, tar, tar.gz, tar.zst and the archives of kawipiko can be imported\n"
+        ),
+    );
+}
+
+#[test]
+fn the_bill_of_materials_and_the_licences_are_in_the_program() {
+    let sbom = gannet(["sbom"]).success();
+    assert!(
+        sbom.text()
+            .starts_with("{\n  \"bomFormat\": \"CycloneDX\",\n")
+    );
+    assert!(sbom.text().contains("\"bom-ref\": \"pkg:cargo/rustix@"));
+    assert_eq!(sbom.text(), gannet(["sbom"]).success().text());
+    let brief = gannet(["licenses", "--brief"]).success();
+    let named = brief
+        .text()
+        .lines()
+        .any(|line| line.starts_with("gannet 0.1.0"));
+    assert!(named, "{brief:?}");
+    let all = gannet(["licenses"]).success();
+    assert!(
+        all.text()
+            .contains("Permission is hereby granted, free of charge")
+    );
+}
