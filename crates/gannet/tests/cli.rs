@@ -451,8 +451,10 @@ fn what_cannot_be_packed_is_named_and_leaves_nothing_behind() {
         "gannet: cannot pack 'empty': no files in it\n\
          help: is this the folder that the site's generator writes to?\n",
     );
-    gannet_in(&folder, ["pack"])
-        .failure(2, "gannet: missing <SITE>\nhelp: see 'gannet pack --help'\n");
+    gannet_in(&folder, ["pack"]).failure(
+        2,
+        "gannet: missing <SITE>\nhelp: see 'gannet pack --help'\n",
+    );
 }
 
 #[test]
