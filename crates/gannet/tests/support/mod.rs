@@ -11,6 +11,7 @@ pub mod client;
 pub mod content;
 pub mod engine;
 pub mod fuse;
+pub mod h2;
 pub mod process;
 pub mod tls;
 

@@ -1,0 +1,299 @@
+//! HTTP/2 as a client sees it, in clear text with prior knowledge: answers, streams, windows, the
+//! end of a connection.
+
+mod support;
+
+use support::client::{Client, get, metric};
+use support::content::{assert_pattern, pattern};
+use support::engine::on_both_engines;
+use support::h2::{
+    DATA, END_HEADERS, END_STREAM, HEADERS, Peer, RST_STREAM, WINDOW_UPDATE, frame, request,
+};
+use support::process::until;
+use support::{Folder, Signal, gannet_in};
+
+const LARGE: usize = 6 << 20;
+
+/// SETTINGS_INITIAL_WINDOW_SIZE.
+const INITIAL_WINDOW: u16 = 4;
+
+fn site() -> Folder {
+    let site = Folder::site();
+    site.write("large.bin", pattern(LARGE, 5));
+    site.write("middle.bin", pattern(100_000, 6));
+    site.write("ten.bin", pattern(10_240, 7));
+    site
+}
+
+#[test]
+fn answers_are_those_of_http_1() {
+    let site = site();
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &["--header", "x-extra: yes"]);
+        let mut peer = Peer::new(&server);
+        for path in [
+            "/",
+            "/about",
+            "/assets/app.css",
+            "/assets/empty.txt",
+            "/ten.bin",
+        ] {
+            let one = get(&server, path).expect(200);
+            let two = peer.get(path).expect(200);
+            assert_eq!(two.body, one.body, "{path}");
+            let fields = one.fields.into_iter();
+            let mut fields: Vec<_> = fields
+                .filter(|(name, _)| name != "connection" && name != "date")
+                .collect();
+            let mut others = two.fields.clone();
+            others.retain(|(name, _)| name != "date");
+            fields.sort();
+            others.sort();
+            assert_eq!(others, fields, "{path}");
+            let head = peer.request("HEAD", path, &[]).expect(200);
+            assert_eq!(head.body, b"");
+            assert_eq!(head.field("content-length"), two.field("content-length"));
+            let tag = two.field("etag").expect("a tag").to_owned();
+            let same = peer
+                .request("GET", path, &[("if-none-match", &tag)])
+                .expect(304);
+            assert_eq!((same.field("etag"), same.body.len()), (Some(&*tag), 0));
+            assert_eq!(same.field("content-length"), None);
+            peer.request("GET", path, &[("if-match", "\"no\"")])
+                .expect(412);
+        }
+        assert_eq!(
+            peer.get("/docs").expect(308).field("location"),
+            Some("/docs/")
+        );
+        let missing = peer.get("/no/such").expect(404);
+        assert!(
+            missing
+                .body
+                .starts_with(b"<!doctype html><title>nothing here")
+        );
+        let refused = peer.request("POST", "/", &[]).expect(405);
+        assert_eq!(refused.field("allow"), Some("GET, HEAD, OPTIONS"));
+        peer.request("OPTIONS", "*", &[]).expect(204);
+        peer.request("OPTIONS", "/", &[]).expect(204);
+        peer.get("/%zz").expect(400);
+        peer.get(&format!("/{}", "a".repeat(9_000))).expect(414);
+        let long = "x".repeat(30_000);
+        let stream = peer.open();
+        let block = request("GET", "/", &[("x-long", &long)]);
+        let (first, rest) = block.split_at(16_000);
+        peer.send(&frame(HEADERS, END_STREAM, stream, first));
+        peer.send(&frame(9, END_HEADERS, stream, rest));
+        peer.answer(stream).expect(431);
+    });
+}
+
+#[test]
+fn ranges_of_every_source() {
+    let site = site();
+    // No longer than what packs fast.
+    let len = 600_000;
+    site.write("large.bin", pattern(len, 5));
+    let packed = Folder::new();
+    let archive = packed.join("site.gannet");
+    let archive_name = archive.to_str().expect("ASCII");
+    gannet_in(&site, ["pack", "-q", "--fast", ".", "-o", archive_name]).success();
+    on_both_engines(|engine| {
+        for content in [site.path(), &archive] {
+            let server = engine.serve(content, &[]);
+            let mut peer = Peer::new(&server);
+            for (path, len, seed) in [
+                ("/ten.bin", 10_240, 7),
+                ("/middle.bin", 100_000, 6),
+                ("/large.bin", len, 5),
+            ] {
+                let whole = pattern(len, seed);
+                assert_eq!(peer.get(path).expect(200).body, whole);
+                let part = peer
+                    .request("GET", path, &[("range", "bytes=5000-9999")])
+                    .expect(206);
+                assert_eq!(part.body, &whole[5000..10_000]);
+                let expect = format!("bytes 5000-9999/{len}");
+                assert_eq!(part.field("content-range"), Some(&*expect));
+                let last = peer
+                    .request("GET", path, &[("range", "bytes=-1000")])
+                    .expect(206);
+                assert_eq!(last.body, &whole[len - 1000..]);
+                let many = [("range", "bytes=0-9,200-2999,9000-9009")];
+                let many = peer.request("GET", path, &many).expect(206);
+                let holds = |part: &[u8]| many.body.windows(part.len()).any(|w| w == part);
+                assert!(holds(&whole[..10]) && holds(&whole[200..3000]));
+                let length = many.field("content-length").expect("known");
+                assert_eq!(length, many.body.len().to_string());
+                let beyond = [("range", "bytes=99999999-")];
+                let beyond = peer.request("GET", path, &beyond).expect(416);
+                let expect = format!("bytes */{len}");
+                assert_eq!(beyond.field("content-range"), Some(&*expect));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_hundred_streams_at_once_and_a_preface_in_pieces() {
+    let site = site();
+    on_both_engines(|engine| {
+        let flags = ["--workers", "1", "--metrics", "127.0.0.1:0"];
+        let server = engine.serve(site.path(), &flags);
+        let mut peer = Peer::new(&server);
+        for round in 0..3 {
+            let mut all = Vec::new();
+            let mut asked = Vec::new();
+            for number in 0..100 {
+                let path = ["/about", "/ten.bin", "/missing", "/middle.bin"][number % 4];
+                let stream = peer.open();
+                asked.push((stream, number));
+                let block = request("GET", path, &[]);
+                all.extend(frame(HEADERS, END_HEADERS | END_STREAM, stream, &block));
+            }
+            // The first round in one piece, the others cut anywhere.
+            let cut = [all.len(), 7, 1_000][round];
+            for piece in all.chunks(cut) {
+                peer.send(piece);
+            }
+            for (stream, number) in asked {
+                let answer = peer.answer(stream);
+                match number % 4 {
+                    0 => assert_eq!(answer.expect(200).body.len(), 36),
+                    1 => assert_pattern(&answer.expect(200).body, 7),
+                    2 => drop(answer.expect(404)),
+                    _ => assert_eq!(answer.expect(200).body, pattern(100_000, 6)),
+                }
+            }
+        }
+        assert_eq!(metric(&server, "gannet_h2_requests_total"), 300);
+
+        // The first bytes decide, however few come at a time.
+        let mut client = Client::new(&server);
+        let settings = frame(4, 0, 0, &[]);
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+        for byte in preface.iter().chain(&settings) {
+            client.send([*byte]);
+        }
+        until("the server's settings", || {
+            client.fill();
+            client.received().len() >= 9
+        });
+        assert_eq!(client.received()[3], 4);
+        // What only begins like it is HTTP/1.
+        let mut client = Client::new(&server);
+        client.send("PRI");
+        client.send(" / HTTP/1.1\r\nhost: test\r\n\r\n");
+        assert_eq!(client.response().status, 405);
+    });
+}
+
+#[test]
+fn a_stalled_stream_holds_up_nobody() {
+    let site = site();
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &["--workers", "1"]);
+        let mut peer = Peer::with_settings(&server, &[(INITIAL_WINDOW, 1_000)]);
+        peer.opens_windows = false;
+        let slow: Vec<u32> = (0..20)
+            .map(|_| peer.ask("GET", "/large.bin", &[]))
+            .collect();
+        peer.sync();
+        for stream in &slow {
+            while peer.so_far(*stream).body.len() < 1_000 {
+                assert!(peer.step());
+            }
+        }
+        for _ in 0..10 {
+            assert_eq!(peer.get("/about").expect(200).body.len(), 36);
+        }
+        // Now these get on too, one after the other and a few bytes at a time.
+        let window = |stream: u32, by: u32| frame(WINDOW_UPDATE, 0, stream, &by.to_be_bytes());
+        peer.send(&window(0, 1 << 30));
+        for (index, stream) in (1..).zip(&slow) {
+            peer.send(&window(*stream, index));
+        }
+        peer.sync();
+        for (index, stream) in (1..).zip(&slow) {
+            while peer.so_far(*stream).body.len() < 1_000 + index {
+                assert!(peer.step());
+            }
+            assert_pattern(&peer.so_far(*stream).body, 5);
+        }
+        // One is given up, one is taken whole.
+        peer.send(&frame(RST_STREAM, 0, slow[0], &8u32.to_be_bytes()));
+        peer.send(&window(slow[1], 1 << 30));
+        let whole = peer.answer(slow[1]).expect(200).body;
+        assert_eq!(whole.len(), LARGE);
+        assert_pattern(&whole, 5);
+    });
+}
+
+#[test]
+fn content_of_a_request_is_read_and_dropped() {
+    let site = site();
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &[]);
+        let mut peer = Peer::new(&server);
+        let stream = peer.open();
+        let block = request("POST", "/", &[]);
+        peer.send(&frame(HEADERS, END_HEADERS, stream, &block));
+        peer.send(&frame(DATA, 0, stream, &[b'x'; 10_000]));
+        peer.send(&frame(DATA, END_STREAM, stream, &[b'x'; 10_000]));
+        peer.answer(stream).expect(405);
+        peer.get("/about").expect(200);
+    });
+}
+
+#[test]
+fn a_stop_says_goodaway_and_finishes_what_was_asked() {
+    let site = site();
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &["--workers", "1"]);
+        let mut idle = Peer::new(&server);
+        idle.get("/about").expect(200);
+        let mut peer = Peer::with_settings(&server, &[(INITIAL_WINDOW, 1_000)]);
+        peer.opens_windows = false;
+        let stream = peer.ask("GET", "/large.bin", &[]);
+        peer.sync();
+        server.signal(Signal::TERM);
+        assert_eq!(idle.ends(), Some(0));
+        while peer.goaway.is_none() {
+            assert!(peer.step());
+        }
+        let window = |stream: u32| frame(WINDOW_UPDATE, 0, stream, &(1u32 << 30).to_be_bytes());
+        peer.send(&window(0));
+        peer.send(&window(stream));
+        let body = peer.answer(stream).expect(200).body;
+        assert_eq!(body.len(), LARGE);
+        assert_pattern(&body, 5);
+        assert_eq!(peer.ends(), Some(0));
+        assert_eq!(peer.goaway, Some((stream, 0)));
+        let ended = server.wait();
+        assert_eq!((ended.status, ended.err.as_str()), (Some(0), ""));
+    });
+}
+
+#[test]
+fn a_file_that_shrinks_ends_its_stream_alone() {
+    let site = site();
+    on_both_engines(|engine| {
+        let name = format!("shrinks-{}.bin", engine.name());
+        let path = site.write(&name, pattern(LARGE, 9));
+        let server = engine.serve(site.path(), &["--workers", "1"]);
+        let mut peer = Peer::with_settings(&server, &[(INITIAL_WINDOW, 1_000)]);
+        peer.opens_windows = false;
+        let stream = peer.ask("GET", &format!("/{name}"), &[]);
+        peer.sync();
+        let file = std::fs::OpenOptions::new().write(true).open(&path);
+        file.and_then(|file| file.set_len(500_000))
+            .expect("shortened");
+        let window = |stream: u32| frame(WINDOW_UPDATE, 0, stream, &(1u32 << 30).to_be_bytes());
+        peer.send(&window(0));
+        peer.send(&window(stream));
+        let cut = peer.answer(stream);
+        assert!(cut.reset.is_some() && !cut.is_ended);
+        assert_pattern(&cut.body, 9);
+        assert_eq!(peer.get("/about").expect(200).body.len(), 36);
+    });
+}

@@ -1,0 +1,215 @@
+//! HTTP/2 peers that cost more than they are worth, each beside a polite one that must not notice.
+
+mod support;
+
+use std::fs;
+
+use support::client::metric;
+use support::content::{assert_pattern, pattern};
+use support::engine::{Engine, on_both_engines};
+use support::h2::{
+    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, PING, PRIORITY,
+    Peer, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, request,
+};
+use support::process::until;
+use support::{Folder, Gannet};
+
+const LARGE: usize = 6 << 20;
+
+/// SETTINGS_INITIAL_WINDOW_SIZE.
+const INITIAL_WINDOW: u16 = 4;
+
+/// Far more frames than any budget lasts for.
+const MANY: usize = 200_000;
+
+/// What a hostile connection may make the server hold, in KiB.
+const MEMORY_KIB: u64 = 16 << 10;
+
+fn site() -> Folder {
+    let site = Folder::site();
+    site.write("large.bin", pattern(LARGE, 5));
+    site
+}
+
+/// Resident memory of a server, in KiB.
+fn resident(server: &Gannet) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|rest| rest.split_whitespace().next());
+    number.expect("it has memory").parse().expect("a number")
+}
+
+/// Runs an attack with a polite client beside it; gives the hostile connection.
+fn beside_a_polite_client(
+    engine: Engine,
+    site: &Folder,
+    settings: &[(u16, u32)],
+    attack: impl Fn(&mut Peer),
+    after: impl Fn(&Gannet, &mut Peer),
+) {
+    let flags = ["--workers", "1", "--metrics", "127.0.0.1:0"];
+    let server = engine.serve(site.path(), &flags);
+    let mut polite = Peer::new(&server);
+    let page = polite.get("/about").expect(200);
+    let before = resident(&server);
+    let mut hostile = Peer::with_settings(&server, settings);
+    attack(&mut hostile);
+    after(&server, &mut hostile);
+    assert_eq!(polite.get("/about").expect(200).body, page.body);
+    assert_eq!(polite.get("/large.bin").expect(200).body.len(), LARGE);
+    let grown = resident(&server).saturating_sub(before);
+    assert!(grown < MEMORY_KIB, "{grown} KiB more");
+}
+
+/// Sends these frames again and again until the server has had enough.
+fn flood(peer: &mut Peer, frames: impl Fn(usize) -> Vec<u8>) {
+    for from in (0..MANY).step_by(200) {
+        let batch: Vec<u8> = (from..from + 200).flat_map(&frames).collect();
+        if !peer.try_send(&batch) {
+            return;
+        }
+    }
+}
+
+/// The server says that it is too much, and counts it.
+fn calms(server: &Gannet, peer: &mut Peer) {
+    let code = peer.ends();
+    // A reset may have overtaken the GOAWAY: the peer never stopped sending.
+    assert!(matches!(code, None | Some(ENHANCE_YOUR_CALM)), "{code:?}");
+    let name = "gannet_h2_errors_total{code=\"ENHANCE_YOUR_CALM\",cause=\"budget_spent\"}";
+    assert_eq!(metric(server, name), 1);
+}
+
+#[test]
+fn floods_of_frames_are_calmed() {
+    let site = site();
+    let get = request("GET", "/large.bin", &[]);
+    let id = |n: usize| 1 + 2 * n as u32;
+    let open = frame(HEADERS, END_HEADERS, 1, &request("POST", "/", &[]));
+    // Rapid reset, the server made to reset, and each cheap frame.
+    let rapid = |n: usize| {
+        let mut both = frame(HEADERS, END_HEADERS | END_STREAM, id(n), &get);
+        both.extend(frame(RST_STREAM, 0, id(n), &8u32.to_be_bytes()));
+        both
+    };
+    let made = |n: usize| {
+        let mut both = frame(HEADERS, END_HEADERS | END_STREAM, id(n), &get);
+        both.extend(frame(WINDOW_UPDATE, 0, id(n), &0u32.to_be_bytes()));
+        both
+    };
+    let ping = |_: usize| frame(PING, 0, 0, b"aaaaaaaa");
+    let settings = |_: usize| frame(SETTINGS, 0, 0, &[]);
+    let acks = |_: usize| frame(SETTINGS, ACK, 0, &[]);
+    let priority = |n: usize| frame(PRIORITY, 0, id(n), &[0, 0, 0, 0, 1]);
+    let update = |_: usize| frame(WINDOW_UPDATE, 0, 0, &1u32.to_be_bytes());
+    let empty = |n: usize| {
+        let data = frame(DATA, 0, 1, &[]);
+        if n == 0 {
+            [open.clone(), data].concat()
+        } else {
+            data
+        }
+    };
+    let unknown = |_: usize| frame(0xfa, 0, 0, b"?");
+    let floods: [&(dyn Fn(usize) -> Vec<u8> + Sync); 9] = [
+        &rapid, &made, &ping, &settings, &acks, &priority, &update, &empty, &unknown,
+    ];
+    on_both_engines(|engine| {
+        for frames in floods {
+            beside_a_polite_client(engine, &site, &[], |peer| flood(peer, frames), calms);
+        }
+    });
+}
+
+#[test]
+fn endless_field_blocks_are_ended() {
+    let site = site();
+    on_both_engines(|engine| {
+        for piece in [&[][..], &[0; 1], &[0; 16_000]] {
+            let attack = |peer: &mut Peer| {
+                let block = request("GET", "/", &[]);
+                peer.send(&frame(HEADERS, END_STREAM, 1, &block[..10]));
+                flood(peer, |_| frame(CONTINUATION, 0, 1, piece));
+            };
+            let ended = |_: &Gannet, peer: &mut Peer| {
+                let code = peer.ends();
+                assert!(matches!(code, None | Some(ENHANCE_YOUR_CALM)), "{code:?}");
+            };
+            beside_a_polite_client(engine, &site, &[], attack, ended);
+        }
+    });
+}
+
+#[test]
+fn a_bomb_of_references_is_ended() {
+    let site = site();
+    on_both_engines(|engine| {
+        let attack = |peer: &mut Peer| {
+            // One entry of 4,000 bytes in the dynamic table, named again and again.
+            let mut block = request("GET", "/", &[]);
+            block.extend([0x40, 1, b'x', 127, 0xa1, 0x1e]);
+            block.extend([b'a'; 4_000]);
+            block.extend([0x80 | 62; 10_000]);
+            for stream in (1..200).step_by(2) {
+                if !peer.try_send(&frame(HEADERS, END_HEADERS | END_STREAM, stream, &block)) {
+                    return;
+                }
+            }
+        };
+        let ended = |_: &Gannet, peer: &mut Peer| {
+            let code = peer.ends();
+            assert!(matches!(code, None | Some(ENHANCE_YOUR_CALM)), "{code:?}");
+        };
+        beside_a_polite_client(engine, &site, &[], attack, ended);
+    });
+}
+
+#[test]
+fn windows_of_a_byte_are_calmed() {
+    let site = site();
+    on_both_engines(|engine| {
+        let attack = |peer: &mut Peer| {
+            peer.opens_windows = false;
+            let stream = peer.ask("GET", "/large.bin", &[]);
+            flood(peer, |_| {
+                frame(WINDOW_UPDATE, 0, stream, &1u32.to_be_bytes())
+            });
+        };
+        beside_a_polite_client(engine, &site, &[(INITIAL_WINDOW, 0)], attack, calms);
+    });
+}
+
+/// A hundred streams whose windows stay shut, and one connection that never reads: they hold
+/// little, and end when they have made no progress.
+#[test]
+fn who_takes_nothing_holds_little_and_is_ended() {
+    let site = site();
+    on_both_engines(|engine| {
+        let flags = [
+            "--workers",
+            "1",
+            "--metrics",
+            "127.0.0.1:0",
+            "--progress-timeout",
+            "2s",
+        ];
+        let server = engine.serve(site.path(), &flags);
+        let mut polite = Peer::new(&server);
+        polite.get("/about").expect(200);
+        let before = resident(&server);
+        let mut shut = Peer::with_settings(&server, &[(INITIAL_WINDOW, 0)]);
+        let mut deaf = Peer::with_settings(&server, &[(INITIAL_WINDOW, 1 << 30)]);
+        deaf.send(&frame(WINDOW_UPDATE, 0, 0, &(1u32 << 30).to_be_bytes()));
+        for _ in 0..100 {
+            shut.ask("GET", "/large.bin", &[]);
+            deaf.ask("GET", "/large.bin", &[]);
+        }
+        shut.sync();
+        let grown = resident(&server).saturating_sub(before);
+        assert!(grown < MEMORY_KIB, "{grown} KiB more");
+        until("all their streams are ended", || {
+            metric(&server, "gannet_timeouts_total") >= 101
+        });
+        assert_pattern(&polite.get("/large.bin").expect(200).body, 5);
+    });
+}
