@@ -60,5 +60,7 @@ pub use error::{ArchiveError, Lookalike, Rule};
 pub use hosts::is_host_name;
 pub use path::is_normalised;
 pub use stats::{CodingStats, Stats};
-pub use superblock::{Options, SUPERBLOCK_LEN, Section, SectionKind, Superblock};
+pub use superblock::{
+    Options, SUPERBLOCK_LEN, Section, SectionKind, Superblock, put_signature, signed_text,
+};
 pub use writer::{BlobId, Content, Parts, Placed, VariantDraft, VariantsId, Writer, digest};

@@ -48,3 +48,6 @@ pub const HOST_LEN_MAX: usize = 253;
 
 /// Virtual hosts of an archive: what the number in an entry has room for, 0 being any other host.
 pub const HOST_COUNT_MAX: u16 = u16::MAX;
+
+/// Length of a signature in bytes: the room in the superblock; minisign's have some 300.
+pub const SIGNATURE_LEN_MAX: usize = 1014;

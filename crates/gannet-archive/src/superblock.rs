@@ -1,13 +1,13 @@
 //! The superblock: the first 4096 bytes of an archive, which say what it is and where all else is.
 
-use core::fmt;
+use core::fmt::{self, Write as _};
 use core::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::{ArchiveError, Lookalike, Rule};
-use crate::layout::{self, section, slice, superblock as at, u32_at, u64_at};
-use crate::limits::{METADATA_LEN_MAX, PAGE_ALIGN, SECTION_COUNT_MAX};
+use crate::layout::{self, section, slice, superblock as at, u16_at, u32_at, u64_at};
+use crate::limits::{METADATA_LEN_MAX, PAGE_ALIGN, SECTION_COUNT_MAX, SIGNATURE_LEN_MAX};
 
 /// Length of the superblock in bytes.
 pub const SUPERBLOCK_LEN: usize = 4096;
@@ -178,6 +178,7 @@ pub struct Superblock {
     metadata: Range<u64>,
     options: Options,
     build_id: [u8; 32],
+    signature: Vec<u8>,
     sections: Vec<Section>,
     build_id_prefix: Vec<u8>,
 }
@@ -252,6 +253,11 @@ impl Superblock {
         &self.build_id
     }
 
+    /// A signature of the build id in minisign's format, if there is one. Opening does not check it.
+    pub fn signature(&self) -> Option<&[u8]> {
+        (!self.signature.is_empty()).then_some(&self.signature)
+    }
+
     /// Computes the build id anew. It is checked by `verify`, not at open: the checksums of the
     /// sections already find accidents.
     pub fn compute_build_id(&self, metadata: &[u8]) -> [u8; 32] {
@@ -288,6 +294,10 @@ impl Superblock {
         let end = start
             .checked_add(len)
             .ok_or(ArchiveError::Superblock(Rule::Range))?;
+        let signature_len = usize::from(u16_at(first, at::SIGNATURE));
+        if signature_len > SIGNATURE_LEN_MAX {
+            return Err(ArchiveError::Superblock(Rule::Limit));
+        }
         let mut build_id = [0; 32];
         build_id.copy_from_slice(slice(first, at::BUILD_ID, 32));
         Ok(Self {
@@ -298,6 +308,7 @@ impl Superblock {
             metadata: start..end,
             options: Options::from_bits(u32_at(first, at::OPTIONS)),
             build_id,
+            signature: slice(first, at::SIGNATURE + 2, signature_len).to_vec(),
             sections,
             build_id_prefix: build_id_prefix(first),
         })
@@ -377,12 +388,43 @@ impl Superblock {
     }
 }
 
+/// What a signature signs: the build id as text, under words that nothing else is signed with.
+pub fn signed_text(build_id: &[u8; 32]) -> String {
+    let mut text = String::from("gannet build ");
+    for byte in build_id {
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.push('\n');
+    text
+}
+
+/// Puts a signature into a finished superblock; false if it is longer than there is room for.
+#[must_use]
+pub fn put_signature(first: &mut [u8; SUPERBLOCK_LEN], signature: &[u8]) -> bool {
+    let Some(len) = u16::try_from(signature.len())
+        .ok()
+        .filter(|len| usize::from(*len) <= SIGNATURE_LEN_MAX)
+    else {
+        return false;
+    };
+    first[at::SIGNATURE..at::CHECKSUM].fill(0);
+    layout::put(first, at::SIGNATURE, &len.to_le_bytes());
+    layout::put(first, at::SIGNATURE + 2, signature);
+    put_checksum(first);
+    true
+}
+
+fn put_checksum(first: &mut [u8; SUPERBLOCK_LEN]) {
+    let checksum = xxh3_64(slice(first, 0, at::CHECKSUM));
+    layout::put(first, at::CHECKSUM, &checksum.to_le_bytes());
+}
+
 /// Fills in build id and checksum of a superblock that is complete but for them.
 pub(crate) fn seal(first: &mut [u8; SUPERBLOCK_LEN], metadata: &[u8]) {
     let id = build_id(&build_id_prefix(first), metadata);
     layout::put(first, at::BUILD_ID, &id);
-    let checksum = xxh3_64(slice(first, 0, at::CHECKSUM));
-    layout::put(first, at::CHECKSUM, &checksum.to_le_bytes());
+    put_checksum(first);
 }
 
 /// What of the superblock goes into the build id: all but the id, the place of a signature and the

@@ -94,6 +94,8 @@ pub struct ContentOptions {
     pub archive_memory: bool,
     /// Read a mapped archive once at start, so that it is in memory.
     pub preload: bool,
+    /// The minisign public key, in Base64, whose signature an archive must have.
+    pub require_signature: Option<String>,
 }
 
 impl Default for ContentOptions {
@@ -112,6 +114,7 @@ impl Default for ContentOptions {
             snapshot_max: 4 << 20,
             archive_memory: false,
             preload: false,
+            require_signature: None,
         }
     }
 }

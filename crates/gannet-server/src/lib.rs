@@ -19,6 +19,7 @@ mod rules_watch;
 mod running;
 mod secure;
 mod serve;
+pub mod signature;
 mod site;
 mod start;
 mod streams;

@@ -18,6 +18,7 @@ use gannet_io::memory::{self, Memory};
 
 use crate::config::{Content, ContentOptions};
 use crate::rules_watch::RulesSource;
+use crate::signature::{self, PublicKey, SignatureError};
 use crate::site::archive::ArchiveSite;
 use crate::site::directory::DirectorySite;
 use crate::site::rules::{RulesError, SiteRules};
@@ -55,6 +56,8 @@ pub enum OpenError {
     Rules(PathBuf, RulesError),
     /// The rules in an archive cannot be read.
     ArchiveRules(PathBuf, TableError),
+    /// A signature was asked for and is not there, or wrong.
+    Signature(PathBuf, SignatureError),
     /// The path is neither a regular file nor a directory.
     Kind(PathBuf),
 }
@@ -77,6 +80,9 @@ impl fmt::Display for OpenError {
             }
             Self::ArchiveRules(path, error) => {
                 write!(f, "cannot open archive '{}': {error}", path.display())
+            }
+            Self::Signature(path, error) => {
+                write!(f, "cannot serve '{}': {error}", path.display())
             }
             Self::Kind(path) => {
                 write!(
@@ -108,6 +114,7 @@ impl OpenError {
                 Some("mend them, or serve both files as they are with --no-rules".into())
             }
             Self::ArchiveRules(..) => Some("pack the site again".into()),
+            Self::Signature(_, error) => Some(error.help().into()),
             Self::Kind(_) => Some("give a directory, a file or an archive".into()),
         }
     }
@@ -119,6 +126,12 @@ impl OpenedContent {
     /// # Errors
     /// See [`OpenError`]. Whatever a previous server serves is not touched.
     pub(crate) fn open(content: &Content, options: &ContentOptions) -> Result<Self, OpenError> {
+        if let (Some(_), Content::Directory(path) | Content::File(path)) =
+            (&options.require_signature, content)
+        {
+            let error = SignatureError::NoArchive;
+            return Err(OpenError::Signature(path.clone(), error));
+        }
         match content {
             Content::Directory(path) => {
                 Root::open(path).map_err(|e| OpenError::Io("directory", path.clone(), e))?;
@@ -185,6 +198,14 @@ impl OpenedContent {
         } else {
             file
         };
+        if let Some(key) = &options.require_signature {
+            // The bodies are those of the file that will be sent from: the sealed copy, if asked for.
+            PublicKey::parse(key)
+                .ok_or(SignatureError::Key)
+                .and_then(|key| signature::check(&archive, &key))
+                .and_then(|()| signature::check_bodies(&archive, &file))
+                .map_err(|error| OpenError::Signature(path.to_owned(), error))?;
+        }
         if options.preload && !options.archive_memory {
             Memory::map(&file, 0, whole)
                 .and_then(|m| m.preload())

@@ -11,6 +11,7 @@ pub mod components;
 pub mod documents;
 pub mod import;
 pub mod json;
+pub mod keygen;
 pub mod messages;
 pub mod offline;
 pub mod pack;
@@ -74,6 +75,7 @@ fn dispatch(typed: &[OsString]) -> Result<u8, Failure> {
         Some(("import", matches)) => import(matches),
         Some(("inspect", matches)) => inspect(matches),
         Some(("verify", matches)) => verify(matches),
+        Some(("keygen", matches)) => print(&keygen::keygen(Path::new(text(matches, "name")))?),
         Some(("cert", _)) => print(&serve::tls::authority()?),
         Some(("sbom", _)) => write(components::write_sbom),
         Some(("licenses", matches)) => {
@@ -254,6 +256,17 @@ fn inspect(matches: &ArgMatches) -> Result<u8, Failure> {
 
 fn verify(matches: &ArgMatches) -> Result<u8, Failure> {
     let archive = archive(matches);
+    let key = matches.get_one::<OsString>("public-key");
+    let signed = match key {
+        Some(key) => {
+            let wrong = |cause: String| Failure::usage(format!("cannot use --public-key: {cause}"));
+            let key = key.to_str().ok_or_else(|| wrong("not UTF-8".into()))?;
+            let key = command_line::values::public_key(key).map_err(wrong)?;
+            archive_commands::verify_signature(&archive, &key)?;
+            ", signed"
+        }
+        None => "",
+    };
     let report = archive_commands::verify(&archive)?;
     let shown = messages::printable(&archive.to_string_lossy());
     let build: String = report.build_id[..8]
@@ -262,7 +275,7 @@ fn verify(matches: &ArgMatches) -> Result<u8, Failure> {
         .collect();
     let (blobs, bytes) = (counted(report.blob_count, "blob"), size(report.bytes));
     print(&format!(
-        "{shown}: whole, {blobs}, {bytes}, build {build}\n"
+        "{shown}: whole{signed}, {blobs}, {bytes}, build {build}\n"
     ))
 }
 

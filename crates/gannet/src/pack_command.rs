@@ -44,6 +44,7 @@ pub fn options(directory: &Path, settings: PackSettings) -> Result<PackOptions, 
         dotfiles: settings.dotfiles,
         exclude: settings.exclude,
         include: settings.include,
+        sign: settings.sign,
         memory: BuildMemory {
             keeps_archives: settings.cache.is_some(),
             folder: settings.cache.or_else(cache_folder),

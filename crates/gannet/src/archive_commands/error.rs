@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use gannet_archive::ArchiveError;
+use gannet_server::signature::SignatureError;
 
 use crate::messages::{Failure, cause};
 
@@ -49,6 +50,8 @@ pub enum CommandError {
         /// What is wrong, and where.
         what: String,
     },
+    /// A signature was asked for and is not there, or wrong.
+    Signature(PathBuf, SignatureError),
     /// An entry cannot be a file in a directory.
     Unsafe {
         /// The path of the entry.
@@ -88,6 +91,7 @@ impl CommandError {
             }
             Self::NotStored { stored, .. } => format!("it is stored as {}", stored.join(", ")),
             Self::Damaged { .. } => "copy or build the archive again".into(),
+            Self::Signature(_, error) => error.help().into(),
             Self::Unsafe { .. } => "this archive was not packed from a directory".into(),
             Self::NotEmpty(_) => "name a directory that is empty or does not exist yet".into(),
         })
@@ -102,6 +106,9 @@ impl fmt::Display for CommandError {
             }
             Self::Io { doing, path, error } => {
                 write!(out, "cannot {doing} '{}': {}", path.display(), cause(error))
+            }
+            Self::Signature(path, error) => {
+                write!(out, "cannot verify '{}': {error}", path.display())
             }
             Self::Output(error) => write!(out, "cannot write output: {}", cause(error)),
             Self::NotFound { archive, path, .. } => {

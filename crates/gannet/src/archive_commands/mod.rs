@@ -20,7 +20,7 @@ pub use extract::{ExtractOptions, ExtractReport, extract};
 pub use file::ArchiveFile;
 pub use inspect::{InspectOptions, inspect};
 pub use ls::{LsOptions, ls};
-pub use verify::{VerifyReport, verify};
+pub use verify::{VerifyReport, verify, verify_signature};
 
 use gannet_archive::{Archive, Entry, Namespace};
 

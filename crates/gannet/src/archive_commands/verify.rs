@@ -4,6 +4,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use gannet_archive::{Archive, SUPERBLOCK_LEN};
+use gannet_server::signature::{self, PublicKey, SignatureError};
 
 use super::{ArchiveFile, CommandError, hex, url};
 
@@ -16,6 +17,18 @@ pub struct VerifyReport {
     pub bytes: u64,
     /// The build id, which is right too.
     pub build_id: [u8; 32],
+}
+
+/// Checks the signature of an archive, and its metadata; the bodies are left to [`verify`].
+///
+/// # Errors
+/// The archive cannot be opened, or is not signed with this public key (in Base64).
+pub fn verify_signature(path: &Path, key: &str) -> Result<(), CommandError> {
+    let file = ArchiveFile::open(path)?;
+    PublicKey::parse(key)
+        .ok_or(SignatureError::Key)
+        .and_then(|key| signature::check(file.archive(), &key))
+        .map_err(|error| CommandError::Signature(path.to_path_buf(), error))
 }
 
 /// Reads all of an archive: the checksums of its metadata, the digest of every blob, that there is

@@ -246,7 +246,16 @@ pub static COMMANDS: &[Command] = &[
     },
     Command {
         name: "verify",
-        arguments: &[ARCHIVE],
+        arguments: &[
+            ARCHIVE,
+            option(
+                "public-key",
+                'p',
+                "KEY",
+                "also check the signature: a minisign public key, or its file",
+                ValueHint::FilePath,
+            ),
+        ],
         brief: "read a whole archive and check every digest",
         details: "Ends with status 1 if a byte is wrong.",
         example: "gannet verify site.gannet",
@@ -327,6 +336,20 @@ pub static COMMANDS: &[Command] = &[
         brief: "write the licences of everything in this program",
         details: "",
         example: "gannet licenses --brief",
+        table: Table::None,
+    },
+    Command {
+        name: "keygen",
+        arguments: &[positional(
+            "name",
+            "NAME",
+            "of the files: NAME.key and NAME.pub",
+            ValueHint::FilePath,
+        )],
+        brief: "make a pair of keys to sign archives with",
+        details: "The keys are minisign's, and have no password; 'minisign -G' makes keys that have \
+            one.",
+        example: "gannet keygen release",
         table: Table::None,
     },
     Command {

@@ -50,6 +50,8 @@ pub struct PackSettings {
     pub verify_sources: bool,
     /// Nothing of earlier builds is used.
     pub fresh: bool,
+    /// The secret key to sign with.
+    pub sign: Option<PathBuf>,
     /// Content types by suffix.
     pub types: Vec<(String, String)>,
     /// Threads; 0 means one per core.
@@ -81,6 +83,7 @@ impl Default for PackSettings {
             cache: None,
             verify_sources: false,
             fresh: false,
+            sign: None,
             types: Vec::new(),
             threads: 0,
             quiet: false,
@@ -428,6 +431,21 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         is_common: false,
         apply: |settings, values| {
             settings.fresh = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "sign",
+        short: None,
+        value: FILE,
+        group: Group::Packing,
+        default: "",
+        brief: "sign the archive with this secret key of minisign",
+        details: "The signature is kept in the archive. 'gannet keygen' makes keys; the password of \
+            one that has one is taken from GANNET_KEY_PASSWORD, or asked for.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.sign = Some(path(values)?);
             Ok(())
         },
     },

@@ -10,8 +10,8 @@ use crate::command_line::site_settings::{
     COMPATS, TRAILING_SLASHES, compat, cors, index_names, trailing_slash,
 };
 use crate::command_line::values::{
-    choice, colour, content_type, field, listen_address, number, path, paths, socket_address,
-    switch, text,
+    choice, colour, content_type, field, listen_address, number, path, paths, public_key,
+    socket_address, switch, text,
 };
 use crate::quantities::{parse_duration_ms, parse_size};
 
@@ -426,6 +426,21 @@ pub static SERVE_FLAGS: &[Flag<Settings>] = &[
         is_common: false,
         apply: |settings, values| {
             settings.server.content.archive_memory = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "require-signature",
+        short: None,
+        value: one("KEY"),
+        group: Group::Content,
+        default: "",
+        brief: "serve an archive only if it is signed with this minisign public key",
+        details: "The key's line in Base64, or the name of its .pub file. Every body is read and \
+            compared at the start.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.content.require_signature = Some(public_key(text(values)?)?);
             Ok(())
         },
     },

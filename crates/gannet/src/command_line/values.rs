@@ -6,9 +6,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 use gannet_server::config::ListenAddress;
+use gannet_server::signature::PublicKey;
 
 use crate::command_line::nearest::nearest;
 use crate::command_line::settings::ColourChoice;
+use crate::messages::cause;
 
 /// The last value as text.
 ///
@@ -138,6 +140,27 @@ pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
         return Err("an address without a port: write ADDR:PORT, or [ADDR]:PORT for IPv6".into());
     }
     Err("not an address: write ADDR:PORT, [ADDR]:PORT, a port, or unix:PATH".into())
+}
+
+/// A minisign public key: its Base64, or the name of a file that has it. Gives the Base64.
+///
+/// # Errors
+/// It is neither.
+pub fn public_key(text: &str) -> Result<String, String> {
+    if PublicKey::parse(text).is_some() {
+        return Ok(text.trim().to_owned());
+    }
+    let content = std::fs::read_to_string(text).map_err(|error| {
+        let error = cause(&error);
+        format!("neither a minisign public key nor a file that can be read: {error}")
+    })?;
+    let key = content
+        .lines()
+        .map(str::trim)
+        .rfind(|line| !line.is_empty());
+    key.filter(|key| PublicKey::parse(key).is_some())
+        .map(str::to_owned)
+        .ok_or_else(|| "the file has no minisign public key".to_owned())
 }
 
 /// `SUFFIX=TYPE`, with or without the suffix's dot.

@@ -33,6 +33,8 @@ pub enum PackError {
     Pattern(String, String),
     /// The rules files of the site have mistakes.
     Rules(Vec<Problem>),
+    /// A key that cannot sign, and why.
+    Key(PathBuf, String),
     /// The archive would break a rule of its format.
     Archive(PathBuf, ArchiveError),
 }
@@ -73,6 +75,11 @@ impl PackError {
             Self::Pattern(..) => {
                 Some("patterns have the syntax of .gitignore, such as '*.map' or '/drafts/'".into())
             }
+            Self::Key(..) => Some(format!(
+                "it is a secret key of minisign; 'gannet keygen NAME' makes one; a password is \
+                 taken from {}",
+                super::sign::PASSWORD_VARIABLE
+            )),
             Self::Types(_) => Some("write it as SUFFIX=TYPE/SUBTYPE".into()),
             Self::Archive(
                 _,
@@ -119,6 +126,9 @@ impl fmt::Display for PackError {
                 )
             }
             Self::Pattern(object, error) => write!(out, "cannot use pattern {object}: {error}"),
+            Self::Key(path, why) => {
+                write!(out, "cannot sign with '{}': {why}", path.display())
+            }
             Self::Types(pair) => write!(out, "cannot use content type '{pair}'"),
             Self::Rules(problems) => {
                 out.write_str("cannot use the rules of the site:")?;

@@ -38,6 +38,7 @@ mod progress;
 mod recipe;
 mod report;
 pub(crate) mod rules;
+mod sign;
 mod site;
 mod sources;
 mod stamps;
@@ -65,6 +66,7 @@ pub use walk::Skipped;
 use memory::Memory;
 use output::Output;
 use recipe::Recipe;
+use sign::Signer;
 use site::Site;
 use sources::Sources;
 use store::{Target, store};
@@ -101,6 +103,8 @@ pub struct PackOptions {
     pub include: Vec<String>,
     /// What may be known from earlier builds.
     pub memory: BuildMemory,
+    /// The secret key to sign with.
+    pub sign: Option<PathBuf>,
     /// Content types by file name suffix (without the dot), before the built-in table.
     pub types: Vec<(String, String)>,
     /// Threads; 0 means one per core that this process may use.
@@ -141,6 +145,7 @@ impl PackOptions {
             exclude: Vec::new(),
             include: Vec::new(),
             memory: BuildMemory::default(),
+            sign: None,
             types: Vec::new(),
             threads: 0,
             source_date_epoch: None,
@@ -166,6 +171,8 @@ impl PackOptions {
 pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackReport, PackError> {
     let started = Instant::now();
     let types = types(options)?;
+    // Before all the work, since a key may be wrong, or its password.
+    let signer = options.sign.as_deref().map(Signer::open).transpose()?;
     let memory = Memory::open(options);
     let mut sources = Sources::read(options, &types, memory.known(), progress)
         .inspect_err(|error| memory.doubt(error))?;
@@ -196,7 +203,10 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
     sources.warnings.extend(shown);
     sources.warnings.extend(broken_pages(&site.broken_pages));
     let refuse = |error| PackError::Archive(options.output.clone(), error);
-    let parts = writer.finish().map_err(refuse)?;
+    let mut parts = writer.finish().map_err(refuse)?;
+    if let Some(signer) = signer {
+        signer.sign(&mut parts)?;
+    }
     output.publish(&parts)?;
     let superblock = Superblock::parse(&parts.superblock, parts.file_len).map_err(refuse)?;
     let stamps = std::mem::take(&mut sources.stamps);

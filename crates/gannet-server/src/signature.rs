@@ -1,0 +1,136 @@
+//! Signatures of releases: that an archive is what somebody has signed, byte for byte.
+//!
+//! A signature signs the build id, which covers the metadata, which has the digest of every body.
+//! So a check computes the build id anew and reads every body; opening an archive does neither.
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use gannet_archive::{Archive, Superblock, signed_text};
+use minisign_verify::{Error, Signature};
+
+/// A public key of minisign.
+pub struct PublicKey(minisign_verify::PublicKey);
+
+impl PublicKey {
+    /// Reads a key: its line of Base64, or the whole text of a `.pub` file.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let line = text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
+        minisign_verify::PublicKey::from_base64(line).ok().map(Self)
+    }
+}
+
+/// Why an archive is not what was signed.
+#[derive(Debug)]
+pub enum SignatureError {
+    /// What is to be served is no archive.
+    NoArchive,
+    /// It has none.
+    Missing,
+    /// It has one that cannot be read.
+    Malformed,
+    /// It was signed with another key.
+    OtherKey,
+    /// It was not made for this build.
+    Wrong,
+    /// The metadata is not what the build id says.
+    BuildId,
+    /// The body at this offset is not what its digest says.
+    Body(u64),
+    /// The key that was asked for is none.
+    Key,
+    /// A body cannot be read.
+    Io(io::Error),
+}
+
+impl fmt::Display for SignatureError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoArchive => out.write_str("only archives have signatures"),
+            Self::Missing => out.write_str("it is not signed"),
+            Self::Malformed => out.write_str("its signature is malformed"),
+            Self::OtherKey => out.write_str("it was signed with another key"),
+            Self::Wrong => out.write_str("its signature is wrong"),
+            Self::BuildId => out.write_str("its metadata is not what was signed"),
+            Self::Body(offset) => {
+                write!(out, "the body at offset {offset} is not what was signed")
+            }
+            Self::Key => out.write_str("the public key is malformed"),
+            Self::Io(error) => error.fmt(out),
+        }
+    }
+}
+
+impl SignatureError {
+    /// What to do about it.
+    #[must_use]
+    pub fn help(&self) -> &'static str {
+        match self {
+            Self::NoArchive => "pack the directory: 'gannet pack DIR --sign KEY'",
+            Self::Missing | Self::Malformed => {
+                "sign it when it is packed: 'gannet pack --sign KEY'"
+            }
+            Self::OtherKey => "is this the right release, and the right public key?",
+            Self::Wrong | Self::BuildId | Self::Body(_) => {
+                "it was changed after it was signed; get it anew"
+            }
+            Self::Key => "give the second line of a .pub file, or the file's name",
+            Self::Io(_) => "check the disk",
+        }
+    }
+}
+
+/// Checks the signature of an opened archive, and that its metadata is what was signed. Bodies are
+/// left to [`check_bodies`].
+///
+/// # Errors
+/// See [`SignatureError`].
+pub fn check<B: AsRef<[u8]>>(archive: &Archive<B>, key: &PublicKey) -> Result<(), SignatureError> {
+    let superblock: &Superblock = archive.superblock();
+    let text = superblock.signature().ok_or(SignatureError::Missing)?;
+    let text = str::from_utf8(text).map_err(|_| SignatureError::Malformed)?;
+    let signature = Signature::decode(text).map_err(|_| SignatureError::Malformed)?;
+    let signed = signed_text(superblock.build_id());
+    match key.0.verify(signed.as_bytes(), &signature, false) {
+        Ok(()) => {}
+        Err(Error::UnexpectedKeyId) => return Err(SignatureError::OtherKey),
+        Err(Error::InvalidSignature) => return Err(SignatureError::Wrong),
+        Err(_) => return Err(SignatureError::Malformed),
+    }
+    if superblock.compute_build_id(archive.metadata()) != *superblock.build_id() {
+        return Err(SignatureError::BuildId);
+    }
+    Ok(())
+}
+
+/// Reads every body of an archive and compares its digest.
+///
+/// # Errors
+/// See [`SignatureError`].
+pub fn check_bodies<B: AsRef<[u8]>>(
+    archive: &Archive<B>,
+    file: &File,
+) -> Result<(), SignatureError> {
+    let mut chunk = vec![0; CHUNK];
+    for blob in archive.blobs() {
+        let mut hasher = blake3::Hasher::new();
+        let (mut offset, end) = (blob.offset, blob.offset + blob.len);
+        while offset < end {
+            let len = usize::try_from(end - offset).unwrap_or(CHUNK).min(CHUNK);
+            file.read_exact_at(&mut chunk[..len], offset)
+                .map_err(SignatureError::Io)?;
+            hasher.update(&chunk[..len]);
+            offset += len as u64;
+        }
+        if hasher.finalize().as_bytes() != blob.digest {
+            return Err(SignatureError::Body(blob.offset));
+        }
+    }
+    Ok(())
+}
+
+/// Bytes read at one time.
+const CHUNK: usize = 1 << 20;
