@@ -62,6 +62,30 @@ pub enum Content {
     Archive(PathBuf),
 }
 
+/// Content, and the hosts that it is for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Hosted {
+    /// Names in lower case, without port; none for every host that no other content names.
+    pub hosts: Vec<String>,
+    /// What is served there.
+    pub content: Content,
+}
+
+/// What answers for a host that no content names.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum UnknownHost {
+    /// The content without host names; if there is none, 421.
+    #[default]
+    Default,
+    /// 404.
+    NotFound,
+    /// 421 (RFC 9110 section 15.5.20).
+    Misdirected,
+    /// Hosts make no difference: the content without host names answers for all of them, else the
+    /// first.
+    Ignore,
+}
+
 /// How content becomes answers.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ContentOptions {
@@ -84,6 +108,12 @@ pub struct ContentOptions {
     pub routing: Routing,
     /// The fields that answers have without being asked for.
     pub defaults: DefaultFields,
+    /// What answers for a host that no content names.
+    pub unknown_host: UnknownHost,
+    /// This path, decoded, answers that the server is well, whatever is served.
+    pub health: Option<String>,
+    /// Every `GET` is answered with this, whatever is served: the most that the engine can do.
+    pub dummy: Option<&'static str>,
     /// Bytes of small files kept in memory by each server, over all workers (directory mode).
     pub cache_memory: u64,
     /// Files up to this length (but longer than small ones) are copied into sealed memory and
@@ -110,6 +140,9 @@ impl Default for ContentOptions {
             fields: Vec::new(),
             routing: Routing::default(),
             defaults: DefaultFields::default(),
+            unknown_host: UnknownHost::default(),
+            health: None,
+            dummy: None,
             cache_memory: 256 << 20,
             snapshot_max: 4 << 20,
             archive_memory: false,

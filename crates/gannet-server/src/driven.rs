@@ -17,6 +17,7 @@ use crate::serve::Redirect;
 use crate::site::archive::ArchiveSite;
 use crate::site::directory::DirectorySite;
 use crate::site::rules::SiteRules;
+use crate::site::sites::Sites;
 use crate::site::{ServedFile, Site, Trust};
 use crate::worker::{Message, Worker, WorkerSettings};
 
@@ -72,7 +73,7 @@ impl<D: Driver> Driven<D> {
         };
         let (messages, inbox) = mpsc::channel();
         let (_, factory) = LogWriter::start(LogFormat::Off, None).expect("no log is opened");
-        let worker = Worker::new(driver, settings, site, factory.sink(), inbox);
+        let worker = Worker::new(driver, settings, Sites::one(site), factory.sink(), inbox);
         Ok(Self { worker, messages })
     }
 
@@ -129,6 +130,7 @@ fn archive(bytes: Vec<u8>, file: File) -> Result<ArchiveSite, ArchiveError> {
         spa,
         is_sealed: false,
         host: 0,
+        is_first_host: true,
         fallbacks,
         rules: rules.map(|rules| Rc::new(Arc::new(rules))),
     })

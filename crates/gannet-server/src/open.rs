@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use gannet_archive::{Archive, ArchiveError, SUPERBLOCK_LEN, Superblock};
+use gannet_archive::{Archive, ArchiveError, Namespace, SUPERBLOCK_LEN, Superblock};
 use gannet_content::mime::TypesError;
 use gannet_content::rules::table::TableError;
 use gannet_io::driver::{File, Root};
@@ -22,6 +22,7 @@ use crate::signature::{self, PublicKey, SignatureError};
 use crate::site::archive::ArchiveSite;
 use crate::site::directory::DirectorySite;
 use crate::site::rules::{RulesError, SiteRules};
+use crate::site::sites::archive_file_id;
 use crate::site::{ServedFile, Site, Trust};
 
 /// Content that was opened and checked.
@@ -228,8 +229,14 @@ impl OpenedContent {
         }
     }
 
-    /// The content as one of `workers` workers sees it.
-    pub(crate) fn site(&self, options: &ContentOptions, workers: usize) -> io::Result<Site> {
+    /// The content as one of several workers sees it, with the hosts that an archive names. It is
+    /// the site of this number, and `memory` bytes are its to remember small files.
+    pub(crate) fn sites(
+        &self,
+        options: &ContentOptions,
+        number: u32,
+        memory: u64,
+    ) -> io::Result<Vec<(Vec<String>, Site)>> {
         match self {
             Self::Directory {
                 path,
@@ -237,12 +244,11 @@ impl OpenedContent {
                 rules,
                 ..
             } => {
-                let memory = options.cache_memory / workers as u64;
                 let root = Root::open(path)?;
                 let mut site = DirectorySite::new(root, options, single.clone(), memory)
                     .map_err(invalid_types)?;
                 site.set_rules(rules.clone());
-                Ok(Site::Directory(site))
+                Ok(vec![(Vec::new(), Site::Directory(site))])
             }
             Self::Archive {
                 archive,
@@ -258,23 +264,43 @@ impl OpenedContent {
                 let file = ServedFile {
                     file: File::from(own),
                     trust: Cell::new(Trust::Constant),
-                    id: 0,
+                    id: archive_file_id(number),
                     meta: None,
                     dropped: Rc::default(),
                 };
-                Ok(Site::Archive(ArchiveSite {
-                    archive: Arc::clone(archive),
-                    memory: Arc::new(memory),
-                    file: Rc::new(file),
-                    spa: options.spa || archive.options().spa,
-                    is_sealed: *is_sealed,
-                    host: 0,
-                    fallbacks: ArchiveSite::fallbacks(archive, 0),
-                    rules: rules.clone().map(Rc::new),
-                }))
+                let memory = Arc::new(memory);
+                let file = Rc::new(file);
+                let rules = rules.clone().map(Rc::new);
+                let hosts = hosts(archive);
+                let first_host = hosts.first().map_or(0, |(host, _)| *host);
+                let site = |host| {
+                    Site::Archive(ArchiveSite {
+                        archive: Arc::clone(archive),
+                        memory: Arc::clone(&memory),
+                        file: Rc::clone(&file),
+                        spa: options.spa || archive.options().spa,
+                        is_sealed: *is_sealed,
+                        host,
+                        is_first_host: host == first_host,
+                        fallbacks: ArchiveSite::fallbacks(archive, host),
+                        rules: rules.clone(),
+                    })
+                };
+                let sites = hosts.into_iter().map(|(host, names)| (names, site(host)));
+                Ok(sites.collect())
             }
         }
     }
+}
+
+/// The hosts of an archive with their names; that of all others comes first, if it has content.
+pub(crate) fn hosts(archive: &Archive<Vec<u8>>) -> Vec<(u16, Vec<String>)> {
+    let name = |name| vec![String::from_utf8_lossy(name).into_owned()];
+    let mut hosts: Vec<_> = (1..).zip(archive.hosts().map(name)).collect();
+    if hosts.is_empty() || archive.has_namespace(0, Namespace::Content) {
+        hosts.insert(0, (0, Vec::new()));
+    }
+    hosts
 }
 
 fn invalid_types(error: TypesError) -> io::Error {

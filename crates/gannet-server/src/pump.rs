@@ -19,6 +19,7 @@ use crate::metrics::Counters;
 use crate::outgoing::Outgoing;
 use crate::serve::{Answered, Answering, Reply, Turn};
 use crate::site::rules::{Ruled, Ruling, asked};
+use crate::site::sites::Sites;
 use crate::site::{Resolved, Site, Wanted};
 use crate::streams::Streams;
 
@@ -46,7 +47,7 @@ impl Stop {
 
 /// What the pump works with besides the connection.
 pub(crate) struct Pump<'a, D> {
-    pub(crate) site: &'a mut Site,
+    pub(crate) sites: &'a mut Sites,
     pub(crate) driver: &'a D,
     pub(crate) turn: &'a Turn<'a>,
     pub(crate) counters: &'a mut Counters,
@@ -223,13 +224,23 @@ impl<D: Driver> Pump<'_, D> {
             Err(PathError::TooLong) => return Some(to.error(Status::URI_TOO_LONG, None)),
             Err(_) => return Some(to.error(Status::BAD_REQUEST, None)),
         };
-        let rules = self.site.rules().cloned();
+        if let Some(dummy) = &self.turn.defaults.dummy {
+            return Some(to.constant(dummy));
+        }
+        if self.turn.defaults.health.as_deref() == Some(path) {
+            return Some(to.healthy());
+        }
+        let site = match self.sites.select(request.authority) {
+            Ok(number) => self.sites.at(number),
+            Err(status) => return Some(to.error(status, None)),
+        };
+        let rules = site.rules().cloned();
         if let Some(rules) = rules.as_deref() {
             let asked = asked(self.turn.scheme, request, path);
             to.ruling = Some(Ruling { rules, asked });
         }
         let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
-        match self.site {
+        match site {
             Site::Archive(archive) => {
                 let resolved = archive.resolve(Wanted { path, codings }, to.ruling.as_ref());
                 Some(match resolved {

@@ -41,8 +41,8 @@ pub(crate) struct RulesWatch {
 }
 
 impl RulesWatch {
-    /// Begins to watch, and tells the workers what has changed.
-    pub(crate) fn start(source: RulesSource, workers: Vec<Remote>) -> Self {
+    /// Begins to watch the files of the site of this number, and tells the workers what has changed.
+    pub(crate) fn start(site: u32, source: RulesSource, workers: Vec<Remote>) -> Self {
         let (stop, stopped) = mpsc::channel();
         let RulesSource {
             root,
@@ -55,7 +55,7 @@ impl RulesWatch {
                 let now = look(&root, compat);
                 if now != seen {
                     seen = now;
-                    reload(&root, compat, &workers);
+                    reload(site, &root, compat, &workers);
                 }
             }
         };
@@ -96,12 +96,12 @@ fn look(root: &Path, compat: Compat) -> Vec<Option<Version>> {
         .collect()
 }
 
-fn reload(root: &Path, compat: Compat, workers: &[Remote]) {
+fn reload(site: u32, root: &Path, compat: Compat, workers: &[Remote]) {
     match SiteRules::of_directory(root, compat) {
         Ok(rules) => {
             let rules = rules.map(Arc::new);
             for worker in workers {
-                worker.tell(Message::Rules(rules.clone()));
+                worker.tell(Message::Rules(site, rules.clone()));
             }
             eprintln!("gannet: the rules of '{}' were read again", root.display());
         }

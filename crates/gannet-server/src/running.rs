@@ -145,8 +145,8 @@ impl Running {
     }
 
     /// Has the workers told when rules files of live directories change.
-    pub(crate) fn watch(&mut self, sources: impl IntoIterator<Item = RulesSource>) {
-        let watch = |source| RulesWatch::start(source, self.remotes.clone());
+    pub(crate) fn watch(&mut self, sources: impl IntoIterator<Item = (u32, RulesSource)>) {
+        let watch = |(site, source)| RulesWatch::start(site, source, self.remotes.clone());
         self.watches = sources.into_iter().map(watch).collect();
     }
 

@@ -18,7 +18,9 @@ use gannet_http::h2::{StreamId, Time};
 use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::date::DATE_LINE_LEN;
 use gannet_http::semantics::range::ByteRange;
-use gannet_http::semantics::ready_fields::{ReadyFields, ReadyFieldsError, block_lines};
+use gannet_http::semantics::ready_fields::{
+    ReadyFields, ReadyFieldsError, RepresentationFields, block_lines,
+};
 use gannet_http::semantics::request::{Request, TargetForm};
 use gannet_http::semantics::response::{ReadyPart, ResponseHead, Status};
 use gannet_io::driver::Nanos;
@@ -95,6 +97,10 @@ pub(crate) struct OwnFields {
     redirect: Vec<(&'static str, String)>,
     /// Of answers to `OPTIONS`.
     options: Vec<(&'static str, String)>,
+    /// This path answers that the server is well.
+    pub(crate) health: Option<Vec<u8>>,
+    /// The constant answer to everything: its fields and content.
+    pub(crate) dummy: Option<(ReadyFields, &'static str)>,
     /// Names of fields that the operator configures, which replace what is there, but for `vary`.
     replaced: Vec<String>,
 }
@@ -111,6 +117,18 @@ impl OwnFields {
             page: free(options.defaults.of_page()),
             redirect: free(options.defaults.of_redirect()),
             options: free(preflight_fields(&options.defaults.cors)),
+            health: options.health.clone().map(String::into_bytes),
+            dummy: options.dummy.map(|text| {
+                let fields = RepresentationFields {
+                    content_length: text.len() as u64,
+                    content_type: (!text.is_empty()).then_some(b"text/plain"),
+                    ..RepresentationFields::default()
+                };
+                (
+                    fields.render().expect("constant fields are well formed"),
+                    text,
+                )
+            }),
             replaced: options
                 .fields
                 .iter()
@@ -335,6 +353,31 @@ impl Answering<'_> {
             body_len = content.len() as u64;
         }
         Answered { status, body_len }
+    }
+
+    /// Answers that the server is well.
+    pub(crate) fn healthy(&mut self) -> Answered {
+        self.generated(Status::OK, b"text/plain; charset=utf-8", b"ok\n", None)
+    }
+
+    /// Answers with what is always the same.
+    pub(crate) fn constant(&mut self, (fields, text): &(ReadyFields, &'static str)) -> Answered {
+        let status = Status::OK;
+        let len = text.len() as u64;
+        let head = ResponseHead {
+            status,
+            ready: Some((fields.as_block(), ReadyPart::Whole)),
+            content_length: None,
+            fields: self.turn.fields,
+        };
+        let has_body = self.head(&head, len);
+        if has_body {
+            self.bytes(text.as_bytes());
+        }
+        Answered {
+            status,
+            body_len: if has_body { len } else { 0 },
+        }
     }
 
     /// Answers that the resource has these methods.

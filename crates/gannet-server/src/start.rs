@@ -14,13 +14,16 @@ use gannet_io::net;
 use gannet_io::options::EngineOptions;
 use gannet_io::uring::Uring;
 
-use crate::config::{Config, Content, EngineChoice, ListenAddress, Scheme};
+use crate::config::{Config, ContentOptions, EngineChoice, Hosted, ListenAddress, Scheme};
 use crate::log::{LogFactory, LogSink, LogWriter};
 use crate::metrics_server::MetricsServer;
-use crate::open::{OpenError, OpenedContent};
+use crate::open::{OpenError, OpenedContent, hosts};
+use crate::rules_watch::RulesSource;
 use crate::running::{CertificateNews, Running, SiteReport, StartReport, WorkerHandle};
 use crate::serve::OwnFields;
 use crate::serve::Redirect;
+use crate::site::Site;
+use crate::site::sites::Sites;
 use crate::tls::certificates::{CertificateError, CertificateStore, Warning};
 use crate::tls::kernel::{KernelTls, Off};
 use crate::tls::watch::{self, Watch};
@@ -164,7 +167,7 @@ impl StartError {
 /// See [`StartError`].
 pub fn start(
     config: Config,
-    content: Content,
+    content: Vec<Hosted>,
     listeners: Vec<Bound>,
 ) -> Result<Running, StartError> {
     let workers = worker_count(config.workers);
@@ -173,7 +176,11 @@ pub fn start(
             bound.defer_accept().map_err(StartError::Resource)?;
         }
     }
-    let opened = OpenedContent::open(&content, &config.content).map_err(StartError::Content)?;
+    let mut opened = Vec::with_capacity(content.len());
+    for hosted in content {
+        let content = OpenedContent::open(&hosted.content, &config.content);
+        opened.push((hosted.hosts, content.map_err(StartError::Content)?));
+    }
     let (log, factory) = LogWriter::start(config.log, config.log_file.as_deref()).map_err(|e| {
         let path = config.log_file.as_deref().unwrap_or_else(|| Path::new("-"));
         StartError::Log(path.display().to_string(), e)
@@ -205,13 +212,13 @@ pub fn start(
         engine,
         fallback,
         workers,
-        site: plan.opened.report(),
+        site: report(&plan.opened),
         metrics: metrics.as_ref().map(MetricsServer::address),
         certificate_warnings: warnings.unwrap_or_default(),
         kernel_tls,
     };
     let mut running = Running::new(handles, report, log, metrics, certificates);
-    running.watch(plan.opened.rules_source());
+    running.watch(rules_sources(&plan.opened));
     Ok(running)
 }
 
@@ -255,7 +262,7 @@ impl Tls {
 struct Plan {
     config: Config,
     workers: usize,
-    opened: Arc<OpenedContent>,
+    opened: Arc<Vec<(Vec<String>, OpenedContent)>>,
     listeners: Vec<Bound>,
     factory: LogFactory,
     certificates: Option<Arc<CertificateStore>>,
@@ -440,7 +447,7 @@ type Ready = Sender<Result<(Waker, EngineReport), NoEngine>>;
 /// What a worker's thread begins with.
 struct Seat {
     settings: WorkerSettings,
-    opened: Arc<OpenedContent>,
+    opened: Arc<Vec<(Vec<String>, OpenedContent)>>,
     options: crate::config::ContentOptions,
     workers: usize,
     log: LogSink,
@@ -451,8 +458,8 @@ struct Seat {
 impl Seat {
     /// Serves until told to stop; false if a response was cut off.
     fn serve<D: Driver>(self, mut driver: D) -> bool {
-        let site = match self.opened.site(&self.options, self.workers) {
-            Ok(site) => site,
+        let sites = match sites(&self.opened, &self.options, self.workers) {
+            Ok(sites) => sites,
             Err(error) => return self.decline(error.to_string(), None),
         };
         let waker = driver.waker(Worker::<D>::wake_token());
@@ -464,7 +471,7 @@ impl Seat {
             ready,
             ..
         } = self;
-        let worker = Worker::new(driver, settings, site, log, inbox);
+        let worker = Worker::new(driver, settings, sites, log, inbox);
         if ready.send(Ok((waker, report))).is_err() {
             return true;
         }
@@ -486,7 +493,58 @@ impl Seat {
 
 pub(crate) type Thread = JoinHandle<bool>;
 
+/// All content as one of `workers` workers sees it.
+fn sites(
+    opened: &[(Vec<String>, OpenedContent)],
+    options: &ContentOptions,
+    workers: usize,
+) -> io::Result<Sites> {
+    let memory = options.cache_memory / workers.max(1) as u64 / opened.len().max(1) as u64;
+    let mut list: Vec<(Vec<String>, Site)> = Vec::new();
+    for (names, content) in opened {
+        let number = u32::try_from(list.len()).map_err(io::Error::other)?;
+        for (own_hosts, site) in content.sites(options, number, memory)? {
+            // An archive's own names go before those that it is served under.
+            let names = if own_hosts.is_empty() {
+                names.clone()
+            } else {
+                own_hosts
+            };
+            list.push((names, site));
+        }
+    }
+    Ok(Sites::new(list, options.unknown_host))
+}
+
+/// What is told of the content: all that is known if it is one archive.
+fn report(opened: &[(Vec<String>, OpenedContent)]) -> SiteReport {
+    match opened {
+        [(_, only)] => only.report(),
+        _ => SiteReport::default(),
+    }
+}
+
+/// Rules files to be watched, with the number of their site.
+fn rules_sources(
+    opened: &[(Vec<String>, OpenedContent)],
+) -> impl Iterator<Item = (u32, RulesSource)> {
+    let mut number = 0;
+    opened.iter().filter_map(move |(_, content)| {
+        let this = number;
+        number += content.site_count();
+        Some((this, content.rules_source()?))
+    })
+}
+
 impl OpenedContent {
+    /// How many sites [`OpenedContent::sites`] gives.
+    fn site_count(&self) -> u32 {
+        match self {
+            Self::Directory { .. } => 1,
+            Self::Archive { archive, .. } => hosts(archive).len() as u32,
+        }
+    }
+
     fn report(&self) -> SiteReport {
         match self {
             Self::Directory { .. } => SiteReport::default(),

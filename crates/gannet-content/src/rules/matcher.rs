@@ -192,7 +192,8 @@ pub(crate) fn captures(
 }
 
 /// The host in lower case and without port; empty if it is longer than any.
-pub(crate) fn normal_host<'a>(host: &[u8], buffer: &'a mut [u8; HOST_MAX]) -> &'a [u8] {
+#[must_use]
+pub fn normal_host<'a>(host: &[u8], buffer: &'a mut [u8; HOST_MAX]) -> &'a [u8] {
     let colon = host.iter().rposition(|&byte| byte == b':');
     let name = match colon {
         Some(colon) if host[colon + 1..].iter().all(u8::is_ascii_digit) => &host[..colon],

@@ -30,6 +30,8 @@ pub(crate) struct ArchiveSite {
     pub(crate) is_sealed: bool,
     /// Which of the archive's hosts this is.
     pub(crate) host: u16,
+    /// It is the one among them that the file's guard belongs to.
+    pub(crate) is_first_host: bool,
     /// The name spaces of pages that answer for folders, best first.
     pub(crate) fallbacks: Vec<Namespace>,
     /// The site's own rules.

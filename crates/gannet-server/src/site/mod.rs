@@ -3,6 +3,7 @@
 pub(crate) mod archive;
 pub(crate) mod directory;
 pub(crate) mod rules;
+pub(crate) mod sites;
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
@@ -125,14 +126,6 @@ impl Site {
         match self {
             Self::Archive(archive) => archive.rules.as_ref(),
             Self::Directory(directory) => directory.rules(),
-        }
-    }
-
-    /// The file with this identifier, if it is still in use.
-    pub(crate) fn file(&self, id: u32) -> Option<Rc<ServedFile>> {
-        match self {
-            Self::Archive(archive) => Some(Rc::clone(&archive.file)),
-            Self::Directory(directory) => directory.file(id),
         }
     }
 }

@@ -33,13 +33,14 @@ impl<D: Driver> Worker<D> {
     fn park(&mut self, slot: u32, head: Vec<u8>, out: Outgoing) -> Option<Box<Parked>> {
         let (now, unix) = (self.driver.now(), self.driver.unix_seconds());
         let scheme = self.conns.at(slot).scheme();
-        let Site::Directory(site) = &self.site else {
+        let request = parse_again(&head)?;
+        let number = self.sites.select(request.authority).ok()?;
+        let Site::Directory(site) = self.sites.at(number) else {
             return None;
         };
-        let request = parse_again(&head)?;
         let path = decode_path(request.target.path, &mut self.scratch).ok()?;
         let asked = asked(scheme, &request, path.as_bytes());
-        let fill = Fill::new(site, &asked, now, unix);
+        let fill = Fill::new((number, site), &asked, now, unix);
         Some(Box::new(Parked { head, fill, out }))
     }
 
@@ -69,7 +70,7 @@ impl<D: Driver> Worker<D> {
     ) {
         loop {
             let asker = token(Kind::Disk, slot, self.conns.at(slot).generation);
-            let Site::Directory(site) = &mut self.site else {
+            let Site::Directory(site) = self.sites.at(parked.fill.site()) else {
                 return self.reset(slot);
             };
             let filled =
@@ -136,7 +137,7 @@ impl<D: Driver> Worker<D> {
             out,
             ruling: None,
         };
-        let answered = answer(to, &mut self.site, &request, fill, filled);
+        let answered = answer(to, self.sites.at(fill.site()), &request, fill, filled);
         if conn.h1.is_closing() {
             conn.closing = true;
             conn.linger |= conn.h1.is_lingering();

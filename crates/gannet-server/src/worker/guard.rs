@@ -28,16 +28,18 @@ impl<D: Driver> Worker<D> {
     /// An archive is replaced by rename, never written to. If it is guarded all the same, even a
     /// mistaken write cannot make it send a wrong byte.
     pub(super) fn guard_archive(&mut self) {
-        if let Site::Archive(archive) = &self.site {
-            if archive.is_sealed {
-                return;
+        for site in self.sites.iter() {
+            if let Site::Archive(archive) = site
+                && !archive.is_sealed
+                && archive.is_first_host
+            {
+                put_guard(&mut self.driver, &archive.file);
             }
-            put_guard(&mut self.driver, &archive.file);
         }
     }
 
     pub(super) fn guard_broken(&mut self, id: u32) {
-        let Some(file) = self.site.file(id) else {
+        let Some(file) = self.sites.file(id) else {
             return;
         };
         file.trust.set(Trust::Broken);
@@ -106,10 +108,7 @@ impl<D: Driver> Worker<D> {
 
     /// Ends the guards of files that nobody serves any more.
     pub(super) fn end_guards(&mut self) {
-        let Site::Directory(site) = &self.site else {
-            return;
-        };
-        for file in site.take_dropped() {
+        for file in self.sites.take_dropped() {
             self.driver.unguard(&file);
         }
     }

@@ -31,8 +31,8 @@ use crate::log::LogSink;
 use crate::metrics::Counters;
 use crate::serve::OwnFields;
 use crate::serve::Redirect;
-use crate::site::Site;
 use crate::site::rules::SiteRules;
+use crate::site::sites::Sites;
 use crate::timers::{Timed, Wheel};
 use crate::tls::certificates::{Adopted, CertificateStore};
 use crate::tls::kernel::KernelTls;
@@ -43,8 +43,8 @@ pub(crate) enum Message {
     Stop,
     /// End at once.
     StopNow,
-    /// The rules of the live directory are these from now on.
-    Rules(Option<Arc<SiteRules>>),
+    /// The rules of the live directory of this number are these from now on.
+    Rules(u32, Option<Arc<SiteRules>>),
     /// Send a copy of the counters.
     Snapshot(std::sync::mpsc::Sender<Counters>),
 }
@@ -107,7 +107,7 @@ pub(crate) struct Worker<D: Driver> {
     settings: WorkerSettings,
     conns: Conns,
     wheel: Wheel,
-    site: Site,
+    sites: Sites,
     counters: Counters,
     log: LogSink,
     inbox: Receiver<Message>,
@@ -177,7 +177,7 @@ impl<D: Driver> Worker<D> {
     pub(crate) fn new(
         driver: D,
         settings: WorkerSettings,
-        site: Site,
+        sites: Sites,
         log: LogSink,
         inbox: Receiver<Message>,
     ) -> Self {
@@ -189,7 +189,7 @@ impl<D: Driver> Worker<D> {
             settings,
             conns: Conns::default(),
             wheel: Wheel::new(now),
-            site,
+            sites,
             counters: Counters::default(),
             log,
             inbox,
@@ -324,11 +324,7 @@ impl<D: Driver> Worker<D> {
             match message {
                 Message::Stop => self.stop(),
                 Message::StopNow => self.stop_now(),
-                Message::Rules(rules) => {
-                    if let Site::Directory(site) = &mut self.site {
-                        site.set_rules(rules);
-                    }
-                }
+                Message::Rules(site, rules) => self.sites.set_rules(site, rules),
                 Message::Snapshot(reply) => {
                     // Whoever asked may have stopped waiting.
                     let _ = reply.send(self.snapshot());

@@ -30,7 +30,7 @@ macro_rules! turn {
 macro_rules! pump {
     ($worker:ident, $turn:ident) => {
         Pump {
-            site: &mut $worker.site,
+            sites: &mut $worker.sites,
             driver: &$worker.driver,
             turn: &$turn,
             counters: &mut $worker.counters,

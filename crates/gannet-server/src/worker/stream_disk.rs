@@ -79,16 +79,20 @@ impl<D: Driver> Worker<D> {
         let missed = std::mem::take(&mut streams.missed);
         let scheme = self.conns.at(slot).scheme();
         for (stream, request) in missed {
-            let Site::Directory(site) = &self.site else {
-                return;
-            };
             let whole = request.as_request();
+            let Ok(number) = self.sites.select(whole.authority) else {
+                debug_assert!(false, "it was selected before");
+                continue;
+            };
+            let Site::Directory(site) = self.sites.at(number) else {
+                continue;
+            };
             let Ok(path) = decode_path(whole.target.path, &mut self.scratch) else {
                 debug_assert!(false, "it was decoded before");
                 continue;
             };
             let asked = asked(scheme, &whole, path.as_bytes());
-            let fill = Fill::new(site, &asked, now, unix);
+            let fill = Fill::new((number, site), &asked, now, unix);
             let waiting = Box::new(Waiting { request, fill });
             self.look_up(slot, stream, waiting, None);
         }
@@ -102,7 +106,7 @@ impl<D: Driver> Worker<D> {
         mut waiting: Box<Waiting>,
         told: Option<Result<Disk, Errno>>,
     ) {
-        let Site::Directory(site) = &mut self.site else {
+        let Site::Directory(site) = self.sites.at(waiting.fill.site()) else {
             return;
         };
         let number = self.stream_disk.reserve();
@@ -147,7 +151,13 @@ impl<D: Driver> Worker<D> {
             out: &mut out,
             ruling: None,
         };
-        let answered = answer(to, &mut self.site, &request, &waiting.fill, filled);
+        let answered = answer(
+            to,
+            self.sites.at(waiting.fill.site()),
+            &request,
+            &waiting.fill,
+            filled,
+        );
         pump!(self, turn).done_stream(streams, stream, &request, answered);
         streams.out = Some(out);
     }

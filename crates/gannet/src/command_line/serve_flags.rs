@@ -1,13 +1,13 @@
 //! The table of `gannet serve`: every flag with its texts and what it sets.
 
 use clap::ValueHint;
-use gannet_server::config::EngineChoice;
+use gannet_server::config::{EngineChoice, UnknownHost};
 use gannet_server::tls::kernel::Wish;
 
 use crate::command_line::flag::{FILE, FILES, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::{LogChoice, Settings};
 use crate::command_line::site_settings::{
-    COMPATS, TRAILING_SLASHES, compat, cors, index_names, trailing_slash,
+    COMPATS, TRAILING_SLASHES, compat, cors, hosted, index_names, trailing_slash,
 };
 use crate::command_line::values::{
     choice, colour, content_type, field, listen_address, number, path, paths, public_key,
@@ -327,6 +327,152 @@ pub static SERVE_FLAGS: &[Flag<Settings>] = &[
         is_common: false,
         apply: |settings, values| {
             settings.site.cors = cors(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "site",
+        short: None,
+        value: Value::Many {
+            name: "HOSTS=PATH",
+            separator: '\n',
+            joint: Some("="),
+            hint: ValueHint::Other,
+        },
+        group: Group::Content,
+        default: "",
+        brief: "serve another path for these hosts, with commas between; repeatable",
+        details: "Such as example.org,www.example.org=site.gannet. PATH without a flag answers for \
+            all other hosts. In the configuration it may be a table.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.sites = values.iter().map(hosted).collect::<Result<_, _>>()?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "hosts",
+        short: None,
+        value: Value::Switch,
+        group: Group::Content,
+        default: "false",
+        brief: "the directory has a folder for each host",
+        details: "Folders with names of hosts are sites; what is in _default answers for all other \
+            hosts. Folders are looked for when gannet starts.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.hosts = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "unknown-host",
+        short: None,
+        value: one_of("WHAT", &["default", "404", "421"]),
+        group: Group::Content,
+        default: "default",
+        brief: "what answers for a host that no site names: default, 404 or 421",
+        details: "default is the site without hosts; if there is none, 421.",
+        is_common: false,
+        apply: |settings, values| {
+            let set = [
+                ("default", UnknownHost::Default),
+                ("404", UnknownHost::NotFound),
+                ("421", UnknownHost::Misdirected),
+            ];
+            settings.server.content.unknown_host = choice(values, &set)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "ignore-host",
+        short: None,
+        value: Value::Switch,
+        group: Group::Content,
+        default: "false",
+        brief: "one site answers for every host",
+        details: "The one without hosts, else the first. Rules that name hosts still see them.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.ignore_host = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "health",
+        short: None,
+        value: one("PATH"),
+        group: Group::Content,
+        default: "",
+        brief: "answer 'ok' at this path, for load balancers",
+        details: "Such as /healthz. Nothing is taken from the site unless this is given; --metrics \
+            has /health on an address of its own.",
+        is_common: false,
+        apply: |settings, values| {
+            let path = text(values)?;
+            if !path.starts_with('/') || path.contains(['?', '#', '%']) {
+                return Err("not a path that begins with '/'".into());
+            }
+            settings.server.content.health = Some(path.to_owned());
+            Ok(())
+        },
+    },
+    Flag {
+        name: "dummy",
+        short: None,
+        value: Value::Switch,
+        group: Group::Engine,
+        default: "false",
+        brief: "answer everything with 'hello world!', to measure the engine alone",
+        details: "Nothing is opened and nothing is looked up.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.content.dummy = switch(values)?.then_some("hello world!\n");
+            Ok(())
+        },
+    },
+    Flag {
+        name: "dummy-empty",
+        short: None,
+        value: Value::Switch,
+        group: Group::Engine,
+        default: "false",
+        brief: "answer everything with nothing, to measure the engine alone",
+        details: "",
+        is_common: false,
+        apply: |settings, values| {
+            if switch(values)? {
+                settings.server.content.dummy = Some("");
+            }
+            Ok(())
+        },
+    },
+    Flag {
+        name: "max-memory",
+        short: None,
+        value: one("SIZE"),
+        group: Group::Memory,
+        default: "0",
+        brief: "the most memory that the process may have; 0: no limit",
+        details: "Of its data (RLIMIT_DATA): a mapped archive does not count. Beyond it gannet \
+            stops.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.max_memory = parse_size(text(values)?)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "max-descriptors",
+        short: None,
+        value: one("N"),
+        group: Group::Limits,
+        default: "0",
+        brief: "the most descriptors that the process may have; 0: as many as allowed",
+        details: "Connections and open files count. At the limit idle connections make room.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.max_descriptors = number(values, "from 0 to 18446744073709551615")?;
             Ok(())
         },
     },

@@ -23,6 +23,16 @@ pub struct Settings {
     pub tls: TlsSettings,
     /// What answers a path, and with which fields.
     pub site: SiteSettings,
+    /// Further sites: their hosts, and what to serve there.
+    pub sites: Vec<(Vec<String>, PathBuf)>,
+    /// The directory has a folder for each host.
+    pub hosts: bool,
+    /// Hosts make no difference.
+    pub ignore_host: bool,
+    /// The most memory of the process, bytes; 0 is no limit.
+    pub max_memory: u64,
+    /// The most descriptors of the process; 0 is as many as allowed.
+    pub max_descriptors: u64,
     /// What the server is started with; its `log` is filled in from `log` below, which depends on
     /// the terminal.
     pub server: Config,

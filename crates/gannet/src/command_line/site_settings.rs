@@ -1,7 +1,10 @@
 //! Settings that packing and serving have in common: what answers a path, and with which fields.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
+use gannet_archive::is_host_name;
 use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::policy::security::Cors;
 use gannet_content::routing::{Routing, TrailingSlash};
@@ -100,6 +103,32 @@ pub fn index_names(values: &[OsString]) -> Result<Vec<String>, String> {
         name => Ok(name.to_owned()),
     });
     names.collect()
+}
+
+/// Hosts with commas between, and the path of what is served there: `a.example,b.example=DIR`.
+///
+/// # Errors
+/// It has another form, or a host is no name.
+pub fn hosted(value: &OsString) -> Result<(Vec<String>, PathBuf), String> {
+    let form = || "not of the form HOST[,HOST...]=PATH".to_owned();
+    let bytes = value.as_bytes();
+    let at = bytes
+        .iter()
+        .position(|byte| *byte == b'=')
+        .ok_or_else(form)?;
+    let hosts = str::from_utf8(&bytes[..at]).map_err(|_| form())?;
+    let path = PathBuf::from(std::ffi::OsStr::from_bytes(&bytes[at + 1..]));
+    if path.as_os_str().is_empty() {
+        return Err(form());
+    }
+    let hosts = hosts.split(',').map(|host| {
+        let host = host.trim().to_ascii_lowercase();
+        match is_host_name(host.as_bytes()) {
+            true => Ok(host),
+            false => Err(format!("'{host}' is not the name of a host, without port")),
+        }
+    });
+    Ok((hosts.collect::<Result<_, _>>()?, path))
 }
 
 /// `off`, `any`, or the origin of one site.

@@ -13,7 +13,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use gannet_server::config::{Config, Content, ContentOptions, ListenAddress, LogFormat, Scheme};
+use gannet_archive::is_host_name;
+use gannet_server::config::{
+    Config, Content, ContentOptions, Hosted, ListenAddress, LogFormat, Scheme, UnknownHost,
+};
 use gannet_server::{OpenError, Running, StartError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::SIGHUP;
@@ -48,11 +51,15 @@ pub fn run(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
         content: ContentOptions {
             routing: settings.site.routing(),
             defaults: settings.site.defaults(),
+            unknown_host: match settings.ignore_host {
+                true => UnknownHost::Ignore,
+                false => settings.server.content.unknown_host,
+            },
             ..settings.server.content.clone()
         },
         ..settings.server.clone()
     };
-    raise_descriptor_limit();
+    limit_resources(settings)?;
     let wishes =
         signals::listen().map_err(|error| Failure::new("listen for", "signals", cause(&error)))?;
     let Listening { mut bound, note } = addresses::bind(&wanted, config.workers)?;
@@ -80,7 +87,7 @@ pub fn run(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
     let people = People::choose(settings.quiet, log);
     let interfaces = addresses::interface_addresses();
     let lines = Lines {
-        content: &content,
+        contents: &content,
         addresses: &addresses,
         development: development.as_ref().and_then(Option::as_ref),
         interfaces: &interfaces,
@@ -127,14 +134,75 @@ fn start_failure(error: &StartError) -> Failure {
 pub fn check(settings: &Settings, origins: &Origins) -> Result<(), Failure> {
     addresses::wanted(settings, origins)?;
     tls::pairs(&settings.tls)?;
-    match &settings.path {
-        Some(path) => look(path).map(|_| ()),
-        None => Ok(()),
-    }
+    let further = settings.sites.iter().map(|(_, path)| path);
+    let mut paths = settings.path.iter().chain(further);
+    paths.try_for_each(|path| look(path).map(|_| ()))
 }
 
 /// What to serve; refuses to guess when nobody is watching.
-fn content(settings: &Settings) -> Result<Content, Failure> {
+fn content(settings: &Settings) -> Result<Vec<Hosted>, Failure> {
+    let mut contents = Vec::new();
+    if settings.server.content.dummy.is_some() {
+        return Ok(contents);
+    }
+    for (hosts, path) in &settings.sites {
+        contents.push(Hosted {
+            hosts: hosts.clone(),
+            content: look(path)?,
+        });
+    }
+    if settings.path.is_none() && !contents.is_empty() {
+        return Ok(contents);
+    }
+    let content = main_content(settings)?;
+    match &content {
+        Content::Directory(path) if settings.hosts => contents.extend(host_folders(path)?),
+        _ if settings.hosts => {
+            let path = settings.path.as_deref().unwrap_or(Path::new("."));
+            let cause = "not a directory, which --hosts needs";
+            return Err(Failure::new("serve", path.display(), cause).as_usage());
+        }
+        _ => contents.push(Hosted {
+            hosts: Vec::new(),
+            content,
+        }),
+    }
+    Ok(contents)
+}
+
+/// The folder for all hosts that have none of their own.
+const DEFAULT_FOLDER: &str = "_default";
+
+/// The folders of a directory that are named after hosts.
+fn host_folders(root: &Path) -> Result<Vec<Hosted>, Failure> {
+    let fail = |error: &io::Error| Failure::new("read", root.display(), cause(error));
+    let mut found = Vec::new();
+    for item in std::fs::read_dir(root).map_err(|error| fail(&error))? {
+        let path = item.map_err(|error| fail(&error))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let hosts = match &*name {
+            DEFAULT_FOLDER => Vec::new(),
+            name if is_host_name(name.as_bytes()) => vec![name.to_owned()],
+            _ => continue,
+        };
+        // Through symbolic links: two names of one folder are two hosts with one site.
+        if path.is_dir() {
+            let content = Content::Directory(path);
+            found.push(Hosted { hosts, content });
+        }
+    }
+    found.sort_by(|a, b| a.hosts.cmp(&b.hosts));
+    match found.is_empty() {
+        true => Err(
+            Failure::new("serve", root.display(), "no folder has the name of a host")
+                .help("make one such as 'example.org', or leave --hosts out"),
+        ),
+        false => Ok(found),
+    }
+}
+
+/// What to serve where nothing else is asked for.
+fn main_content(settings: &Settings) -> Result<Content, Failure> {
     match &settings.path {
         Some(path) => look(path),
         None if io::stdin().is_terminal() || io::stdout().is_terminal() => {
@@ -310,6 +378,26 @@ impl Drop for SocketFiles {
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let meta = std::fs::symlink_metadata(path).ok()?;
     Some((meta.dev(), meta.ino()))
+}
+
+/// Sets the limits of the process.
+fn limit_resources(settings: &Settings) -> Result<(), Failure> {
+    let limit = |resource, name: &str, value: u64| {
+        let wanted = Rlimit {
+            current: Some(value),
+            maximum: getrlimit(resource).maximum,
+        };
+        setrlimit(resource, wanted)
+            .map_err(|error| Failure::new("set the limit", name, cause(&error.into())))
+    };
+    match settings.max_descriptors {
+        0 => raise_descriptor_limit(),
+        most => limit(Resource::Nofile, "--max-descriptors", most)?,
+    }
+    match settings.max_memory {
+        0 => Ok(()),
+        most => limit(Resource::Data, "--max-memory", most),
+    }
 }
 
 /// The most descriptors asked for. Some containers have a hard limit of a thousand million, and

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::net::IpAddr;
 
 use gannet_server::StartReport;
-use gannet_server::config::{Content, ListenAddress, Scheme};
+use gannet_server::config::{Content, Hosted, ListenAddress, Scheme};
 use gannet_server::tls::development::Development;
 
 use crate::messages::printable;
@@ -14,8 +14,8 @@ use crate::serve::addresses::urls;
 
 /// What the lines tell of.
 pub struct Lines<'a> {
-    /// What is served.
-    pub content: &'a Content,
+    /// What is served, and for which hosts.
+    pub contents: &'a [Hosted],
     /// Where, with the real ports, and what is spoken there.
     pub addresses: &'a [(ListenAddress, Scheme)],
     /// The certificate for development, if it is in use.
@@ -41,7 +41,13 @@ impl Lines<'_> {
     pub fn render(&self) -> String {
         let mut text = self.paint("1", concat!("gannet ", env!("CARGO_PKG_VERSION")));
         text.push('\n');
-        self.line(&mut text, "serving", &self.served());
+        for (number, hosted) in self.contents.iter().enumerate() {
+            let label = if number == 0 { "serving" } else { "" };
+            self.line(&mut text, label, &self.served(hosted));
+        }
+        if self.contents.is_empty() {
+            self.line(&mut text, "serving", "the same answer to everything");
+        }
         let mut label = "at";
         for (address, scheme) in self.addresses {
             for (url, remark) in urls(address, *scheme, self.interfaces) {
@@ -73,8 +79,16 @@ impl Lines<'_> {
         text
     }
 
-    fn served(&self) -> String {
-        match self.content {
+    fn served(&self, hosted: &Hosted) -> String {
+        let what = self.described(&hosted.content);
+        match hosted.hosts.join(", ") {
+            hosts if hosts.is_empty() => what,
+            hosts => format!("{hosts}: {what}"),
+        }
+    }
+
+    fn described(&self, content: &Content) -> String {
+        match content {
             Content::Directory(path) => {
                 let full = path.canonicalize().unwrap_or_else(|_| path.clone());
                 format!("{} (directory)", printable(&full.to_string_lossy()))
@@ -96,11 +110,11 @@ impl Lines<'_> {
                 if let Some(id) = &site.build_id {
                     parts.push(format!("build {id}"));
                 }
-                format!(
-                    "{} (archive: {})",
-                    printable(&path.to_string_lossy()),
-                    parts.join(", ")
-                )
+                let path = printable(&path.to_string_lossy()).to_string();
+                match parts.is_empty() {
+                    true => format!("{path} (archive)"),
+                    false => format!("{path} (archive: {})", parts.join(", ")),
+                }
             }
         }
     }
@@ -221,7 +235,10 @@ mod tests {
         let address = ListenAddress::Tcp("127.0.0.1:8081".parse().expect("valid"));
         let addresses = [(address, Scheme::Http)];
         let mut lines = Lines {
-            content: &Content::Archive("site.gannet".into()),
+            contents: &[Hosted {
+                hosts: Vec::new(),
+                content: Content::Archive("site.gannet".into()),
+            }],
             addresses: &addresses,
             development: None,
             interfaces: &[],

@@ -48,6 +48,8 @@ const READS_MAX: u32 = 4;
 
 /// One chain of questions.
 pub(crate) struct Fill {
+    /// The number of the site.
+    site: u32,
     /// The canonical request path.
     path: Vec<u8>,
     /// What else rules look at.
@@ -94,7 +96,12 @@ enum State {
 
 impl Fill {
     /// Begins to ask for a canonical path. `now` and `unix` (seconds) are the time now.
-    pub(crate) fn new(site: &DirectorySite, asked: &Asked<'_>, now: Nanos, unix: i64) -> Self {
+    pub(crate) fn new(
+        (number, site): (u32, &DirectorySite),
+        asked: &Asked<'_>,
+        now: Nanos,
+        unix: i64,
+    ) -> Self {
         let path = asked.path;
         let wanted = match &site.options.single {
             Some(name) if path == b"/" || &path[1..] == name.as_slice() => {
@@ -111,6 +118,7 @@ impl Fill {
             None => (Vec::new(), None),
         };
         let mut fill = Self {
+            site: number,
             path: path.to_vec(),
             scheme: asked.scheme,
             host,
@@ -179,6 +187,11 @@ impl Fill {
     /// Since when what it finds is known.
     pub(crate) fn began(&self) -> Nanos {
         self.began
+    }
+
+    /// The number of the site that is asked.
+    pub(crate) fn site(&self) -> u32 {
+        self.site
     }
 
     /// The canonical request path.

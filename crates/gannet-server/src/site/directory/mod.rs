@@ -45,6 +45,8 @@ pub(crate) struct DirectorySite {
     cache: Cache,
     /// Files that responses are sent from, by their identifier; dead ones are reused.
     files: Vec<Weak<ServedFile>>,
+    /// The identifier of the first of them.
+    first_file: u32,
     /// Descriptors of files that were dropped with a guard on them.
     dropped: Rc<RefCell<Vec<File>>>,
 }
@@ -278,6 +280,7 @@ impl DirectorySite {
             rules: None,
             cache: Cache::new(memory),
             files: Vec::new(),
+            first_file: 0,
             dropped: Rc::default(),
         })
     }
@@ -327,7 +330,8 @@ impl DirectorySite {
     pub(crate) fn serve_file(&mut self, opened: OpenedFile) -> Rc<ServedFile> {
         let free = self.files.iter().position(|f| f.strong_count() == 0);
         let index = free.unwrap_or(self.files.len());
-        let id = u32::try_from(index).expect("descriptors are numbered by i32");
+        let number = u32::try_from(index).expect("descriptors are numbered by i32");
+        let id = self.first_file + number;
         let served = Rc::new(ServedFile {
             file: opened.file,
             meta: Some(opened.meta),
@@ -358,8 +362,13 @@ impl DirectorySite {
         self.dropped.take()
     }
 
-    /// The file with this identifier, if it is still in use.
-    pub(crate) fn file(&self, id: u32) -> Option<Rc<ServedFile>> {
-        self.files.get(id as usize)?.upgrade()
+    /// The file with this number, if it is still in use.
+    pub(crate) fn file(&self, number: u32) -> Option<Rc<ServedFile>> {
+        self.files.get(number as usize)?.upgrade()
+    }
+
+    /// Files have identifiers from this one on.
+    pub(crate) fn number_files_from(&mut self, first: u32) {
+        self.first_file = first;
     }
 }

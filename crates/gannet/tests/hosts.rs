@@ -1,0 +1,240 @@
+//! Several sites in one server: by flags, by folders, and what answers for other hosts.
+
+mod support;
+
+use support::client::{Client, Response};
+use support::engine::on_both_engines;
+use support::{Folder, Gannet, command, gannet_in};
+
+/// Serves with these flags and nothing else; a path is one of them.
+fn start(engine: &str, folder: &Folder, flags: &[&str]) -> Gannet {
+    let mut command = command();
+    command.args(["serve", "--port", "0", "--engine", engine]);
+    command.args(flags).current_dir(folder.path());
+    Gannet::start(&mut command)
+}
+
+fn get(client: &mut Client, host: &str, target: &str) -> Response {
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+    client.response()
+}
+
+/// Every row is host, target, status and the beginning of the content.
+fn check(server: &Gannet, rows: &[(&str, &str, u16, &str)]) {
+    let mut client = Client::new(server);
+    for (host, target, status, text) in rows {
+        let response = get(&mut client, host, target);
+        assert_eq!(response.status, *status, "{host} {target}");
+        assert!(
+            response.text().starts_with(text),
+            "{host} {target}: {}",
+            response.text()
+        );
+    }
+}
+
+fn sites() -> Folder {
+    let folder = Folder::new();
+    for (path, text) in [
+        ("a.example/index.html", "site a"),
+        ("a.example/only-a.txt", "only a"),
+        ("a.example/404.html", "nothing on a"),
+        ("a.example/_redirects", "/old /only-a.txt\n"),
+        ("b.example/index.html", "site b"),
+        ("b.example/large.bin", &"b".repeat(100_000)),
+        ("_default/index.html", "any host"),
+        ("not_a_host!/index.html", "never"),
+    ] {
+        folder.write(path, text);
+    }
+    std::os::unix::fs::symlink("a.example", folder.join("www.a.example")).expect("a new name");
+    folder
+}
+
+#[test]
+fn each_host_has_its_folder() {
+    let folder = sites();
+    on_both_engines(|engine| {
+        let server = start(engine.name(), &folder, &["--hosts", "."]);
+        check(
+            &server,
+            &[
+                ("a.example", "/", 200, "site a"),
+                ("A.Example:8080", "/", 200, "site a"),
+                ("a.example.", "/", 200, "site a"),
+                ("www.a.example", "/", 200, "site a"),
+                ("b.example", "/", 200, "site b"),
+                ("b.example", "/large.bin", 200, "bbb"),
+                ("b.example", "/only-a.txt", 404, "<!doctype"),
+                ("a.example", "/no", 404, "nothing on a"),
+                ("c.example", "/", 200, "any host"),
+                ("c.example", "/a.example/", 404, "<!doctype"),
+            ],
+        );
+        let mut client = Client::new(&server);
+        let response = get(&mut client, "a.example", "/old").expect(301);
+        assert_eq!(response.field("location"), Some("/only-a.txt"));
+        get(&mut client, "b.example", "/old").expect(404);
+        // The target's host counts, not the field's (RFC 9112 section 3.2.2).
+        check(
+            &server,
+            &[("b.example", "http://a.example/", 200, "site a")],
+        );
+    });
+}
+
+#[test]
+fn archives_and_directories_side_by_side() {
+    let folder = sites();
+    let out = Folder::new();
+    let archive = out.join("a.gannet");
+    let archive = archive.to_str().expect("UTF-8");
+    gannet_in(
+        &folder,
+        ["pack", "a.example", "--fast", "--quiet", "-o", archive],
+    )
+    .success();
+    let a = format!("a.example,www.a.example={archive}");
+    on_both_engines(|engine| {
+        let b = "b.example=b.example";
+        let rows = [
+            ("a.example", "/", 200, "site a"),
+            ("www.a.example", "/only-a.txt", 200, "only a"),
+            ("b.example", "/", 200, "site b"),
+        ];
+        let server = start(
+            engine.name(),
+            &folder,
+            &["--site", &a, "--site", b, "_default"],
+        );
+        check(&server, &rows);
+        check(&server, &[("c.example", "/", 200, "any host")]);
+
+        let server = start(engine.name(), &folder, &["--site", &a, "--site", b]);
+        check(&server, &rows);
+        check(&server, &[("c.example", "/", 421, "<!doctype")]);
+
+        let flags = [
+            "--site",
+            &a,
+            "--site",
+            b,
+            "--unknown-host",
+            "404",
+            "_default",
+        ];
+        let server = start(engine.name(), &folder, &flags);
+        check(&server, &rows);
+        check(&server, &[("c.example", "/", 404, "<!doctype")]);
+
+        let flags = ["--site", &a, "--site", b, "--ignore-host"];
+        let server = start(engine.name(), &folder, &flags);
+        check(
+            &server,
+            &[
+                ("b.example", "/", 200, "site a"),
+                ("c.example", "/", 200, "site a"),
+            ],
+        );
+    });
+}
+
+#[test]
+fn sites_come_from_the_configuration_too() {
+    let folder = sites();
+    folder.write(
+        "gannet.toml",
+        "[site]\n\"a.example\" = \"a.example\"\n\"b.example\" = \"b.example\"\n",
+    );
+    let server = start("auto", &folder, &["--config", "gannet.toml"]);
+    check(
+        &server,
+        &[
+            ("a.example", "/", 200, "site a"),
+            ("b.example", "/", 200, "site b"),
+        ],
+    );
+}
+
+#[test]
+fn mistakes_about_hosts_are_told() {
+    let folder = sites();
+    folder.write("file.txt", "text");
+    for (flags, part) in [
+        (vec!["--site", "a.example"], "HOST[,HOST...]=PATH"),
+        (
+            vec!["--site", "a.example:80=b.example"],
+            "not the name of a host",
+        ),
+        (vec!["--site", "a.example=missing"], "missing"),
+        (
+            vec!["--hosts", "a.example"],
+            "no folder has the name of a host",
+        ),
+        (vec!["--hosts", "file.txt"], "not a directory"),
+    ] {
+        let ended = gannet_in(
+            &folder,
+            [&["serve", "--port", "0"], flags.as_slice()].concat(),
+        );
+        assert_ne!(ended.status, Some(0), "{flags:?}");
+        assert!(ended.err.contains(part), "{flags:?}: {}", ended.err);
+    }
+}
+
+#[test]
+fn health_and_constant_answers() {
+    let folder = sites();
+    on_both_engines(|engine| {
+        let flags = ["--health", "/-/healthy", "a.example"];
+        let server = start(engine.name(), &folder, &flags);
+        check(
+            &server,
+            &[
+                ("any", "/-/healthy", 200, "ok\n"),
+                ("any", "/healthz", 404, "nothing on a"),
+            ],
+        );
+        let server = start(engine.name(), &folder, &["--dummy"]);
+        check(
+            &server,
+            &[
+                ("any", "/", 200, "hello world!\n"),
+                ("any", "/x", 200, "hello world!\n"),
+            ],
+        );
+        let server = start(engine.name(), &folder, &["--dummy-empty"]);
+        let mut client = Client::new(&server);
+        assert_eq!(
+            get(&mut client, "any", "/").expect(200).content_length(),
+            Some(0)
+        );
+    });
+}
+
+#[test]
+fn limits_of_the_process_are_set() {
+    let folder = sites();
+    let flags = [
+        "--max-descriptors",
+        "200",
+        "--max-memory",
+        "1GiB",
+        "a.example",
+    ];
+    let server = start("auto", &folder, &flags);
+    check(&server, &[("any", "/", 200, "site a")]);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", server.pid())).expect("Linux");
+    let soft = |name: &str| {
+        let line = limits
+            .lines()
+            .find(|line| line.starts_with(name))
+            .expect(name);
+        line[name.len()..]
+            .split_whitespace()
+            .next()
+            .map(str::to_owned)
+    };
+    assert_eq!(soft("Max open files").as_deref(), Some("200"));
+    assert_eq!(soft("Max data size").as_deref(), Some("1073741824"));
+}
