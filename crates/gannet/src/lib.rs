@@ -10,6 +10,7 @@ pub mod command_line;
 pub mod components;
 pub mod documents;
 pub mod import;
+pub mod get;
 pub mod json;
 pub mod keygen;
 pub mod messages;
@@ -40,6 +41,7 @@ use crate::command_line::flag::Flag;
 use crate::command_line::layers::{self, CONFIG_VARIABLE, Origins};
 use crate::command_line::pack_flags::PACK_FLAGS;
 use crate::command_line::serve_flags::SERVE_FLAGS;
+use crate::get::GetOptions;
 use crate::messages::{Exit, Failure};
 use crate::offline::SiteOptions;
 use crate::pack::size;
@@ -76,6 +78,7 @@ fn dispatch(typed: &[OsString]) -> Result<u8, Failure> {
         Some(("inspect", matches)) => inspect(matches),
         Some(("verify", matches)) => verify(matches),
         Some(("keygen", matches)) => print(&keygen::keygen(Path::new(text(matches, "name")))?),
+        Some(("get", matches)) => get(matches),
         Some(("cert", _)) => print(&serve::tls::authority()?),
         Some(("sbom", _)) => write(components::write_sbom),
         Some(("licenses", matches)) => {
@@ -277,6 +280,27 @@ fn verify(matches: &ArgMatches) -> Result<u8, Failure> {
     print(&format!(
         "{shown}: whole{signed}, {blobs}, {bytes}, build {build}\n"
     ))
+}
+
+fn get(matches: &ArgMatches) -> Result<u8, Failure> {
+    let path = |name: &str| matches.get_one::<OsString>(name).map(PathBuf::from);
+    let urls = matches.get_many::<OsString>("url").unwrap_or_default();
+    let connections = match matches.get_one::<OsString>("connections") {
+        None => 1,
+        Some(typed) => get::connections(&typed.to_string_lossy())?,
+    };
+    let options = GetOptions {
+        urls: urls.map(|url| url.to_string_lossy().into_owned()).collect(),
+        connections,
+        output: path("output"),
+        resumes: matches.get_flag("continue"),
+        is_insecure: matches.get_flag("insecure"),
+        cacert: path("cacert"),
+        http2: matches.get_flag("http2"),
+        json: matches.get_flag("json"),
+        quiet: matches.get_flag("quiet"),
+    };
+    print(&get::run(&options)?)
 }
 
 fn archive(matches: &ArgMatches) -> PathBuf {

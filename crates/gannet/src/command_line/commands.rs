@@ -276,6 +276,61 @@ pub static COMMANDS: &[Command] = &[
         table: Table::None,
     },
     Command {
+        name: "get",
+        arguments: &[
+            Argument {
+                is_repeatable: true,
+                ..positional(
+                    "url",
+                    "URL",
+                    "what to download, http or https",
+                    ValueHint::Url,
+                )
+            },
+            option(
+                "connections",
+                'c',
+                "N",
+                "connections at a time, 1 to 1024; with --output each fetches a part of the file",
+                ValueHint::Other,
+            ),
+            option(
+                "output",
+                'o',
+                "FILE",
+                "write the content there; without it, it is thrown away",
+                ValueHint::FilePath,
+            ),
+            switch(
+                "continue",
+                'C',
+                "go on with what an earlier download left of --output",
+            ),
+            switch(
+                "http2",
+                '2',
+                "speak HTTP/2, in clear text by prior knowledge",
+            ),
+            switch("insecure", 'k', "believe any certificate"),
+            option(
+                "cacert",
+                'A',
+                "FILE",
+                "believe these certificates (PEM) and not the system's",
+                ValueHint::FilePath,
+            ),
+            JSON,
+            switch("quiet", 'q', "no progress bar"),
+        ],
+        brief: "download URLs and say how fast that was",
+        details: "Without --output it measures: every connection fetches every URL, and the \
+            content is thrown away. With it the file appears under its name when it is complete, \
+            and a digest that the server names (repr-digest) is checked. Redirections are \
+            followed. No coding is asked for.",
+        example: "gannet get -c 4 https://example.org/disk.img -o disk.img",
+        table: Table::None,
+    },
+    Command {
         name: "cert",
         arguments: &[],
         brief: "write the certificate of the authority behind --tls",

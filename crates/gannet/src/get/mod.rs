@@ -1,0 +1,450 @@
+//! `gannet get`: downloads URLs over one or more connections and measures it.
+//!
+//! Each connection is a thread that blocks: with few connections and large contents an engine with
+//! readiness or completions has nothing to gain, and the server's engines need no operation for
+//! connecting. Contents that are not wanted are thrown away by the kernel where there is no TLS.
+
+mod h1;
+mod h2;
+mod limits;
+mod output;
+mod report;
+mod response;
+mod transport;
+mod url;
+
+use std::io::{self, IsTerminal};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use rustix::time::{ClockId, clock_gettime};
+use rustls::ClientConfig;
+
+use self::limits::{CONNECTIONS_MAX, REDIRECTS_MAX};
+use self::output::{Output, Part};
+use self::report::{Connection, Report};
+use self::response::Head;
+use self::transport::Transport;
+use self::url::Url;
+use crate::messages::Failure;
+
+/// How often the bar moves.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What is to be downloaded, and how.
+#[derive(Clone, Debug)]
+pub struct GetOptions {
+    /// The URLs; at least one.
+    pub urls: Vec<String>,
+    /// Connections at a time, 1 to 1024.
+    pub connections: usize,
+    /// Where the content goes; `None` throws it away.
+    pub output: Option<PathBuf>,
+    /// Whether an earlier download goes on.
+    pub resumes: bool,
+    /// Whether any certificate is believed.
+    pub is_insecure: bool,
+    /// Certificates to believe instead of the system's.
+    pub cacert: Option<PathBuf>,
+    /// HTTP/2 instead of HTTP/1.1.
+    pub http2: bool,
+    /// The report as JSON.
+    pub json: bool,
+    /// No bar.
+    pub quiet: bool,
+}
+
+/// Reads a number of connections.
+///
+/// # Errors
+/// It is none, or too many.
+pub fn connections(typed: &str) -> Result<usize, Failure> {
+    let count = typed
+        .parse()
+        .ok()
+        .filter(|count| (1..=CONNECTIONS_MAX).contains(count));
+    count.ok_or_else(|| {
+        Failure::usage(format!(
+            "--connections {}: not a number from 1 to {CONNECTIONS_MAX}",
+            crate::messages::printable(typed)
+        ))
+    })
+}
+
+/// Downloads and returns the report.
+///
+/// # Errors
+/// A URL makes no sense, a server cannot be reached or answers something else than the content,
+/// or the content cannot be written or is not what its digest says.
+pub fn run(options: &GetOptions) -> Result<String, Failure> {
+    let mut urls = Vec::new();
+    for typed in &options.urls {
+        let url = Url::parse(typed).map_err(|cause| {
+            let typed = crate::messages::printable(typed);
+            Failure::usage(format!("the URL '{typed}' cannot be used: {cause}"))
+        })?;
+        urls.push((typed.clone(), url));
+    }
+    if options.output.is_some() && urls.len() > 1 {
+        return Err(Failure::usage("--output takes one URL")
+            .help("download the others one by one, or leave --output away to measure"));
+    }
+    if options.resumes && options.output.is_none() {
+        return Err(Failure::usage("--continue needs --output FILE"));
+    }
+    let config = match urls.iter().any(|(_, url)| url.is_https) || options.cacert.is_some() {
+        false => None,
+        true => {
+            let cacert = options.cacert.as_deref();
+            let config = transport::tls_config(options.is_insecure, cacert, options.http2);
+            Some(config.map_err(|cause| Failure::usage(format!("certificates: {cause}")))?)
+        }
+    };
+    let client = Client {
+        config,
+        options,
+        stop: AtomicBool::new(false),
+        received: AtomicU64::new(0),
+        expected: AtomicU64::new(0),
+    };
+    let (started, cpu) = (Instant::now(), cpu_time());
+    let result = match &options.output {
+        None => client.measure(&urls),
+        Some(path) => client.download(&urls[0].0, &urls[0].1, path),
+    };
+    let (connections, digest) = result?;
+    let report = Report {
+        connections,
+        digest,
+        elapsed: started.elapsed(),
+        cpu: cpu_time().saturating_sub(cpu),
+        output: options.output.clone(),
+    };
+    Ok(match options.json {
+        true => report.json(),
+        false => report.text(),
+    })
+}
+
+struct Client<'a> {
+    config: Option<Arc<ClientConfig>>,
+    options: &'a GetOptions,
+    stop: AtomicBool,
+    received: AtomicU64,
+    expected: AtomicU64,
+}
+
+/// A response whose content is still to come, by either version.
+enum Exchange {
+    H1(h1::Exchange),
+    H2(Box<h2::Exchange>),
+}
+
+impl Exchange {
+    fn protocol(&self) -> &'static str {
+        match self {
+            Self::H1(_) => "HTTP/1.1",
+            Self::H2(_) => "HTTP/2",
+        }
+    }
+
+    fn next(
+        &mut self,
+        unwanted: bool,
+        take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<Option<u64>> {
+        match self {
+            Self::H1(exchange) => exchange.next(unwanted, take),
+            Self::H2(exchange) => exchange.next(take),
+        }
+    }
+}
+
+impl Client<'_> {
+    /// Every connection fetches every URL and throws it away.
+    fn measure(
+        &self,
+        urls: &[(String, Url)],
+    ) -> Result<(Vec<Connection>, Option<&'static str>), Failure> {
+        let one = || {
+            let mut done = Vec::new();
+            for (typed, url) in urls {
+                let fail = |error| failure(typed, &error);
+                let started = Instant::now();
+                let (head, exchange, _) = self.open(url, &[]).map_err(fail)?;
+                if head.status != 200 {
+                    return Err(fail(unexpected(&head)));
+                }
+                let length = head.content_length.unwrap_or(0);
+                self.expected.fetch_add(length, Ordering::Relaxed);
+                done.push(self.drain(typed, exchange, started, None).map_err(fail)?);
+            }
+            Ok(done)
+        };
+        let tasks: Vec<_> = (0..self.options.connections).map(|_| one).collect();
+        let connections = self.in_parallel(tasks)?;
+        Ok((connections.into_iter().flatten().collect(), None))
+    }
+
+    /// Fetches `url` into a file, in parts where there are several connections.
+    fn download(
+        &self,
+        typed: &str,
+        url: &Url,
+        path: &std::path::Path,
+    ) -> Result<(Vec<Connection>, Option<&'static str>), Failure> {
+        let fail = |error| failure(typed, &error);
+        let write = |error: io::Error| Failure::new("write", path.display(), error);
+        let mut output = Output::open(path, self.options.resumes).map_err(write)?;
+        let started = Instant::now();
+        let (mut head, mut exchange, mut url) = self.open(url, &output.fields()).map_err(fail)?;
+        // Nothing to go on with, or something else by now: from the beginning.
+        if head.status == 416 || head.status == 206 && !output.fits(&head) {
+            output.forget();
+            (head, exchange, url) = self.open(&url, &[]).map_err(fail)?;
+        }
+        if !matches!(head.status, 200 | 206) {
+            return Err(fail(unexpected(&head)));
+        }
+        if head.is_coded {
+            return Err(fail(io::Error::other(
+                "the content is coded, which was not asked for",
+            )));
+        }
+        let parts = output
+            .begin(&head, self.options.connections)
+            .map_err(write)?;
+        let total: u64 = parts.iter().map(|part| part.len.unwrap_or(0)).sum();
+        self.expected.store(total, Ordering::Relaxed);
+        let (output_ref, url, tag) = (&output, &url, head.tag.clone());
+        let mut first = Some(exchange);
+        let tasks: Vec<_> = parts
+            .into_iter()
+            .map(|part| {
+                // The first connection is open; it is cut off where the next part begins.
+                let (exchange, tag) = (first.take(), tag.clone());
+                move || {
+                    let exchange = match exchange {
+                        Some(exchange) => exchange,
+                        None => self.open_part(url, &part, tag).map_err(fail)?,
+                    };
+                    let into = Some((output_ref, part));
+                    self.drain(typed, exchange, started, into).map_err(fail)
+                }
+            })
+            .collect();
+        let connections = self.in_parallel(tasks)?;
+        let digest = output.finish(&head).map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => fail(error),
+            _ => write(error),
+        })?;
+        Ok((connections, digest))
+    }
+
+    fn open_part(&self, url: &Url, part: &Part, tag: Option<String>) -> io::Result<Exchange> {
+        let last = part.start + part.len.unwrap_or(1) - 1;
+        let mut fields = vec![("range", format!("bytes={}-{last}", part.start))];
+        fields.extend(tag.map(|tag| ("if-range", tag)));
+        let (head, exchange, _) = self.open(url, &fields)?;
+        match head.content_range {
+            Some((first, end, _)) if head.status == 206 && (first, end) == (part.start, last) => {
+                Ok(exchange)
+            }
+            _ => Err(unexpected(&head)),
+        }
+    }
+
+    /// Connects and asks, following redirections; the URL is that of the answer.
+    fn open(&self, url: &Url, fields: &[(&str, String)]) -> io::Result<(Head, Exchange, Url)> {
+        let mut url = url.clone();
+        for _ in 0..=REDIRECTS_MAX {
+            let config = match (url.is_https, &self.config) {
+                (false, _) => None,
+                (true, Some(config)) => Some(config.clone()),
+                // A redirection from http to https is the first that needs it.
+                (true, None) => {
+                    let (insecure, http2) = (self.options.is_insecure, self.options.http2);
+                    let config = transport::tls_config(insecure, None, http2);
+                    Some(config.map_err(io::Error::other)?)
+                }
+            };
+            let transport = Transport::connect(&url, config.as_ref())?;
+            let is_h2 = match transport.alpn() {
+                Some(alpn) => alpn == b"h2",
+                None if url.is_https && self.options.http2 => {
+                    return Err(io::Error::other("the server does not speak HTTP/2"));
+                }
+                None => self.options.http2,
+            };
+            let (head, exchange) = if is_h2 {
+                let (head, exchange) = h2::get(transport, &url, fields)?;
+                (head, Exchange::H2(Box::new(exchange)))
+            } else {
+                let (head, exchange) = h1::get(transport, &url, fields)?;
+                (head, Exchange::H1(exchange))
+            };
+            match (head.status, &head.location) {
+                (301 | 302 | 303 | 307 | 308, Some(location)) => {
+                    url = url.join(location).map_err(io::Error::other)?;
+                }
+                _ => return Ok((head, exchange, url)),
+            }
+        }
+        Err(io::Error::other(format!(
+            "more than {REDIRECTS_MAX} redirections"
+        )))
+    }
+
+    /// Takes the content to its end, or to that of the part.
+    fn drain(
+        &self,
+        typed: &str,
+        mut exchange: Exchange,
+        started: Instant,
+        into: Option<(&Output, Part)>,
+    ) -> io::Result<Connection> {
+        let mut bytes = 0;
+        let wanted = into.as_ref().and_then(|(_, part)| part.len);
+        while wanted.is_none_or(|wanted| bytes < wanted) {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err(io::Error::other(
+                    "stopped, because another connection failed",
+                ));
+            }
+            let mut at = bytes;
+            let mut take = |content: &[u8]| {
+                let Some((output, part)) = &into else {
+                    return Ok(());
+                };
+                let left = part.len.map_or(u64::MAX, |len| len - at.min(len));
+                let len = usize::try_from(left)
+                    .unwrap_or(usize::MAX)
+                    .min(content.len());
+                output.write(part.start + at, &content[..len])?;
+                at += len as u64;
+                Ok(())
+            };
+            let Some(count) = exchange.next(into.is_none(), &mut take)? else {
+                break;
+            };
+            let count = wanted.map_or(count, |wanted| count.min(wanted - bytes));
+            bytes += count;
+            self.received.fetch_add(count, Ordering::Relaxed);
+        }
+        if wanted.is_some_and(|wanted| bytes < wanted) {
+            return Err(io::Error::other("the content ended too early"));
+        }
+        Ok(Connection {
+            url: typed.to_owned(),
+            protocol: exchange.protocol(),
+            bytes,
+            elapsed: started.elapsed(),
+        })
+    }
+
+    /// Runs `tasks` in threads, with a bar; the first failure stops all.
+    fn in_parallel<T: Send>(
+        &self,
+        tasks: Vec<impl FnOnce() -> Result<T, Failure> + Send>,
+    ) -> Result<Vec<T>, Failure> {
+        let watched = !self.options.quiet && !self.options.json && io::stderr().is_terminal();
+        let count = tasks.len();
+        thread::scope(|scope| {
+            let (sender, results) = channel();
+            for (index, task) in tasks.into_iter().enumerate() {
+                let sender = sender.clone();
+                scope.spawn(move || {
+                    let result = task();
+                    // Nobody listens any more when another one has failed.
+                    let _ = sender.send((index, result));
+                });
+            }
+            drop(sender);
+            let bar = watched.then(Bar::new);
+            let mut done: Vec<Option<T>> = (0..count).map(|_| None).collect();
+            let mut failed = None;
+            loop {
+                match results.recv_timeout(TICK) {
+                    Ok((index, Ok(value))) => done[index] = Some(value),
+                    Ok((_, Err(failure))) => {
+                        self.stop.store(true, Ordering::Relaxed);
+                        failed.get_or_insert(failure);
+                    }
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+                if let Some(bar) = &bar {
+                    let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
+                    bar.show(load(&self.received), load(&self.expected));
+                }
+            }
+            if let Some(bar) = bar {
+                bar.bar.finish_and_clear();
+            }
+            match failed {
+                Some(failure) => Err(failure),
+                None => Ok(done.into_iter().flatten().collect()),
+            }
+        })
+    }
+}
+
+struct Bar {
+    bar: ProgressBar,
+    started: Instant,
+}
+
+impl Bar {
+    fn new() -> Self {
+        let bar = ProgressBar::new(0);
+        let style = ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {msg}");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        Self {
+            bar,
+            started: Instant::now(),
+        }
+    }
+
+    fn show(&self, received: u64, expected: u64) {
+        self.bar.set_length(expected.max(received));
+        self.bar.set_position(received);
+        let rate = report::gigabits(received, self.started.elapsed());
+        self.bar.set_message(format!("{rate:.2} Gbit/s"));
+    }
+}
+
+fn unexpected(head: &Head) -> io::Error {
+    io::Error::other(format!(
+        "the server answers {} (expected the content)",
+        head.status
+    ))
+}
+
+fn failure(typed: &str, error: &io::Error) -> Failure {
+    let text = error.to_string();
+    let failure = Failure::new("download", typed, &text);
+    if text.contains("UnknownIssuer") || text.contains("CaUsedAsEndEntity") {
+        return failure.help(
+            "the certificate is signed by nobody known here: name its authority with --cacert, or \
+             believe anyone with --insecure",
+        );
+    }
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => failure.help("nobody listens there"),
+        _ => failure,
+    }
+}
+
+/// CPU time of the process up to now.
+fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        time.tv_nsec.unsigned_abs() as u32,
+    )
+}

@@ -1,0 +1,123 @@
+//! What a download says at its end: for people, or as JSON.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::json;
+use crate::messages::printable;
+use crate::pack::size;
+
+/// One download of one URL.
+pub(super) struct Connection {
+    /// The URL as it was typed.
+    pub(super) url: String,
+    /// The version of HTTP.
+    pub(super) protocol: &'static str,
+    /// Content bytes.
+    pub(super) bytes: u64,
+    /// From connecting to the last byte.
+    pub(super) elapsed: Duration,
+}
+
+/// All of them.
+pub(super) struct Report {
+    /// Each download, in no order of time.
+    pub(super) connections: Vec<Connection>,
+    /// The digest that was checked.
+    pub(super) digest: Option<&'static str>,
+    /// From the beginning to the end of all.
+    pub(super) elapsed: Duration,
+    /// CPU time of the program.
+    pub(super) cpu: Duration,
+    /// Where the content is.
+    pub(super) output: Option<PathBuf>,
+}
+
+/// 10^9 bits per second.
+pub(super) fn gigabits(bytes: u64, elapsed: Duration) -> f64 {
+    let seconds = elapsed.as_secs_f64();
+    if seconds > 0.0 {
+        bytes as f64 * 8e-9 / seconds
+    } else {
+        0.0
+    }
+}
+
+impl Report {
+    fn bytes(&self) -> u64 {
+        self.connections.iter().map(|it| it.bytes).sum()
+    }
+
+    /// Share of one CPU, 0 to the number of CPUs.
+    fn cpu_share(&self) -> f64 {
+        self.cpu.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9)
+    }
+
+    /// Lines for people: each connection where there are several, and the total.
+    pub(super) fn text(&self) -> String {
+        let mut text = String::new();
+        let line = |text: &mut String, name: &str, bytes: u64, elapsed: Duration| {
+            let rate = gigabits(bytes, elapsed);
+            let seconds = elapsed.as_secs_f64();
+            let _ = writeln!(
+                text,
+                "{name}: {} in {seconds:.3} s, {rate:.2} Gbit/s",
+                size(bytes)
+            );
+        };
+        if self.connections.len() > 1 {
+            for (index, it) in self.connections.iter().enumerate() {
+                let name = format!("{:>4} {} {}", index + 1, it.protocol, printable(&it.url));
+                line(&mut text, &name, it.bytes, it.elapsed);
+            }
+        }
+        let name = match (self.connections.as_slice(), &self.output) {
+            (_, Some(path)) => printable(&path.to_string_lossy()),
+            ([only], None) => format!("{} {}", only.protocol, printable(&only.url)),
+            _ => "total".to_owned(),
+        };
+        line(&mut text, &name, self.bytes(), self.elapsed);
+        let (cpu, share) = (self.cpu.as_secs_f64(), self.cpu_share() * 100.0);
+        let _ = writeln!(text, "CPU of this client: {cpu:.3} s, {share:.0} % of one");
+        if let Some(digest) = self.digest {
+            let _ = writeln!(text, "the {digest} digest is right");
+        }
+        text
+    }
+
+    /// One JSON object.
+    pub(super) fn json(&self) -> String {
+        let rates = |bytes: u64, elapsed: Duration| {
+            format!(
+                "\"bytes\": {bytes}, \"seconds\": {:.6}, \"gigabits_per_s\": {:.4}",
+                elapsed.as_secs_f64(),
+                gigabits(bytes, elapsed)
+            )
+        };
+        let each: Vec<String> = self
+            .connections
+            .iter()
+            .map(|it| {
+                let (url, rates) = (json::string(&it.url), rates(it.bytes, it.elapsed));
+                format!(
+                    "{{\"url\": {url}, \"protocol\": \"{}\", {rates}}}",
+                    it.protocol
+                )
+            })
+            .collect();
+        let optional = |text: Option<String>| text.map_or("null".to_owned(), |t| json::string(&t));
+        let output = self
+            .output
+            .as_ref()
+            .map(|path| path.to_string_lossy().into_owned());
+        format!(
+            "{{{}, \"cpu_seconds\": {:.6}, \"output\": {}, \"digest\": {}, \"connections\": [{}]}}\n",
+            rates(self.bytes(), self.elapsed),
+            self.cpu.as_secs_f64(),
+            optional(output),
+            optional(self.digest.map(str::to_owned)),
+            each.join(", ")
+        )
+    }
+}

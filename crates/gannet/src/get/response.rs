@@ -1,0 +1,97 @@
+//! What a response's fields say about a download, whatever version of HTTP they came by.
+
+/// A response head.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub(super) struct Head {
+    /// Status code.
+    pub(super) status: u16,
+    /// `content-length`, bytes.
+    pub(super) content_length: Option<u64>,
+    /// First and last byte, and the whole length, of `content-range`.
+    pub(super) content_range: Option<(u64, u64, u64)>,
+    /// Whether ranges are accepted.
+    pub(super) accepts_ranges: bool,
+    /// The entity tag, when it is a strong one.
+    pub(super) tag: Option<String>,
+    /// `repr-digest` (RFC 9530).
+    pub(super) repr_digest: Option<String>,
+    /// `location`.
+    pub(super) location: Option<String>,
+    /// Whether the content is coded, which nobody has asked for.
+    pub(super) is_coded: bool,
+    /// Whether the content comes in chunks (HTTP/1 only).
+    pub(super) is_chunked: bool,
+}
+
+impl Head {
+    /// Takes in one field.
+    ///
+    /// # Errors
+    /// A field that decides where the content ends makes no sense.
+    pub(super) fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), String> {
+        let text = String::from_utf8_lossy(value).trim().to_owned();
+        match name.to_ascii_lowercase().as_slice() {
+            b"content-length" => {
+                let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+                let length = text.parse().ok().filter(|_| digits);
+                if length.is_none() || self.content_length.is_some_and(|l| Some(l) != length) {
+                    return Err(format!("content-length is '{text}'"));
+                }
+                self.content_length = length;
+            }
+            b"content-range" => {
+                let range = parse_range(&text);
+                self.content_range = Some(range.ok_or(format!("content-range is '{text}'"))?);
+            }
+            b"accept-ranges" => self.accepts_ranges = text.eq_ignore_ascii_case("bytes"),
+            b"etag" if text.starts_with('"') => self.tag = Some(text),
+            b"repr-digest" => self.repr_digest = Some(text),
+            b"location" => self.location = Some(text),
+            b"content-encoding" => self.is_coded = !text.eq_ignore_ascii_case("identity"),
+            b"transfer-encoding" => {
+                if !text.eq_ignore_ascii_case("chunked") {
+                    return Err(format!(
+                        "the transfer coding is '{text}' (expected chunked)"
+                    ));
+                }
+                self.is_chunked = true;
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// `bytes 0-99/1000`.
+fn parse_range(text: &str) -> Option<(u64, u64, u64)> {
+    let (range, whole) = text.strip_prefix("bytes ")?.split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    let (first, last, whole) = (first.parse().ok()?, last.parse().ok()?, whole.parse().ok()?);
+    (first <= last && last < whole).then_some((first, last, whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_that_decide_the_length_must_make_sense() {
+        for (name, value, good) in [
+            ("Content-Length", "12", true),
+            ("content-length", "+12", false),
+            ("content-length", "", false),
+            ("content-range", "bytes 0-9/10", true),
+            ("content-range", "bytes 9-0/10", false),
+            ("content-range", "bytes 0-10/10", false),
+            ("content-range", "bytes */10", false),
+            ("transfer-encoding", "chunked", true),
+            ("transfer-encoding", "gzip, chunked", false),
+        ] {
+            let found = Head::default().add(name.as_bytes(), value.as_bytes());
+            assert_eq!(found.is_ok(), good, "{name}: {value}");
+        }
+        let mut head = Head::default();
+        assert!(head.add(b"content-length", b"1").is_ok());
+        assert!(head.add(b"content-length", b"2").is_err());
+    }
+}

@@ -1,0 +1,349 @@
+//! A connection to a server: TCP, with TLS where the URL says so. It blocks; each has a thread.
+//!
+//! Bytes that nobody wants are thrown away by the kernel, uncopied, where there is no TLS.
+
+use std::io::{self, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::{RecvFlags, recv};
+use rustls::client::UnbufferedClientConnection;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::unbuffered::{ConnectionState, EncodeError, UnbufferedStatus};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use super::limits::{DISCARD_LEN, READ_LEN, SILENCE_S, TLS_STATES_MAX};
+use super::url::Url;
+
+/// Where distributions keep the certificates they trust.
+const SYSTEM_ROOTS: [&str; 4] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// Bytes that sealing adds to a request.
+const SEAL_MAX: usize = 64;
+
+/// What TLS believes: `cacert` alone, the system's certificates, or anything (`insecure`).
+///
+/// # Errors
+/// What cannot be read, in words.
+pub(super) fn tls_config(
+    insecure: bool,
+    cacert: Option<&Path>,
+    http2: bool,
+) -> Result<Arc<ClientConfig>, String> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider.clone())
+        .with_safe_default_protocol_versions()
+        .map_err(|e| e.to_string())?;
+    let mut config = if insecure {
+        let verifier = Arc::new(Anyone(provider));
+        let builder = builder.dangerous();
+        builder.with_custom_certificate_verifier(verifier)
+    } else {
+        builder.with_root_certificates(roots(cacert)?)
+    }
+    .with_no_client_auth();
+    config.alpn_protocols = match http2 {
+        true => vec![b"h2".to_vec()],
+        false => vec![b"http/1.1".to_vec()],
+    };
+    Ok(Arc::new(config))
+}
+
+fn roots(cacert: Option<&Path>) -> Result<RootCertStore, String> {
+    let system = || {
+        SYSTEM_ROOTS
+            .map(Path::new)
+            .into_iter()
+            .find(|path| path.exists())
+    };
+    let Some(path) = cacert.or_else(system) else {
+        return Err("no certificates are trusted on this machine; name some with --cacert".into());
+    };
+    let shown = path.display();
+    let read = CertificateDer::pem_file_iter(path).map_err(|e| format!("'{shown}': {e}"))?;
+    let mut roots = RootCertStore::empty();
+    let certificates: Vec<_> = read.filter_map(Result::ok).collect();
+    let (added, _) = roots.add_parsable_certificates(certificates);
+    match added {
+        0 => Err(format!("'{shown}' holds no certificate (PEM)")),
+        _ => Ok(roots),
+    }
+}
+
+/// A connection.
+pub(super) struct Transport {
+    socket: TcpStream,
+    tls: Option<Box<UnbufferedClientConnection>>,
+    /// What has been received; with TLS it is still sealed.
+    buffer: Vec<u8>,
+    filled: usize,
+    outgoing: Vec<u8>,
+    /// Content that TLS has opened and nobody has taken yet.
+    opened: Vec<u8>,
+    is_open: bool,
+    is_closed: bool,
+}
+
+impl Transport {
+    /// Connects to the server of `url`, and shakes hands where that is due.
+    ///
+    /// # Errors
+    /// Of the name, the connection or TLS.
+    pub(super) fn connect(url: &Url, config: Option<&Arc<ClientConfig>>) -> io::Result<Self> {
+        let addresses = (url.host.as_str(), url.port).to_socket_addrs()?;
+        let timeout = Duration::from_secs(SILENCE_S);
+        let mut result = Err(io::Error::other("the name has no address"));
+        for address in addresses {
+            result = TcpStream::connect_timeout(&address, timeout);
+            if result.is_ok() {
+                break;
+            }
+        }
+        let socket = result?;
+        socket.set_nodelay(true)?;
+        socket.set_read_timeout(Some(timeout))?;
+        socket.set_write_timeout(Some(timeout))?;
+        let tls = match config {
+            None => None,
+            Some(config) => {
+                let name = ServerName::try_from(url.host.clone()).map_err(io::Error::other)?;
+                let client = UnbufferedClientConnection::new(config.clone(), name);
+                Some(Box::new(client.map_err(io::Error::other)?))
+            }
+        };
+        let mut transport = Self {
+            socket,
+            tls,
+            buffer: vec![0; READ_LEN],
+            filled: 0,
+            outgoing: Vec::new(),
+            opened: Vec::new(),
+            is_open: false,
+            is_closed: false,
+        };
+        if transport.tls.is_some() {
+            transport.open_records(&mut |_| Ok(()))?;
+            while !transport.is_open {
+                transport.fill()?;
+                transport.keep_opened()?;
+            }
+        }
+        Ok(transport)
+    }
+
+    /// The protocol that TLS agreed on.
+    pub(super) fn alpn(&self) -> Option<&[u8]> {
+        self.tls.as_ref()?.alpn_protocol()
+    }
+
+    /// Sends `bytes`.
+    ///
+    /// # Errors
+    /// Of the connection.
+    pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(tls) = self.tls.as_mut() else {
+            return self.socket.write_all(bytes);
+        };
+        let UnbufferedStatus { state, .. } = tls.process_tls_records(&mut []);
+        let ConnectionState::WriteTraffic(mut traffic) = state.map_err(io::Error::other)? else {
+            return Err(io::Error::other("TLS cannot send now"));
+        };
+        self.outgoing.resize(bytes.len() + SEAL_MAX, 0);
+        let sealed = traffic.encrypt(bytes, &mut self.outgoing);
+        let len = sealed.map_err(io::Error::other)?;
+        let sent = self.socket.write_all(&self.outgoing[..len]);
+        self.outgoing.clear();
+        sent
+    }
+
+    /// Receives once and gives what came to `take`; false at the end of the stream.
+    ///
+    /// # Errors
+    /// Of the connection, of TLS, and those of `take`.
+    pub(super) fn receive(
+        &mut self,
+        take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+    ) -> io::Result<bool> {
+        if !self.opened.is_empty() {
+            let opened = std::mem::take(&mut self.opened);
+            return take(&opened).map(|()| true);
+        }
+        if self.is_closed {
+            return Ok(false);
+        }
+        let more = self.fill()?;
+        if self.tls.is_some() {
+            self.open_records(take)?;
+        } else {
+            take(&self.buffer[..self.filled])?;
+            self.filled = 0;
+        }
+        // TCP's end without TLS's is a cut: only a length can tell that nothing is missing.
+        Ok(more)
+    }
+
+    /// Throws away up to `len` bytes, and says how many; 0 at the end. `None` with TLS, where
+    /// bytes have to be opened.
+    ///
+    /// # Errors
+    /// Of the connection.
+    pub(super) fn discard(&mut self, len: u64) -> Option<io::Result<u64>> {
+        if self.tls.is_some() {
+            return None;
+        }
+        self.buffer.resize(DISCARD_LEN, 0);
+        let want = usize::try_from(len).unwrap_or(usize::MAX).min(DISCARD_LEN);
+        let buffer = &mut self.buffer;
+        loop {
+            match recv(&self.socket, &mut buffer[..want], RecvFlags::TRUNC) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Some(Err(e.into())),
+                Ok((_, count)) => return Some(Ok(count as u64)),
+            }
+        }
+    }
+
+    /// Receives behind what is there; false at the end.
+    fn fill(&mut self) -> io::Result<bool> {
+        loop {
+            match recv(
+                &self.socket,
+                &mut self.buffer[self.filled..],
+                RecvFlags::empty(),
+            ) {
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => {
+                    let message = format!("nothing arrived for {SILENCE_S} s");
+                    return Err(io::Error::new(io::ErrorKind::TimedOut, message));
+                }
+                Err(e) => return Err(e.into()),
+                Ok((_, 0)) if self.tls.is_some() && !self.is_open => {
+                    return Err(io::Error::other("closed in the TLS handshake"));
+                }
+                Ok((_, count)) => {
+                    self.filled += count;
+                    return Ok(count > 0);
+                }
+            }
+        }
+    }
+
+    /// Opens records that came with the handshake's last and keeps their content.
+    fn keep_opened(&mut self) -> io::Result<()> {
+        let mut opened = std::mem::take(&mut self.opened);
+        let result = self.open_records(&mut |bytes| {
+            opened.extend_from_slice(bytes);
+            Ok(())
+        });
+        self.opened = opened;
+        result
+    }
+
+    /// Opens every whole record that is there, and sends what TLS has to send.
+    fn open_records(&mut self, take: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+        let Some(tls) = self.tls.as_mut() else {
+            return Ok(());
+        };
+        let mut used = 0;
+        for _ in 0..TLS_STATES_MAX {
+            let UnbufferedStatus { mut discard, state } =
+                tls.process_tls_records(&mut self.buffer[used..self.filled]);
+            let goes_on = match state.map_err(io::Error::other)? {
+                ConnectionState::ReadTraffic(mut traffic) => {
+                    while let Some(record) = traffic.next_record() {
+                        let record = record.map_err(io::Error::other)?;
+                        discard += record.discard;
+                        take(record.payload)?;
+                    }
+                    true
+                }
+                ConnectionState::EncodeTlsData(mut data) => {
+                    let at = self.outgoing.len();
+                    // Asked without room, it says how much it needs.
+                    if let Err(EncodeError::InsufficientSize(e)) = data.encode(&mut []) {
+                        self.outgoing.resize(at + e.required_size, 0);
+                        let encoded = data.encode(&mut self.outgoing[at..]);
+                        encoded.map_err(io::Error::other)?;
+                    }
+                    true
+                }
+                ConnectionState::TransmitTlsData(data) => {
+                    self.socket.write_all(&self.outgoing)?;
+                    self.outgoing.clear();
+                    data.done();
+                    true
+                }
+                ConnectionState::WriteTraffic(_) => {
+                    self.is_open = true;
+                    false
+                }
+                ConnectionState::PeerClosed => {
+                    self.is_closed = true;
+                    true
+                }
+                _ => false,
+            };
+            used += discard;
+            if !goes_on {
+                break;
+            }
+        }
+        self.buffer.copy_within(used..self.filled, 0);
+        self.filled -= used;
+        if self.filled == self.buffer.len() {
+            return Err(io::Error::other("a TLS record is too long"));
+        }
+        Ok(())
+    }
+}
+
+/// Believes any certificate, but not a handshake by somebody else's key.
+#[derive(Debug)]
+struct Anyone(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Anyone {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let algorithms = &self.0.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

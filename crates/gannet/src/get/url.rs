@@ -1,0 +1,152 @@
+//! URLs of the schemes http and https, as far as a download needs them (RFC 3986).
+
+/// A URL that names a server and a request target.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub(super) struct Url {
+    /// Whether it is `https`.
+    pub(super) is_https: bool,
+    /// Host name or address, IPv6 without brackets.
+    pub(super) host: String,
+    /// Port.
+    pub(super) port: u16,
+    /// Path and query.
+    pub(super) target: String,
+}
+
+impl Url {
+    /// Reads `text`; without a scheme it is `http`.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let (is_https, rest) = match text.split_once("://") {
+            None => (false, text),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
+            Some((scheme, _)) => {
+                return Err(format!("the scheme is '{scheme}' (expected http or https)"));
+            }
+        };
+        let rest = rest.split('#').next().unwrap_or_default();
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, target) = rest.split_at(end);
+        let (host, port) = split_authority(authority)?;
+        let port = match port {
+            None | Some("") => 80 + 363 * u16::from(is_https),
+            Some(digits) => digits
+                .parse()
+                .map_err(|_| format!("'{digits}' is no port"))?,
+        };
+        let target = match target {
+            "" => "/".to_owned(),
+            query if query.starts_with('?') => format!("/{query}"),
+            path => path.to_owned(),
+        };
+        // Nothing that is typed here may end a line of the request.
+        if !target.bytes().all(|b| (0x21..0x7f).contains(&b)) {
+            return Err("the path has characters that must be percent-encoded".into());
+        }
+        Ok(Self {
+            is_https,
+            host: host.to_owned(),
+            port,
+            target,
+        })
+    }
+
+    /// Where `location`, a field value of this URL's response, leads (RFC 9110 section 10.2.2).
+    pub(super) fn join(&self, location: &str) -> Result<Self, String> {
+        if location.contains("://") {
+            return Self::parse(location);
+        }
+        let scheme = if self.is_https { "https" } else { "http" };
+        if let Some(rest) = location.strip_prefix("//") {
+            return Self::parse(&format!("{scheme}://{rest}"));
+        }
+        let authority = self.authority();
+        if location.starts_with('/') {
+            return Self::parse(&format!("{scheme}://{authority}{location}"));
+        }
+        let path = self.target.split('?').next().unwrap_or_default();
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        Self::parse(&format!("{scheme}://{authority}{folder}/{location}"))
+    }
+
+    /// Host and port as the `host` field has them.
+    pub(super) fn authority(&self) -> String {
+        let host = match self.host.contains(':') {
+            true => format!("[{}]", self.host),
+            false => self.host.clone(),
+        };
+        match (self.is_https, self.port) {
+            (false, 80) | (true, 443) => host,
+            (_, port) => format!("{host}:{port}"),
+        }
+    }
+}
+
+fn split_authority(authority: &str) -> Result<(&str, Option<&str>), String> {
+    let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
+        let (host, after) = rest.split_once(']').ok_or("a '[' without its ']'")?;
+        (host, after.strip_prefix(':'))
+    } else {
+        match authority.split_once(':') {
+            None => (authority, None),
+            Some((host, port)) => (host, Some(port)),
+        }
+    };
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._:%".contains(c);
+    if host.is_empty() {
+        return Err("it names no host".into());
+    }
+    if !host.chars().all(plain) {
+        return Err(format!("'{host}' is no host"));
+    }
+    Ok((host, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expect: Result<(bool, &str, u16, &str), ()>) {
+        let found = Url::parse(text);
+        let found = found
+            .as_ref()
+            .map(|u| (u.is_https, u.host.as_str(), u.port, u.target.as_str()));
+        assert_eq!(found.map_err(|_| ()), expect, "{text}");
+    }
+
+    #[test]
+    fn urls() {
+        check("example.org", Ok((false, "example.org", 80, "/")));
+        check("HTTPS://h:8443/a?b#c", Ok((true, "h", 8443, "/a?b")));
+        check("http://[::1]:8080?x", Ok((false, "::1", 8080, "/?x")));
+        check("https://h:/", Ok((true, "h", 443, "/")));
+        for bad in [
+            "ftp://h/",
+            "http:///a",
+            "http://h:x/",
+            "http://[::1/",
+            "http://h/a b",
+            "",
+        ] {
+            check(bad, Err(()));
+        }
+        check("http://h/\r\nx: y", Err(()));
+        check("http://h\r\nx/", Err(()));
+    }
+
+    #[test]
+    fn locations() {
+        let url = Url::parse("https://h:8443/a/b?c").expect("good");
+        for (location, expect) in [
+            ("/x", "https://h:8443/x"),
+            ("x", "https://h:8443/a/x"),
+            ("//o/x", "https://o/x"),
+            ("http://o/", "http://o/"),
+        ] {
+            assert_eq!(url.join(location), Url::parse(expect), "{location}");
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! `gannet get`: against gannet itself, and against servers that answer wrongly.
+
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
+use std::thread;
+
+use support::content::pattern;
+use support::{Ended, Folder, Gannet, command, gannet_in, run};
+
+/// A length that is no multiple of anything.
+const LEN: usize = 3_000_017;
+
+fn site() -> (Folder, Gannet) {
+    let folder = Folder::new();
+    folder.write("site/file.bin", pattern(LEN, 7));
+    let server = Gannet::serve(folder.join("site"), &["--log", "off"]);
+    (folder, server)
+}
+
+fn url(server: &Gannet) -> String {
+    format!("http://{}/file.bin", server.address())
+}
+
+fn downloaded(folder: &Folder, name: &str) -> Vec<u8> {
+    fs::read(folder.join(name)).expect("the download is complete")
+}
+
+#[test]
+fn measuring_counts_every_byte_of_every_connection() {
+    let (folder, server) = site();
+    for flags in [&["-j"][..], &["-j", "-2"]] {
+        let (url, count) = (url(&server), 3);
+        let arguments = ["get"].iter().chain(flags).copied();
+        let arguments = arguments.chain(["-c", "3", url.as_str()]);
+        let ended = gannet_in(&folder, arguments).success();
+        let text = ended.text();
+        assert!(
+            text.contains(&format!("{{\"bytes\": {}, ", LEN * count)),
+            "{text}"
+        );
+        assert_eq!(text.matches("\"protocol\": ").count(), count, "{text}");
+        let protocol = if flags.len() == 1 {
+            "HTTP/1.1"
+        } else {
+            "HTTP/2"
+        };
+        assert_eq!(text.matches(protocol).count(), count, "{text}");
+    }
+}
+
+#[test]
+fn a_file_arrives_whole_in_one_part_and_in_several() {
+    let (folder, server) = site();
+    for (connections, version) in [
+        ("1", None),
+        ("4", None),
+        ("1", Some("-2")),
+        ("5", Some("-2")),
+    ] {
+        let url = url(&server);
+        let arguments = ["get", "-q", "-c", connections, &url, "-o", "copy"];
+        gannet_in(
+            &folder,
+            arguments.into_iter().chain(version).collect::<Vec<_>>(),
+        )
+        .success();
+        assert!(
+            downloaded(&folder, "copy") == pattern(LEN, 7),
+            "{connections} {version:?}"
+        );
+        assert!(!folder.join("copy.part").exists() && !folder.join("copy.part.tag").exists());
+        fs::remove_file(folder.join("copy")).expect("ours");
+    }
+}
+
+/// The first half is not what the server has: that it stays shows that only the rest was fetched.
+#[test]
+fn a_download_goes_on_where_it_stopped_unless_the_file_has_changed() {
+    let (folder, server) = site();
+    let response = support::client::ask(&server, "GET", "/file.bin", &["Range: bytes=0-0"]);
+    let tag = response.tag().to_owned();
+    let half = vec![b'x'; LEN / 2];
+    for (tag, kept) in [(tag.as_str(), true), ("\"another\"", false)] {
+        folder.write("copy.part", &half);
+        folder.write("copy.part.tag", tag);
+        let url = url(&server);
+        gannet_in(&folder, ["get", "-C", &url, "-o", "copy"]).success();
+        let got = downloaded(&folder, "copy");
+        assert_eq!(got.len(), LEN, "{tag}");
+        assert!(got[half.len()..] == pattern(LEN, 7)[half.len()..], "{tag}");
+        assert_eq!(got[..half.len()] == half, kept, "{tag}");
+    }
+}
+
+#[test]
+fn what_is_not_there_is_an_error_and_no_file() {
+    let (folder, server) = site();
+    let missing = format!("http://{}/missing", server.address());
+    let expect = format!(
+        "gannet: cannot download '{missing}': the server answers 404 (expected the content)\n"
+    );
+    gannet_in(&folder, ["get", &missing]).failure(1, &expect);
+    gannet_in(&folder, ["get", &missing, "-o", "copy"]).failure(1, &expect);
+    assert!(!folder.join("copy").exists());
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
+    let nobody = format!("http://{}/", listener.local_addr().expect("bound"));
+    drop(listener);
+    let ended = gannet_in(&folder, ["get", &nobody]);
+    assert_eq!(ended.status, Some(1));
+    assert!(
+        ended.err.contains("help: nobody listens there"),
+        "{}",
+        ended.err
+    );
+}
+
+#[test]
+fn mistakes_on_the_command_line_are_named() {
+    let folder = Folder::new();
+    for (arguments, expect) in [
+        (&["ftp://h/"][..], "the scheme is 'ftp'"),
+        (&["http://h/", "-c", "0"], "not a number from 1 to 1024"),
+        (
+            &["http://h/", "http://i/", "-o", "x"],
+            "--output takes one URL",
+        ),
+        (&["http://h/", "-C"], "--continue needs --output FILE"),
+        (
+            &["https://h/", "-A", "none.pem"],
+            "certificates: 'none.pem'",
+        ),
+    ] {
+        let ended = gannet_in(&folder, ["get"].iter().chain(arguments));
+        assert_eq!(ended.status, Some(2), "{arguments:?}");
+        assert!(ended.err.contains(expect), "{arguments:?}: {}", ended.err);
+    }
+}
+
+/// Gives `answer` to one connection, whatever it asks.
+fn answer_once(answer: &'static [u8]) -> (SocketAddr, thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
+    let address = listener.local_addr().expect("bound");
+    let server = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("the client comes");
+        let (mut request, mut chunk) = (Vec::new(), [0; 1024]);
+        while !request.ends_with(b"\r\n\r\n") {
+            let count = stream.read(&mut chunk).expect("a request");
+            request.extend_from_slice(&chunk[..count]);
+        }
+        // The client may have seen enough already.
+        let _ = stream.write_all(answer);
+    });
+    (address, server)
+}
+
+fn get_of(answer: &'static [u8], output: &str) -> (Folder, Ended) {
+    let (folder, (address, server)) = (Folder::new(), answer_once(answer));
+    let url = format!("http://{address}/");
+    let ended = gannet_in(&folder, ["get", &url, "-o", output]);
+    server.join().expect("the server does not panic");
+    (folder, ended)
+}
+
+#[test]
+fn a_wrong_digest_or_a_short_content_leaves_no_file() {
+    for (answer, expect) in [
+        (
+            &b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nrepr-digest: sha-256=:AAAA:\r\n\r\nHello"[..],
+            "the sha-256 digest is GF+NsyJx/iX1Yab8k4suJkMG7DBO2lGAB9F2SCY4GWk= (expected AAAA)",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nHello",
+            "closed 1 bytes before the end",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nHello\r\n",
+            "closed before the last chunk",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 5\r\n\r\nHello",
+            "the content is coded",
+        ),
+        (b"SSH-2.0-x\r\n\r\n", "the response begins with 'SSH-2.0-x'"),
+    ] {
+        let (folder, ended) = get_of(answer, "copy");
+        assert_eq!(ended.status, Some(1), "{expect}");
+        assert!(ended.err.contains(expect), "{}", ended.err);
+        assert!(!folder.join("copy").exists(), "{expect}");
+    }
+}
+
+#[test]
+fn a_right_digest_and_chunks_are_taken() {
+    for answer in [
+        &b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\
+           repr-digest: sha-256=:GF+NsyJx/iX1Yab8k4suJkMG7DBO2lGAB9F2SCY4GWk=:\r\n\r\nHello"[..],
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nHe\r\n3\r\nllo\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\n\r\nHello",
+    ] {
+        let (folder, ended) = get_of(answer, "copy");
+        ended.success();
+        assert_eq!(downloaded(&folder, "copy"), b"Hello");
+    }
+}
+
+/// A development certificate is believed by its authority, by anyone who asks for it, and else not.
+#[test]
+fn https_believes_who_it_is_told_to() {
+    let folder = Folder::new();
+    folder.write("site/file.bin", pattern(LEN, 7));
+    let with_home = |folder: &Folder| {
+        let mut command = command();
+        command
+            .env("XDG_DATA_HOME", folder.path())
+            .env("HOME", folder.path());
+        command.current_dir(folder.path());
+        command
+    };
+    let mut serve = with_home(&folder);
+    serve
+        .args(["--port", "0", "--tls", "--log", "off"])
+        .arg(folder.join("site"));
+    let server = Gannet::start(&mut serve);
+    let authority = run(with_home(&folder).arg("cert")).success();
+    folder.write("authority.pem", &authority.out);
+    let url = format!("https://localhost:{}/file.bin", server.address().port());
+    let get = |flags: &[&str]| run(with_home(&folder).args(["get", &url]).args(flags));
+    for flags in [&["-A", "authority.pem"][..], &["-k", "-c", "3"]] {
+        let output = ["-o", "copy"];
+        get(&[flags, &output].concat()).success();
+        assert!(downloaded(&folder, "copy") == pattern(LEN, 7), "{flags:?}");
+        let ended = get(&[flags, &["-j"]].concat()).success();
+        assert!(
+            ended.text().contains("\"protocol\": \"HTTP/1.1\""),
+            "{}",
+            ended.text()
+        );
+    }
+    folder.write("nobody.pem", pem_of_another());
+    let ended = get(&["-A", "nobody.pem"]);
+    assert_eq!(ended.status, Some(1), "{}", ended.err);
+    assert!(!Path::new(&folder.join("nobody.bin")).exists());
+}
+
+/// The certificate of an authority that has signed nothing here: another gannet's.
+fn pem_of_another() -> Vec<u8> {
+    let folder = Folder::new();
+    let mut command = command();
+    command
+        .env("XDG_DATA_HOME", folder.path())
+        .env("HOME", folder.path());
+    run(command.arg("cert")).success().out
+}
