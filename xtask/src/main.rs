@@ -10,6 +10,7 @@ mod bench;
 mod check;
 mod fuzz;
 mod licenses;
+mod instructions;
 mod load;
 mod no_io;
 mod process;
@@ -25,6 +26,7 @@ cargo xtask NAME
   fuzz-smoke   each fuzz target for a short time (--seconds N)
   licenses     the bill of materials and licence texts in the program (--check: compare only)
   deny         licences and known vulnerabilities of dependencies
+  instructions count the instructions of the pure crates (--update commits new counts)
   bench        measure gannet and its peers side by side (--help for its flags)
 ";
 
@@ -50,6 +52,7 @@ fn dispatch() -> Result<()> {
     };
     match name.as_str() {
         "bench" => return bench::main(&mut parser),
+        "instructions" => return instructions::main(&mut parser),
         "fuzz-smoke" => return fuzz::main(&mut parser),
         "licenses" => return licenses::main(&mut parser),
         "sim" => return check::sim(&mut parser),

@@ -32,6 +32,23 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Builds what `what` names and returns the program's path, as cargo tells it.
+pub(crate) fn build(what: &[&str], profile: &str) -> Result<PathBuf> {
+    let mut command = cargo();
+    command.args(["build", "--profile", profile]).args(what);
+    command
+        .args(["--message-format", "json-render-diagnostics"])
+        .stderr(Stdio::inherit());
+    let messages = capture(&mut command)?;
+    let artifacts = messages
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    let path = artifacts
+        .filter_map(|message: serde_json::Value| Some(message["executable"].as_str()?.to_owned()))
+        .next_back();
+    path.map(PathBuf::from).context("cargo named no executable")
+}
+
 /// The trimmed standard output of a program, or its standard error where that is empty.
 pub(crate) fn output(program: &str, arguments: &[&str]) -> Result<String> {
     let mut command = Command::new(program);

@@ -119,9 +119,6 @@ pub fn command() -> Command {
             command.env_remove(name);
         }
     }
-    // Not the cache of whoever runs the tests.
-    let cache = format!("gannet-tests-cache-{}", std::process::id());
-    command.env("XDG_CACHE_HOME", std::env::temp_dir().join(cache));
     command.current_dir("/").stdin(Stdio::null());
     command
 }

@@ -15,7 +15,10 @@ pub(super) fn find(given: Option<&Path>, profile: &str) -> Result<(PathBuf, Stri
         Some(path) => path
             .canonicalize()
             .with_context(|| format!("'{}'", path.display()))?,
-        None => build(profile)?,
+        None => {
+            eprintln!("bench: building gannet ({profile})");
+            process::build(&["--package", "gannet", "--bin", "gannet"], profile)?
+        }
     };
     ensure!(
         program.is_file(),
@@ -30,32 +33,6 @@ pub(super) fn find(given: Option<&Path>, profile: &str) -> Result<(PathBuf, Stri
         program.display()
     );
     Ok((program, version))
-}
-
-/// Builds gannet and returns its path, as cargo tells it.
-fn build(profile: &str) -> Result<PathBuf> {
-    eprintln!("bench: building gannet ({profile})");
-    let mut command = process::cargo();
-    command.args([
-        "build",
-        "--profile",
-        profile,
-        "--package",
-        "gannet",
-        "--bin",
-        "gannet",
-    ]);
-    command
-        .args(["--message-format", "json-render-diagnostics"])
-        .stderr(Stdio::inherit());
-    let messages = process::capture(&mut command)?;
-    let artifacts = messages
-        .lines()
-        .filter_map(|l| serde_json::from_str(l).ok());
-    let path = artifacts
-        .filter_map(|message: serde_json::Value| Some(message["executable"].as_str()?.to_owned()))
-        .next_back();
-    path.map(PathBuf::from).context("cargo named no executable")
 }
 
 /// Whether `program` has the flags of TLS.
