@@ -15,6 +15,7 @@ mod load;
 mod no_io;
 mod process;
 mod tidy;
+mod vm;
 
 const HELP: &str = "\
 cargo xtask NAME
@@ -27,6 +28,7 @@ cargo xtask NAME
   licenses     the bill of materials and licence texts in the program (--check: compare only)
   deny         licences and known vulnerabilities of dependencies
   instructions count the instructions of the pure crates (--update commits new counts)
+  vm           tests on Debian's kernels in QEMU, kernel TLS among them (--help for its flags)
   bench        measure gannet and its peers side by side (--help for its flags)
 ";
 
@@ -56,6 +58,7 @@ fn dispatch() -> Result<()> {
         "fuzz-smoke" => return fuzz::main(&mut parser),
         "licenses" => return licenses::main(&mut parser),
         "sim" => return check::sim(&mut parser),
+        "vm" => return vm::main(&mut parser),
         _ => {}
     }
     if let Some(argument) = parser.next()? {

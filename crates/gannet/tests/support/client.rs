@@ -163,8 +163,12 @@ impl Client {
 
     /// Speaks TLS over a fresh connection.
     pub fn tls(address: SocketAddr, connection: rustls::ClientConnection) -> Self {
-        let tcp = Self::connect(address).writer();
-        let stream = Stream::Tls(Box::new(TlsStream::new(connection, tcp)));
+        Self::connect(address).over_tls(connection)
+    }
+
+    /// Speaks TLS from here on.
+    pub fn over_tls(self, connection: rustls::ClientConnection) -> Self {
+        let stream = Stream::Tls(Box::new(TlsStream::new(connection, self.writer())));
         Self {
             stream,
             buffer: Vec::new(),

@@ -1,0 +1,217 @@
+//! Kernel TLS as a client sees it. Where the running kernel has none, each test prints the reason;
+//! `cargo xtask vm` runs them where it has.
+
+mod support;
+
+use std::fs;
+use std::path::Path;
+
+use support::client::{Client, End, head, metric};
+use support::content::{assert_pattern, pattern};
+use support::engine::{Engine, on_both_engines};
+use support::tls::{Secure, connection};
+use support::{Folder, gannet_in};
+
+const METRICS: [&str; 2] = ["--metrics", "127.0.0.1:0"];
+const SEALED: &str = "gannet_tls_kernel_connections_total";
+const UPDATED: &str = "gannet_tls_kernel_key_updates_total";
+
+/// Serves with kernel TLS; `None`, with the reason printed, where there is none.
+fn serve(engine: Engine, path: &Path) -> Option<Secure> {
+    let secure = Secure::serve(engine, path, &METRICS);
+    let lines = secure.server.start_lines();
+    if lines
+        .iter()
+        .any(|line| line.contains("the kernel seals large bodies"))
+    {
+        return Some(secure);
+    }
+    let why = lines.iter().find(|line| line.contains("kernel TLS"));
+    println!("skipped: {}", why.expect("a reason is given").trim());
+    None
+}
+
+/// The kernel's own count of sockets that it has sealed for.
+fn sealed_by_kernel() -> u64 {
+    let text = fs::read_to_string("/proc/net/tls_stat").expect("the module is loaded");
+    text.lines()
+        .find_map(|line| line.strip_prefix("TlsTxSw")?.trim().parse().ok())
+        .expect("the count is there")
+}
+
+/// Packs everything in the folder into an archive in it.
+fn pack(site: &Folder) -> std::path::PathBuf {
+    let archive = site.join("site.gannet");
+    let path = archive.to_str().expect("UTF-8");
+    let ended = gannet_in(site, ["pack", ".", "-o", path, "--compress", "none"]);
+    assert_eq!(ended.status, Some(0), "{}", ended.err);
+    archive
+}
+
+/// A client with the smallest receive buffer: the server's sends are short.
+fn narrow(secure: &Secure) -> Client {
+    Client::slow(&secure.server).over_tls(connection(&secure.config, "localhost"))
+}
+
+#[test]
+fn bodies_of_all_sizes_from_archive_and_directory() {
+    let site = Folder::site();
+    let sizes = [
+        1, 1000, 16_385, 65_535, 65_536, 125_000, 1_000_000, 5_000_000,
+    ];
+    for size in sizes {
+        site.write(format!("f/{size}.bin"), pattern(size, size as u8));
+    }
+    let archive = pack(&site);
+    on_both_engines(|engine| {
+        for path in [site.path(), &archive] {
+            let Some(secure) = serve(engine, path) else {
+                return;
+            };
+            let before = sealed_by_kernel();
+            let mut client = secure.connect();
+            for size in sizes {
+                let target = format!("/f/{size}.bin");
+                let got = client.get(&target).expect(200);
+                assert_eq!(got.body.len(), size);
+                assert_pattern(&got.body, size as u8);
+                // Small bodies do not hand a connection over.
+                let is_sealed = metric(&secure.server, SEALED) == 1;
+                assert_eq!(is_sealed, size >= 65_536, "after {size}");
+            }
+            assert!(sealed_by_kernel() > before, "the kernel counts it too");
+            // Small ones, ranges and heads go on after that; pipelined, too.
+            let range = client.request("GET", "/f/5000000.bin", &["range: bytes=3000000-3199999"]);
+            let expect = &pattern(5_000_000, 5_000_000u32 as u8)[3_000_000..3_200_000];
+            assert!(range.expect(206).body == expect, "another range");
+            client.request("HEAD", "/f/5000000.bin", &[]).expect(200);
+            client.send(
+                sizes
+                    .map(|size| head("GET", &format!("/f/{size}.bin"), &[]))
+                    .concat(),
+            );
+            for size in sizes {
+                assert_pattern(&client.response().expect(200).body, size as u8);
+            }
+            assert_eq!(metric(&secure.server, SEALED), 1);
+            let last = client.request("GET", "/f/125000.bin", &["connection: close"]);
+            assert_pattern(&last.body, 125_000u32 as u8);
+            // With the goodbye that the kernel has sealed.
+            client.closes();
+        }
+    });
+}
+
+#[test]
+fn a_narrow_client_gets_every_byte() {
+    let site = Folder::site();
+    let len = 400_000;
+    site.write("big.bin", pattern(len, 5));
+    let archive = pack(&site);
+    on_both_engines(|engine| {
+        for path in [site.path(), &archive] {
+            let Some(secure) = serve(engine, path) else {
+                return;
+            };
+            let mut client = narrow(&secure);
+            for _ in 0..2 {
+                let got = client.get("/big.bin").expect(200);
+                assert_eq!(got.body.len(), len);
+                assert_pattern(&got.body, 5);
+            }
+            assert_eq!(metric(&secure.server, SEALED), 1);
+        }
+    });
+}
+
+/// The client asks for a new key in the middle of a body. A kernel that can goes on with one; an
+/// older one finishes the answer and ends the connection in order.
+#[test]
+fn a_key_update_that_the_client_asks_for() {
+    let site = Folder::site();
+    let len = 16_000_000;
+    site.write("big.bin", pattern(len, 7));
+    let can_update = gannet_io::ktls::probe().is_ok_and(|support| support.can_update_keys);
+    on_both_engines(|engine| {
+        let Some(secure) = serve(engine, site.path()) else {
+            return;
+        };
+        let mut client = secure.connect();
+        client.send(head("GET", "/big.bin", &[]));
+        client.head();
+        assert_pattern(&client.take(100_000), 7);
+        let tls = &mut client.secure().conn;
+        tls.refresh_traffic_keys().expect("TLS 1.3");
+        client.send("");
+        let rest = client.take(len as u64 - 100_000);
+        assert!(rest[..] == pattern(len, 7)[100_000..], "other bytes");
+        assert_eq!(metric(&secure.server, SEALED), 1);
+        if can_update {
+            client.get("/about").expect(200);
+            assert_pattern(&client.get("/big.bin").expect(200).body, 7);
+            assert!(metric(&secure.server, UPDATED) >= 1);
+        } else {
+            client.closes();
+            assert_eq!(metric(&secure.server, UPDATED), 0);
+        }
+    });
+}
+
+/// A file that is cut while it is sent: only true bytes, and no end that looks like one.
+#[test]
+fn a_file_or_an_archive_that_shrinks_ends_short() {
+    let site = Folder::new();
+    let len = 20_000_000;
+    site.write("big.bin", pattern(len, 3));
+    let archive = pack(&site);
+    on_both_engines(|engine| {
+        for (source, name) in [
+            (site.join("big.bin"), "big.bin"),
+            (archive.clone(), "a.gannet"),
+        ] {
+            let own = Folder::new();
+            let copy = own.join(name);
+            fs::copy(&source, &copy).expect("copied");
+            let path = if name == "big.bin" { own.path() } else { &copy };
+            let Some(secure) = serve(engine, path) else {
+                return;
+            };
+            let mut client = secure.connect();
+            client.send(head("GET", "/big.bin", &[]));
+            client.head();
+            assert_pattern(&client.take(100_000), 3);
+            assert_eq!(metric(&secure.server, SEALED), 1);
+            let file = fs::OpenOptions::new()
+                .write(true)
+                .open(&copy)
+                .expect("opened");
+            file.set_len(2_000_000).expect("truncated");
+            let (rest, end) = client.rest();
+            assert_ne!(end, End::Closed, "truncation must not look like an end");
+            assert!(rest.len() < len - 100_000);
+            assert!(
+                rest[..] == pattern(len, 3)[100_000..100_000 + rest.len()],
+                "{name}: other bytes"
+            );
+        }
+    });
+}
+
+/// Switched off it is off, and the answers are the same.
+#[test]
+fn switched_off_nothing_is_handed_over() {
+    let site = Folder::site();
+    site.write("big.bin", pattern(300_000, 9));
+    on_both_engines(|engine| {
+        let flags = ["--ktls", "off", METRICS[0], METRICS[1]];
+        let secure = Secure::serve(engine, site.path(), &flags);
+        let lines = secure.server.start_lines();
+        assert!(
+            lines.iter().any(|line| line.contains("switched off")),
+            "{lines:#?}"
+        );
+        let mut client = secure.connect();
+        assert_pattern(&client.get("/big.bin").expect(200).body, 9);
+        assert_eq!(metric(&secure.server, SEALED), 0);
+    });
+}

@@ -1,0 +1,147 @@
+//! Boots one kernel in QEMU and reads its serial console.
+
+use std::fmt;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::vm::kernels::Kernel;
+use crate::vm::report::Report;
+
+/// How the processor of the VM is made.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Accelerator {
+    /// By the host's.
+    Kvm,
+    /// By translation: ten times slower, and everything that is tested is the same.
+    Emulation {
+        /// Why not by the host's.
+        why: &'static str,
+    },
+}
+
+/// Until the tests begin.
+const BOOT_TIME_MAX: Duration = Duration::from_secs(120);
+
+/// For everything.
+const RUN_TIME_MAX: Duration = Duration::from_secs(900);
+
+impl Accelerator {
+    pub(super) fn find() -> Self {
+        let is_there = |path: &str| Path::new(path).exists();
+        let why = if !is_there("/dev/kvm") {
+            "there is no /dev/kvm"
+        } else if rustix::fs::access(
+            "/dev/kvm",
+            rustix::fs::Access::READ_OK | rustix::fs::Access::WRITE_OK,
+        )
+        .is_err()
+        {
+            "/dev/kvm may not be opened"
+        } else if !is_there("/sys/module/kvm_intel") && !is_there("/sys/module/kvm_amd") {
+            // Virtualization without the processor's help runs only kernels made for it.
+            "/dev/kvm is not that of the processor (neither kvm_intel nor kvm_amd is loaded)"
+        } else {
+            return Self::Kvm;
+        };
+        Self::Emulation { why }
+    }
+
+    fn arguments(self) -> &'static [&'static str] {
+        match self {
+            Self::Kvm => &["-accel", "kvm", "-cpu", "host"],
+            Self::Emulation { .. } => &["-accel", "tcg,thread=multi", "-cpu", "max"],
+        }
+    }
+}
+
+impl fmt::Display for Accelerator {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kvm => f.write_str("QEMU with KVM"),
+            Self::Emulation { why } => write!(f, "QEMU without KVM, which is slower: {why}"),
+        }
+    }
+}
+
+/// Boots, and reads the console until the VM is off or its time is over.
+pub(super) fn run(
+    qemu: &Path,
+    accelerator: Accelerator,
+    kernel: &Kernel,
+    image: &Path,
+    is_verbose: bool,
+) -> Result<Report> {
+    let mut command = Command::new(qemu);
+    command.args(accelerator.arguments());
+    command.args([
+        "-m",
+        "2048",
+        "-smp",
+        "2",
+        "-nodefaults",
+        "-display",
+        "none",
+        "-no-reboot",
+    ]);
+    command.args(["-serial", "stdio"]);
+    command.arg("-kernel").arg(&kernel.image);
+    command.arg("-initrd").arg(image);
+    command.args([
+        "-append",
+        "console=ttyS0 panic=-1 quiet loglevel=3 mitigations=off",
+    ]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let child = command.spawn().context("cannot start QEMU")?;
+    let mut machine = Machine(child);
+    let lines = lines(&mut machine.0);
+    let started = Instant::now();
+    let mut report = Report::default();
+    loop {
+        let limit = if report.has_started {
+            RUN_TIME_MAX
+        } else {
+            BOOT_TIME_MAX
+        };
+        let left = limit.saturating_sub(started.elapsed());
+        // An error is either the end of the console or that of our patience.
+        let Ok(line) = lines.recv_timeout(left) else {
+            return Ok(report);
+        };
+        if is_verbose {
+            println!("    {:>4} {line}", started.elapsed().as_secs());
+        }
+        report.line(&line);
+    }
+}
+
+/// A running QEMU, ended when dropped.
+struct Machine(Child);
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Both do nothing to a process that has ended and was waited for.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn lines(child: &mut Child) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    let console = child.stdout.take();
+    thread::spawn(move || {
+        let Some(console) = console else { return };
+        for line in BufReader::new(console).split(b'\n').map_while(Result::ok) {
+            let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}

@@ -1,0 +1,132 @@
+//! Boots Debian's kernels in QEMU and runs the tests in them that this machine's kernel cannot.
+//!
+//! ```text
+//!   kernels   packages by apt, from Debian's archive, kept under target/vm
+//!   image     initramfs: busybox, modules, test binaries, gannet, their libraries
+//!   boot      QEMU with a serial console ─▶ report: counts per suite
+//! ```
+//!
+//! What the VM proves: that gannet runs on the oldest kernel it promises, on the newest, and that
+//! kernel TLS, which few machines have loaded, seals true bytes.
+
+mod apt;
+mod boot;
+mod cpio;
+mod image;
+mod kernels;
+mod report;
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use lexopt::prelude::*;
+
+use crate::process;
+use crate::vm::kernels::Kernel;
+use crate::vm::report::Report;
+
+const HELP: &str = "\
+cargo xtask vm [FLAGS]
+
+  --kernel NAME   only this one (repeatable): oldest, stable, newest; default: all three
+  --only SUITE    only test binaries of this name (repeatable)
+  --all           also the slow test binaries
+  --verbose       show everything that the console says
+";
+
+/// What the command line asks for.
+#[derive(Default)]
+struct Options {
+    kernels: Vec<String>,
+    suites: Vec<String>,
+    is_all: bool,
+    is_verbose: bool,
+}
+
+/// `cargo xtask vm`.
+pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
+    let mut options = Options::default();
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("kernel") => options.kernels.push(parser.value()?.string()?),
+            Long("only") => options.suites.push(parser.value()?.string()?),
+            Long("all") => options.is_all = true,
+            Long("verbose") => options.is_verbose = true,
+            Short('h') | Long("help") => {
+                print!("{HELP}");
+                return Ok(());
+            }
+            _ => return Err(argument.unexpected().into()),
+        }
+    }
+    let (qemu, kernels) = match prepare(&options) {
+        Ok(prepared) => prepared,
+        // As fuzz-smoke does where a tool cannot be had.
+        Err(why) if options.kernels.is_empty() => {
+            println!("vm: skipped: {why:#}");
+            return Ok(());
+        }
+        Err(why) => return Err(why),
+    };
+    let suites = image::build_suites(&options.suites, options.is_all)?;
+    let accelerator = boot::Accelerator::find();
+    println!("vm: {accelerator}");
+    let mut has_failed = false;
+    for kernel in &kernels {
+        let started = Instant::now();
+        let image = image::write(&directory(), kernel, &suites)?;
+        let report = run(&qemu, accelerator, kernel, &image, options.is_verbose)?;
+        print!("{report}");
+        println!(
+            "vm: kernel {}: {} in {} s",
+            kernel.release,
+            report.summary(),
+            started.elapsed().as_secs()
+        );
+        has_failed |= !report.is_success();
+    }
+    if has_failed {
+        bail!("tests failed in the VM");
+    }
+    Ok(())
+}
+
+/// QEMU and the kernels, downloaded if need be.
+fn prepare(options: &Options) -> Result<(PathBuf, Vec<Kernel>)> {
+    let qemu = process::find_or_install("qemu-system-x86_64", "qemu-system-x86")?;
+    process::find_or_install("busybox", "busybox-static")?;
+    Ok((qemu, kernels::all(&directory(), &options.kernels)?))
+}
+
+/// Boots once, and once more if the machine did not come up.
+fn run(
+    qemu: &std::path::Path,
+    accelerator: boot::Accelerator,
+    kernel: &Kernel,
+    image: &std::path::Path,
+    is_verbose: bool,
+) -> Result<Report> {
+    // An emulated machine panics early once in a while, for reasons of its own.
+    const BOOTS_MAX: usize = 2;
+    let mut last = Report::default();
+    for nth in 1..=BOOTS_MAX {
+        last = boot::run(qemu, accelerator, kernel, image, is_verbose)?;
+        if last.has_started {
+            break;
+        }
+        println!(
+            "vm: kernel {}: boot {nth} of {BOOTS_MAX} did not reach the tests:\n{}",
+            kernel.release,
+            last.tail()
+        );
+    }
+    Ok(last)
+}
+
+/// Where downloads and images are kept between runs.
+fn directory() -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| process::root().join("target"), PathBuf::from);
+    target.join("vm")
+}
