@@ -10,6 +10,7 @@ pub mod command_line;
 pub mod components;
 pub mod documents;
 pub mod get;
+pub mod explain;
 pub mod import;
 pub mod json;
 pub mod keygen;
@@ -42,6 +43,7 @@ use crate::command_line::layers::{self, CONFIG_VARIABLE, Origins};
 use crate::command_line::pack_flags::PACK_FLAGS;
 use crate::command_line::serve_flags::SERVE_FLAGS;
 use crate::get::GetOptions;
+use crate::explain::ExplainOptions;
 use crate::messages::{Exit, Failure};
 use crate::offline::SiteOptions;
 use crate::pack::size;
@@ -73,6 +75,7 @@ fn dispatch(typed: &[OsString]) -> Result<u8, Failure> {
         Some(("cat", matches)) => cat(matches),
         Some(("check", matches)) => check(matches),
         Some(("diff", matches)) => diff(matches),
+        Some(("explain", matches)) => explain(matches),
         Some(("extract", matches)) => extract(matches),
         Some(("import", matches)) => import(matches),
         Some(("inspect", matches)) => inspect(matches),
@@ -183,6 +186,19 @@ fn check(matches: &ArgMatches) -> Result<u8, Failure> {
 fn host_of(origin: &str) -> String {
     let host = origin.split_once("://").map_or(origin, |(_, host)| host);
     host.split('/').next().unwrap_or_default().to_owned()
+}
+
+/// 0, or 1 if a running server answers otherwise than the site says.
+fn explain(matches: &ArgMatches) -> Result<u8, Failure> {
+    let fields = matches.get_many::<OsString>("field").unwrap_or_default();
+    let server = matches.get_one::<OsString>("server");
+    let options = ExplainOptions {
+        url: text(matches, "url").to_string_lossy().into_owned(),
+        site: site_options(matches, "site")?,
+        fields: fields.map(|it| it.to_string_lossy().into_owned()).collect(),
+        server: server.map(|it| it.to_string_lossy().into_owned()),
+    };
+    judge(|out| explain::explain(&options, out))
 }
 
 fn site_options(matches: &ArgMatches, name: &str) -> Result<SiteOptions, Failure> {

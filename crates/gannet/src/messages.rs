@@ -203,6 +203,9 @@ fn errno_name(number: i32) -> Option<&'static str> {
         (Errno::AFNOSUPPORT, "EAFNOSUPPORT"),
         (Errno::ADDRINUSE, "EADDRINUSE"),
         (Errno::ADDRNOTAVAIL, "EADDRNOTAVAIL"),
+        (Errno::CONNREFUSED, "ECONNREFUSED"),
+        (Errno::CONNRESET, "ECONNRESET"),
+        (Errno::TIMEDOUT, "ETIMEDOUT"),
         (Errno::DQUOT, "EDQUOT"),
         (Errno::STALE, "ESTALE"),
     ];

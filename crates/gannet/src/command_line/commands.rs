@@ -262,6 +262,45 @@ pub static COMMANDS: &[Command] = &[
         table: Table::None,
     },
     Command {
+        name: "explain",
+        arguments: &[
+            positional("url", "URL", "a URL, or its path", ValueHint::Other),
+            Argument {
+                is_required: false,
+                ..SITE
+            },
+            Argument {
+                is_repeatable: true,
+                ..option(
+                    "field",
+                    'H',
+                    "FIELD",
+                    "a field of the request: 'accept-encoding: br'",
+                    ValueHint::Other,
+                )
+            },
+            option(
+                "server",
+                's',
+                "URL",
+                "compare with what this server answers: http://HOST:PORT",
+                ValueHint::Url,
+            ),
+            COMPAT,
+            NO_CLEAN_URLS,
+            SPA,
+            LISTING,
+            DOTFILES,
+        ],
+        brief: "tell what a URL comes to, and why",
+        details: "Rules and files that are tried, the forms a file has with their sizes and which is \
+            sent, the status and each field with its origin; for the directory or archive named, \
+            else for the working directory. Conditions and ranges are not looked at. Ends with \
+            status 1 if a server is asked and answers otherwise.",
+        example: "gannet explain /about site.gannet -H 'accept-encoding: br'",
+        table: Table::None,
+    },
+    Command {
         name: "diff",
         arguments: &[
             positional("before", "BEFORE", "an archive", ValueHint::FilePath),

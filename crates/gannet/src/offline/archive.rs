@@ -17,8 +17,9 @@ pub struct ArchivePlace {
     files: Vec<SiteFile>,
     /// By the number of a file: the number of its entry.
     entries: Vec<u32>,
-    /// By the number of the first blob: the first file with it. Other names share their blobs.
-    by_blob: HashMap<u32, usize>,
+    /// By the number of the first blob and the type: the first file with them. Other names of a
+    /// file share both.
+    by_blob: HashMap<(u32, Vec<u8>), usize>,
     folded: HashMap<(u16, Vec<u8>), usize>,
 }
 
@@ -41,7 +42,8 @@ impl ArchivePlace {
             }
             let number = place.files.len();
             if let Some(variant) = entry.variants().next() {
-                place.by_blob.entry(variant.blob_number()).or_insert(number);
+                let key = (variant.blob_number(), entry.content_type().to_vec());
+                place.by_blob.entry(key).or_insert(number);
             }
             let (host, url) = (entry.key().host, entry.path().to_vec());
             place.folded.entry((host, folded(&url))).or_insert(number);
@@ -142,8 +144,13 @@ impl ArchivePlace {
                 rule: None,
             };
         }
-        let first = entry.variants().next();
-        let number = first.and_then(|first| self.by_blob.get(&first.blob_number()).copied());
+        // Entries are numbered in the order of the files.
+        let own = self.entries.binary_search(&entry.number()).ok();
+        let number = own.or_else(|| {
+            let blob = entry.variants().next()?.blob_number();
+            let key = (blob, entry.content_type().to_vec());
+            self.by_blob.get(&key).copied()
+        });
         match (number, status) {
             (number, 404) => Located::Missing(number),
             (Some(number), status) => Located::File(number, status),

@@ -137,7 +137,9 @@ impl DirectoryPlace {
         &self.root
     }
 
-    pub(super) fn files(&self) -> &[SiteFile] {
+    /// Its files, by their numbers.
+    #[must_use]
+    pub fn files(&self) -> &[SiteFile] {
         &self.files
     }
 
