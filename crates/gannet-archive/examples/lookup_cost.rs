@@ -97,6 +97,7 @@ fn build(paths: &[String]) -> Result<(Archive<Vec<u8>>, f64), ArchiveError> {
                 h1: block.as_bytes(),
                 length_end: *length_end,
                 shared_start: *length_end,
+                hpack: None,
             });
         let variants = writer.add_variants(&drafts);
         let content = Content {

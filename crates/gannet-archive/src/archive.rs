@@ -249,6 +249,9 @@ pub(crate) struct Layout {
     pub(crate) digests: Range<usize>,
     pub(crate) strings: Range<usize>,
     pub(crate) fields_h1: Range<usize>,
+    pub(crate) fields_hpack: Range<usize>,
+    /// Variants have field blocks for HTTP/2.
+    pub(crate) has_hpack: bool,
     pub(crate) tiny_blobs: Range<usize>,
     pub(crate) seed: u64,
     pub(crate) home_bits: u32,

@@ -253,6 +253,25 @@ impl<'a> Variant<'a> {
         }
     }
 
+    /// The field block for HTTP/2, if there is one: HPACK (RFC 7541) that needs and changes no
+    /// table, with cuts as those of [`h1`](Self::h1).
+    #[inline]
+    pub fn hpack(&self) -> Option<FieldBlock<'a>> {
+        if !self.view.layout.has_hpack {
+            return None;
+        }
+        let record = self.bytes();
+        let len = usize::from(u16_at(record, variant::HPACK_LEN));
+        let offset = usize_of(u64_at(record, variant::HPACK_OFFSET));
+        let start = self.view.layout.fields_hpack.start.saturating_add(offset);
+        let bytes = self.view.bytes.get(start..start.saturating_add(len))?;
+        (len > 0).then_some(FieldBlock {
+            bytes,
+            length_end: u16_at(record, variant::HPACK_LENGTH_END),
+            shared_start: u16_at(record, variant::HPACK_SHARED_START),
+        })
+    }
+
     /// Where in the metadata region the field block for HTTP/1 is.
     #[inline]
     pub fn h1_range(&self) -> Range<usize> {

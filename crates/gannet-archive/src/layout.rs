@@ -11,6 +11,8 @@ pub(crate) const VERSION: u32 = 1;
 
 /// The file goes on after the archive (a ZIP64 directory, say). Compatible.
 pub(crate) const COMPATIBLE_TAIL: u64 = 1;
+/// Compatible feature: field blocks for HTTP/2.
+pub(crate) const COMPATIBLE_HPACK: u64 = 1 << 1;
 /// There are virtual hosts. Incompatible.
 pub(crate) const INCOMPATIBLE_HOSTS: u64 = 1;
 /// There are rules that a server has to ask. Incompatible.
@@ -96,11 +98,15 @@ pub(crate) mod entry {
 pub(crate) mod variant {
     pub(crate) const LEN: usize = 64;
     pub(crate) const H1_OFFSET: usize = 0;
+    pub(crate) const HPACK_OFFSET: usize = 8;
     pub(crate) const ENTITY_TAG_OFFSET: usize = 24;
     pub(crate) const BLOB: usize = 32;
     pub(crate) const H1_LEN: usize = 36;
     pub(crate) const H1_LENGTH_END: usize = 38;
     pub(crate) const H1_SHARED_START: usize = 40;
+    pub(crate) const HPACK_LEN: usize = 42;
+    pub(crate) const HPACK_LENGTH_END: usize = 44;
+    pub(crate) const HPACK_SHARED_START: usize = 46;
     pub(crate) const ENTITY_TAG_LEN: usize = 54;
     pub(crate) const CODING: usize = 56;
     /// Flags, reserved bytes and the dictionary number: zero in version 1.

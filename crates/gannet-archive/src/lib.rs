@@ -25,6 +25,7 @@
 //!     h1: b"content-length: 6\r\ncontent-type: text/plain\r\netag: \"1\"\r\n",
 //!     length_end: 19,
 //!     shared_start: 45,
+//!     hpack: None,
 //! }]);
 //! writer.add_content(
 //!     Key::content(b"/hello.txt"),
@@ -45,6 +46,7 @@ mod entry;
 mod error;
 mod field_block;
 mod hosts;
+mod hpack_block;
 mod index;
 mod layout;
 pub mod limits;

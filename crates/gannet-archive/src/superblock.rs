@@ -29,7 +29,7 @@ pub enum SectionKind {
     Strings,
     /// Ready field lines for HTTP/1.
     FieldsH1,
-    /// Ready field blocks for HTTP/2. Empty in version 1.
+    /// Ready field blocks for HTTP/2. Empty without compatible feature 1.
     FieldsHpack,
     /// Ready field blocks for HTTP/3. Empty in version 1.
     FieldsQpack,

@@ -8,11 +8,12 @@ use core::ops::Range;
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::archive::{Layout, Namespace, View, home};
-use crate::entry::Coding;
+use crate::entry::{Coding, FieldBlock};
 use crate::error::{ArchiveError, Rule};
 use crate::field_block::{self, is_entity_tag, is_value_byte};
 use crate::hosts;
-use crate::layout::INCOMPATIBLE_NAMESPACES;
+use crate::hpack_block;
+use crate::layout::{COMPATIBLE_HPACK, INCOMPATIBLE_NAMESPACES};
 use crate::layout::{blob, entry, index, slice, u8_at, u16_at, u32_at, u64_at, variant};
 use crate::limits::{
     BLOB_ALIGN, ENTRY_COUNT_MAX, PAGE_ALIGN, PAGE_ALIGNED_FROM, PATH_LEN_MAX, PROBE_MAX, TINY_MAX,
@@ -113,6 +114,8 @@ fn lay_out(superblock: &Superblock, bytes: &[u8], base: u64) -> Result<Layout, A
         digests: range(SectionKind::Digests)?,
         strings: range(SectionKind::Strings)?,
         fields_h1: range(SectionKind::FieldsH1)?,
+        fields_hpack: range(SectionKind::FieldsHpack)?,
+        has_hpack: superblock.features().1 & COMPATIBLE_HPACK != 0,
         tiny_blobs: range(SectionKind::TinyBlobs)?,
         ..Layout::default()
     };
@@ -239,7 +242,23 @@ fn check_variant(view: View<'_>, fields: &[u8], bytes: &[u8]) -> Result<(), Rule
     let block = part(fields, offset, u64::from(u16_at(bytes, variant::H1_LEN)))?;
     let length_end = u16_at(bytes, variant::H1_LENGTH_END);
     let shared_start = u16_at(bytes, variant::H1_SHARED_START);
-    field_block::check(block, length_end, shared_start, view.blob_range(blob).1)
+    field_block::check(block, length_end, shared_start, view.blob_range(blob).1)?;
+    check_hpack(view, bytes)
+}
+
+/// The field block for HTTP/2, if the archive has such and this variant does.
+fn check_hpack(view: View<'_>, bytes: &[u8]) -> Result<(), Rule> {
+    let len = u16_at(bytes, variant::HPACK_LEN);
+    if !view.layout.has_hpack || len == 0 {
+        return Ok(());
+    }
+    let fields = view.section(&view.layout.fields_hpack);
+    let offset = u64_at(bytes, variant::HPACK_OFFSET);
+    hpack_block::check(FieldBlock {
+        bytes: part(fields, offset, u64::from(len))?,
+        length_end: u16_at(bytes, variant::HPACK_LENGTH_END),
+        shared_start: u16_at(bytes, variant::HPACK_SHARED_START),
+    })
 }
 
 fn check_entries(view: View<'_>, has_namespaces: bool) -> Result<(), ArchiveError> {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::archive::{Archive, Key, Namespace, usize_of};
-use crate::entry::Coding;
+use crate::entry::{Coding, FieldBlock};
 use crate::error::{ArchiveError, Rule};
 use crate::hosts;
 use crate::index;
@@ -53,6 +53,8 @@ pub struct VariantDraft<'a> {
     pub length_end: u16,
     /// Start of the fields that a 304 carries too.
     pub shared_start: u16,
+    /// The same fields for HTTP/2, with cuts of their own.
+    pub hpack: Option<FieldBlock<'a>>,
 }
 
 /// A content entry to be written.
@@ -103,6 +105,7 @@ pub struct Writer {
     tiny: Vec<u8>,
     tiny_total_max: u64,
     fields: Pool,
+    fields_hpack: Pool,
     strings: Pool,
     variants: Vec<[u8; variant::LEN]>,
     entries: Vec<EntryDraft>,
@@ -178,6 +181,7 @@ impl Writer {
             tiny: Vec::new(),
             tiny_total_max: TINY_TOTAL_MAX,
             fields: Pool::default(),
+            fields_hpack: Pool::default(),
             strings: Pool::default(),
             variants: Vec::new(),
             entries: Vec::new(),
@@ -321,6 +325,14 @@ impl Writer {
         }
     }
 
+    fn compatible_features(&self) -> u64 {
+        if self.fields_hpack.bytes.is_empty() {
+            0
+        } else {
+            layout::COMPATIBLE_HPACK
+        }
+    }
+
     fn incompatible_features(&self) -> u64 {
         let has = |kind: SectionKind| self.optional.contains_key(&kind.number());
         let has_rules = has(SectionKind::RedirectRules) || has(SectionKind::FieldRules);
@@ -362,7 +374,7 @@ impl Writer {
             align_up(self.blob_end, PAGE_ALIGN).ok_or(ArchiveError::Superblock(Rule::Range))?;
         let entries = self.render_entries();
         let index = index::render(self.entries.iter().map(EntryDraft::key))?;
-        let features = self.incompatible_features();
+        let features = (self.incompatible_features(), self.compatible_features());
         // A large site fills the memory with these, one after the other.
         self.entries = Vec::new();
         self.by_digest = HashMap::new();
@@ -376,7 +388,10 @@ impl Writer {
             (SectionKind::Digests, digests),
             (SectionKind::Strings, self.strings.take()),
             (SectionKind::FieldsH1, self.fields.take()),
-            (SectionKind::FieldsHpack, Vec::new()),
+            (
+                SectionKind::FieldsHpack,
+                std::mem::take(&mut self.fields_hpack.bytes),
+            ),
             (SectionKind::FieldsQpack, Vec::new()),
             (SectionKind::TinyBlobs, tiny),
         ];
@@ -428,6 +443,20 @@ impl Writer {
             &draft.shared_start.to_le_bytes(),
         );
         put(&mut record, variant::ENTITY_TAG_LEN, &tag_len.to_le_bytes());
+        if let Some(hpack) = draft.hpack {
+            let Ok(len) = u16::try_from(hpack.bytes.len()) else {
+                return self.refuse(SectionKind::Variants, Rule::Limit);
+            };
+            let offset = self.fields_hpack.add(hpack.bytes);
+            let cuts = (
+                hpack.length_end.to_le_bytes(),
+                hpack.shared_start.to_le_bytes(),
+            );
+            put(&mut record, variant::HPACK_OFFSET, &offset.to_le_bytes());
+            put(&mut record, variant::HPACK_LEN, &len.to_le_bytes());
+            put(&mut record, variant::HPACK_LENGTH_END, &cuts.0);
+            put(&mut record, variant::HPACK_SHARED_START, &cuts.1);
+        }
         record[variant::CODING] = draft.coding as u8;
         self.variants.push(record);
     }
@@ -515,7 +544,7 @@ const TINY_MARK: u64 = 1 << 63;
 
 fn assemble(
     options: Options,
-    features: u64,
+    (incompatible, compatible): (u64, u64),
     metadata_offset: u64,
     mut sections: Vec<(SectionKind, Vec<u8>)>,
 ) -> Result<Parts, ArchiveError> {
@@ -540,7 +569,8 @@ fn assemble(
     let mut first = [0; SUPERBLOCK_LEN];
     put(&mut first, 0, &layout::MAGIC);
     put(&mut first, at::VERSION, &layout::VERSION.to_le_bytes());
-    put(&mut first, at::INCOMPATIBLE, &features.to_le_bytes());
+    put(&mut first, at::INCOMPATIBLE, &incompatible.to_le_bytes());
+    put(&mut first, at::COMPATIBLE, &compatible.to_le_bytes());
     put(&mut first, at::ARCHIVE_LEN, &end.to_le_bytes());
     put(
         &mut first,

@@ -3,11 +3,11 @@
 mod sample;
 
 use gannet_archive::{ArchiveError, Lookalike, SUPERBLOCK_LEN, Superblock};
-use sample::{hello, hosts, is_intact, open, read_all, site};
+use sample::{hello, hosts, hpack, is_intact, open, read_all, site};
 
 #[test]
 fn a_sound_archive_opens_and_is_intact() {
-    for file in [hello(), site(), hosts()] {
+    for file in [hello(), site(), hosts(), hpack()] {
         let archive = open(&file).expect("sound");
         read_all(&archive);
         assert!(is_intact(&archive, &file));
@@ -18,6 +18,7 @@ fn a_sound_archive_opens_and_is_intact() {
 fn a_flip_of_any_byte_is_refused_or_found_by_verifying() {
     flip_every_byte(&site());
     flip_every_byte(&hosts());
+    flip_every_byte(&hpack());
 }
 
 fn flip_every_byte(sound: &[u8]) {

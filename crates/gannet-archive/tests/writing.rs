@@ -6,12 +6,16 @@ use gannet_archive::{
     ArchiveError, BlobId, Coding, Content, Key, Options, Rule, SectionKind, VariantDraft, Writer,
     digest, limits,
 };
-use sample::{hello, open, site};
+use sample::{hello, hpack, open, site};
 
 /// The committed files of each format version. A change of these bytes is a change of the format.
 #[test]
 fn golden_files_are_written_the_same_and_still_open() {
-    for (name, bytes) in [("v1-hello", hello()), ("v1-site", site())] {
+    for (name, bytes) in [
+        ("v1-hello", hello()),
+        ("v1-hpack", hpack()),
+        ("v1-site", site()),
+    ] {
         let path = format!("{}/tests/golden/{name}.gannet", env!("CARGO_MANIFEST_DIR"));
         if std::env::var_os("UPDATE_EXPECT").is_some() {
             std::fs::write(&path, &bytes).expect("the folder is there");
@@ -185,6 +189,7 @@ fn write_one(
         h1: h1.as_bytes(),
         length_end: 19,
         shared_start: 19,
+        hpack: None,
     }]);
     writer.add_content(
         Key::content(path),

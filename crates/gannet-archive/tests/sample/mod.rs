@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use gannet_archive::{
-    Archive, ArchiveError, Coding, Content, Key, Namespace, Options, Parts, SUPERBLOCK_LEN,
-    SectionKind, Superblock, VariantDraft, VariantsId, Writer, digest,
+    Archive, ArchiveError, Coding, Content, FieldBlock, Key, Namespace, Options, Parts,
+    SUPERBLOCK_LEN, SectionKind, Superblock, VariantDraft, VariantsId, Writer, digest,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -60,6 +60,7 @@ impl File {
                     h1: block.as_bytes(),
                     length_end: *length_end,
                     shared_start: *shared_start,
+                    hpack: None,
                 },
             )
             .collect();
@@ -148,6 +149,27 @@ pub(crate) fn hosts() -> Vec<u8> {
     file.content(folder.within(Namespace::ApplicationPage), page, true);
     file.content(folder.within(Namespace::Wildcard).on(2), page, true);
     file.content(folder.within(Namespace::Unruled).on(1), other, true);
+    file.finish().expect("a sound archive")
+}
+
+/// One entry with a field block for HTTP/2 beside the one for HTTP/1.
+pub(crate) fn hpack() -> Vec<u8> {
+    let mut file = File::new(Options::default());
+    let placed = file.writer.add_bytes(b"hello\n");
+    let variants = file.writer.add_variants(&[VariantDraft {
+        coding: Coding::Identity,
+        blob: placed.id,
+        entity_tag: b"",
+        h1: b"content-length: 6\r\ncontent-type: text/plain\r\nvary: accept-encoding\r\n",
+        length_end: 19,
+        shared_start: 45,
+        hpack: Some(FieldBlock {
+            bytes: b"\x0f\x0d\x016\x0f\x10\x0atext/plain\x0f\x2c\x0faccept-encoding",
+            length_end: 4,
+            shared_start: 17,
+        }),
+    }]);
+    file.content(Key::content(b"/hello.txt"), variants, false);
     file.finish().expect("a sound archive")
 }
 
@@ -246,6 +268,10 @@ pub(crate) fn read_all(archive: &Archive<Vec<u8>>) {
                 &block.bytes[..usize::from(block.length_end)],
                 length.as_bytes()
             );
+            if let Some(block) = variant.hpack() {
+                assert!(0 < block.length_end && block.length_end <= block.shared_start);
+                assert!(usize::from(block.shared_start) <= block.bytes.len());
+            }
             assert_eq!(variant.digest().len(), 32);
             assert_eq!(variant.content_type(), entry.content_type());
             let _ = variant.entity_tag();

@@ -7,7 +7,7 @@ use gannet_archive::{Archive, Body, Entry, EntryKind, Key, Namespace, Variant};
 use gannet_content::mime;
 use gannet_content::plan::Representation;
 use gannet_http::semantics::coding::Coding;
-use gannet_http::semantics::response::{ReadyBlock, Status};
+use gannet_http::semantics::response::{HpackBlock, ReadyBlock, Status};
 use gannet_http::semantics::target_path::encode_path;
 use gannet_io::memory::Memory;
 
@@ -198,7 +198,11 @@ impl ArchiveSite {
                 bytes: h1.bytes,
                 length_end: h1.length_end,
                 shared_start: h1.shared_start,
-                hpack: None,
+                hpack: variant.hpack().map(|hpack| HpackBlock {
+                    bytes: hpack.bytes,
+                    length_end: hpack.length_end,
+                    shared_start: hpack.shared_start,
+                }),
             },
             representation: Representation {
                 len,

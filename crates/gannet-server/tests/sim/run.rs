@@ -374,6 +374,7 @@ impl Packing {
                     h1: block.bytes,
                     length_end: block.length_end,
                     shared_start: block.shared_start,
+                    hpack: None,
                 }
             })
             .collect();

@@ -3,7 +3,8 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-use gannet_archive::{Archive, SUPERBLOCK_LEN};
+use gannet_archive::{Archive, Entry, FieldBlock, SUPERBLOCK_LEN};
+use gannet_http::h2::hpack::Decoder;
 use gannet_server::signature::{self, PublicKey, SignatureError};
 
 use super::{ArchiveFile, CommandError, hex, url};
@@ -88,11 +89,45 @@ pub fn verify(path: &Path) -> Result<VerifyReport, CommandError> {
             "wrong build id (found {found}, expected {expected})"
         )));
     }
+    if let Some(entry) = archive.entries().find(|entry| !has_equal_fields(entry)) {
+        return Err(damaged(format!(
+            "the fields of '{}' for HTTP/2 are not those for HTTP/1",
+            url(entry.path())
+        )));
+    }
     let blob_count = archive.blobs().len() as u64;
     Ok(VerifyReport {
         blob_count,
         bytes: superblock.archive_len(),
         build_id,
+    })
+}
+
+/// Whether an entry's field blocks for HTTP/2 say what those for HTTP/1 do, part by part.
+fn has_equal_fields(entry: &Entry<'_>) -> bool {
+    entry.variants().all(|variant| {
+        let Some(hpack) = variant.hpack() else {
+            return true;
+        };
+        let h1 = variant.h1();
+        let cuts = |block: &FieldBlock<'_>| {
+            let (length_end, shared_start) = (block.length_end.into(), block.shared_start.into());
+            [
+                0..length_end,
+                length_end..shared_start,
+                shared_start..block.bytes.len(),
+            ]
+        };
+        cuts(&h1)
+            .into_iter()
+            .zip(cuts(&hpack))
+            .all(|(lines, fields)| {
+                let mut decoded = Vec::new();
+                let result = Decoder::new().decode_each(&hpack.bytes[fields], |name, value| {
+                    decoded.extend_from_slice(&[name, b": ", value, b"\r\n"].concat());
+                });
+                result.is_ok() && decoded == h1.bytes[lines]
+            })
     })
 }
 

@@ -1,9 +1,10 @@
 //! The ready field blocks of what is packed, rendered as a live directory renders them.
 
-use gannet_archive::{Coding, VariantDraft, VariantsId, Writer};
+use gannet_archive::{Coding, FieldBlock, VariantDraft, VariantsId, Writer};
 use gannet_content::answer::{Resource, ready_fields};
 use gannet_content::rules::headers::FieldChanges;
 use gannet_content::validators::hash_tag;
+use gannet_http::h2::hpack;
 use gannet_http::semantics::coding::Coding as ContentCoding;
 
 use super::store::StoredVariant;
@@ -51,12 +52,13 @@ pub(super) fn add_variants(
         if let Some(changes) = representation.changes {
             ready = changes.apply_to_block(ready.as_block()).map_err(fail)?;
         }
-        rendered.push((tag, ready));
+        let hpack = hpack::ready::render(ready.as_block());
+        rendered.push((tag, ready, hpack));
     }
     let drafts: Vec<_> = variants
         .iter()
         .zip(&rendered)
-        .map(|(variant, (tag, ready))| {
+        .map(|(variant, (tag, ready, hpack))| {
             let block = ready.as_block();
             VariantDraft {
                 coding: variant.coding,
@@ -65,6 +67,14 @@ pub(super) fn add_variants(
                 h1: block.bytes,
                 length_end: block.length_end,
                 shared_start: block.shared_start,
+                hpack: hpack.as_ref().map(|hpack| {
+                    let block = hpack.as_block();
+                    FieldBlock {
+                        bytes: block.bytes,
+                        length_end: block.length_end,
+                        shared_start: block.shared_start,
+                    }
+                }),
             }
         })
         .collect();
