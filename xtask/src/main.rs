@@ -9,6 +9,7 @@ use lexopt::prelude::*;
 mod bench;
 mod check;
 mod fuzz;
+mod h2spec;
 mod instructions;
 mod licenses;
 mod load;
@@ -26,6 +27,7 @@ cargo xtask NAME
   sim          more simulator seeds (--seeds N)
   fuzz-smoke   each fuzz target for a short time (--seconds N)
   licenses     the bill of materials and licence texts in the program (--check: compare only)
+  h2spec       HTTP/2's conformance tests, on each engine, over TLS and in clear text
   deny         licences and known vulnerabilities of dependencies
   instructions count the instructions of the pure crates (--update commits new counts)
   vm           tests on Debian's kernels in QEMU, kernel TLS among them (--help for its flags)
@@ -68,6 +70,7 @@ fn dispatch() -> Result<()> {
         "check" => check::check(),
         "tidy" => tidy::main(),
         "no-io" => no_io::main(),
+        "h2spec" => h2spec::main(),
         "deny" => check::deny(),
         other => bail!("no chore is named '{other}'; 'cargo xtask --help' lists them"),
     }

@@ -1,0 +1,146 @@
+//! h2spec in strict mode against the server, on each engine, over TLS and in clear text.
+
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+/// What is installed if it is not there.
+const SOURCE: &str = "github.com/summerwind/h2spec/cmd/h2spec@latest";
+
+/// Cases that fail in clear text: on a port that speaks HTTP/1, too, what is no preface is answered
+/// as an HTTP/1 request.
+const EXPECTED_IN_CLEAR: &[&str] = &["2: Sends invalid connection preface"];
+
+/// Runs all of it; says why if that cannot be done here.
+pub(crate) fn main() -> Result<()> {
+    let Some(h2spec) = find()? else {
+        println!("skipped: h2spec is not installed, and neither is Go, which would install it");
+        return Ok(());
+    };
+    let build = ["build", "--quiet", "-p", "gannet"];
+    let status = Command::new(env!("CARGO")).args(build).status()?;
+    ensure!(status.success(), "gannet does not build");
+    let target = std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into());
+    let gannet = Path::new(&target).join("debug/gannet");
+    let folder = Path::new(&target).join("h2spec");
+    std::fs::create_dir_all(folder.join("site"))?;
+    std::fs::write(folder.join("site/index.html"), "<p>hello\n".repeat(100))?;
+    for engine in ["uring", "epoll"] {
+        for scheme in ["http", "https"] {
+            run(&h2spec, &gannet, &folder, engine, scheme)
+                .with_context(|| format!("h2spec over {scheme} on {engine}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn find() -> Result<Option<PathBuf>> {
+    let works = |path: &Path| {
+        let mut command = Command::new(path);
+        let command = command.arg("--version").stdout(Stdio::null());
+        command.stderr(Stdio::null()).status().is_ok()
+    };
+    let output = Command::new("go").args(["env", "GOPATH"]).output();
+    let installed = output.ok().map(|output| {
+        let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        Path::new(&text).join("bin/h2spec")
+    });
+    let in_path = PathBuf::from("h2spec");
+    if works(&in_path) {
+        return Ok(Some(in_path));
+    }
+    let Some(installed) = installed else {
+        return Ok(None);
+    };
+    if !works(&installed) {
+        let status = Command::new("go").args(["install", SOURCE]).status()?;
+        ensure!(status.success(), "go install {SOURCE} failed");
+    }
+    Ok(Some(installed))
+}
+
+fn run(h2spec: &Path, gannet: &Path, folder: &Path, engine: &str, scheme: &str) -> Result<()> {
+    let Some(server) = Server::start(gannet, folder, engine, scheme == "https")? else {
+        println!("{engine}, {scheme}: skipped, the engine does not start here");
+        return Ok(());
+    };
+    let mut command = Command::new(h2spec);
+    command.args(["--strict", "--host", "127.0.0.1", "--port", &server.port]);
+    if scheme == "https" {
+        command.args(["--tls", "--insecure"]);
+    }
+    let output = command.output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let failed: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("× "))
+        .collect();
+    let summary = text.lines().rev().find(|line| line.contains("tests, "));
+    let summary = summary.context("h2spec has said nothing")?;
+    let expected: &[&str] = if scheme == "http" {
+        EXPECTED_IN_CLEAR
+    } else {
+        &[]
+    };
+    println!("{engine}, {scheme}: {summary}; expected to fail: {expected:?}");
+    // Failures are listed once in their place and once at the end.
+    if let Some(case) = failed.iter().find(|case| !expected.contains(case)) {
+        println!("{text}");
+        bail!("failed: {case}");
+    }
+    if let Some(case) = expected.iter().find(|case| !failed.contains(case)) {
+        bail!("passes, and is listed as one that fails: {case}");
+    }
+    ensure!(
+        summary.contains("146 tests"),
+        "not the 146 cases that are known"
+    );
+    Ok(())
+}
+
+/// A running server; ended when dropped.
+struct Server {
+    child: Child,
+    port: String,
+}
+
+impl Server {
+    fn start(gannet: &Path, folder: &Path, engine: &str, tls: bool) -> Result<Option<Self>> {
+        let mut command = Command::new(gannet);
+        command.args(["serve", "--engine", engine, "--listen", "127.0.0.1:0"]);
+        command.args(["--workers", "1", "--log", "off"]);
+        // So that the certificate for development is no trace of this run.
+        command.env("XDG_DATA_HOME", folder.join("data"));
+        if tls {
+            command.arg("--tls");
+        }
+        let mut child = command
+            .arg(folder.join("site"))
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let out = child.stdout.take().context("it was piped")?;
+        let mut lines = BufReader::new(out).lines();
+        while let Some(line) = lines.next().transpose()? {
+            let Some(url) = line.strip_prefix("at ") else {
+                continue;
+            };
+            let port = url.trim_end_matches('/').rsplit(':').next();
+            let port = port.context("an address has a port")?.to_owned();
+            // The rest of what it says is of no interest, but must find a reader.
+            std::thread::spawn(move || lines.for_each(drop));
+            return Ok(Some(Self { child, port }));
+        }
+        child.wait()?;
+        Ok(None)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
