@@ -54,6 +54,7 @@ fn build(paths: &[String]) -> Result<Archive<Vec<u8>>, ArchiveError> {
             h1: block.as_bytes(),
             length_end: length.len() as u16,
             shared_start: length.len() as u16,
+            hpack: None,
         };
         let content = Content {
             content_type: b"text/html",
