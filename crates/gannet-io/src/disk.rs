@@ -8,9 +8,10 @@ use rustix::io::Errno;
 use crate::driver::{
     Completion, DirectoryEntry, Done, File, OpenedFile, Root, Started, Token, Waker,
 };
-use crate::files::{Blocking, Store};
+use crate::files::{Blocking, RealFile, Store};
 use crate::guard::Guards;
 use crate::helpers::{Answer, Asker, Helpers, Job};
+use crate::limits;
 use crate::waker::{Bell, WakerInner};
 
 /// The files' side of a real engine: helpers, guards, and the bell that both ring.
@@ -20,6 +21,8 @@ pub(crate) struct Disk {
     helpers: Helpers,
     guards: Guards,
     wake_token: Option<Token>,
+    /// Vectors of reads, for reuse.
+    reads: Vec<Vec<u8>>,
     /// Jobs handed to helpers.
     pub(crate) helped: u64,
 }
@@ -41,6 +44,7 @@ impl Disk {
             guards: Guards::new(Arc::clone(&bell)),
             bell,
             wake_token: None,
+            reads: Vec::new(),
             helped: 0,
         })
     }
@@ -75,8 +79,8 @@ impl Disk {
     ) -> Started<Vec<u8>> {
         let real = file.as_real();
         let result = match real.store {
-            Store::Memory => real.read(offset, len, Blocking::Yes),
-            Store::Disk => real.read(offset, len, Blocking::No),
+            Store::Memory => self.read_now(real, offset, len, Blocking::Yes),
+            Store::Disk => self.read_now(real, offset, len, Blocking::No),
             Store::Remote => Err(Errno::AGAIN),
         };
         match result {
@@ -87,6 +91,36 @@ impl Disk {
                 token,
             }),
             result => Started::Now(result),
+        }
+    }
+
+    fn read_now(
+        &mut self,
+        file: &RealFile,
+        offset: u64,
+        len: usize,
+        how: Blocking,
+    ) -> Result<Vec<u8>, Errno> {
+        let mut bytes = self.reads.pop().unwrap_or_default();
+        // What is in it is overwritten, and cut off where nothing was read.
+        if bytes.len() < len {
+            bytes.resize(len, 0);
+        }
+        bytes.truncate(len);
+        let read = file.read_into(offset, &mut bytes, how);
+        if let Ok(count) = read {
+            bytes.truncate(count);
+            return Ok(bytes);
+        }
+        self.give_back(bytes);
+        read.map(|_| Vec::new())
+    }
+
+    /// Takes back what a read has delivered.
+    pub(crate) fn give_back(&mut self, bytes: Vec<u8>) {
+        let fits = (1..=limits::OUTPUT_LARGE_MAX).contains(&bytes.capacity());
+        if fits && self.reads.len() < limits::READS_KEPT_MAX {
+            self.reads.push(bytes);
         }
     }
 

@@ -292,6 +292,19 @@ pub trait Driver {
     /// An empty vector with some capacity for [`SendList::wire`], recycled from earlier sends.
     fn output(&mut self) -> Vec<u8>;
 
+    /// As [`output`](Self::output), `len` bytes long and with any content in it, for those who
+    /// overwrite all of it.
+    fn output_of(&mut self, len: usize) -> Vec<u8> {
+        let mut vec = self.output();
+        vec.resize(len, 0);
+        vec
+    }
+
+    /// Gives back what [`read`](Self::read) has delivered, for reuse.
+    fn give_back(&mut self, bytes: Vec<u8>) {
+        drop(bytes);
+    }
+
     /// Sends the whole list: short sends are continued by the driver. Completes once.
     fn send(&mut self, socket: Socket, token: Token, list: SendList);
 

@@ -16,6 +16,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 use crate::driver::{DirectoryEntry, File, FileKind, Meta, OpenedFile, Root};
 use crate::helpers::Closer;
 use crate::limits;
+use crate::memory::Memory;
 use crate::residency::Residency;
 use crate::sim::{SimFile, SimRoot};
 
@@ -42,6 +43,8 @@ pub(crate) struct RealFile {
     pub(crate) residency: Residency,
     /// Who closes the descriptor, where closing may block.
     pub(crate) closer: OnceLock<Closer>,
+    /// Its mapping, if it is sealed memory and somebody has asked.
+    sealed: OnceLock<Option<Arc<Memory>>>,
 }
 
 #[derive(Debug)]
@@ -138,11 +141,25 @@ impl File {
             store,
             residency,
             closer,
+            sealed: OnceLock::new(),
         })))
     }
 
     /// The descriptor and its circumstances. Panics on a file of the simulator, which a real
     /// engine never gave out.
+    /// Its content, if it is sealed memory, which user code may read.
+    #[must_use]
+    pub fn sealed_memory(&self) -> Option<&Arc<Memory>> {
+        let FileInner::Real(real) = &*self.0 else {
+            return None;
+        };
+        if real.store != Store::Memory {
+            return None;
+        }
+        let map = || Memory::map_sealed(real).ok().map(Arc::new);
+        real.sealed.get_or_init(map).as_ref()
+    }
+
     pub(crate) fn as_real(&self) -> &RealFile {
         match &*self.0 {
             FileInner::Real(file) => file,
@@ -332,6 +349,19 @@ impl RealFile {
     /// file system cannot tell.
     pub(crate) fn read(&self, offset: u64, len: usize, how: Blocking) -> Result<Vec<u8>, Errno> {
         let mut bytes = vec![0; len];
+        let count = self.read_into(offset, &mut bytes, how)?;
+        bytes.truncate(count);
+        Ok(bytes)
+    }
+
+    /// As [`read`](Self::read), into memory that is there already; returns how much was read.
+    pub(crate) fn read_into(
+        &self,
+        offset: u64,
+        bytes: &mut [u8],
+        how: Blocking,
+    ) -> Result<usize, Errno> {
+        let len = bytes.len();
         let mut done = 0;
         while done < len {
             let at = offset.saturating_add(done as u64);
@@ -351,8 +381,7 @@ impl RealFile {
                 Err(errno) => return Err(errno),
             }
         }
-        bytes.truncate(done);
-        Ok(bytes)
+        Ok(done)
     }
 
     /// Sets who closes the descriptor, if closing it may block.

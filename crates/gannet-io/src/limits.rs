@@ -35,6 +35,15 @@ pub const OUTPUT_CAPACITY: usize = 1024;
 /// not stay in memory.
 pub const OUTPUT_KEPT_CAPACITY_MAX: usize = 16 * 1024;
 
+/// The longest wire vector that is kept for reuse: a megabyte of sealed records and a little more.
+pub const OUTPUT_LARGE_MAX: usize = (1 << 20) + (64 << 10);
+
+/// Long wire vectors kept for reuse: as many as are filled and sent in one turn, usually.
+pub const OUTPUTS_LARGE_KEPT_MAX: usize = 8;
+
+/// Vectors of finished reads kept for reuse; each is used up before the next turn, usually.
+pub const READS_KEPT_MAX: usize = 4;
+
 /// Connections accepted from one listener in one turn of the epoll engine, so that a flood of
 /// connects does not starve those already accepted.
 pub const ACCEPTS_PER_TURN: usize = 64;

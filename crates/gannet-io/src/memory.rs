@@ -50,6 +50,27 @@ impl Memory {
         Ok(Self(Kind::Mapped(mapping, Origin { file, offset })))
     }
 
+    /// Maps a whole file in memory that is sealed against every change, as [`sealed_copy`] makes
+    /// it.
+    ///
+    /// # Errors
+    /// `InvalidInput` for a file that is not sealed so, or is empty; those of `mmap`.
+    pub fn map_sealed(file: impl AsFd) -> io::Result<Self> {
+        let file = file.as_fd();
+        let needed = SealFlags::SHRINK | SealFlags::WRITE;
+        let seals = rustix::fs::fcntl_get_seals(file).unwrap_or(SealFlags::empty());
+        let len = usize::try_from(rustix::fs::fstat(file)?.st_size).unwrap_or(0);
+        if !seals.contains(needed) || len == 0 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mapping = Mapping::of(file, 0, len, ProtFlags::READ)?;
+        if len <= POPULATED_MAX {
+            // Only a matter of speed.
+            let _ = mapping.advise(Advice::LinuxPopulateRead);
+        }
+        Ok(Self(Kind::Sealed(mapping)))
+    }
+
     /// Copies `len` bytes of `file` from `offset` into a `memfd` sealed against every change, in
     /// huge pages where the system has them.
     ///
@@ -199,6 +220,10 @@ impl fmt::Debug for Memory {
     }
 }
 
+/// Sealed files up to this length are put into the page tables at once; for larger ones, of which
+/// few pages may ever be asked for, the kernel does so piece by piece.
+const POPULATED_MAX: usize = 8 << 20;
+
 /// The size of a huge page on every machine we know of with 4 KiB base pages.
 const HUGE_PAGE: usize = 2 << 20;
 
@@ -283,7 +308,8 @@ impl Mapping {
 
     /// The bytes of a sealed `memfd`.
     fn sealed(&self) -> &[u8] {
-        // SAFETY: only called for `Kind::Sealed`: the memfd has at least `len` bytes, and its seals
+        // SAFETY: only called for `Kind::Sealed`, whose makers have sealed the memfd or asked for
+        // its seals: it has at least `len` bytes, and the seals
         // keep anybody from writing, shrinking or unsealing it while the mapping lives.
         unsafe { std::slice::from_raw_parts(self.bytes(), self.len) }
     }
@@ -359,6 +385,17 @@ mod tests {
         let error = kinds[0].copy_to(1..5_001, &mut got).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
         kinds[1].copy_to(1..5_001, &mut got).unwrap();
+    }
+
+    /// A sealed file can be mapped for reading; one that somebody could change cannot.
+    #[test]
+    fn maps_only_what_is_sealed() {
+        let content: Vec<u8> = (0..10_000u32).map(|i| (i / 5) as u8).collect();
+        let file = file_with(&content);
+        assert!(Memory::map_sealed(&file).is_err());
+        let sealed = sealed_copy(&file, content.len()).unwrap();
+        let memory = Memory::map_sealed(&sealed).unwrap();
+        assert_eq!(&memory.as_heap_slice().unwrap()[..content.len()], &content);
     }
 
     /// A file shorter than asked is an error at the copy, not a fault later.

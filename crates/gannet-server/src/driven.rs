@@ -19,6 +19,8 @@ use crate::site::directory::DirectorySite;
 use crate::site::rules::SiteRules;
 use crate::site::sites::Sites;
 use crate::site::{ServedFile, Site, Trust};
+use crate::tls::certificates::CertificateStore;
+use crate::tls::kernel::KernelTls;
 use crate::worker::{Message, Worker, WorkerSettings};
 
 /// What a driven worker serves.
@@ -29,6 +31,14 @@ pub enum DrivenContent {
     Archive(Vec<u8>, File),
 }
 
+/// What a driven worker needs to speak TLS at its listener.
+pub struct DrivenTls {
+    /// The certificates.
+    pub certificates: Arc<CertificateStore>,
+    /// What the engine's kernel does.
+    pub kernel: Option<KernelTls>,
+}
+
 /// One worker without a thread.
 pub struct Driven<D: Driver> {
     worker: Worker<D>,
@@ -36,7 +46,8 @@ pub struct Driven<D: Driver> {
 }
 
 impl<D: Driver> Driven<D> {
-    /// A worker on `driver`, which has one listener, with fixed secrets.
+    /// A worker on `driver`, which has one listener, with fixed secrets. It speaks TLS there if
+    /// `tls` is given.
     ///
     /// # Errors
     /// When the archive is not valid.
@@ -48,7 +59,16 @@ impl<D: Driver> Driven<D> {
         content: DrivenContent,
         options: &ContentOptions,
         limits: Limits,
+        tls: Option<DrivenTls>,
     ) -> Result<Self, ArchiveError> {
+        let scheme = match tls {
+            Some(_) => Scheme::Https,
+            None => Scheme::Http,
+        };
+        let (certificates, kernel_tls) = match tls {
+            Some(tls) => (Some(tls.certificates), tls.kernel),
+            None => (None, None),
+        };
         let site = match content {
             DrivenContent::Directory(root) => {
                 let site = DirectorySite::new(root, options, None, options.cache_memory);
@@ -62,13 +82,13 @@ impl<D: Driver> Driven<D> {
                 0 => usize::MAX,
                 n => n as usize,
             },
-            listeners: vec![Scheme::Http],
+            listeners: vec![scheme],
             fields: Arc::new(options.fields.clone()),
             secure_fields: Arc::new(options.fields.clone()),
             redirect: Redirect::default(),
-            certificates: None,
+            certificates,
             defaults: Arc::new(OwnFields::new(options)),
-            kernel_tls: None,
+            kernel_tls,
             seed: 0,
         };
         let (messages, inbox) = mpsc::channel();

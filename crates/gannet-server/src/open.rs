@@ -260,7 +260,11 @@ impl OpenedContent {
                 let whole = usize::try_from(*len).unwrap_or(usize::MAX);
                 // A description of its own, so that each worker has its own guard.
                 let own = reopen(file)?;
-                let memory = Memory::map(&own, 0, whole)?;
+                let memory = if *is_sealed {
+                    Memory::map_sealed(&own)?
+                } else {
+                    Memory::map(&own, 0, whole)?
+                };
                 let file = ServedFile {
                     file: File::from(own),
                     trust: Cell::new(Trust::Constant),

@@ -1,9 +1,11 @@
 //! What a connection over TLS knows beside what every connection does.
 
-use gannet_io::driver::{Piece, SendList};
+use gannet_io::driver::{Nanos, PIECES_MAX, Piece, SendList};
 
+use crate::limits::{SEALED_SLICE_FIRST, SEALED_SLICE_MAX, SEALED_SLICE_MIN, SLICE_QUICK_NS};
 use crate::tls::alert::Alert;
 use crate::tls::handshake::Handshake;
+use crate::tls::limits::RECORD_OVERHEAD_MAX;
 use crate::tls::record::aead::Secrets;
 use crate::tls::session::Session;
 
@@ -23,6 +25,11 @@ pub(crate) struct Secure {
     pub(crate) is_over: bool,
     /// Bytes sent before the first answer.
     pub(crate) handshake_bytes: u64,
+    /// How many bytes of a file are sealed for one send: see
+    /// [`SEALED_SLICE_MAX`].
+    pub(crate) slice_len: u32,
+    /// When the slice under way was given to the socket.
+    pub(crate) slice_sent: Nanos,
     /// The kernel was asked to seal, and will not.
     pub(crate) stays_ours: bool,
     /// Keys for the kernel, to be installed when the `KeyUpdate` under way was sent.
@@ -54,9 +61,22 @@ impl Default for State {
 pub(crate) struct NotSealed;
 
 impl Secure {
-    /// Seals what a send would carry and appends the records to `wire`. Pieces that user code may
-    /// not touch are read into `scratch` first. With `is_last`, `close_notify` follows in the same
-    /// send.
+    /// How long the next slice of a file should be: short for a peer that takes its time, so that
+    /// it holds little memory; longer and longer for one that does not.
+    pub(crate) fn next_slice(&mut self, is_first: bool, now: Nanos) -> u64 {
+        let is_fast = now.0.saturating_sub(self.slice_sent.0) < SLICE_QUICK_NS;
+        self.slice_len = match self.slice_len {
+            _ if is_first => SEALED_SLICE_FIRST,
+            len if is_fast => (len * 2).min(SEALED_SLICE_MAX),
+            len => (len / 2).max(SEALED_SLICE_MIN),
+        };
+        self.slice_sent = now;
+        u64::from(self.slice_len)
+    }
+
+    /// Seals what a send would carry into a vector that `output` gives for a length. Pieces that
+    /// user code may not touch are read into `scratch` first. With `is_last`, `close_notify`
+    /// follows in the same send.
     ///
     /// # Errors
     /// [`NotSealed`]; the answer cannot be finished.
@@ -65,38 +85,74 @@ impl Secure {
         list: &SendList,
         is_last: bool,
         scratch: &mut Vec<u8>,
-        wire: &mut Vec<u8>,
-    ) -> Result<(), NotSealed> {
+        output: impl FnOnce(usize) -> Vec<u8>,
+    ) -> Result<Vec<u8>, NotSealed> {
+        if list.pieces.is_empty() {
+            return self.seal_slices(&[&list.wire], is_last, output);
+        }
+        read_mapped(&list.pieces, scratch)?;
+        let mut read = 0;
+        let mut slices: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
+        for (slice, piece) in slices.iter_mut().zip(&list.pieces) {
+            *slice = match piece {
+                Piece::Wire(range) => &list.wire[range.start as usize..range.end as usize],
+                Piece::Memory(memory, range) => match memory.as_heap_slice() {
+                    Some(bytes) => &bytes[range.clone()],
+                    None => {
+                        read += range.len();
+                        &scratch[read - range.len()..read]
+                    }
+                },
+            };
+        }
+        self.seal_slices(&slices[..list.pieces.len()], is_last, output)
+    }
+
+    /// Seals slices as one stream, as [`seal`](Self::seal) does.
+    ///
+    /// # Errors
+    /// [`NotSealed`]; the answer cannot be finished.
+    pub(crate) fn seal_slices(
+        &mut self,
+        slices: &[&[u8]],
+        is_last: bool,
+        output: impl FnOnce(usize) -> Vec<u8>,
+    ) -> Result<Vec<u8>, NotSealed> {
         let State::Open(session) = &mut self.state else {
             return Err(NotSealed);
         };
-        if list.pieces.is_empty() {
-            session.seal(&[&list.wire], wire).map_err(|_| NotSealed)?;
-        } else {
-            read_mapped(&list.pieces, scratch)?;
-            let mut read = 0;
-            let mut slices: Vec<&[u8]> = Vec::with_capacity(list.pieces.len());
-            for piece in &list.pieces {
-                slices.push(match piece {
-                    Piece::Wire(range) => &list.wire[range.start as usize..range.end as usize],
-                    Piece::Memory(memory, range) => match memory.as_heap_slice() {
-                        Some(bytes) => &bytes[range.clone()],
-                        None => {
-                            read += range.len();
-                            &scratch[read - range.len()..read]
-                        }
-                    },
-                });
-            }
-            session.seal(&slices, wire).map_err(|_| NotSealed)?;
-        }
+        let mut wire = sealed(session, slices, output)?;
         if is_last && !self.is_over {
             self.is_over = true;
-            session.end(Alert::CLOSE_NOTIFY, wire);
+            session.end(Alert::CLOSE_NOTIFY, &mut wire);
         }
-        Ok(())
+        Ok(wire)
     }
 }
+
+/// Seals slices as one stream. Nothing is cleared or copied but what goes in front of them.
+fn sealed(
+    session: &mut Session,
+    slices: &[&[u8]],
+    output: impl FnOnce(usize) -> Vec<u8>,
+) -> Result<Vec<u8>, NotSealed> {
+    let len = slices.iter().map(|slice| slice.len()).sum();
+    let mut first = Vec::new();
+    session.prepare(&mut first).map_err(|_| NotSealed)?;
+    let sealer = session.sealer();
+    let sealed_len = sealer.sealed_len(len);
+    let mut wire = output(first.len() + sealed_len + GOODBYE_LEN_MAX);
+    let (front, records) = wire.split_at_mut(first.len());
+    front.copy_from_slice(&first);
+    let used = sealer
+        .seal_into(slices, &mut records[..sealed_len])
+        .map_err(|_| NotSealed)?;
+    wire.truncate(first.len() + used);
+    Ok(wire)
+}
+
+/// A sealed alert is no longer than this: room for it avoids that a long vector grows.
+const GOODBYE_LEN_MAX: usize = 2 + RECORD_OVERHEAD_MAX;
 
 /// Reads the pieces that lie in mapped files, one behind the other: touching the mapping of a
 /// truncated file would end the process.

@@ -13,12 +13,17 @@ mod files;
 mod response;
 #[path = "sim/run.rs"]
 mod run;
+#[path = "sim/wire.rs"]
+mod wire;
+
+#[path = "tls_support/mod.rs"]
+mod tls_support;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gannet_io::sim::{Faults, Random};
 
-use crate::run::{Outcome, Scenario, sim};
+use crate::run::{Outcome, Scenario, Tls, sim};
 
 /// Seeds of a plain test run.
 const SEEDS: u64 = 200;
@@ -31,10 +36,28 @@ fn number(variable: &str) -> Option<u64> {
     Some(value.parse().expect("a number of seeds"))
 }
 
-/// What follows from a seed.
+/// What follows from a seed, in clear text.
 fn run(seed: u64) -> Result<Outcome, String> {
+    run_over(seed, |_| Tls::None)
+}
+
+/// The same over TLS.
+fn run_secure(seed: u64) -> Result<Outcome, String> {
+    run_over(seed, |random| match random.below(5) {
+        0 | 1 => Tls::Own,
+        2 => Tls::Kernel { can_update: true },
+        3 => Tls::Kernel { can_update: false },
+        _ => Tls::Refused,
+    })
+}
+
+fn run_over(seed: u64, tls: impl Fn(&mut Random) -> Tls) -> Result<Outcome, String> {
     let mut random = Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
     let scenario = Scenario::random(&mut random);
+    let scenario = Scenario {
+        tls: tls(&mut Random::new(seed)),
+        ..scenario
+    };
     let faults = match random.below(4) {
         0 => Faults::none(),
         // Nothing for which an answer may be missing.
@@ -60,6 +83,16 @@ fn run(seed: u64) -> Result<Outcome, String> {
 /// Any seed: every answer is one version of one file, nothing leaks, nobody outstays a deadline.
 #[test]
 fn seeds() {
+    all_seeds(run);
+}
+
+/// The same over TLS, sealed by us or by the kernel.
+#[test]
+fn secure_seeds() {
+    all_seeds(run_secure);
+}
+
+fn all_seeds(run: fn(u64) -> Result<Outcome, String>) {
     if let Some(seed) = number("GANNET_SIM_SEED") {
         match run(seed) {
             Ok(outcome) => println!("seed {seed}: {outcome:?}"),

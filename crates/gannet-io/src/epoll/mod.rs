@@ -256,6 +256,14 @@ impl Driver for Epoll {
         self.outputs.take()
     }
 
+    fn output_of(&mut self, len: usize) -> Vec<u8> {
+        self.outputs.take_of(len)
+    }
+
+    fn give_back(&mut self, bytes: Vec<u8>) {
+        self.disk.give_back(bytes);
+    }
+
     fn send(&mut self, socket: Socket, token: Token, list: SendList) {
         let slot = self.slots.get(socket.0);
         assert!(

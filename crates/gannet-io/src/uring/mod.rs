@@ -238,6 +238,14 @@ impl Driver for Uring {
         self.outputs.take()
     }
 
+    fn output_of(&mut self, len: usize) -> Vec<u8> {
+        self.outputs.take_of(len)
+    }
+
+    fn give_back(&mut self, bytes: Vec<u8>) {
+        self.disk.give_back(bytes);
+    }
+
     fn send(&mut self, socket: Socket, token: Token, list: SendList) {
         let index = socket.0;
         let slot = self.slots.get(index);

@@ -79,6 +79,22 @@ impl KernelTls {
         }
     }
 
+    /// A kernel that can seal with every cipher: for a simulated one.
+    #[must_use]
+    pub fn assumed(can_update_keys: bool) -> Self {
+        let ciphers = [
+            ktls::Cipher::Aes128Gcm,
+            ktls::Cipher::Aes256Gcm,
+            ktls::Cipher::ChaCha20Poly1305,
+        ];
+        Self {
+            support: Ok(Support {
+                ciphers: ciphers.map(|cipher| (cipher, Ok(()))),
+                can_update_keys,
+            }),
+        }
+    }
+
     /// Whether a connection should be handed over now: a body of `body_len` bytes is about to go,
     /// in TLS 1.3, with a cipher that the kernel knows.
     #[must_use]

@@ -56,7 +56,7 @@ impl<D: Driver> Worker<D> {
                     self.ask_on(slot, parked, Some(answer));
                 }
             }
-            (_, Ok(Disk::Read(bytes))) => self.copy_read(slot, &bytes),
+            (_, Ok(Disk::Read(bytes))) => self.copy_read(slot, bytes),
             (_, _) => self.cut_short(slot),
         }
     }

@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use gannet_io::driver::{Driver, Piece, SendList, Started};
+use gannet_io::memory::Memory;
 
 use super::{Kind, Worker, token};
 use crate::conn::{Part, Phase};
-use crate::limits::{COPY_SLICE_MAX, LOCAL_COPY_MAX, SLICE_MAX};
+use crate::limits::{LOCAL_COPY_MAX, SLICE_MAX};
 use crate::log::End;
 use crate::outgoing::Outgoing;
 use crate::site::{ServedFile, Trust};
@@ -59,7 +61,12 @@ impl<D: Driver> Worker<D> {
             return;
         };
         let has_pages = self.may_send_pages(slot, &file, range.start);
-        let len = (range.end - range.start).min(if has_pages { SLICE_MAX } else { COPY_SLICE_MAX });
+        let len_max = if has_pages {
+            SLICE_MAX
+        } else {
+            self.copy_slice_len(slot, !head.is_empty())
+        };
+        let len = (range.end - range.start).min(len_max);
         let rest = range.start + len..range.end;
         let conn = self.conns.at(slot);
         let (socket, generation) = (conn.socket, conn.generation);
@@ -77,6 +84,11 @@ impl<D: Driver> Worker<D> {
                 .driver
                 .send_file(socket, asker, head, &file.file, range.start, len);
         }
+        if let Some(memory) = file.file.sealed_memory() {
+            let more = !work.parts.is_empty();
+            let range = range.start as usize..(range.start + len) as usize;
+            return self.send_memory(slot, head, Arc::clone(memory), range, more);
+        }
         work.head = head;
         work.copied = Some(Rc::clone(&file));
         // A copy: what was read cannot change any more, whatever happens to the file.
@@ -86,7 +98,7 @@ impl<D: Driver> Worker<D> {
             .driver
             .read(&file.file, range.start, len as usize, asker)
         {
-            Started::Now(Ok(bytes)) => self.copy_read(slot, &bytes),
+            Started::Now(Ok(bytes)) => self.copy_read(slot, bytes),
             Started::Now(Err(_)) => self.cut_short(slot),
             Started::Pending => {}
         }
@@ -113,7 +125,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// A slice of a file is in memory.
-    pub(super) fn copy_read(&mut self, slot: u32, bytes: &[u8]) {
+    pub(super) fn copy_read(&mut self, slot: u32, bytes: Vec<u8>) {
         let conn = self.conns.at(slot);
         let is_whole = bytes.len() as u64 >= conn.expected;
         let file = conn.work().copied.take();
@@ -131,16 +143,41 @@ impl<D: Driver> Worker<D> {
         let conn = self.conns.at(slot);
         let work = conn.work();
         let mut wire = std::mem::take(&mut work.head);
-        wire.extend_from_slice(bytes);
         let more = !work.parts.is_empty();
-        self.send_list(
-            slot,
-            SendList {
-                wire,
-                more,
-                ..SendList::default()
-            },
-        );
+        if self.is_sealed_here(slot) {
+            self.send_sealed(slot, wire, &bytes, more);
+            return self.driver.give_back(bytes);
+        }
+        wire.extend_from_slice(&bytes);
+        self.driver.give_back(bytes);
+        let list = SendList {
+            wire,
+            more,
+            ..SendList::default()
+        };
+        self.send_list(slot, list);
+    }
+
+    /// Sends `head` and a range of memory that nobody can change.
+    fn send_memory(
+        &mut self,
+        slot: u32,
+        head: Vec<u8>,
+        memory: Arc<Memory>,
+        range: Range<usize>,
+        more: bool,
+    ) {
+        let mut pieces = Vec::with_capacity(2);
+        if let Ok(len @ 1..) = u32::try_from(head.len()) {
+            pieces.push(Piece::Wire(0..len));
+        }
+        pieces.push(Piece::Memory(memory, range));
+        let list = SendList {
+            wire: head,
+            pieces,
+            more,
+        };
+        self.send_list(slot, list);
     }
 
     /// The response cannot be finished truthfully: the connection ends short of its length.

@@ -11,7 +11,7 @@ use super::receiving::{pump, turn};
 use super::stopping::FRESH_MS;
 use super::{Kind, Worker, token};
 use crate::conn::Phase;
-use crate::limits::{HELD_MAX, HELLOS_PER_TURN_MAX, LINGER_MS, PLAIN_KEPT_MAX};
+use crate::limits::{COPY_SLICE_MAX, HELD_MAX, HELLOS_PER_TURN_MAX, LINGER_MS, PLAIN_KEPT_MAX};
 use crate::log::End;
 use crate::pump::Pump;
 use crate::secure::{Secure, State};
@@ -365,22 +365,19 @@ impl<D: Driver> Worker<D> {
         if self.is_kernel(slot) {
             return self.counted_for_kernel(slot, list);
         }
-        let mut wire = self.driver.output();
         let conn = self.conns.at(slot);
         let is_last = conn.closing && !list.more;
         let Some(tls) = &mut conn.tls else {
             return Some(list);
         };
+        let driver = &mut self.driver;
+        let output = |len| driver.output_of(len);
         let scratch = &mut self.read_back;
-        if tls.seal(&list, is_last, scratch, &mut wire).is_err() {
+        let Ok(wire) = tls.seal(&list, is_last, scratch, output) else {
             self.cut_short(slot);
             return None;
-        }
-        let mut used = list.wire;
-        used.clear();
-        if self.spare.capacity() == 0 {
-            self.spare = used;
-        }
+        };
+        self.keep_spare(list.wire);
         Some(SendList {
             wire,
             ..SendList::default()
@@ -406,6 +403,42 @@ impl<D: Driver> Worker<D> {
     pub(super) fn silence(&mut self, slot: u32) {
         if let Some(tls) = &mut self.conns.at(slot).tls {
             tls.is_over = true;
+        }
+    }
+
+    /// Whether what this connection sends is sealed by our own record layer.
+    pub(super) fn is_sealed_here(&mut self, slot: u32) -> bool {
+        self.conns.at(slot).is_secure() && !self.is_kernel(slot)
+    }
+
+    /// Seals `head` and `bytes` as one stream and sends the records.
+    pub(super) fn send_sealed(&mut self, slot: u32, head: Vec<u8>, bytes: &[u8], more: bool) {
+        let driver = &mut self.driver;
+        let conn = self.conns.at(slot);
+        let is_last = conn.closing && !more;
+        let Some(tls) = &mut conn.tls else { return };
+        let slices: [&[u8]; 2] = [&head, bytes];
+        match tls.seal_slices(&slices, is_last, |len| driver.output_of(len)) {
+            Ok(wire) => self.send_raw(slot, wire),
+            Err(_) => return self.cut_short(slot),
+        }
+        self.keep_spare(head);
+    }
+
+    /// Keeps a buffer for the next pump.
+    fn keep_spare(&mut self, mut used: Vec<u8>) {
+        if self.spare.capacity() == 0 {
+            used.clear();
+            self.spare = used;
+        }
+    }
+
+    /// How many bytes of a file are read or sealed at a time for this connection.
+    pub(super) fn copy_slice_len(&mut self, slot: u32, is_first: bool) -> u64 {
+        let now = self.driver.now();
+        match &mut self.conns.at(slot).tls {
+            Some(tls) => tls.next_slice(is_first, now),
+            None => COPY_SLICE_MAX,
         }
     }
 

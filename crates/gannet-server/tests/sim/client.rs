@@ -1,10 +1,13 @@
 //! A simulated client: asks, reads at its own speed, and judges every answer.
 
-use gannet_io::driver::Listener;
+use std::sync::Arc;
+
 use gannet_io::sim::{End, Random, SimHandle};
+use rustls::ClientConfig;
 
 use crate::files::{Files, Slice};
 use crate::response::{Head, parts};
+use crate::wire::Wire;
 
 /// What a request asks for.
 #[derive(Clone, Debug)]
@@ -67,6 +70,8 @@ pub(crate) struct Manners {
     pub(crate) resets_after: Option<usize>,
     /// Ends its half as soon as all is written.
     pub(crate) half_closes: bool,
+    /// Over TLS: changes its keys, and asks for others of the server, after so many bytes.
+    pub(crate) updates_after: usize,
     /// Stays on after the last answer, until the server ends the connection.
     pub(crate) stays: bool,
 }
@@ -107,7 +112,8 @@ pub(crate) struct Client {
     asks: Vec<Ask>,
     allowed: Allowed,
     random: Random,
-    wire: Option<gannet_io::sim::Client>,
+    wire: Option<Wire>,
+    tls: Option<Arc<ClientConfig>>,
     to_write: Vec<u8>,
     written: usize,
     got: Vec<u8>,
@@ -130,7 +136,13 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    pub(crate) fn new(manners: Manners, asks: Vec<Ask>, allowed: Allowed, random: Random) -> Self {
+    pub(crate) fn new(
+        manners: Manners,
+        asks: Vec<Ask>,
+        allowed: Allowed,
+        random: Random,
+        tls: Option<Arc<ClientConfig>>,
+    ) -> Self {
         Self {
             acts_at: manners.arrives_at,
             to_write: asks.iter().flat_map(|ask| ask.raw.clone()).collect(),
@@ -139,6 +151,7 @@ impl Client {
             allowed,
             random,
             wire: None,
+            tls,
             written: 0,
             got: Vec::new(),
             read: 0,
@@ -162,7 +175,7 @@ impl Client {
         }
         self.acts_at = now + self.manners.interval_ns;
         if self.wire.is_none() {
-            self.wire = disk.connect(Listener(0));
+            self.wire = Wire::connect(disk, self.tls.as_ref(), self.manners.updates_after);
             self.last_move = now;
             if self.wire.is_none() {
                 // The server has stopped.
@@ -282,7 +295,7 @@ impl Client {
         };
         let stall = self.manners.stalls_after.filter(|_| max < usize::MAX);
         let most = stall.map_or(max, |after| max.min(after.saturating_sub(self.read)));
-        let bytes = wire.read_at_most(most);
+        let bytes = wire.read_at_most(most)?;
         let end = wire.end();
         if !bytes.is_empty() {
             self.last_move = now;

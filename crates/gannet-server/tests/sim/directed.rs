@@ -34,7 +34,7 @@ impl Server {
             snapshot_max: 0,
             ..ContentOptions::default()
         };
-        let driven = Driven::new(driver, content, &options, LIMITS).expect("no archive");
+        let driven = Driven::new(driver, content, &options, LIMITS, None).expect("no archive");
         Self { driven, disk }
     }
 

@@ -1,17 +1,27 @@
 //! One run: a server, its clients and the owner of its files, in one thread, from one seed.
 
+use std::sync::{Arc, OnceLock};
+
 use gannet_archive::{Coding, Content, Key, Options, SUPERBLOCK_LEN, VariantDraft, Writer, digest};
 use gannet_content::answer::{self, Resource};
 use gannet_content::validators::hash_tag;
 use gannet_http::semantics::coding::Coding as ContentCoding;
 use gannet_io::driver::{Driver, File, Nanos, Started, Token};
+use gannet_io::ktls::TxKeys;
 use gannet_io::options::EngineOptions;
-use gannet_io::sim::{Faults, Random, Sim, SimHandle};
+use gannet_io::sim::{Faults, KernelTlsModel, Random, RecordSealer, Sim, SimHandle};
 use gannet_server::config::{ContentOptions, Limits};
-use gannet_server::driven::{Driven, DrivenContent};
+use gannet_server::driven::{Driven, DrivenContent, DrivenTls};
+use gannet_server::tls::config::Options as TlsOptions;
+use gannet_server::tls::kernel::KernelTls;
+use gannet_server::tls::record::ContentType;
+use gannet_server::tls::record::aead::{Cipher, Secrets, Version};
+use gannet_server::tls::record::seal::Sealer;
+use rustls::ClientConfig;
 
 use crate::client::{Allowed, Ask, Asked, Client, Kind, Manners};
 use crate::files::Files;
+use crate::tls_support::{Authority, Issued, KeyKind, store};
 
 const MS: u64 = 1_000_000;
 
@@ -39,6 +49,21 @@ pub(crate) struct Scenario {
     pub(crate) has_rude_clients: bool,
     /// The server is told to stop at this moment, done or not.
     pub(crate) stops_at: Option<u64>,
+    /// Whether TLS is spoken, and what the kernel does for it.
+    pub(crate) tls: Tls,
+}
+
+/// How bytes travel.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Tls {
+    /// In clear text.
+    None,
+    /// Sealed by the server.
+    Own,
+    /// Large bodies sealed by the kernel, which can change its keys, or not.
+    Kernel { can_update: bool },
+    /// The kernel was probed well, and then refuses.
+    Refused,
 }
 
 impl Scenario {
@@ -57,6 +82,7 @@ impl Scenario {
             stops_at: random
                 .chance(300)
                 .then(|| 1_000 * MS + random.below(2_000 * MS)),
+            tls: Tls::None,
         }
     }
 }
@@ -93,7 +119,8 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
         snapshot_max: 64 << 10,
         ..ContentOptions::default()
     };
-    let server = Driven::new(driver, content, &options, LIMITS).map_err(|e| e.to_string())?;
+    let (tls, config) = secure(scenario.tls, &disk).unzip();
+    let server = Driven::new(driver, content, &options, LIMITS, tls).map_err(|e| e.to_string())?;
     let allowed = Allowed {
         cuts: faults.reset + faults.io_error + faults.accept_fails > 0 || scenario.in_place,
         failures: faults.io_error > 0 || scenario.in_place,
@@ -104,7 +131,7 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
             * MS,
     };
     let clients = (0..scenario.clients)
-        .map(|_| client(&files, scenario, allowed, &mut random))
+        .map(|_| client(&files, scenario, allowed, config.as_ref(), &mut random))
         .collect();
     Run {
         disk,
@@ -118,6 +145,64 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
         changes_at: 0,
     }
     .run()
+}
+
+/// The server's side of TLS, and that of its clients.
+fn secure(tls: Tls, disk: &SimHandle) -> Option<(DrivenTls, Arc<ClientConfig>)> {
+    static ISSUED: OnceLock<(Authority, Issued)> = OnceLock::new();
+    let model = |can_update| {
+        let make = |keys: &TxKeys<'_>| -> Box<dyn RecordSealer> { Box::new(Kernel::new(keys)) };
+        KernelTlsModel::new(make, can_update)
+    };
+    let kernel = match tls {
+        Tls::None => return None,
+        Tls::Own => None,
+        Tls::Kernel { can_update } => {
+            disk.set_kernel_tls(Some(model(can_update)));
+            Some(KernelTls::assumed(can_update))
+        }
+        Tls::Refused => Some(KernelTls::assumed(true)),
+    };
+    let (authority, issued) = ISSUED.get_or_init(|| {
+        let authority = Authority::new();
+        // Signatures of one length, so that a seed makes the same run.
+        let issued = authority.issue(KeyKind::Ed25519, &["localhost"]);
+        (authority, issued)
+    });
+    let tls = DrivenTls {
+        certificates: store(issued, &TlsOptions::default()),
+        kernel,
+    };
+    Some((tls, crate::wire::config(authority)))
+}
+
+/// The kernel's record layer, which here is ours.
+struct Kernel(Sealer);
+
+impl Kernel {
+    fn new(keys: &TxKeys<'_>) -> Self {
+        let mut key = [0; 32];
+        key[..keys.key.len()].copy_from_slice(keys.key);
+        let secrets = Secrets {
+            cipher: Cipher::Aes128Gcm,
+            key,
+            iv: keys.iv,
+            sequence: keys.sequence,
+        };
+        Self(Sealer::new(Version::Tls13, secrets))
+    }
+}
+
+impl RecordSealer for Kernel {
+    fn seal(&mut self, content_type: u8, content: &[u8], out: &mut Vec<u8>) {
+        let kind = match content_type {
+            21 => ContentType::Alert,
+            22 => ContentType::Handshake,
+            _ => ContentType::ApplicationData,
+        };
+        let sealed = self.0.seal_control(kind, content, out);
+        sealed.expect("no run is that long");
+    }
 }
 
 struct Run {
@@ -404,7 +489,13 @@ impl Packing {
     }
 }
 
-fn client(files: &Files, scenario: Scenario, allowed: Allowed, random: &mut Random) -> Client {
+fn client(
+    files: &Files,
+    scenario: Scenario,
+    allowed: Allowed,
+    tls: Option<&Arc<ClientConfig>>,
+    random: &mut Random,
+) -> Client {
     let is_rude = scenario.has_rude_clients && random.chance(400);
     let asks = asks(files, scenario, is_rude, random);
     let sent: usize = asks.iter().map(|ask| ask.raw.len()).sum();
@@ -422,6 +513,7 @@ fn client(files: &Files, scenario: Scenario, allowed: Allowed, random: &mut Rand
         resets_after: None,
         half_closes: random.chance(200),
         stays: random.chance(200),
+        updates_after: usize::MAX,
     };
     if is_rude {
         let some = |random: &mut Random, most: usize| Some(random.below(most as u64 + 1) as usize);
@@ -435,8 +527,13 @@ fn client(files: &Files, scenario: Scenario, allowed: Allowed, random: &mut Rand
             }
         }
     }
+    // Before Linux 6.14 a connection ends when its key would have to change.
+    let may_update = !matches!(scenario.tls, Tls::None | Tls::Kernel { can_update: false });
+    if may_update && random.chance(300) {
+        manners.updates_after = random.below(150_000) as usize;
+    }
     let random = Random::new(random.next_u64());
-    Client::new(manners, asks, allowed, random)
+    Client::new(manners, asks, allowed, random, tls.cloned())
 }
 
 fn asks(files: &Files, scenario: Scenario, is_rude: bool, random: &mut Random) -> Vec<Ask> {

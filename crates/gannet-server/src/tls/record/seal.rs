@@ -111,7 +111,7 @@ impl Sealer {
     ///
     /// # Errors
     /// As [`seal`](Self::seal).
-    pub(crate) fn seal_control(
+    pub fn seal_control(
         &mut self,
         content_type: ContentType,
         content: &[u8],

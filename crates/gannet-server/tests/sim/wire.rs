@@ -1,0 +1,182 @@
+//! What a client's bytes travel in: nothing, or TLS.
+
+use std::cell::RefCell;
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use gannet_io::driver::Listener;
+use gannet_io::sim::{End, SimHandle};
+use rustls::crypto::aws_lc_rs;
+use rustls::{ClientConfig, ClientConnection};
+
+use crate::tls_support::{Abilities, Authority, client_config, connect};
+
+/// A connection of a client.
+pub(crate) enum Wire {
+    Clear(gannet_io::sim::Client),
+    Secure(gannet_io::sim::Client, RefCell<Tls>),
+}
+
+/// The client's side of TLS.
+pub(crate) struct Tls {
+    connection: ClientConnection,
+    /// Opened, and not read yet.
+    plain: Vec<u8>,
+    /// What was wrong with a record.
+    fault: Option<String>,
+    has_ended: bool,
+    /// Asks for new keys after so many bytes.
+    updates_after: usize,
+    opened: usize,
+}
+
+/// What clients over TLS have in common.
+pub(crate) fn config(authority: &Authority) -> Arc<ClientConfig> {
+    // Of the same length in every run, so that a seed makes the same run.
+    client_config(
+        authority,
+        Abilities {
+            groups: vec![aws_lc_rs::kx_group::X25519],
+            suites: vec![aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256],
+            ..Abilities::default()
+        },
+    )
+}
+
+impl Wire {
+    pub(crate) fn connect(
+        disk: &SimHandle,
+        tls: Option<&Arc<ClientConfig>>,
+        updates_after: usize,
+    ) -> Option<Self> {
+        let client = disk.connect(Listener(0))?;
+        let Some(config) = tls else {
+            return Some(Self::Clear(client));
+        };
+        let tls = Tls {
+            connection: connect(config, "localhost"),
+            plain: Vec::new(),
+            fault: None,
+            has_ended: false,
+            updates_after,
+            opened: 0,
+        };
+        let wire = Self::Secure(client, RefCell::new(tls));
+        wire.flush();
+        Some(wire)
+    }
+
+    /// Sends what TLS has to say.
+    fn flush(&self) {
+        let Self::Secure(client, tls) = self else {
+            return;
+        };
+        let mut bytes = Vec::new();
+        let mut tls = tls.borrow_mut();
+        while tls.connection.wants_write() {
+            tls.connection.write_tls(&mut bytes).expect("into memory");
+        }
+        if !bytes.is_empty() && client.end() == End::Open {
+            client.write(&bytes);
+        }
+    }
+
+    pub(crate) fn write(&self, bytes: &[u8]) {
+        match self {
+            Self::Clear(client) => client.write(bytes),
+            Self::Secure(_, tls) => {
+                let mut writer = tls.borrow_mut();
+                writer
+                    .connection
+                    .writer()
+                    .write_all(bytes)
+                    .expect("into memory");
+                drop(writer);
+                self.flush();
+            }
+        }
+    }
+
+    /// Takes up to about `max` bytes.
+    pub(crate) fn read_at_most(&self, max: usize) -> Result<Vec<u8>, String> {
+        let Self::Secure(client, tls) = self else {
+            let Self::Clear(client) = self else {
+                return Ok(Vec::new());
+            };
+            return Ok(client.read_at_most(max));
+        };
+        let sealed = client.read_at_most(max);
+        tls.borrow_mut().open(&sealed);
+        self.flush();
+        let mut tls = tls.borrow_mut();
+        if let Some(fault) = tls.fault.take() {
+            return Err(fault);
+        }
+        Ok(std::mem::take(&mut tls.plain))
+    }
+
+    /// How the connection looks. An end without `close_notify` is as good as a reset: the client
+    /// knows that something may be missing.
+    pub(crate) fn end(&self) -> End {
+        match self {
+            Self::Clear(client) => client.end(),
+            Self::Secure(client, tls) => match client.end() {
+                End::Finished if !tls.borrow().has_ended => End::Reset,
+                end => end,
+            },
+        }
+    }
+
+    pub(crate) fn is_closed_by_server(&self) -> bool {
+        self.client().is_closed_by_server()
+    }
+
+    pub(crate) fn shutdown_write(&self) {
+        if let Self::Secure(_, tls) = self {
+            // Data that waits for the handshake would be lost behind it.
+            if tls.borrow().connection.is_handshaking() {
+                return;
+            }
+            // Nothing may follow it, a change of keys neither.
+            tls.borrow_mut().updates_after = usize::MAX;
+            tls.borrow_mut().connection.send_close_notify();
+            self.flush();
+        }
+        self.client().shutdown_write();
+    }
+
+    pub(crate) fn reset(&self) {
+        self.client().reset();
+    }
+
+    fn client(&self) -> &gannet_io::sim::Client {
+        match self {
+            Self::Clear(client) | Self::Secure(client, _) => client,
+        }
+    }
+}
+
+impl Tls {
+    fn open(&mut self, mut sealed: &[u8]) {
+        while !sealed.is_empty() {
+            if self.connection.read_tls(&mut sealed).is_err() {
+                return;
+            }
+            match self.connection.process_new_packets() {
+                Ok(state) => self.has_ended |= state.peer_has_closed(),
+                Err(error) => {
+                    self.fault.get_or_insert(error.to_string());
+                    return;
+                }
+            }
+            let before = self.plain.len();
+            // "Would block" and "closed" both mean that this was all.
+            let _ = self.connection.reader().read_to_end(&mut self.plain);
+            self.opened += self.plain.len() - before;
+            if self.opened > self.updates_after {
+                self.updates_after = usize::MAX;
+                self.connection.refresh_traffic_keys().expect("TLS 1.3");
+            }
+        }
+    }
+}
