@@ -184,8 +184,10 @@ mod tests {
         check(Compat::Netlify, "_redirects.txt", false);
         check(Compat::Kawipiko, "docs/_redirects.txt", true);
         check(Compat::Kawipiko, "docs/_headers", false);
-        let mut off = Routing::default();
-        off.rules = None;
+        let off = Routing {
+            rules: None,
+            ..Routing::default()
+        };
         assert!(!off.is_rules_file(b"_redirects"));
     }
 }

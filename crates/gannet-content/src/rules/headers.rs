@@ -124,10 +124,10 @@ impl FieldChanges {
                 (_, name) => shared.push((name, value.as_slice())),
             }
         }
-        if let Some(vary) = vary.as_deref().filter(|_| remove.contains(&VARY)) {
-            if !self.remove.iter().any(|name| name == VARY) {
-                shared.push((VARY, vary));
-            }
+        if let Some(vary) = vary.as_deref().filter(|_| remove.contains(&VARY))
+            && !self.remove.iter().any(|name| name == VARY)
+        {
+            shared.push((VARY, vary));
         }
         let changes = BlockChanges {
             remove: &remove,

@@ -101,8 +101,8 @@ impl<'o> Site<'o> {
             contents,
             writer,
         };
-        for number in 0..files.len() {
-            self.add(&mut to, files[number].file.url.clone(), number, false)?;
+        for (number, source) in files.iter().enumerate() {
+            self.add(&mut to, source.file.url.clone(), number, false)?;
         }
         self.add_pages(&mut to)?;
         self.add_indexes(&mut to)?;

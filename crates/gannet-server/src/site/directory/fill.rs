@@ -317,10 +317,10 @@ impl Fill {
         site: &mut DirectorySite,
         guard: &impl Fn(&mut D, &ServedFile),
     ) -> Option<Filled> {
-        if let Ask::Done(Found::Unclaimed) = self.lookup.step() {
-            if let Some(elsewhere) = self.claim(site) {
-                return Some(elsewhere);
-            }
+        if let Ask::Done(Found::Unclaimed) = self.lookup.step()
+            && let Some(elsewhere) = self.claim(site)
+        {
+            return Some(elsewhere);
         }
         let found = match self.lookup.step() {
             Ask::Open(_) => return None,
