@@ -362,6 +362,7 @@ impl<'a> Bench<'a> {
         let task = Task {
             site,
             archive,
+            ktls: self.options.method.ktls,
             certificate: cell.scenario.load.tls.and_then(|key| self.certificate(key)),
             work: &work,
             port,

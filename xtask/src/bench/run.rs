@@ -12,7 +12,7 @@ use super::{
     server::Server,
     statistics, usage, wrk,
 };
-use crate::load::{self, Order, Phase, Plan, Tls};
+use crate::load::{self, Content, Order, Phase, Plan, Target, Tls};
 
 /// A CPU that is busy for this share of the time is the bottleneck.
 const SATURATED: f64 = 0.93;
@@ -171,9 +171,17 @@ pub(crate) fn measure(
         task.certificate.map(make).transpose()
     };
     let (tls, tls_checking) = (tls(false)?, tls(true)?);
+    let constant = found.peer.constant().map(|text| {
+        let content = Content::new(text.as_bytes().into(), 0, text.len() as u64);
+        let with = |target: &Target| Target {
+            path: target.path.clone(),
+            content: content.clone(),
+        };
+        task.site.targets.iter().map(with).collect::<Vec<_>>()
+    });
     let plan = Plan {
         address: server.address,
-        targets: &task.site.targets,
+        targets: constant.as_ref().unwrap_or(&task.site.targets),
         connections: task.cell.connections,
         order: load.order,
         keep_alive: load.keep_alive,

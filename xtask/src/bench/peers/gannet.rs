@@ -35,6 +35,30 @@ pub(super) fn find(given: Option<&Path>, profile: &str) -> Result<(PathBuf, Stri
     Ok((program, version))
 }
 
+/// gannet without content.
+pub(super) fn launch_dummy(program: &Path, task: &Task<'_>) -> Launch {
+    let mut command = Command::new(program);
+    command.args(["serve", "--dummy", "--workers", "1", "--engine", "uring"]);
+    command.args(["--log", "off"]);
+    command.args(["--listen", &format!("127.0.0.1:{}", task.port)]);
+    add_tls(&mut command, task);
+    let configuration = show(&command);
+    Launch {
+        command,
+        input: None,
+        configuration,
+    }
+}
+
+fn add_tls(command: &mut Command, task: &Task<'_>) {
+    let Some(certificate) = task.certificate else {
+        return;
+    };
+    command.arg("--tls-cert").arg(&certificate.chain);
+    command.arg("--tls-key").arg(&certificate.key);
+    command.args(["--ktls", if task.ktls { "on" } else { "off" }]);
+}
+
 /// Whether `program` has the flags of TLS.
 pub(super) fn has_tls(program: &Path) -> bool {
     let help = process::output(&program.to_string_lossy(), &["--help-all"]).unwrap_or_default();
@@ -61,10 +85,7 @@ pub(super) fn launch(program: &Path, archive: bool, engine: &str, task: &Task<'_
     command.arg("serve").arg(what);
     command.args(["--workers", "1", "--engine", engine, "--log", "off"]);
     command.args(["--listen", &format!("127.0.0.1:{}", task.port)]);
-    if let Some(certificate) = task.certificate {
-        command.arg("--tls-cert").arg(&certificate.chain);
-        command.arg("--tls-key").arg(&certificate.key);
-    }
+    add_tls(&mut command, task);
     let configuration = show(&command);
     Launch {
         command,

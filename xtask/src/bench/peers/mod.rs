@@ -24,6 +24,7 @@ mod gannet;
 mod h2o;
 mod lighttpd;
 mod nginx;
+mod static_web_server;
 
 /// Connections that may wait to be accepted, for every peer that can be told.
 pub(crate) const BACKLOG: u32 = 4096;
@@ -51,6 +52,10 @@ pub(crate) enum Peer {
         /// Asked by HTTP/1.1 where the scenario is of HTTP/2.
         h1: bool,
     },
+    /// gannet with a constant answer instead of content: the ceiling of its engine and protocols.
+    Dummy,
+    /// static-web-server.
+    StaticWebServer,
     /// A program that shows what the kernel alone costs.
     Floor(Floor),
 }
@@ -69,12 +74,13 @@ pub(crate) enum Floor {
 }
 
 /// Every peer by its name; the first is what the others are compared to.
-const PEERS: [(&str, Peer); 14] = [
+const PEERS: [(&str, Peer); 16] = [
     ("nginx", Peer::Nginx { cached: false }),
     ("nginx-cached", Peer::Nginx { cached: true }),
     ("lighttpd", Peer::Lighttpd),
     ("h2o", Peer::H2o),
     ("caddy", Peer::Caddy),
+    ("static-web-server", Peer::StaticWebServer),
     (
         "gannet-archive",
         Peer::Gannet {
@@ -115,6 +121,7 @@ const PEERS: [(&str, Peer); 14] = [
             h1: true,
         },
     ),
+    ("gannet-dummy", Peer::Dummy),
     ("floor-epoll", Peer::Floor(Floor::Epoll)),
     ("floor-uring", Peer::Floor(Floor::Uring)),
     ("floor-files", Peer::Floor(Floor::Files)),
@@ -174,6 +181,8 @@ pub(crate) struct Task<'a> {
     pub(crate) archive: Option<&'a Path>,
     /// The certificate, in a cell with TLS.
     pub(crate) certificate: Option<&'a Certificate>,
+    /// Whether servers that have kernel TLS use it.
+    pub(crate) ktls: bool,
     /// A directory for configuration and temporary files.
     pub(crate) work: &'a Path,
     /// Port to listen on at 127.0.0.1.
@@ -244,11 +253,12 @@ impl Peer {
             Self::Lighttpd => lighttpd::find()?,
             Self::H2o => h2o::find()?,
             Self::Caddy => caddy::find()?,
-            Self::Gannet { .. } => sources.gannet()?,
+            Self::Gannet { .. } | Self::Dummy => sources.gannet()?,
+            Self::StaticWebServer => static_web_server::find()?,
             Self::Floor(floor) => floor::find(floor, sources.build)?,
         };
         let has_tls = match self {
-            Self::Gannet { .. } => gannet::has_tls(&program),
+            Self::Gannet { .. } | Self::Dummy => gannet::has_tls(&program),
             Self::Floor(_) => false,
             _ => true,
         };
@@ -275,6 +285,10 @@ impl Peer {
             Self::Floor(Floor::Files | Floor::Memory) if !cell.scenario.load.keep_alive => {
                 Some("keeps connections open")
             }
+            Self::Dummy if !constant => Some("answers a constant"),
+            Self::StaticWebServer if load.protocol == Protocol::H2 && load.tls.is_none() => {
+                Some("speaks HTTP/2 over TLS only")
+            }
             Self::Lighttpd if cell.connections > 1024 => {
                 Some("holds a tenth of its descriptor limit in connections")
             }
@@ -288,8 +302,14 @@ impl Peer {
             Self::Gannet {
                 engine: "uring",
                 ..
-            } | Self::Floor(Floor::Uring)
+            } | Self::Dummy
+                | Self::Floor(Floor::Uring)
         )
+    }
+
+    /// What it answers where that is not the site's content.
+    pub(crate) fn constant(self) -> Option<&'static str> {
+        matches!(self, Self::Dummy).then_some("hello world!\n")
     }
 
     /// The protocol it is asked by where the scenario says `protocol`.
@@ -317,6 +337,8 @@ impl Found {
             Peer::Gannet {
                 archive, engine, ..
             } => Ok(gannet::launch(&self.program, archive, engine, task)),
+            Peer::Dummy => Ok(gannet::launch_dummy(&self.program, task)),
+            Peer::StaticWebServer => static_web_server::launch(&self.program, task),
             Peer::Floor(floor) => Ok(floor::launch(&self.program, floor, task)),
         }
     }

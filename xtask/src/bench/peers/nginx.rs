@@ -40,6 +40,9 @@ pub(super) fn launch(program: &Path, cached: bool, task: &Task<'_>) -> Result<La
         ssl_certificate_key {key};
         ssl_protocols TLSv1.2 TLSv1.3;"
         );
+        if task.ktls {
+            tls.push_str("\n        ssl_conf_command Options KTLS;");
+        }
     }
     if task.cell.scenario.load.protocol == Protocol::H2 {
         options.push_str(" http2");

@@ -228,9 +228,11 @@ impl Report {
             .any(|cell| cell.scenario.load.tls.is_some())
         {
             lines.push(
-                "TLS: 1.3, X25519 and AES-128-GCM, which the client alone offers; in user space \
-                 unless said otherwise"
-                    .into(),
+                match method.ktls {
+                    false => "TLS: 1.3, X25519 and AES-128-GCM; in user space",
+                    true => "TLS: 1.3, X25519 and AES-128-GCM; in the kernel for nginx and gannet",
+                }
+                .into(),
             );
         }
         lines.push(

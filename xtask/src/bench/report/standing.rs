@@ -11,7 +11,7 @@ use crate::bench::{
 /// The forms of gannet that are judged.
 const JUDGED: [&str; 2] = ["gannet-archive", "gannet-directory"];
 /// Servers that answer constants or are no servers: they are shown, not competed with.
-const APART: [&str; 4] = ["floor", "faf", "actix", "hyper"];
+const APART: [&str; 5] = ["floor", "gannet-dummy", "faf", "actix", "hyper"];
 
 /// Which of two costs is smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub(super) struct Standing<'a> {
 
 /// Whether `peer` is gannet.
 pub(super) fn is_gannet(peer: &str) -> bool {
-    peer.starts_with("gannet")
+    peer.starts_with("gannet") && peer != "gannet-dummy"
 }
 
 /// Whether `peer` is shown without being competed with.
