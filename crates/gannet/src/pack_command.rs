@@ -2,6 +2,11 @@
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use signal_hook::consts::SIGXFSZ;
+use signal_hook::flag;
 
 use gannet_content::policy::csp::PolicyOptions;
 
@@ -72,6 +77,10 @@ pub fn run(directory: &Path, settings: PackSettings) -> Result<String, Failure> 
         // Inodes and times of what was just unpacked tell nothing about its content.
         options.memory.verify_sources = true;
     }
+    // A limit on file sizes is to be an error like a full disk, not the end of the process.
+    let limit_was_met = Arc::new(AtomicBool::new(false));
+    flag::register(SIGXFSZ, limit_was_met)
+        .map_err(|error| Failure::new("handle", "SIGXFSZ", cause(&error)))?;
     let mut bar = Bar::new();
     let mut nothing = NoProgress;
     let watched = !quiet && io::stderr().is_terminal();

@@ -103,6 +103,9 @@ fn io_help(error: &io::Error) -> Option<&'static str> {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
             Some("the archive needs about as much room as the site and its compressed copies")
         }
+        io::ErrorKind::FileTooLarge => {
+            Some("the file system or a limit (ulimit -f) does not allow files of this length")
+        }
         io::ErrorKind::NotFound => Some("it may have been removed while the site was packed"),
         _ => None,
     }

@@ -19,6 +19,7 @@ use crate::archive_commands::{
 mod choosing;
 mod rebuilding;
 mod signing;
+mod whole;
 
 /// A directory of its own for one test, removed at its end.
 struct Place(PathBuf);

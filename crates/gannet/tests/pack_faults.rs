@@ -1,0 +1,70 @@
+//! Packing when something goes wrong: the archive that was there stays, and nothing else is left.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+use support::{Folder, command, gannet_in, run};
+
+fn site() -> Folder {
+    let folder = Folder::new();
+    folder.write("site/index.html", "front page ".repeat(300));
+    folder.write("site/film.mp4", vec![7; 3 << 20]);
+    folder
+}
+
+fn names(folder: &Folder) -> Vec<String> {
+    let mut names: Vec<String> = fs::read_dir(folder.path())
+        .expect("readable")
+        .map(|item| {
+            item.expect("readable")
+                .file_name()
+                .to_string_lossy()
+                .into_owned()
+        })
+        .collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_full_disk_leaves_the_archive_that_was_there() {
+    let folder = site();
+    folder.write("site.gannet", "the archive before");
+    // No file may become longer than 1 MiB: to a program that is a disk that is full.
+    let gannet = command();
+    let mut limited = Command::new("sh");
+    limited
+        .args(["-c", "ulimit -f 1024; exec \"$0\" pack site --fast -q"])
+        .arg(gannet.get_program())
+        .current_dir(folder.path());
+    let ended = run(&mut limited);
+    ended.failure(
+        1,
+        "gannet: cannot write 'site.gannet': file too large (EFBIG)\n\
+         help: the file system or a limit (ulimit -f) does not allow files of this length\n",
+    );
+    assert_eq!(names(&folder), ["site", "site.gannet"]);
+    let before = fs::read(folder.join("site.gannet")).expect("there");
+    assert_eq!(before, b"the archive before");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let folder = site();
+    let path = folder.write("site/secret.html", "secret");
+    fs::set_permissions(&path, fs::Permissions::from_mode(0)).expect("set");
+    if fs::read(&path).is_ok() {
+        println!("skipped: this user may read everything");
+        return;
+    }
+    gannet_in(&folder, ["pack", "site", "--fast", "-q"]).failure(
+        1,
+        "gannet: cannot read 'site/secret.html': permission denied (EACCES)\n\
+         help: make it readable, or leave it out of the site; a site is packed whole or not at \
+         all\n",
+    );
+    assert_eq!(names(&folder), ["site"]);
+}
