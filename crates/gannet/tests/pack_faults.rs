@@ -41,11 +41,13 @@ fn a_full_disk_leaves_the_archive_that_was_there() {
         .arg(gannet.get_program())
         .current_dir(folder.path());
     let ended = run(&mut limited);
-    ended.failure(
-        1,
-        "gannet: cannot write 'site.gannet': file too large (EFBIG)\n\
+    let target = folder.join("site.gannet").canonicalize().expect("there");
+    let expect = format!(
+        "gannet: cannot write '{}': file too large (EFBIG)\n\
          help: the file system or a limit (ulimit -f) does not allow files of this length\n",
+        target.display()
     );
+    ended.failure(1, &expect);
     assert_eq!(names(&folder), ["site", "site.gannet"]);
     let before = fs::read(folder.join("site.gannet")).expect("there");
     assert_eq!(before, b"the archive before");
