@@ -15,7 +15,6 @@ use gannet_content::rules::pattern::Scheme;
 use gannet_content::{answer, error_page};
 use gannet_http::h1;
 use gannet_http::h2::{StreamId, Time};
-use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::date::DATE_LINE_LEN;
 use gannet_http::semantics::range::ByteRange;
 use gannet_http::semantics::ready_fields::{
@@ -282,6 +281,7 @@ impl Answering<'_> {
         }
     }
 
+    /// Several ranges: only of content without a coding, as the plan has it.
     fn many_ranges(&mut self, selected: &Selected<'_>, ranges: &[ByteRange]) -> Answered {
         let boundary = Boundary::new(random(self.turn));
         let representation = &selected.representation;
@@ -289,9 +289,6 @@ impl Answering<'_> {
         let multipart = multipart(ranges, content_type, representation.len, &boundary);
         let outer_type = boundary.content_type();
         let mut fields = self.fields(Some(("content-type", &outer_type)));
-        if representation.coding != Coding::Identity {
-            fields.push(("content-encoding", representation.coding.name().as_bytes()));
-        }
         let head = ResponseHead {
             status: Status::PARTIAL_CONTENT,
             ready: Some((selected.block, ReadyPart::Shared)),
