@@ -288,7 +288,7 @@ impl Answering<'_> {
         let content_type = Some(selected.content_type).filter(|value| !value.is_empty());
         let multipart = multipart(ranges, content_type, representation.len, &boundary);
         let outer_type = boundary.content_type();
-        let mut fields = self.fields(Some(("content-type", &outer_type)));
+        let fields = self.fields(Some(("content-type", &outer_type)));
         let head = ResponseHead {
             status: Status::PARTIAL_CONTENT,
             ready: Some((selected.block, ReadyPart::Shared)),
