@@ -332,7 +332,7 @@ fn fields(metadata: &[u8]) -> Stored {
         status: 200,
         ..Stored::default()
     };
-    if metadata.len() % 16 == 0 && metadata.first() == Some(&b'h') {
+    if metadata.len().is_multiple_of(16) && metadata.first() == Some(&b'h') {
         for pair in metadata.chunks_exact(16) {
             numbered(&pair[8..], &mut stored);
         }
