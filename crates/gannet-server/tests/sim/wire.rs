@@ -14,7 +14,7 @@ use crate::tls_support::{Abilities, Authority, client_config, connect};
 /// A connection of a client.
 pub(crate) enum Wire {
     Clear(gannet_io::sim::Client),
-    Secure(gannet_io::sim::Client, RefCell<Tls>),
+    Secure(gannet_io::sim::Client, Box<RefCell<Tls>>),
 }
 
 /// The client's side of TLS.
@@ -61,7 +61,7 @@ impl Wire {
             updates_after,
             opened: 0,
         };
-        let wire = Self::Secure(client, RefCell::new(tls));
+        let wire = Self::Secure(client, Box::new(RefCell::new(tls)));
         wire.flush();
         Some(wire)
     }
