@@ -399,7 +399,7 @@ mod tests {
         );
         check(
             &["pack"],
-            "gannet: missing <DIR>\nhelp: see 'gannet pack --help'",
+            "gannet: missing <SITE>\nhelp: see 'gannet pack --help'",
         );
         check(
             &["pack", "--ouptut", "x"],

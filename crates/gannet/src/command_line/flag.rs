@@ -29,6 +29,34 @@ pub struct Flag<S: 'static> {
     pub apply: fn(&mut S, &[OsString]) -> Result<(), String>,
 }
 
+// By hand, since settings are not copied with the flags that are for them.
+impl<S> Clone for Flag<S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Flag<S> {}
+
+/// One table from several, in their order, when the program is compiled. `N` is the number of all
+/// flags.
+#[must_use]
+pub const fn joined<S, const N: usize>(parts: &[&[Flag<S>]]) -> [Flag<S>; N] {
+    let mut all = [parts[0][0]; N];
+    let (mut part, mut at, mut filled) = (0, 0, 0);
+    while part < parts.len() {
+        while at < parts[part].len() {
+            all[filled] = parts[part][at];
+            filled += 1;
+            at += 1;
+        }
+        part += 1;
+        at = 0;
+    }
+    assert!(filled == N, "not the number of all flags");
+    all
+}
+
 /// What a flag takes.
 #[derive(Clone, Copy, Debug)]
 pub enum Value {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  flag.rs          what a declaration is
-//!  serve_flags.rs   the table of `serve`       ─┐
+//!  serve_flags/     the table of `serve`       ─┐
 //!  pack_flags.rs    the table of `pack`        ─┼─▶ arguments.rs, layers.rs, documents/
 //!  commands.rs      the other commands' shapes ─┘
 //! ```

@@ -1,0 +1,178 @@
+//! Flags of `gannet serve` for addresses and HTTPS.
+
+use clap::ValueHint;
+use gannet_server::tls::kernel::Wish;
+
+use crate::command_line::flag::{FILES, Flag, Group, Value, one, one_of};
+use crate::command_line::settings::Settings;
+use crate::command_line::values::{
+    choice, listen_address, number, paths, socket_address, switch, text,
+};
+
+/// The flags, in the order in which they are described.
+pub(super) const FLAGS: &[Flag<Settings>] = &[
+    Flag {
+        name: "listen",
+        short: Some('l'),
+        value: Value::Many {
+            name: "ADDR:PORT",
+            separator: ',',
+            joint: None,
+            hint: ValueHint::Other,
+        },
+        group: Group::Addresses,
+        default: "",
+        brief: "[ADDR]:PORT for IPv6, or unix:PATH; repeatable",
+        details: "A port alone means loopback: 8080, :8080 and localhost:8080 are 127.0.0.1:8080. \
+            Port 0 takes any free port. The address must be \
+            free: only the default port moves to the next free one.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.listen = values
+                .iter()
+                .map(listen_address)
+                .collect::<Result<_, _>>()?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "port",
+        short: Some('p'),
+        value: one("N"),
+        group: Group::Addresses,
+        default: "8080",
+        brief: "the port, on loopback unless exposed",
+        details: "If it is not given and 8080 is busy, the next free port is taken, up to 8099. A \
+            port that was given is never changed: if it is busy, gannet stops and says by whom.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.port = Some(number(values, "from 0 to 65535")?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "expose",
+        short: Some('e'),
+        value: Value::Switch,
+        group: Group::Addresses,
+        default: "false",
+        brief: "listen on all interfaces, IPv4 and IPv6",
+        details: "The first lines then name the URLs by which the network reaches this machine.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.expose = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "metrics",
+        short: None,
+        value: one("ADDR:PORT"),
+        group: Group::Addresses,
+        default: "",
+        brief: "answer /metrics (Prometheus text) and /health here",
+        details: "An address of its own, so that metrics are never on the served address. A port \
+            alone means loopback.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.metrics = Some(socket_address(text(values)?.trim())?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "tls",
+        short: None,
+        value: Value::Switch,
+        group: Group::Tls,
+        default: "false",
+        brief: "HTTPS with a certificate for development",
+        details: "Unless --tls-cert names one. It is signed by an authority of its own that is kept in \
+            $XDG_DATA_HOME/gannet/tls and is good for this machine only; 'gannet cert' writes the \
+            authority's certificate, for a browser to import. The default port is then 8443. Unix \
+            sockets stay clear: who connects there is a proxy.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.tls.development = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "tls-cert",
+        short: None,
+        value: FILES,
+        group: Group::Tls,
+        default: "",
+        brief: "HTTPS with this certificate (PEM); repeatable",
+        details: "The file has the whole chain. With several, each client gets the one for the name that it asks for, and the \
+            first if there is none. Read again when the file changes, and by SIGHUP; if the new \
+            one cannot be used, the old one stays.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.tls.certificates = paths(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "tls-key",
+        short: None,
+        value: FILES,
+        group: Group::Tls,
+        default: "",
+        brief: "its private key (PEM); repeatable",
+        details: "As many as certificates, in the same order; none if each certificate's file has \
+            its key, too.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.tls.keys = paths(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "http-redirect",
+        short: None,
+        value: one("ADDR:PORT"),
+        group: Group::Tls,
+        default: "",
+        brief: "answer HTTP here with a redirect (308) to HTTPS",
+        details: "A port alone means loopback.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.tls.redirect = Some(socket_address(text(values)?.trim())?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "hsts",
+        short: None,
+        value: Value::Switch,
+        group: Group::Tls,
+        default: "false",
+        brief: "tell browsers to come by HTTPS only, for two years",
+        details: "Adds strict-transport-security to answers over TLS. For other values of it use \
+            --header.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.tls.hsts = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "ktls",
+        short: None,
+        value: one_of("WHEN", &["auto", "on", "off"]),
+        group: Group::Tls,
+        default: "auto",
+        brief: "auto, on or off: have the kernel seal large bodies",
+        details: "A connection is handed over when a body of 64 KiB or more is about to go, in \
+            TLS 1.3. auto does it where the kernel can, which takes its module 'tls'; the first \
+            lines say whether it does. on is an error where it cannot.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.tls.kernel = choice(
+                values,
+                &[("auto", Wish::Auto), ("on", Wish::On), ("off", Wish::Off)],
+            )?;
+            Ok(())
+        },
+    },
+];

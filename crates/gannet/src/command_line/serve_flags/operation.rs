@@ -1,0 +1,324 @@
+//! Flags of `gannet serve` for memory, limits, engine and output.
+
+use gannet_server::config::EngineChoice;
+
+use crate::command_line::flag::{FILE, Flag, Group, Value, one, one_of};
+use crate::command_line::settings::{LogChoice, Settings};
+use crate::command_line::values::{choice, colour, number, path, switch, text};
+use crate::quantities::{parse_duration_ms, parse_size};
+
+/// The flags, in the order in which they are described.
+pub(super) const FLAGS: &[Flag<Settings>] = &[
+    Flag {
+        name: "dummy",
+        short: None,
+        value: Value::Switch,
+        group: Group::Engine,
+        default: "false",
+        brief: "answer everything with 'hello world!', to measure the engine alone",
+        details: "Nothing is opened and nothing is looked up.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.content.dummy = switch(values)?.then_some("hello world!\n");
+            Ok(())
+        },
+    },
+    Flag {
+        name: "dummy-empty",
+        short: None,
+        value: Value::Switch,
+        group: Group::Engine,
+        default: "false",
+        brief: "answer everything with nothing, to measure the engine alone",
+        details: "",
+        is_common: false,
+        apply: |settings, values| {
+            if switch(values)? {
+                settings.server.content.dummy = Some("");
+            }
+            Ok(())
+        },
+    },
+    Flag {
+        name: "max-memory",
+        short: None,
+        value: one("SIZE"),
+        group: Group::Memory,
+        default: "0",
+        brief: "the most memory that the process may have; 0: no limit",
+        details: "Of its data (RLIMIT_DATA): a mapped archive does not count. Beyond it gannet \
+            stops.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.max_memory = parse_size(text(values)?)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "max-descriptors",
+        short: None,
+        value: one("N"),
+        group: Group::Limits,
+        default: "0",
+        brief: "the most descriptors that the process may have; 0: as many as allowed",
+        details: "Connections and open files count. At the limit idle connections make room.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.max_descriptors = number(values, "from 0 to 18446744073709551615")?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "cache-memory",
+        short: None,
+        value: one("SIZE"),
+        group: Group::Memory,
+        default: "256MiB",
+        brief: "the most memory for small files of a directory; 0 keeps none",
+        details: "Over all workers together. Sizes take K, M, G (powers of 1024) or KB, MB, GB.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.content.cache_memory = parse_size(text(values)?)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "archive-memory",
+        short: None,
+        value: Value::Switch,
+        group: Group::Memory,
+        default: "false",
+        brief: "copy an archive into sealed memory instead of mapping its file",
+        details: "Takes as much memory as the archive is long. Nothing that happens to the file \
+            afterwards can be seen.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.content.archive_memory = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "preload",
+        short: None,
+        value: Value::Switch,
+        group: Group::Memory,
+        default: "false",
+        brief: "read a mapped archive once at start, so that it is in memory",
+        details: "",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.content.preload = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "defer-accept",
+        short: None,
+        value: Value::Switch,
+        group: Group::Limits,
+        default: "false",
+        brief: "accept a TCP connection when its first bytes are there",
+        details: "Saves work where clients make a connection per request. Connections that have \
+            sent nothing wait in the kernel's queue, which is shorter than the server's own limit, \
+            and are reset when the server stops.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.defer_accept = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "head-timeout",
+        short: None,
+        value: one("TIME"),
+        group: Group::Limits,
+        default: "15s",
+        brief: "from the first byte of a request until its head is complete",
+        details: "Also from accepting a connection until its first request. Times take ms, s, m \
+            or h; a bare number is seconds.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.limits.head_timeout_ms = parse_duration_ms(text(values)?)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "idle-timeout",
+        short: None,
+        value: one("TIME"),
+        group: Group::Limits,
+        default: "75s",
+        brief: "how long a connection may wait for its next request",
+        details: "",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.limits.idle_timeout_ms = parse_duration_ms(text(values)?)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "progress-timeout",
+        short: None,
+        value: one("TIME"),
+        group: Group::Limits,
+        default: "60s",
+        brief: "how long a client may take no byte of an answer",
+        details: "",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.limits.progress_timeout_ms = parse_duration_ms(text(values)?)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "send-rate-min",
+        short: None,
+        value: one("SIZE"),
+        group: Group::Limits,
+        default: "500",
+        brief: "the least bytes a second a client must take; 0 switches it off",
+        details: "Averaged over an answer, once it has lasted longer than --progress-timeout.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.limits.send_rate_min = parse_size(text(values)?)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "max-connections",
+        short: None,
+        value: one("N"),
+        group: Group::Limits,
+        default: "0",
+        brief: "the most connections at once; 0: as many as descriptors allow",
+        details: "More are accepted as others end. gannet raises the soft limit of descriptors to \
+            the hard one (ulimit -Hn) at start.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.limits.connections_max = number(values, "from 0 to 4294967295")?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "grace",
+        short: None,
+        value: one("TIME"),
+        group: Group::Limits,
+        default: "30s",
+        brief: "how long running answers may take after SIGTERM or Ctrl-C",
+        details: "A second signal ends gannet at once.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.limits.grace_ms = parse_duration_ms(text(values)?)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "engine",
+        short: None,
+        value: one_of("ENGINE", &["auto", "uring", "epoll"]),
+        group: Group::Engine,
+        default: "auto",
+        brief: "auto, uring or epoll",
+        details: "auto takes io_uring where the kernel allows it, else epoll, and says why in the \
+            first lines of output. uring is an error where io_uring is missing.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.server.engine = choice(
+                values,
+                &[
+                    ("auto", EngineChoice::Auto),
+                    ("uring", EngineChoice::Uring),
+                    ("epoll", EngineChoice::Epoll),
+                ],
+            )?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "workers",
+        short: None,
+        value: one("N"),
+        group: Group::Engine,
+        default: "0",
+        brief: "threads that serve; 0: one for each core",
+        details: "Of the cores that this process may use.",
+        is_common: true,
+        apply: |settings, values| {
+            let count: u16 = number(values, "from 0 to 1024")?;
+            // A thread, a ring and a listener each: beyond this it is a slip of the pen.
+            if count > 1024 {
+                return Err("not a whole number from 0 to 1024".into());
+            }
+            settings.server.workers = usize::from(count);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "log",
+        short: None,
+        value: one_of("FORMAT", &["auto", "pretty", "combined", "json", "off"]),
+        group: Group::Output,
+        default: "auto",
+        brief: "auto, pretty, combined, json or off",
+        details: "A line for each request. auto is pretty on a terminal and off otherwise. combined is the format that log \
+            analysers know. With combined or json on standard output, the first lines go to \
+            standard error.",
+        is_common: true,
+        apply: |settings, values| {
+            settings.log = choice(
+                values,
+                &[
+                    ("auto", LogChoice::Auto),
+                    ("pretty", LogChoice::Pretty),
+                    ("combined", LogChoice::Combined),
+                    ("json", LogChoice::Json),
+                    ("off", LogChoice::Off),
+                ],
+            )?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "log-file",
+        short: None,
+        value: FILE,
+        group: Group::Output,
+        default: "",
+        brief: "where requests are logged instead of standard output; reopened by SIGHUP",
+        details: "With --log auto it is written in the combined format.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.log_file = Some(path(values)?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "quiet",
+        short: Some('q'),
+        value: Value::Switch,
+        group: Group::Output,
+        default: "false",
+        brief: "no lines at start and stop, errors only",
+        details: "",
+        is_common: true,
+        apply: |settings, values| {
+            settings.quiet = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "color",
+        short: None,
+        value: one_of("WHEN", &["auto", "always", "never"]),
+        group: Group::Output,
+        default: "auto",
+        brief: "auto, always or never",
+        details: "auto means on a terminal, unless NO_COLOR is set or TERM is dumb.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.colour = colour(values)?;
+            Ok(())
+        },
+    },
+];
