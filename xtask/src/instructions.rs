@@ -12,9 +12,10 @@ use lexopt::prelude::*;
 use crate::process;
 
 /// The programs that do the work, and their crates.
-const PROGRAMS: [(&str, &str); 2] = [
+const PROGRAMS: [(&str, &str); 3] = [
     ("gannet-http", "http_instructions"),
     ("gannet-archive", "archive_instructions"),
+    ("gannet-content", "content_instructions"),
 ];
 /// The committed counts.
 const FILE: &str = "bench/instructions.toml";

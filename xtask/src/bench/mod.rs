@@ -172,12 +172,13 @@ impl<'a> Bench<'a> {
             .iter()
             .map(|c| content::size_of(&c.content, options.quick));
         // The site, its archive, and room for the pages of both while one replaces the other.
-        let need = need.max().unwrap_or(0) * 2 + SPARE;
+        let kawipiko = u64::from(options.peers.iter().any(|name| name == "kawipiko"));
+        let need = need.max().unwrap_or(0) * (2 + kawipiko) + SPARE;
         let fallback = process::root().join("bench/work");
         let work = WorkDir::create(options.work.as_deref(), need, &fallback)?;
         let build = work.path.join("programs");
         fs::create_dir(&build)?;
-        let sources = Sources::new(options.gannet.as_deref(), &build, options.quick);
+        let sources = Sources::new(options, &build);
         let (mut found, mut skipped) = (Vec::new(), Vec::new());
         for (name, peer) in peers::names().filter_map(|name| Some((name, peers::by_name(name)?))) {
             if !options.peers.iter().any(|wanted| wanted == name) {
@@ -297,6 +298,10 @@ impl<'a> Bench<'a> {
 
     fn clear(&self, site: Option<(ContentSpec, Site, Option<PathBuf>)>) -> Result<()> {
         if let Some((_, site, archive)) = site {
+            let packed = peers::kawipiko_archive_of(&site.root);
+            if packed.exists() {
+                fs::remove_file(packed)?;
+            }
             fs::remove_dir_all(site.root)?;
             archive.map_or(Ok(()), fs::remove_file)?;
         }

@@ -16,7 +16,10 @@ cargo xtask bench: measure gannet and its peers side by side
 
   --list                what can be measured, and exit
   --only NAME[,NAME]    scenarios (plaintext) or cells (plaintext-c64)
-  --peers NAME[,NAME]   peers (default: those that --list marks); nginx gives the ratios
+  --peers NAME[,NAME]   peers (default: those that --list marks); nginx gives the ratios;
+                        'all' for every one that can be had
+  --peer-binary NAME=PATH
+                        the program of kawipiko, ianic-httpd or faf (repeatable), which takes part
   --rounds N            rounds in which every peer runs once (default 5)
   --duration SECS       counted time of a run (default 4)
   --warm-up SECS        time before it that is not counted (default 1)
@@ -70,6 +73,8 @@ pub(crate) struct Options {
     pub(crate) nice: Option<i32>,
     /// The binary to measure.
     pub(crate) gannet: Option<PathBuf>,
+    /// The programs of peers that the user built, by the peers' names.
+    pub(crate) peer_binaries: Vec<(String, PathBuf)>,
     /// Where files go.
     pub(crate) work: Option<PathBuf>,
     /// Name of the result; none for DATE-HOST.
@@ -105,6 +110,7 @@ impl Options {
             list: false,
             nice: None,
             gannet: None,
+            peer_binaries: Vec::new(),
             work: None,
             save: None,
             no_save: false,
@@ -116,9 +122,10 @@ impl Options {
                 Long("list") => options.list = true,
                 Long("quick") => options.quick = true,
                 Long("only") => options.only = list(&parser.value()?.string()?),
-                Long("peers") => {
-                    options.peers = list(&parser.value()?.string()?);
-                    options.peers_given = true;
+                Long("peers") => options.choose_peers(list(&parser.value()?.string()?)),
+                Long("peer-binary") => {
+                    let pair = peer_binary(&parser.value()?.string()?)?;
+                    options.peer_binaries.push(pair);
                 }
                 Long("rounds") => rounds = Some(parser.value()?.parse()?),
                 Long("duration") => duration = Some(parser.value()?.parse()?),
@@ -153,6 +160,7 @@ impl Options {
                 _ => return Err(argument.unexpected().into()),
             }
         }
+        let all_peers = options.peers.len() == peers::names().count();
         if options.quick {
             (
                 options.rounds,
@@ -160,14 +168,28 @@ impl Options {
                 options.method.warm_up_s,
             ) = (1, 1.0, 0.2);
         }
-        if options.quick && !options.peers_given {
+        if options.quick && !options.peers_given && !all_peers {
             options.peers = peers::QUICK.map(str::to_owned).to_vec();
+        }
+        for (name, _) in &options.peer_binaries {
+            if !options.peers.contains(name) {
+                options.peers.push(name.clone());
+            }
         }
         options.rounds = rounds.unwrap_or(options.rounds);
         options.method.duration_s = duration.unwrap_or(options.method.duration_s);
         options.method.warm_up_s = warm_up.unwrap_or(options.method.warm_up_s);
         options.check()?;
         Ok(Some(options))
+    }
+
+    /// Takes `names`; a missing peer is an error unless all were asked for.
+    fn choose_peers(&mut self, names: Vec<String>) {
+        self.peers_given = names != ["all"];
+        self.peers = match self.peers_given {
+            true => names,
+            false => peers::names().map(str::to_owned).collect(),
+        };
     }
 
     fn check(&self) -> Result<()> {
@@ -222,6 +244,17 @@ fn list(text: &str) -> Vec<String> {
         .collect()
 }
 
+fn peer_binary(text: &str) -> Result<(String, PathBuf)> {
+    let (name, path) = text
+        .split_once('=')
+        .context("--peer-binary takes NAME=PATH")?;
+    ensure!(
+        peers::takes_binary(name),
+        "--peer-binary {name}: not one of kawipiko, ianic-httpd and faf"
+    );
+    Ok((name.to_owned(), path.into()))
+}
+
 fn cpus_of(text: &str) -> Result<Cpus> {
     let (server, client) = text
         .split_once(',')
@@ -253,13 +286,25 @@ mod tests {
     }
 
     #[test]
+    fn peers_that_are_given_take_part_and_all_are_all() {
+        let options = parse(&["--quick", "--peer-binary", "faf=/x/faf"]).expect("good");
+        assert!(options.peers.iter().any(|name| name == "faf"));
+        assert!(options.peers.len() > 1 && !options.peers_given);
+        let options = parse(&["--quick", "--peers", "all"]).expect("good");
+        assert_eq!(options.peers.len(), peers::names().count());
+        assert!(!options.peers_given);
+    }
+
+    #[test]
     fn mistakes_are_refused() {
         for arguments in [
             ["--peers", "apache"],
             ["--rounds", "0"],
             ["--duration", "0"],
             ["--cpus", "0"],
-            ["--client", "ab"],
+            ["--client", "curl"],
+            ["--peer-binary", "faf"],
+            ["--peer-binary", "nginx=/x"],
             ["--save", "../x"],
         ] {
             assert!(parse(&arguments).is_err(), "{arguments:?}");

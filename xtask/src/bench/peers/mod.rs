@@ -15,12 +15,15 @@ use serde::{Deserialize, Serialize};
 use super::{
     certificate::Certificate,
     content::Site,
+    options::Options,
     scenario::{Cell, Protocol, Sizes},
 };
 
 mod caddy;
+mod constant;
 mod floor;
 mod gannet;
+mod given;
 mod h2o;
 mod lighttpd;
 mod nginx;
@@ -56,8 +59,32 @@ pub(crate) enum Peer {
     Dummy,
     /// static-web-server.
     StaticWebServer,
+    /// A constant answer over a framework.
+    Constant(Framework),
+    /// A program that the user built.
+    Given(GivenProgram),
     /// A program that shows what the kernel alone costs.
     Floor(Floor),
+}
+
+/// The frameworks that programs in `bench/peers` answer over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Framework {
+    /// hyper.
+    Hyper,
+    /// actix-web.
+    Actix,
+}
+
+/// The programs that `--peer-binary` names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GivenProgram {
+    /// kawipiko, of which the server is named and the archiver is beside it.
+    Kawipiko,
+    /// ianic's httpd.
+    Httpd,
+    /// A program around faf, with the port as its argument and the constant answer.
+    Faf,
 }
 
 /// The floor programs in `bench/floor`.
@@ -74,13 +101,18 @@ pub(crate) enum Floor {
 }
 
 /// Every peer by its name; the first is what the others are compared to.
-const PEERS: [(&str, Peer); 16] = [
+const PEERS: [(&str, Peer); 21] = [
     ("nginx", Peer::Nginx { cached: false }),
     ("nginx-cached", Peer::Nginx { cached: true }),
     ("lighttpd", Peer::Lighttpd),
     ("h2o", Peer::H2o),
     ("caddy", Peer::Caddy),
     ("static-web-server", Peer::StaticWebServer),
+    ("kawipiko", Peer::Given(GivenProgram::Kawipiko)),
+    ("ianic-httpd", Peer::Given(GivenProgram::Httpd)),
+    ("faf", Peer::Given(GivenProgram::Faf)),
+    ("hyper", Peer::Constant(Framework::Hyper)),
+    ("actix-web", Peer::Constant(Framework::Actix)),
     (
         "gannet-archive",
         Peer::Gannet {
@@ -207,6 +239,8 @@ pub(crate) struct Launch {
 pub(crate) struct Sources<'a> {
     /// The gannet binary given with `--gannet`.
     pub(crate) gannet: Option<&'a Path>,
+    /// The programs given with `--peer-binary`, by the names of their peers.
+    pub(crate) binaries: &'a [(String, PathBuf)],
     /// A directory for programs built here.
     pub(crate) build: &'a Path,
     /// The profile that gannet is built with.
@@ -216,12 +250,16 @@ pub(crate) struct Sources<'a> {
 }
 
 impl<'a> Sources<'a> {
-    /// With `gannet` measured instead of a build, and programs compiled into `build`; `quick`
+    /// With the programs that `options` name, and others compiled into `build`; a quick run
     /// builds gannet in less time, and a little slower.
-    pub(crate) fn new(gannet: Option<&'a Path>, build: &'a Path, quick: bool) -> Self {
-        let profile = if quick { "bench-dev" } else { "release" };
+    pub(crate) fn new(options: &'a Options, build: &'a Path) -> Self {
+        let profile = match options.quick {
+            true => "bench-dev",
+            false => "release",
+        };
         Self {
-            gannet,
+            gannet: options.gannet.as_deref(),
+            binaries: &options.peer_binaries,
             build,
             profile,
             found: OnceCell::new(),
@@ -255,11 +293,18 @@ impl Peer {
             Self::Caddy => caddy::find()?,
             Self::Gannet { .. } | Self::Dummy => sources.gannet()?,
             Self::StaticWebServer => static_web_server::find()?,
+            Self::Constant(framework) => constant::find(framework)?,
+            Self::Given(given) => {
+                let mut binaries = sources.binaries.iter();
+                let path = binaries.find(|(peer, _)| peer == name);
+                given::find(given, path.map(|(_, path)| path.as_path()))?
+            }
             Self::Floor(floor) => floor::find(floor, sources.build)?,
         };
         let has_tls = match self {
             Self::Gannet { .. } | Self::Dummy => gannet::has_tls(&program),
-            Self::Floor(_) => false,
+            Self::Floor(_) | Self::Constant(_) => false,
+            Self::Given(given) => given == GivenProgram::Kawipiko,
             _ => true,
         };
         Ok(Found {
@@ -275,8 +320,15 @@ impl Peer {
         let constant = matches!(cell.content.sizes, Sizes::Text { .. });
         let load = &cell.scenario.load;
         match self {
-            Self::Floor(_) if load.tls.is_some() || load.protocol == Protocol::H2 => {
+            Self::Floor(_)
+            | Self::Constant(_)
+            | Self::Given(GivenProgram::Httpd | GivenProgram::Faf)
+                if load.tls.is_some() || load.protocol == Protocol::H2 =>
+            {
                 Some("speaks HTTP/1.1 in clear text")
+            }
+            Self::Constant(_) | Self::Given(GivenProgram::Faf) if !constant => {
+                Some("answers a constant")
             }
             Self::Gannet { h1: true, .. } if load.protocol == Protocol::H1 => {
                 Some("is gannet-archive here")
@@ -286,7 +338,9 @@ impl Peer {
                 Some("keeps connections open")
             }
             Self::Dummy if !constant => Some("answers a constant"),
-            Self::StaticWebServer if load.protocol == Protocol::H2 && load.tls.is_none() => {
+            Self::StaticWebServer | Self::Given(GivenProgram::Kawipiko)
+                if load.protocol == Protocol::H2 && load.tls.is_none() =>
+            {
                 Some("speaks HTTP/2 over TLS only")
             }
             Self::Lighttpd if cell.connections > 1024 => {
@@ -339,6 +393,8 @@ impl Found {
             } => Ok(gannet::launch(&self.program, archive, engine, task)),
             Peer::Dummy => Ok(gannet::launch_dummy(&self.program, task)),
             Peer::StaticWebServer => static_web_server::launch(&self.program, task),
+            Peer::Constant(_) => Ok(constant::launch(&self.program, task)),
+            Peer::Given(given) => given::launch(given, &self.program, task),
             Peer::Floor(floor) => Ok(floor::launch(&self.program, floor, task)),
         }
     }
@@ -375,6 +431,13 @@ pub(crate) struct PeerEntry {
     pub(crate) version: String,
     /// The configuration of its first run, with the run's own paths and port.
     pub(crate) configuration: String,
+}
+
+pub(crate) use given::archive_of as kawipiko_archive_of;
+
+/// Whether `--peer-binary` can name a program for the peer of that name.
+pub(crate) fn takes_binary(name: &str) -> bool {
+    matches!(by_name(name), Some(Peer::Given(_)))
 }
 
 /// The command line as text.

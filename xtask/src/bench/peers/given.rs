@@ -1,0 +1,122 @@
+//! Peers that no distribution packages: programs that the user built and names, or has on the path.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, ensure};
+
+use super::{GivenProgram, Launch, Task, show};
+use crate::process;
+
+/// The peer's name, and that of its program on the path.
+pub(super) fn names(given: GivenProgram) -> (&'static str, &'static str) {
+    match given {
+        GivenProgram::Kawipiko => ("kawipiko", "kawipiko-server"),
+        GivenProgram::Httpd => ("ianic-httpd", "ianic-httpd"),
+        GivenProgram::Faf => ("faf", "faf"),
+    }
+}
+
+/// Finds the program: `path` if there is one, else by its name.
+pub(super) fn find(given: GivenProgram, path: Option<&Path>) -> Result<(PathBuf, String)> {
+    let (name, program) = names(given);
+    let program = match path {
+        Some(path) => path
+            .canonicalize()
+            .with_context(|| format!("--peer-binary {name}={}", path.display()))?,
+        None => process::find(program).with_context(|| {
+            format!("no '{program}' on the path (build it and give --peer-binary {name}=PATH)")
+        })?,
+    };
+    ensure!(
+        program.is_file(),
+        "'{}' is not a program",
+        program.display()
+    );
+    let version = match given {
+        GivenProgram::Kawipiko => {
+            let archiver = archiver(&program);
+            ensure!(
+                archiver.is_file(),
+                "kawipiko-archiver is not beside '{}'",
+                program.display()
+            );
+            let text = process::output(&program.to_string_lossy(), &["--version"])?;
+            text.lines().next().unwrap_or_default().trim().to_owned()
+        }
+        GivenProgram::Httpd | GivenProgram::Faf => format!("{name} (says no version)"),
+    };
+    Ok((program, version))
+}
+
+fn archiver(server: &Path) -> PathBuf {
+    server.with_file_name("kawipiko-archiver")
+}
+
+pub(super) fn launch(given: GivenProgram, program: &Path, task: &Task<'_>) -> Result<Launch> {
+    let mut command = Command::new(program);
+    let port = task.port.to_string();
+    match given {
+        GivenProgram::Kawipiko => add_kawipiko(&mut command, program, task)?,
+        // It takes as many descriptors as `--fds` says for connections and for files.
+        GivenProgram::Httpd => {
+            command.args(["start", "--http-port", &port, "--root"]);
+            command.arg(&task.site.root);
+            command.args(["--buf-count", "16", "--sqes", "32768", "--fds", "19000"]);
+        }
+        // A library: the program around it listens at the port that it is told.
+        GivenProgram::Faf => {
+            command.arg(port);
+        }
+    }
+    let configuration = show(&command);
+    Ok(Launch {
+        command,
+        input: None,
+        configuration,
+    })
+}
+
+/// One process with one thread, the archive mapped, read once and indexed in memory.
+fn add_kawipiko(command: &mut Command, program: &Path, task: &Task<'_>) -> Result<()> {
+    let archive = archive_of(&task.site.root);
+    if !archive.exists() {
+        let mut pack = Command::new(archiver(program));
+        pack.arg("--sources").arg(&task.site.root);
+        pack.arg("--archive").arg(&archive).arg("--exclude-cache");
+        process::capture(&mut pack).context("packing for kawipiko")?;
+    }
+    command.arg("--archive").arg(archive);
+    command.args(["--archive-mmap", "--archive-preload", "--index-all"]);
+    command.args(["--processes", "1", "--threads", "1"]);
+    command.args(["--security-headers-disable", "--hosts-disable", "--quiet"]);
+    let address = format!("127.0.0.1:{}", task.port);
+    match task.certificate {
+        None => command.args(["--bind", &address]),
+        Some(certificate) => {
+            command.args(["--bind-tls", &address]);
+            command.arg("--tls-public").arg(&certificate.chain);
+            command.arg("--tls-private").arg(&certificate.key)
+        }
+    };
+    Ok(())
+}
+
+/// Where kawipiko's archive of the site in `root` is, once it was made.
+pub(crate) fn archive_of(root: &Path) -> PathBuf {
+    root.with_extension("cdb")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_is_not_there_is_named_with_the_way_to_give_it() {
+        let error = find(GivenProgram::Faf, Some(Path::new("/nowhere/faf"))).expect_err("none");
+        let error = format!("{error:#}");
+        assert!(error.contains("--peer-binary faf=/nowhere/faf"), "{error}");
+    }
+}
