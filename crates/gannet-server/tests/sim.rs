@@ -13,6 +13,8 @@ mod files;
 mod response;
 #[path = "sim/run.rs"]
 mod run;
+#[path = "sim/streams.rs"]
+mod streams;
 #[path = "sim/wire.rs"]
 mod wire;
 
@@ -38,12 +40,12 @@ fn number(variable: &str) -> Option<u64> {
 
 /// What follows from a seed, in clear text.
 fn run(seed: u64) -> Result<Outcome, String> {
-    run_over(seed, |_| Tls::None)
+    run_over(seed, false, |_| Tls::None)
 }
 
 /// The same over TLS.
 fn run_secure(seed: u64) -> Result<Outcome, String> {
-    run_over(seed, |random| match random.below(5) {
+    run_over(seed, false, |random| match random.below(5) {
         0 | 1 => Tls::Own,
         2 => Tls::Kernel { can_update: true },
         3 => Tls::Kernel { can_update: false },
@@ -51,10 +53,24 @@ fn run_secure(seed: u64) -> Result<Outcome, String> {
     })
 }
 
-fn run_over(seed: u64, tls: impl Fn(&mut Random) -> Tls) -> Result<Outcome, String> {
+/// The same with clients that speak HTTP/2, every third time over TLS.
+fn run_streams(seed: u64) -> Result<Outcome, String> {
+    run_over(seed, true, |random| match random.below(6) {
+        0 => Tls::Own,
+        1 => Tls::Kernel { can_update: true },
+        _ => Tls::None,
+    })
+}
+
+fn run_over(
+    seed: u64,
+    has_streams: bool,
+    tls: impl Fn(&mut Random) -> Tls,
+) -> Result<Outcome, String> {
     let mut random = Random::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
     let scenario = Scenario::random(&mut random);
     let scenario = Scenario {
+        has_streams,
         tls: tls(&mut Random::new(seed)),
         ..scenario
     };
@@ -90,6 +106,12 @@ fn seeds() {
 #[test]
 fn secure_seeds() {
     all_seeds(run_secure);
+}
+
+/// The same over HTTP/2: streams at once, reset, stalled, half-closed, with small windows.
+#[test]
+fn streams_seeds() {
+    all_seeds(run_streams);
 }
 
 fn all_seeds(run: fn(u64) -> Result<Outcome, String>) {

@@ -196,6 +196,8 @@ pub struct Connection {
     /// When streams are to be looked at for lack of progress: not later than the first of them is
     /// overdue.
     check_at: Option<Time>,
+    /// When content of any stream was last handed out.
+    content_at: Time,
     error: Option<ConnectionError>,
     /// The caller has had the event that says so.
     is_error_told: bool,
@@ -227,6 +229,7 @@ impl Connection {
             idle_since: now,
             now,
             check_at: None,
+            content_at: now,
             error: None,
             is_error_told: false,
         }

@@ -1,10 +1,14 @@
 //! The disk on behalf of HTTP/2 streams: lookups of paths and reads of content, several per
 //! connection at once.
+//!
+//! A disk that hangs is waited for as long as a peer that takes nothing: then the machine resets
+//! the stream (`Connection::handle_timeout`). What was asked stays in flight until it is answered,
+//! and counts against the connection's bounds until then.
 
 use std::ops::Range;
 use std::rc::Rc;
 
-use gannet_http::h2::{ErrorCode, StreamId};
+use gannet_http::h2::{ErrorCode, StreamId, Time};
 use gannet_http::semantics::kept::KeptRequest;
 use gannet_http::semantics::target_path::decode_path;
 use gannet_io::driver::{Done, Driver, Errno, Started};
@@ -124,6 +128,7 @@ impl<D: Driver> Worker<D> {
 
     /// A question was asked and will be answered later.
     fn ask_for_stream(&mut self, slot: u32, stream: StreamId, number: u32, what: What) {
+        let now = self.driver.now();
         let conn = self.conns.at(slot);
         let question = Question {
             slot,
@@ -134,6 +139,7 @@ impl<D: Driver> Worker<D> {
         self.stream_disk.ask(number, question);
         if let Some(streams) = &mut conn.streams {
             streams.asked += 1;
+            streams.connection.defer(stream, Time(now.0));
         }
     }
 
@@ -170,11 +176,13 @@ impl<D: Driver> Worker<D> {
         file: Rc<ServedFile>,
         range: Range<u64>,
     ) {
+        let now = self.driver.now();
         let Some(streams) = &mut self.conns.at(slot).streams else {
             return;
         };
         if streams.reads >= STREAM_READS_MAX {
             streams.connection.pause(stream);
+            streams.connection.defer(stream, Time(now.0));
             streams.waiting.push(stream);
             return;
         }

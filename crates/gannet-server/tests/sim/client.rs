@@ -44,6 +44,8 @@ pub(crate) struct Asked {
 pub(crate) struct Ask {
     pub(crate) kind: Kind,
     pub(crate) raw: Vec<u8>,
+    /// What an HTTP/2 client sends instead: method, target, and fields as lines.
+    pub(crate) parts: (String, String, String),
     pub(crate) is_head: bool,
     /// Nothing is answered after it.
     pub(crate) closes: bool,
@@ -97,13 +99,44 @@ pub(crate) struct Allowed {
     pub(crate) quiet_ns: u64,
 }
 
+/// A client of a run.
+pub(crate) trait Actor {
+    /// Does what is due. The error says what the server has done wrong.
+    fn act(&mut self, disk: &SimHandle, files: &mut Files) -> Result<(), String>;
+
+    /// The last words: the server is gone, what it has sent is still read.
+    fn read_rest(&mut self, now: u64, files: &mut Files) -> Result<(), String>;
+
+    /// What came of it so far.
+    fn seen(&self) -> Seen;
+
+    /// The server is told to stop before this client is done.
+    fn cut_by_stop(&mut self);
+}
+
+/// What came of a client.
+pub(crate) struct Seen {
+    /// When it acts next; `None` once nothing more will happen.
+    pub(crate) acts_at: Option<u64>,
+    /// It does nothing for which a server may cut it off.
+    pub(crate) is_patient: bool,
+    /// Answers read whole.
+    pub(crate) answered: u64,
+    /// Every answer was counted that the server has sent.
+    pub(crate) has_read_all: bool,
+    /// Mixed of all that was seen.
+    pub(crate) trace: u64,
+}
+
 /// An answer that is being read.
-struct Reading {
-    head: Head,
-    ask: usize,
-    body_len: u64,
-    read_at: u64,
-    body: Vec<u8>,
+pub(crate) struct Reading {
+    pub(crate) head: Head,
+    /// Which request it answers.
+    pub(crate) ask: usize,
+    pub(crate) body_len: u64,
+    /// When its head was read.
+    pub(crate) read_at: u64,
+    pub(crate) body: Vec<u8>,
 }
 
 /// See the module's description.
@@ -133,6 +166,30 @@ pub(crate) struct Client {
     pub(crate) is_cut_by_stop: bool,
     /// Mixed of all that was seen.
     pub(crate) trace: u64,
+}
+
+impl Actor for Client {
+    fn act(&mut self, disk: &SimHandle, files: &mut Files) -> Result<(), String> {
+        self.act_now(disk, files)
+    }
+
+    fn read_rest(&mut self, now: u64, files: &mut Files) -> Result<(), String> {
+        self.read_rest_now(now, files)
+    }
+
+    fn seen(&self) -> Seen {
+        Seen {
+            acts_at: (!self.is_done).then_some(self.acts_at),
+            is_patient: self.manners.is_patient(),
+            answered: self.answered as u64,
+            has_read_all: self.has_read_all(),
+            trace: self.trace,
+        }
+    }
+
+    fn cut_by_stop(&mut self) {
+        self.is_cut_by_stop = true;
+    }
 }
 
 impl Client {
@@ -168,7 +225,7 @@ impl Client {
     }
 
     /// Does what is due.
-    pub(crate) fn act(&mut self, disk: &SimHandle, files: &mut Files) -> Result<(), String> {
+    fn act_now(&mut self, disk: &SimHandle, files: &mut Files) -> Result<(), String> {
         let now = disk.now().0;
         if self.is_done || now < self.acts_at {
             return Ok(());
@@ -425,12 +482,12 @@ impl Client {
     }
 
     /// Whether every answer was counted that the server has sent.
-    pub(crate) fn has_read_all(&self) -> bool {
+    fn has_read_all(&self) -> bool {
         self.is_done && self.manners.is_patient() && self.answered == self.expected()
     }
 
     /// The last words: the server is gone, what it has sent is still read.
-    pub(crate) fn read_rest(&mut self, now: u64, files: &mut Files) -> Result<(), String> {
+    fn read_rest_now(&mut self, now: u64, files: &mut Files) -> Result<(), String> {
         self.read(now, usize::MAX, files)?;
         if let Some(reading) = self.reading.take() {
             self.judge(&reading, false, files)?;
@@ -441,7 +498,8 @@ impl Client {
     }
 }
 
-fn judge_file(
+/// Judges what was read of an answer to a request for a file.
+pub(crate) fn judge_file(
     path: &str,
     asked: &Asked,
     window: (u64, u64),

@@ -7,6 +7,10 @@ use gannet_server::config::ContentOptions;
 use gannet_server::driven::{Driven, DrivenContent};
 
 use crate::run::LIMITS;
+use crate::streams::{
+    DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, literal,
+    number,
+};
 
 const MS: u64 = 1_000_000;
 
@@ -289,4 +293,89 @@ fn a_stop_ends_within_the_grace() {
     assert!(took <= most, "{took} ms");
     server.pass(20);
     assert!(server.driven.is_over());
+}
+
+/// A disk that hangs ends the streams that wait for it when their time is over, with or without a
+/// head sent; others of the same connection are answered meanwhile and after.
+#[test]
+fn a_stream_does_not_wait_for_a_hung_disk_for_ever() {
+    let mut server = Server::new(Faults {
+        // Nothing is in memory: each lookup and read is a question of its own.
+        cold: 1_000,
+        ..Faults::none()
+    });
+    let connect = |server: &Server| {
+        let client = server.connect();
+        client.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+        client.write(&frame(SETTINGS, 0, 0, &[]));
+        (client, Vec::new())
+    };
+    let ask = |client: &Client, id: u32, path: &str| {
+        client.write(&frame(
+            HEADERS,
+            END_HEADERS | END_STREAM,
+            id,
+            &get_block(path),
+        ));
+    };
+    let (client, mut got) = connect(&server);
+    let mut has = |kind: u8, id: u32, payload: Option<&[u8]>| {
+        got.extend(client.read());
+        has_frame(&got, kind, id, payload)
+    };
+    ask(&client, 1, "/small");
+    server.until("the first answer", || has(DATA, 1, Some(b"small")));
+    // One is asked for anew, one has begun.
+    ask(&client, 3, "/large");
+    server.until("content of a large file", || has(DATA, 3, None));
+    server.disk.slow_file("large", 50_000 * MS);
+    ask(&client, 5, "/large");
+    let increment = (LARGE as u32).to_be_bytes();
+    client.write(&frame(WINDOW_UPDATE, 0, 0, &increment));
+    client.write(&frame(WINDOW_UPDATE, 0, 3, &increment));
+    ask(&client, 7, "/small");
+    server.until("an answer beside it", || has(DATA, 7, Some(b"small")));
+    let internal_error = 2u32.to_be_bytes();
+    let took = server.until("the stream that had begun is reset", || {
+        has(RST_STREAM, 3, Some(&internal_error))
+    });
+    assert!(
+        took <= 2 * LIMITS.progress_timeout_ms + LATE_MS,
+        "{took} ms"
+    );
+    let took = server.until("the other one too", || {
+        has(RST_STREAM, 5, Some(&internal_error))
+    });
+    assert!(
+        took <= 2 * LIMITS.progress_timeout_ms + LATE_MS,
+        "{took} ms"
+    );
+    ask(&client, 9, "/small");
+    server.until("an answer after it", || has(DATA, 9, Some(b"small")));
+}
+
+/// `GET` without compression.
+fn get_block(path: &str) -> Vec<u8> {
+    let mut block = Vec::new();
+    literal(":method", "GET", &mut block);
+    literal(":scheme", "http", &mut block);
+    literal(":authority", "sim", &mut block);
+    literal(":path", path, &mut block);
+    block
+}
+
+/// Whether a whole frame of this kind, stream and payload is among the bytes.
+fn has_frame(mut bytes: &[u8], kind: u8, id: u32, payload: Option<&[u8]>) -> bool {
+    while bytes.len() >= 9 {
+        let len = number(&[0, bytes[0], bytes[1], bytes[2]]) as usize;
+        let Some(content) = bytes.get(9..9 + len) else {
+            return false;
+        };
+        let is_it = bytes[3] == kind && number(&bytes[5..9]) == id;
+        if is_it && payload.is_none_or(|payload| payload == content) {
+            return true;
+        }
+        bytes = &bytes[9 + len..];
+    }
+    false
 }

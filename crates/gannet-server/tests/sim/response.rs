@@ -50,6 +50,21 @@ impl Head {
         Ok(Some(head))
     }
 
+    /// A head that arrived as a field block.
+    pub(crate) fn of_fields(status: u16, fields: Vec<(String, String)>) -> Result<Self, String> {
+        let head = Self {
+            status,
+            fields,
+            len: 0,
+        };
+        let names = head.fields.iter().map(|(name, _)| name);
+        let distinct: std::collections::BTreeSet<_> = names.collect();
+        if distinct.len() < head.fields.len() || head.field("date").is_none() {
+            return Err(format!("a field twice, or no date: {head:?}"));
+        }
+        Ok(head)
+    }
+
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let found = self.fields.iter().find(|(n, _)| n == name);
         found.map(|(_, value)| value.as_str())

@@ -19,8 +19,9 @@ use gannet_server::tls::record::aead::{Cipher, Secrets, Version};
 use gannet_server::tls::record::seal::Sealer;
 use rustls::ClientConfig;
 
-use crate::client::{Allowed, Ask, Asked, Client, Kind, Manners};
+use crate::client::{Actor, Allowed, Ask, Asked, Client, Kind, Manners};
 use crate::files::Files;
+use crate::streams::{self, StreamsClient};
 use crate::tls_support::{Authority, Issued, KeyKind, store};
 
 const MS: u64 = 1_000_000;
@@ -49,6 +50,8 @@ pub(crate) struct Scenario {
     pub(crate) has_rude_clients: bool,
     /// The server is told to stop at this moment, done or not.
     pub(crate) stops_at: Option<u64>,
+    /// Most clients speak HTTP/2.
+    pub(crate) has_streams: bool,
     /// Whether TLS is spoken, and what the kernel does for it.
     pub(crate) tls: Tls,
 }
@@ -82,6 +85,7 @@ impl Scenario {
             stops_at: random
                 .chance(300)
                 .then(|| 1_000 * MS + random.below(2_000 * MS)),
+            has_streams: false,
             tls: Tls::None,
         }
     }
@@ -131,7 +135,14 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
             * MS,
     };
     let clients = (0..scenario.clients)
-        .map(|_| client(&files, scenario, allowed, config.as_ref(), &mut random))
+        .map(|_| -> Box<dyn Actor> {
+            if scenario.has_streams && random.chance(800) {
+                let tls = config.clone();
+                return Box::new(peer(&files, scenario, allowed, tls, &mut random));
+            }
+            let client = client(&files, scenario, allowed, config.as_ref(), &mut random);
+            Box::new(client)
+        })
         .collect();
     Run {
         disk,
@@ -209,7 +220,7 @@ struct Run {
     disk: SimHandle,
     server: Driven<Sim>,
     files: Files,
-    clients: Vec<Client>,
+    clients: Vec<Box<dyn Actor>>,
     random: Random,
     scenario: Scenario,
     allowed: Allowed,
@@ -223,15 +234,16 @@ impl Run {
         while !self.server.is_over() {
             self.act()?;
             let now = self.disk.now().0;
-            let all_done = self.clients.iter().all(|client| client.is_done);
+            let seen = self.clients.iter().map(|client| client.seen());
+            let all_done = seen.into_iter().all(|seen| seen.acts_at.is_none());
             if all_done || self.scenario.stops_at.is_some_and(|at| at <= now) {
                 self.stop(now);
             }
             if self.server.is_over() {
                 break;
             }
-            let acting = self.clients.iter().filter(|client| !client.is_done);
-            let next = acting.map(|client| client.acts_at).min();
+            let seen = self.clients.iter().map(|client| client.seen());
+            let next = seen.filter_map(|seen| seen.acts_at).min();
             self.disk.wake_at(next.map(|at| Nanos(at.max(now + 1))));
             self.server
                 .turn(None)
@@ -267,7 +279,9 @@ impl Run {
         if self.stopped_at.is_none() {
             self.stopped_at = Some(now);
             for client in &mut self.clients {
-                client.is_cut_by_stop |= !client.is_done;
+                if client.seen().acts_at.is_some() {
+                    client.cut_by_stop();
+                }
             }
             self.server.stop();
         }
@@ -324,11 +338,12 @@ impl Run {
             client
                 .read_rest(now, &mut self.files)
                 .map_err(|why| format!("client {number}, at the end: {why}"))?;
-            outcome.answered += client.answered as u64;
-            outcome.trace = outcome.trace.rotate_left(5) ^ client.trace;
+            let seen = client.seen();
+            outcome.answered += seen.answered;
+            outcome.trace = outcome.trace.rotate_left(5) ^ seen.trace;
         }
         outcome.trace ^= counted ^ now.rotate_left(32);
-        let all_read = self.clients.iter().all(Client::has_read_all);
+        let all_read = self.clients.iter().all(|client| client.seen().has_read_all);
         if outcome.answered > counted || (all_read && outcome.answered != counted) {
             return Err(format!(
                 "{} answers counted, {} read",
@@ -336,10 +351,7 @@ impl Run {
             ));
         }
         if !self.allowed.cuts && self.scenario.stops_at.is_none() && outcome.answered == 0 {
-            let patient = self
-                .clients
-                .iter()
-                .any(|client| client.manners.is_patient());
+            let patient = self.clients.iter().any(|client| client.seen().is_patient);
             if patient {
                 return Err("nothing was answered".into());
             }
@@ -536,6 +548,33 @@ fn client(
     Client::new(manners, asks, allowed, random, tls.cloned())
 }
 
+/// A client that speaks HTTP/2.
+fn peer(
+    files: &Files,
+    scenario: Scenario,
+    allowed: Allowed,
+    tls: Option<Arc<ClientConfig>>,
+    random: &mut Random,
+) -> StreamsClient {
+    let is_rude = scenario.has_rude_clients && random.chance(400);
+    let most = if random.chance(300) { 100 } else { 12 };
+    let count = 1 + random.below(most);
+    let paths = files.paths();
+    let asks = (0..count).map(|_| {
+        let path = paths[random.below(paths.len() as u64) as usize].clone();
+        let ask = ask(path, files, scenario, random);
+        if is_rude && random.chance(50) {
+            nonsense(random)
+        } else {
+            ask
+        }
+    });
+    let asks = asks.collect();
+    let manners = streams::Manners::random(is_rude, random);
+    let random = Random::new(random.next_u64());
+    StreamsClient::new(manners, asks, allowed, random, tls)
+}
+
 fn asks(files: &Files, scenario: Scenario, is_rude: bool, random: &mut Random) -> Vec<Ask> {
     let paths = files.paths();
     let most = if random.chance(100) { 30 } else { 5 };
@@ -558,6 +597,7 @@ fn asks(files: &Files, scenario: Scenario, is_rude: bool, random: &mut Random) -
         asks.push(Ask {
             kind: Kind::Options,
             raw: b"OPTIONS / HTTP/1.1\r\nhost: sim\r\n\r\n".to_vec(),
+            parts: ("OPTIONS".into(), "/".into(), String::new()),
             is_head: false,
             closes: false,
             sent_at: None,
@@ -581,6 +621,7 @@ fn ask(path: String, files: &Files, scenario: Scenario, random: &mut Random) -> 
     } else if closes {
         fields.push_str("connection: close\r\n");
     }
+    let mut lines = String::new();
     let (kind, target) = match random.below(20) {
         0 => (Kind::Missing, "/no/such/thing.png".to_owned()),
         1 => (Kind::Options, "/".to_owned()),
@@ -596,13 +637,15 @@ fn ask(path: String, files: &Files, scenario: Scenario, random: &mut Random) -> 
             return Ask {
                 kind: Kind::OtherMethod,
                 raw: raw.into_bytes(),
+                parts: ("POST".into(), target, String::new()),
                 is_head: false,
                 closes,
                 sent_at: None,
             };
         }
         _ => {
-            let (asked, lines) = asked(&path, files, random);
+            let asked;
+            (asked, lines) = self::asked(&path, files, random);
             fields.push_str(&lines);
             let target = match path.strip_suffix("index.html") {
                 Some(folder) if random.chance(500) => format!("/{folder}"),
@@ -622,6 +665,7 @@ fn ask(path: String, files: &Files, scenario: Scenario, random: &mut Random) -> 
         is_head: method == "HEAD",
         kind,
         raw: raw.into_bytes(),
+        parts: (method.to_owned(), target, lines),
         closes,
         sent_at: None,
     }
@@ -673,6 +717,7 @@ fn nonsense(random: &mut Random) -> Ask {
     Ask {
         kind: Kind::Malformed,
         raw: raws[random.below(raws.len() as u64) as usize].to_vec(),
+        parts: ("GET".into(), "/%00".into(), String::new()),
         is_head: false,
         closes: true,
         sent_at: None,

@@ -76,6 +76,14 @@ impl Connection {
         self.set_paused(stream, false);
     }
 
+    /// The caller begins, or begins anew, to fetch what a response needs: the time that it may take
+    /// for that counts from now. After it, [`handle_timeout`](Self::handle_timeout) ends the stream.
+    pub fn defer(&mut self, stream: StreamId, now: Time) {
+        if let Some(slot) = self.find_open(stream) {
+            self.streams.get_mut(slot).progressed_at = now;
+        }
+    }
+
     fn set_paused(&mut self, stream: StreamId, is_paused: bool) {
         if let Some(slot) = self.find_open(stream) {
             self.streams.get_mut(slot).is_paused = is_paused;
@@ -139,6 +147,7 @@ impl Connection {
         stream.sent = range.end;
         stream.send_window.consume(len);
         stream.progressed_at = now;
+        self.content_at = now;
         self.send_window.consume(len);
         let body = Body {
             stream: StreamId(stream.id),

@@ -56,7 +56,8 @@ impl Connection {
     }
 
     /// Does what is due. Call it until it gives `None`: a stream that it gives was reset, because
-    /// its peer opened no window for its content in time. Look at
+    /// its peer opened no window for its content in time (`ENHANCE_YOUR_CALM`), or because the
+    /// caller did not answer or fetch content in time (`INTERNAL_ERROR`). Look at
     /// [`is_closing`](Self::is_closing) and [`error`](Self::error) after it.
     pub fn handle_timeout(&mut self, now: Time) -> Option<StreamId> {
         self.now = self.now.max(now);
@@ -92,24 +93,30 @@ impl Connection {
     /// Ends streams that wait for the peer for too long: the first of them that the caller knows.
     fn check_streams(&mut self, now: Time) -> Option<StreamId> {
         let progress_ms = self.timeouts.progress_ms;
-        let has_window = self.send_window.available() > 0;
-        let is_overdue =
-            |stream: &Stream| now >= stream.due_at(progress_ms) && awaits_peer(stream, has_window);
-        let overdue: Vec<(Slot, u32, Response)> = self
+        // A stream may wait long while more urgent ones use up the window of the connection: as
+        // long as that is opened again and again, its peer is only slow.
+        let is_shut =
+            self.send_window.available() == 0 && now >= self.content_at.plus_ms(progress_ms);
+        let is_due = |stream: &Stream| now >= stream.due_at(progress_ms);
+        let overdue: Vec<(Slot, u32, Overdue)> = self
             .streams
             .iter()
-            .filter(|(_, stream)| is_overdue(stream))
-            .map(|(slot, stream)| (slot, stream.id, stream.response))
+            .filter(|(_, stream)| is_due(stream))
+            .filter_map(|(slot, stream)| Some((slot, stream.id, overdue(stream, is_shut)?)))
             .collect();
-        for (slot, id, response) in overdue {
-            if response == Response::Done {
-                self.close_with(slot, ErrorCode::NO_ERROR);
-            } else {
-                self.close_with(slot, ErrorCode::ENHANCE_YOUR_CALM);
-                return Some(StreamId(id));
-            }
+        for (slot, id, overdue) in overdue {
+            let code = match overdue {
+                Overdue::Request => {
+                    self.close_with(slot, ErrorCode::NO_ERROR);
+                    continue;
+                }
+                Overdue::Window => ErrorCode::ENHANCE_YOUR_CALM,
+                Overdue::Caller => ErrorCode::INTERNAL_ERROR,
+            };
+            self.close_with(slot, code);
+            return Some(StreamId(id));
         }
-        // Streams that wait for the caller are looked at again after as long a time.
+        // Streams that wait for their turn are looked at again after as long a time.
         let next = self.streams.iter().map(|(_, stream)| {
             let due = stream.due_at(progress_ms);
             if due > now {
@@ -123,15 +130,26 @@ impl Connection {
     }
 }
 
-/// Whether it is the peer that a stream waits for: a window, or the end of a request that was
-/// answered.
-fn awaits_peer(stream: &Stream, has_connection_window: bool) -> bool {
+/// What a stream has waited for too long.
+enum Overdue {
+    /// The end of a request that was answered.
+    Request,
+    /// The peer opens no window.
+    Window,
+    /// The caller neither answers nor goes on with content.
+    Caller,
+}
+
+/// What a stream waits for that makes no progress; `None` if it waits for its turn.
+fn overdue(stream: &Stream, is_connection_shut: bool) -> Option<Overdue> {
     match stream.response {
-        Response::Awaited => false,
-        Response::Sending => {
-            !stream.is_paused && (!has_connection_window || stream.send_window.available() == 0)
+        Response::Done => Some(Overdue::Request),
+        Response::Awaited => Some(Overdue::Caller),
+        Response::Sending if stream.is_paused => Some(Overdue::Caller),
+        Response::Sending if is_connection_shut || stream.send_window.available() == 0 => {
+            Some(Overdue::Window)
         }
-        Response::Done => true,
+        Response::Sending => None,
     }
 }
 

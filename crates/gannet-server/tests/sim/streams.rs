@@ -1,0 +1,665 @@
+//! A simulated client that speaks HTTP/2: many streams, windows of its own, and resets.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use gannet_http::h2::hpack::Decoder;
+use gannet_io::sim::{End, Random, SimHandle};
+use rustls::ClientConfig;
+
+use crate::client::{Actor, Allowed, Ask, Kind, Reading, Seen, judge_file};
+use crate::files::Files;
+use crate::response::Head;
+use crate::wire::Wire;
+
+const MS: u64 = 1_000_000;
+
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const RST_STREAM: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
+const PRIORITY_UPDATE: u8 = 16;
+
+pub(crate) const END_STREAM: u8 = 1;
+const ACK: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
+
+const NO_ERROR: u32 = 0;
+const CANCEL: u32 = 8;
+
+/// Initial window of a connection (RFC 9113 section 6.9.2).
+const CONNECTION_WINDOW: i64 = 65_535;
+
+/// What a client does beside asking and reading.
+#[derive(Clone, Debug)]
+pub(crate) struct Manners {
+    /// Connects at this moment.
+    arrives_at: u64,
+    /// Acts this often, nanoseconds.
+    interval_ns: u64,
+    /// Reads at most this much each time.
+    read_max: usize,
+    /// So many streams at once.
+    at_once: usize,
+    /// SETTINGS_INITIAL_WINDOW_SIZE.
+    window: u32,
+    /// A later SETTINGS changes it to this, after so many answers.
+    window_later: Option<(usize, u32)>,
+    /// Gives back at most this much of a stream's window each time; 0 never opens one.
+    opens: u32,
+    /// Resets a stream at this share of frames with content, per mille.
+    resets: u32,
+    /// Leaves requests open at this share, per mille.
+    half_closed: u32,
+    /// Never ends these requests.
+    leaves_open: bool,
+    /// Resets the connection after reading so many bytes.
+    ends_after: Option<usize>,
+    /// Gives up after so long, nanoseconds.
+    gives_up_after: u64,
+    /// Asks for priorities, and changes them.
+    has_priorities: bool,
+    /// Stays on after the last answer, until the server ends the connection.
+    stays: bool,
+    is_patient: bool,
+}
+
+impl Manners {
+    /// Manners that follow from chance.
+    pub(crate) fn random(is_rude: bool, random: &mut Random) -> Self {
+        let most = if random.chance(300) { 100 } else { 8 };
+        let mut manners = Self {
+            arrives_at: 1_000 * MS + random.below(3_000) * random.below(1_000) * 1_000,
+            interval_ns: 1 + random.below(20 * MS),
+            read_max: 2_000 + random.below(30_000) as usize,
+            at_once: 1 + random.below(most) as usize,
+            window: 4_000 + random.below(70_000) as u32,
+            window_later: None,
+            opens: u32::MAX,
+            resets: if random.chance(300) { 100 } else { 0 },
+            half_closed: if random.chance(300) { 200 } else { 0 },
+            leaves_open: false,
+            ends_after: None,
+            gives_up_after: u64::MAX,
+            has_priorities: random.chance(500),
+            stays: random.chance(200),
+            is_patient: !is_rude,
+        };
+        if random.chance(200) {
+            let window = 4_000 + random.below(70_000) as u32;
+            manners.window_later = Some((random.below(6) as usize, window));
+        }
+        if is_rude {
+            match random.below(6) {
+                0 => manners.opens = 0,
+                // Ever so slow, yet always getting on.
+                1 => {
+                    manners.opens = 1 + random.below(300) as u32;
+                    manners.gives_up_after = 30_000 * MS;
+                }
+                2 => (manners.window, manners.opens) = (random.below(2_000) as u32, 0),
+                3 => manners.ends_after = Some(random.below(60_000) as usize),
+                4 => (manners.half_closed, manners.leaves_open) = (500, true),
+                _ => {
+                    manners.read_max = 1 + random.below(30) as usize;
+                    manners.interval_ns = 100 * MS + random.below(100 * MS);
+                }
+            }
+        }
+        manners
+    }
+}
+
+/// A request under way.
+struct Stream {
+    ask: Ask,
+    reading: Option<Reading>,
+    /// What the server may still send.
+    window: i64,
+    /// Content that was read and not given back to its window.
+    owed: u32,
+    /// The request has not ended.
+    is_open: bool,
+    /// When something last happened to it that gives the server time.
+    moved_at: u64,
+}
+
+/// See the module's description.
+pub(crate) struct StreamsClient {
+    manners: Manners,
+    /// Not asked yet.
+    asks: VecDeque<Ask>,
+    allowed: Allowed,
+    random: Random,
+    tls: Option<Arc<ClientConfig>>,
+    wire: Option<Wire>,
+    decoder: Decoder,
+    got: Vec<u8>,
+    read: usize,
+    next_stream: u32,
+    streams: BTreeMap<u32, Stream>,
+    window: i64,
+    owed: u32,
+    /// Initial windows announced by SETTINGS that the server has not acknowledged; the first is
+    /// the one in force.
+    initial: VecDeque<u32>,
+    has_goaway: bool,
+    answered: usize,
+    /// Streams that ended without a whole answer.
+    lost: usize,
+    acts_at: u64,
+    last_move: u64,
+    is_done: bool,
+    is_cut_by_stop: bool,
+    trace: u64,
+}
+
+impl StreamsClient {
+    pub(crate) fn new(
+        manners: Manners,
+        asks: VecDeque<Ask>,
+        allowed: Allowed,
+        random: Random,
+        tls: Option<Arc<ClientConfig>>,
+    ) -> Self {
+        let tls = tls.map(|config| {
+            let mut config = ClientConfig::clone(&config);
+            config.alpn_protocols = vec![b"h2".to_vec()];
+            Arc::new(config)
+        });
+        Self {
+            acts_at: manners.arrives_at,
+            manners,
+            asks,
+            allowed,
+            random,
+            tls,
+            wire: None,
+            decoder: Decoder::new(),
+            got: Vec::new(),
+            read: 0,
+            next_stream: 1,
+            streams: BTreeMap::new(),
+            window: CONNECTION_WINDOW,
+            owed: 0,
+            initial: VecDeque::from([65_535]),
+            has_goaway: false,
+            answered: 0,
+            lost: 0,
+            last_move: 0,
+            is_done: false,
+            is_cut_by_stop: false,
+            trace: 0,
+        }
+    }
+
+    /// Sends bytes, if anybody is there to take them.
+    fn send(&self, bytes: &[u8]) {
+        let wire = self.wire.as_ref();
+        let open = wire.filter(|w| w.end() == End::Open && !w.is_closed_by_server());
+        if let Some(wire) = open.filter(|_| !bytes.is_empty()) {
+            wire.write(bytes);
+        }
+    }
+
+    fn connect(&mut self, now: u64, disk: &SimHandle) -> bool {
+        self.wire = Wire::connect(disk, self.tls.as_ref(), usize::MAX);
+        self.last_move = now;
+        if self.wire.is_none() {
+            // The server has stopped.
+            self.is_done = true;
+            self.is_cut_by_stop = true;
+            return false;
+        }
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+        self.send(&[&preface[..], &self.settings(self.manners.window)].concat());
+        self.initial.push_back(self.manners.window);
+        true
+    }
+
+    fn settings(&self, window: u32) -> Vec<u8> {
+        let mut payload = vec![0, 4];
+        payload.extend(window.to_be_bytes());
+        frame(SETTINGS, 0, 0, &payload)
+    }
+
+    /// Opens streams, ends requests, gives windows back, changes priorities.
+    fn write(&mut self, now: u64) {
+        let mut out = Vec::new();
+        for (id, stream) in &mut self.streams {
+            if stream.is_open && !self.manners.leaves_open {
+                stream.is_open = false;
+                stream.moved_at = now;
+                out.extend(frame(DATA, END_STREAM, *id, b"x"));
+            }
+            let increment = stream.owed.min(self.manners.opens);
+            if increment > 0 {
+                stream.owed -= increment;
+                stream.window += i64::from(increment);
+                stream.moved_at = now;
+                out.extend(frame(WINDOW_UPDATE, 0, *id, &increment.to_be_bytes()));
+            }
+            // Not each time, however often it acts.
+            if increment > 0 && self.manners.has_priorities && self.random.chance(50) {
+                let value = format!("u={}, i", self.random.below(8));
+                let payload = [&id.to_be_bytes(), value.as_bytes()].concat();
+                out.extend(frame(PRIORITY_UPDATE, 0, 0, &payload));
+            }
+        }
+        if self.owed > 0 && self.manners.opens > 0 {
+            out.extend(frame(WINDOW_UPDATE, 0, 0, &self.owed.to_be_bytes()));
+            self.window += i64::from(self.owed);
+            self.owed = 0;
+        }
+        if let Some((_, window)) = self
+            .manners
+            .window_later
+            .take_if(|(after, _)| *after <= self.answered)
+        {
+            out.extend(self.settings(window));
+            self.initial.push_back(window);
+        }
+        while !self.has_goaway && self.streams.len() < self.manners.at_once {
+            let Some(ask) = self.asks.pop_front() else {
+                break;
+            };
+            self.open(ask, now, &mut out);
+        }
+        self.send(&out);
+    }
+
+    fn open(&mut self, mut ask: Ask, now: u64, out: &mut Vec<u8>) {
+        let id = self.next_stream;
+        self.next_stream += 2;
+        let (method, target, lines) = &ask.parts;
+        let mut block = Vec::new();
+        literal(":method", method, &mut block);
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        literal(":scheme", scheme, &mut block);
+        literal(":authority", "localhost", &mut block);
+        literal(":path", target, &mut block);
+        for (name, value) in lines.lines().filter_map(|line| line.split_once(": ")) {
+            literal(name, value, &mut block);
+        }
+        if self.manners.has_priorities && self.random.chance(500) {
+            let value = format!("u={}", self.random.below(8));
+            literal("priority", &value, &mut block);
+        }
+        let is_open = self.random.chance(self.manners.half_closed);
+        let flags = END_HEADERS | if is_open { 0 } else { END_STREAM };
+        out.extend(frame(HEADERS, flags, id, &block));
+        if self.random.chance(100) {
+            out.extend(frame(PING, 0, 0, b"sim sim "));
+        }
+        ask.sent_at = Some(now);
+        let stream = Stream {
+            ask,
+            reading: None,
+            window: i64::from(self.initial[0]),
+            owed: 0,
+            is_open,
+            moved_at: now,
+        };
+        self.streams.insert(id, stream);
+        self.last_move = now;
+    }
+
+    /// Reads up to `max` bytes. Gives whether that was all there is.
+    fn read(&mut self, now: u64, max: usize, files: &mut Files) -> Result<bool, String> {
+        let Some(wire) = &self.wire else {
+            return Ok(true);
+        };
+        let bytes = wire.read_at_most(max)?;
+        let end = wire.end();
+        if !bytes.is_empty() {
+            self.last_move = now;
+            self.read += bytes.len();
+            for byte in &bytes {
+                self.trace = (self.trace ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+            }
+            self.trace ^= now;
+        }
+        let is_all = bytes.is_empty();
+        self.got.extend(bytes);
+        while self.got.len() >= 9 {
+            let len = number(&[0, self.got[0], self.got[1], self.got[2]]) as usize;
+            if len > 16_384 {
+                return Err(format!("a frame of {len} bytes"));
+            }
+            if self.got.len() < 9 + len {
+                break;
+            }
+            let whole: Vec<u8> = self.got.drain(..9 + len).collect();
+            let id = number(&whole[5..9]);
+            let (kind, flags) = (whole[3], whole[4]);
+            self.take((kind, flags, id), &whole[9..], now, files)
+                .map_err(|why| format!("stream {id}: {why}, {:?}", self.manners))?;
+        }
+        if end != End::Open {
+            self.trace = self.trace.rotate_left(7) ^ end as u64;
+            self.ended(now, end, files)?;
+        }
+        Ok(is_all)
+    }
+
+    fn take(
+        &mut self,
+        (kind, flags, id): (u8, u8, u32),
+        payload: &[u8],
+        now: u64,
+        files: &mut Files,
+    ) -> Result<(), String> {
+        match kind {
+            HEADERS => self.head(flags, id, payload, now, files),
+            DATA => self.content(flags, id, payload, now, files),
+            RST_STREAM => {
+                let Some(stream) = self.streams.remove(&id) else {
+                    return Ok(());
+                };
+                self.cut(stream, &format!("reset with {}", number(payload)), files)
+            }
+            SETTINGS if flags & ACK == 0 => {
+                self.send(&frame(SETTINGS, ACK, 0, &[]));
+                Ok(())
+            }
+            SETTINGS => {
+                let before = self.initial.pop_front().ok_or("an ACK too many")?;
+                let after = *self.initial.front().ok_or("an ACK too many")?;
+                for stream in self.streams.values_mut() {
+                    stream.window += i64::from(after) - i64::from(before);
+                    stream.moved_at = now;
+                }
+                Ok(())
+            }
+            PING if flags & ACK == 0 => {
+                self.send(&frame(PING, ACK, 0, payload));
+                Ok(())
+            }
+            PING => Ok(()),
+            GOAWAY => {
+                self.has_goaway = true;
+                let code = number(&payload[4..8]);
+                let is_excused = code == NO_ERROR || !self.manners.is_patient;
+                let is_excused = is_excused || self.allowed.cuts;
+                is_excused
+                    .then_some(())
+                    .ok_or_else(|| format!("GOAWAY with {code} for a polite client"))
+            }
+            WINDOW_UPDATE => Ok(()),
+            other => Err(format!("a frame of type {other}")),
+        }
+    }
+
+    fn head(
+        &mut self,
+        flags: u8,
+        id: u32,
+        block: &[u8],
+        now: u64,
+        files: &mut Files,
+    ) -> Result<(), String> {
+        let mut fields = Vec::new();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        self.decoder
+            .decode_each(block, |name, value| fields.push((text(name), text(value))))
+            .map_err(|error| format!("{error:?}"))?;
+        let Some(stream) = self.streams.get_mut(&id) else {
+            // This client has reset it.
+            return Ok(());
+        };
+        let (name, status) = fields.remove(0);
+        let status = status.parse().map_err(|_| format!("{name}: {status}"))?;
+        let head = Head::of_fields(status, fields)?;
+        if flags & END_HEADERS == 0 || stream.reading.is_some() {
+            return Err("a second head, or one in pieces".into());
+        }
+        let has_body = flags & END_STREAM == 0;
+        let body_len = if has_body {
+            head.body_len(stream.ask.is_head)?
+        } else {
+            0
+        };
+        stream.moved_at = now;
+        stream.reading = Some(Reading {
+            head,
+            ask: 0,
+            body_len,
+            read_at: now,
+            body: Vec::new(),
+        });
+        if has_body {
+            return Ok(());
+        }
+        self.whole(id, files)
+    }
+
+    fn content(
+        &mut self,
+        flags: u8,
+        id: u32,
+        bytes: &[u8],
+        now: u64,
+        files: &mut Files,
+    ) -> Result<(), String> {
+        self.window -= bytes.len() as i64;
+        self.owed += bytes.len() as u32;
+        if self.window < 0 {
+            return Err("more than the connection's window".into());
+        }
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return Ok(());
+        };
+        stream.window -= bytes.len() as i64;
+        stream.owed += bytes.len() as u32;
+        if stream.window < 0 && !bytes.is_empty() {
+            return Err(format!("{} more than its window", -stream.window));
+        }
+        stream.moved_at = now;
+        let reading = stream.reading.as_mut().ok_or("content before the head")?;
+        reading.body.extend_from_slice(bytes);
+        if reading.body.len() as u64 > reading.body_len {
+            return Err(format!("more than announced: {:?}", reading.head));
+        }
+        if flags & END_STREAM != 0 {
+            return self.whole(id, files);
+        }
+        if self.random.chance(self.manners.resets) {
+            let stream = self.streams.remove(&id).expect("found above");
+            self.send(&frame(RST_STREAM, 0, id, &CANCEL.to_be_bytes()));
+            self.lost += 1;
+            return self.judge(&stream, false, files);
+        }
+        Ok(())
+    }
+
+    /// The server has ended its part of a stream.
+    fn whole(&mut self, id: u32, files: &mut Files) -> Result<(), String> {
+        let stream = self.streams.remove(&id).expect("it was read");
+        let reading = stream.reading.as_ref().expect("it has a head");
+        if reading.body.len() as u64 != reading.body_len {
+            return Err(format!(
+                "{} bytes of {}",
+                reading.body.len(),
+                reading.body_len
+            ));
+        }
+        self.judge(&stream, true, files)?;
+        self.answered += 1;
+        if stream.is_open && !self.manners.leaves_open {
+            self.send(&frame(DATA, END_STREAM, id, b"x"));
+        }
+        Ok(())
+    }
+
+    /// The server has ended a stream before its answer was whole.
+    fn cut(&mut self, stream: Stream, how: &str, files: &mut Files) -> Result<(), String> {
+        self.lost += 1;
+        self.judge(&stream, false, files)?;
+        let is_excused = self.allowed.cuts
+            || !self.manners.is_patient
+            || self.is_cut_by_stop
+            // The answer to a request that is malformed on this level.
+            || matches!(stream.ask.kind, Kind::Malformed);
+        is_excused.then_some(()).ok_or_else(|| {
+            let (_, target, lines) = &stream.ask.parts;
+            format!("{target} {lines:?} was cut short for a polite client: {how}")
+        })
+    }
+
+    fn judge(&self, stream: &Stream, is_whole: bool, files: &mut Files) -> Result<(), String> {
+        let Some(reading) = &stream.reading else {
+            return Ok(());
+        };
+        let (ask, head) = (&stream.ask, &reading.head);
+        let sent_at = ask.sent_at.expect("it was asked");
+        match (&ask.kind, head.status) {
+            (_, 500 | 503) if self.allowed.failures => Ok(()),
+            (Kind::File(path, asked), _) => {
+                let window = (sent_at, reading.read_at);
+                judge_file(path, asked, window, reading, is_whole, files)
+            }
+            (Kind::Missing, 404)
+            | (Kind::Folder, 308 | 404)
+            | (Kind::Listing, 200 | 404)
+            | (Kind::Options, 204)
+            | (Kind::OtherMethod, 405)
+            | (Kind::Malformed, 400..=499) => Ok(()),
+            _ => Err("an unexpected status".into()),
+        }
+        .map_err(|why| format!("{why}\n  request: {:?}\n  answer: {head:?}", ask.parts))
+    }
+
+    /// The server has ended the connection and all its bytes are read.
+    fn ended(&mut self, now: u64, end: End, files: &mut Files) -> Result<(), String> {
+        self.is_done = true;
+        self.wire = None;
+        let open = std::mem::take(&mut self.streams);
+        let left = open.len() + self.asks.len();
+        for stream in open.into_values() {
+            let how = format!("{end:?} at {now}");
+            self.cut(stream, &how, files)?;
+        }
+        let is_excused = self.allowed.cuts || !self.manners.is_patient || self.is_cut_by_stop;
+        if left > 0 && !is_excused {
+            return Err(format!("{end:?} at {now}, {left} requests not answered"));
+        }
+        Ok(())
+    }
+
+    /// Nothing may be quiet for longer than its deadline: neither the connection, nor a stream
+    /// whose window is shut.
+    fn check_deadlines(&self, now: u64) -> Result<(), String> {
+        let quiet_ns = self.allowed.quiet_ns;
+        let is_over = |since: u64| now.saturating_sub(since) > quiet_ns;
+        if is_over(self.last_move) {
+            return Err(format!(
+                "a quiet connection has outlived its deadline: {} streams open, {:?}",
+                self.streams.len(),
+                self.manners
+            ));
+        }
+        let is_shut = |stream: &Stream| stream.window <= 0 || self.window <= 0;
+        for (id, stream) in &self.streams {
+            let is_sent = stream.reading.is_some();
+            if is_sent && is_shut(stream) && is_over(stream.moved_at) {
+                return Err(format!(
+                    "stream {id} is shut and open for too long: {:?}",
+                    self.manners
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Actor for StreamsClient {
+    fn act(&mut self, disk: &SimHandle, files: &mut Files) -> Result<(), String> {
+        let now = disk.now().0;
+        if self.is_done || now < self.acts_at {
+            return Ok(());
+        }
+        self.acts_at = now + self.manners.interval_ns;
+        if self.wire.is_none() && !self.connect(now, disk) {
+            return Ok(());
+        }
+        let is_closed = self.wire.as_ref().is_some_and(Wire::is_closed_by_server);
+        let most = if is_closed {
+            usize::MAX
+        } else {
+            self.manners.read_max
+        };
+        let is_all = self.read(now, most, files)?;
+        if self.is_done {
+            return Ok(());
+        }
+        let has_enough = self.manners.ends_after.is_some_and(|end| self.read >= end);
+        let lasted = now.saturating_sub(self.manners.arrives_at);
+        if has_enough || lasted > self.manners.gives_up_after {
+            self.wire.take().expect("connected above").reset();
+            self.is_done = true;
+            return Ok(());
+        }
+        self.write(now);
+        let is_answered = self.streams.is_empty() && (self.asks.is_empty() || self.has_goaway);
+        if is_answered && !self.manners.stays {
+            self.wire = None;
+            self.is_done = true;
+        } else if is_all {
+            self.check_deadlines(now)?;
+        }
+        Ok(())
+    }
+
+    fn read_rest(&mut self, now: u64, files: &mut Files) -> Result<(), String> {
+        self.read(now, usize::MAX, files)?;
+        for stream in std::mem::take(&mut self.streams).into_values() {
+            self.judge(&stream, false, files)?;
+        }
+        self.wire = None;
+        self.is_done = true;
+        Ok(())
+    }
+
+    fn seen(&self) -> Seen {
+        let is_patient = self.manners.is_patient;
+        Seen {
+            acts_at: (!self.is_done).then_some(self.acts_at),
+            // Who resets its streams may have seen no answer whole.
+            is_patient: is_patient && self.manners.resets == 0,
+            answered: self.answered as u64,
+            has_read_all: is_patient && self.is_done && self.lost == 0 && self.asks.is_empty(),
+            trace: self.trace,
+        }
+    }
+
+    fn cut_by_stop(&mut self) {
+        self.is_cut_by_stop = true;
+    }
+}
+
+/// A frame.
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let len = (payload.len() as u32).to_be_bytes();
+    let mut bytes = vec![len[1], len[2], len[3], kind, flags];
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+/// A field that is neither indexed nor compressed (RFC 7541 section 6.2.2); short ones only.
+pub(crate) fn literal(name: &str, value: &str, out: &mut Vec<u8>) {
+    out.push(0);
+    for text in [name, value] {
+        assert!(text.len() < 127, "needs a longer integer: {text}");
+        out.push(text.len() as u8);
+        out.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// Four bytes as a number.
+pub(crate) fn number(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+}
