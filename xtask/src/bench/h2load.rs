@@ -34,7 +34,8 @@ pub(crate) struct Shape<'a> {
 }
 
 impl Shape<'_> {
-    fn url(&self, plan: &Plan<'_>, path: &str) -> String {
+    /// The address of `path`.
+    pub(crate) fn url(&self, plan: &Plan<'_>, path: &str) -> String {
         let scheme = if self.certificate.is_some() {
             "https"
         } else {

@@ -23,6 +23,7 @@ use self::{
     host::{Affinity, Machine, Setting, WorkDir},
     options::Options,
     peers::{Found, PeerEntry, Sources, Task},
+    programs::Tools,
     report::{CellReport, Outcome, Report},
     run::Client,
     scenario::{Cell, ContentSpec, Protocol, Scenario},
@@ -35,6 +36,7 @@ mod h2load;
 mod host;
 mod options;
 mod peers;
+mod programs;
 mod report;
 mod run;
 mod scenario;
@@ -155,6 +157,7 @@ struct Bench<'a> {
     certificates: Vec<(Key, Certificate)>,
     found: Vec<Found>,
     skipped: Vec<String>,
+    tools: Tools,
     files: u64,
     congestion: String,
     // Dropped last to first: whatever happens, the machine is as it was.
@@ -202,10 +205,12 @@ impl<'a> Bench<'a> {
         }
         if cells
             .iter()
-            .any(|c| c.scenario.load.protocol == Protocol::H2)
+            .any(|c| c.scenario.load.client.is_none() && c.scenario.load.protocol == Protocol::H2)
         {
             process::find_or_install("h2load", "nghttp2-client").context("scenarios of HTTP/2")?;
         }
+        let clients = cells.iter().filter_map(|cell| cell.scenario.load.client);
+        let tools = Tools::find(clients, &sources);
         let mut certificates: Vec<(Key, Certificate)> = Vec::new();
         for key in cells.iter().filter_map(|cell| cell.scenario.load.tls) {
             if !certificates.iter().any(|(made, _)| *made == key) {
@@ -225,6 +230,7 @@ impl<'a> Bench<'a> {
             certificates,
             found,
             skipped,
+            tools,
             files: host::raise_file_limit(),
             congestion,
             _setting: setting,
@@ -254,6 +260,16 @@ impl<'a> Bench<'a> {
             let need = (cell.connections * cell.streams) as u64 + SPARE_FILES;
             if need > self.files {
                 let reason = format!("needs {need} open files (limit: {})", self.files);
+                println!("bench: skipping {}: {reason}", cell.name());
+                report.skipped.push(format!("{}: {reason}", cell.name()));
+                continue;
+            }
+            let client = cell
+                .scenario
+                .load
+                .client
+                .map(|client| self.tools.get(client));
+            if let Some(Err(reason)) = client {
                 println!("bench: skipping {}: {reason}", cell.name());
                 report.skipped.push(format!("{}: {reason}", cell.name()));
                 continue;
@@ -372,6 +388,7 @@ impl<'a> Bench<'a> {
             work: &work,
             port,
             files: self.files,
+            tools: &self.tools,
             cell,
         };
         let result = run::measure(found, &task, &self.options.method, &self.interrupt);

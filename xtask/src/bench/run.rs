@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use super::{
     h2load::{self, Shape},
     peers::{Found, Task},
+    programs::{self, Driver},
     scenario::{Cell, Protocol, Unit},
     server::Server,
     statistics, usage, wrk,
@@ -195,11 +196,24 @@ pub(crate) fn measure(
         settle: SETTLE,
         interrupt,
     };
-    let shape = (load.protocol == Protocol::H2).then(|| Shape {
+    let asked = Shape {
         protocol: found.peer.protocol(load.protocol),
         streams: task.cell.streams,
         certificate: task.certificate,
-    });
+    };
+    let shape = (load.protocol == Protocol::H2).then_some(asked);
+    let driver = match load.client {
+        None => None,
+        Some(program) => Some(Driver {
+            program,
+            path: task
+                .tools
+                .get(program)
+                .map_err(|reason| anyhow!("{reason}"))?,
+            shape: asked,
+            work: task.work,
+        }),
+    };
     let checked = match shape {
         Some(shape) => h2load::check_all(&plan, shape, task.work),
         None => check_all(&Plan {
@@ -211,12 +225,15 @@ pub(crate) fn measure(
     let mut readings = Readings::default();
     let pid = server.pid();
     let mut observe = |phase| readings.take(phase, pid, method.cpus);
-    let figures = match (shape, method.client) {
-        (Some(shape), _) => h2load::run(&plan, shape, task.work, &mut observe).map(Load::H2load),
-        (None, Client::Own) => load::run(&plan, &mut observe)
+    let figures = match (driver, shape, method.client) {
+        (Some(driver), _, _) => driver.run(&plan, &mut observe).map(Load::Program),
+        (None, Some(shape), _) => {
+            h2load::run(&plan, shape, task.work, &mut observe).map(Load::H2load)
+        }
+        (None, None, Client::Own) => load::run(&plan, &mut observe)
             .map_err(anyhow::Error::from)
             .map(Load::Own),
-        (None, Client::Wrk) => wrk::run(&plan, task.work, &mut observe).map(Load::Wrk),
+        (None, None, Client::Wrk) => wrk::run(&plan, task.work, &mut observe).map(Load::Wrk),
     };
     let load = figures.map_err(|e| explain(e, &mut server))?;
     server.check_alive()?;
@@ -252,6 +269,7 @@ fn explain(error: anyhow::Error, server: &mut Server) -> anyhow::Error {
 enum Load {
     H2load(h2load::Printed),
     Own(load::Tally),
+    Program(programs::Printed),
     Wrk(wrk::Printed),
 }
 
@@ -288,6 +306,7 @@ impl Readings {
         let (requests, body_bytes, seconds) = match load {
             Load::H2load(p) => (p.requests, p.requests as f64 * mean_len, p.seconds),
             Load::Own(t) => (t.requests, t.body_bytes as f64, t.elapsed.as_secs_f64()),
+            Load::Program(p) => (p.requests, p.requests as f64 * mean_len, p.seconds),
             Load::Wrk(p) => (p.requests, p.requests as f64 * mean_len, p.seconds),
         };
         if requests == 0 && cell.scenario.unit == Unit::Request || body_bytes == 0.0 {
@@ -349,6 +368,11 @@ impl Figures {
                 }
             }
             Load::H2load(printed) => self.mean_us = Some(printed.mean_us),
+            Load::Program(printed) => {
+                self.p50_us = printed.p50_us;
+                self.p99_us = printed.p99_us;
+                self.reconnects = printed.closed;
+            }
             Load::Wrk(printed) => {
                 self.p50_us = Some(printed.p50_us);
                 self.p99_us = Some(printed.p99_us);

@@ -5,7 +5,7 @@ use std::{fs, path::Path};
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::certificate::Key;
+use super::{certificate::Key, programs::Program};
 use crate::load::Order;
 
 /// One file of `bench/scenarios`: a site, and the numbers of connections to ask it with.
@@ -174,6 +174,9 @@ pub(crate) struct LoadSpec {
     /// Whether connections resume earlier ones.
     #[serde(default)]
     pub(crate) resume: bool,
+    /// The program that makes the load, in place of the client that the run is told to use.
+    #[serde(default)]
+    pub(crate) client: Option<Program>,
     /// Over HTTP/2, requests outstanding on each connection: one number for each of `connections`.
     #[serde(default)]
     pub(crate) streams: Vec<usize>,
@@ -281,6 +284,19 @@ impl Scenario {
             !load.resume || load.tls.is_some() && !load.keep_alive,
             "load.resume is for TLS with a connection per request"
         );
+        if let Some(client) = load.client {
+            ensure!(
+                content.files == 1 && scenario.vary.is_none() && load.keep_alive,
+                "load.client is for one file and persistent connections"
+            );
+            let clear = client == Program::Wrk && load.tls.is_some();
+            ensure!(!clear, "wrk is asked for clear text only");
+            let able = matches!(client, Program::Curl | Program::Gannet);
+            ensure!(
+                load.protocol == Protocol::H1 || able,
+                "of the programs only curl and gannet are asked for HTTP/2"
+            );
+        }
         match content.sizes {
             Sizes::Uniform { min, max } => ensure!(min <= max, "min must not exceed max"),
             Sizes::Skewed { min, max, mean } => ensure!(
@@ -347,6 +363,8 @@ mod tests {
             ("verify-every = 8", "streams = [1, 1]"),
             ("verify-every = 8", "protocol = \"h2\", streams = [1]"),
             ("verify-every = 8", "protocol = \"h3\""),
+            ("verify-every = 8", "client = \"ab\""),
+            ("verify-every = 8", "client = \"apache\""),
             ("verify-every = 8", "tls = \"rsa-1024\""),
             ("verify-every = 8", "tls = \"rsa-2048\", resume = true"),
             ("\"request\"", "\"requests\""),

@@ -16,6 +16,7 @@ use super::{
     certificate::Certificate,
     content::Site,
     options::Options,
+    programs::Tools,
     scenario::{Cell, Protocol, Sizes},
 };
 
@@ -221,6 +222,8 @@ pub(crate) struct Task<'a> {
     pub(crate) port: u16,
     /// Open files the process may have.
     pub(crate) files: u64,
+    /// The clients that scenarios name.
+    pub(crate) tools: &'a Tools,
     /// What will be asked.
     pub(crate) cell: &'a Cell<'a>,
 }
@@ -269,6 +272,11 @@ impl<'a> Sources<'a> {
     /// Whether gannet's program is there, or can be built.
     pub(crate) fn has_gannet(&self) -> bool {
         self.gannet().is_ok()
+    }
+
+    /// gannet's program.
+    pub(crate) fn program(&self) -> Result<PathBuf> {
+        Ok(self.gannet()?.0)
     }
 
     fn gannet(&self) -> Result<(PathBuf, String)> {
