@@ -7,6 +7,7 @@
 
 pub mod config;
 mod conn;
+mod digests;
 pub mod driven;
 mod limits;
 mod log;

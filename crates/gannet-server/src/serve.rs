@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use gannet_content::multipart::{Boundary, multipart};
 use gannet_content::plan::{self, Outcome};
+use gannet_content::policy::digest::{CONTENT_DIGEST, REPR_DIGEST};
 use gannet_content::policy::security::preflight_fields;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::{answer, error_page};
@@ -26,6 +27,7 @@ use gannet_io::driver::Nanos;
 
 use crate::config::ContentOptions;
 use crate::conn::Part;
+use crate::digests::Digests;
 use crate::limits::COPY_MAX;
 use crate::outgoing::Outgoing;
 use crate::site::rules::Ruling;
@@ -214,24 +216,44 @@ impl Answering<'_> {
             Outcome::Full
         };
         match outcome {
-            Outcome::Full => self.whole(selected),
+            Outcome::Full => self.whole(selected, &self.digests(request, selected)),
             Outcome::NotModified => self.not_modified(selected),
             Outcome::PreconditionFailed => self.error(Status::PRECONDITION_FAILED, None),
             Outcome::Partial(ranges) => match ranges.as_slice() {
-                [one] => self.one_range(selected, *one),
+                [one] => {
+                    let digests = self.digests(request, selected);
+                    self.one_range(selected, *one, &digests)
+                }
                 many => self.many_ranges(selected, many),
             },
             Outcome::Unsatisfiable => self.unsatisfiable(selected),
         }
     }
 
-    fn whole(&mut self, selected: &Selected<'_>) -> Answered {
+    /// The digests that a request asks for, unless the operator configures the field.
+    fn digests(&self, request: &Request<'_>, selected: &Selected<'_>) -> Digests {
+        let mut replaced = self.turn.defaults.replaced.iter();
+        match replaced.any(|name| [REPR_DIGEST, CONTENT_DIGEST].contains(&name.as_str())) {
+            true => Digests::default(),
+            false => Digests::asked(request, selected),
+        }
+    }
+
+    fn whole(&mut self, selected: &Selected<'_>, digests: &Digests) -> Answered {
         let len = selected.representation.len;
+        let with_digests: Vec<_>;
+        let fields = if digests.is_empty() {
+            self.turn.fields
+        } else {
+            let own = self.turn.fields.iter().copied();
+            with_digests = own.chain(digests.fields(true)).collect();
+            &with_digests
+        };
         let head = ResponseHead {
             status: selected.status,
             ready: Some((selected.block, ReadyPart::Whole)),
             content_length: None,
-            fields: self.turn.fields,
+            fields,
         };
         if self.head(&head, len) {
             self.body(selected.source, 0..len);
@@ -260,10 +282,16 @@ impl Answering<'_> {
         }
     }
 
-    fn one_range(&mut self, selected: &Selected<'_>, range: ByteRange) -> Answered {
+    fn one_range(
+        &mut self,
+        selected: &Selected<'_>,
+        range: ByteRange,
+        digests: &Digests,
+    ) -> Answered {
         let mut content_range = Vec::new();
         range.write_content_range(selected.representation.len, &mut content_range);
-        let fields = self.fields(Some(("content-range", &content_range)));
+        let mut fields = self.fields(Some(("content-range", &content_range)));
+        fields.extend(digests.fields(false));
         let head = ResponseHead {
             status: Status::PARTIAL_CONTENT,
             ready: Some((selected.block, ReadyPart::WithoutLength)),

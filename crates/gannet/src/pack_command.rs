@@ -42,6 +42,7 @@ pub fn options(directory: &Path, settings: PackSettings) -> Result<PackOptions, 
         clean_urls: settings.clean_urls,
         routing: settings.site.routing(),
         defaults: settings.site.defaults(),
+        repr_digest: settings.repr_digest,
         csp: settings.csp.map(|is_enforced| PolicyOptions {
             is_enforced,
             ..PolicyOptions::default()

@@ -7,6 +7,12 @@
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+/// The field of the whole representation, whatever of it is sent.
+pub const REPR_DIGEST: &str = "repr-digest";
+
+/// The field of the content of one answer.
+pub const CONTENT_DIGEST: &str = "content-digest";
+
 /// What an answer has of the representation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Extent<'a> {
@@ -24,14 +30,14 @@ pub enum Extent<'a> {
 /// its coding.
 #[must_use]
 pub fn fields(digest: &[u8; 32], extent: Extent<'_>) -> Vec<(&'static str, String)> {
-    let mut fields = vec![("repr-digest", value(digest))];
+    let mut fields = vec![(REPR_DIGEST, value(digest))];
     let of_content = match extent {
         Extent::Whole => Some(digest),
         Extent::Range(digest) => digest,
         // RFC 9530 appendix B.2 has the digest of no bytes here, which is of use to nobody.
         Extent::Ranges | Extent::Nothing => None,
     };
-    fields.extend(of_content.map(|digest| ("content-digest", value(digest))));
+    fields.extend(of_content.map(|digest| (CONTENT_DIGEST, value(digest))));
     fields
 }
 

@@ -49,13 +49,17 @@ pub enum KnownField {
     Referer,
     /// `User-Agent`
     UserAgent,
+    /// `Want-Content-Digest`
+    WantContentDigest,
+    /// `Want-Repr-Digest`
+    WantReprDigest,
     /// `X-Forwarded-For`
     XForwardedFor,
 }
 
 impl KnownField {
     /// How many there are.
-    pub const COUNT: usize = 20;
+    pub const COUNT: usize = 22;
 
     /// The field's name in lower case.
     #[must_use]
@@ -80,6 +84,8 @@ impl KnownField {
             Self::Range => "range",
             Self::Referer => "referer",
             Self::UserAgent => "user-agent",
+            Self::WantContentDigest => "want-content-digest",
+            Self::WantReprDigest => "want-repr-digest",
             Self::XForwardedFor => "x-forwarded-for",
         }
     }
@@ -131,6 +137,7 @@ impl KnownField {
                     (b"x-forwarded-for", Self::XForwardedFor),
                 ],
             ),
+            16 => pick(name, &[(b"want-repr-digest", Self::WantReprDigest)]),
             17 => pick(
                 name,
                 &[
@@ -138,7 +145,13 @@ impl KnownField {
                     (b"transfer-encoding", Self::TransferEncoding),
                 ],
             ),
-            19 => pick(name, &[(b"if-unmodified-since", Self::IfUnmodifiedSince)]),
+            19 => pick(
+                name,
+                &[
+                    (b"if-unmodified-since", Self::IfUnmodifiedSince),
+                    (b"want-content-digest", Self::WantContentDigest),
+                ],
+            ),
             _ => None,
         }
     }
@@ -621,6 +634,8 @@ mod tests {
         KnownField::Range,
         KnownField::Referer,
         KnownField::UserAgent,
+        KnownField::WantContentDigest,
+        KnownField::WantReprDigest,
         KnownField::XForwardedFor,
     ];
 }

@@ -212,6 +212,7 @@ impl ArchiveSite {
             },
             content_type: variant.content_type(),
             source,
+            sha256: None,
             is_ruled: true,
         }
     }

@@ -6,7 +6,7 @@ pub(crate) mod rules;
 pub(crate) mod sites;
 
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -53,6 +53,8 @@ pub(crate) struct Selected<'s> {
     pub(crate) content_type: &'s [u8],
     /// Where the bytes are.
     pub(crate) source: Source<'s>,
+    /// Its SHA-256, once somebody has asked for it; `None` if it cannot be had cheaply.
+    pub(crate) sha256: Option<&'s OnceCell<[u8; 32]>>,
     /// The block is what the site's rules make of it for this request.
     pub(crate) is_ruled: bool,
 }

@@ -34,6 +34,8 @@ pub struct PackSettings {
     pub clean_urls: bool,
     /// What answers a path, and with which fields.
     pub site: SiteSettings,
+    /// Every answer has a digest of its representation.
+    pub repr_digest: bool,
     /// Pages get a content security policy, which is enforced or not.
     pub csp: Option<bool>,
     /// Dotfiles are packed.
@@ -75,6 +77,7 @@ impl Default for PackSettings {
             listing: false,
             clean_urls: true,
             site: SiteSettings::default(),
+            repr_digest: false,
             csp: None,
             dotfiles: false,
             exclude: Vec::new(),
@@ -325,6 +328,21 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
                 ("enforce", Some(true)),
             ];
             settings.csp = choice(values, &set)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "digest",
+        short: None,
+        value: one_of("ALGORITHM", &["off", "sha-256"]),
+        group: Group::Packing,
+        default: "off",
+        brief: "a digest in every answer (Repr-Digest): off or sha-256",
+        details: "Of the whole representation in the coding in which it is sent (RFC 9530). A \
+            Content-Digest is sent to who asks for it (Want-Content-Digest).",
+        is_common: false,
+        apply: |settings, values| {
+            settings.repr_digest = choice(values, &[("off", false), ("sha-256", true)])?;
             Ok(())
         },
     },

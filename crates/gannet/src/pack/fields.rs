@@ -2,6 +2,7 @@
 
 use gannet_archive::{Coding, FieldBlock, VariantDraft, VariantsId, Writer};
 use gannet_content::answer::{Resource, ready_fields};
+use gannet_content::policy::digest;
 use gannet_content::rules::headers::FieldChanges;
 use gannet_content::validators::hash_tag;
 use gannet_http::h2::hpack;
@@ -37,6 +38,13 @@ pub(super) fn add_variants(
     for variant in variants {
         let coding = content_coding(variant.coding);
         let tag = hash_tag(&variant.digest, coding);
+        let repr_digest = variant.sha256.as_ref().map(digest::value);
+        let mut fields = representation.fields.to_vec();
+        fields.extend(
+            repr_digest
+                .iter()
+                .map(|v| (digest::REPR_DIGEST, v.as_bytes())),
+        );
         let resource = Resource {
             content_type: representation.content_type,
             coding,
@@ -45,7 +53,7 @@ pub(super) fn add_variants(
             last_modified: representation.last_modified,
             vary: variants.len() > 1,
             cache_control: Some(representation.cache_control),
-            fields: representation.fields,
+            fields: &fields,
         };
         let fail = |_| representation.content_type.to_string();
         let mut ready = ready_fields(&resource).map_err(fail)?;

@@ -93,6 +93,8 @@ pub struct PackOptions {
     pub routing: Routing,
     /// The fields that answers have by default.
     pub defaults: DefaultFields,
+    /// Every answer has the SHA-256 of its representation (RFC 9530).
+    pub repr_digest: bool,
     /// Pages get a content security policy made from their scripts and styles.
     pub csp: Option<PolicyOptions>,
     /// Dotfiles are packed.
@@ -140,6 +142,7 @@ impl PackOptions {
             clean_urls: true,
             routing: Routing::default(),
             defaults: DefaultFields::default(),
+            repr_digest: false,
             csp: None,
             dotfiles: false,
             exclude: Vec::new(),

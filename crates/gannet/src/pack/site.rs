@@ -21,7 +21,7 @@ use super::limits::POLICY_PAGE_MAX;
 use super::output::Output;
 use super::rules::{RuleContents, SiteRules};
 use super::sources::{Source, Sources};
-use super::store::{StoredContent, Target};
+use super::store::{StoredContent, StoredVariant, Target, sha256};
 use super::{PackError, PackOptions};
 
 /// Makes the entries.
@@ -370,9 +370,18 @@ impl<'o> Site<'o> {
         ))?;
         let mut target = Target { writer, output };
         let plain = digest(&page.content);
+        let has_digest = self.options.repr_digest;
+        let with_sha256 = |variants: &mut Vec<StoredVariant>, bytes: &[u8]| {
+            let last = variants.last_mut().filter(|_| has_digest);
+            if let Some(last) = last {
+                last.sha256 = Some(sha256(bytes));
+            }
+        };
         let mut variants = vec![target.place_bytes(Coding::Identity, &page.content, plain)?];
+        with_sha256(&mut variants, &page.content);
         for Coded { coding, bytes } in coded {
             variants.push(target.place_bytes(coding, &bytes, digest(&bytes))?);
+            with_sha256(&mut variants, &bytes);
         }
         let content_type = str::from_utf8(page.content_type)
             .map_err(|_| PackError::Types(String::from_utf8_lossy(page.content_type).into()))?;

@@ -1,13 +1,15 @@
 //! Contents into the archive: compressed on all cores, or taken over from an earlier archive.
 
-use std::io::Read;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use aws_lc_rs::digest::{Context, SHA256};
 use gannet_archive::{BlobId, Coding, Writer, digest};
 
 use super::compress::{Coded, compress};
 use super::encoders::Encoder;
-use super::limits::{IN_FLIGHT_MAX, IN_FLIGHT_MIN, KEPT_READ_MAX, STREAMED_FROM};
+use super::limits::{COPY_CHUNK, IN_FLIGHT_MAX, IN_FLIGHT_MIN, KEPT_READ_MAX, STREAMED_FROM};
 use super::output::Output;
 use super::parallel::{Work, in_order};
 use super::previous::{KeptBlob, Known, Previous};
@@ -46,13 +48,15 @@ pub(super) struct StoredVariant {
     pub(super) coding: Coding,
     pub(super) blob: BlobId,
     pub(super) digest: [u8; 32],
+    /// The SHA-256 of the same bytes, if answers are to have it.
+    pub(super) sha256: Option<[u8; 32]>,
     pub(super) len: u64,
 }
 
 /// A content with its codings, ready to be written.
 struct Prepared<'p> {
     /// Identity first, then in the order of the codings.
-    variants: Vec<(Coding, Bytes<'p>)>,
+    variants: Vec<(Coding, Bytes<'p>, Option<[u8; 32]>)>,
     is_reused: bool,
 }
 
@@ -160,10 +164,73 @@ fn prepare<'p>(
     };
     variants.push((Coding::Identity, identity));
     variants.sort_by_key(|(coding, _)| *coding);
+    let with_sha256 = |(coding, bytes): (Coding, Bytes<'p>)| {
+        let sha256 = options.repr_digest.then(|| bytes.sha256(content, path));
+        Ok::<_, PackError>((coding, bytes, sha256.transpose()?))
+    };
+    let variants = variants.into_iter().map(with_sha256);
     Ok(Prepared {
-        variants,
+        variants: variants.collect::<Result<_, _>>()?,
         is_reused,
     })
+}
+
+impl Bytes<'_> {
+    /// Their SHA-256.
+    fn sha256(&self, content: &SourceContent, path: &Path) -> Result<[u8; 32], PackError> {
+        let (found, expect) = match self {
+            Self::Memory(bytes, _) => return Ok(sha256(bytes)),
+            Self::Kept(blob) => {
+                let file = &blob.archive.file;
+                let read = |chunk: &mut [u8], at| file.read_at(chunk, blob.offset + at);
+                let found = digests(read, blob.len);
+                (found, (blob.digest, blob.len))
+            }
+            Self::Source => {
+                let file = open(path)?;
+                let read = |chunk: &mut [u8], at| file.read_at(chunk, at);
+                (digests(read, content.len), (&content.digest, content.len))
+            }
+        };
+        let (digest, sha256, len) = found.map_err(PackError::io("read", path))?;
+        if (&digest, len) != expect {
+            return Err(PackError::Changed(path.to_path_buf()));
+        }
+        Ok(sha256)
+    }
+}
+
+/// SHA-256 of bytes in memory.
+pub(super) fn sha256(bytes: &[u8]) -> [u8; 32] {
+    let digest = aws_lc_rs::digest::digest(&SHA256, bytes);
+    digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
+}
+
+/// The archive's digest and SHA-256 of the same bytes, of which there are at most `len`, and how
+/// many there were. `read` fills a part of the buffer with what is at a place.
+fn digests(
+    read: impl Fn(&mut [u8], u64) -> io::Result<usize>,
+    len: u64,
+) -> io::Result<([u8; 32], [u8; 32], u64)> {
+    let (mut own, mut sha256) = (blake3::Hasher::new(), Context::new(&SHA256));
+    let mut chunk = vec![0; COPY_CHUNK];
+    let mut at = 0;
+    while at < len {
+        let wanted = usize::try_from(len - at).map_or(COPY_CHUNK, |left| left.min(COPY_CHUNK));
+        match read(&mut chunk[..wanted], at) {
+            Ok(0) => break,
+            Ok(count) => {
+                own.update(&chunk[..count]);
+                sha256.update(&chunk[..count]);
+                at += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let sha256 = sha256.finish();
+    let sha256 = sha256.as_ref().try_into().expect("SHA-256 has 32 bytes");
+    Ok((*own.finalize().as_bytes(), sha256, at))
 }
 
 /// The bytes of an earlier archive, if they are what they should be.
@@ -182,8 +249,8 @@ impl Target<'_> {
         prepared: Prepared<'_>,
     ) -> Result<StoredContent, PackError> {
         let mut variants = Vec::with_capacity(prepared.variants.len());
-        for (coding, bytes) in prepared.variants {
-            variants.push(match bytes {
+        for (coding, bytes, sha256) in prepared.variants {
+            let stored = match bytes {
                 Bytes::Memory(bytes, digest) => self.place_bytes(coding, &bytes, digest)?,
                 Bytes::Kept(blob) => {
                     let (placed, stored) = self.add(coding, *blob.digest, blob.len);
@@ -202,7 +269,8 @@ impl Target<'_> {
                     }
                     stored
                 }
-            });
+            };
+            variants.push(StoredVariant { sha256, ..stored });
         }
         Ok(StoredContent { variants })
     }
@@ -214,6 +282,7 @@ impl Target<'_> {
             coding,
             blob: placed.id,
             digest,
+            sha256: None,
             len,
         };
         (placed.write_at, stored)
@@ -234,6 +303,7 @@ impl Target<'_> {
             coding,
             blob: placed.id,
             digest,
+            sha256: None,
             len: bytes.len() as u64,
         })
     }

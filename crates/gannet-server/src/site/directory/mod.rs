@@ -9,7 +9,7 @@
 mod cache;
 pub(crate) mod fill;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
@@ -92,6 +92,8 @@ struct CachedVariant {
     ready: ReadyFields,
     /// The same fields for HTTP/2.
     hpack: Option<ReadyHpack>,
+    /// Its SHA-256, once somebody has asked for it.
+    sha256: OnceCell<[u8; 32]>,
 }
 
 /// Where a variant's bytes are.
@@ -146,6 +148,7 @@ impl Cached {
                 tag,
                 hpack: hpack::ready::render(ready.as_block()),
                 ready,
+                sha256: OnceCell::new(),
             });
         }
         Some(Self {
@@ -206,6 +209,7 @@ impl Cached {
                 },
                 CachedBody::File(file) => Source::File(file, 0),
             },
+            sha256: matches!(variant.draft.body, CachedBody::Memory(_)).then_some(&variant.sha256),
             is_ruled: self.is_ruled,
         }
     }
