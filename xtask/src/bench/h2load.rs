@@ -64,6 +64,8 @@ pub(crate) struct Printed {
     pub(crate) content: u64,
     /// Mean time of a request, in microseconds.
     pub(crate) mean_us: f64,
+    /// The time of each request, in microseconds, from the shortest; empty where they are not known.
+    pub(crate) times_us: Vec<u32>,
     /// The protocol that was agreed on.
     pub(crate) protocol: String,
     /// The cipher suite, where there is TLS.
@@ -141,6 +143,7 @@ pub(crate) fn run(
     observe: &mut dyn FnMut(Phase),
 ) -> Result<Printed> {
     let (urls, errors) = (work.join("urls"), work.join("h2load.err"));
+    let log = work.join("h2load.log");
     let mut text = String::new();
     for target in plan.targets {
         let _ = writeln!(text, "{}", shape.url(plan, &target.path));
@@ -161,6 +164,7 @@ pub(crate) fn run(
     if shape.protocol == Protocol::H1 {
         command.arg("--h1");
     }
+    command.arg("--log-file").arg(&log);
     command.arg("-i").arg(&urls).stdin(Stdio::null());
     command
         .stdout(Stdio::piped())
@@ -178,9 +182,37 @@ pub(crate) fn run(
         "h2load failed ({status}): {}",
         errors.trim()
     );
-    let printed = parse(&text)?;
+    let mut printed = parse(&text)?;
     check(&printed, plan, shape)?;
+    let times = times(BufReader::new(fs::File::open(&log)?))?;
+    // A log that tells of other requests than the figures is none of them.
+    if times.len() as u64 == printed.requests {
+        printed.times_us = times;
+    }
+    fs::remove_file(log)?;
     Ok(printed)
+}
+
+/// The times in h2load's log, from the shortest: start, status and time of each request, in
+/// microseconds.
+fn times(log: impl BufRead) -> Result<Vec<u32>> {
+    let mut times = Vec::new();
+    for line in log.lines() {
+        let line = line?;
+        let time = line.split('\t').nth(2).and_then(|time| time.parse().ok());
+        times.push(time.with_context(|| format!("h2load logged '{line}'"))?);
+    }
+    times.sort_unstable();
+    Ok(times)
+}
+
+impl Printed {
+    /// The time that the share `quantile` (0 to 1) of the requests did not exceed.
+    pub(crate) fn quantile_us(&self, quantile: f64) -> Option<f64> {
+        let rank = (quantile * self.times_us.len() as f64).ceil() as usize;
+        let time = self.times_us.get(rank.saturating_sub(1))?;
+        Some(f64::from(*time))
+    }
 }
 
 /// Reads what h2load prints while it runs; it names the moments at which its window begins and
@@ -266,6 +298,7 @@ fn parse(text: &str) -> Result<Printed> {
         seconds: seconds.with_context(missing)? / 1e6,
         content: *traffic.last().with_context(missing)?,
         mean_us: mean.and_then(micros).with_context(missing)?,
+        times_us: Vec::new(),
         protocol: line("Application protocol:")?.trim().to_owned(),
         cipher: line("Cipher:").ok().map(|cipher| cipher.trim().to_owned()),
     })
@@ -336,10 +369,22 @@ time for request:       38us      3.64ms        96us       159us    99.80%
             seconds: 1.5,
             content: 26_026,
             mean_us: 96.0,
+            times_us: Vec::new(),
             protocol: "h2".into(),
             cipher: Some("TLS_AES_128_GCM_SHA256".into()),
         };
         assert_eq!(parse(GOOD).expect("good output"), expect);
+    }
+
+    #[test]
+    fn quantiles_come_from_the_log() {
+        let log = "1\t200\t30\n2\t200\t10\n3\t200\t20\n4\t200\t40\n";
+        let mut printed = parse(GOOD).expect("good output");
+        assert_eq!(printed.quantile_us(0.5), None);
+        printed.times_us = times(log.as_bytes()).expect("good log");
+        let found = [0.0, 0.5, 0.75, 0.99, 1.0].map(|q| printed.quantile_us(q));
+        assert_eq!(found, [10.0, 20.0, 30.0, 40.0, 40.0].map(Some));
+        assert!(times("1 200 30\n".as_bytes()).is_err());
     }
 
     #[test]

@@ -75,9 +75,9 @@ pub(crate) struct Figures {
     pub(crate) requests_per_s: f64,
     /// Content bits per second, in units of 10^9.
     pub(crate) gigabits_per_s: f64,
-    /// Median latency, in microseconds; not known from h2load.
+    /// Median latency, in microseconds; not known from ab and downloads.
     pub(crate) p50_us: Option<f64>,
-    /// 99th percentile of the latency, in microseconds; not known from h2load.
+    /// 99th percentile of the latency, in microseconds; not known from ab and downloads.
     pub(crate) p99_us: Option<f64>,
     /// Quantiles of the latency, 0 to 1, each with its microseconds; empty where they are not known.
     #[serde(default)]
@@ -367,7 +367,13 @@ impl Figures {
                     self.handshakes = Some((tally.handshakes, tally.resumed));
                 }
             }
-            Load::H2load(printed) => self.mean_us = Some(printed.mean_us),
+            Load::H2load(printed) => {
+                self.mean_us = Some(printed.mean_us);
+                self.p50_us = printed.quantile_us(0.5);
+                self.p99_us = printed.quantile_us(0.99);
+                let quantile = |q| Some((q, printed.quantile_us(q)?));
+                self.latency_us = QUANTILES.into_iter().filter_map(quantile).collect();
+            }
             Load::Program(printed) => {
                 self.p50_us = printed.p50_us;
                 self.p99_us = printed.p99_us;
