@@ -71,6 +71,8 @@ pages! {
         "The server cannot do what the request expects of it."
     421 MISDIRECTED_REQUEST "Misdirected Request"
         "This server does not answer for that name."
+    425 TOO_EARLY "Too Early"
+        "The request came before the connection was known to be safe. Please try again."
     429 TOO_MANY_REQUESTS "Too Many Requests"
         "Please wait a moment and try again."
     431 REQUEST_HEADER_FIELDS_TOO_LARGE "Request Header Fields Too Large"

@@ -12,7 +12,7 @@ use gannet_io::memory::Memory;
 
 use crate::log::Record;
 use crate::outgoing::Outgoing;
-use crate::secure::Secure;
+use crate::secure::{Secure, State};
 use crate::site::ServedFile;
 use crate::site::directory::fill::Fill;
 use crate::streams::Streams;
@@ -151,6 +151,12 @@ impl Conn {
             true => Scheme::Https,
             false => Scheme::Http,
         }
+    }
+
+    /// Whether what it asks for now may be a replay: see [`State::Early`].
+    pub(crate) fn is_early(&self) -> bool {
+        let tls = self.tls.as_deref();
+        tls.is_some_and(|tls| matches!(tls.state, State::Early(_)))
     }
 
     /// Whether the peer broke TLS and has not been told yet.

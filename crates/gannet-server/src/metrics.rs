@@ -67,6 +67,8 @@ pub struct TlsCounters {
     /// Handshakes that failed, by the alert that was sent or received, or by what happened instead:
     /// `closed`, `reset`, `timeout`, `clear_http`.
     pub failed: std::collections::BTreeMap<&'static str, u64>,
+    /// Connections on which early data was taken.
+    pub early: u64,
     /// Connections ended by a fatal alert after their handshake.
     pub faults: u64,
     /// Connections whose records the kernel has sealed from some moment on.
@@ -113,6 +115,7 @@ impl AddAssign<&TlsCounters> for TlsCounters {
         for (reason, n) in &other.failed {
             *self.failed.entry(reason).or_default() += n;
         }
+        self.early += other.early;
         self.faults += other.faults;
         self.kernel += other.kernel;
         for (reason, n) in &other.not_kernel {
@@ -397,6 +400,9 @@ fn tls_text(tls: &TlsCounters, text: &mut String) {
             "gannet_tls_handshakes_failed_total{{reason=\"{reason}\"}} {n}"
         );
     }
+    text.push_str("# HELP gannet_tls_early_data_total Connections with early data taken.\n");
+    text.push_str("# TYPE gannet_tls_early_data_total counter\n");
+    let _ = writeln!(text, "gannet_tls_early_data_total {}", tls.early);
     text.push_str("# HELP gannet_tls_faults_total Connections ended by a fatal alert.\n");
     text.push_str("# TYPE gannet_tls_faults_total counter\n");
     let _ = writeln!(text, "gannet_tls_faults_total {}", tls.faults);

@@ -74,9 +74,12 @@ impl<D: Driver> Pump<'_, D> {
             match step.event {
                 Event::NeedMore => return (used, Stop::NeedInput),
                 Event::Request(request) => {
-                    let redirects = conn.redirects;
+                    let on = On {
+                        redirects: conn.redirects,
+                        is_early: conn.is_early(),
+                    };
                     let reply = Reply::H1(&mut conn.h1);
-                    let answered = self.request(reply, &request, redirects, out);
+                    let answered = self.request(reply, &request, on, out);
                     match answered {
                         Some(answered) => self.done(conn, &request, answered),
                         None => return (used, Stop::AskDisk(step.consumed)),
@@ -129,7 +132,11 @@ impl<D: Driver> Pump<'_, D> {
             match received.event {
                 h2::Event::Request { stream, request } => {
                     self.counters.h2_requests += 1;
-                    match self.request(Reply::H2(streams, stream), &request, false, out) {
+                    let on = On {
+                        redirects: false,
+                        is_early: streams.is_early,
+                    };
+                    match self.request(Reply::H2(streams, stream), &request, on, out) {
                         Some(answered) => self.done_stream(streams, stream, &request, answered),
                         None => streams.missed.push((stream, KeptRequest::new(&request))),
                     }
@@ -196,7 +203,7 @@ impl<D: Driver> Pump<'_, D> {
         &mut self,
         reply: Reply<'_>,
         request: &Request<'_>,
-        redirects: bool,
+        on: On,
         out: &mut Outgoing,
     ) -> Option<Answered> {
         let mut to = Answering {
@@ -205,11 +212,15 @@ impl<D: Driver> Pump<'_, D> {
             out,
             ruling: None,
         };
-        if redirects {
+        if on.redirects {
             return Some(to.redirect_to_https(request));
         }
         match request.method {
             Method::Get | Method::Head => {}
+            // RFC 8470 section 5.2: the client, or who forwards for it, asks again.
+            _ if on.is_early || has_early_data(request) => {
+                return Some(to.error(Status::TOO_EARLY, None));
+            }
             Method::Options => return Some(to.options(ALLOW)),
             Method::Other => return Some(to.error(Status::METHOD_NOT_ALLOWED, Some(ALLOW))),
         }
@@ -269,6 +280,22 @@ impl<D: Driver> Pump<'_, D> {
             }
         }
     }
+}
+
+/// What a connection makes of the requests on it.
+#[derive(Clone, Copy)]
+struct On {
+    /// All are answered with the same URL under `https`.
+    redirects: bool,
+    /// They may be replays: they come in TLS early data.
+    is_early: bool,
+}
+
+/// Whether somebody on the way took the request from early data. Every value of the field means
+/// the same (RFC 8470 section 5.1).
+fn has_early_data(request: &Request<'_>) -> bool {
+    let mut lines = request.fields.iter();
+    lines.any(|(name, _)| name.eq_ignore_ascii_case(b"early-data"))
 }
 
 /// The methods that every resource has.

@@ -5,7 +5,7 @@ use gannet_io::driver::{Nanos, PIECES_MAX, Piece, SendList};
 use crate::limits::{SEALED_SLICE_FIRST, SEALED_SLICE_MAX, SEALED_SLICE_MIN, SLICE_QUICK_NS};
 use crate::tls::alert::Alert;
 use crate::tls::handshake::Handshake;
-use crate::tls::limits::RECORD_OVERHEAD_MAX;
+use crate::tls::limits::{PLAINTEXT_MAX, RECORD_OVERHEAD_MAX};
 use crate::tls::record::aead::Secrets;
 use crate::tls::session::Session;
 
@@ -46,6 +46,8 @@ pub(crate) struct Secure {
 pub(crate) enum State {
     /// The handshake is under way.
     Shaking(Handshake),
+    /// Early data was taken: requests are answered although the client has not finished.
+    Early(Handshake),
     /// Records are exchanged.
     Open(Session),
 }
@@ -118,8 +120,22 @@ impl Secure {
         is_last: bool,
         output: impl FnOnce(usize) -> Vec<u8>,
     ) -> Result<Vec<u8>, NotSealed> {
-        let State::Open(session) = &mut self.state else {
-            return Err(NotSealed);
+        let session = match &mut self.state {
+            State::Open(session) => session,
+            State::Early(handshake) => {
+                let len: usize = slices.iter().map(|slice| slice.len()).sum();
+                let records = len.div_ceil(PLAINTEXT_MAX) + 1;
+                let mut wire = output(len + records * RECORD_OVERHEAD_MAX + GOODBYE_LEN_MAX);
+                wire.clear();
+                if !handshake.seal_early(slices, &mut wire) {
+                    return Err(NotSealed);
+                }
+                if is_last && !self.is_over {
+                    self.is_over = handshake.end_early(&mut wire);
+                }
+                return Ok(wire);
+            }
+            State::Shaking(_) => return Err(NotSealed),
         };
         let mut wire = sealed(session, slices, output)?;
         if is_last && !self.is_over {

@@ -38,6 +38,8 @@ pub(crate) struct Streams {
     pub(crate) connection: Connection,
     /// What is sent is cut into TLS records of [`PLAINTEXT_MAX`] bytes.
     is_secure: bool,
+    /// What is asked for now may be a replay, as it comes in TLS early data.
+    pub(crate) is_early: bool,
     /// Content that is not in any send yet, of at most `STREAMS_MAX` streams.
     contents: Vec<Content>,
     /// What the next send will carry.
@@ -97,6 +99,7 @@ impl Streams {
         Self {
             connection: Connection::new(Time(now.0), timeouts),
             is_secure,
+            is_early: false,
             contents: Vec::new(),
             out: None,
             missed: Vec::new(),

@@ -16,9 +16,9 @@
 use std::fmt;
 use std::mem;
 
-use rustls::server::UnbufferedServerConnection;
+use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
 use rustls::unbuffered::{
-    ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus,
+    ConnectionState, EncodeError, EncodeTlsData, EncryptError, UnbufferedStatus, WriteTraffic,
 };
 use rustls::{AlertDescription, Error, HandshakeKind, NamedGroup, ProtocolVersion};
 
@@ -161,6 +161,11 @@ impl Handshake {
                     self.state = State::Over;
                     return Err(Failure::ClearHttp(mem::take(&mut self.input)));
                 }
+                // The library would miss the extensions of TLS 1.2 before it looks at the version.
+                Look::Hello(hello) if hello.is_outdated => {
+                    let why = "the client speaks TLS 1.1 or older";
+                    return Err(self.fail(Alert::PROTOCOL_VERSION, why, out));
+                }
                 Look::Hello(hello) => self.start(certificates, hello)?,
                 Look::Other => self.start(certificates, hello::Hello::default())?,
             }
@@ -193,9 +198,42 @@ impl Handshake {
         mem::take(&mut self.early)
     }
 
+    /// Whether early data has arrived that was not taken.
+    #[must_use]
+    pub fn has_early(&self) -> bool {
+        !self.early.is_empty()
+    }
+
+    /// The protocol that was agreed on, once our side of the handshake is out.
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        match &self.state {
+            State::Running(connection) => protocol_of(connection),
+            State::Hello | State::Over => Protocol::Http11,
+        }
+    }
+
     /// Seals an answer to early data, before the client has finished. False if that is not
     /// possible (any more, or without early data): then the answer waits for [`Step::Done`].
     pub fn seal_early(&mut self, pieces: &[&[u8]], out: &mut Vec<u8>) -> bool {
+        let plain = pieces.concat();
+        self.write_early(out, |traffic, room| traffic.encrypt(&plain, room))
+    }
+
+    /// Seals `close_notify` behind answers to early data, as [`seal_early`](Self::seal_early)
+    /// does; false if that is not possible.
+    pub fn end_early(&mut self, out: &mut Vec<u8>) -> bool {
+        self.write_early(out, |traffic, room| traffic.queue_close_notify(room))
+    }
+
+    fn write_early(
+        &mut self,
+        out: &mut Vec<u8>,
+        mut write: impl FnMut(
+            &mut WriteTraffic<'_, ServerConnectionData>,
+            &mut [u8],
+        ) -> Result<usize, EncryptError>,
+    ) -> bool {
         let State::Running(connection) = &mut self.state else {
             return false;
         };
@@ -205,11 +243,10 @@ impl Handshake {
         let UnbufferedStatus { discard, state } = connection.process_tls_records(&mut self.input);
         let mut is_sealed = false;
         if let Ok(ConnectionState::WriteTraffic(mut traffic)) = state {
-            let plain = pieces.concat();
             let start = out.len();
-            if let Err(EncryptError::InsufficientSize(need)) = traffic.encrypt(&plain, &mut []) {
+            if let Err(EncryptError::InsufficientSize(need)) = write(&mut traffic, &mut []) {
                 out.resize(start + need.required_size, 0);
-                let written = traffic.encrypt(&plain, &mut out[start..]).unwrap_or(0);
+                let written = write(&mut traffic, &mut out[start..]).unwrap_or(0);
                 out.truncate(start + written);
                 is_sealed = written > 0;
             }
@@ -306,10 +343,7 @@ impl Handshake {
             Some(ProtocolVersion::TLSv1_2) => Version::Tls12,
             _ => return Err(internal("no version")),
         };
-        let protocol = match connection.alpn_protocol() {
-            Some(b"h2") => Protocol::H2,
-            _ => Protocol::Http11,
-        };
+        let protocol = protocol_of(&connection);
         let kind = match connection.handshake_kind() {
             Some(HandshakeKind::Resumed) => Kind::Resumed,
             Some(HandshakeKind::FullWithHelloRetryRequest) => Kind::FullWithRetry,
@@ -343,6 +377,13 @@ impl Handshake {
             rest: mem::take(&mut self.input),
             is_closed: self.is_closed,
         }))
+    }
+}
+
+fn protocol_of(connection: &UnbufferedServerConnection) -> Protocol {
+    match connection.alpn_protocol() {
+        Some(b"h2") => Protocol::H2,
+        _ => Protocol::Http11,
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) struct Hello {
     pub(super) server_name: Option<Box<str>>,
     /// ChaCha20-Poly1305 is the first suite that we know.
     pub(super) prefers_chacha: bool,
+    /// It offers nothing newer than TLS 1.1.
+    pub(super) is_outdated: bool,
 }
 
 /// Looks at all that has been received so far.
@@ -129,11 +131,15 @@ fn gather(input: &[u8]) -> Gathered<'_> {
 /// Reads what matters; `None` if the message is not well formed.
 fn parse(body: &[u8]) -> Option<Hello> {
     const SERVER_NAME: u16 = 0;
+    const SUPPORTED_VERSIONS: u16 = 43;
+    const TLS12: u16 = 0x0303;
     let mut body = Reader(body);
-    body.take(2 + 32)?;
+    let version = body.number()?;
+    body.take(32)?;
     body.short_vector()?;
     let mut hello = Hello {
         prefers_chacha: prefers_chacha(body.vector()?),
+        is_outdated: version < TLS12,
         ..Hello::default()
     };
     body.short_vector()?;
@@ -144,8 +150,11 @@ fn parse(body: &[u8]) -> Option<Hello> {
     while !extensions.0.is_empty() {
         let kind = extensions.number()?;
         let content = extensions.vector()?;
-        if kind == SERVER_NAME {
-            hello.server_name = server_name(content);
+        match kind {
+            SERVER_NAME => hello.server_name = server_name(content),
+            // This counts instead of the version above: the library looks at it.
+            SUPPORTED_VERSIONS => hello.is_outdated = false,
+            _ => {}
         }
     }
     Some(hello)

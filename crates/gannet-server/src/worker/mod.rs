@@ -5,6 +5,7 @@
 
 mod deadlines;
 mod disk;
+mod early;
 mod guard;
 mod kernel_tls;
 mod receiving;

@@ -44,6 +44,9 @@ impl<D: Driver> Worker<D> {
             tls.waiting.extend_from_slice(input);
             let is_much = tls.waiting.len() > HELD_MAX;
             self.driver.release(lease);
+            if conn.is_early() {
+                return self.shake_early(slot);
+            }
             if is_much && conn.receiving {
                 conn.receiving = false;
                 self.driver.pause_receiving(conn.socket);
@@ -92,7 +95,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Plaintext has arrived, or an end, or only a part of a record.
-    fn opened(&mut self, slot: u32, plain: &[u8]) {
+    pub(super) fn opened(&mut self, slot: u32, plain: &[u8]) {
         let conn = self.conns.at(slot);
         match conn.phase {
             Phase::Reading if conn.has_fault() => self.end_by_fault(slot),
@@ -160,9 +163,13 @@ impl<D: Driver> Worker<D> {
         let mut out = self.driver.output();
         match handshake.receive(certificates.current(), &input, &mut out) {
             Ok(Step::NeedInput) => {
+                let has_early = handshake.has_early();
                 tls.is_sending = !out.is_empty();
                 if !out.is_empty() {
                     self.send_raw(slot, out);
+                } else if has_early {
+                    self.spare = out;
+                    return self.begin_early(slot);
                 } else if conn.ended {
                     self.counters.tls.failed_by("closed");
                     return self.close(slot);
@@ -197,7 +204,7 @@ impl<D: Driver> Worker<D> {
         self.hellos_left = HELLOS_PER_TURN_MAX;
     }
 
-    fn established(&mut self, slot: u32, established: Established, out: Vec<u8>) {
+    pub(super) fn established(&mut self, slot: u32, established: Established, out: Vec<u8>) {
         let Established {
             mut session,
             protocol,
@@ -220,8 +227,20 @@ impl<D: Driver> Worker<D> {
             result = Ok(Received::Closed);
         }
         let conn = self.conns.at(slot);
-        conn.held = held;
+        let is_early = conn.is_early();
         let Some(tls) = &mut conn.tls else { return };
+        if is_early {
+            // Requests were answered already; what comes now is no replay.
+            tls.state = State::Open(session);
+            if let Some(streams) = &mut conn.streams {
+                streams.is_early = false;
+            }
+            if self.note_received(slot, result) {
+                self.opened(slot, &held);
+            }
+            return;
+        }
+        conn.held = held;
         tls.state = State::Open(session);
         tls.handshake_bytes = conn.sent + out.len() as u64;
         match protocol {
@@ -319,6 +338,10 @@ impl<D: Driver> Worker<D> {
         let conn = self.conns.at(slot);
         if let Some(tls) = &mut conn.tls {
             tls.is_sending = false;
+            if matches!(&tls.state, State::Shaking(handshake) if handshake.has_early()) {
+                self.arm_receive(slot);
+                return self.begin_early(slot);
+            }
         }
         if self.is_deserted(slot) {
             return self.close(slot);
@@ -453,20 +476,25 @@ impl<D: Driver> Worker<D> {
     pub(super) fn says_last(&mut self, slot: u32, alert: Alert) -> bool {
         self.drop_streams(slot);
         let conn = self.conns.at(slot);
-        let Some(Secure {
-            state: State::Open(session),
-            is_over,
-            ..
-        }) = conn.tls.as_deref_mut()
-        else {
+        let Some(Secure { state, is_over, .. }) = conn.tls.as_deref_mut() else {
             return false;
         };
-        if std::mem::replace(is_over, true) {
+        if matches!(state, State::Shaking(_)) || std::mem::replace(is_over, true) {
             return false;
         }
-        let is_kernel = session.is_kernel();
         let mut wire = self.driver.output();
-        session.end(alert, &mut wire);
+        let is_kernel = match state {
+            State::Shaking(_) => false,
+            State::Early(handshake) => {
+                // Only an orderly end can be told before the handshake is over.
+                let _ = alert == Alert::CLOSE_NOTIFY && handshake.end_early(&mut wire);
+                false
+            }
+            State::Open(session) => {
+                session.end(alert, &mut wire);
+                session.is_kernel()
+            }
+        };
         if wire.is_empty() && !is_kernel {
             return false;
         }

@@ -57,6 +57,8 @@ pub struct TlsSettings {
     pub redirect: Option<SocketAddr>,
     /// Browsers are told to come by HTTPS only.
     pub hsts: bool,
+    /// Early data (0-RTT) is taken.
+    pub early_data: bool,
     /// Whether the kernel seals.
     pub kernel: Wish,
 }

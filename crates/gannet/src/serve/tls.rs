@@ -35,6 +35,7 @@ pub fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
             ("--tls-key", !tls.keys.is_empty()),
             ("--http-redirect", tls.redirect.is_some()),
             ("--hsts", tls.hsts),
+            ("--early-data", tls.early_data),
         ];
         if let Some((flag, _)) = alone.iter().find(|(_, is_given)| *is_given) {
             let message = format!("{flag} makes no sense without HTTPS");
@@ -83,7 +84,10 @@ pub fn prepare(settings: &Settings) -> Result<Option<(TlsConfig, Option<Developm
         source: Source {
             pairs,
             allow_expired: false,
-            options: Options::default(),
+            options: Options {
+                early_data: tls.early_data,
+                ..Options::default()
+            },
         },
         kernel: tls.kernel,
         hsts: tls.hsts,

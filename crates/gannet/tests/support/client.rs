@@ -175,6 +175,14 @@ impl Client {
         }
     }
 
+    /// Goes on with a connection over TLS.
+    pub fn over(socket: TcpStream, connection: rustls::ClientConnection) -> Self {
+        Self {
+            stream: Stream::Tls(Box::new(TlsStream::new(connection, socket))),
+            buffer: Vec::new(),
+        }
+    }
+
     /// The client's side of TLS.
     pub fn secure(&mut self) -> &mut TlsStream {
         match &mut self.stream {

@@ -157,6 +157,23 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
+        name: "early-data",
+        short: None,
+        value: Value::Switch,
+        group: Group::Tls,
+        default: "false",
+        brief: "answer GET and HEAD in TLS 1.3 early data (0-RTT)",
+        details: "A client that comes back is answered a round trip sooner. Somebody on the path \
+            may send such a request once more: harmless for static content, and other methods get \
+            425 there. Sessions are then remembered by the server and used once, instead of being \
+            sealed into tickets.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.tls.early_data = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
         name: "ktls",
         short: None,
         value: one_of("WHEN", &["auto", "on", "off"]),

@@ -1,0 +1,289 @@
+//! Early data (0-RTT) as a client sees it: answers before its handshake is over, and what gets
+//! none.
+
+mod support;
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use rustls::{ClientConfig, ClientConnection};
+use support::client::{Client, head, metric};
+use support::content::pattern;
+use support::engine::on_both_engines;
+use support::tls::{Abilities, Secure, connection};
+use support::{DEADLINE, Folder, h2};
+
+const FLAGS: [&str; 3] = ["--early-data", "--metrics", "127.0.0.1:0"];
+const TAKEN: &str = "gannet_tls_early_data_total";
+
+/// A client that has visited the server once and may send early data.
+fn known(secure: &Secure) -> Arc<ClientConfig> {
+    let config = secure.authority.client(Abilities {
+        early_data: true,
+        ..Abilities::default()
+    });
+    secure
+        .connect_with(&config, "localhost")
+        .get("/")
+        .expect(200);
+    config
+}
+
+/// Sends requests as early data, and nothing after it.
+fn send_early(secure: &Secure, config: &Arc<ClientConfig>, bytes: impl AsRef<[u8]>) -> Early {
+    let mut client = connection(config, "localhost");
+    let mut early = client.early_data().expect("the session allows it");
+    early.write_all(bytes.as_ref()).expect("it is short");
+    let mut flight = Vec::new();
+    while client.wants_write() {
+        client.write_tls(&mut flight).expect("in memory");
+    }
+    let mut socket = TcpStream::connect(secure.server.address()).expect("it listens");
+    socket.set_read_timeout(Some(DEADLINE)).expect("set");
+    socket.write_all(&flight).expect("sent");
+    Early {
+        client,
+        socket,
+        flight,
+    }
+}
+
+/// A client that keeps the end of its handshake to itself.
+struct Early {
+    client: ClientConnection,
+    socket: TcpStream,
+    /// What it has sent.
+    flight: Vec<u8>,
+}
+
+impl Early {
+    /// So many bytes of the answer; of the client's side nothing is sent.
+    fn take(&mut self, len: usize) -> Vec<u8> {
+        let mut answer = Vec::new();
+        let mut chunk = vec![0; 64 << 10];
+        while answer.len() < len {
+            match self.client.reader().read(&mut chunk) {
+                Ok(count) if count > 0 => answer.extend_from_slice(&chunk[..count]),
+                _ => {
+                    let count = self.client.read_tls(&mut self.socket).expect("in time");
+                    assert!(count > 0, "the end after {} bytes", answer.len());
+                    self.client.process_new_packets().expect("TLS");
+                }
+            }
+        }
+        answer
+    }
+
+    /// The head of an answer, byte by byte.
+    fn head(&mut self) -> String {
+        let mut text = Vec::new();
+        while !text.ends_with(b"\r\n\r\n") {
+            let next = self.client.reader().fill_or_none();
+            match next {
+                Some(byte) => text.push(byte),
+                None => {
+                    let count = self.client.read_tls(&mut self.socket).expect("in time");
+                    assert!(count > 0, "the end after {text:?}");
+                    self.client.process_new_packets().expect("TLS");
+                }
+            }
+        }
+        String::from_utf8(text).expect("ASCII")
+    }
+
+    /// Finishes the handshake and goes on as an ordinary client.
+    fn finish(mut self) -> Client {
+        assert!(self.client.is_early_data_accepted());
+        while self.client.wants_write() {
+            self.client.write_tls(&mut self.socket).expect("sent");
+        }
+        Client::over(self.socket, self.client)
+    }
+}
+
+/// One byte, if one is there.
+trait FillOrNone {
+    fn fill_or_none(&mut self) -> Option<u8>;
+}
+
+impl<R: Read> FillOrNone for R {
+    fn fill_or_none(&mut self) -> Option<u8> {
+        let mut byte = [0];
+        matches!(self.read(&mut byte), Ok(1)).then_some(byte[0])
+    }
+}
+
+#[test]
+fn get_is_answered_before_the_handshake_is_over() {
+    let site = Folder::site();
+    let sizes = [10, 20_000, 1_000_000];
+    for size in sizes {
+        site.write(format!("{size}.bin"), pattern(size, 5));
+    }
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, site.path(), &FLAGS);
+        let config = known(&secure);
+        let mut taken = 0;
+        for size in sizes {
+            let request = head("GET", &format!("/{size}.bin"), &[]);
+            let mut early = send_early(&secure, &config, &request);
+            assert!(early.head().starts_with("HTTP/1.1 200 OK\r\n"));
+            assert!(early.take(size) == pattern(size, 5), "{size}");
+            taken += 1;
+            assert_eq!(metric(&secure.server, TAKEN), taken);
+            // The handshake ends, and the connection goes on.
+            let mut client = early.finish();
+            for _ in 0..3 {
+                let page = client.get(&format!("/{size}.bin")).expect(200);
+                assert!(page.body == pattern(size, 5), "{size}");
+            }
+        }
+        // The client is told to close, and is told that this is the end.
+        let request = head("GET", "/10.bin", &["connection: close"]);
+        let mut early = send_early(&secure, &config, &request);
+        early.head();
+        early.take(10);
+        early.finish().closes();
+    });
+}
+
+#[test]
+fn streams_are_answered_early_too() {
+    let site = Folder::site();
+    let page = std::fs::read(site.join("index.html")).expect("readable");
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, site.path(), &FLAGS);
+        let config = secure.authority.client(Abilities {
+            early_data: true,
+            alpn: vec![b"h2".to_vec()],
+            ..Abilities::default()
+        });
+        let opening = |method: &str| {
+            let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+            bytes.extend(h2::frame(h2::SETTINGS, 0, 0, &[]));
+            let flags = h2::END_HEADERS | h2::END_STREAM;
+            bytes.extend(h2::frame(
+                h2::HEADERS,
+                flags,
+                1,
+                &h2::request(method, "/", &[]),
+            ));
+            bytes
+        };
+        let mut first = secure.connect_with(&config, "localhost");
+        first.send(opening("GET"));
+        while !contains(first.received(), &page) {
+            assert_eq!(first.fill(), None);
+        }
+        let mut early = send_early(&secure, &config, &opening("GET"));
+        let mut answer = Vec::new();
+        while !contains(&answer, &page) {
+            answer.extend(early.take(1));
+        }
+        assert_eq!(metric(&secure.server, TAKEN), 1);
+        let mut client = early.finish();
+        let flags = h2::END_HEADERS | h2::END_STREAM;
+        client.send(h2::frame(
+            h2::HEADERS,
+            flags,
+            3,
+            &h2::request("GET", "/", &[]),
+        ));
+        while !contains(client.received(), &page) {
+            assert_eq!(client.fill(), None);
+        }
+        let mut early = send_early(&secure, &config, &opening("POST"));
+        let mut answer = Vec::new();
+        while !contains(&answer, b"425 Too Early") {
+            answer.extend(early.take(1));
+        }
+    });
+}
+
+fn contains(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|window| window == part)
+}
+
+#[test]
+fn what_is_not_safe_is_too_early() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, site.path(), &FLAGS);
+        for method in ["POST", "DELETE", "OPTIONS"] {
+            let config = known(&secure);
+            let request = head(method, "/about", &["content-length: 0"]);
+            let mut early = send_early(&secure, &config, &request);
+            let answer = early.head();
+            assert!(answer.starts_with("HTTP/1.1 425 Too Early\r\n"), "{answer}");
+        }
+        // The same method after the handshake gets its usual answer.
+        let config = known(&secure);
+        let mut early = send_early(&secure, &config, &head("HEAD", "/about", &[]));
+        assert!(early.head().starts_with("HTTP/1.1 200 OK\r\n"));
+        let mut client = early.finish();
+        client
+            .request("POST", "/about", &["content-length: 0"])
+            .expect(405);
+    });
+}
+
+#[test]
+fn a_request_cut_by_the_end_of_early_data_waits_for_the_rest() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, site.path(), &FLAGS);
+        let config = known(&secure);
+        let request = head("POST", "/about", &["content-length: 0"]);
+        let (begin, end) = request.split_at(20);
+        let mut early = send_early(&secure, &config, begin);
+        while early.client.is_handshaking() {
+            early.client.read_tls(&mut early.socket).expect("in time");
+            early.client.process_new_packets().expect("TLS");
+        }
+        let mut client = early.finish();
+        client.send(end);
+        // Complete only now, when it cannot be a replay: not 425.
+        client.response().expect(405);
+    });
+}
+
+#[test]
+fn the_same_bytes_again_are_not_answered() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, site.path(), &FLAGS);
+        let config = known(&secure);
+        let mut early = send_early(&secure, &config, &head("GET", "/", &[]));
+        assert!(early.head().starts_with("HTTP/1.1 200 OK\r\n"));
+        let responses = "gannet_responses_total{status=\"200\"}";
+        let before = metric(&secure.server, responses);
+        let mut replay = TcpStream::connect(secure.server.address()).expect("it listens");
+        replay.set_read_timeout(Some(DEADLINE)).expect("set");
+        replay.write_all(&early.flight).expect("sent");
+        let mut header = [0; 5];
+        replay.read_exact(&mut header).expect("a ServerHello");
+        assert_eq!(metric(&secure.server, TAKEN), 1);
+        assert_eq!(metric(&secure.server, responses), before);
+        // Whose session it was is not disturbed.
+        early.finish();
+    });
+}
+
+#[test]
+fn it_is_off_unless_asked_for() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, site.path(), &[]);
+        let config = known(&secure);
+        let mut client = connection(&config, "localhost");
+        assert!(client.early_data().is_none(), "no session allows it");
+        let mut client = secure.connect_with(&config, "localhost");
+        client.get("/").expect(200);
+        // What a proxy took from early data it may ask again, but for what is safe.
+        let lines = ["early-data: 1", "content-length: 0"];
+        client.request("POST", "/", &lines).expect(425);
+        client.request("GET", "/", &lines).expect(200);
+        client.request("POST", "/", &lines[1..]).expect(405);
+    });
+}
