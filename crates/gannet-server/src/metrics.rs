@@ -6,6 +6,7 @@ use std::ops::AddAssign;
 use gannet_io::driver::IoCounters;
 
 use crate::tls::handshake::Failure;
+use crate::tls::session::KeyUpdates;
 
 /// Counts of one worker since its start. Plain integers: no other thread reads them; a worker is
 /// asked for a copy.
@@ -76,6 +77,10 @@ pub struct TlsCounters {
     /// Connections with a large body that the kernel did not seal although it could, by reason:
     /// `tls12`, `refused`.
     pub not_kernel: std::collections::BTreeMap<&'static str, u64>,
+    /// Keys replaced by peers.
+    pub peer_key_updates: u64,
+    /// Keys replaced by our own record layer.
+    pub key_updates: u64,
     /// Keys that the kernel was given in the place of others.
     pub kernel_key_updates: u64,
 }
@@ -92,6 +97,12 @@ impl TlsCounters {
     /// Counts a connection that our own record layer seals although the kernel could.
     pub(crate) fn stays_ours(&mut self, reason: &'static str) {
         *self.not_kernel.entry(reason).or_default() += 1;
+    }
+
+    /// Counts keys that were replaced.
+    pub(crate) fn updated(&mut self, updates: KeyUpdates) {
+        self.peer_key_updates += u64::from(updates.peers);
+        self.key_updates += u64::from(updates.ours);
     }
 
     /// Counts a handshake that failed for this reason.
@@ -121,6 +132,8 @@ impl AddAssign<&TlsCounters> for TlsCounters {
         for (reason, n) in &other.not_kernel {
             *self.not_kernel.entry(reason).or_default() += n;
         }
+        self.peer_key_updates += other.peer_key_updates;
+        self.key_updates += other.key_updates;
         self.kernel_key_updates += other.kernel_key_updates;
     }
 }
@@ -416,6 +429,11 @@ fn tls_text(tls: &TlsCounters, text: &mut String) {
             text,
             "gannet_tls_not_kernel_total{{reason=\"{reason}\"}} {n}"
         );
+    }
+    text.push_str("# HELP gannet_tls_key_updates_total Keys replaced, by side.\n");
+    text.push_str("# TYPE gannet_tls_key_updates_total counter\n");
+    for (by, n) in [("server", tls.key_updates), ("peer", tls.peer_key_updates)] {
+        let _ = writeln!(text, "gannet_tls_key_updates_total{{by=\"{by}\"}} {n}");
     }
     text.push_str("# HELP gannet_tls_kernel_key_updates_total Keys replaced in the kernel.\n");
     text.push_str("# TYPE gannet_tls_kernel_key_updates_total counter\n");

@@ -41,6 +41,16 @@ pub struct Session {
     owes_key_update: bool,
     /// Our last alert was sealed: nothing may follow it.
     is_ended: bool,
+    updates: KeyUpdates,
+}
+
+/// Keys replaced since they were last counted.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct KeyUpdates {
+    /// Those of the peer, that open what we receive.
+    pub peers: u32,
+    /// Ours, by our own record layer.
+    pub ours: u32,
 }
 
 /// Who seals what we send.
@@ -106,6 +116,7 @@ impl Session {
             waiting,
             owes_key_update: false,
             is_ended: false,
+            updates: KeyUpdates::default(),
         }
     }
 
@@ -124,6 +135,7 @@ impl Session {
                     self.opener
                         .rekey(secrets_of(sequence, &secrets).ok_or(INTERNAL)?);
                     self.owes_key_update |= is_requested;
+                    self.updates.peers += 1;
                 }
             }
         }
@@ -132,6 +144,11 @@ impl Session {
         } else {
             Received::Open
         })
+    }
+
+    /// Takes the counts of keys replaced since the last call.
+    pub fn take_key_updates(&mut self) -> KeyUpdates {
+        std::mem::take(&mut self.updates)
     }
 
     /// Whether nothing of an unfinished record is held.
@@ -225,6 +242,7 @@ impl Session {
             .seal_control(ContentType::Handshake, &content, out)?;
         let secrets = self.next_secrets().ok_or(Exhausted)?;
         self.sealer().rekey(secrets);
+        self.updates.ours += 1;
         self.owes_key_update = false;
         Ok(())
     }

@@ -76,6 +76,9 @@ impl<D: Driver> Worker<D> {
         let Some(tls) = &mut conn.tls else {
             return false;
         };
+        if let State::Open(session) = &mut tls.state {
+            self.counters.tls.updated(session.take_key_updates());
+        }
         match result {
             Ok(Received::Open) => {}
             Ok(Received::Closed) => conn.ended = true,
@@ -400,6 +403,9 @@ impl<D: Driver> Worker<D> {
             self.cut_short(slot);
             return None;
         };
+        if let State::Open(session) = &mut tls.state {
+            self.counters.tls.updated(session.take_key_updates());
+        }
         self.keep_spare(list.wire);
         Some(SendList {
             wire,
@@ -442,7 +448,12 @@ impl<D: Driver> Worker<D> {
         let Some(tls) = &mut conn.tls else { return };
         let slices: [&[u8]; 2] = [&head, bytes];
         match tls.seal_slices(&slices, is_last, |len| driver.output_of(len)) {
-            Ok(wire) => self.send_raw(slot, wire),
+            Ok(wire) => {
+                if let State::Open(session) = &mut tls.state {
+                    self.counters.tls.updated(session.take_key_updates());
+                }
+                self.send_raw(slot, wire);
+            }
             Err(_) => return self.cut_short(slot),
         }
         self.keep_spare(head);
