@@ -32,6 +32,7 @@ use crate::limits::COPY_MAX;
 use crate::outgoing::Outgoing;
 use crate::site::rules::Ruling;
 use crate::site::{Selected, Source};
+use crate::start::UPGRADE;
 use crate::streams::Streams;
 
 /// What is the same for all requests of a turn.
@@ -447,7 +448,10 @@ impl Answering<'_> {
             !is_set && !changes.remove.iter().any(|gone| gone == name)
         };
         let turn = self.turn;
-        let is_free = |name: &str| !turn.fields.iter().any(|(set, _)| *set == name);
+        let is_of_operator =
+            |(name, value): &(&str, &[u8])| (*name, *value) != (UPGRADE.0, UPGRADE.1.as_bytes());
+        let configured = turn.fields.iter().filter(|field| is_of_operator(field));
+        let is_free = |name: &str| !configured.clone().any(|(set, _)| *set == name);
         let mut fields: Vec<(&str, &[u8])> = turn.fields.to_vec();
         let own = own.iter().filter(|(name, _)| is_kept(name));
         fields.extend(own.map(|(name, value)| (*name, value.as_bytes())));

@@ -383,6 +383,11 @@ impl Plan {
         if is_wanted && fields.iter().all(|(name, _)| name != HSTS.0) {
             fields.push((HSTS.0.into(), HSTS.1.into()));
         }
+        // Who promises HTTPS for years can promise it for what pages name, too.
+        let has_policy = fields.iter().any(|(name, _)| name == UPGRADE.0);
+        if is_wanted && self.config.content.defaults.security && !has_policy {
+            fields.push((UPGRADE.0.into(), UPGRADE.1.into()));
+        }
         fields
     }
 
@@ -433,6 +438,11 @@ impl Plan {
 
 /// RFC 6797 section 6.1: for two years, which is what browsers' lists ask for.
 const HSTS: (&str, &str) = ("strict-transport-security", "max-age=63072000");
+
+/// A policy of its own, which browsers keep beside those of the page. Without a development
+/// certificate only, as `--hsts` is: pages that are written on a machine without TLS may well name
+/// parts by `http`.
+pub(crate) const UPGRADE: (&str, &str) = ("content-security-policy", "upgrade-insecure-requests");
 
 /// Something that peers cannot foresee; the standard library seeds its hash maps so.
 fn random_seed() -> u64 {

@@ -207,6 +207,41 @@ fn http_in_clear_text_is_answered_in_words() {
     });
 }
 
+/// All policies that an answer to a path has over TLS.
+fn policies(secure: &Secure, target: &str) -> Vec<String> {
+    let answer = secure.connect().get(target);
+    let of_policy = |(name, _): &&(String, String)| name == "content-security-policy";
+    let found = answer.fields.iter().filter(of_policy);
+    found.map(|(_, value)| value.clone()).collect()
+}
+
+#[test]
+fn who_promises_https_upgrades_what_pages_name() {
+    const UPGRADE: &str = "upgrade-insecure-requests";
+    const OWN: &str = "default-src 'self'";
+    let site = Folder::site();
+    site.write(
+        "_headers",
+        "/*\n  Content-Security-Policy: default-src 'self'\n",
+    );
+    on_both_engines(|engine| {
+        let of = |flags: &[&str], target: &str| {
+            let mut all = policies(&Secure::serve(engine, site.path(), flags), target);
+            all.sort();
+            all
+        };
+        for target in ["/", "/nothing"] {
+            assert_eq!(of(&["--hsts"], target), [OWN, UPGRADE], "{target}");
+            assert_eq!(of(&[], target), [OWN], "{target}");
+            let flags = ["--hsts", "--no-security-fields"];
+            assert_eq!(of(&flags, target), [OWN], "{target}");
+            let policy = "content-security-policy: img-src 'self'";
+            let own = of(&["--hsts", "--header", policy], target);
+            assert_eq!(own, ["img-src 'self'"], "{target}");
+        }
+    });
+}
+
 #[test]
 fn clear_http_is_sent_to_https() {
     let site = Folder::site();

@@ -148,8 +148,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Tls,
         default: "false",
         brief: "tell browsers to come by HTTPS only, for two years",
-        details: "Adds strict-transport-security to answers over TLS. For other values of it use \
-            --header.",
+        details: "Adds strict-transport-security to answers over TLS, and a policy that parts of pages \
+            are asked for by HTTPS, too (upgrade-insecure-requests). For other values use --header.",
         is_common: false,
         apply: |settings, values| {
             settings.tls.hsts = switch(values)?;
