@@ -229,6 +229,32 @@ fn a_stalled_stream_holds_up_nobody() {
     });
 }
 
+/// A reader that takes little at a time has asked for more than buffers hold: what it asks for
+/// later and more urgently comes before the rest of it.
+#[test]
+fn an_urgent_stream_overtakes_a_big_one() {
+    let site = site();
+    let big = 48 << 20;
+    site.write("big.bin", pattern(big, 3));
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &["--workers", "1"]);
+        let mut peer = Peer::slow(&server, &[(INITIAL_WINDOW, 1 << 30)]);
+        peer.opens_windows = false;
+        peer.send(&frame(WINDOW_UPDATE, 0, 0, &(1u32 << 30).to_be_bytes()));
+        let slow = peer.ask("GET", "/big.bin", &[("priority", "u=5")]);
+        while peer.so_far(slow).status == 0 {
+            assert!(peer.step());
+        }
+        let urgent = peer.ask("GET", "/middle.bin", &[("priority", "u=0")]);
+        let answer = peer.answer(urgent).expect(200);
+        assert_eq!(answer.body, pattern(100_000, 6));
+        let before = peer.so_far(slow);
+        assert!(!before.is_ended, "it came after all of the other");
+        assert!(before.body.len() < big / 2, "{} bytes", before.body.len());
+        assert_pattern(&before.body, 3);
+    });
+}
+
 #[test]
 fn content_of_a_request_is_read_and_dropped() {
     let site = site();

@@ -12,6 +12,7 @@ use support::h2::{
     Peer, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, request,
 };
 use support::process::until;
+use support::tls::Secure;
 use support::{Folder, Gannet};
 
 const LARGE: usize = 6 << 20;
@@ -58,6 +59,27 @@ fn beside_a_polite_client(
     assert_eq!(polite.get("/about").expect(200).body, page.body);
     assert_eq!(polite.get("/large.bin").expect(200).body.len(), LARGE);
     let grown = resident(&server).saturating_sub(before);
+    assert!(grown < MEMORY_KIB, "{grown} KiB more");
+}
+
+/// The same over TLS.
+fn beside_a_polite_client_over_tls(
+    engine: Engine,
+    site: &Folder,
+    attack: impl Fn(&mut Peer),
+    after: impl Fn(&Gannet, &mut Peer),
+) {
+    let flags = ["--workers", "1", "--metrics", "127.0.0.1:0"];
+    let secure = Secure::serve(engine, site.path(), &flags);
+    let mut polite = Peer::secure(&secure, &[]);
+    let page = polite.get("/about").expect(200);
+    let before = resident(&secure.server);
+    let mut hostile = Peer::secure(&secure, &[]);
+    attack(&mut hostile);
+    after(&secure.server, &mut hostile);
+    assert_eq!(polite.get("/about").expect(200).body, page.body);
+    assert_eq!(polite.get("/large.bin").expect(200).body.len(), LARGE);
+    let grown = resident(&secure.server).saturating_sub(before);
     assert!(grown < MEMORY_KIB, "{grown} KiB more");
 }
 
@@ -118,6 +140,41 @@ fn floods_of_frames_are_calmed() {
         for frames in floods {
             beside_a_polite_client(engine, &site, &[], |peer| flood(peer, frames), calms);
         }
+    });
+}
+
+/// The same machine, with records around it: resets by either side, and the cheapest frames.
+#[test]
+fn floods_over_tls_are_calmed() {
+    let site = site();
+    let get = request("GET", "/large.bin", &[]);
+    let id = |n: usize| 1 + 2 * n as u32;
+    let rapid = |n: usize| {
+        let mut both = frame(HEADERS, END_HEADERS | END_STREAM, id(n), &get);
+        both.extend(frame(RST_STREAM, 0, id(n), &8u32.to_be_bytes()));
+        both
+    };
+    let made = |n: usize| {
+        let mut both = frame(HEADERS, END_HEADERS | END_STREAM, id(n), &get);
+        both.extend(frame(WINDOW_UPDATE, 0, id(n), &0u32.to_be_bytes()));
+        both
+    };
+    let ping = |_: usize| frame(PING, 0, 0, b"aaaaaaaa");
+    let settings = |_: usize| frame(SETTINGS, 0, 0, &[]);
+    let floods: [&(dyn Fn(usize) -> Vec<u8> + Sync); 4] = [&rapid, &made, &ping, &settings];
+    on_both_engines(|engine| {
+        for frames in floods {
+            beside_a_polite_client_over_tls(engine, &site, |peer| flood(peer, frames), calms);
+        }
+        let endless = |peer: &mut Peer| {
+            peer.send(&frame(HEADERS, END_STREAM, 1, &get[..10]));
+            flood(peer, |_| frame(CONTINUATION, 0, 1, &[]));
+        };
+        let ended = |_: &Gannet, peer: &mut Peer| {
+            let code = peer.ends();
+            assert!(matches!(code, None | Some(ENHANCE_YOUR_CALM)), "{code:?}");
+        };
+        beside_a_polite_client_over_tls(engine, &site, endless, ended);
     });
 }
 

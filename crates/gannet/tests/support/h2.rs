@@ -6,6 +6,7 @@ use std::net::TcpStream;
 
 use gannet_http::h2::hpack::Decoder;
 
+use super::tls::{Abilities, Secure, connection};
 use super::{DEADLINE, Gannet};
 
 pub const DATA: u8 = 0;
@@ -53,9 +54,15 @@ impl Answer {
     }
 }
 
+/// What bytes travel in.
+trait Stream: Read + Write {}
+
+impl<T: Read + Write> Stream for T {}
+
 /// One connection.
 pub struct Peer {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
+    scheme: &'static str,
     decoder: Decoder,
     got: Vec<u8>,
     next_stream: u32,
@@ -76,12 +83,31 @@ impl Peer {
 
     /// Connects with settings.
     pub fn with_settings(server: &Gannet, settings: &[(u16, u32)]) -> Self {
-        let stream = TcpStream::connect(server.address()).expect("the server listens");
-        stream.set_nodelay(true).expect("set");
-        stream.set_read_timeout(Some(DEADLINE)).expect("set");
-        stream.set_write_timeout(Some(DEADLINE)).expect("set");
+        Self::over(Box::new(connect(server)), "http", settings)
+    }
+
+    /// Connects over TLS, with settings.
+    pub fn secure(server: &Secure, settings: &[(u16, u32)]) -> Self {
+        let config = server.authority.client(Abilities {
+            alpn: vec![b"h2".to_vec()],
+            ..Abilities::default()
+        });
+        let connection = connection(&config, "localhost");
+        let stream = rustls::StreamOwned::new(connection, connect(&server.server));
+        Self::over(Box::new(stream), "https", settings)
+    }
+
+    /// Connects with a small receive buffer: it takes little at a time.
+    pub fn slow(server: &Gannet, settings: &[(u16, u32)]) -> Self {
+        let stream = connect(server);
+        rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 64 << 10).expect("set");
+        Self::over(Box::new(stream), "http", settings)
+    }
+
+    fn over(stream: Box<dyn Stream>, scheme: &'static str, settings: &[(u16, u32)]) -> Self {
         let mut peer = Self {
             stream,
+            scheme,
             decoder: Decoder::new(),
             got: Vec::new(),
             next_stream: 1,
@@ -103,12 +129,13 @@ impl Peer {
 
     /// Sends bytes.
     pub fn send(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).expect("the server takes it");
+        assert!(self.try_send(bytes), "the server takes it");
     }
 
     /// Sends bytes, unless the server has ended the connection.
     pub fn try_send(&mut self, bytes: &[u8]) -> bool {
-        self.stream.write_all(bytes).is_ok()
+        let result = self.stream.write_all(bytes);
+        result.and_then(|()| self.stream.flush()).is_ok()
     }
 
     /// The number of the next stream.
@@ -120,7 +147,7 @@ impl Peer {
     /// Asks without content, and does not wait. Gives the stream.
     pub fn ask(&mut self, method: &str, path: &str, fields: &[(&str, &str)]) -> u32 {
         let stream = self.open();
-        let block = request(method, path, fields);
+        let block = request_by(self.scheme, method, path, fields);
         self.send(&frame(HEADERS, END_HEADERS | END_STREAM, stream, &block));
         stream
     }
@@ -174,7 +201,7 @@ impl Peer {
             match self.stream.read(&mut chunk) {
                 Ok(0) => return false,
                 Ok(count) => self.got.extend_from_slice(&chunk[..count]),
-                Err(error) if error.kind() == ErrorKind::ConnectionReset => return false,
+                Err(error) if ENDS.contains(&error.kind()) => return false,
                 Err(error) => panic!("nothing in {DEADLINE:?} ({error})"),
             }
         }
@@ -241,6 +268,21 @@ impl Peer {
     }
 }
 
+/// How a connection ends early. Over TLS a reset may have overtaken `close_notify`.
+const ENDS: [ErrorKind; 3] = [
+    ErrorKind::ConnectionReset,
+    ErrorKind::BrokenPipe,
+    ErrorKind::UnexpectedEof,
+];
+
+fn connect(server: &Gannet) -> TcpStream {
+    let stream = TcpStream::connect(server.address()).expect("the server listens");
+    stream.set_nodelay(true).expect("set");
+    stream.set_read_timeout(Some(DEADLINE)).expect("set");
+    stream.set_write_timeout(Some(DEADLINE)).expect("set");
+    stream
+}
+
 /// A frame.
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let len = (payload.len() as u32).to_be_bytes();
@@ -252,10 +294,15 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 
 /// The field block of a request: literals that are not indexed and not compressed.
 pub fn request(method: &str, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
+    request_by("http", method, path, fields)
+}
+
+/// The same by a scheme.
+fn request_by(scheme: &str, method: &str, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     let pseudo = [
         (":method", method),
-        (":scheme", "http"),
+        (":scheme", scheme),
         (":authority", "test"),
         (":path", path),
     ];
