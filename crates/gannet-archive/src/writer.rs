@@ -356,6 +356,10 @@ impl Writer {
         if let Some(error) = self.error {
             return Err(error);
         }
+        // A large site fills the memory with these: nothing more is looked up in them.
+        self.by_digest = HashMap::new();
+        self.fields.places = HashMap::new();
+        self.fields_hpack.places = HashMap::new();
         self.entries.sort_by(|a, b| a.key().cmp(&b.key()));
         if let Some(number) = self
             .entries
@@ -375,9 +379,7 @@ impl Writer {
         let entries = self.render_entries();
         let index = index::render(self.entries.iter().map(EntryDraft::key))?;
         let features = (self.incompatible_features(), self.compatible_features());
-        // A large site fills the memory with these, one after the other.
         self.entries = Vec::new();
-        self.by_digest = HashMap::new();
         let (blobs, digests, variants) = self.render_blobs();
         let tiny = std::mem::take(&mut self.tiny);
         let mut sections = vec![
@@ -388,10 +390,7 @@ impl Writer {
             (SectionKind::Digests, digests),
             (SectionKind::Strings, self.strings.take()),
             (SectionKind::FieldsH1, self.fields.take()),
-            (
-                SectionKind::FieldsHpack,
-                std::mem::take(&mut self.fields_hpack.bytes),
-            ),
+            (SectionKind::FieldsHpack, self.fields_hpack.take()),
             (SectionKind::FieldsQpack, Vec::new()),
             (SectionKind::TinyBlobs, tiny),
         ];

@@ -192,7 +192,7 @@ fn read_all(
 
 /// The digest of a file, which must have the length that was seen.
 fn read_one(file: &SourceFile) -> Result<[u8; 32], PackError> {
-    let hashed = hash(open(&file.path)?).map_err(PackError::io("read", &file.path))?;
+    let hashed = hash(open(&file.path)?, file.len).map_err(PackError::io("read", &file.path))?;
     let (digest, len) = hashed;
     if len != file.len {
         return Err(PackError::Changed(file.path.clone()));
@@ -205,7 +205,7 @@ fn read_one(file: &SourceFile) -> Result<[u8; 32], PackError> {
 fn decode(file: &SourceFile, coding: Coding, original_len: u64) -> Option<[u8; 32]> {
     let coded = File::open(&file.path).ok()?;
     let decoded = decoder(coding, coded).ok()?;
-    let (digest, len) = hash(decoded.take(original_len + 1)).ok()?;
+    let (digest, len) = hash(decoded.take(original_len + 1), original_len).ok()?;
     (len == original_len).then_some(digest)
 }
 
@@ -255,10 +255,12 @@ pub(super) fn open(path: &Path) -> Result<File, PackError> {
     File::open(path).map_err(PackError::io("read", path))
 }
 
-/// Digest and length of all that `source` gives.
-fn hash(mut source: impl Read) -> io::Result<([u8; 32], u64)> {
+/// Digest and length of all that `source` gives, which is about `len` bytes: for a small file no
+/// large chunk is made.
+fn hash(mut source: impl Read, len: u64) -> io::Result<([u8; 32], u64)> {
     let mut hasher = blake3::Hasher::new();
-    let mut chunk = vec![0; COPY_CHUNK];
+    let expected = usize::try_from(len).map_or(COPY_CHUNK, |len| len.saturating_add(1));
+    let mut chunk = vec![0; expected.min(COPY_CHUNK)];
     let mut len = 0;
     loop {
         match source.read(&mut chunk) {
