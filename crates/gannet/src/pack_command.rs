@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use signal_hook::consts::SIGXFSZ;
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
+use signal_hook::iterator::{Handle, Signals};
+use signal_hook::low_level::emulate_default_handler;
 
 use gannet_content::policy::csp::PolicyOptions;
 
@@ -72,6 +74,8 @@ pub fn run(directory: &Path, settings: PackSettings) -> Result<String, Failure> 
     let list_skipped = settings.list_skipped;
     let colour = Terminal::look(settings.colour).colour;
     let mut options = options(directory, settings)?;
+    let _removal = RemovalOnSignal::of(&options.output)
+        .map_err(|error| Failure::new("handle", "SIGINT and SIGTERM", cause(&error)))?;
     let scratch = imported(directory, &options.output)?;
     if let Some(scratch) = &scratch {
         options.source = scratch.path().to_path_buf();
@@ -118,17 +122,62 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn beside(output: &Path) -> Result<Self, Failure> {
-        let mut name = std::ffi::OsString::from(".");
-        name.push(output.file_name().unwrap_or_default());
-        name.push(format!(".import-{}", std::process::id()));
-        let path = output.with_file_name(name);
+        let path = Self::path_beside(output);
         std::fs::create_dir(&path)
             .map_err(|error| Failure::new("create", path.display(), cause(&error)))?;
         Ok(Self(path))
     }
 
+    fn path_beside(output: &Path) -> PathBuf {
+        let mut name = std::ffi::OsString::from(".");
+        name.push(output.file_name().unwrap_or_default());
+        name.push(format!(".import-{}", std::process::id()));
+        output.with_file_name(name)
+    }
+
     fn path(&self) -> &Path {
         &self.0
+    }
+}
+
+/// As long as it lives, SIGINT and SIGTERM remove what is unfinished before they end the process:
+/// nothing is dropped then. They end it at once, however long a file still takes to compress.
+struct RemovalOnSignal(Handle);
+
+impl RemovalOnSignal {
+    fn of(output: &Path) -> io::Result<Self> {
+        let file = pack::temporary_of(output);
+        let folder = Scratch::path_beside(output);
+        let mut signals = Signals::new([SIGINT, SIGTERM])?;
+        let handle = signals.handle();
+        std::thread::Builder::new()
+            .name("gannet-signals".into())
+            .spawn(move || {
+                for signal in signals.forever() {
+                    // What is not there, or cannot be removed, does not keep the process alive.
+                    let _ = file.as_ref().map(std::fs::remove_file);
+                    remove_folder(&folder);
+                    let _ = emulate_default_handler(signal);
+                }
+            })?;
+        Ok(Self(handle))
+    }
+}
+
+impl Drop for RemovalOnSignal {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Removes a folder into which another thread may still be writing: that can make an attempt fail.
+fn remove_folder(folder: &Path) {
+    const ATTEMPTS: usize = 100;
+    for _ in 0..ATTEMPTS {
+        match std::fs::remove_dir_all(folder) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            _ => return,
+        }
     }
 }
 

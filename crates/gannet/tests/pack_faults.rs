@@ -4,7 +4,10 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
 
 use support::{Folder, command, gannet_in, run};
 
@@ -69,4 +72,40 @@ fn a_file_that_cannot_be_read_is_named() {
          all\n",
     );
     assert_eq!(names(&folder), ["site"]);
+}
+
+#[test]
+fn a_signal_leaves_nothing_behind() {
+    let folder = Folder::new();
+    // Takes far longer to compress than the test waits.
+    let mut state = 1u64;
+    let text: String = (0..4_000_000)
+        .map(|_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            format!("{:x} ", state >> 40)
+        })
+        .collect();
+    folder.write("site/long.txt", text);
+    folder.write("site.gannet", "the archive before");
+    for (signal, number) in [(Signal::INT, 2), (Signal::TERM, 15)] {
+        let mut packing = command()
+            .args(["pack", "site", "--best", "-q"])
+            .current_dir(folder.path())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("it starts");
+        // Written to from the moment on that it has its name.
+        while names(&folder).len() < 3 {
+            assert!(packing.try_wait().expect("a child").is_none(), "too fast");
+            std::thread::yield_now();
+        }
+        kill_process(Pid::from_child(&packing), signal).expect("it runs");
+        let status = packing.wait().expect("a child");
+        assert_eq!(status.signal(), Some(number));
+        assert_eq!(names(&folder), ["site", "site.gannet"]);
+    }
+    let before = fs::read(folder.join("site.gannet")).expect("there");
+    assert_eq!(before, b"the archive before");
 }

@@ -23,6 +23,10 @@ pub(super) const LARGEST_COUNT: usize = 10;
 /// Skipped files that the report names one by one unless asked for more.
 pub(super) const SKIPPED_LISTED: usize = 20;
 
+/// Paths with two files that warnings name one by one: a generator that writes every page twice
+/// must not fill the terminal.
+pub(super) const CLAIMS_LISTED: usize = 20;
+
 /// A file that changed less than this before it was looked at could change again unnoticed: the
 /// kernel takes files' times from a clock that ticks every few milliseconds. Nanoseconds.
 pub(super) const CLOCK_GRAIN_NS: i128 = 50_000_000;

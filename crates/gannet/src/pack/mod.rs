@@ -25,6 +25,7 @@
 
 mod compress;
 mod compressible;
+mod double_claims;
 pub mod encoders;
 mod error;
 mod fields;
@@ -58,6 +59,7 @@ pub(crate) use compress::decoder;
 pub use compressible::Compressible;
 pub use encoders::{Effort, Encoder};
 pub use error::PackError;
+pub(crate) use output::temporary_of;
 pub use progress::{Bar, NoProgress, Phase, Progress};
 pub(crate) use report::size;
 pub use report::{CodingReport, Largest, PackReport};
@@ -205,6 +207,19 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
         .map(|problem| rules::shown(&options.source, problem));
     sources.warnings.extend(shown);
     sources.warnings.extend(broken_pages(&site.broken_pages));
+    sources.warnings.extend(site.double_claims.warnings());
+    let stamps = std::mem::take(&mut sources.stamps);
+    let mut report = PackReport {
+        output: options.output.clone(),
+        alias_count: site.alias_count,
+        redirect_count: site.redirect_count,
+        listing_count: site.listing_count,
+        reused_count: stored.reused_count,
+        ..PackReport::of(sources, &stored.contents)
+    };
+    // A large site fills the memory with these, and so does what comes now.
+    drop(site);
+    drop(stored);
     let refuse = |error| PackError::Archive(options.output.clone(), error);
     let mut parts = writer.finish().map_err(refuse)?;
     if let Some(signer) = signer {
@@ -212,21 +227,13 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
     }
     output.publish(&parts)?;
     let superblock = Superblock::parse(&parts.superblock, parts.file_len).map_err(refuse)?;
-    let stamps = std::mem::take(&mut sources.stamps);
-    sources
+    report.archive_bytes = parts.file_len;
+    report.build_id = *superblock.build_id();
+    report
         .warnings
         .extend(memory.keep(options, stamps, superblock.build_id()));
-    Ok(PackReport {
-        output: options.output.clone(),
-        archive_bytes: parts.file_len,
-        build_id: *superblock.build_id(),
-        alias_count: site.alias_count,
-        redirect_count: site.redirect_count,
-        listing_count: site.listing_count,
-        reused_count: stored.reused_count,
-        elapsed: started.elapsed(),
-        ..PackReport::of(sources, &stored.contents)
-    })
+    report.elapsed = started.elapsed();
+    Ok(report)
 }
 
 /// What to tell of pages that their content security policy would break.

@@ -1,5 +1,6 @@
 //! The file an archive is written to: under another name until it is complete.
 
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
@@ -55,15 +56,8 @@ impl Output {
                 error,
             });
         }
-        let folder = match target.parent() {
-            Some(folder) if folder != Path::new("") => folder.to_path_buf(),
-            _ => PathBuf::from("."),
-        };
-        // A leading dot: neither a server nor a packer takes it for a part of a site.
-        let mut hidden = std::ffi::OsString::from(".");
-        hidden.push(name);
-        hidden.push(format!(".{}.tmp", std::process::id()));
-        let path = folder.join(hidden);
+        let folder = folder_of(&target);
+        let path = hidden_beside(&target, name);
         let file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -178,4 +172,28 @@ impl Output {
         self.offset += padding;
         Ok(())
     }
+}
+
+/// Where the archive that becomes `target` is written by this process; none if `target` cannot be
+/// the name of a file.
+pub(crate) fn temporary_of(target: &Path) -> Option<PathBuf> {
+    let target = target
+        .canonicalize()
+        .unwrap_or_else(|_| target.to_path_buf());
+    Some(hidden_beside(&target, target.file_name()?))
+}
+
+fn folder_of(target: &Path) -> PathBuf {
+    match target.parent() {
+        Some(folder) if folder != Path::new("") => folder.to_path_buf(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// A leading dot: neither a server nor a packer takes it for a part of a site.
+fn hidden_beside(target: &Path, name: &OsStr) -> PathBuf {
+    let mut hidden = OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!(".{}.tmp", std::process::id()));
+    folder_of(target).join(hidden)
 }

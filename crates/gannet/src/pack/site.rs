@@ -16,6 +16,7 @@ use gannet_content::validators::last_modified;
 use gannet_http::semantics::target_path::encode_path;
 
 use super::compress::{Coded, compress};
+use super::double_claims::DoubleClaims;
 use super::fields::{Representation, add_variants};
 use super::limits::POLICY_PAGE_MAX;
 use super::output::Output;
@@ -41,6 +42,8 @@ pub(super) struct Site<'o> {
     pub(super) listing_count: u64,
     /// Pages with something that their policy would break.
     pub(super) broken_pages: Vec<String>,
+    /// Paths that several files could answer.
+    pub(super) double_claims: DoubleClaims,
 }
 
 /// Content, type and modification time, and what changes in the fields.
@@ -79,6 +82,7 @@ impl<'o> Site<'o> {
             redirect_count: 0,
             listing_count: 0,
             broken_pages: Vec::new(),
+            double_claims: DoubleClaims::default(),
         }
     }
 
@@ -151,7 +155,11 @@ impl<'o> Site<'o> {
                 let Some(clean) = url.strip_suffix(suffix.as_slice()) else {
                     continue;
                 };
-                if clean.ends_with(b"/") || is_page(clean) || self.names.contains_key(clean) {
+                if clean.ends_with(b"/") || is_page(clean) {
+                    continue;
+                }
+                if let Some(taken) = self.names.get(clean) {
+                    self.double_claims.add(to.files, clean, *taken, number);
                     continue;
                 }
                 if self.options.routing.trailing_slash != TrailingSlash::Always {
@@ -159,8 +167,9 @@ impl<'o> Site<'o> {
                     continue;
                 }
                 let folder = [clean, b"/"].concat();
-                if self.index_of(to, &folder).is_none() {
-                    self.add(to, folder.clone(), number, true)?;
+                match self.index_of(to, &folder) {
+                    None => self.add(to, folder.clone(), number, true)?,
+                    index => self.double_claims.add(to.files, &folder, index, number),
                 }
                 self.add_redirect(to.writer, clean, &folder);
             }
@@ -185,8 +194,19 @@ impl<'o> Site<'o> {
             let Some(number) = self.index_of(to, folder) else {
                 continue;
             };
+            for name in &self.options.routing.index_names {
+                let other = self.names.get(&[folder, name].concat()).copied();
+                if let Some(other) = other.flatten() {
+                    self.double_claims
+                        .add(to.files, folder, Some(number), other);
+                }
+            }
             let slash = self.options.routing.trailing_slash;
             let bare = folder.strip_suffix(b"/").unwrap_or_default();
+            // With a slash at its end it is the folder's: but for that the page has the name.
+            if let Some(taken) = self.names.get(bare).filter(|_| !bare.is_empty()) {
+                self.double_claims.add(to.files, bare, *taken, number);
+            }
             if slash != TrailingSlash::Never || bare.is_empty() {
                 self.add(to, folder.to_vec(), number, true)?;
             }

@@ -117,3 +117,47 @@ fn hard_links_and_equal_files_are_stored_once() {
     assert_eq!(blob(b"/a.txt"), blob(b"/b.txt"));
     assert_eq!(blob(b"/a.txt"), blob(b"/c.txt"));
 }
+
+#[test]
+fn two_files_for_one_path_are_reported() {
+    let place = Place::new();
+    place.file("about.html", "the page");
+    place.file("about/index.html", "the folder");
+    place.file("both.html", "the same");
+    place.file("both/index.html", "the same");
+    place.file("plain", "a file without a suffix");
+    place.file("plain.html", "a page");
+    let warnings = place.pack().warnings;
+    let site = place.site();
+    let expect = |path: &str, winner: &str, loser: &str| {
+        format!(
+            "two files for '{path}': '{}' answers, '{}' does not",
+            site.join(winner).display(),
+            site.join(loser).display()
+        )
+    };
+    assert_eq!(
+        warnings,
+        [
+            expect("/plain", "plain", "plain.html"),
+            expect("/about", "about.html", "about/index.html"),
+        ]
+    );
+    let opened = place.open();
+    let archive = opened.archive();
+    let entry = archive.lookup(Key::content(b"/about")).expect("answered");
+    let variant = entry.select(Coding::Identity.bit()).expect("kept");
+    assert_eq!(variant.digest(), gannet_archive::digest(b"the page"));
+}
+
+#[test]
+fn of_many_double_claims_the_first_are_named() {
+    let place = Place::new();
+    for number in 0..25 {
+        place.file(&format!("p{number:02}.html"), "the page");
+        place.file(&format!("p{number:02}/index.html"), "the folder");
+    }
+    let warnings = place.pack().warnings;
+    assert_eq!(warnings.len(), 21);
+    assert_eq!(warnings[20], "two files for one path: 5 further paths");
+}
