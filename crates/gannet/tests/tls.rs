@@ -676,3 +676,39 @@ fn a_unix_socket_beside_tls_stays_clear() {
         get(&server, "/").expect(400);
     });
 }
+
+#[test]
+fn clear_text_and_https_are_served_side_by_side() {
+    let site = Folder::site();
+    let authority = Authority::new();
+    let file = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
+    on_both_engines(|engine| {
+        let mut command = support::command();
+        command.args(["--engine", engine.name(), "--listen", "http://127.0.0.1:0"]);
+        command.args(["--listen", "https://127.0.0.1:0"]);
+        command.arg("--tls-cert").arg(&file).arg(site.path());
+        let server = support::Gannet::start(&mut command);
+        let urls = server.urls();
+        let secure = urls.iter().find_map(|url| url.strip_prefix("https://"));
+        let clear = urls.iter().find_map(|url| url.strip_prefix("http://"));
+        let address = |url: Option<&str>| {
+            let url = url.expect("it is told").trim_end_matches('/');
+            url.parse().expect("an address")
+        };
+        Client::connect(address(clear)).get("/").expect(200);
+        let config = authority.client(Abilities::default());
+        let mut client = Client::tls(address(secure), connection(&config, "localhost"));
+        client.get("/").expect(200);
+    });
+    let refused = gannet([
+        "--listen",
+        "https://127.0.0.1:0",
+        site.path().to_str().expect("UTF-8"),
+    ]);
+    assert_eq!(refused.status, Some(2), "{}", refused.err);
+    assert!(
+        refused.err.contains("without a certificate"),
+        "{}",
+        refused.err
+    );
+}

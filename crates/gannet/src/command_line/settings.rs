@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use gannet_server::config::{Config, ListenAddress};
+use gannet_server::config::{Config, ListenAddress, Scheme};
 
 use crate::command_line::site_settings::SiteSettings;
 use gannet_server::tls::kernel::Wish;
@@ -14,7 +14,7 @@ pub struct Settings {
     /// What to serve; `None` is the current directory, if somebody is watching.
     pub path: Option<PathBuf>,
     /// Addresses, in the order given.
-    pub listen: Vec<ListenAddress>,
+    pub listen: Vec<Listen>,
     /// The port on loopback, or on all interfaces with `expose`.
     pub port: Option<u16>,
     /// Listen on all interfaces.
@@ -42,6 +42,15 @@ pub struct Settings {
     pub colour: ColourChoice,
     /// Say nothing at start.
     pub quiet: bool,
+}
+
+/// A value of `--listen`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Listen {
+    /// Where.
+    pub address: ListenAddress,
+    /// What is spoken there; `None` is HTTPS on TCP if there is a certificate, else HTTP.
+    pub scheme: Option<Scheme>,
 }
 
 /// What is asked of TLS.

@@ -5,11 +5,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use gannet_server::config::ListenAddress;
+use gannet_server::config::{ListenAddress, Scheme};
 use gannet_server::signature::PublicKey;
 
 use crate::command_line::nearest::nearest;
-use crate::command_line::settings::ColourChoice;
+use crate::command_line::settings::{ColourChoice, Listen};
 use crate::messages::cause;
 
 /// The last value as text.
@@ -101,7 +101,25 @@ pub fn colour(values: &[OsString]) -> Result<ColourChoice, String> {
 ///
 /// # Errors
 /// It is none of these.
-pub fn listen_address(value: &OsString) -> Result<ListenAddress, String> {
+pub fn listen(value: &OsString) -> Result<Listen, String> {
+    let schemes = [("http://", Scheme::Http), ("https://", Scheme::Https)];
+    let text = value.to_str().map(str::trim);
+    for (prefix, scheme) in schemes {
+        if let Some(rest) = text.and_then(|text| text.strip_prefix(prefix)) {
+            let address = socket_address(rest.strip_suffix('/').unwrap_or(rest))?;
+            return Ok(Listen {
+                address: ListenAddress::Tcp(address),
+                scheme: Some(scheme),
+            });
+        }
+    }
+    Ok(Listen {
+        address: listen_address(value)?,
+        scheme: None,
+    })
+}
+
+fn listen_address(value: &OsString) -> Result<ListenAddress, String> {
     if let Some(path) = value.as_bytes().strip_prefix(b"unix:") {
         let path = std::ffi::OsStr::from_bytes(path);
         // sun_path of sockaddr_un has 108 bytes with its final zero.
@@ -246,7 +264,7 @@ mod tests {
     #[test]
     fn listen_addresses_are_read_in_all_their_forms() {
         let check = |text: &str, expect: Result<&str, &str>| {
-            let got = listen_address(&OsString::from(text)).map(|address| match address {
+            let got = listen(&OsString::from(text)).map(|listen| match listen.address {
                 ListenAddress::Tcp(address) => address.to_string(),
                 ListenAddress::Unix(path) => path.display().to_string(),
             });
@@ -259,6 +277,10 @@ mod tests {
             }
         };
         check("8080", Ok("127.0.0.1:8080"));
+        check("http://8080", Ok("127.0.0.1:8080"));
+        check("https://[::1]:8443/", Ok("[::1]:8443"));
+        check("https://192.0.2.1", Err("without a port"));
+        check("ftp://192.0.2.1:21", Err("not an address"));
         check(":8080", Ok("127.0.0.1:8080"));
         check("localhost:8080", Ok("127.0.0.1:8080"));
         check("0.0.0.0:80", Ok("0.0.0.0:80"));

@@ -9,7 +9,7 @@ use gannet_server::Bound;
 use gannet_server::config::{ListenAddress, Scheme};
 
 use crate::command_line::layers::{Origin, Origins};
-use crate::command_line::settings::Settings;
+use crate::command_line::settings::{Listen, Settings};
 use crate::messages::{Failure, cause};
 use crate::serve::port_owner::port_owner;
 
@@ -31,8 +31,8 @@ const UNOWNED_LOOK: Duration = Duration::from_millis(5);
 /// Where to listen.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Wanted {
-    /// In the order in which they are bound and printed.
-    pub addresses: Vec<ListenAddress>,
+    /// With what is spoken there, in the order in which they are bound and printed.
+    pub addresses: Vec<(ListenAddress, Scheme)>,
     /// All have this port, which nobody asked for: it may move.
     pub movable: Option<u16>,
 }
@@ -52,7 +52,7 @@ pub struct Listening {
 /// higher one counts; in the same layer they contradict each other.
 ///
 /// # Errors
-/// They contradict each other.
+/// They contradict each other, or HTTPS has no certificate.
 pub fn wanted(settings: &Settings, origins: &Origins) -> Result<Wanted, Failure> {
     let origin = |name: &str| origins.get(name).copied();
     let listen = origin("listen").filter(|_| !settings.listen.is_empty());
@@ -68,7 +68,7 @@ pub fn wanted(settings: &Settings, origins: &Origins) -> Result<Wanted, Failure>
     let made_up: Option<Origin> = origin("port").max(expose);
     if listen.is_some() && listen > made_up {
         return Ok(Wanted {
-            addresses: settings.listen.clone(),
+            addresses: named(settings)?,
             movable: None,
         });
     }
@@ -77,7 +77,11 @@ pub fn wanted(settings: &Settings, origins: &Origins) -> Result<Wanted, Failure>
         false => PORT,
     };
     let port = settings.port.unwrap_or(default);
-    let tcp = |address: IpAddr| ListenAddress::Tcp(SocketAddr::new(address, port));
+    let tcp = |address: IpAddr| {
+        let address = ListenAddress::Tcp(SocketAddr::new(address, port));
+        let scheme = super::tls::scheme(&settings.tls, &address);
+        (address, scheme)
+    };
     let addresses = if settings.expose {
         vec![
             tcp(Ipv4Addr::UNSPECIFIED.into()),
@@ -90,6 +94,34 @@ pub fn wanted(settings: &Settings, origins: &Origins) -> Result<Wanted, Failure>
         addresses,
         movable: settings.port.is_none().then_some(default),
     })
+}
+
+/// The addresses of `--listen`, with what is spoken there.
+fn named(settings: &Settings) -> Result<Vec<(ListenAddress, Scheme)>, Failure> {
+    let scheme = |listen: &Listen| {
+        let usual = || super::tls::scheme(&settings.tls, &listen.address);
+        listen.scheme.unwrap_or_else(usual)
+    };
+    let named: Vec<_> = settings
+        .listen
+        .iter()
+        .map(|listen| (listen.address.clone(), scheme(listen)))
+        .collect();
+    let has_https = named.iter().any(|(_, scheme)| *scheme == Scheme::Https);
+    let has_certificate = super::tls::is_wanted(&settings.tls);
+    if has_https && !has_certificate {
+        return Err(Failure::usage(
+            "--listen https://ADDR:PORT makes no sense without a certificate",
+        )
+        .help("add --tls-cert FILE, or --tls"));
+    }
+    if settings.tls.redirect.is_some() && has_certificate && !has_https {
+        return Err(
+            Failure::usage("--http-redirect makes no sense if no address speaks HTTPS")
+                .help("add --listen https://ADDR:PORT"),
+        );
+    }
+    Ok(named)
 }
 
 /// Binds everything, or nothing.
@@ -116,10 +148,10 @@ fn move_on(
     workers: usize,
 ) -> Result<Listening, Failure> {
     for port in default + 1..default + PORTS_TRIED {
-        let moved: Vec<ListenAddress> = wanted
+        let moved: Vec<(ListenAddress, Scheme)> = wanted
             .addresses
             .iter()
-            .map(|address| with_port(address, port))
+            .map(|(address, scheme)| (with_port(address, port), *scheme))
             .collect();
         match bind_all(&moved, workers) {
             Ok(bound) => {
@@ -146,7 +178,10 @@ fn move_on(
 /// As [`bind_all`], but waits for an address that is in use although no process has it: after a
 /// server was killed, the kernel takes down its ring, and the listeners in it, some milliseconds
 /// later than the process.
-fn bind_patiently(addresses: &[ListenAddress], workers: usize) -> Result<Vec<Bound>, Failed> {
+fn bind_patiently(
+    addresses: &[(ListenAddress, Scheme)],
+    workers: usize,
+) -> Result<Vec<Bound>, Failed> {
     let end = Instant::now() + UNOWNED_MAX;
     loop {
         match bind_all(addresses, workers) {
@@ -173,9 +208,9 @@ struct Failed {
     error: io::Error,
 }
 
-fn bind_all(addresses: &[ListenAddress], workers: usize) -> Result<Vec<Bound>, Failed> {
+fn bind_all(addresses: &[(ListenAddress, Scheme)], workers: usize) -> Result<Vec<Bound>, Failed> {
     let mut bound: Vec<Bound> = Vec::with_capacity(addresses.len());
-    for address in addresses {
+    for (address, scheme) in addresses {
         // With port 0 and several addresses (--expose) all get the port of the first.
         let address = match (address, bound.first()) {
             (
@@ -188,7 +223,10 @@ fn bind_all(addresses: &[ListenAddress], workers: usize) -> Result<Vec<Bound>, F
             _ => address.clone(),
         };
         match gannet_server::bind(&address, workers) {
-            Ok(one) => bound.push(one),
+            Ok(mut one) => {
+                one.scheme = *scheme;
+                bound.push(one);
+            }
             // Exposed on a machine without IPv6: IPv4 alone is all interfaces.
             Err(error) if is_without_ipv6(&address, &error) && !bound.is_empty() => {}
             Err(error) => return Err(Failed { address, error }),
@@ -333,7 +371,7 @@ mod tests {
         let mut settings = Settings::default();
         let mut origins = Origins::new();
         if let Some((address, origin)) = listen {
-            let address = crate::command_line::values::listen_address(&address.into());
+            let address = crate::command_line::values::listen(&address.into());
             settings.listen = vec![address.expect("valid")];
             origins.insert("listen", origin);
         }
@@ -348,7 +386,11 @@ mod tests {
         let got = wanted(&settings, &origins);
         match (got, expect) {
             (Ok(wanted), Ok((addresses, is_movable))) => {
-                let got: Vec<String> = wanted.addresses.iter().map(address_text).collect();
+                let got: Vec<String> = wanted
+                    .addresses
+                    .iter()
+                    .map(|(address, _)| address_text(address))
+                    .collect();
                 assert_eq!(
                     (got.as_slice(), wanted.movable.is_some()),
                     (

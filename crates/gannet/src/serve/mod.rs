@@ -63,18 +63,12 @@ pub fn run(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
     let wishes =
         signals::listen().map_err(|error| Failure::new("listen for", "signals", cause(&error)))?;
     let Listening { mut bound, note } = addresses::bind(&wanted, config.workers)?;
-    for one in &mut bound {
-        one.scheme = tls::scheme(&settings.tls, &one.address);
-    }
     if let Some(address) = settings.tls.redirect {
         let clear = addresses::Wanted {
-            addresses: vec![ListenAddress::Tcp(address)],
+            addresses: vec![(ListenAddress::Tcp(address), Scheme::Redirect)],
             movable: None,
         };
-        for mut one in addresses::bind(&clear, config.workers)?.bound {
-            one.scheme = Scheme::Redirect;
-            bound.push(one);
-        }
+        bound.extend(addresses::bind(&clear, config.workers)?.bound);
     }
     let addresses: Vec<(ListenAddress, Scheme)> = bound
         .iter()

@@ -5,9 +5,7 @@ use gannet_server::tls::kernel::Wish;
 
 use crate::command_line::flag::{FILES, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::Settings;
-use crate::command_line::values::{
-    choice, listen_address, number, paths, socket_address, switch, text,
-};
+use crate::command_line::values::{choice, listen, number, paths, socket_address, switch, text};
 
 /// The flags, in the order in which they are described.
 pub(super) const FLAGS: &[Flag<Settings>] = &[
@@ -24,14 +22,12 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "",
         brief: "[ADDR]:PORT for IPv6, or unix:PATH; repeatable",
         details: "A port alone means loopback: 8080, :8080 and localhost:8080 are 127.0.0.1:8080. \
-            Port 0 takes any free port. The address must be \
+            Port 0 takes any free port. With http:// or https:// in front an address speaks that; \
+            else HTTPS if there is a certificate. The address must be \
             free: only the default port moves to the next free one.",
         is_common: true,
         apply: |settings, values| {
-            settings.listen = values
-                .iter()
-                .map(listen_address)
-                .collect::<Result<_, _>>()?;
+            settings.listen = values.iter().map(listen).collect::<Result<_, _>>()?;
             Ok(())
         },
     },
