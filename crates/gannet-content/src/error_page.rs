@@ -126,7 +126,14 @@ pub(crate) fn index_of(status: Status) -> usize {
     }
 }
 
-const INTERNAL_SERVER_ERROR: usize = 15;
+/// The position of 500 in [`STATUSES`].
+const INTERNAL_SERVER_ERROR: usize = {
+    let mut index = 0;
+    while STATUSES[index].0 != 500 {
+        index += 1;
+    }
+    index
+};
 const PARAGRAPH: &[u8] = b"<p>";
 const PAGE_END: &[u8] = b"</p>\n</main>\n";
 
