@@ -176,7 +176,7 @@ fn streams_are_answered_early_too() {
         while !contains(first.received(), &page) {
             assert_eq!(first.fill(), None);
         }
-        let mut early = send_early(&secure, &config, &opening("GET"));
+        let mut early = send_early(&secure, &config, opening("GET"));
         let mut answer = Vec::new();
         while !contains(&answer, &page) {
             answer.extend(early.take(1));
@@ -193,7 +193,7 @@ fn streams_are_answered_early_too() {
         while !contains(client.received(), &page) {
             assert_eq!(client.fill(), None);
         }
-        let mut early = send_early(&secure, &config, &opening("POST"));
+        let mut early = send_early(&secure, &config, opening("POST"));
         let mut answer = Vec::new();
         while !contains(&answer, b"425 Too Early") {
             answer.extend(early.take(1));
@@ -219,7 +219,7 @@ fn what_is_not_safe_is_too_early() {
         }
         // The same method after the handshake gets its usual answer.
         let config = known(&secure);
-        let mut early = send_early(&secure, &config, &head("HEAD", "/about", &[]));
+        let mut early = send_early(&secure, &config, head("HEAD", "/about", &[]));
         assert!(early.head().starts_with("HTTP/1.1 200 OK\r\n"));
         let mut client = early.finish();
         client
@@ -254,7 +254,7 @@ fn the_same_bytes_again_are_not_answered() {
     on_both_engines(|engine| {
         let secure = Secure::serve(engine, site.path(), &FLAGS);
         let config = known(&secure);
-        let mut early = send_early(&secure, &config, &head("GET", "/", &[]));
+        let mut early = send_early(&secure, &config, head("GET", "/", &[]));
         assert!(early.head().starts_with("HTTP/1.1 200 OK\r\n"));
         let responses = "gannet_responses_total{status=\"200\"}";
         let before = metric(&secure.server, responses);
