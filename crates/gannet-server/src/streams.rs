@@ -59,6 +59,8 @@ pub(crate) struct Streams {
     pub(crate) cut: Vec<Record>,
     /// By then the peer must have taken something of the send under way.
     pub(crate) progress_by: Nanos,
+    /// What the peer had acknowledged when its streams were last looked at, and when that was.
+    pub(crate) looked_at: (u64, Nanos),
     /// When an idle connection gives memory back; `None` if it has, or is not idle.
     pub(crate) trim_at: Option<Nanos>,
 }
@@ -95,6 +97,7 @@ impl Streams {
             head_ms: limits.head_timeout_ms,
             idle_ms: limits.idle_timeout_ms,
             progress_ms: limits.progress_timeout_ms,
+            rate_min: limits.send_rate_min,
         };
         Self {
             connection: Connection::new(Time(now.0), timeouts),
@@ -109,6 +112,7 @@ impl Streams {
             records: Vec::new(),
             cut: Vec::new(),
             progress_by: now,
+            looked_at: (0, now),
             trim_at: None,
         }
     }

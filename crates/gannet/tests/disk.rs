@@ -6,7 +6,9 @@ use support::client::{Client, End, get, head, metric};
 use support::content::{assert_pattern, pattern};
 use support::engine::on_both_engines;
 use support::fuse::{Disk, Mounted};
+use support::h2::{INTERNAL_ERROR, Peer, RST_STREAM, frame};
 use support::process::until;
+use support::tls::Secure;
 
 /// Longer than what is kept in memory or copied.
 const LARGE: usize = 6 << 20;
@@ -94,5 +96,59 @@ fn a_slow_disk_delays_only_its_own_readers() {
         assert_pattern(&large.body, 5);
         assert_eq!(waiting[1].response().expect(200).body, b"late");
         assert_eq!(waiting[2].response().expect(200).body, b"found");
+    });
+}
+
+/// Streams of one HTTP/2 connection: what hangs or fails is a matter of its stream alone.
+#[test]
+fn a_bad_disk_harms_no_other_stream() {
+    let large = pattern(LARGE, 5);
+    on_both_engines(|engine| {
+        for is_secure in [false, true] {
+            let Some(disk) = Mounted::new(&[
+                ("fine.txt", b"fine", Disk::Good),
+                ("fine.bin", &large, Disk::Good),
+                ("slow.bin", &large, Disk::SlowFrom(64 << 10)),
+                ("slow.txt", b"late", Disk::SlowFrom(0)),
+                ("name.txt", b"found", Disk::SlowName),
+                ("broken.bin", &large, Disk::BrokenFrom(GOOD)),
+                ("broken.txt", b"never seen", Disk::BrokenFrom(0)),
+            ]) else {
+                return;
+            };
+            let flags = ["--workers", "1"];
+            let (clear, secure);
+            let mut peer = if is_secure {
+                secure = Secure::serve(engine, disk.path(), &flags);
+                Peer::secure(&secure, &[])
+            } else {
+                clear = engine.serve(disk.path(), &flags);
+                Peer::new(&clear)
+            };
+            let _release = disk.release_at_end();
+            let slow = ["/slow.bin", "/slow.txt", "/name.txt"];
+            let slow = slow.map(|path| peer.ask("GET", path, &[]));
+            until("all three hang", || disk.hanging() >= 3);
+            for _ in 0..20 {
+                assert_eq!(peer.get("/fine.txt").expect(200).body, b"fine");
+                peer.get("/nothing").expect(404);
+            }
+            assert_eq!(peer.get("/fine.bin").expect(200).body.len(), LARGE);
+            peer.get("/broken.txt").expect(500);
+            let broken = peer.get("/broken.bin");
+            assert_eq!((broken.status, broken.is_ended), (200, false));
+            assert_eq!(broken.reset, Some(INTERNAL_ERROR));
+            assert!(broken.body.len() as u64 <= GOOD, "nothing beyond {GOOD}");
+            assert_pattern(&broken.body, 5);
+            // One that hangs is given up; its answer finds nobody.
+            let given_up = peer.ask("GET", "/slow.bin", &[("range", "bytes=3000000-")]);
+            peer.send(&frame(RST_STREAM, 0, given_up, &8u32.to_be_bytes()));
+            peer.sync();
+            disk.release();
+            let [large, late, found] = slow.map(|stream| peer.answer(stream).expect(200).body);
+            assert_eq!(large.len(), LARGE);
+            assert_pattern(&large, 5);
+            assert_eq!((&late[..], &found[..]), (&b"late"[..], &b"found"[..]));
+        }
     });
 }

@@ -6,7 +6,7 @@ use std::fs;
 
 use support::client::metric;
 use support::content::{assert_pattern, pattern};
-use support::engine::{Engine, on_both_engines};
+use support::engine::on_both_engines;
 use support::h2::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, PING, PRIORITY,
     Peer, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, request,
@@ -40,47 +40,57 @@ fn resident(server: &Gannet) -> u64 {
     number.expect("it has memory").parse().expect("a number")
 }
 
-/// Runs an attack with a polite client beside it; gives the hostile connection.
-fn beside_a_polite_client(
-    engine: Engine,
-    site: &Folder,
-    settings: &[(u16, u32)],
-    attack: impl Fn(&mut Peer),
-    after: impl Fn(&Gannet, &mut Peer),
-) {
-    let flags = ["--workers", "1", "--metrics", "127.0.0.1:0"];
-    let server = engine.serve(site.path(), &flags);
-    let mut polite = Peer::new(&server);
-    let page = polite.get("/about").expect(200);
-    let before = resident(&server);
-    let mut hostile = Peer::with_settings(&server, settings);
-    attack(&mut hostile);
-    after(&server, &mut hostile);
-    assert_eq!(polite.get("/about").expect(200).body, page.body);
-    assert_eq!(polite.get("/large.bin").expect(200).body.len(), LARGE);
-    let grown = resident(&server).saturating_sub(before);
-    assert!(grown < MEMORY_KIB, "{grown} KiB more");
+/// A server, and how its peers speak to it.
+enum Target {
+    Clear(Gannet),
+    Tls(Box<Secure>),
 }
 
-/// The same over TLS.
-fn beside_a_polite_client_over_tls(
-    engine: Engine,
-    site: &Folder,
-    attack: impl Fn(&mut Peer),
-    after: impl Fn(&Gannet, &mut Peer),
+impl Target {
+    fn server(&self) -> &Gannet {
+        match self {
+            Self::Clear(server) => server,
+            Self::Tls(secure) => &secure.server,
+        }
+    }
+
+    fn peer(&self, settings: &[(u16, u32)]) -> Peer {
+        match self {
+            Self::Clear(server) => Peer::with_settings(server, settings),
+            Self::Tls(secure) => Peer::secure(secure, settings),
+        }
+    }
+}
+
+/// Runs a test on each engine, in clear text and over TLS.
+fn on_all(flags: &[&str], test: impl Fn(&Target) + Sync) {
+    let site = site();
+    let flags = [&["--workers", "1", "--metrics", "127.0.0.1:0"], flags].concat();
+    on_both_engines(|engine| {
+        test(&Target::Clear(engine.serve(site.path(), &flags)));
+        let secure = Secure::serve(engine, site.path(), &flags);
+        test(&Target::Tls(Box::new(secure)));
+    });
+}
+
+/// Runs an attack with a polite client beside it.
+fn beside_a_polite_client(
+    settings: &[(u16, u32)],
+    attack: impl Fn(&mut Peer) + Sync,
+    after: impl Fn(&Gannet, &mut Peer) + Sync,
 ) {
-    let flags = ["--workers", "1", "--metrics", "127.0.0.1:0"];
-    let secure = Secure::serve(engine, site.path(), &flags);
-    let mut polite = Peer::secure(&secure, &[]);
-    let page = polite.get("/about").expect(200);
-    let before = resident(&secure.server);
-    let mut hostile = Peer::secure(&secure, &[]);
-    attack(&mut hostile);
-    after(&secure.server, &mut hostile);
-    assert_eq!(polite.get("/about").expect(200).body, page.body);
-    assert_eq!(polite.get("/large.bin").expect(200).body.len(), LARGE);
-    let grown = resident(&secure.server).saturating_sub(before);
-    assert!(grown < MEMORY_KIB, "{grown} KiB more");
+    on_all(&[], |target| {
+        let mut polite = target.peer(&[]);
+        let page = polite.get("/about").expect(200);
+        let before = resident(target.server());
+        let mut hostile = target.peer(settings);
+        attack(&mut hostile);
+        after(target.server(), &mut hostile);
+        assert_eq!(polite.get("/about").expect(200).body, page.body);
+        assert_eq!(polite.get("/large.bin").expect(200).body.len(), LARGE);
+        let grown = resident(target.server()).saturating_sub(before);
+        assert!(grown < MEMORY_KIB, "{grown} KiB more");
+    });
 }
 
 /// Sends these frames again and again until the server has had enough.
@@ -102,9 +112,19 @@ fn calms(server: &Gannet, peer: &mut Peer) {
     assert_eq!(metric(server, name), 1);
 }
 
+/// The server ends the connection, because it is too much.
+fn ends(_: &Gannet, peer: &mut Peer) {
+    let code = peer.ends();
+    assert!(matches!(code, None | Some(ENHANCE_YOUR_CALM)), "{code:?}");
+}
+
+/// A WINDOW_UPDATE frame.
+fn window(stream: u32, by: u32) -> Vec<u8> {
+    frame(WINDOW_UPDATE, 0, stream, &by.to_be_bytes())
+}
+
 #[test]
 fn floods_of_frames_are_calmed() {
-    let site = site();
     let get = request("GET", "/large.bin", &[]);
     let id = |n: usize| 1 + 2 * n as u32;
     let open = frame(HEADERS, END_HEADERS, 1, &request("POST", "/", &[]));
@@ -136,137 +156,110 @@ fn floods_of_frames_are_calmed() {
     let floods: [&(dyn Fn(usize) -> Vec<u8> + Sync); 9] = [
         &rapid, &made, &ping, &settings, &acks, &priority, &update, &empty, &unknown,
     ];
-    on_both_engines(|engine| {
-        for frames in floods {
-            beside_a_polite_client(engine, &site, &[], |peer| flood(peer, frames), calms);
-        }
-    });
-}
-
-/// The same machine, with records around it: resets by either side, and the cheapest frames.
-#[test]
-fn floods_over_tls_are_calmed() {
-    let site = site();
-    let get = request("GET", "/large.bin", &[]);
-    let id = |n: usize| 1 + 2 * n as u32;
-    let rapid = |n: usize| {
-        let mut both = frame(HEADERS, END_HEADERS | END_STREAM, id(n), &get);
-        both.extend(frame(RST_STREAM, 0, id(n), &8u32.to_be_bytes()));
-        both
-    };
-    let made = |n: usize| {
-        let mut both = frame(HEADERS, END_HEADERS | END_STREAM, id(n), &get);
-        both.extend(frame(WINDOW_UPDATE, 0, id(n), &0u32.to_be_bytes()));
-        both
-    };
-    let ping = |_: usize| frame(PING, 0, 0, b"aaaaaaaa");
-    let settings = |_: usize| frame(SETTINGS, 0, 0, &[]);
-    let floods: [&(dyn Fn(usize) -> Vec<u8> + Sync); 4] = [&rapid, &made, &ping, &settings];
-    on_both_engines(|engine| {
-        for frames in floods {
-            beside_a_polite_client_over_tls(engine, &site, |peer| flood(peer, frames), calms);
-        }
-        let endless = |peer: &mut Peer| {
-            peer.send(&frame(HEADERS, END_STREAM, 1, &get[..10]));
-            flood(peer, |_| frame(CONTINUATION, 0, 1, &[]));
-        };
-        let ended = |_: &Gannet, peer: &mut Peer| {
-            let code = peer.ends();
-            assert!(matches!(code, None | Some(ENHANCE_YOUR_CALM)), "{code:?}");
-        };
-        beside_a_polite_client_over_tls(engine, &site, endless, ended);
-    });
+    for frames in floods {
+        beside_a_polite_client(&[], |peer| flood(peer, frames), calms);
+    }
 }
 
 #[test]
 fn endless_field_blocks_are_ended() {
-    let site = site();
-    on_both_engines(|engine| {
-        for piece in [&[][..], &[0; 1], &[0; 16_000]] {
-            let attack = |peer: &mut Peer| {
-                let block = request("GET", "/", &[]);
-                peer.send(&frame(HEADERS, END_STREAM, 1, &block[..10]));
-                flood(peer, |_| frame(CONTINUATION, 0, 1, piece));
-            };
-            let ended = |_: &Gannet, peer: &mut Peer| {
-                let code = peer.ends();
-                assert!(matches!(code, None | Some(ENHANCE_YOUR_CALM)), "{code:?}");
-            };
-            beside_a_polite_client(engine, &site, &[], attack, ended);
-        }
-    });
+    for piece in [&[][..], &[0; 1], &[0; 16_000]] {
+        let attack = |peer: &mut Peer| {
+            let block = request("GET", "/", &[]);
+            peer.send(&frame(HEADERS, END_STREAM, 1, &block[..10]));
+            flood(peer, |_| frame(CONTINUATION, 0, 1, piece));
+        };
+        beside_a_polite_client(&[], attack, ends);
+    }
 }
 
 #[test]
 fn a_bomb_of_references_is_ended() {
-    let site = site();
-    on_both_engines(|engine| {
-        let attack = |peer: &mut Peer| {
-            // One entry of 4,000 bytes in the dynamic table, named again and again.
-            let mut block = request("GET", "/", &[]);
-            block.extend([0x40, 1, b'x', 127, 0xa1, 0x1e]);
-            block.extend([b'a'; 4_000]);
-            block.extend([0x80 | 62; 10_000]);
-            for stream in (1..200).step_by(2) {
-                if !peer.try_send(&frame(HEADERS, END_HEADERS | END_STREAM, stream, &block)) {
-                    return;
-                }
+    let attack = |peer: &mut Peer| {
+        // One entry of 4,000 bytes in the dynamic table, named again and again.
+        let mut block = request("GET", "/", &[]);
+        block.extend([0x40, 1, b'x', 127, 0xa1, 0x1e]);
+        block.extend([b'a'; 4_000]);
+        block.extend([0x80 | 62; 10_000]);
+        for stream in (1..200).step_by(2) {
+            if !peer.try_send(&frame(HEADERS, END_HEADERS | END_STREAM, stream, &block)) {
+                return;
             }
-        };
-        let ended = |_: &Gannet, peer: &mut Peer| {
-            let code = peer.ends();
-            assert!(matches!(code, None | Some(ENHANCE_YOUR_CALM)), "{code:?}");
-        };
-        beside_a_polite_client(engine, &site, &[], attack, ended);
-    });
+        }
+    };
+    beside_a_polite_client(&[], attack, ends);
 }
 
 #[test]
 fn windows_of_a_byte_are_calmed() {
-    let site = site();
-    on_both_engines(|engine| {
-        let attack = |peer: &mut Peer| {
-            peer.opens_windows = false;
-            let stream = peer.ask("GET", "/large.bin", &[]);
-            flood(peer, |_| {
-                frame(WINDOW_UPDATE, 0, stream, &1u32.to_be_bytes())
-            });
-        };
-        beside_a_polite_client(engine, &site, &[(INITIAL_WINDOW, 0)], attack, calms);
-    });
+    let attack = |peer: &mut Peer| {
+        peer.opens_windows = false;
+        let stream = peer.ask("GET", "/large.bin", &[]);
+        flood(peer, |_| window(stream, 1));
+    };
+    beside_a_polite_client(&[(INITIAL_WINDOW, 0)], attack, calms);
 }
 
 /// A hundred streams whose windows stay shut, and one connection that never reads: they hold
 /// little, and end when they have made no progress.
 #[test]
 fn who_takes_nothing_holds_little_and_is_ended() {
-    let site = site();
-    on_both_engines(|engine| {
-        let flags = [
-            "--workers",
-            "1",
-            "--metrics",
-            "127.0.0.1:0",
-            "--progress-timeout",
-            "2s",
-        ];
-        let server = engine.serve(site.path(), &flags);
-        let mut polite = Peer::new(&server);
+    on_all(&["--progress-timeout", "2s"], |target| {
+        let server = target.server();
+        let mut polite = target.peer(&[]);
         polite.get("/about").expect(200);
-        let before = resident(&server);
-        let mut shut = Peer::with_settings(&server, &[(INITIAL_WINDOW, 0)]);
-        let mut deaf = Peer::with_settings(&server, &[(INITIAL_WINDOW, 1 << 30)]);
-        deaf.send(&frame(WINDOW_UPDATE, 0, 0, &(1u32 << 30).to_be_bytes()));
+        let before = resident(server);
+        let mut shut = target.peer(&[(INITIAL_WINDOW, 0)]);
+        let mut deaf = target.peer(&[(INITIAL_WINDOW, 1 << 30)]);
+        deaf.send(&window(0, 1 << 30));
         for _ in 0..100 {
             shut.ask("GET", "/large.bin", &[]);
             deaf.ask("GET", "/large.bin", &[]);
         }
         shut.sync();
-        let grown = resident(&server).saturating_sub(before);
+        let grown = resident(server).saturating_sub(before);
         assert!(grown < MEMORY_KIB, "{grown} KiB more");
         until("all their streams are ended", || {
-            metric(&server, "gannet_timeouts_total") >= 101
+            metric(server, "gannet_timeouts_total") >= 101
         });
         assert_pattern(&polite.get("/large.bin").expect(200).body, 5);
+    });
+}
+
+/// A byte now and then, too rarely for the budget to mind, is no progress: its stream ends. One
+/// that is slow and takes enough lasts longer than that.
+#[test]
+fn who_takes_a_byte_at_a_time_is_ended_and_who_is_slow_stays() {
+    on_all(&["--progress-timeout", "2s"], |target| {
+        let closed = [(INITIAL_WINDOW, 0)];
+        let [mut trickling, mut slow] = [target.peer(&closed), target.peer(&closed)];
+        let begin = |peer: &mut Peer| {
+            peer.opens_windows = false;
+            peer.send(&window(0, 1 << 30));
+            peer.ask("GET", "/large.bin", &[])
+        };
+        let (few, some) = (begin(&mut trickling), begin(&mut slow));
+        let (mut taken, mut looks) = (0, 0);
+        until("the trickle is ended", || {
+            looks += 1;
+            if looks % 20 != 0 {
+                return false;
+            }
+            trickling.send(&window(few, 1));
+            trickling.sync();
+            slow.send(&window(some, 1_000));
+            slow.sync();
+            taken += 1_000;
+            trickling.so_far(few).reset.is_some()
+        });
+        assert_eq!(trickling.so_far(few).reset, Some(ENHANCE_YOUR_CALM));
+        // The connection is as good as before.
+        trickling.sync();
+        while slow.so_far(some).body.len() < taken {
+            assert!(slow.step());
+        }
+        let body = slow.so_far(some);
+        assert_eq!(body.reset, None);
+        assert_pattern(&body.body, 5);
     });
 }

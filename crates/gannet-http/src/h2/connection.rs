@@ -62,6 +62,7 @@ use super::flow::{ReceiveWindow, SendWindow};
 use super::frame::{goaway, settings as settings_frame};
 use super::hpack::Decoder;
 use super::limits::{CONNECTION_WINDOW, CONTROL_MAX};
+use super::pace::Pace;
 use super::priority::Priority;
 use super::settings::{self, PeerSettings};
 use super::streams::{ClosedStreams, Response, Streams};
@@ -119,6 +120,9 @@ pub struct Timeouts {
     pub idle_ms: u64,
     /// For a window to send in, or for request content to end.
     pub progress_ms: u64,
+    /// The least bytes per second of content that a stream must move, so that a byte now and then
+    /// is no progress; 0 for any.
+    pub rate_min: u64,
 }
 
 impl Default for Timeouts {
@@ -127,6 +131,7 @@ impl Default for Timeouts {
             head_ms: 15_000,
             idle_ms: 75_000,
             progress_ms: 60_000,
+            rate_min: 500,
         }
     }
 }
@@ -187,6 +192,7 @@ pub struct Connection {
     end: End,
     has_peer_goaway: bool,
     timeouts: Timeouts,
+    pace: Pace,
     /// Since when a preface, frame or field block is incomplete.
     partial_since: Option<Time>,
     /// Since when no stream is open.
@@ -196,8 +202,8 @@ pub struct Connection {
     /// When streams are to be looked at for lack of progress: not later than the first of them is
     /// overdue.
     check_at: Option<Time>,
-    /// When content of any stream was last handed out.
-    content_at: Time,
+    /// Content handed out in all.
+    content_sent: u64,
     error: Option<ConnectionError>,
     /// The caller has had the event that says so.
     is_error_told: bool,
@@ -225,11 +231,12 @@ impl Connection {
             end: End::None,
             has_peer_goaway: false,
             timeouts,
+            pace: Pace::new(timeouts),
             partial_since: Some(now),
             idle_since: now,
             now,
             check_at: None,
-            content_at: now,
+            content_sent: 0,
             error: None,
             is_error_told: false,
         }

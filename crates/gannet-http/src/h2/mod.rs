@@ -13,6 +13,7 @@ pub mod output;
 pub mod priority;
 
 mod flow;
+mod pace;
 mod request;
 mod settings;
 mod streams;

@@ -7,6 +7,7 @@
 use super::Time;
 use super::flow::SendWindow;
 use super::limits::{CLOSED_MAX, CONTENT_LINGER_MS, CONTENT_UNWELCOME, STREAM_WINDOW, STREAMS_MAX};
+use super::pace::Pace;
 use super::priority::{Priority, URGENCIES};
 
 /// How far the response is.
@@ -45,15 +46,19 @@ pub(crate) struct Stream {
     pub(crate) content_len: u64,
     /// When it was opened, or last sent or received content.
     pub(crate) progressed_at: Time,
+    /// When it is to be ended, if it waits for its peer then: see [`Pace`].
+    pub(crate) deadline: Time,
+    /// What the connection had sent when its time began anew.
+    pub(crate) seen: u64,
 }
 
 impl Stream {
     /// A stream whose request has just arrived.
-    pub(crate) fn new(id: u32, initial_window: u32, receive_window: u32, now: Time) -> Self {
+    pub(crate) fn new(id: u32, initial_window: u32, now: Time, deadline: Time) -> Self {
         Self {
             id,
             send_window: SendWindow::new(initial_window),
-            receive_left: receive_window,
+            receive_left: STREAM_WINDOW,
             response: Response::Awaited,
             priority: Priority::default(),
             is_request_ended: false,
@@ -65,21 +70,38 @@ impl Stream {
             sent: 0,
             content_len: 0,
             progressed_at: now,
+            deadline,
+            seen: 0,
         }
     }
 
+    /// Content was sent or received.
+    #[inline]
+    pub(crate) fn progress(&mut self, now: Time, len: u32, pace: &Pace) {
+        self.progressed_at = now;
+        self.deadline = pace.after(self.deadline, now, len);
+    }
+
+    /// What it waits for from now on may take a whole timeout. `seen` is what the connection has
+    /// sent until now.
+    #[inline]
+    pub(crate) fn begin_anew(&mut self, now: Time, pace: &Pace, seen: u64) {
+        self.progressed_at = now;
+        self.deadline = pace.anew(now);
+        self.seen = seen;
+    }
+
     /// When it is to be ended, if it waits for its peer and makes no progress until then.
-    pub(crate) fn due_at(&self, progress_ms: u64) -> Time {
+    pub(crate) fn due_at(&self) -> Time {
         let is_too_long = self.receive_left < STREAM_WINDOW - CONTENT_UNWELCOME
             || self
                 .request_left
                 .is_some_and(|left| left > u64::from(self.receive_left));
-        self.progressed_at
-            .plus_ms(if self.response == Response::Done && is_too_long {
-                progress_ms.min(CONTENT_LINGER_MS)
-            } else {
-                progress_ms
-            })
+        if self.response == Response::Done && is_too_long {
+            let linger = self.progressed_at.plus_ms(CONTENT_LINGER_MS);
+            return self.deadline.min(linger);
+        }
+        self.deadline
     }
 
     /// Whether it has something to send and a window to send it in.
@@ -340,7 +362,7 @@ mod tests {
     use super::*;
 
     fn sendable(streams: &mut Streams, id: u32, urgency: u8) -> Slot {
-        let mut stream = Stream::new(id, 10, 10, Time(0));
+        let mut stream = Stream::new(id, 10, Time(0), Time(0));
         stream.priority.urgency = urgency;
         stream.response = Response::Sending;
         let slot = streams.insert(stream);

@@ -279,6 +279,98 @@ fn windows_that_never_open() {
     assert_eq!((error.code, error.why), (ErrorCode::NO_ERROR, Why::Idle));
 }
 
+/// A byte of window now and then, for each stream: cheap for the budget, and no progress.
+#[test]
+fn windows_that_trickle() {
+    let mut attacker = Attacker::new(&[(4, 0)]);
+    for index in 0..STREAMS_MAX {
+        let bytes = request(stream(index), "/1000000");
+        assert!(attacker.send(&bytes).is_continue());
+    }
+    for _ in 0..6 {
+        attacker.peer.wait_ms(10_000);
+        for index in 0..STREAMS_MAX {
+            let update = wire::window_update(stream(index), 1);
+            assert!(attacker.send(&update).is_continue());
+        }
+    }
+    attacker.peer.wait_ms(1_000);
+    assert_eq!(attacker.peer.connection.stream_count(), 0, "all were reset");
+    assert_eq!(attacker.peer.connection.error(), None);
+}
+
+/// The same with the connection's window, which all streams wait for. New ones gain no time.
+#[test]
+fn a_connection_window_that_trickles() {
+    let mut attacker = Attacker::new(&[(4, 1 << 30)]);
+    let mut opened = 0;
+    for _ in 0..100 {
+        assert!(
+            attacker
+                .send(&request(stream(opened), "/1000000"))
+                .is_continue()
+        );
+        opened += 1;
+    }
+    for second in 1..=180 {
+        attacker.peer.wait_ms(1_000);
+        assert!(attacker.send(&wire::window_update(0, 1)).is_continue());
+        if second % 50 == 0 {
+            assert!(
+                attacker
+                    .send(&request(stream(opened), "/1000000"))
+                    .is_continue()
+            );
+            opened += 1;
+        }
+    }
+    // The first window was used before the trickle; the last request has had 30 seconds.
+    let left = attacker.peer.connection.stream_count();
+    assert!(left <= 2, "{left} are left of {opened}");
+}
+
+/// Who takes little, and more than the least rate, stays: windows of one stream, or of the
+/// connection, while others wait.
+#[test]
+fn slow_peers_above_the_least_rate_stay() {
+    let mut slow = Attacker::new(&[(4, 0)]);
+    assert!(slow.send(&request(stream(0), "/1000000")).is_continue());
+    for _ in 0..300 {
+        slow.peer.wait_ms(1_000);
+        let update = [0, stream(0)].map(|id| wire::window_update(id, 600));
+        let update = update.concat();
+        assert!(slow.send(&update).is_continue());
+        assert_eq!(slow.peer.connection.stream_count(), 1);
+    }
+    let mut slow = Attacker::new(&[(4, 1 << 30)]);
+    for index in 0..10 {
+        assert!(slow.send(&request(stream(index), "/1000000")).is_continue());
+    }
+    for _ in 0..300 {
+        slow.peer.wait_ms(1_000);
+        assert!(slow.send(&wire::window_update(0, 600)).is_continue());
+        assert_eq!(slow.peer.connection.stream_count(), 10);
+    }
+}
+
+/// Content of a request that comes byte by byte keeps its stream no longer than none.
+#[test]
+fn request_content_that_trickles() {
+    let mut attacker = Attacker::new(&[]);
+    let open = frame(wire::HEADERS, END_HEADERS, 1, &wire::get("/9"));
+    assert!(attacker.send(&open).is_continue());
+    for second in 1..=61 {
+        assert_eq!(attacker.peer.connection.stream_count(), 1, "at {second} s");
+        attacker.peer.wait_ms(1_000);
+        if attacker.peer.connection.stream_count() == 1 {
+            assert!(attacker.send(&frame(wire::DATA, 0, 1, b"x")).is_continue());
+        }
+    }
+    attacker.peer.wait_ms(1_000);
+    assert_eq!(attacker.peer.connection.stream_count(), 0);
+    assert_eq!(attacker.peer.connection.error(), None);
+}
+
 #[test]
 fn requests_that_never_end() {
     let mut attacker = Attacker::new(&[]);

@@ -234,6 +234,7 @@ impl<D: Driver> Worker<D> {
     /// A deadline of the connection may have passed.
     pub(super) fn streams_due(&mut self, slot: u32) {
         let now = self.driver.now();
+        self.excuse_slow(slot, now);
         let conn = self.conns.at(slot);
         let (generation, is_sending) = (conn.generation, conn.phase == Phase::Sending);
         let is_idle = conn.is_idle();
@@ -259,6 +260,31 @@ impl<D: Driver> Worker<D> {
             }
         }
         self.go_on_streams(slot);
+    }
+
+    /// Streams of a peer that is slow, and not idle, wait for what is in its socket's queue: they
+    /// are not held to a timeout as long as enough of that is taken.
+    fn excuse_slow(&mut self, slot: u32, now: Nanos) {
+        let rate_min = self.settings.limits.send_rate_min;
+        let conn = self.conns.at(slot);
+        let (socket, sent) = (conn.socket, conn.sent);
+        let is_sending = conn.phase == Phase::Sending;
+        let Some(streams) = &mut conn.streams else {
+            return;
+        };
+        let due = streams.connection.poll_timeout();
+        if streams.connection.stream_count() == 0 || due.is_none_or(|at| at.0 > now.0) {
+            return;
+        }
+        let acknowledged = self.driver.acknowledged(socket);
+        let (before, at) = streams.looked_at;
+        let taken = acknowledged.saturating_sub(before);
+        let seconds = (now.0 - at.0) / 1_000_000_000;
+        streams.looked_at = (acknowledged, now);
+        let is_under_way = is_sending || acknowledged < sent;
+        if is_under_way && taken > 0 && taken >= rate_min.saturating_mul(seconds) {
+            streams.connection.excuse(Time(now.0));
+        }
     }
 
     /// A send has completed.

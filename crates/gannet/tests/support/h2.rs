@@ -23,6 +23,7 @@ pub const END_STREAM: u8 = 1;
 pub const ACK: u8 = 1;
 pub const END_HEADERS: u8 = 4;
 
+pub const INTERNAL_ERROR: u32 = 0x2;
 pub const ENHANCE_YOUR_CALM: u32 = 0xb;
 
 /// What came of a request.

@@ -7,7 +7,7 @@ use crate::h2::budget::Cost;
 use crate::h2::error::{StreamError, Why};
 use crate::h2::frame::{FrameHeader, data, flags, headers, window_update};
 use crate::h2::hpack::HpackError;
-use crate::h2::limits::{CONTINUATIONS_MAX, FIELD_BLOCK_MAX, STREAM_WINDOW};
+use crate::h2::limits::{CONTINUATIONS_MAX, FIELD_BLOCK_MAX};
 use crate::h2::priority::Priority;
 use crate::h2::request::{Head, is_trailer};
 use crate::h2::streams::{Closed, Response, Slot, Stream};
@@ -149,7 +149,8 @@ impl Connection {
         if accepted.rejection.is_some() {
             self.budget.charge(Cost::WastedBlock)?;
         }
-        let mut stream = Stream::new(block.stream, self.peer.initial_window, STREAM_WINDOW, now);
+        let deadline = self.pace.anew(now);
+        let mut stream = Stream::new(block.stream, self.peer.initial_window, now, deadline);
         stream.is_request_ended = block.is_ended;
         stream.is_head = accepted.method == Method::Head;
         stream.request_left = accepted.content_length;
@@ -160,8 +161,7 @@ impl Connection {
             _ => Priority::default(),
         };
         self.streams.insert(stream);
-        self.check_at
-            .get_or_insert(now.plus_ms(self.timeouts.progress_ms));
+        self.check_at.get_or_insert(deadline);
         Ok(Outcome::Request {
             stream: block.stream,
             accepted,
@@ -248,7 +248,7 @@ impl Connection {
                 .ok_or(fault(Why::Malformed))?;
         }
         if content_len > 0 {
-            stream.progressed_at = now;
+            stream.progress(now, content_len, &self.pace);
         }
         if is_ended {
             self.end_request(now, slot).map_err(fault)?;
@@ -265,7 +265,7 @@ impl Connection {
             return Err(Why::Malformed);
         }
         stream.is_request_ended = true;
-        stream.progressed_at = now;
+        stream.begin_anew(now, &self.pace, self.content_sent);
         if stream.response == Response::Done {
             self.settle(slot);
         }
@@ -282,7 +282,7 @@ impl Connection {
             self.close_stream(slot, Closed::ByPeer);
             return;
         }
-        let due = stream.due_at(self.timeouts.progress_ms);
+        let due = stream.due_at();
         self.check_at = Some(self.check_at.map_or(due, |at| at.min(due)));
     }
 

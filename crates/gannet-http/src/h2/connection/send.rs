@@ -41,7 +41,7 @@ impl Connection {
         }
         let has_content = content_len > 0 && !open.is_head && !head.status.is_without_content();
         open.content_len = content_len;
-        open.progressed_at = self.now;
+        open.begin_anew(self.now, &self.pace, self.content_sent);
         open.response = if has_content {
             Response::Sending
         } else {
@@ -80,7 +80,8 @@ impl Connection {
     /// for that counts from now. After it, [`handle_timeout`](Self::handle_timeout) ends the stream.
     pub fn defer(&mut self, stream: StreamId, now: Time) {
         if let Some(slot) = self.find_open(stream) {
-            self.streams.get_mut(slot).progressed_at = now;
+            let seen = self.content_sent;
+            self.streams.get_mut(slot).begin_anew(now, &self.pace, seen);
         }
     }
 
@@ -146,8 +147,8 @@ impl Connection {
         let range = stream.sent..stream.sent + u64::from(len);
         stream.sent = range.end;
         stream.send_window.consume(len);
-        stream.progressed_at = now;
-        self.content_at = now;
+        stream.progress(now, len, &self.pace);
+        self.content_sent += u64::from(len);
         self.send_window.consume(len);
         let body = Body {
             stream: StreamId(stream.id),

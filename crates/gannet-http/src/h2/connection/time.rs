@@ -90,43 +90,69 @@ impl Connection {
         self.check_streams(now)
     }
 
+    /// What was sent is still on its way to a peer that is slow, and takes enough: streams that
+    /// wait for it get the whole time again. For the caller, who knows the peer's buffers, before
+    /// [`handle_timeout`](Self::handle_timeout).
+    pub fn excuse(&mut self, now: Time) {
+        let due = self.streams.iter().filter(|(_, stream)| {
+            let waits = stream.response == Response::Sending && !stream.is_paused;
+            waits && now >= stream.due_at()
+        });
+        let due: Vec<Slot> = due.map(|(slot, _)| slot).collect();
+        for slot in due {
+            let stream = self.streams.get_mut(slot);
+            stream.begin_anew(now, &self.pace, self.content_sent);
+        }
+    }
+
     /// Ends streams that wait for the peer for too long: the first of them that the caller knows.
     fn check_streams(&mut self, now: Time) -> Option<StreamId> {
-        let progress_ms = self.timeouts.progress_ms;
-        // A stream may wait long while more urgent ones use up the window of the connection: as
-        // long as that is opened again and again, its peer is only slow.
-        let is_shut =
-            self.send_window.available() == 0 && now >= self.content_at.plus_ms(progress_ms);
-        let is_due = |stream: &Stream| now >= stream.due_at(progress_ms);
-        let overdue: Vec<(Slot, u32, Overdue)> = self
+        let due = self
             .streams
             .iter()
-            .filter(|(_, stream)| is_due(stream))
-            .filter_map(|(slot, stream)| Some((slot, stream.id, overdue(stream, is_shut)?)))
+            .filter(|(_, stream)| now >= stream.due_at());
+        let due: Vec<(Slot, u32, Option<Overdue>)> = due
+            .map(|(slot, stream)| (slot, stream.id, self.overdue(stream)))
             .collect();
-        for (slot, id, overdue) in overdue {
+        for (slot, id, overdue) in due {
             let code = match overdue {
-                Overdue::Request => {
+                None => {
+                    // It waits for its turn, and is looked at again after as long a time.
+                    let stream = self.streams.get_mut(slot);
+                    stream.begin_anew(now, &self.pace, self.content_sent);
+                    continue;
+                }
+                Some(Overdue::Request) => {
                     self.close_with(slot, ErrorCode::NO_ERROR);
                     continue;
                 }
-                Overdue::Window => ErrorCode::ENHANCE_YOUR_CALM,
-                Overdue::Caller => ErrorCode::INTERNAL_ERROR,
+                Some(Overdue::Window) => ErrorCode::ENHANCE_YOUR_CALM,
+                Some(Overdue::Caller) => ErrorCode::INTERNAL_ERROR,
             };
             self.close_with(slot, code);
             return Some(StreamId(id));
         }
-        // Streams that wait for their turn are looked at again after as long a time.
-        let next = self.streams.iter().map(|(_, stream)| {
-            let due = stream.due_at(progress_ms);
-            if due > now {
-                due
-            } else {
-                now.plus_ms(progress_ms)
-            }
-        });
-        self.check_at = next.min();
+        self.check_at = self.streams.iter().map(|(_, stream)| stream.due_at()).min();
         None
+    }
+
+    /// What a stream waits for that makes no progress; `None` if it waits for its turn.
+    fn overdue(&self, stream: &Stream) -> Option<Overdue> {
+        // A stream may wait long while more urgent ones use up the window of the connection: as
+        // long as enough goes through that, its peer is only slow.
+        let is_shut = || {
+            let sent = self.content_sent - stream.seen;
+            self.send_window.available() == 0 && self.pace.is_too_slow(sent)
+        };
+        match stream.response {
+            Response::Done => Some(Overdue::Request),
+            Response::Awaited => Some(Overdue::Caller),
+            Response::Sending if stream.is_paused => Some(Overdue::Caller),
+            Response::Sending if stream.send_window.available() == 0 || is_shut() => {
+                Some(Overdue::Window)
+            }
+            Response::Sending => None,
+        }
     }
 }
 
@@ -138,19 +164,6 @@ enum Overdue {
     Window,
     /// The caller neither answers nor goes on with content.
     Caller,
-}
-
-/// What a stream waits for that makes no progress; `None` if it waits for its turn.
-fn overdue(stream: &Stream, is_connection_shut: bool) -> Option<Overdue> {
-    match stream.response {
-        Response::Done => Some(Overdue::Request),
-        Response::Awaited => Some(Overdue::Caller),
-        Response::Sending if stream.is_paused => Some(Overdue::Caller),
-        Response::Sending if is_connection_shut || stream.send_window.available() == 0 => {
-            Some(Overdue::Window)
-        }
-        Response::Sending => None,
-    }
 }
 
 /// What the first GOAWAY of a drain gives as the last stream.
