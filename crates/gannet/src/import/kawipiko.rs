@@ -3,13 +3,15 @@
 //!
 //! ```text
 //! files-content:/a.html  ─▶  KEY:KEY      resource-metadata:KEY  resource-data:KEY     until 2021
+//! f:/a.html              ─▶  KEY:KEY      m:KEY  c:KEY                         early in 2021
 //! f:/a.html              ─▶  mXXXXXXXdXXXXXXX     mXXXXXXX  dXXXXXXX     since; redirects by r:
 //! ```
 //!
-//! Metadata is lines of fields, or pairs of numbers of names and values in tables that kawipiko
-//! has compiled in. Of these only the values at the beginning of its table, which are the codings
-//! and the statuses, matter here: content types follow from names again. Records are read in
-//! their order in the file; its hash tables are not needed.
+//! Metadata is lines of fields, or pairs of a name's number and a value: a number again, both in
+//! tables that kawipiko has compiled in, or `Z`, three letters and the text. The tables grew over
+//! the years. What matters here is the same in all of them: the numbers of the codings, and that
+//! the status, if there is one, has the first name. Content types follow from names again.
+//! Records are read in their order in the file; its hash tables are not needed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Read};
@@ -24,6 +26,8 @@ use crate::pack::decoder;
 const HEADER_LEN: u64 = 2048;
 /// Suffixes that kawipiko leaves off for a second name.
 const STRIPPED: [&str; 5] = [".html", ".htm", ".xhtml", ".xht", ".txt"];
+/// Suffixes of further pages that a folder may have.
+const INDEX_SUFFIXES: [&str; 2] = [".json", ".xml"];
 /// The names of a folder's page that kawipiko looks for.
 const INDEX: [&str; 14] = [
     "index.html",
@@ -131,15 +135,20 @@ struct Stored {
     coding: Option<Coding>,
     status: u16,
     location: Option<String>,
+    /// The content type, as text or as its number.
+    content_type: Vec<u8>,
 }
 
 /// Hands the files of an archive over, and its redirects as a file `_redirects`.
 pub(super) fn read(file: &dyn Positioned, entries: &mut dyn Entries) -> Result<(), ImportError> {
     let records = Records::read(file)?;
     let paths: BTreeSet<&[u8]> = records.files.keys().map(Vec::as_slice).collect();
+    let suffixes = records.suffixes(file)?;
     for (path, reference) in &records.files {
         let stored = records.stored(file, path, reference)?;
-        let Some(name) = records.file_name(path, reference, &paths, &stored) else {
+        let suffix = suffixes.get(&stored.content_type);
+        let suffix = suffix.map_or(".html", String::as_str);
+        let Some(name) = records.file_name(path, reference, &paths, &stored, suffix) else {
             continue;
         };
         let Some(range) = stored.content else {
@@ -164,7 +173,7 @@ pub(super) fn read(file: &dyn Positioned, entries: &mut dyn Entries) -> Result<(
     Ok(())
 }
 
-/// A line of the file `_redirects`.
+/// The lines of the file `_redirects`.
 fn redirect(source: &[u8], stored: &Stored) -> Option<String> {
     let source = str::from_utf8(source).ok()?;
     let location = stored.location.as_deref()?;
@@ -172,13 +181,16 @@ fn redirect(source: &[u8], stored: &Stored) -> Option<String> {
         !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.contains('#')
     };
     let is_status = matches!(stored.status, 301 | 302 | 303 | 307 | 308);
+    if !(is_plain(source) && is_plain(location) && is_status) {
+        return None;
+    }
     // `://host/path` is for both schemes; the other readings of the file want one.
-    let source = match source.strip_prefix("://") {
-        Some(rest) => format!("https://{rest}"),
-        None => source.to_owned(),
+    let sources = match source.strip_prefix("://") {
+        Some(rest) => vec![format!("http://{rest}"), format!("https://{rest}")],
+        None => vec![source.to_owned()],
     };
-    let is_sound = is_plain(&source) && is_plain(location) && is_status;
-    is_sound.then(|| format!("{source} {location} {}\n", stored.status))
+    let line = |source| format!("{source} {location} {}\n", stored.status);
+    Some(sources.into_iter().map(line).collect())
 }
 
 fn damaged(path: &[u8], what: &str) -> ImportError {
@@ -242,9 +254,9 @@ impl Records {
             self.files.insert(path.to_vec(), small()?);
         } else if let Some(path) = strip(&key, &[b"redirects-content:", b"r:"]) {
             self.redirects.insert(path.to_vec(), small()?);
-        } else if let Some(key) = strip(&key, &[b"resource-metadata:"]) {
+        } else if let Some(key) = strip(&key, &[b"resource-metadata:", b"m:"]) {
             self.metadata.insert(key.to_vec(), data);
-        } else if let Some(key) = strip(&key, &[b"resource-data:"]) {
+        } else if let Some(key) = strip(&key, &[b"resource-data:", b"c:"]) {
             self.contents.insert(key.to_vec(), data);
         } else if key.len() == 8 && key[0] == b'm' {
             self.metadata.insert(key, data);
@@ -261,12 +273,8 @@ impl Records {
         path: &[u8],
         reference: &[u8],
     ) -> Result<Stored, ImportError> {
-        let keys: Vec<&[u8]> = match reference {
-            [b'm', ..] if reference.len() == 16 => vec![&reference[..8], &reference[8..]],
-            _ => reference.split(|byte| *byte == b':').collect(),
-        };
-        let metadata = keys.iter().find_map(|key| self.metadata.get(*key));
-        let content = keys.iter().find_map(|key| self.contents.get(*key));
+        let metadata = keys(reference).find_map(|key| self.metadata.get(key));
+        let content = keys(reference).find_map(|key| self.contents.get(key));
         let Some(metadata) = metadata else {
             return Err(damaged(path, "has no metadata"));
         };
@@ -276,6 +284,33 @@ impl Records {
         Ok(stored)
     }
 
+    /// Suffixes by content type: pages for whole folders have lost theirs, but there are other
+    /// files of their type.
+    fn suffixes(
+        &self,
+        file: &dyn Positioned,
+    ) -> Result<HashMap<Vec<u8>, String>, ImportError> {
+        let mut suffixes = HashMap::new();
+        let mut seen = BTreeSet::new();
+        for (path, reference) in &self.files {
+            let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+            let suffix = STRIPPED.iter().chain(&INDEX_SUFFIXES);
+            let suffix = suffix.copied().find(|suffix| name.ends_with(suffix.as_bytes()));
+            let Some(suffix) = suffix else { continue };
+            let metadata = self.metadata_key(reference);
+            if seen.insert((metadata, suffix)) {
+                let stored = self.stored(file, path, reference)?;
+                suffixes.entry(stored.content_type).or_insert_with(|| suffix.to_owned());
+            }
+        }
+        Ok(suffixes)
+    }
+
+    /// The key of the metadata that a path refers to.
+    fn metadata_key<'r>(&self, reference: &'r [u8]) -> Option<&'r [u8]> {
+        keys(reference).find(|key| self.metadata.contains_key(*key))
+    }
+
     /// Under which name a file is kept; nothing for the further names of one that has its own.
     fn file_name(
         &self,
@@ -283,6 +318,7 @@ impl Records {
         reference: &[u8],
         paths: &BTreeSet<&[u8]>,
         stored: &Stored,
+        suffix: &str,
     ) -> Option<Vec<u8>> {
         let relative = path.strip_prefix(b"/").unwrap_or(path);
         let is_same = |other: &[u8]| {
@@ -290,20 +326,29 @@ impl Records {
         };
         if let Some(folder) = relative.strip_suffix(b"*") {
             let name: &[u8] = match stored.status {
-                404 => b"404.html",
-                _ => b"_wildcard.html",
+                404 if suffix == ".html" => b"404",
+                404 => b"_404",
+                _ => b"_wildcard",
             };
-            return Some([folder, name].concat());
+            return Some([folder, name, suffix.as_bytes()].concat());
         }
         if relative.is_empty() || relative.ends_with(b"/") {
             let mut names = INDEX.iter();
             let has_own = names.any(|name| is_same(&[path, name.as_bytes()].concat()));
-            return (!has_own).then(|| [relative, b"index.html"].concat());
+            return (!has_own).then(|| [relative, b"index", suffix.as_bytes()].concat());
         }
         let mut suffixes = STRIPPED.iter();
         let has_own = suffixes.any(|suffix| is_same(&[path, suffix.as_bytes()].concat()));
         (!has_own).then(|| relative.to_vec())
     }
+}
+
+/// The keys in a reference: two of eight bytes, or any number with colons between.
+fn keys(reference: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let is_fixed = reference.len() == 16 && reference.first() == Some(&b'm');
+    let fixed = reference.chunks(8).filter(move |_| is_fixed);
+    let split = reference.split(|byte| *byte == b':');
+    fixed.chain(split.filter(move |_| !is_fixed))
 }
 
 fn strip<'k>(key: &'k [u8], prefixes: &[&[u8]]) -> Option<&'k [u8]> {
@@ -332,9 +377,11 @@ fn fields(metadata: &[u8]) -> Stored {
         status: 200,
         ..Stored::default()
     };
-    if metadata.len().is_multiple_of(16) && metadata.first() == Some(&b'h') {
-        for pair in metadata.chunks_exact(16) {
-            numbered(&pair[8..], &mut stored);
+    if metadata.first() == Some(&b'h') {
+        let mut rest = metadata;
+        while let Some((name, value, after)) = pair(rest) {
+            numbered(name, value, &mut stored);
+            rest = after;
         }
         return stored;
     }
@@ -346,6 +393,7 @@ fn fields(metadata: &[u8]) -> Stored {
             "content-encoding" => {
                 stored.coding = Coding::ALL.into_iter().find(|it| it.name() == value);
             }
+            "content-type" => stored.content_type = value.as_bytes().to_vec(),
             "location" => stored.location = Some(value.to_owned()),
             "!status" => stored.status = value.parse().unwrap_or(200),
             _ => {}
@@ -354,17 +402,66 @@ fn fields(metadata: &[u8]) -> Stored {
     stored
 }
 
-/// A value by its number in kawipiko's table: `H0000005` is the fifth.
-fn numbered(key: &[u8], stored: &mut Stored) {
-    let number = key
-        .strip_prefix(b"H")
-        .and_then(|digits| str::from_utf8(digits).ok())
-        .and_then(|digits| u32::from_str_radix(digits, 16).ok());
-    match number {
-        Some(3) => stored.coding = Some(Coding::Identity),
-        Some(5) => stored.coding = Some(Coding::Gzip),
-        Some(6) => stored.coding = Some(Coding::Brotli),
-        Some(14) => stored.status = 404,
-        _ => {}
+/// The first pair, and what follows it. A text ends where the next pair begins.
+fn pair(metadata: &[u8]) -> Option<(u32, Value<'_>, &[u8])> {
+    let (name, rest) = metadata.split_at_checked(8)?;
+    let name = number(name, b'h')?;
+    if let Some(value) = rest.get(..8).and_then(|key| number(key, b'H')) {
+        return Some((name, Value::Number(value), &rest[8..]));
+    }
+    let text = rest.strip_prefix(b"Z")?.get(TEXT_PREFIX_LEN..)?;
+    let is_next = |at: &usize| {
+        let (name, value) = (text.get(*at..*at + 8), text.get(*at + 8));
+        name.is_some_and(|name| number(name, b'h').is_some())
+            && matches!(value, Some(b'H' | b'Z'))
+    };
+    let end = (0..text.len()).find(is_next).unwrap_or(text.len());
+    Some((name, Value::Text(&text[..end]), &text[end..]))
+}
+
+/// A value of metadata.
+#[derive(Clone, Copy)]
+enum Value<'m> {
+    /// Its place in kawipiko's table, the first being 1.
+    Number(u32),
+    Text(&'m [u8]),
+}
+
+/// Letters between `Z` and a text.
+const TEXT_PREFIX_LEN: usize = 3;
+/// The number of the name of the status: other names at this place are never used.
+const STATUS_NAME: u32 = 1;
+/// The numbers that the name of the content type had, before and since there are statuses.
+const TYPE_NAMES: [u32; 2] = [0x25, 0x26];
+/// The number of the value `200`.
+const STATUS_OK: u32 = 13;
+
+/// What a key says: `H0000005` is the fifth value.
+fn number(key: &[u8], prefix: u8) -> Option<u32> {
+    let digits = str::from_utf8(key.strip_prefix(&[prefix])?).ok()?;
+    let is_sound = digits.len() == 7 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_sound.then(|| u32::from_str_radix(digits, 16).ok())?
+}
+
+fn numbered(name: u32, value: Value<'_>, stored: &mut Stored) {
+    match (name, value) {
+        (STATUS_NAME, Value::Number(STATUS_OK)) => stored.status = 200,
+        // Files have no other. That of a redirect cannot be told then, and is reported.
+        (STATUS_NAME, Value::Number(_)) => stored.status = 404,
+        (STATUS_NAME, Value::Text(text)) => {
+            let text = String::from_utf8_lossy(text);
+            stored.status = text.parse().unwrap_or(200);
+        }
+        (_, Value::Number(3)) => stored.coding = Some(Coding::Identity),
+        (_, Value::Number(5)) => stored.coding = Some(Coding::Gzip),
+        (_, Value::Number(6)) => stored.coding = Some(Coding::Brotli),
+        (_, Value::Number(value)) if TYPE_NAMES.contains(&name) => {
+            stored.content_type = value.to_be_bytes().to_vec();
+        }
+        (_, Value::Number(_)) => {}
+        // Names are in alphabetical order, and only an entity tag may come before the location.
+        (_, Value::Text(text)) => {
+            stored.location = String::from_utf8(text.to_vec()).ok();
+        }
     }
 }

@@ -174,6 +174,10 @@ fn kawipiko_archives_of_all_years_give_files_once_and_redirects() {
     let old_lines = b"Content-Encoding : gzip\nContent-Type : text/html\n".as_slice();
     // Pairs of numbers: content-encoding gzip; status 404.
     let pairs = b"h000001dH0000005".as_slice();
+    let tagged = b"h0000017H0000001h000001cH0000005h0000025H000000eh000002bZaco\
+        0000000000000000000000000000000000000000000000000000000000000000"
+        .as_slice();
+    let moved = b"h0000001Zaad301h0000018H0000001h0000040Zaah/new?h=1".as_slice();
     let missing = b"h0000001H000000eh000001dH0000003".as_slice();
     let archives = [
         cdb_of(&[
@@ -195,6 +199,30 @@ fn kawipiko_archives_of_all_years_give_files_once_and_redirects() {
             (b"f:/index.html", b"m0000001d0000002"),
             (b"m0000001", pairs),
             (b"d0000002", &page),
+        ]),
+        // Early in 2021; beside it what has no meaning here: the schema and the list of paths.
+        cdb_of(&[
+            (b"s", b"2021a"),
+            (b"f:/", b"1:2"),
+            (b"m:1", lines),
+            (b"c:2", &page),
+            (b"f:/index", b"1:2"),
+            (b"f:/index.html", b"1:2"),
+            (b"fi", b"/\n/index\n/index.html\n"),
+        ]),
+        // With an entity tag, in the table before there were statuses, in which the value 14 is a
+        // content type; and with a list of folders.
+        cdb_of(&[
+            (b"schema", b"kawipiko-2021b"),
+            (b"f:/", b"m0000001d0000002"),
+            (b"m0000001", tagged),
+            (b"d0000002", &page),
+            (b"l:/", b"m0000003d0000004"),
+            (b"m0000003", b"h000001cH0000003h0000025H0000012"),
+            (b"d0000004", b"{}"),
+            (b"f:/index.html", b"m0000001d0000002"),
+            (b"F0000001", b"/\n/index.html\n"),
+            (b"L0000001", b"/\n"),
         ]),
     ];
     for archive in &archives {
@@ -228,6 +256,8 @@ fn kawipiko_archives_of_all_years_give_files_once_and_redirects() {
         (b"m0000003", missing),
         (b"m0000004", b"!Status: 301\r\nLocation: /new\r\n"),
         (b"m0000006", b"h000001dH0000003"),
+        (b"r:/older", b"m0000007d0000005"),
+        (b"m0000007", moved),
         (b"d0000002", b"plain"),
         (b"d0000005", b""),
     ]);
@@ -240,11 +270,29 @@ fn kawipiko_archives_of_all_years_give_files_once_and_redirects() {
     ];
     assert_eq!(names(&kept), expect);
     let lines = String::from_utf8_lossy(&kept.files["_redirects"]).into_owned();
-    assert_eq!(lines, "/old /new 301\nhttps://example.org/x /new 301\n");
+    assert_eq!(lines, "/old /new 301\n/older /new?h=1 301\nhttp://example.org/x /new 301\nhttps://example.org/x /new 301\n");
     assert_eq!(
         kept.left_out,
         ["/bad: a redirect whose target cannot be read"]
     );
+}
+
+#[test]
+fn pages_of_folders_get_the_suffix_of_their_content_type() {
+    let archive = cdb_of(&[
+        (b"f:/*", b"m0000001d0000002"),
+        (b"f:/a.txt", b"m0000003d0000004"),
+        (b"f:/b/", b"m0000001d0000005"),
+        (b"f:/b/*", b"m0000006d0000005"),
+        (b"m0000001", b"h000001cH0000003h0000025H000000d"),
+        (b"m0000003", b"h0000017H0000001h000001cH0000003h0000025H000000d"),
+        (b"m0000006", b"h0000001H000000eh000001dH0000003h0000026H000000d"),
+        (b"d0000002", b"any"),
+        (b"d0000004", b"a"),
+        (b"d0000005", b"b"),
+    ]);
+    let (_, kept) = import(&archive).expect("sound");
+    assert_eq!(names(&kept), ["_wildcard.txt", "a.txt", "b/_404.txt", "b/index.txt"]);
 }
 
 #[test]
