@@ -169,6 +169,8 @@ pub struct Limits {
     pub connections_max: u32,
     /// How long running answers may take after a stop was asked for.
     pub grace_ms: u64,
+    /// What arrives is looked at this much later, to imitate latency; 0: at once.
+    pub delay_ms: u64,
 }
 
 impl Default for Limits {
@@ -180,6 +182,7 @@ impl Default for Limits {
             send_rate_min: 500,
             connections_max: 0,
             grace_ms: 30_000,
+            delay_ms: 0,
         }
     }
 }

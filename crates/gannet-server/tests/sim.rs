@@ -72,6 +72,12 @@ fn run_over(
     let scenario = Scenario {
         has_streams,
         tls: tls(&mut Random::new(seed)),
+        // A few with latency: less than the timeouts, which go on meanwhile.
+        delay_ms: if seed.is_multiple_of(16) {
+            1 + seed / 16 % 200
+        } else {
+            0
+        },
         ..scenario
     };
     let faults = match random.below(4) {

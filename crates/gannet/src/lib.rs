@@ -196,7 +196,11 @@ fn explain(matches: &ArgMatches) -> Result<u8, Failure> {
         url: text(matches, "url").to_string_lossy().into_owned(),
         site: site_options(matches, "site")?,
         fields: fields.map(|it| it.to_string_lossy().into_owned()).collect(),
-        server: server.map(|it| it.to_string_lossy().into_owned()),
+        server: server.map(|it| explain::Server {
+            address: it.to_string_lossy().into_owned(),
+            is_insecure: matches.get_flag("insecure"),
+            cacert: matches.get_one::<OsString>("cacert").map(PathBuf::from),
+        }),
     };
     judge(|out| explain::explain(&options, out))
 }

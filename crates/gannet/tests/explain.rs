@@ -5,7 +5,8 @@ mod support;
 use std::fs::File;
 use std::path::Path;
 
-use support::engine::on_both_engines;
+use support::engine::{Engine, on_both_engines};
+use support::tls::Secure;
 use support::{Folder, gannet, gannet_in};
 
 fn site() -> Folder {
@@ -120,6 +121,32 @@ fn a_server_answers_as_foreseen() {
 }
 
 #[test]
+fn a_server_is_asked_over_tls() {
+    let folder = site();
+    folder.write("_redirects", "https://localhost/only-tls /about 302\n");
+    let secure = Secure::serve(Engine::Epoll, folder.path(), &["--no-listing"]);
+    let address = format!("https://localhost:{}", secure.server.address().port());
+    let authority = secure.authority.file();
+    let authority = authority.to_str().expect("UTF-8");
+    for url in ["/about", "/none", "https://localhost/only-tls"] {
+        for trust in [&["--cacert", authority][..], &["--insecure"]] {
+            let arguments = [&[url, "--server", &address][..], trust].concat();
+            let ended = explain(folder.path(), &arguments);
+            assert_eq!(ended.status, Some(0), "{url}: {ended:?}");
+            assert!(ended.text().ends_with("\nthe server answers so\n"));
+        }
+    }
+    let ended = explain(folder.path(), &["/about", "--server", &address]);
+    assert_eq!(ended.status, Some(2), "{ended:?}");
+    assert!(
+        ended
+            .err
+            .contains("name the authority of its certificate with --cacert"),
+        "{ended:?}"
+    );
+}
+
+#[test]
 fn what_cannot_be_explained_is_told() {
     let folder = Folder::new();
     gannet_in(&folder, ["explain", "/.."]).failure(
@@ -130,9 +157,25 @@ fn what_cannot_be_explained_is_told() {
         2,
         "gannet: 'x' is no field\nhelp: write it as NAME: VALUE\n",
     );
-    gannet_in(&folder, ["explain", "/", "-s", "https://localhost"]).failure(
+    gannet_in(&folder, ["explain", "/", "-s", "ftp://localhost"]).failure(
         2,
-        "gannet: cannot ask 'https://localhost': only http:// is spoken here\n\
-         help: name an address of the server without TLS\n",
+        "gannet: cannot ask 'ftp://localhost': the scheme is 'ftp' (expected http or https)\n\
+         help: name it as http://HOST:PORT or https://HOST:PORT\n",
+    );
+    gannet_in(
+        &folder,
+        [
+            "explain",
+            "/",
+            "-s",
+            "https://localhost",
+            "--cacert",
+            "none",
+        ],
+    )
+    .failure(
+        2,
+        "gannet: cannot ask 'https://localhost': certificates: 'none': I/O error: No such file or \
+         directory (os error 2)\n",
     );
 }

@@ -5,11 +5,14 @@ mod support;
 use std::io::Write;
 use std::process::Command;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use support::client::{Client, End, get, head, metric};
 use support::content::{assert_pattern, pattern};
 use support::engine::{Engine, on_both_engines};
+use support::h2::Peer;
 use support::process::{descriptors, raise_descriptor_limit, until};
+use support::tls::Secure;
 use support::{Folder, Gannet};
 
 const LARGE: usize = 8 << 20;
@@ -390,4 +393,33 @@ os.execv(sys.argv[2], sys.argv[2:])
             ended.err
         );
     }
+}
+
+/// `--delay`: no answer comes sooner, over HTTP/1, HTTP/2 and TLS, whose handshake takes two more
+/// round trips of the client.
+#[test]
+fn a_delay_is_the_least_time_of_each_round_trip() {
+    const DELAY: Duration = Duration::from_millis(60);
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &["--delay", "60ms", "--workers", "1"]);
+        let mut client = Client::new(&server);
+        for _ in 0..2 {
+            let began = Instant::now();
+            client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+            client.response().expect(200);
+            assert!(began.elapsed() >= DELAY, "{:?}", began.elapsed());
+        }
+        let mut peer = Peer::new(&server);
+        let began = Instant::now();
+        peer.get("/").expect(200);
+        assert!(began.elapsed() >= DELAY, "{:?}", began.elapsed());
+
+        let server = Secure::serve(engine, site.path(), &["--delay", "60ms"]);
+        let began = Instant::now();
+        let mut client = server.connect();
+        client.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        client.response().expect(200);
+        assert!(began.elapsed() >= 2 * DELAY, "{:?}", began.elapsed());
+    });
 }

@@ -1,5 +1,7 @@
-//! The manual's tables of whose file `_redirects` and `_headers` is, row by row over HTTP, in both
-//! modes; and the example of the IPFS document (Web _redirects File Specification, appendix).
+//! What the documents of IPFS, Netlify and Cloudflare Pages say of `_redirects` and `_headers`, and
+//! what kawipiko's manual says, statement by statement over HTTP: served as a directory and as an
+//! archive, under each reading of the files. Where gannet differs on purpose, the row says so, and
+//! `docs/manual/migrating.md` lists it.
 
 mod support;
 
@@ -7,6 +9,21 @@ use support::client::Client;
 use support::{Folder, Gannet, gannet_in};
 
 const COMPATS: [&str; 3] = ["netlify", "cloudflare", "kawipiko"];
+
+/// What is refused when the site is packed, and when it is served.
+const REFUSED: &str = "refused";
+
+/// A statement about `_redirects`.
+struct Row {
+    /// Where it is made.
+    of: &'static str,
+    /// It, in our words.
+    says: &'static str,
+    rules: &'static str,
+    target: &'static str,
+    /// The answers as netlify, cloudflare and kawipiko read the file.
+    expect: [&'static str; 3],
+}
 
 /// A site as a directory and as an archive under one reading; the cause if it is refused.
 fn both(site: &Folder, out: &Folder, compat: &str) -> Result<[Gannet; 2], String> {
@@ -50,98 +67,499 @@ fn answer(server: &Gannet, host: &str, target: &str) -> String {
     }
 }
 
-/// What is refused when the site is packed, and when it is served.
-const REFUSED: &str = "refused";
-
-#[test]
-fn each_row_of_the_table_of_redirects() {
-    // A rule, a target, and the answers as netlify, cloudflare and kawipiko read the rule.
-    let rows: &[(&str, &str, [&str; 3])] = &[
-        ("/kept /x 302", "/kept", ["200 kept", "302 /x", "200 kept"]),
-        ("/kept /x 302!", "/kept", ["302 /x", REFUSED, REFUSED]),
-        ("/a /x", "/a", ["301 /x", "302 /x", REFUSED]),
-        ("/a /x 303", "/a", ["303 /x"; 3]),
-        ("/a /x 307", "/a", ["307 /x"; 3]),
-        ("/a /x 308", "/a", ["308 /x"; 3]),
-        ("/a /kept 200", "/a", ["200 kept", "200 kept", REFUSED]),
-        ("/a /gone 404", "/a", ["404 gone", REFUSED, REFUSED]),
-        ("/a /gone 410", "/a", ["410 gone", REFUSED, REFUSED]),
-        ("/a /gone 451", "/a", ["451 gone", REFUSED, REFUSED]),
-        ("/a /x 305", "/a", [REFUSED; 3]),
-        ("/a /x 302", "/a/", ["302 /x", "404", "404"]),
-        (
-            "/b/* /c/:splat 302",
-            "/b/d/e",
-            ["302 /c/d/e", "302 /c/d/e", "404"],
-        ),
-        ("/b/* /c/ 302", "/b", ["302 /c/", "404", "404"]),
-        ("/b/:id /c/:id 302", "/b/d", ["302 /c/d", "302 /c/d", "404"]),
-        (
-            "/b/p-:id /c/:id 302",
-            "/b/p-7",
-            [REFUSED, "302 /c/7", "404"],
-        ),
-        ("/:a-:b /c 302", "/x-y", [REFUSED, REFUSED, "404"]),
-        (
-            "/s id=:id /p/:id 302",
-            "/s?id=7",
-            ["302 /p/7", REFUSED, REFUSED],
-        ),
-        (
-            "/s id=:id /p/:id 302",
-            "/s?id=7&x=1",
-            ["404", REFUSED, REFUSED],
-        ),
-        ("/a /x 302 Country=us", "/a", [REFUSED; 3]),
-        ("/a https://other.example/ 200", "/a", [REFUSED; 3]),
-        (
-            "/a https://other.example/ 302",
-            "/a",
-            ["302 https://other.example/"; 3],
-        ),
-        (
-            "http://h.example/a /x 302",
-            "/a",
-            ["302 /x", REFUSED, "302 /x"],
-        ),
-        (
-            "https://h.example/a /x 302",
-            "/a",
-            ["404", REFUSED, "302 /x"],
-        ),
-        ("://h.example/a /x 302", "/a", [REFUSED, REFUSED, "302 /x"]),
-    ];
+/// Asks for what each row says, and collects what is not as expected.
+fn check(rows: &[Row]) {
     let out = Folder::new();
     let mut wrong = Vec::new();
-    for (rule, target, expect) in rows {
-        for (compat, expect) in COMPATS.iter().zip(expect) {
-            let got = match both(&site(rule), &out, compat) {
+    for row in rows {
+        for (compat, expect) in COMPATS.iter().zip(row.expect) {
+            let got = match both(&site(row.rules), &out, compat) {
                 Err(cause) => {
-                    assert!(cause.contains("_redirects:1:"), "{rule}: {cause}");
+                    assert!(cause.contains("_redirects:"), "{}: {cause}", row.rules);
                     vec![REFUSED.to_owned()]
                 }
-                Ok(servers) => servers.map(|it| answer(&it, "h.example", target)).to_vec(),
+                Ok(servers) => servers
+                    .map(|it| answer(&it, "h.example", row.target))
+                    .to_vec(),
             };
             if got.iter().any(|got| got != expect) {
-                wrong.push(format!("{compat}: {rule}: {target}: {got:?}, not {expect}"));
+                let Row {
+                    of,
+                    says,
+                    rules,
+                    target,
+                    ..
+                } = row;
+                wrong.push(format!(
+                    "{of}: {says}\n  {compat}: {rules:?}: {target}: {got:?}, not {expect:?}"
+                ));
             }
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+macro_rules! rows {
+    ($([$of:literal, $says:literal, $rules:expr, $target:expr, $expect:expr],)*) => {
+        &[$(Row { of: $of, says: $says, rules: $rules, target: $target, expect: $expect }),*]
+    };
+}
+
+#[test]
+fn which_rule_is_followed() {
+    check(rows![
+        [
+            "IPFS, Order",
+            "the first rule that matches is followed",
+            "/a /x 302\n/a /y 303",
+            "/a",
+            ["302 /x"; 3]
+        ],
+        [
+            "Cloudflare",
+            "of rules with the same source the topmost is followed",
+            "/a /x 301\n/a /y 302",
+            "/a",
+            ["301 /x"; 3]
+        ],
+        [
+            "IPFS, No Forced Redirects; Netlify, Shadowing",
+            "a file at the path wins",
+            "/kept /x 302",
+            "/kept",
+            ["200 kept", "302 /x", "200 kept"]
+        ],
+        [
+            "Cloudflare",
+            "a redirect is followed whether or not there is a file",
+            "/kept /x 302",
+            "/kept",
+            ["200 kept", "302 /x", "200 kept"]
+        ],
+        [
+            "Netlify, Shadowing",
+            "with '!' behind the status the rule wins",
+            "/kept /x 302!",
+            "/kept",
+            ["302 /x", REFUSED, REFUSED]
+        ],
+        [
+            "Netlify, Shadowing",
+            "'!' forces other content, too",
+            "/kept /gone 200!",
+            "/kept",
+            ["200 gone", REFUSED, REFUSED]
+        ],
+        [
+            "IPFS, appendix",
+            "a splat over a file's path does not take the file",
+            "/* /x 302",
+            "/kept",
+            ["200 kept", "302 /x", "200 kept"]
+        ],
+        [
+            "Netlify",
+            "paths are compared with case",
+            "/A /x 302",
+            "/a",
+            ["404"; 3]
+        ],
+        [
+            "Netlify",
+            "special characters are percent-encoded in the file",
+            "/caf%C3%A9 /x 302",
+            "/caf%c3%a9",
+            ["302 /x"; 3]
+        ],
+        [
+            "Netlify, Trailing slash",
+            "with and without a slash at the end are one source",
+            "/a /x 302",
+            "/a/",
+            ["302 /x", "404", "404"]
+        ],
+        [
+            "Netlify, Trailing slash",
+            "a rule that only adds a slash would loop: it is none",
+            "/a /a/ 302",
+            "/a",
+            ["404", "302 /a/", "302 /a/"]
+        ],
+        [
+            "Cloudflare",
+            "a rule may add a slash",
+            "/trailing /trailing/ 301",
+            "/trailing",
+            ["404", "301 /trailing/", "301 /trailing/"]
+        ],
+        [
+            "Cloudflare",
+            "a rule may take a slash away",
+            "/bare/ /other 301",
+            "/bare/",
+            ["301 /other"; 3]
+        ],
+        [
+            "all",
+            "the file itself is not served",
+            "/a /x 302",
+            "/_redirects",
+            ["404"; 3]
+        ],
+    ]);
+}
+
+#[test]
+fn how_a_line_is_written() {
+    check(rows![
+        [
+            "IPFS, Comments; Netlify; Cloudflare",
+            "a line that begins with # is a comment",
+            "# /a /y 302\n/a /x 302",
+            "/a",
+            ["302 /x"; 3]
+        ],
+        [
+            "Netlify",
+            "what follows a # in a line is a comment; kawipiko: a line has three columns",
+            "/a /x 302 # why",
+            "/a",
+            ["302 /x", "302 /x", REFUSED]
+        ],
+        [
+            "IPFS, Line Termination",
+            "lines end with CR LF, too",
+            "/b /y 302\r\n/a /x 302\r\n",
+            "/a",
+            ["302 /x"; 3]
+        ],
+        [
+            "all",
+            "columns are separated by spaces and tabs, and empty lines mean nothing",
+            "\n\n  /a \t /x\t302  \n",
+            "/a",
+            ["302 /x"; 3]
+        ],
+        [
+            "Cloudflare",
+            "a malformed line is ignored; gannet refuses it on purpose",
+            "/a\n/b /x 302",
+            "/b",
+            [REFUSED; 3]
+        ],
+        [
+            "IPFS, Error Handling",
+            "a file that cannot be parsed is an error",
+            "/a /x 999",
+            "/b",
+            [REFUSED; 3]
+        ],
+        [
+            "Cloudflare; kawipiko",
+            "a source is a path; a bare word is none",
+            "a /x 302",
+            "/a",
+            [REFUSED; 3]
+        ],
+    ]);
+}
+
+#[test]
+fn statuses() {
+    check(rows![
+        [
+            "IPFS, Status; Netlify",
+            "301 if none is named; Cloudflare: 302; kawipiko: it is required",
+            "/a /x",
+            "/a",
+            ["301 /x", "302 /x", REFUSED]
+        ],
+        ["IPFS, Status", "301", "/a /x 301", "/a", ["301 /x"; 3]],
+        ["IPFS, Status", "303", "/a /x 303", "/a", ["303 /x"; 3]],
+        ["IPFS, Status", "307", "/a /x 307", "/a", ["307 /x"; 3]],
+        ["IPFS, Status", "308", "/a /x 308", "/a", ["308 /x"; 3]],
+        [
+            "IPFS, Status; Netlify; Cloudflare",
+            "200 answers with other content of the site",
+            "/a /kept 200",
+            "/a",
+            ["200 kept", "200 kept", REFUSED]
+        ],
+        [
+            "IPFS, Status; Netlify",
+            "404 answers with the content of a page",
+            "/a /gone 404",
+            "/a",
+            ["404 gone", REFUSED, REFUSED]
+        ],
+        [
+            "Cloudflare",
+            "other statuses with content are not supported",
+            "/a /gone.html 404",
+            "/a",
+            ["404 gone", REFUSED, REFUSED]
+        ],
+        [
+            "IPFS, Status",
+            "410",
+            "/a /gone 410",
+            "/a",
+            ["410 gone", REFUSED, REFUSED]
+        ],
+        [
+            "IPFS, Status",
+            "451",
+            "/a /gone 451",
+            "/a",
+            ["451 gone", REFUSED, REFUSED]
+        ],
+        [
+            "all",
+            "other statuses have no meaning",
+            "/a /x 305",
+            "/a",
+            [REFUSED; 3]
+        ],
+        [
+            "Netlify, Proxying",
+            "200 with another server; gannet refuses it on purpose",
+            "/a https://other.example/ 200",
+            "/a",
+            [REFUSED; 3]
+        ],
+    ]);
+}
+
+#[test]
+fn splats_and_placeholders() {
+    check(rows![
+        [
+            "IPFS, Splat",
+            "what a * at the end matches goes into :splat",
+            "/b/* /c/:splat 302",
+            "/b/d/e",
+            ["302 /c/d/e", "302 /c/d/e", "404"]
+        ],
+        [
+            "Netlify, Splats",
+            "the * matches nothing, too; Cloudflare and kawipiko do not say",
+            "/b/* /c/ 302",
+            "/b",
+            ["302 /c/", "404", "404"]
+        ],
+        [
+            "Cloudflare",
+            "the * matches nothing behind a slash",
+            "/b/* /c/:splat 302",
+            "/b/",
+            ["302 /c/", "302 /c/", "404"]
+        ],
+        [
+            "IPFS, Splat",
+            "only one * at the end counts; gannet takes one anywhere on purpose",
+            "/b/*/d /c/:splat 302",
+            "/b/x/d",
+            ["302 /c/x", "302 /c/x", "404"]
+        ],
+        [
+            "Cloudflare",
+            "one splat in a rule at most",
+            "/b/*/d/* /c 302",
+            "/b/x/d/e",
+            [REFUSED, REFUSED, "404"]
+        ],
+        [
+            "IPFS, Placeholders",
+            "placeholders stand for segments",
+            "/p/:m/:d/:y/:s /q/:y/:m/:d/:s 302",
+            "/p/06/15/2022/hi",
+            ["302 /q/2022/06/15/hi", "302 /q/2022/06/15/hi", "404"]
+        ],
+        [
+            "IPFS, Placeholders",
+            "a placeholder is one segment",
+            "/b/:id /c/:id 302",
+            "/b/d/e",
+            ["404"; 3]
+        ],
+        [
+            "GitLab; Netlify",
+            "placeholders of the target may stand within a segment",
+            "/n/:y/:m /blog-:y-:m.html 302",
+            "/n/1/2",
+            ["302 /blog-1-2.html", "302 /blog-1-2.html", "404"]
+        ],
+        [
+            "Cloudflare",
+            "placeholders go into the query of the target",
+            "/p/:code/:name /p?code=:code&name=:name 302",
+            "/p/1/n",
+            ["302 /p?code=1&name=n", "302 /p?code=1&name=n", "404"]
+        ],
+        [
+            "Cloudflare",
+            "a placeholder may stand anywhere in a source",
+            "/b/p-:id /c/:id 302",
+            "/b/p-7",
+            [REFUSED, "302 /c/7", "404"]
+        ],
+        [
+            "all",
+            "two placeholders in a segment: gannet refuses them on purpose",
+            "/:a-:b /c 302",
+            "/x-y",
+            [REFUSED, REFUSED, "404"]
+        ],
+        [
+            "all",
+            "a target names a placeholder that its source does not have",
+            "/b/:id /c/:other 302",
+            "/b/d",
+            [REFUSED, REFUSED, "404"]
+        ],
+        [
+            "Cloudflare",
+            "targets have fragments",
+            "/a /x#part 302",
+            "/a",
+            ["302 /x#part"; 3]
+        ],
+        [
+            "IPFS; Netlify; Cloudflare",
+            "targets are URLs, too",
+            "/a https://other.example/ 302",
+            "/a",
+            ["302 https://other.example/"; 3]
+        ],
+        [
+            "Cloudflare",
+            "a rule that leads to itself would loop: it is none",
+            "/* /index.html 302",
+            "/index.html",
+            ["200 front"; 3]
+        ],
+        [
+            "all",
+            "a splat cannot lead to another host: slashes are made one",
+            "/b/* /:splat 302",
+            "/b//evil.example",
+            ["302 /evil.example", "302 /evil.example", "404"]
+        ],
+    ]);
+}
+
+#[test]
+fn queries_hosts_and_conditions() {
+    check(rows![
+        [
+            "Netlify, Query parameters",
+            "parameters are matched and go into the target",
+            "/s id=:id /p/:id 302",
+            "/s?id=7",
+            ["302 /p/7", REFUSED, REFUSED]
+        ],
+        [
+            "Netlify, Query parameters",
+            "others beside them are no match",
+            "/s id=:id /p/:id 302",
+            "/s?id=7&x=1",
+            ["404", REFUSED, REFUSED]
+        ],
+        [
+            "Netlify, Query parameters",
+            "a value may be named",
+            "/s id=7 /p 302",
+            "/s?id=8",
+            ["404", REFUSED, REFUSED]
+        ],
+        [
+            "Netlify, Query parameters",
+            "the query is passed on",
+            "/a /x 302",
+            "/a?q=1",
+            ["302 /x?q=1"; 3]
+        ],
+        [
+            "Cloudflare",
+            "a target may have a query; gannet keeps that one alone",
+            "/a /x?y=2 302",
+            "/a?q=1",
+            ["302 /x?y=2"; 3]
+        ],
+        [
+            "Netlify, Domain-level",
+            "a source may name scheme and host",
+            "http://h.example/a /x 302",
+            "/a",
+            ["302 /x", REFUSED, "302 /x"]
+        ],
+        [
+            "Netlify, Domain-level",
+            "only that scheme is meant; kawipiko: any",
+            "https://h.example/a /x 302",
+            "/a",
+            ["404", REFUSED, "302 /x"]
+        ],
+        [
+            "Netlify, Domain-level",
+            "only that host is meant",
+            "http://i.example/a /x 302",
+            "/a",
+            ["404", REFUSED, "404"]
+        ],
+        [
+            "kawipiko",
+            "without a scheme: any scheme",
+            "://h.example/a /x 302",
+            "/a",
+            [REFUSED, REFUSED, "302 /x"]
+        ],
+        [
+            "Netlify",
+            "by country; gannet refuses it on purpose",
+            "/a /x 302 Country=us",
+            "/a",
+            [REFUSED; 3]
+        ],
+        [
+            "Netlify",
+            "by language; gannet refuses it on purpose",
+            "/a /x 302 Language=en",
+            "/a",
+            [REFUSED; 3]
+        ],
+        [
+            "Netlify",
+            "by role; gannet refuses it on purpose",
+            "/a /x 200! Role=admin",
+            "/a",
+            [REFUSED; 3]
+        ],
+        [
+            "Cloudflare",
+            "by cookie: not supported; gannet refuses it",
+            "/a /x 302 Cookie=preview",
+            "/a",
+            [REFUSED; 3]
+        ],
+    ]);
+}
+
 #[test]
 fn the_numbers_of_rules_and_characters() {
     let redirects = |count: usize| (0..count).map(|n| format!("/a{n} /x 302\n")).collect();
     let dynamic = |count: usize| (0..count).map(|n| format!("/a{n}/* /x 302\n")).collect();
+    // Cloudflare: 2,000 static rules, 100 dynamic ones, 1,000 characters each. IPFS: 64 KiB at
+    // most, which gannet does not hold anybody to.
     // A file, and whether netlify and cloudflare take it.
-    let rows: [(String, [bool; 2]); 6] = [
+    let rows: [(String, [bool; 2]); 7] = [
         (redirects(2_000), [true, true]),
         (redirects(2_001), [true, false]),
         (dynamic(100), [true, true]),
         (dynamic(101), [true, false]),
         (format!("/{} /x 302\n", "a".repeat(980)), [true, true]),
         (format!("/{} /x 302\n", "a".repeat(1_000)), [true, false]),
+        (format!("# {}\n", "a".repeat(900)).repeat(80), [true, true]),
     ];
     let out = Folder::new();
     for (file, expect) in rows {
@@ -152,52 +570,215 @@ fn the_numbers_of_rules_and_characters() {
     }
 }
 
+/// A statement about `_headers`: where, what, the file, a target, and the values of `x-row` under
+/// the three readings; a file that is refused has `REFUSED`.
+type FieldRow = (
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+    [Option<&'static str>; 3],
+);
+
 #[test]
-fn each_row_of_the_table_of_fields() {
-    // A source, a value, a target, and the values as the three read them.
-    let rows: &[(&str, &str, &str, [Option<&str>; 3])] = &[
-        ("/*", "all", "/nothing", [Some("all"); 3]),
+fn fields_by_path() {
+    let rows: &[FieldRow] = &[
         (
-            "/b/*",
-            "x:splat",
+            "Netlify; Cloudflare",
+            "a path and its fields, indented",
+            "/b\n  X-Row: v\n",
+            "/b",
+            [Some("v"); 3],
+        ),
+        (
+            "Netlify; Cloudflare",
+            "* matches everything below, pages that do not exist as well",
+            "/*\n  X-Row: all\n",
+            "/nothing",
+            [Some("all"); 3],
+        ),
+        (
+            "Netlify; Cloudflare",
+            "lines that begin with # are comments",
+            "# one\n/b\n  # two\n  X-Row: v\n",
+            "/b",
+            [Some("v"); 3],
+        ),
+        (
+            "Netlify; Cloudflare",
+            "all rules that match apply, in one line with commas",
+            "/*\n  X-Row: a\n/b\n  X-Row: b\n",
+            "/b",
+            [Some("a, b"); 3],
+        ),
+        (
+            "Netlify",
+            "equal names within a rule are joined",
+            "/b\n  X-Row: a\n  X-Row: b\n",
+            "/b",
+            [Some("a, b"); 3],
+        ),
+        (
+            "Cloudflare",
+            "'! Name' takes a field of an earlier rule away",
+            "/*\n  X-Row: a\n/b\n  ! X-Row\n",
+            "/b",
+            [None; 3],
+        ),
+        (
+            "Cloudflare",
+            "what * matched goes into values; Netlify: plain text",
+            "/b/*\n  X-Row: x:splat\n",
             "/b/c",
             [Some("x:splat"), Some("xc"), Some("x:splat")],
         ),
-        ("/b", "v", "/b/", [Some("v"), None, None]),
-        ("/:p/c", "v", "/b/c", [Some("v"); 3]),
-        ("https://h.example/*", "v", "/b", [Some("v"); 3]),
-        ("https://i.example/*", "v", "/b", [None; 3]),
+        (
+            "Cloudflare",
+            "placeholders go into values; Netlify: plain text",
+            "/b/:n\n  X-Row: x:n\n",
+            "/b/c",
+            [Some("x:n"), Some("xc"), Some("x:n")],
+        ),
+        (
+            "Netlify; Cloudflare",
+            "placeholders stand for segments",
+            "/:p/c\n  X-Row: v\n",
+            "/b/c",
+            [Some("v"); 3],
+        ),
+        (
+            "Netlify, Trailing slash",
+            "a slash at the end makes no difference",
+            "/b\n  X-Row: v\n",
+            "/b/",
+            [Some("v"), None, None],
+        ),
+        (
+            "Cloudflare",
+            "a URL limits a rule to a host, whatever the scheme of the request",
+            "https://h.example/*\n  X-Row: v\n",
+            "/b",
+            [Some("v"); 3],
+        ),
+        (
+            "Cloudflare",
+            "other hosts do not have it",
+            "https://i.example/*\n  X-Row: v\n",
+            "/b",
+            [None; 3],
+        ),
+        (
+            "Cloudflare",
+            "URLs begin with https; gannet takes http, too, on purpose",
+            "http://h.example/*\n  X-Row: v\n",
+            "/b",
+            [Some("v"); 3],
+        ),
+        (
+            "Cloudflare",
+            "ports are not supported",
+            "https://h.example:8080/*\n  X-Row: v\n",
+            "/b",
+            [Some(REFUSED); 3],
+        ),
+        (
+            "Netlify",
+            "some fields are the server's; gannet refuses them",
+            "/b\n  Content-Length: 1\n",
+            "/b",
+            [Some(REFUSED); 3],
+        ),
+        (
+            "Netlify, Basic-Auth",
+            "gannet refuses it on purpose: a closed site would be open",
+            "/b\n  Basic-Auth: a:b\n",
+            "/b",
+            [Some(REFUSED); 3],
+        ),
+        (
+            "Cloudflare",
+            "a line without a colon is skipped; gannet refuses it on purpose",
+            "/b\n  X-Row v\n",
+            "/b",
+            [Some(REFUSED); 3],
+        ),
+        (
+            "all",
+            "the file itself is not served, and no rule changes that",
+            "/_headers\n  X-Row: v\n",
+            "/_headers",
+            [Some("v"); 3],
+        ),
+        (
+            "Cloudflare",
+            "redirects go before fields; gannet gives them theirs on purpose",
+            "/moved\n  X-Row: v\n",
+            "/moved",
+            [Some("v"); 3],
+        ),
     ];
     let out = Folder::new();
-    for (source, value, target, expect) in rows {
-        let site = site("");
-        site.write("_headers", format!("{source}\n  X-Row: {value}\n"));
+    let mut wrong = Vec::new();
+    for (of, says, file, target, expect) in rows {
+        let site = site("/moved /x 302");
+        site.write("_headers", file);
         for (compat, expect) in COMPATS.iter().zip(expect) {
-            for server in both(&site, &out, compat).expect("sound") {
-                let mut client = Client::new(&server);
-                client.send(format!("GET {target} HTTP/1.1\r\nHost: h.example\r\n\r\n"));
-                let response = client.response();
-                assert_eq!(response.field("x-row"), *expect, "{compat}: {source}");
+            let got = match both(&site, &out, compat) {
+                Err(cause) => {
+                    assert!(cause.contains("_headers:"), "{file}: {cause}");
+                    vec![Some(REFUSED.to_owned())]
+                }
+                Ok(servers) => servers.map(|it| field(&it, target)).to_vec(),
+            };
+            if got.iter().any(|got| got.as_deref() != *expect) {
+                wrong.push(format!(
+                    "{of}: {says}\n  {compat}: {file:?}: {target}: {got:?}, not {expect:?}"
+                ));
             }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn field(server: &Gannet, target: &str) -> Option<String> {
+    let mut client = Client::new(server);
+    client.send(format!("GET {target} HTTP/1.1\r\nHost: h.example\r\n\r\n"));
+    client.response().field("x-row").map(str::to_owned)
+}
+
+#[test]
+fn fields_of_the_server_are_replaced_and_taken_away() {
+    let site = site("");
+    site.write(
+        "_headers",
+        "/*\n  Cache-Control: public, max-age=60\n  ! X-Content-Type-Options\n/kept\n  \
+         Set-Cookie: a=1\n  Set-Cookie: b=2\n",
+    );
+    let out = Folder::new();
+    for compat in COMPATS {
+        for server in both(&site, &out, compat).expect("sound") {
+            let mut client = Client::new(&server);
+            client.send("GET /kept HTTP/1.1\r\nHost: h.example\r\n\r\n");
+            let response = client.response();
+            assert_eq!(response.field("cache-control"), Some("public, max-age=60"));
+            assert_eq!(response.field("x-content-type-options"), None);
+            let fields = response.fields.iter();
+            let cookies = fields.filter(|(name, _)| name == "set-cookie");
+            let cookies: Vec<_> = cookies.map(|(_, value)| value.as_str()).collect();
+            assert_eq!(cookies, ["a=1", "b=2"], "{compat}");
         }
     }
 }
 
+/// A site like the one in the appendix of the IPFS document, with rules of the same kinds.
 #[test]
-fn the_example_of_the_ipfs_document() {
+fn a_site_with_all_that_the_ipfs_document_has() {
     let site = Folder::new();
-    for name in [
-        "index.html",
-        "one.html",
-        "two.html",
-        "404.html",
-        "410.html",
-        "451.html",
-    ] {
-        site.write(name, name);
+    for name in ["index", "one", "two", "404", "410", "451"] {
+        let name = format!("{name}.html");
+        site.write(&name, &name);
     }
-    // Lines may end with CR LF (section "Line Termination"); the first match wins ("Order").
-    let rules = "# a comment\r\n/one-by-default /one.html\r\n/one /two.html 302\r\n\
+    let rules = "# a comment\r\n/one-by-default /one.html\r\n/other /two.html 302\r\n\
         /rewritten /index.html 200\r\n/posts/:y/:m/:d/:t /articles/:y/:m/:d/:t 301\r\n\
         /splat/* /elsewhere/:splat 301\r\n/missing/* /404.html 404\r\n/gone/* /410.html 410\r\n\
         /banned/* /451.html 451\r\n/* /index.html 200\r\n";
@@ -206,6 +787,7 @@ fn the_example_of_the_ipfs_document() {
     for server in both(&site, &out, "netlify").expect("sound") {
         for (target, expect) in [
             ("/one-by-default", "301 /one.html"),
+            ("/other", "302 /two.html"),
             ("/two.html", "200 two.html"),
             ("/rewritten", "200 index.html"),
             ("/posts/2022/06/15/x", "301 /articles/2022/06/15/x"),

@@ -65,6 +65,41 @@ fn diff_names_added_changed_redirected_and_removed_urls() {
     assert!(json.text().contains("\"removed_without_redirect\": 1"));
 }
 
+/// What a rule with a splat or a placeholder takes up is not removed; the content of another page,
+/// as an application has it for every path, is no redirect.
+#[test]
+fn diff_follows_rules_with_patterns() {
+    let (folder, out) = (Folder::new(), Folder::new());
+    for path in [
+        "index.html",
+        "blog/a.html",
+        "u/7.html",
+        "app/x.html",
+        "gone.html",
+    ] {
+        folder.write(path, path);
+    }
+    let before = pack(&folder, &out, "before.gannet");
+    for path in ["blog/a.html", "u/7.html", "app/x.html", "gone.html"] {
+        std::fs::remove_file(folder.join(path)).expect("it is there");
+    }
+    let rules = "/blog/* /news/:splat 301\n/u/:id https://x.example/:id 302\n/app/* / 200\n";
+    folder.write("_redirects", rules);
+    let after = pack(&folder, &out, "after.gannet");
+    let text = gannet(["diff", &before, &after]);
+    for line in [
+        "> /blog/a  (to /news/a)",
+        "> /blog/a.html  (to /news/a.html)",
+        "> /u/7  (to https://x.example/7)",
+        "- /app/x",
+        "- /gone",
+    ] {
+        assert!(text.text().lines().any(|it| it == line), "{line}: {text:?}");
+    }
+    let counts = "0 added, 0 changed, 4 redirected, 4 removed without redirect";
+    assert!(text.text().contains(counts), "{text:?}");
+}
+
 #[test]
 fn diff_of_what_cannot_be_read_ends_with_2() {
     let out = Folder::new();

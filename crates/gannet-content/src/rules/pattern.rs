@@ -451,17 +451,18 @@ fn parse_segment(text: &str, syntax: Syntax) -> Result<Part, Wrong> {
         let decoded = percent::decode_segment(&text[range.clone()]);
         decoded.map_err(|wrong| shift(wrong, text, range.start))
     };
-    let wildcard = |from: usize| {
-        let found = find_wildcard(&text[from..], syntax, from == 0);
-        found.map(|(start, end)| (from + start, from + end))
-    };
-    let Some((start, end)) = wildcard(0) else {
+    let Some((start, end)) = find_wildcard(text, syntax, true) else {
         return Ok(Part::Segment(Segment::Literal(literal(0..text.len())?)));
     };
-    if let Some((second, _)) = wildcard(end) {
+    // Whoever writes `/:a-:b` means two, wherever placeholders may stand.
+    let anywhere = Syntax {
+        has_inner_placeholders: true,
+        ..syntax
+    };
+    if let Some((second, _)) = find_wildcard(&text[end..], anywhere, false) {
         let found = &text[start..];
         let wrong = Wrong::new(found, "at most one '*' or placeholder between slashes");
-        return Err(wrong.at(text, second));
+        return Err(wrong.at(text, end + second));
     }
     let prefix = literal(0..start)?;
     let suffix = literal(end..text.len())?;

@@ -4,6 +4,7 @@
 //! Workers share nothing that changes, except through their inboxes.
 
 mod deadlines;
+mod delay;
 mod disk;
 mod early;
 mod guard;
@@ -141,6 +142,8 @@ pub(crate) struct Worker<D: Driver> {
     breaking: Vec<guard::Breaking>,
     /// Set by a stop: when the grace period is over.
     stop_at: Option<Nanos>,
+    /// What has arrived and is looked at later.
+    delays: delay::Delays,
     over: bool,
     /// No response was cut off by the end of the grace period.
     clean: bool,
@@ -185,6 +188,7 @@ impl<D: Driver> Worker<D> {
         let now = driver.now();
         let date = DateLine::new(driver.unix_seconds());
         let certificates = settings.certificates.as_ref().map(Adopted::new);
+        let delays = delay::Delays::new(settings.limits.delay_ms);
         let mut worker = Self {
             driver,
             settings,
@@ -210,6 +214,7 @@ impl<D: Driver> Worker<D> {
             accept_at: None,
             breaking: Vec::new(),
             stop_at: None,
+            delays,
             over: false,
             clean: true,
         };
@@ -254,6 +259,7 @@ impl<D: Driver> Worker<D> {
             self.stop_at,
             self.next_guard_check(),
             self.accept_at,
+            self.delays.next_due(),
             (!self.hellos.is_empty()).then(|| self.driver.now()),
         ]
         .into_iter()
@@ -268,6 +274,8 @@ impl<D: Driver> Worker<D> {
             self.complete(completion);
         }
         self.completions = completions;
+        // Before the timers: what has come in time is not late because it was held back.
+        self.hand_on();
         self.fire_timers();
         self.check_guards();
         self.end_guards();

@@ -3,6 +3,7 @@
 use gannet_http::semantics::response::Status;
 use gannet_io::driver::{Driver, Lease};
 
+use super::delay::Arrived;
 use super::{Kind, Worker, token};
 use crate::conn::{Conn, Phase};
 use crate::limits::{HELD_MAX, LINGER_BYTES_MAX, LINGER_MS};
@@ -70,38 +71,46 @@ impl<D: Driver> Worker<D> {
         })
     }
 
+    /// Bytes have come from the engine.
     pub(super) fn received(&mut self, slot: u32, lease: Lease, more: bool) {
+        self.conns.at(slot).receiving = more;
+        if self.delays.is_on() {
+            self.hold_back(slot, lease);
+        } else {
+            self.arrived(slot, Arrived::Lease(lease));
+        }
+    }
+
+    /// Bytes are there to be looked at.
+    pub(super) fn arrived(&mut self, slot: u32, arrived: Arrived) {
         let conn = self.conns.at(slot);
-        conn.receiving = more;
-        if conn.is_fresh && !self.is_version_known(slot, &lease) {
-            self.driver.release(lease);
+        if conn.is_fresh && !self.is_version_known(slot, &arrived) {
+            arrived.release(&mut self.driver);
             return;
         }
         let conn = self.conns.at(slot);
         match conn.phase {
             _ if conn.is_secure() && conn.phase != Phase::Lingering => {
-                self.received_sealed(slot, lease);
+                self.received_sealed(slot, arrived);
             }
             Phase::Free | Phase::Reading | Phase::Waiting | Phase::Sending
                 if conn.streams.is_some() =>
             {
-                self.streams_received(slot, lease);
+                self.streams_received(slot, arrived);
             }
-            Phase::Reading if conn.held.is_empty() => self.answer_lease(slot, lease),
+            Phase::Reading if conn.held.is_empty() => self.answer_arrived(slot, arrived),
             Phase::Lingering => {
-                conn.dropped += self.driver.received(&lease).len() as u64;
+                conn.dropped += arrived.bytes(&self.driver).len() as u64;
                 let is_over = conn.dropped > LINGER_BYTES_MAX;
-                self.driver.release(lease);
+                arrived.release(&mut self.driver);
                 if is_over {
                     return self.close(slot);
                 }
-                if !more {
-                    self.arm_receive(slot);
-                }
+                self.arm_receive(slot);
             }
             Phase::Free | Phase::Shaking | Phase::Reading | Phase::Waiting | Phase::Sending => {
-                conn.held.extend_from_slice(self.driver.received(&lease));
-                self.driver.release(lease);
+                conn.held.extend_from_slice(arrived.bytes(&self.driver));
+                arrived.release(&mut self.driver);
                 if conn.phase == Phase::Reading {
                     return self.answer_held(slot);
                 }
@@ -114,16 +123,16 @@ impl<D: Driver> Worker<D> {
     }
 
     /// The common case: whole requests in the engine's own buffer, answered without a copy.
-    fn answer_lease(&mut self, slot: u32, lease: Lease) {
+    fn answer_arrived(&mut self, slot: u32, arrived: Arrived) {
         let mut out = self.outgoing();
         let fields = self.settings.fields(false);
         let turn = turn!(self, fields);
-        let input = self.driver.received(&lease);
+        let input = arrived.bytes(&self.driver);
         let conn = self.conns.at(slot);
         let (used, stop) = pump!(self, turn).run(conn, input, &mut out);
         let head = stop.head(&input[..used]);
         conn.held.extend_from_slice(&input[used..]);
-        self.driver.release(lease);
+        arrived.release(&mut self.driver);
         self.after_pump(slot, out, stop, head);
     }
 
@@ -182,10 +191,19 @@ impl<D: Driver> Worker<D> {
         self.arm_receive(slot);
     }
 
-    /// The peer has closed its half: what it asked for is still answered.
+    /// The engine has met the end of what the peer sends.
     pub(super) fn ended(&mut self, slot: u32) {
+        self.conns.at(slot).receiving = false;
+        if self.delays.is_on() {
+            self.hold_back_end(slot);
+        } else {
+            self.arrived_end(slot);
+        }
+    }
+
+    /// The peer has closed its half: what it asked for is still answered.
+    pub(super) fn arrived_end(&mut self, slot: u32) {
         let conn = self.conns.at(slot);
-        conn.receiving = false;
         conn.ended = true;
         if conn.streams.is_some() && conn.phase != Phase::Lingering {
             return self.go_on_streams(slot);

@@ -2,9 +2,10 @@
 
 use gannet_http::h2::limits::QUANTUM;
 use gannet_http::h2::{PREFACE, Time, Why};
-use gannet_io::driver::{Driver, Lease, Nanos};
+use gannet_io::driver::{Driver, Nanos};
 
 use super::Worker;
+use super::delay::Arrived;
 use super::receiving::{pump, turn};
 use crate::conn::Phase;
 use crate::limits::{HELD_MAX, TRIM_MS};
@@ -17,8 +18,8 @@ use crate::streams::{Framed, Streams};
 impl<D: Driver> Worker<D> {
     /// Whether the first bytes of a connection can be looked at: false if they may become the
     /// preface of HTTP/2 (RFC 9113 section 3.4) and have to wait for more; they were taken then.
-    pub(super) fn is_version_known(&mut self, slot: u32, lease: &Lease) -> bool {
-        let bytes = self.driver.received(lease);
+    pub(super) fn is_version_known(&mut self, slot: u32, arrived: &Arrived) -> bool {
+        let bytes = arrived.bytes(&self.driver);
         let conn = self.conns.at(slot);
         if conn.phase != Phase::Reading {
             return true;
@@ -53,16 +54,16 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Bytes have arrived.
-    pub(super) fn streams_received(&mut self, slot: u32, lease: Lease) {
+    pub(super) fn streams_received(&mut self, slot: u32, arrived: Arrived) {
         if self.conns.at(slot).held.is_empty() {
             // What was begun goes on a little in any case.
             self.frame(slot, u64::from(QUANTUM));
-            self.answer_stream_lease(slot, &lease);
+            self.answer_stream_arrived(slot, &arrived);
         } else {
-            let bytes = self.driver.received(&lease);
+            let bytes = arrived.bytes(&self.driver);
             self.conns.at(slot).held.extend_from_slice(bytes);
         }
-        self.driver.release(lease);
+        arrived.release(&mut self.driver);
         self.go_on_streams(slot);
     }
 
@@ -93,11 +94,11 @@ impl<D: Driver> Worker<D> {
         streams.out = Some(out);
     }
 
-    fn answer_stream_lease(&mut self, slot: u32, lease: &Lease) {
+    fn answer_stream_arrived(&mut self, slot: u32, arrived: &Arrived) {
         let mut out = self.stream_output(slot);
         let configured = self.settings.fields(false);
         let turn = turn!(self, configured);
-        let input = self.driver.received(lease);
+        let input = arrived.bytes(&self.driver);
         let conn = self.conns.at(slot);
         let Some(streams) = &mut conn.streams else {
             return;

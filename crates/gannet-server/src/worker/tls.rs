@@ -5,8 +5,9 @@
 //! is sent is sealed in `sending`, at the one place through which all sends go.
 
 use gannet_http::semantics::status::Status;
-use gannet_io::driver::{Driver, Lease, SendList};
+use gannet_io::driver::{Driver, SendList};
 
+use super::delay::Arrived;
 use super::receiving::{pump, turn};
 use super::stopping::FRESH_MS;
 use super::{Kind, Worker, token};
@@ -36,14 +37,14 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Ciphertext has arrived.
-    pub(super) fn received_sealed(&mut self, slot: u32, lease: Lease) {
+    pub(super) fn received_sealed(&mut self, slot: u32, arrived: Arrived) {
         let conn = self.conns.at(slot);
         let Some(tls) = &mut conn.tls else { return };
-        let input = self.driver.received(&lease);
+        let input = arrived.bytes(&self.driver);
         let State::Open(session) = &mut tls.state else {
             tls.waiting.extend_from_slice(input);
             let is_much = tls.waiting.len() > HELD_MAX;
-            self.driver.release(lease);
+            arrived.release(&mut self.driver);
             if conn.is_early() {
                 return self.shake_early(slot);
             }
@@ -55,12 +56,12 @@ impl<D: Driver> Worker<D> {
         };
         if tls.fault.is_some() || tls.is_over {
             // Nothing that follows counts any more.
-            return self.driver.release(lease);
+            return arrived.release(&mut self.driver);
         }
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
         let result = session.receive(input, &mut plain);
-        self.driver.release(lease);
+        arrived.release(&mut self.driver);
         if self.note_received(slot, result) {
             self.opened(slot, &plain);
         }

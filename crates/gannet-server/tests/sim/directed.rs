@@ -3,7 +3,7 @@
 use gannet_io::driver::{Listener, Nanos};
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Client, End, Faults, Sim, SimHandle};
-use gannet_server::config::ContentOptions;
+use gannet_server::config::{ContentOptions, Limits};
 use gannet_server::driven::{Driven, DrivenContent};
 
 use crate::run::LIMITS;
@@ -28,6 +28,11 @@ struct Server {
 impl Server {
     /// A directory with `large` and `small`.
     fn new(faults: Faults) -> Self {
+        Self::delayed(faults, 0)
+    }
+
+    /// The same; what arrives is looked at `delay_ms` later.
+    fn delayed(faults: Faults, delay_ms: u64) -> Self {
         let driver = Sim::new(1, 1, &EngineOptions::default(), faults);
         let disk = driver.handle();
         disk.put_file("large", vec![b'L'; LARGE]);
@@ -38,7 +43,8 @@ impl Server {
             snapshot_max: 0,
             ..ContentOptions::default()
         };
-        let driven = Driven::new(driver, content, &options, LIMITS, None).expect("no archive");
+        let limits = Limits { delay_ms, ..LIMITS };
+        let driven = Driven::new(driver, content, &options, limits, None).expect("no archive");
         Self { driven, disk }
     }
 
@@ -378,4 +384,85 @@ fn has_frame(mut bytes: &[u8], kind: u8, id: u32, payload: Option<&[u8]>) -> boo
         bytes = &bytes[9 + len..];
     }
     false
+}
+
+/// With a delay, answers come that much later, to the millisecond, in HTTP/1 and HTTP/2; those of
+/// other connections are on their way at the same time, and pipelined ones come together.
+#[test]
+fn a_delay_is_kept_by_each_connection_for_itself() {
+    const DELAY_MS: u64 = 250;
+    let mut server = Server::delayed(Faults::none(), DELAY_MS);
+    let first = server.connect();
+    let second = server.connect();
+    let streams = server.connect();
+    let began = server.disk.now().0;
+    first.write(&[get("small"), get("small")].concat());
+    server.pass(100);
+    second.write(&get("small"));
+    let mut request = gannet_http::h2::PREFACE.to_vec();
+    request.extend(frame(SETTINGS, 0, 0, &[]));
+    let mut block = Vec::new();
+    for (name, value) in [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":authority", "sim"),
+        (":path", "/small"),
+    ] {
+        literal(name, value, &mut block);
+    }
+    request.extend(frame(HEADERS, END_HEADERS | END_STREAM, 1, &block));
+    streams.write(&request);
+    let since = |server: &Server| (server.disk.now().0 - began) / MS;
+
+    let disk = server.disk.clone();
+    server.until("the first answers", || first.readable() > 0);
+    let took = since(&server);
+    assert!((DELAY_MS..DELAY_MS + 20).contains(&took), "{took} ms");
+    assert_eq!((second.readable(), streams.readable()), (0, 0), "{took} ms");
+    server.until("both of them", || {
+        let text = String::from_utf8_lossy(&first.read()).into_owned();
+        text.is_empty() || text.matches("HTTP/1.1 200").count() == 2
+    });
+    server.until("the other", || second.readable() > 0);
+    let took = since(&server);
+    assert!(
+        (DELAY_MS + 100..DELAY_MS + 120).contains(&took),
+        "{took} ms"
+    );
+    let mut got = Vec::new();
+    server.until("the stream", || {
+        got.extend(streams.read());
+        got.windows(5).any(|bytes| bytes == b"small")
+    });
+    let took = since(&server);
+    assert!(
+        (DELAY_MS + 100..DELAY_MS + 120).contains(&took),
+        "{took} ms"
+    );
+    // The end of what a client sends comes late, too, and behind its request.
+    second.read();
+    second.write(&get("small"));
+    second.shutdown_write();
+    let ended = disk.now().0;
+    server.until("it is let go", || second.is_closed_by_server());
+    assert!(String::from_utf8_lossy(&second.read()).starts_with("HTTP/1.1 200"));
+    assert!(disk.now().0 - ended >= DELAY_MS * MS);
+}
+
+/// A client that sends without reading is held back as without a delay.
+#[test]
+fn what_a_delay_holds_back_is_bounded() {
+    let mut server = Server::delayed(Faults::none(), 1_000);
+    let client = server.connect();
+    // More than is held for a connection, and more than the virtual network takes.
+    let count = 8_000;
+    let requests = get("small").repeat(count);
+    client.write(&requests);
+    let mut answers = 0;
+    server.until("all are answered", || {
+        let got = client.read();
+        answers += got.windows(12).filter(|it| *it == b"HTTP/1.1 200").count();
+        // A head that is cut by a read is not counted: some are missed.
+        answers > count * 9 / 10
+    });
 }

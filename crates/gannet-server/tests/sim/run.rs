@@ -34,6 +34,7 @@ pub(crate) const LIMITS: Limits = Limits {
     send_rate_min: 500,
     connections_max: 0,
     grace_ms: 6_000,
+    delay_ms: 0,
 };
 
 /// What happens in a run, beside faults.
@@ -54,6 +55,8 @@ pub(crate) struct Scenario {
     pub(crate) has_streams: bool,
     /// Whether TLS is spoken, and what the kernel does for it.
     pub(crate) tls: Tls,
+    /// What arrives is looked at so much later.
+    pub(crate) delay_ms: u64,
 }
 
 /// How bytes travel.
@@ -87,6 +90,7 @@ impl Scenario {
                 .then(|| 1_000 * MS + random.below(2_000 * MS)),
             has_streams: false,
             tls: Tls::None,
+            delay_ms: 0,
         }
     }
 }
@@ -124,7 +128,11 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
         ..ContentOptions::default()
     };
     let (tls, config) = secure(scenario.tls, &disk).unzip();
-    let server = Driven::new(driver, content, &options, LIMITS, tls).map_err(|e| e.to_string())?;
+    let limits = Limits {
+        delay_ms: scenario.delay_ms,
+        ..LIMITS
+    };
+    let server = Driven::new(driver, content, &options, limits, tls).map_err(|e| e.to_string())?;
     let allowed = Allowed {
         cuts: faults.reset + faults.io_error + faults.accept_fails > 0 || scenario.in_place,
         failures: faults.io_error > 0 || scenario.in_place,

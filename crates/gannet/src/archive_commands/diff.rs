@@ -4,9 +4,13 @@ use std::cmp::Ordering;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
-use gannet_archive::{Coding, Entry, EntryKind};
+use gannet_archive::{Coding, Entry, EntryKind, Namespace};
+use gannet_content::rules::matcher::Request;
+use gannet_content::rules::pattern::Scheme;
+use gannet_content::rules::table::Decision;
 
 use super::{ArchiveFile, CommandError, entry_name, host_name, json_string};
+use crate::offline::rules::Rules;
 use crate::pack::size;
 
 /// What to compare, and how to show it.
@@ -50,9 +54,11 @@ struct Counts {
 pub fn diff(options: &DiffOptions, out: &mut dyn Write) -> Result<bool, CommandError> {
     let before = ArchiveFile::open(&options.before)?;
     let after = ArchiveFile::open(&options.after)?;
+    let rules = Rules::of_archive(&after)?;
     let mut diff = Diff {
         before: &before,
         after: &after,
+        rules: &rules,
         json: options.json,
         counts: Counts::default(),
         out,
@@ -66,6 +72,8 @@ pub fn diff(options: &DiffOptions, out: &mut dyn Write) -> Result<bool, CommandE
 struct Diff<'a> {
     before: &'a ArchiveFile,
     after: &'a ArchiveFile,
+    /// Those of the later one that are not entries for single paths.
+    rules: &'a Rules,
     json: bool,
     counts: Counts,
     out: &'a mut dyn Write,
@@ -86,7 +94,8 @@ impl<'a> Diff<'a> {
             match order {
                 Ordering::Less => {
                     if let Some(entry) = old.next() {
-                        self.tell(self.before, &entry, &Change::Removed)?;
+                        let change = self.removed(&entry);
+                        self.tell(self.before, &entry, &change)?;
                     }
                 }
                 Ordering::Greater => {
@@ -102,6 +111,27 @@ impl<'a> Diff<'a> {
                     }
                 }
             }
+        }
+    }
+
+    /// What is gone may lead elsewhere by a rule with a splat or a placeholder.
+    fn removed(&self, entry: &Entry<'_>) -> Change {
+        let key = entry.key();
+        let Some(table) = self.rules.redirects() else {
+            return Change::Removed;
+        };
+        let request = Request {
+            scheme: Scheme::Https,
+            host: host_name(self.before.archive(), key.host).as_bytes(),
+            path: key.path,
+            query: None,
+        };
+        let mut location = Vec::new();
+        match table.decide(&request, false, &mut location) {
+            Decision::Redirect { .. } if key.namespace == Namespace::Content => {
+                Change::Redirected(String::from_utf8_lossy(&location).into_owned())
+            }
+            _ => Change::Removed,
         }
     }
 

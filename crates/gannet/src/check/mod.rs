@@ -25,6 +25,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread;
 
 use gannet_content::rules::lint::lint;
+use gannet_content::rules::pattern::Scheme;
 
 use crate::archive_commands::CommandError;
 use crate::messages::cause;
@@ -317,6 +318,7 @@ impl Check<'_> {
         Asked {
             host: self.site.files()[source.number].host,
             host_name: self.origins.first().map_or("", String::as_str),
+            scheme: Scheme::Https,
             path,
             query,
         }

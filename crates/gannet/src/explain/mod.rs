@@ -2,6 +2,8 @@
 
 mod server;
 
+pub use server::Server;
+
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
@@ -32,8 +34,8 @@ pub struct ExplainOptions {
     pub site: SiteOptions,
     /// Fields of the request, `name: value`.
     pub fields: Vec<String>,
-    /// A running server to ask as well: `http://host:port`.
-    pub server: Option<String>,
+    /// A running server to ask as well.
+    pub server: Option<Server>,
 }
 
 /// A form in which a content can be sent.
@@ -61,8 +63,12 @@ struct Answer {
 /// # Errors
 /// The URL cannot be read, the site or the server cannot be reached, or `out` takes no more.
 pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Failure> {
-    let target = Target::parse(&options.url)
+    let mut target = Target::parse(&options.url)
         .map_err(|why| Failure::new("explain", &options.url, why).as_usage())?;
+    if let Some(server) = &options.server {
+        // Rules for one scheme see the one that is spoken.
+        target.is_https = server.is_secure();
+    }
     let mut request = Vec::new();
     for field in &options.fields {
         let Some((name, value)) = field.split_once(':') else {
@@ -77,8 +83,8 @@ pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Fa
     let mut text = String::new();
     let answer = foresee(&site, &target, &request, &mut text);
     let mut differs = false;
-    if let Some(address) = &options.server {
-        let got = server::ask(address, &target, &request)?;
+    if let Some(server) = &options.server {
+        let got = server::ask(server, &target, &request)?;
         differs = compare(&answer, &got, &mut text);
     }
     let written = out.write_all(text.as_bytes());
@@ -101,6 +107,7 @@ fn foresee(
     let asked = Asked {
         host: host_number(site, &host),
         host_name: &host,
+        scheme: scheme(target),
         path: &target.path,
         query: target.query.as_deref(),
     };
@@ -362,17 +369,20 @@ fn origin(name: &str, url: &[u8], content_type: &str, place: &Place) -> String {
     words.to_owned()
 }
 
+fn scheme(target: &Target) -> Scheme {
+    match target.is_https {
+        true => Scheme::Https,
+        false => Scheme::Http,
+    }
+}
+
 /// What the rules for fields do. An archive without rules for single hosts has them applied.
 fn rules(site: &Site, target: &Target, host: &str, answer: &mut Answer) {
     let Some(table) = site.rules().headers() else {
         return;
     };
     let request = Request {
-        scheme: if target.is_https {
-            Scheme::Https
-        } else {
-            Scheme::Http
-        },
+        scheme: scheme(target),
         host: host.as_bytes(),
         path: &target.path,
         query: target.query.as_deref().map(str::as_bytes),

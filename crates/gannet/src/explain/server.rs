@@ -1,16 +1,34 @@
-//! One request to a running server, over plain HTTP/1.1.
+//! One request to a running server, over HTTP/1.1, with TLS where the URL says so.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::time::Duration;
+use std::io;
+use std::path::PathBuf;
 
+use crate::get::transport::{Transport, tls_config};
+use crate::get::url::Url;
 use crate::messages::{Failure, cause};
 use crate::target::Target;
 
 /// Bytes of an answer's head that are read at most.
-const HEAD_LEN_MAX: u64 = 64 << 10;
-/// How long a server may be silent.
-const PATIENCE: Duration = Duration::from_secs(10);
+const HEAD_LEN_MAX: usize = 64 << 10;
+
+/// A running server.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// `http://host:port` or `https://host:port`.
+    pub address: String,
+    /// Any certificate is believed.
+    pub is_insecure: bool,
+    /// Certificates that are believed and not the system's.
+    pub cacert: Option<PathBuf>,
+}
+
+impl Server {
+    /// Whether it is asked over TLS.
+    pub(super) fn is_secure(&self) -> bool {
+        let scheme = self.address.get(..8);
+        scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"))
+    }
+}
 
 /// What a server answered, without its content.
 #[derive(Debug)]
@@ -22,35 +40,55 @@ pub(super) struct Got {
 
 /// Asks by HEAD, so that no content is sent.
 pub(super) fn ask(
-    address: &str,
+    server: &Server,
     target: &Target,
     fields: &[(String, String)],
 ) -> Result<Got, Failure> {
-    let refuse = |why: &str| Failure::new("ask", address, why);
-    let Some(rest) = address.strip_prefix("http://") else {
-        return Err(
-            refuse("only http:// is spoken here").help("name an address of the server without TLS")
-        );
+    let refuse = |why: &str| Failure::new("ask", &server.address, why);
+    let url = Url::parse(&server.address).map_err(|why| {
+        refuse(&why)
+            .as_usage()
+            .help("name it as http://HOST:PORT or https://HOST:PORT")
+    })?;
+    let config = match url.is_https {
+        false => None,
+        true => {
+            let config = tls_config(server.is_insecure, server.cacert.as_deref(), false);
+            Some(config.map_err(|why| refuse(&format!("certificates: {why}")).as_usage())?)
+        }
     };
-    let authority = rest.split('/').next().unwrap_or_default();
-    let has_port = authority
-        .rsplit(':')
-        .next()
-        .is_some_and(|it| it.parse::<u16>().is_ok());
-    let to = if has_port {
-        authority.to_owned()
-    } else {
-        format!("{authority}:80")
+    let request = request(&url, target, fields)?;
+    let failed = |error: io::Error| {
+        let text = cause(&error);
+        let failure = refuse(&text);
+        match error.kind() {
+            io::ErrorKind::ConnectionRefused => failure.help("is the server running there?"),
+            _ if text.contains("certificate") => failure.help(
+                "name the authority of its certificate with --cacert, or believe anyone with \
+                 --insecure",
+            ),
+            _ => failure,
+        }
     };
-    let failed = |error: std::io::Error| refuse(&cause(&error));
-    let mut stream = TcpStream::connect(&to)
-        .map_err(failed)
-        .map_err(|failure| failure.help("is the server running there?"))?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
-    let has = |name: &str| fields.iter().any(|(known, _)| known == name);
+    let mut transport = Transport::connect(&url, config.as_ref()).map_err(failed)?;
+    transport.send(request.as_bytes()).map_err(failed)?;
+    let mut answer = Vec::new();
+    while !answer.windows(4).any(|end| end == b"\r\n\r\n") && answer.len() < HEAD_LEN_MAX {
+        let more = transport.receive(&mut |bytes| {
+            answer.extend_from_slice(bytes);
+            Ok(())
+        });
+        if !more.map_err(failed)? {
+            break;
+        }
+    }
+    parse(&answer).ok_or_else(|| refuse("its answer is not HTTP/1.1"))
+}
+
+fn request(url: &Url, target: &Target, fields: &[(String, String)]) -> Result<String, Failure> {
     let mut head = format!("HEAD {} HTTP/1.1\r\n", target.path_and_query());
-    if !has("host") {
-        let host = target.host.as_deref().unwrap_or(authority);
+    if !fields.iter().any(|(known, _)| known == "host") {
+        let host = target.host.clone().unwrap_or_else(|| url.authority());
         head.push_str(&format!("host: {host}\r\n"));
     }
     for (name, value) in fields {
@@ -60,13 +98,7 @@ pub(super) fn ask(
         head.push_str(&format!("{name}: {value}\r\n"));
     }
     head.push_str("connection: close\r\n\r\n");
-    stream.write_all(head.as_bytes()).map_err(failed)?;
-    let mut answer = Vec::new();
-    stream
-        .take(HEAD_LEN_MAX)
-        .read_to_end(&mut answer)
-        .map_err(failed)?;
-    parse(&answer).ok_or_else(|| refuse("its answer is not HTTP/1.1"))
+    Ok(head)
 }
 
 fn parse(answer: &[u8]) -> Option<Got> {

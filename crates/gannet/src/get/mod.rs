@@ -10,8 +10,8 @@ mod limits;
 mod output;
 mod report;
 mod response;
-mod transport;
-mod url;
+pub(crate) mod transport;
+pub(crate) mod url;
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;

@@ -35,7 +35,7 @@ const SEAL_MAX: usize = 64;
 ///
 /// # Errors
 /// What cannot be read, in words.
-pub(super) fn tls_config(
+pub(crate) fn tls_config(
     insecure: bool,
     cacert: Option<&Path>,
     http2: bool,
@@ -81,7 +81,7 @@ fn roots(cacert: Option<&Path>) -> Result<RootCertStore, String> {
 }
 
 /// A connection.
-pub(super) struct Transport {
+pub(crate) struct Transport {
     socket: TcpStream,
     tls: Option<Box<UnbufferedClientConnection>>,
     /// What has been received; with TLS it is still sealed.
@@ -99,7 +99,7 @@ impl Transport {
     ///
     /// # Errors
     /// Of the name, the connection or TLS.
-    pub(super) fn connect(url: &Url, config: Option<&Arc<ClientConfig>>) -> io::Result<Self> {
+    pub(crate) fn connect(url: &Url, config: Option<&Arc<ClientConfig>>) -> io::Result<Self> {
         let addresses = (url.host.as_str(), url.port).to_socket_addrs()?;
         let timeout = Duration::from_secs(SILENCE_S);
         let mut result = Err(io::Error::other("the name has no address"));
@@ -150,7 +150,7 @@ impl Transport {
     ///
     /// # Errors
     /// Of the connection.
-    pub(super) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(tls) = self.tls.as_mut() else {
             return self.socket.write_all(bytes);
         };
@@ -170,7 +170,7 @@ impl Transport {
     ///
     /// # Errors
     /// Of the connection, of TLS, and those of `take`.
-    pub(super) fn receive(
+    pub(crate) fn receive(
         &mut self,
         take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<bool> {

@@ -2,15 +2,15 @@
 
 /// A URL that names a server and a request target.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub(super) struct Url {
+pub(crate) struct Url {
     /// Whether it is `https`.
-    pub(super) is_https: bool,
+    pub(crate) is_https: bool,
     /// Host name or address, IPv6 without brackets.
-    pub(super) host: String,
+    pub(crate) host: String,
     /// Port.
-    pub(super) port: u16,
+    pub(crate) port: u16,
     /// Path and query.
-    pub(super) target: String,
+    pub(crate) target: String,
 }
 
 impl Url {
@@ -18,7 +18,7 @@ impl Url {
     ///
     /// # Errors
     /// What is wrong with it, in words.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let (is_https, rest) = match text.split_once("://") {
             None => (false, text),
             Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
@@ -73,7 +73,7 @@ impl Url {
     }
 
     /// Host and port as the `host` field has them.
-    pub(super) fn authority(&self) -> String {
+    pub(crate) fn authority(&self) -> String {
         let host = match self.host.contains(':') {
             true => format!("[{}]", self.host),
             false => self.host.clone(),

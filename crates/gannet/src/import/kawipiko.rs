@@ -286,21 +286,22 @@ impl Records {
 
     /// Suffixes by content type: pages for whole folders have lost theirs, but there are other
     /// files of their type.
-    fn suffixes(
-        &self,
-        file: &dyn Positioned,
-    ) -> Result<HashMap<Vec<u8>, String>, ImportError> {
+    fn suffixes(&self, file: &dyn Positioned) -> Result<HashMap<Vec<u8>, String>, ImportError> {
         let mut suffixes = HashMap::new();
         let mut seen = BTreeSet::new();
         for (path, reference) in &self.files {
             let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
             let suffix = STRIPPED.iter().chain(&INDEX_SUFFIXES);
-            let suffix = suffix.copied().find(|suffix| name.ends_with(suffix.as_bytes()));
+            let suffix = suffix
+                .copied()
+                .find(|suffix| name.ends_with(suffix.as_bytes()));
             let Some(suffix) = suffix else { continue };
             let metadata = self.metadata_key(reference);
             if seen.insert((metadata, suffix)) {
                 let stored = self.stored(file, path, reference)?;
-                suffixes.entry(stored.content_type).or_insert_with(|| suffix.to_owned());
+                suffixes
+                    .entry(stored.content_type)
+                    .or_insert_with(|| suffix.to_owned());
             }
         }
         Ok(suffixes)
@@ -412,8 +413,7 @@ fn pair(metadata: &[u8]) -> Option<(u32, Value<'_>, &[u8])> {
     let text = rest.strip_prefix(b"Z")?.get(TEXT_PREFIX_LEN..)?;
     let is_next = |at: &usize| {
         let (name, value) = (text.get(*at..*at + 8), text.get(*at + 8));
-        name.is_some_and(|name| number(name, b'h').is_some())
-            && matches!(value, Some(b'H' | b'Z'))
+        name.is_some_and(|name| number(name, b'h').is_some()) && matches!(value, Some(b'H' | b'Z'))
     };
     let end = (0..text.len()).find(is_next).unwrap_or(text.len());
     Some((name, Value::Text(&text[..end]), &text[end..]))

@@ -270,7 +270,10 @@ fn kawipiko_archives_of_all_years_give_files_once_and_redirects() {
     ];
     assert_eq!(names(&kept), expect);
     let lines = String::from_utf8_lossy(&kept.files["_redirects"]).into_owned();
-    assert_eq!(lines, "/old /new 301\n/older /new?h=1 301\nhttp://example.org/x /new 301\nhttps://example.org/x /new 301\n");
+    assert_eq!(
+        lines,
+        "/old /new 301\n/older /new?h=1 301\nhttp://example.org/x /new 301\nhttps://example.org/x /new 301\n"
+    );
     assert_eq!(
         kept.left_out,
         ["/bad: a redirect whose target cannot be read"]
@@ -285,14 +288,23 @@ fn pages_of_folders_get_the_suffix_of_their_content_type() {
         (b"f:/b/", b"m0000001d0000005"),
         (b"f:/b/*", b"m0000006d0000005"),
         (b"m0000001", b"h000001cH0000003h0000025H000000d"),
-        (b"m0000003", b"h0000017H0000001h000001cH0000003h0000025H000000d"),
-        (b"m0000006", b"h0000001H000000eh000001dH0000003h0000026H000000d"),
+        (
+            b"m0000003",
+            b"h0000017H0000001h000001cH0000003h0000025H000000d",
+        ),
+        (
+            b"m0000006",
+            b"h0000001H000000eh000001dH0000003h0000026H000000d",
+        ),
         (b"d0000002", b"any"),
         (b"d0000004", b"a"),
         (b"d0000005", b"b"),
     ]);
     let (_, kept) = import(&archive).expect("sound");
-    assert_eq!(names(&kept), ["_wildcard.txt", "a.txt", "b/_404.txt", "b/index.txt"]);
+    assert_eq!(
+        names(&kept),
+        ["_wildcard.txt", "a.txt", "b/_404.txt", "b/index.txt"]
+    );
 }
 
 #[test]

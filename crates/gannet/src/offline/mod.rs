@@ -6,7 +6,7 @@
 
 mod archive;
 mod directory;
-mod rules;
+pub(crate) mod rules;
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -68,6 +68,8 @@ pub struct Asked<'a> {
     pub host: u16,
     /// The host as a rule sees it; may be empty.
     pub host_name: &'a str,
+    /// The scheme as a rule sees it.
+    pub scheme: Scheme,
     /// The path in canonical form.
     pub path: &'a [u8],
     /// The query.
@@ -162,7 +164,7 @@ impl Site {
         let there = self.without_rules(asked, false, &mut |_| {});
         let has_file = matches!(there, Located::File(..) | Located::Listing);
         let request = Request {
-            scheme: Scheme::Https,
+            scheme: asked.scheme,
             host: asked.host_name.as_bytes(),
             path: asked.path,
             query: asked.query.map(str::as_bytes),
@@ -206,6 +208,7 @@ impl Site {
         let asked = Asked {
             host: 0,
             host_name: "",
+            scheme: Scheme::Https,
             path,
             query: None,
         };

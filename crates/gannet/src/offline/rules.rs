@@ -53,7 +53,11 @@ impl Rules {
         Ok(rules)
     }
 
-    pub(super) fn of_archive(file: &ArchiveFile) -> Result<Self, CommandError> {
+    /// The rules of an archive.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn of_archive(file: &ArchiveFile) -> Result<Self, CommandError> {
         let archive = file.archive();
         let damaged = |what| CommandError::Damaged {
             archive: file.path().to_path_buf(),

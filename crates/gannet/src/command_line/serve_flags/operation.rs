@@ -7,6 +7,10 @@ use crate::command_line::settings::{LogChoice, Settings};
 use crate::command_line::values::{choice, colour, number, path, switch, text};
 use crate::quantities::{parse_duration_ms, parse_size};
 
+/// The longest `--delay`, milliseconds: a TLS handshake takes two of them, and its default timeout
+/// is 15 s.
+const DELAY_MAX_MS: u64 = 5_000;
+
 /// The flags, in the order in which they are described.
 pub(super) const FLAGS: &[Flag<Settings>] = &[
     Flag {
@@ -36,6 +40,27 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
             if switch(values)? {
                 settings.server.content.dummy = Some("");
             }
+            Ok(())
+        },
+    },
+    Flag {
+        name: "delay",
+        short: None,
+        value: one("TIME"),
+        group: Group::Engine,
+        default: "0",
+        brief: "imitate the latency of a network: look that much later at what arrives",
+        details: "At most 5s. Each round trip takes so much longer, those of TLS handshakes and of \
+            HTTP/2's windows, too; other connections are not held up. Timeouts go on meanwhile.",
+        is_common: false,
+        apply: |settings, values| {
+            let delay_ms = parse_duration_ms(text(values)?)?;
+            if delay_ms > DELAY_MAX_MS {
+                return Err(format!(
+                    "{delay_ms} ms is too long: at most {DELAY_MAX_MS} ms"
+                ));
+            }
+            settings.server.limits.delay_ms = delay_ms;
             Ok(())
         },
     },
