@@ -20,7 +20,7 @@ const CRATES: [&str; 3] = ["gannet-http", "gannet-archive", "gannet-content"];
 /// What they may depend on, directly or not: computation alone. `cc`, `shlex` and
 /// `find-msvc-tools` are run by a build script; `libc` tells the features of a CPU on aarch64. The
 /// HTML parser keeps its interned names behind a lock (`parking_lot` and what it is made of).
-const DEPENDENCIES: [&str; 44] = [
+const DEPENDENCIES: [&str; 45] = [
     "arrayvec",
     "base64",
     "blake3",
@@ -65,6 +65,7 @@ const DEPENDENCIES: [&str; 44] = [
     "version_check",
     "web_atoms",
     "xxhash-rust",
+    "zlib-rs",
 ];
 
 /// Parts of `std` that reach the system, as paths below it.

@@ -36,7 +36,8 @@ fn measure(count: u32) -> Result<(), ArchiveError> {
             .is_some_and(|variant| {
                 let body_len = match variant.body() {
                     gannet_archive::Body::Tiny(bytes) => bytes.len() as u64,
-                    gannet_archive::Body::Blob { len, .. } => len,
+                    gannet_archive::Body::Blob { len, .. }
+                    | gannet_archive::Body::Inflated { len, .. } => len,
                 };
                 variant.h1().bytes.len() as u64 + body_len > 0
             })

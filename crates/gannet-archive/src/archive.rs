@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::entry::Entry;
+use crate::entry::{Entry, Gzip};
 use crate::error::ArchiveError;
 use crate::hosts;
 use crate::layout::{blob, entry, index, slice, u8_at, u16_at, u32_at, u64_at};
@@ -111,6 +111,9 @@ pub struct Blob<'a> {
     pub digest: &'a [u8],
     /// Whether it lies in the metadata region.
     pub is_tiny: bool,
+    /// The number of the blob whose content it is, as gzip. It lies nowhere itself then, and
+    /// `offset` is 0.
+    pub gzip: Option<u32>,
 }
 
 /// An opened archive over the bytes `B` of its metadata region.
@@ -342,6 +345,28 @@ impl<'a> View<'a> {
         Some(start..start.checked_add(usize_of(len))?)
     }
 
+    /// The bytes of a tiny blob.
+    #[inline]
+    pub(crate) fn tiny(self, offset: u64, len: u64) -> &'a [u8] {
+        let range = self.tiny_range(offset, len).unwrap_or(0..0);
+        self.bytes.get(range).unwrap_or(&[])
+    }
+
+    /// The number of the blob that holds the gzip, if this is how the offset of a blob is meant.
+    #[inline]
+    pub(crate) fn gzip_of(self, offset: u64) -> Option<u32> {
+        (offset & blob::INFLATED != 0).then_some((offset & !blob::INFLATED) as u32)
+    }
+
+    /// The stored gzip in the blob of this number.
+    pub(crate) fn gzip(self, number: u32) -> Gzip<'a> {
+        let (offset, len) = self.blob_range(number);
+        if offset < self.layout.metadata_offset {
+            return Gzip::Blob { offset, len };
+        }
+        Gzip::Tiny(self.tiny(offset, len))
+    }
+
     pub(crate) fn digest(self, number: u32) -> &'a [u8] {
         let at = self.layout.digests.start + number as usize * blob::DIGEST_LEN;
         slice(self.bytes, at, blob::DIGEST_LEN)
@@ -349,11 +374,13 @@ impl<'a> View<'a> {
 
     fn blob(self, number: u32) -> Blob<'a> {
         let (offset, len) = self.blob_range(number);
+        let gzip = self.gzip_of(offset);
         Blob {
-            offset,
+            offset: if gzip.is_some() { 0 } else { offset },
             len,
             digest: self.digest(number),
-            is_tiny: offset >= self.layout.metadata_offset,
+            is_tiny: gzip.is_none() && offset >= self.layout.metadata_offset,
+            gzip,
         }
     }
 }

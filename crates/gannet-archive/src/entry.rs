@@ -180,6 +180,37 @@ pub enum Body<'a> {
         /// Its length in bytes.
         len: u64,
     },
+    /// Nowhere: it is the content of stored gzip, for [`inflate`](crate::inflate).
+    Inflated {
+        /// The stored bytes.
+        gzip: Gzip<'a>,
+        /// The length of the body in bytes, at most
+        /// [`INFLATED_LEN_MAX`](crate::limits::INFLATED_LEN_MAX).
+        len: u64,
+    },
+}
+
+/// Where the gzip of a body is that is not stored itself. It is shorter than the body.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Gzip<'a> {
+    /// In memory.
+    Tiny(&'a [u8]),
+    /// In the file.
+    Blob {
+        /// Where it starts in the file.
+        offset: u64,
+        /// Its length in bytes.
+        len: u64,
+    },
+}
+
+impl<'a> From<Gzip<'a>> for Body<'a> {
+    fn from(gzip: Gzip<'a>) -> Self {
+        match gzip {
+            Gzip::Tiny(bytes) => Self::Tiny(bytes),
+            Gzip::Blob { offset, len } => Self::Blob { offset, len },
+        }
+    }
 }
 
 /// Ready field lines, cut as a response needs them:
@@ -216,28 +247,46 @@ impl<'a> Variant<'a> {
         if offset < self.view.layout.metadata_offset {
             return Body::Blob { offset, len };
         }
-        let range = self.view.tiny_range(offset, len).unwrap_or(0..0);
-        Body::Tiny(self.view.bytes.get(range).unwrap_or(&[]))
+        match self.view.gzip_of(offset) {
+            None => Body::Tiny(self.view.tiny(offset, len)),
+            Some(number) => Body::Inflated {
+                gzip: self.view.gzip(number),
+                len,
+            },
+        }
     }
 
     /// Where in the metadata region the body is, if it is a tiny blob.
     #[inline]
     pub fn tiny_range(&self) -> Option<Range<usize>> {
         let (offset, len) = self.blob_range();
+        if self.view.gzip_of(offset).is_some() {
+            return None;
+        }
         self.view.tiny_range(offset, len)
     }
 
-    /// Length of the stored bytes.
+    /// Length of the bytes that are sent.
     pub fn blob_len(&self) -> u64 {
         self.blob_range().1
     }
 
-    /// Where the stored bytes start in the file, tiny or not.
+    /// Where the stored bytes start in the file, tiny or not; those of the gzip, if that is all that
+    /// is stored.
     pub fn blob_offset(&self) -> u64 {
-        self.blob_range().0
+        let offset = self.blob_range().0;
+        match self.view.gzip_of(offset) {
+            None => offset,
+            Some(number) => self.view.blob_range(number).0,
+        }
     }
 
-    /// BLAKE3 of the stored bytes.
+    /// Whether the bytes are stored as gzip alone.
+    pub fn is_inflated(&self) -> bool {
+        self.view.gzip_of(self.blob_range().0).is_some()
+    }
+
+    /// BLAKE3 of the bytes that are sent.
     pub fn digest(&self) -> &'a [u8] {
         self.view.digest(self.blob_number())
     }

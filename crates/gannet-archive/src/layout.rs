@@ -19,9 +19,11 @@ pub(crate) const INCOMPATIBLE_HOSTS: u64 = 1;
 pub(crate) const INCOMPATIBLE_RULES: u64 = 1 << 3;
 /// There are name spaces after the page for what is not found. Incompatible.
 pub(crate) const INCOMPATIBLE_NAMESPACES: u64 = 1 << 4;
+/// There are blobs that are stored as gzip alone. Incompatible.
+pub(crate) const INCOMPATIBLE_INFLATED: u64 = 1 << 5;
 /// Incompatible features that this crate knows.
 pub(crate) const INCOMPATIBLE_KNOWN: u64 =
-    INCOMPATIBLE_HOSTS | INCOMPATIBLE_RULES | INCOMPATIBLE_NAMESPACES;
+    INCOMPATIBLE_HOSTS | INCOMPATIBLE_RULES | INCOMPATIBLE_NAMESPACES | INCOMPATIBLE_INFLATED;
 
 /// Offsets in the superblock.
 pub(crate) mod superblock {
@@ -119,6 +121,8 @@ pub(crate) mod blob {
     pub(crate) const OFFSET: usize = 0;
     pub(crate) const BYTES: usize = 8;
     pub(crate) const DIGEST_LEN: usize = 32;
+    /// Marks an offset that is none: the rest is the number of the blob that holds the gzip.
+    pub(crate) const INFLATED: u64 = 1 << 63;
 }
 
 /// `len` bytes at `at`, or nothing if they are not all there.

@@ -48,6 +48,7 @@ mod field_block;
 mod hosts;
 mod hpack_block;
 mod index;
+mod inflate;
 mod layout;
 pub mod limits;
 mod path;
@@ -57,9 +58,10 @@ mod validate;
 mod writer;
 
 pub use archive::{Archive, Blob, Key, Namespace};
-pub use entry::{Body, Coding, Entry, EntryKind, FieldBlock, Variant};
+pub use entry::{Body, Coding, Entry, EntryKind, FieldBlock, Gzip, Variant};
 pub use error::{ArchiveError, Lookalike, Rule};
 pub use hosts::is_host_name;
+pub use inflate::{InflateError, inflate};
 pub use path::is_normalised;
 pub use stats::{CodingStats, Stats};
 pub use superblock::{

@@ -13,11 +13,11 @@ use crate::error::{ArchiveError, Rule};
 use crate::field_block::{self, is_entity_tag, is_value_byte};
 use crate::hosts;
 use crate::hpack_block;
-use crate::layout::{COMPATIBLE_HPACK, INCOMPATIBLE_NAMESPACES};
+use crate::layout::{COMPATIBLE_HPACK, INCOMPATIBLE_INFLATED, INCOMPATIBLE_NAMESPACES};
 use crate::layout::{blob, entry, index, slice, u8_at, u16_at, u32_at, u64_at, variant};
 use crate::limits::{
-    BLOB_ALIGN, ENTRY_COUNT_MAX, PAGE_ALIGN, PAGE_ALIGNED_FROM, PATH_LEN_MAX, PROBE_MAX, TINY_MAX,
-    VALUE_LEN_MAX, VARIANT_COUNT_MAX,
+    BLOB_ALIGN, ENTRY_COUNT_MAX, INFLATED_LEN_MAX, PAGE_ALIGN, PAGE_ALIGNED_FROM, PATH_LEN_MAX,
+    PROBE_MAX, TINY_MAX, VALUE_LEN_MAX, VARIANT_COUNT_MAX,
 };
 use crate::path::{is_location, is_normalised};
 use crate::superblock::{SUPERBLOCK_LEN, Section, SectionKind, Superblock};
@@ -37,7 +37,8 @@ pub(crate) fn check(superblock: &Superblock, bytes: &[u8]) -> Result<Layout, Arc
         layout: &layout,
     };
     let has_namespaces = superblock.features().0 & INCOMPATIBLE_NAMESPACES != 0;
-    check_blobs(view)?;
+    let has_inflated = superblock.features().0 & INCOMPATIBLE_INFLATED != 0;
+    check_blobs(view, has_inflated)?;
     check_variants(view)?;
     check_entries(view, has_namespaces)?;
     check_index(view)?;
@@ -172,8 +173,9 @@ fn lay_out_index(
     Ok(())
 }
 
-/// Blobs lie in the blob region or the tiny section, in order, without overlap.
-fn check_blobs(view: View<'_>) -> Result<(), ArchiveError> {
+/// Blobs lie in the blob region or the tiny section, in order, without overlap. What is stored as
+/// gzip alone follows all others, in the order of what it is in.
+fn check_blobs(view: View<'_>, has_inflated: bool) -> Result<(), ArchiveError> {
     let base = view.layout.metadata_offset;
     let tiny_start = base + view.layout.tiny_blobs.start as u64;
     let tiny_end = base + view.layout.tiny_blobs.end as u64;
@@ -186,6 +188,11 @@ fn check_blobs(view: View<'_>) -> Result<(), ArchiveError> {
         };
         if offset < previous_end {
             return refuse(Rule::Overlap);
+        }
+        if has_inflated && let Some(gzip) = view.gzip_of(offset) {
+            check_inflated(view, number, gzip).or_else(refuse)?;
+            previous_end = offset + 1;
+            continue;
         }
         let is_tiny = offset >= base;
         let fits = if is_tiny {
@@ -208,6 +215,22 @@ fn check_blobs(view: View<'_>) -> Result<(), ArchiveError> {
             return refuse(Rule::Alignment);
         }
         previous_end = end;
+    }
+    Ok(())
+}
+
+/// The gzip is stored, and is shorter than its content, which fits the memory of a server.
+fn check_inflated(view: View<'_>, number: u32, gzip: u32) -> Result<(), Rule> {
+    let (offset, len) = view.blob_range(number);
+    if offset & !blob::INFLATED != u64::from(gzip) || gzip >= number {
+        return Err(Rule::Range);
+    }
+    let (gzip_offset, gzip_len) = view.blob_range(gzip);
+    if view.gzip_of(gzip_offset).is_some() {
+        return Err(Rule::Value);
+    }
+    if gzip_len >= len || len > INFLATED_LEN_MAX {
+        return Err(Rule::Limit);
     }
     Ok(())
 }

@@ -11,8 +11,8 @@ use crate::hosts;
 use crate::index;
 use crate::layout::{self, align_up, blob, entry, put, section, slice, superblock as at, variant};
 use crate::limits::{
-    BLOB_ALIGN, ENTRY_COUNT_MAX, PAGE_ALIGN, PAGE_ALIGNED_FROM, TINY_MAX, TINY_TOTAL_MAX,
-    VARIANT_COUNT_MAX,
+    BLOB_ALIGN, ENTRY_COUNT_MAX, INFLATED_LEN_MAX, PAGE_ALIGN, PAGE_ALIGNED_FROM, TINY_MAX,
+    TINY_TOTAL_MAX, VARIANT_COUNT_MAX,
 };
 use crate::superblock::{Options, SUPERBLOCK_LEN, SectionKind, Superblock, seal};
 
@@ -118,9 +118,15 @@ pub struct Writer {
 struct BlobDraft {
     digest: [u8; 32],
     len: u64,
-    /// In the file, or in the tiny section.
+    /// In the file, or in the tiny section; or [`blob::INFLATED`] and the [`BlobId`] of its gzip.
     offset: u64,
     is_tiny: bool,
+}
+
+impl BlobDraft {
+    fn is_inflated(&self) -> bool {
+        self.offset & blob::INFLATED != 0
+    }
 }
 
 #[derive(Debug)]
@@ -233,7 +239,8 @@ impl Writer {
             BLOB_ALIGN
         };
         let place = align_up(self.blob_end, align)
-            .and_then(|offset| offset.checked_add(len).map(|end| (offset, end)));
+            .and_then(|offset| offset.checked_add(len).map(|end| (offset, end)))
+            .filter(|(_, end)| *end < TINY_MARK);
         let Some((offset, end)) = place else {
             self.refuse(SectionKind::Blobs, Rule::Range);
             return Placed {
@@ -252,6 +259,26 @@ impl Writer {
             id,
             write_at: Some(offset),
         }
+    }
+
+    /// Adds bytes that are stored as gzip alone, which was added before: their digest
+    /// ([`digest`]) and length. Nothing is written for them. `None` if that cannot be, and they
+    /// have to be stored: they are longer than [`INFLATED_LEN_MAX`], not longer than the gzip, or
+    /// that is not stored itself.
+    pub fn add_inflated(&mut self, digest: [u8; 32], len: u64, gzip: BlobId) -> Option<BlobId> {
+        if let Some(id) = self.by_digest.get(&digest) {
+            return Some(*id);
+        }
+        let stored = self.blobs.get(gzip.0 as usize)?;
+        if stored.is_inflated() || len <= stored.len || len > INFLATED_LEN_MAX {
+            return None;
+        }
+        Some(self.push(BlobDraft {
+            digest,
+            len,
+            offset: blob::INFLATED | u64::from(gzip.0),
+            is_tiny: false,
+        }))
     }
 
     /// Adds the variants of one representation, in any order, no coding twice.
@@ -340,10 +367,12 @@ impl Writer {
             .entries
             .iter()
             .any(|entry| entry.namespace > Namespace::NotFoundPage);
+        let has_inflated = self.blobs.iter().any(BlobDraft::is_inflated);
         let bit = |is_set: bool, bit| if is_set { bit } else { 0 };
         bit(has(SectionKind::Hosts), layout::INCOMPATIBLE_HOSTS)
             | bit(has_rules, layout::INCOMPATIBLE_RULES)
             | bit(has_namespaces, layout::INCOMPATIBLE_NAMESPACES)
+            | bit(has_inflated, layout::INCOMPATIBLE_INFLATED)
     }
 
     /// Makes superblock and metadata region, and opens them once as a server will.
@@ -507,20 +536,32 @@ impl Writer {
         bytes
     }
 
-    /// The blobs of the file first, then the tiny ones: so the table is in the order of offsets.
-    /// Tiny offsets become absolute in [`assemble`]. Variants follow the new numbers.
+    /// The blobs of the file first, then the tiny ones, then those that are stored as gzip alone, in
+    /// the order of that: so the table is in the order of offsets. Tiny offsets become absolute in [`assemble`]. Variants follow the new numbers.
     fn render_blobs(&mut self) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
         let mut order: Vec<usize> = (0..self.blobs.len()).collect();
-        order.sort_by_key(|number| (self.blobs[*number].is_tiny, self.blobs[*number].offset));
+        order.sort_by_key(|number| {
+            let draft = &self.blobs[*number];
+            let is_inflated = draft.is_inflated();
+            let place = match is_inflated {
+                true => &self.blobs[usize_of(draft.offset & !blob::INFLATED)],
+                false => draft,
+            };
+            (is_inflated, place.is_tiny, place.offset)
+        });
         let mut renumbered = vec![0u32; order.len()];
         let (mut blobs, mut digests) = (Vec::new(), Vec::new());
         for (new, old) in order.into_iter().enumerate() {
             let draft = &self.blobs[old];
             renumbered[old] = new as u32;
-            let offset = if draft.is_tiny {
-                draft.offset | TINY_MARK
-            } else {
-                draft.offset
+            let offset = match draft.is_inflated() {
+                // Its gzip stands before it, so it has its number.
+                true => {
+                    let gzip = usize_of(draft.offset & !blob::INFLATED);
+                    blob::INFLATED | u64::from(renumbered[gzip])
+                }
+                false if draft.is_tiny => draft.offset | TINY_MARK,
+                false => draft.offset,
             };
             blobs.extend_from_slice(&offset.to_le_bytes());
             blobs.extend_from_slice(&draft.len.to_le_bytes());
@@ -538,8 +579,8 @@ impl Writer {
 }
 
 /// Marks an offset in the tiny section until the place of that section is known. No file offset
-/// has this bit: files end before 2^63.
-const TINY_MARK: u64 = 1 << 63;
+/// has this bit: no file system has files so long.
+const TINY_MARK: u64 = 1 << 62;
 
 fn assemble(
     options: Options,

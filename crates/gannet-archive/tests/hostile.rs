@@ -3,7 +3,7 @@
 mod sample;
 
 use gannet_archive::{ArchiveError, Rule, SectionKind, Superblock};
-use sample::{Numbers, hello, hosts, hpack, open, read_all, reseal, site, u64_at};
+use sample::{Numbers, hello, hosts, hpack, inflated, open, read_all, reseal, site, u64_at};
 
 /// Mutations per run; `GANNET_CASES` asks for more.
 fn case_count() -> usize {
@@ -15,11 +15,11 @@ fn case_count() -> usize {
 
 #[test]
 fn random_mutations_with_fixed_checksums_never_panic() {
-    let sound = [hello(), site(), hosts(), hpack()];
+    let sound = [hello(), site(), hosts(), hpack(), inflated()];
     let mut numbers = Numbers(1);
     let (mut refused, mut behind_checksums, mut accepted) = (0, 0, 0);
     for case in 0..case_count() {
-        let mut file = sound[case % 3].clone();
+        let mut file = sound[case % sound.len()].clone();
         for _ in 0..1 + numbers.below(4) {
             mutate(&mut file, &mut numbers);
         }
@@ -89,7 +89,15 @@ fn mutate(file: &mut [u8], numbers: &mut Numbers) {
 
 /// Changes one number of a section of the sample site, fixes the checksums and tells the outcome.
 fn with(kind: SectionKind, at: usize, value: &[u8]) -> Result<(), ArchiveError> {
-    let mut file = site();
+    within(site(), kind, at, value)
+}
+
+fn within(
+    mut file: Vec<u8>,
+    kind: SectionKind,
+    at: usize,
+    value: &[u8],
+) -> Result<(), ArchiveError> {
     let superblock = Superblock::parse(&file[..4096], file.len() as u64).expect("sound");
     let sections = superblock.sections();
     let section = sections
@@ -146,4 +154,46 @@ fn each_rule_refuses_what_it_is_for() {
     check(Index, 32, &[1], Rule::Reserved);
     // The paths are in the strings, and the first string is an entity tag.
     check(Strings, 0, b"\n", Rule::EntityTag);
+}
+
+/// The blobs of the sample are the gzip in the file, the tiny one, and what the two come to.
+#[test]
+fn what_is_stored_as_gzip_alone_names_gzip_that_is_stored_and_shorter() {
+    const MARK: u64 = 1 << 63;
+    let check = |number: usize, at: usize, value: u64, expect: Rule| {
+        let at = number * 16 + at;
+        match within(inflated(), SectionKind::Blobs, at, &value.to_le_bytes()) {
+            Err(ArchiveError::Record { rule, .. }) if rule == expect => {}
+            other => panic!("blob {number} + {at} = {value:#x}: {other:?}, expected {expect:?}"),
+        }
+    };
+    // Itself, one behind it, one that is not there, one that is inflated, the same one twice.
+    check(2, 0, MARK | 2, Rule::Range);
+    check(2, 0, MARK | 3, Rule::Range);
+    check(2, 0, MARK | 1 << 32, Rule::Range);
+    check(3, 0, u64::MAX, Rule::Range);
+    check(3, 0, MARK | 2, Rule::Value);
+    check(3, 0, MARK, Rule::Overlap);
+    // Stored blobs come first; and the gzip is shorter.
+    check(0, 0, MARK, Rule::Range);
+    check(1, 0, MARK, Rule::Limit);
+    // Not longer than its gzip, or too long for a server.
+    check(2, 8, 1, Rule::Limit);
+    check(2, 8, u64::MAX, Rule::Range);
+    check(2, 8, 1 << 40, Rule::Limit);
+    check(2, 8, (1 << 20) + 1, Rule::Limit);
+    // Another length than the field block says.
+    check(2, 8, 9001, Rule::ContentLength);
+
+    let mut file = inflated();
+    file[16] = 0;
+    reseal(&mut file);
+    let error = open(&file).expect_err("the feature is not announced");
+    assert!(matches!(
+        error,
+        ArchiveError::Record {
+            rule: Rule::Range,
+            ..
+        }
+    ));
 }

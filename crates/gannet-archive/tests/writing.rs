@@ -6,7 +6,7 @@ use gannet_archive::{
     ArchiveError, BlobId, Coding, Content, Key, Options, Rule, SectionKind, VariantDraft, Writer,
     digest, limits,
 };
-use sample::{hello, hpack, open, site};
+use sample::{hello, hpack, inflated, open, site};
 
 /// The committed files of each format version. A change of these bytes is a change of the format.
 #[test]
@@ -14,6 +14,7 @@ fn golden_files_are_written_the_same_and_still_open() {
     for (name, bytes) in [
         ("v1-hello", hello()),
         ("v1-hpack", hpack()),
+        ("v1-inflated", inflated()),
         ("v1-site", site()),
     ] {
         let path = format!("{}/tests/golden/{name}.gannet", env!("CARGO_MANIFEST_DIR"));
@@ -199,4 +200,41 @@ fn write_one(
             ..Content::default()
         },
     );
+}
+
+#[test]
+fn gzip_alone_is_kept_only_where_it_is_stored_and_shorter() {
+    let mut writer = Writer::new(Options::default());
+    let gzip = writer.add_hashed([1; 32], 100).id;
+    let inflated = writer.add_inflated([2; 32], 101, gzip);
+    let inflated = inflated.expect("longer than its gzip");
+    assert_eq!(
+        writer.add_inflated([2; 32], 101, gzip),
+        Some(inflated),
+        "once"
+    );
+    assert_eq!(
+        writer.add_hashed([2; 32], 101).write_at,
+        None,
+        "it is there already"
+    );
+    assert_eq!(writer.add_inflated([3; 32], 100, gzip), None, "not longer");
+    assert_eq!(
+        writer.add_inflated([3; 32], 500, inflated),
+        None,
+        "not stored itself"
+    );
+    let max = limits::INFLATED_LEN_MAX;
+    assert_eq!(
+        writer.add_inflated([3; 32], max + 1, gzip),
+        None,
+        "too long"
+    );
+    let stored = writer.add_hashed([4; 32], 500).id;
+    assert_eq!(
+        writer.add_inflated([4; 32], 500, gzip),
+        Some(stored),
+        "stored already"
+    );
+    assert!(writer.finish().is_ok());
 }

@@ -78,7 +78,7 @@ fn sha256(selected: &Selected<'_>) -> Option<[u8; 32]> {
     let bytes = match selected.source {
         Source::Bytes(bytes) => bytes,
         Source::Memory(memory, offset) => memory.as_heap_slice()?.get(offset..)?,
-        Source::File(..) => return None,
+        Source::File(..) | Source::Gzip(_) => return None,
     };
     let take = || {
         let digest = digest(&SHA256, bytes);

@@ -16,6 +16,7 @@ use crate::serve::OwnFields;
 use crate::serve::Redirect;
 use crate::site::archive::ArchiveSite;
 use crate::site::directory::DirectorySite;
+use crate::site::inflated::Inflated;
 use crate::site::rules::SiteRules;
 use crate::site::sites::Sites;
 use crate::site::{ServedFile, Site, Trust};
@@ -147,6 +148,7 @@ fn archive(bytes: Vec<u8>, file: File) -> Result<ArchiveSite, ArchiveError> {
             meta: None,
             dropped: Rc::default(),
         }),
+        inflated: Inflated::new(ContentOptions::default().cache_memory),
         spa,
         is_sealed: false,
         host: 0,

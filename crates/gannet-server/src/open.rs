@@ -21,6 +21,7 @@ use crate::rules_watch::RulesSource;
 use crate::signature::{self, PublicKey, SignatureError};
 use crate::site::archive::ArchiveSite;
 use crate::site::directory::DirectorySite;
+use crate::site::inflated::Inflated;
 use crate::site::rules::{RulesError, SiteRules};
 use crate::site::sites::archive_file_id;
 use crate::site::{ServedFile, Site, Trust};
@@ -230,7 +231,8 @@ impl OpenedContent {
     }
 
     /// The content as one of several workers sees it, with the hosts that an archive names. It is
-    /// the site of this number, and `memory` bytes are its to remember small files.
+    /// the site of this number, and `memory` bytes are its to remember small files, or what an archive
+    /// has as gzip alone.
     pub(crate) fn sites(
         &self,
         options: &ContentOptions,
@@ -260,6 +262,7 @@ impl OpenedContent {
                 let whole = usize::try_from(*len).unwrap_or(usize::MAX);
                 // A description of its own, so that each worker has its own guard.
                 let own = reopen(file)?;
+                let inflated = Inflated::new(memory);
                 let memory = if *is_sealed {
                     Memory::map_sealed(&own)?
                 } else {
@@ -282,6 +285,7 @@ impl OpenedContent {
                         archive: Arc::clone(archive),
                         memory: Arc::clone(&memory),
                         file: Rc::clone(&file),
+                        inflated: inflated.clone(),
                         spa: options.spa || archive.options().spa,
                         is_sealed: *is_sealed,
                         host,

@@ -21,9 +21,10 @@ use gannet_http::semantics::range::ByteRange;
 use gannet_http::semantics::ready_fields::{
     ReadyFields, ReadyFieldsError, RepresentationFields, block_lines,
 };
-use gannet_http::semantics::request::{Request, TargetForm};
+use gannet_http::semantics::request::{Method, Request, TargetForm};
 use gannet_http::semantics::response::{ReadyPart, ResponseHead, Status};
 use gannet_io::driver::Nanos;
+use gannet_io::memory::Memory;
 
 use crate::config::ContentOptions;
 use crate::conn::Part;
@@ -216,6 +217,24 @@ impl Answering<'_> {
         } else {
             Outcome::Full
         };
+        let inflated: Arc<Memory>;
+        let in_memory: Selected<'_>;
+        let mut selected = selected;
+        if let Source::Gzip(body) = selected.source
+            && request.method == Method::Get
+            && matches!(outcome, Outcome::Full | Outcome::Partial(_))
+        {
+            // Before the head, so that an archive that lies is not begun to be believed.
+            let Some(body) = body.inflate() else {
+                return self.error(Status::INTERNAL_SERVER_ERROR, None);
+            };
+            inflated = body;
+            in_memory = Selected {
+                source: Source::Memory(&inflated, 0),
+                ..*selected
+            };
+            selected = &in_memory;
+        }
         match outcome {
             Outcome::Full => self.whole(selected, &self.digests(request, selected)),
             Outcome::NotModified => self.not_modified(selected),
@@ -587,5 +606,6 @@ fn body(out: &mut Outgoing, source: Source<'_>, range: Range<u64>) {
                 offset + range.start..offset + range.end,
             ));
         }
+        Source::Gzip(_) => debug_assert!(false, "bodies are inflated first"),
     }
 }

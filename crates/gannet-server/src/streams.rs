@@ -180,6 +180,7 @@ impl Streams {
                 let range = offset + range.start..offset + range.end;
                 Stored::File(Rc::clone(file), range)
             }
+            Source::Gzip(_) => return debug_assert!(false, "bodies are inflated first"),
         };
         match self.position(stream) {
             Some(index) => self.contents[index].parts.push_back(part),
@@ -336,5 +337,6 @@ fn gather(out: &mut Outgoing, source: Source<'_>, range: Range<u64>) {
             }
         }
         Source::File(..) => debug_assert!(false, "files are read first"),
+        Source::Gzip(_) => debug_assert!(false, "bodies are inflated first"),
     }
 }

@@ -10,6 +10,7 @@ use signal_hook::flag;
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::emulate_default_handler;
 
+use gannet_archive::Coding;
 use gannet_content::policy::csp::PolicyOptions;
 
 use crate::command_line::pack_flags::PackSettings;
@@ -34,10 +35,18 @@ pub fn options(directory: &Path, settings: PackSettings) -> Result<PackOptions, 
         Some(output) => output,
         None => output_name(directory)?,
     };
+    let has_gzip = settings.compress.iter().any(|(it, _)| *it == Coding::Gzip);
+    if settings.drop_identity && !has_gzip {
+        return Err(
+            Failure::usage("--drop-identity needs gzip, which --compress leaves out")
+                .help("add gzip to --compress: it is what bodies are inflated from"),
+        );
+    }
     Ok(PackOptions {
         source: directory.to_owned(),
         output,
         encoders: Encoder::chosen(&settings.compress, settings.effort),
+        drop_identity: settings.drop_identity,
         compressible: Compressible::new(settings.compress_types),
         spa: settings.spa,
         listing: settings.listing,

@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use gannet_archive::{
-    Archive, ArchiveError, Coding, Content, FieldBlock, Key, Namespace, Options, Parts,
-    SUPERBLOCK_LEN, SectionKind, Superblock, VariantDraft, VariantsId, Writer, digest,
+    Archive, ArchiveError, BlobId, Coding, Content, FieldBlock, Key, Namespace, Options, Parts,
+    SUPERBLOCK_LEN, SectionKind, Superblock, VariantDraft, VariantsId, Writer, digest, inflate,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -24,14 +24,31 @@ impl File {
 
     /// Adds the representation in the given codings; its blobs go to the file.
     pub(crate) fn variants(&mut self, bodies: &[(Coding, &[u8])]) -> VariantsId {
+        let bodies: Vec<_> = bodies
+            .iter()
+            .map(|(coding, body)| (*coding, self.place(body, true), *body))
+            .collect();
+        self.placed(&bodies)
+    }
+
+    /// Stores bytes; where they are not to be tiny, in the file.
+    fn place(&mut self, body: &[u8], may_be_tiny: bool) -> BlobId {
+        let placed = match may_be_tiny {
+            true => self.writer.add_bytes(body),
+            false => self.writer.add_hashed(digest(body), body.len() as u64),
+        };
+        if let Some(offset) = placed.write_at {
+            self.bytes.resize(offset as usize, 0);
+            self.bytes.extend_from_slice(body);
+        }
+        placed.id
+    }
+
+    /// Adds the representation in the given codings, whose blobs are there.
+    fn placed(&mut self, bodies: &[(Coding, BlobId, &[u8])]) -> VariantsId {
         let drafts: Vec<_> = bodies
             .iter()
-            .map(|(coding, body)| {
-                let placed = self.writer.add_bytes(body);
-                if let Some(offset) = placed.write_at {
-                    self.bytes.resize(offset as usize, 0);
-                    self.bytes.extend_from_slice(body);
-                }
+            .map(|(coding, id, body)| {
                 let tag = format!("\"{:02x}-{}\"", digest(body)[0], *coding as u8);
                 let length = format!("content-length: {}\r\n", body.len());
                 let coded = match coding {
@@ -42,7 +59,7 @@ impl File {
                 let block = format!("{own}etag: {tag}\r\nvary: accept-encoding\r\n");
                 (
                     *coding,
-                    placed.id,
+                    *id,
                     tag,
                     block,
                     length.len() as u16,
@@ -152,6 +169,46 @@ pub(crate) fn hosts() -> Vec<u8> {
     file.finish().expect("a sound archive")
 }
 
+/// Bodies that are stored as gzip alone, in the metadata region and out of it, one of them also
+/// under a name whose type is not compressed.
+pub(crate) fn inflated() -> Vec<u8> {
+    let mut file = File::new(Options::default());
+    let long = b"ab".repeat(4500);
+    let small_gzip = file.place(SMALL_GZIP, true);
+    let long_gzip = file.place(LONG_GZIP, false);
+    let mut inflated = |body: &[u8], gzip| {
+        let id = file
+            .writer
+            .add_inflated(digest(body), body.len() as u64, gzip);
+        id.expect("it is longer than its gzip")
+    };
+    let (small_id, long_id) = (inflated(SMALL, small_gzip), inflated(&long, long_gzip));
+    let small = file.placed(&[
+        (Coding::Identity, small_id, SMALL),
+        (Coding::Gzip, small_gzip, SMALL_GZIP),
+    ]);
+    let long = file.placed(&[
+        (Coding::Identity, long_id, &long),
+        (Coding::Gzip, long_gzip, LONG_GZIP),
+    ]);
+    let alone = file.placed(&[(Coding::Identity, small_id, SMALL)]);
+    file.content(Key::content(b"/small.txt"), small, false);
+    file.content(Key::content(b"/long.txt"), long, false);
+    file.content(Key::content(b"/small.bin"), alone, false);
+    file.finish().expect("a sound archive")
+}
+
+const SMALL: &[u8] = b"hello hello hello hello hello hello\n";
+/// By gzip -9n.
+const SMALL_GZIP: &[u8] =
+    b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xcb\x48\xcd\xc9\xc9\x57\xc8\xc0\x47\x72\
+    \x01\x00\xf3\xa0\x5d\xc7\x24\x00\x00\x00";
+/// That of 4500 times "ab".
+const LONG_GZIP: &[u8] =
+    b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xed\xc2\x01\x09\x00\x00\x00\x02\xa0\xad\
+    \xf5\x7f\x44\x3f\x42\x34\x0d\x00\x00\x00\x00\x00\x00\x00\x00\xdc\x1b\xee\x07\xce\
+    \xe4\x28\x23\x00\x00";
+
 /// One entry with a field block for HTTP/2 beside the one for HTTP/1.
 pub(crate) fn hpack() -> Vec<u8> {
     let mut file = File::new(Options::default());
@@ -185,7 +242,16 @@ pub(crate) fn open(file: &[u8]) -> Result<Archive<Vec<u8>>, ArchiveError> {
 /// Whether all stored bytes are what their digests say, and all else is zero.
 pub(crate) fn is_intact(archive: &Archive<Vec<u8>>, file: &[u8]) -> bool {
     let mut end = SUPERBLOCK_LEN;
+    let places: Vec<_> = archive
+        .blobs()
+        .map(|blob| (blob.offset, blob.len))
+        .collect();
     let blobs_are = archive.blobs().all(|blob| {
+        if let Some(gzip) = blob.gzip {
+            let (offset, len) = places[gzip as usize];
+            let gzip = &file[offset as usize..(offset + len) as usize];
+            return inflate(gzip, blob.len).is_ok_and(|body| digest(&body) == blob.digest);
+        }
         let (start, next) = (blob.offset as usize, (blob.offset + blob.len) as usize);
         let gap_is_zero = blob.is_tiny || file[end..start].iter().all(|byte| *byte == 0);
         end = if blob.is_tiny { end } else { next };
@@ -246,8 +312,7 @@ pub(crate) fn read_all(archive: &Archive<Vec<u8>>) {
                 "variants are in the order of their lengths"
             );
             previous = variant.blob_len();
-            let end = variant.blob_offset() + variant.blob_len();
-            assert!(end <= superblock.archive_len());
+            assert!(variant.blob_offset() <= superblock.archive_len());
             match variant.body() {
                 gannet_archive::Body::Tiny(bytes) => {
                     assert_eq!(bytes.len() as u64, variant.blob_len());
@@ -257,6 +322,20 @@ pub(crate) fn read_all(archive: &Archive<Vec<u8>>) {
                 gannet_archive::Body::Blob { offset, len } => {
                     assert!(offset >= SUPERBLOCK_LEN as u64 && offset + len <= region.start);
                     assert_eq!(variant.tiny_range(), None);
+                }
+                gannet_archive::Body::Inflated { gzip, len } => {
+                    assert_eq!((variant.tiny_range(), variant.blob_len()), (None, len));
+                    let gzip_len = match gzip {
+                        gannet_archive::Gzip::Tiny(bytes) => {
+                            let _ = inflate(bytes, len);
+                            bytes.len() as u64
+                        }
+                        gannet_archive::Gzip::Blob { offset, len } => {
+                            assert!(offset + len <= region.start);
+                            len
+                        }
+                    };
+                    assert!(gzip_len < len && len <= gannet_archive::limits::INFLATED_LEN_MAX);
                 }
             }
             let block = variant.h1();

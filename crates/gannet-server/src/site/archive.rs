@@ -11,6 +11,7 @@ use gannet_http::semantics::response::{HpackBlock, ReadyBlock, Status};
 use gannet_http::semantics::target_path::encode_path;
 use gannet_io::memory::Memory;
 
+use super::inflated::{GzipBody, Inflated};
 use super::rules::{Ruled, Rules, Ruling};
 use super::{Resolved, Selected, ServedFile, Source, Wanted};
 use crate::limits::SMALL_FILE_MAX;
@@ -24,6 +25,8 @@ pub(crate) struct ArchiveSite {
     pub(crate) memory: Arc<Memory>,
     /// The descriptor that large bodies are sent from.
     pub(crate) file: Rc<ServedFile>,
+    /// Bodies that are stored as gzip alone.
+    pub(crate) inflated: Inflated,
     /// Paths that name nothing are answered with the front page.
     pub(crate) spa: bool,
     /// The archive was copied into memory that nobody can change.
@@ -190,6 +193,16 @@ impl ArchiveSite {
                 (len, Source::Memory(&self.memory, offset))
             }
             Body::Blob { offset, len } => (len, Source::File(&self.file, offset)),
+            Body::Inflated { gzip, len } => {
+                let body = GzipBody {
+                    inflated: &self.inflated,
+                    archive: &self.memory,
+                    number: variant.blob_number(),
+                    gzip,
+                    len,
+                };
+                (len, Source::Gzip(body))
+            }
         };
         let h1 = variant.h1();
         Selected {

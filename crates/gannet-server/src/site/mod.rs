@@ -2,6 +2,7 @@
 
 pub(crate) mod archive;
 pub(crate) mod directory;
+pub(crate) mod inflated;
 pub(crate) mod rules;
 pub(crate) mod sites;
 
@@ -68,6 +69,8 @@ pub(crate) enum Source<'s> {
     Memory(&'s Arc<Memory>, usize),
     /// In a file, from this offset.
     File(&'s Rc<ServedFile>, u64),
+    /// In memory, when it is inflated. That is for who has to send bytes of it.
+    Gzip(inflated::GzipBody<'s>),
 }
 
 /// A file that responses are sent from.

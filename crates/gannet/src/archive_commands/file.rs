@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use gannet_archive::{
-    Archive, ArchiveError, Body, Coding, Entry, SUPERBLOCK_LEN, Superblock, Variant,
+    Archive, ArchiveError, Body, Coding, Entry, Gzip, SUPERBLOCK_LEN, Superblock, Variant, inflate,
 };
 
 use super::CommandError;
@@ -69,15 +69,26 @@ impl ArchiveFile {
         &self.path
     }
 
-    /// The stored bytes of a variant.
+    /// The bytes of a variant, as they are sent.
     ///
     /// # Errors
     ///
-    /// The file cannot be read.
+    /// The file cannot be read, or gzip that stands for a body is damaged.
     pub fn stored<'f>(&'f self, variant: &Variant<'f>) -> io::Result<Box<dyn Read + 'f>> {
         match variant.body() {
             Body::Tiny(bytes) => Ok(Box::new(bytes)),
             Body::Blob { offset, len } => Ok(Box::new(self.range(offset, len))),
+            Body::Inflated { gzip, len } => {
+                let mut coded = Vec::new();
+                // Shorter than the body, whose length has a bound.
+                match gzip {
+                    Gzip::Tiny(bytes) => coded.extend_from_slice(bytes),
+                    Gzip::Blob { offset, len } => {
+                        self.range(offset, len).read_to_end(&mut coded)?;
+                    }
+                }
+                Ok(Box::new(io::Cursor::new(inflated(&coded, len)?)))
+            }
         }
     }
 
@@ -103,6 +114,11 @@ impl ArchiveFile {
             end: offset.saturating_add(len),
         }
     }
+}
+
+/// The body that stored gzip stands for. Damage is told as decoders tell it.
+pub(super) fn inflated(gzip: &[u8], len: u64) -> io::Result<Vec<u8>> {
+    inflate(gzip, len).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// A range of a file, read at its own position.

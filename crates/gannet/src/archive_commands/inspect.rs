@@ -36,7 +36,7 @@ pub fn inspect(options: &InspectOptions, out: &mut dyn Write) -> Result<(), Comm
 }
 
 /// Names and values of the counts, for both forms.
-fn counts(stats: &Stats) -> [(&'static str, u64); 10] {
+fn counts(stats: &Stats) -> [(&'static str, u64); 12] {
     [
         ("entries", stats.entry_count),
         ("files", stats.file_count),
@@ -47,6 +47,8 @@ fn counts(stats: &Stats) -> [(&'static str, u64); 10] {
         ("blob_bytes", stats.blob_bytes),
         ("tiny_blobs", stats.tiny_count),
         ("tiny_bytes", stats.tiny_bytes),
+        ("gzip_alone", stats.inflated_count),
+        ("inflated_bytes", stats.inflated_bytes),
         ("best_case_bytes", stats.best_bytes),
     ]
 }

@@ -116,8 +116,12 @@ fn write_json(file: &ArchiveFile, out: &mut dyn Write) -> io::Result<()> {
             let comma = if number > 0 { ", " } else { "" };
             write!(
                 out,
-                "{comma}{{\"coding\": \"{}\", \"size\": {}, \"etag\": {}, \"digest\": \"{}\"}}",
+                "{comma}{{\"coding\": \"{}\", {}\"size\": {}, \"etag\": {}, \"digest\": \"{}\"}}",
                 variant.coding().name(),
+                match variant.is_inflated() {
+                    true => "\"stored_as\": \"gzip\", ",
+                    false => "",
+                },
                 variant.blob_len(),
                 json_string(&String::from_utf8_lossy(variant.entity_tag())),
                 hex(variant.digest())

@@ -3,10 +3,11 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-use gannet_archive::{Archive, Entry, FieldBlock, SUPERBLOCK_LEN};
+use gannet_archive::{Archive, Blob, Entry, FieldBlock, SUPERBLOCK_LEN, digest};
 use gannet_http::h2::hpack::Decoder;
 use gannet_server::signature::{self, PublicKey, SignatureError};
 
+use super::file::inflated;
 use super::{ArchiveFile, CommandError, hex, url};
 
 /// What was verified.
@@ -50,7 +51,14 @@ pub fn verify(path: &Path) -> Result<VerifyReport, CommandError> {
     let superblock = archive.superblock();
     let mut chunk = vec![0; 256 << 10];
     let mut end = SUPERBLOCK_LEN as u64;
+    let places: Vec<_> = archive.blobs().map(|it| (it.offset, it.len)).collect();
     for (number, blob) in archive.blobs().enumerate() {
+        if let Some(gzip) = blob.gzip {
+            let place = places[gzip as usize];
+            check_inflated(&file, &blob, place)
+                .map_err(|what| damaged(format!("{what} of {}", user_of(archive, number))))?;
+            continue;
+        }
         if !blob.is_tiny {
             let gap = file.range(end, blob.offset - end);
             if !is_zero(gap, &mut chunk).map_err(refuse)? {
@@ -101,6 +109,27 @@ pub fn verify(path: &Path) -> Result<VerifyReport, CommandError> {
         bytes: superblock.archive_len(),
         build_id,
     })
+}
+
+/// A body that is stored as gzip alone must come out of it; else why it does not.
+fn check_inflated(
+    file: &ArchiveFile,
+    blob: &Blob<'_>,
+    (offset, len): (u64, u64),
+) -> Result<(), String> {
+    let mut gzip = Vec::new();
+    let read = file.range(offset, len).read_to_end(&mut gzip);
+    let body = read.and_then(|_| inflated(&gzip, blob.len));
+    let body = body.map_err(|error| format!("wrong gzip at offset {offset} ({error})"))?;
+    let found = digest(&body);
+    if found == blob.digest {
+        return Ok(());
+    }
+    let (found, expected) = (hex(&found), hex(blob.digest));
+    Err(format!(
+        "wrong digest (found {found}, expected {expected}) after inflating the gzip at offset \
+         {offset}"
+    ))
 }
 
 /// Whether an entry's field blocks for HTTP/2 say what those for HTTP/1 do, part by part.

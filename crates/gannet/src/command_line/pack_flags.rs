@@ -24,6 +24,8 @@ pub struct PackSettings {
     pub effort: Effort,
     /// Codings to try.
     pub compress: Vec<Wish>,
+    /// Bodies that are stored as gzip are not stored without coding.
+    pub drop_identity: bool,
     /// Content types to compress, or not, against the built-in rule.
     pub compress_types: Vec<(String, bool)>,
     /// Unknown paths are answered with `/index.html`.
@@ -72,6 +74,7 @@ impl Default for PackSettings {
             compress: [Coding::Gzip, Coding::Brotli, Coding::Zstd]
                 .map(|coding| (coding, None))
                 .to_vec(),
+            drop_identity: false,
             compress_types: Vec::new(),
             spa: false,
             listing: false,
@@ -156,6 +159,22 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         is_common: true,
         apply: |settings, values| {
             settings.compress = parse_list(text(values)?)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "drop-identity",
+        short: None,
+        value: Value::Switch,
+        group: Group::Packing,
+        default: "false",
+        brief: "where gzip is stored, do not store the file without coding",
+        details: "The archive is smaller; a client that takes no stored coding gets the body \
+            inflated by the server, with the same fields as before. Files above 1 MiB are stored \
+            without coding all the same.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.drop_identity = switch(values)?;
             Ok(())
         },
     },

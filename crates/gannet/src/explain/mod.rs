@@ -42,6 +42,8 @@ pub struct ExplainOptions {
 struct Variant {
     coding: Coding,
     len: u64,
+    /// It is stored as gzip alone.
+    is_inflated: bool,
 }
 
 /// A field of the answer and where it comes from.
@@ -231,7 +233,11 @@ fn content(
             _ => "larger than what is sent",
         };
         let (name, len) = (variant.coding.name(), size(variant.len));
-        line(text, format!("  {name:<9}{len:>10}  {why}"));
+        let how = match variant.is_inflated {
+            true => ", inflated from the gzip",
+            false => "",
+        };
+        line(text, format!("  {name:<9}{len:>10}  {why}{how}"));
     }
     for (name, value) in block {
         let origin = origin(&name, &file.url, &file.content_type, site.place());
@@ -255,6 +261,7 @@ fn of_archive(entry: &Entry<'_>, accepted: CodingSet) -> (Vec<Variant>, Vec<(Str
     let variants = entry.variants().map(|variant| Variant {
         coding: coding(&variant),
         len: variant.blob_len(),
+        is_inflated: variant.is_inflated(),
     });
     let chosen = entry.variants().find(|it| accepted.contains(coding(it)));
     let block = chosen.map(|variant| lines_of(variant.h1().bytes));
@@ -327,6 +334,7 @@ fn of_directory(
     let variants = found.iter().map(|(coding, file)| Variant {
         coding: *coding,
         len: file.len,
+        is_inflated: false,
     });
     (variants.collect(), block.unwrap_or_default())
 }

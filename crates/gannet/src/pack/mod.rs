@@ -82,6 +82,9 @@ pub struct PackOptions {
     pub output: PathBuf,
     /// What to try on each file; a coding is stored where it makes the file enough smaller.
     pub encoders: Vec<Encoder>,
+    /// A body that is stored as gzip is stored as nothing else without coding: a server inflates
+    /// it for who takes no coding.
+    pub drop_identity: bool,
     /// Which content types are tried.
     pub compressible: Compressible,
     /// Paths that name nothing and do not look like an asset are answered with `/index.html`.
@@ -138,6 +141,7 @@ impl PackOptions {
             source: source.into(),
             output: output.into(),
             encoders: Encoder::all(Effort::default()),
+            drop_identity: false,
             compressible: Compressible::default(),
             spa: false,
             listing: false,

@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use gannet_archive::{Archive, Coding, Entry, EntryKind, SectionKind};
+use gannet_archive::{Archive, Coding, Entry, EntryKind, SectionKind, inflate};
 
 use super::Compressible;
 use super::encoders::Encoder;
@@ -26,6 +26,8 @@ pub(super) struct KeptBlob<'a> {
     pub(super) offset: u64,
     pub(super) len: u64,
     pub(super) digest: &'a [u8; 32],
+    /// They are stored as gzip alone, which is at this offset and so long.
+    gzip: Option<(u64, u64)>,
 }
 
 /// What is known of a content in one coding.
@@ -60,6 +62,8 @@ struct BlobPlace {
     offset: u64,
     len: u64,
     digest: [u8; 32],
+    /// The number of the blob that has it as gzip, and is all there is of it.
+    gzip: Option<u32>,
 }
 
 /// Nothing is known of this coding.
@@ -141,6 +145,13 @@ impl PreviousArchive {
             offset: place.offset,
             len: place.len,
             digest: &place.digest,
+            gzip: match place.gzip {
+                None => None,
+                Some(gzip) => {
+                    let gzip = self.blobs.get(gzip as usize)?;
+                    Some((gzip.offset, gzip.len))
+                }
+            },
         })
     }
 }
@@ -151,6 +162,7 @@ fn blobs(archive: &Archive<Vec<u8>>) -> Vec<BlobPlace> {
         len: blob.len,
         // A digest has 32 bytes; if not, nothing has it.
         digest: blob.digest.try_into().unwrap_or_default(),
+        gzip: blob.gzip,
     };
     archive.blobs().map(place).collect()
 }
@@ -183,11 +195,12 @@ fn contents_of(
 impl KeptBlob<'_> {
     /// The bytes, if they are what they should be.
     pub(super) fn read(&self) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; usize::try_from(self.len).ok()?];
-        self.archive
-            .file
-            .read_exact_at(&mut bytes, self.offset)
-            .ok()?;
+        let (offset, len) = self.gzip.unwrap_or((self.offset, self.len));
+        let mut bytes = vec![0; usize::try_from(len).ok()?];
+        self.archive.file.read_exact_at(&mut bytes, offset).ok()?;
+        if self.gzip.is_some() {
+            bytes = inflate(&bytes, self.len).ok()?;
+        }
         (blake3::hash(&bytes).as_bytes() == self.digest).then_some(bytes)
     }
 

@@ -39,6 +39,15 @@ pub struct PackReport {
     pub read_count: u64,
     /// Distinct contents that were taken over whole from an earlier archive.
     pub reused_count: u64,
+    /// Distinct contents that are stored as gzip alone.
+    pub inflated_count: u64,
+    /// Their lengths without coding, together.
+    pub inflated_bytes: u64,
+    /// Distinct contents that are stored as gzip and, being too long for a server to inflate,
+    /// without coding; counted only where the others are stored as gzip alone.
+    pub undropped_count: u64,
+    /// Their lengths without coding, together.
+    pub undropped_bytes: u64,
     /// By coding, identity first.
     pub codings: Vec<CodingReport>,
     /// What a client loads that takes everything: each file in its smallest form, together.
@@ -99,6 +108,16 @@ impl PackReport {
                 }
             }
             report.codings.push(row);
+        }
+        for content in contents {
+            let len = content.identity_len();
+            if content.variants.first().is_some_and(|it| it.is_inflated) {
+                report.inflated_count += 1;
+                report.inflated_bytes += len;
+            } else if content.variants.iter().any(|it| it.coding == Coding::Gzip) {
+                report.undropped_count += 1;
+                report.undropped_bytes += len;
+            }
         }
         report.unique_bytes = contents.iter().map(StoredContent::identity_len).sum();
         let mut order: Vec<_> = sources.files.iter().collect();
@@ -201,6 +220,16 @@ impl PackReport {
                 "{}",
                 row(coding.coding.name(), coding.count, coding.bytes, &rest)
             )?;
+        }
+        if self.inflated_count > 0 {
+            let rest = "          not stored without coding";
+            let (count, bytes) = (self.inflated_count, self.inflated_bytes);
+            writeln!(out, "{}", row("gzip alone", count, bytes, rest))?;
+            if self.undropped_count > 0 {
+                let rest = "          above 1 MiB: stored without coding too";
+                let (count, bytes) = (self.undropped_count, self.undropped_bytes);
+                writeln!(out, "{}", row("too long", count, bytes, rest))?;
+            }
         }
         let best = percent(self.best_bytes, self.source_bytes);
         let rest = format!("  {best:>6}  each file in its smallest form");

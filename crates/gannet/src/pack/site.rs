@@ -22,7 +22,7 @@ use super::limits::POLICY_PAGE_MAX;
 use super::output::Output;
 use super::rules::{RuleContents, SiteRules};
 use super::sources::{Source, Sources};
-use super::store::{StoredContent, StoredVariant, Target, sha256};
+use super::store::{StoredContent, StoredVariant, Target, is_enough, sha256};
 use super::{PackError, PackOptions};
 
 /// Makes the entries.
@@ -397,11 +397,21 @@ impl<'o> Site<'o> {
                 last.sha256 = Some(sha256(bytes));
             }
         };
-        let mut variants = vec![target.place_bytes(Coding::Identity, &page.content, plain)?];
-        with_sha256(&mut variants, &page.content);
+        let gzip = coded.iter().find(|one| one.coding == Coding::Gzip);
+        let is_dropped = self.options.drop_identity
+            && gzip.is_some_and(|gzip| is_enough(&gzip.bytes, &page.content));
+        let mut variants = Vec::with_capacity(coded.len() + 1);
+        if !is_dropped {
+            variants.push(target.place_bytes(Coding::Identity, &page.content, plain)?);
+            with_sha256(&mut variants, &page.content);
+        }
         for Coded { coding, bytes } in coded {
             variants.push(target.place_bytes(coding, &bytes, digest(&bytes))?);
             with_sha256(&mut variants, &bytes);
+        }
+        if is_dropped {
+            variants.push(target.place_identity(&page.content, plain, &variants)?);
+            with_sha256(&mut variants, &page.content);
         }
         let content_type = str::from_utf8(page.content_type)
             .map_err(|_| PackError::Types(String::from_utf8_lossy(page.content_type).into()))?;

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use aws_lc_rs::digest::{Context, SHA256};
-use gannet_archive::{BlobId, Coding, Writer, digest};
+use gannet_archive::{BlobId, Coding, Writer, digest, inflate};
 
 use super::compress::{Coded, compress};
 use super::encoders::Encoder;
@@ -51,6 +51,8 @@ pub(super) struct StoredVariant {
     /// The SHA-256 of the same bytes, if answers are to have it.
     pub(super) sha256: Option<[u8; 32]>,
     pub(super) len: u64,
+    /// It is stored as gzip alone.
+    pub(super) is_inflated: bool,
 }
 
 /// A content with its codings, ready to be written.
@@ -58,6 +60,8 @@ struct Prepared<'p> {
     /// Identity first, then in the order of the codings.
     variants: Vec<(Coding, Bytes<'p>, Option<[u8; 32]>)>,
     is_reused: bool,
+    /// The gzip stands for the identity too, and has been seen to come to it.
+    drops_identity: bool,
 }
 
 /// Where the bytes of a variant are.
@@ -169,10 +173,29 @@ fn prepare<'p>(
         Ok::<_, PackError>((coding, bytes, sha256.transpose()?))
     };
     let variants = variants.into_iter().map(with_sha256);
+    let variants: Vec<_> = variants.collect::<Result<_, _>>()?;
     Ok(Prepared {
-        variants: variants.collect::<Result<_, _>>()?,
+        drops_identity: options.drop_identity && drops_identity(&variants),
+        variants,
         is_reused,
     })
+}
+
+/// Whether there is gzip that comes to exactly the identity, and is all that a server needs.
+fn drops_identity(variants: &[(Coding, Bytes<'_>, Option<[u8; 32]>)]) -> bool {
+    let bytes_in = |wanted| match variants.iter().find(|(coding, ..)| *coding == wanted) {
+        Some((_, Bytes::Memory(bytes, _), _)) => Some(bytes.as_slice()),
+        _ => None,
+    };
+    match (bytes_in(Coding::Identity), bytes_in(Coding::Gzip)) {
+        (Some(body), Some(gzip)) => is_enough(gzip, body),
+        _ => false,
+    }
+}
+
+/// Whether a body may be stored as this gzip alone.
+pub(super) fn is_enough(gzip: &[u8], body: &[u8]) -> bool {
+    inflate(gzip, body.len() as u64).is_ok_and(|inflated| inflated == body)
 }
 
 impl Bytes<'_> {
@@ -248,9 +271,19 @@ impl Target<'_> {
         path: &Path,
         prepared: Prepared<'_>,
     ) -> Result<StoredContent, PackError> {
-        let mut variants = Vec::with_capacity(prepared.variants.len());
-        for (coding, bytes, sha256) in prepared.variants {
+        let mut variants: Vec<StoredVariant> = Vec::with_capacity(prepared.variants.len());
+        let mut given = prepared.variants;
+        if prepared.drops_identity {
+            // After its gzip.
+            given.rotate_left(1);
+        }
+        for (coding, bytes, sha256) in given {
             let stored = match bytes {
+                Bytes::Memory(bytes, digest)
+                    if prepared.drops_identity && coding == Coding::Identity =>
+                {
+                    self.place_identity(&bytes, digest, &variants)?
+                }
                 Bytes::Memory(bytes, digest) => self.place_bytes(coding, &bytes, digest)?,
                 Bytes::Kept(blob) => {
                     let (placed, stored) = self.add(coding, *blob.digest, blob.len);
@@ -272,6 +305,7 @@ impl Target<'_> {
             };
             variants.push(StoredVariant { sha256, ..stored });
         }
+        variants.sort_by_key(|variant| variant.coding);
         Ok(StoredContent { variants })
     }
 
@@ -284,8 +318,33 @@ impl Target<'_> {
             digest,
             sha256: None,
             len,
+            is_inflated: false,
         };
         (placed.write_at, stored)
+    }
+
+    /// Adds a body that is to be stored as gzip alone, if one of `variants` is its gzip and it is
+    /// not too long.
+    pub(super) fn place_identity(
+        &mut self,
+        body: &[u8],
+        digest: [u8; 32],
+        variants: &[StoredVariant],
+    ) -> Result<StoredVariant, PackError> {
+        let gzip = variants.iter().find(|it| it.coding == Coding::Gzip);
+        let len = body.len() as u64;
+        let blob = gzip.and_then(|gzip| self.writer.add_inflated(digest, len, gzip.blob));
+        match blob {
+            Some(blob) => Ok(StoredVariant {
+                coding: Coding::Identity,
+                blob,
+                digest,
+                sha256: None,
+                len,
+                is_inflated: true,
+            }),
+            None => self.place_bytes(Coding::Identity, body, digest),
+        }
     }
 
     /// Adds bytes to the archive, and writes them if they are new and not tiny.
@@ -305,6 +364,7 @@ impl Target<'_> {
             digest,
             sha256: None,
             len: bytes.len() as u64,
+            is_inflated: false,
         })
     }
 }

@@ -100,7 +100,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Memory,
         default: "256MiB",
         brief: "the most memory for small files of a directory; 0 keeps none",
-        details: "Over all workers together. Sizes take K, M, G (powers of 1024) or KB, MB, GB.",
+        details: "Over all workers together; also for what an archive has as gzip alone. Sizes take K, M, G (powers of 1024) or KB, MB, GB.",
         is_common: false,
         apply: |settings, values| {
             settings.server.content.cache_memory = parse_size(text(values)?)?;

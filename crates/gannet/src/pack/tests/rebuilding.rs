@@ -136,6 +136,37 @@ fn other_levels_and_rules_are_compressed_anew() {
 }
 
 #[test]
+fn what_was_stored_as_gzip_alone_can_be_stored_again_and_the_other_way_round() {
+    let place = site();
+    let stored = place.options();
+    let inflated = PackOptions {
+        drop_identity: true,
+        ..place.options()
+    };
+    let with_digests = PackOptions {
+        repr_digest: true,
+        ..inflated.clone()
+    };
+    let expect = [&stored, &inflated, &with_digests].map(|options| fresh(&place, options));
+    assert!(expect[1].len() + 50_000 < expect[0].len());
+    let builds = [
+        (&stored, 0, 0),
+        (&inflated, 1, 43),
+        (&inflated, 1, 43),
+        (&with_digests, 2, 43),
+        (&stored, 0, 43),
+        (&with_digests, 2, 43),
+        (&inflated, 1, 43),
+    ];
+    for (step, (options, expected, reused)) in builds.into_iter().enumerate() {
+        let report = pack(options, &mut NoProgress).expect("it packs");
+        assert_eq!(report.reused_count, reused, "step {step}");
+        assert!(packed(&place) == expect[expected], "step {step}");
+        verify(&place.archive()).expect("sound");
+    }
+}
+
+#[test]
 fn a_damaged_archive_spoils_nothing() {
     let place = site();
     place.pack();

@@ -51,6 +51,7 @@ fn options(place: &Place, seed: u64) -> PackOptions {
         spa: flag(),
         clean_urls: flag(),
         threads: if flag() { 1 } else { 3 },
+        drop_identity: flag(),
         ..place.options()
     }
 }
@@ -132,6 +133,7 @@ fn no_byte_of_an_archive_changes_unnoticed() {
         listing: true,
         spa: true,
         sign: Some(key),
+        drop_identity: true,
         ..place.options()
     };
     pack(&options, &mut NoProgress).expect("it packs");

@@ -1,0 +1,364 @@
+//! Archives that store bodies as gzip alone: for a client they are archives like others, even if
+//! the gzip is not what was announced.
+
+mod support;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use support::client::{Client, Response, ask, get};
+use support::content::pattern;
+use support::engine::on_both_engines;
+use support::h2::Peer;
+use support::tls::Secure;
+use support::{Folder, gannet_in};
+
+/// Bodies that are inflated (tiny, of a few kilobytes, of some hundred), too long for it, and not
+/// compressible.
+fn site() -> Folder {
+    let folder = Folder::site();
+    folder.write("tiny.txt", "tiny ".repeat(100));
+    folder.write("small.txt", words(9_000, 1));
+    folder.write("middle.html", words(90_000, 2));
+    folder.write("large.txt", words(900_000, 3));
+    folder.write("longest.txt", words(1 << 20, 4));
+    folder.write("too-long.txt", words((1 << 20) + 1, 5));
+    folder.write("noise.bin", pattern(50_000, 6));
+    // The same bytes under a name whose type is never compressed.
+    folder.write("small.png", words(9_000, 1));
+    folder.write("404.html", "nothing here ".repeat(50));
+    folder
+}
+
+/// Text that does not compress too well, other text for each seed.
+fn words(len: usize, seed: u64) -> Vec<u8> {
+    let mut numbers = support::content::Numbers(seed);
+    let words: Vec<u8> = (0..)
+        .flat_map(|_| format!("{} ", numbers.below(5_000)).into_bytes())
+        .take(len)
+        .collect();
+    words
+}
+
+fn pack(folder: &Folder, out: &Folder, name: &str, more: &[&str]) -> PathBuf {
+    let path = out.join(name);
+    let mut arguments = vec!["pack", ".", "--fast", "--quiet", "--fresh", "-o"];
+    arguments.push(path.to_str().expect("UTF-8"));
+    arguments.extend(more);
+    gannet_in(folder, arguments).success();
+    path
+}
+
+const FILES: [&str; 9] = [
+    "/tiny.txt",
+    "/small.txt",
+    "/small.png",
+    "/middle.html",
+    "/large.txt",
+    "/longest.txt",
+    "/too-long.txt",
+    "/noise.bin",
+    "/no/such/page",
+];
+
+/// Request fields, with `TAG` and `DATE` for the file's own.
+const ASKED: [&[(&str, &str)]; 17] = [
+    &[],
+    &[("accept-encoding", "identity")],
+    &[("accept-encoding", "gzip")],
+    &[("accept-encoding", "br, zstd")],
+    &[("accept-encoding", "x-own, deflate")],
+    &[("accept-encoding", "identity;q=0, *;q=0")],
+    &[("range", "bytes=0-0")],
+    &[("range", "bytes=100-199")],
+    &[("range", "bytes=-7")],
+    &[("range", "bytes=400-")],
+    &[("range", "bytes=5000000-")],
+    &[("range", "bytes=0-9,100-109")],
+    &[("range", "bytes=1-3"), ("if-range", "TAG")],
+    &[("range", "bytes=1-3"), ("if-range", "\"other\"")],
+    &[("if-none-match", "TAG")],
+    &[("if-modified-since", "DATE")],
+    &[("if-match", "\"other\"")],
+];
+
+type Answer = (u16, Vec<(String, String)>, Vec<u8>);
+
+/// What differs from answer to answer is left out: the date, and the delimiter of parts.
+fn plain(status: u16, fields: Vec<(String, String)>, body: Vec<u8>) -> Answer {
+    let mut fields = fields;
+    fields.retain(|(name, _)| name != "date");
+    let boundary = fields
+        .iter_mut()
+        .find(|(_, value)| value.contains("boundary="));
+    match boundary {
+        None => (status, fields, body),
+        Some((_, value)) => {
+            let boundary = value
+                .split_once("boundary=")
+                .expect("it is there")
+                .1
+                .to_owned();
+            *value = value.replace(&boundary, "-");
+            let text = String::from_utf8_lossy(&body).replace(&boundary, "-");
+            (status, fields, text.into_bytes())
+        }
+    }
+}
+
+/// All answers of a server, by a way to ask it.
+fn answers(mut ask: impl FnMut(&str, &str, &[(&str, &str)]) -> Answer) -> Vec<Answer> {
+    let mut answers = Vec::new();
+    for path in FILES {
+        let (_, fields, _) = ask("HEAD", path, &[]);
+        let own = |name: &str| {
+            let field = fields.iter().find(|(field, _)| field == name);
+            field.map_or(String::new(), |(_, value)| value.clone())
+        };
+        let (tag, date) = (own("etag"), own("last-modified"));
+        for asked in ASKED {
+            let asked: Vec<_> = asked
+                .iter()
+                .map(|(name, value)| match *value {
+                    "TAG" => (*name, tag.as_str()),
+                    "DATE" => (*name, date.as_str()),
+                    value => (*name, value),
+                })
+                .collect();
+            for method in ["GET", "HEAD"] {
+                answers.push(ask(method, path, &asked));
+            }
+        }
+    }
+    answers
+}
+
+fn over_h1(client: &mut Client) -> Vec<Answer> {
+    answers(|method, path, fields| {
+        let lines: Vec<_> = fields.iter().map(|(n, v)| format!("{n}: {v}")).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let Response {
+            status,
+            fields,
+            body,
+            ..
+        } = client.request(method, path, &lines);
+        plain(status, fields, body)
+    })
+}
+
+fn over_h2(peer: &mut Peer) -> Vec<Answer> {
+    answers(|method, path, fields| {
+        let answer = peer.request(method, path, fields);
+        assert!(answer.is_ended, "{method} {path} {fields:?}");
+        plain(answer.status, answer.fields, answer.body)
+    })
+}
+
+fn compare(got: &[Answer], expect: &[Answer]) {
+    assert_eq!(got.len(), expect.len());
+    for (number, (got, expect)) in got.iter().zip(expect).enumerate() {
+        let asked = ASKED[number / 2 % ASKED.len()];
+        let path = FILES[number / 2 / ASKED.len()];
+        assert_eq!((got.0, &got.1), (expect.0, &expect.1), "{path} {asked:?}");
+        assert!(got.2 == expect.2, "{path} {asked:?}: another body");
+    }
+}
+
+#[test]
+fn answers_are_those_of_an_archive_that_stores_everything() {
+    let folder = site();
+    let out = Folder::new();
+    let stored = pack(&folder, &out, "stored.gannet", &[]);
+    let inflated = pack(&folder, &out, "inflated.gannet", &["--drop-identity"]);
+    let len = |path: &Path| fs::metadata(path).expect("packed").len();
+    assert!(len(&inflated) + 2_000_000 < len(&stored));
+    on_both_engines(|engine| {
+        let server = engine.serve(&stored, &[]);
+        let (h1, h2) = (
+            over_h1(&mut Client::new(&server)),
+            over_h2(&mut Peer::new(&server)),
+        );
+        // Bodies are remembered, or made again each time.
+        for flags in [&[][..], &["--cache-memory", "0"], &["--archive-memory"]] {
+            let server = engine.serve(&inflated, flags);
+            compare(&over_h1(&mut Client::new(&server)), &h1);
+            compare(&over_h2(&mut Peer::new(&server)), &h2);
+        }
+        let stored = Secure::serve(engine, &stored, &[]);
+        let inflated = Secure::serve(engine, &inflated, &[]);
+        compare(
+            &over_h1(&mut inflated.connect()),
+            &over_h1(&mut stored.connect()),
+        );
+        compare(
+            &over_h2(&mut Peer::secure(&inflated, &[])),
+            &over_h2(&mut Peer::secure(&stored, &[])),
+        );
+    });
+}
+
+#[test]
+fn gzip_that_lies_is_an_error_and_nothing_else() {
+    let folder = site();
+    let out = Folder::new();
+    let sound = pack(&folder, &out, "sound.gannet", &["--drop-identity"]);
+    let sound = fs::read(sound).expect("packed");
+    let gzip = gzip_of(&sound, &words(90_000, 2));
+    // Its magic, its middle, its checksum and its length; and cut off by zeros.
+    let places = [0, gzip.len() / 2, gzip.len() - 8, gzip.len() - 1];
+    let flipped = places.map(|place| {
+        let mut file = sound.clone();
+        file[gzip.start + place] ^= 0xff;
+        file
+    });
+    let mut zeros = sound.clone();
+    zeros[gzip.clone()].fill(0);
+    for (number, file) in flipped.into_iter().chain([zeros]).enumerate() {
+        let damaged = out.write(format!("damaged-{number}.gannet"), &file);
+        let damaged = damaged.to_str().expect("UTF-8");
+        let verified = support::gannet(["verify", damaged]);
+        assert_eq!(verified.status, Some(1), "{verified:?}");
+        on_both_engines(|engine| {
+            let server = engine.serve(damaged, &[]);
+            let mut client = Client::new(&server);
+            for _ in 0..2 {
+                client.request("GET", "/middle.html", &[]).expect(500);
+                let part = client.request("GET", "/middle.html", &["range: bytes=5-9"]);
+                part.expect(500);
+                // The head promises nothing that was not announced; the rest is as it was.
+                client.request("HEAD", "/middle.html", &[]).expect(200);
+                let small = client.get("/small.txt").expect(200);
+                assert!(small.body == words(9_000, 1));
+            }
+            let mut peer = Peer::new(&server);
+            assert_eq!(peer.get("/middle.html").status, 500);
+            assert!(peer.get("/small.txt").expect(200).body == words(9_000, 1));
+        });
+    }
+}
+
+/// Where in the file the gzip of a body is.
+fn gzip_of(archive: &[u8], body: &[u8]) -> std::ops::Range<usize> {
+    let len = (body.len() as u32).to_le_bytes();
+    let crc = flate2::Crc::new();
+    let mut crc = crc;
+    crc.update(body);
+    let trailer = [crc.sum().to_le_bytes(), len].concat();
+    let end = archive
+        .windows(8)
+        .position(|bytes| bytes == trailer)
+        .expect("stored as gzip")
+        + 8;
+    let start = archive[..end]
+        .windows(3)
+        .rposition(|bytes| bytes == b"\x1f\x8b\x08")
+        .expect("it begins somewhere");
+    start..end
+}
+
+#[test]
+fn the_tools_see_the_files_as_they_are() {
+    let folder = site();
+    let out = Folder::new();
+    let stored = pack(&folder, &out, "stored.gannet", &[]);
+    let inflated = pack(&folder, &out, "inflated.gannet", &["--drop-identity"]);
+    let (stored, inflated) = (
+        stored.to_str().expect("UTF-8"),
+        inflated.to_str().expect("UTF-8"),
+    );
+    support::gannet(["verify", inflated]).success();
+    let same = support::gannet(["diff", stored, inflated]).success();
+    assert!(!same.text().contains("middle"), "{}", same.text());
+    for path in ["tiny.txt", "middle.html", "small.png", "too-long.txt"] {
+        let content = fs::read(folder.join(path)).expect("written");
+        let got = support::gannet(["cat", inflated, path]).success();
+        assert!(got.out == content, "{path}");
+        let got = support::gannet(["cat", "--coding", "identity", inflated, path]).success();
+        assert!(got.out == content, "{path}");
+    }
+    let extracted = out.join("extracted");
+    let to = extracted.to_str().expect("UTF-8");
+    support::gannet(["extract", inflated, "-o", to]).success();
+    for (path, content) in folder.files() {
+        let got = fs::read(extracted.join(&path)).expect("extracted");
+        assert!(got == content, "{}", path.display());
+    }
+    let lines = |arguments: &[&str]| support::gannet(arguments).success().text().to_owned();
+    assert_eq!(lines(&["ls", "-l", stored]), lines(&["ls", "-l", inflated]));
+    let json = lines(&["ls", "--json", inflated]);
+    assert!(
+        json.contains(r#""coding": "identity", "stored_as": "gzip", "size": 90000"#),
+        "{json}"
+    );
+    let counts = lines(&["inspect", inflated]);
+    assert!(counts.contains("gzip alone"), "{counts}");
+    let explained = lines(&["explain", "/middle.html", inflated]);
+    assert!(explained.contains("87.9 KiB"), "{explained}");
+    assert!(explained.contains("inflated"), "{explained}");
+}
+
+#[test]
+fn without_gzip_there_is_nothing_to_inflate() {
+    let folder = Folder::site();
+    let refused = gannet_in(
+        &folder,
+        ["pack", ".", "--drop-identity", "--compress", "br"],
+    );
+    assert_eq!(refused.status, Some(2));
+    assert!(
+        refused.err.contains("--drop-identity needs gzip"),
+        "{}",
+        refused.err
+    );
+    let out = Folder::new();
+    let path = out.join("site.gannet");
+    let path = path.to_str().expect("UTF-8");
+    folder.write("long.txt", words((1 << 20) + 1, 9));
+    let table = gannet_in(
+        &folder,
+        ["pack", ".", "--fast", "--drop-identity", "-o", path],
+    );
+    let table = table.success().text().to_owned();
+    assert!(table.contains("gzip alone"), "{table}");
+    assert!(
+        table.contains("too long              1     1.0 MiB"),
+        "{table}"
+    );
+}
+
+#[test]
+fn many_bodies_do_not_take_more_memory_than_they_may() {
+    let folder = Folder::new();
+    for number in 0..40 {
+        folder.write(format!("{number}.txt"), words(500_000, number));
+    }
+    let out = Folder::new();
+    let archive = pack(&folder, &out, "site.gannet", &["--drop-identity"]);
+    on_both_engines(|engine| {
+        let flags = ["--workers", "1", "--cache-memory", "4M"];
+        let server = engine.serve(&archive, &flags);
+        get(&server, "/0.txt").expect(200);
+        let resident = || {
+            let status = fs::read_to_string(format!("/proc/{}/status", server.pid()));
+            let status = status.expect("it runs");
+            let line = status.lines().find(|line| line.starts_with("RssAnon:"));
+            let kib = line.and_then(|line| line.split_whitespace().nth(1));
+            kib.and_then(|kib| kib.parse::<u64>().ok())
+                .expect("a number")
+        };
+        for _ in 0..3 {
+            for number in 0..40 {
+                let part = ask(
+                    &server,
+                    "GET",
+                    &format!("/{number}.txt"),
+                    &["range: bytes=9-9"],
+                );
+                part.expect(206);
+            }
+        }
+        // 20 MB of bodies: what is kept is four, and there is a little room for everything else.
+        assert!(resident() < 16 << 10, "{} KiB", resident());
+    });
+}
