@@ -54,6 +54,8 @@ fn build(paths: &[String]) -> Result<Archive<Vec<u8>>, ArchiveError> {
             h1: block.as_bytes(),
             length_end: length.len() as u16,
             shared_start: length.len() as u16,
+            common: b"",
+            common_shared_start: 0,
             hpack: None,
         };
         let content = Content {

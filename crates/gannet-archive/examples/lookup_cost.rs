@@ -98,6 +98,8 @@ fn build(paths: &[String]) -> Result<(Archive<Vec<u8>>, f64), ArchiveError> {
                 h1: block.as_bytes(),
                 length_end: *length_end,
                 shared_start: *length_end,
+                common: b"",
+                common_shared_start: 0,
                 hpack: None,
             });
         let variants = writer.add_variants(&drafts);

@@ -253,6 +253,7 @@ pub(crate) struct Layout {
     pub(crate) strings: Range<usize>,
     pub(crate) fields_h1: Range<usize>,
     pub(crate) fields_hpack: Range<usize>,
+    pub(crate) fields_common: Range<usize>,
     /// Variants have field blocks for HTTP/2.
     pub(crate) has_hpack: bool,
     pub(crate) tiny_blobs: Range<usize>,

@@ -1,6 +1,7 @@
 //! Entries and variants: what a lookup gives.
 
 use core::ops::Range;
+use std::borrow::Cow;
 
 use crate::archive::{Key, View, usize_of};
 use crate::layout::{entry, i64_at, slice, u8_at, u16_at, u32_at, u64_at, variant};
@@ -214,8 +215,10 @@ impl<'a> From<Gzip<'a>> for Body<'a> {
 }
 
 /// Ready field lines, cut as a response needs them:
-/// `0 <= length_end <= shared_start <= bytes.len()`.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+/// `0 <= length_end <= shared_start <= bytes.len()`, `common_shared_start <= common.len()`.
+///
+/// Common fields stand behind the length up to their cut, and behind all others from there on.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct FieldBlock<'a> {
     /// Lines `name: value CRLF`; the first is `content-length`.
     pub bytes: &'a [u8],
@@ -223,6 +226,32 @@ pub struct FieldBlock<'a> {
     pub length_end: u16,
     /// Start of the fields that a 304 carries too.
     pub shared_start: u16,
+    /// Fields that other blocks have too, kept once; empty if all are in `bytes`.
+    pub common: &'a [u8],
+    /// Start of those of them that a 304 carries too.
+    pub common_shared_start: u16,
+}
+
+impl<'a> FieldBlock<'a> {
+    /// Its pieces in the order of the wire: the length, common fields that a 304 leaves out, its
+    /// own ones (those that a 304 leaves out first), and common ones that a 304 carries.
+    pub fn pieces(&self) -> [&'a [u8]; 4] {
+        let (length, own) = split(self.bytes, self.length_end);
+        let (before, behind) = split(self.common, self.common_shared_start);
+        [length, before, own, behind]
+    }
+
+    /// All of it, in one piece, in the order of the wire.
+    pub fn whole(&self) -> Cow<'a, [u8]> {
+        if self.common.is_empty() {
+            return Cow::Borrowed(self.bytes);
+        }
+        Cow::Owned(self.pieces().concat())
+    }
+}
+
+fn split(bytes: &[u8], at: u16) -> (&[u8], &[u8]) {
+    bytes.split_at_checked(at.into()).unwrap_or_default()
 }
 
 /// One content coding of an entry's representation.
@@ -299,7 +328,26 @@ impl<'a> Variant<'a> {
             bytes: self.view.bytes.get(self.h1_range()).unwrap_or(&[]),
             length_end: u16_at(record, variant::H1_LENGTH_END),
             shared_start: u16_at(record, variant::H1_SHARED_START),
+            common: self.common(variant::H1_COMMON_OFFSET, variant::H1_COMMON_LEN),
+            common_shared_start: u16_at(record, variant::H1_COMMON_SHARED_START),
         }
+    }
+
+    /// Whether its blocks have common parts and its entity tag lies in its block.
+    #[inline]
+    fn has_common(&self) -> bool {
+        u8_at(self.bytes(), variant::FLAGS) & variant::FLAG_COMMON != 0
+    }
+
+    #[inline]
+    fn common(&self, offset: usize, len: usize) -> &'a [u8] {
+        if !self.has_common() {
+            return &[];
+        }
+        let record = self.bytes();
+        let start = u32_at(record, offset) as usize;
+        let section = self.view.section(&self.view.layout.fields_common);
+        slice(section, start, u16_at(record, len).into())
     }
 
     /// The field block for HTTP/2, if there is one: HPACK (RFC 7541) that needs and changes no
@@ -318,10 +366,12 @@ impl<'a> Variant<'a> {
             bytes,
             length_end: u16_at(record, variant::HPACK_LENGTH_END),
             shared_start: u16_at(record, variant::HPACK_SHARED_START),
+            common: self.common(variant::HPACK_COMMON_OFFSET, variant::HPACK_COMMON_LEN),
+            common_shared_start: u16_at(record, variant::HPACK_COMMON_SHARED_START),
         })
     }
 
-    /// Where in the metadata region the field block for HTTP/1 is.
+    /// Where in the metadata region the field block for HTTP/1 is, without common parts.
     #[inline]
     pub fn h1_range(&self) -> Range<usize> {
         let record = self.bytes();
@@ -334,8 +384,12 @@ impl<'a> Variant<'a> {
     pub fn entity_tag(&self) -> &'a [u8] {
         let record = self.bytes();
         let len = usize::from(u16_at(record, variant::ENTITY_TAG_LEN));
-        self.view
-            .string(u64_at(record, variant::ENTITY_TAG_OFFSET), len)
+        let offset = u64_at(record, variant::ENTITY_TAG_OFFSET);
+        if self.has_common() {
+            let section = self.view.section(&self.view.layout.fields_h1);
+            return slice(section, usize_of(offset), len);
+        }
+        self.view.string(offset, len)
     }
 
     /// The content type of its entry.

@@ -38,12 +38,25 @@ pub(crate) fn check(
     if parse_length(digits) != Some(blob_len) {
         return Err(Rule::ContentLength);
     }
-    let mut at = length_end;
-    let mut cut_is_line_start = shared_start == at;
+    check_lines(block, length_end, shared_start)
+}
+
+/// Checks lines that many blocks have in common: as those of [`check`], without a length.
+pub(crate) fn check_common(lines: &[u8], shared_start: u16) -> Result<(), Rule> {
+    if lines.len() > FIELD_BLOCK_LEN_MAX {
+        return Err(Rule::Limit);
+    }
+    check_lines(lines, 0, shared_start.into())
+}
+
+/// Checks the lines from `start` on, and that a line starts at `cut`, or all of them end there.
+fn check_lines(block: &[u8], start: usize, cut: usize) -> Result<(), Rule> {
+    let mut at = start;
+    let mut cut_is_line_start = cut == at;
     while at < block.len() {
         let line_len = check_line(&block[at..]).ok_or(Rule::FieldBlock)?;
         at += line_len;
-        cut_is_line_start |= shared_start == at;
+        cut_is_line_start |= cut == at;
     }
     if cut_is_line_start {
         Ok(())

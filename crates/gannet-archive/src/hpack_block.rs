@@ -25,14 +25,24 @@ pub(crate) fn check(block: FieldBlock<'_>) -> Result<(), Rule> {
         bytes,
         length_end,
         shared_start,
+        ..
     } = block;
+    check_fields(bytes, Some(length_end), shared_start)
+}
+
+/// Checks fields that many blocks have in common: as those of [`check`], without a length.
+pub(crate) fn check_common(bytes: &[u8], shared_start: u16) -> Result<(), Rule> {
+    check_fields(bytes, None, shared_start)
+}
+
+fn check_fields(bytes: &[u8], length_end: Option<u16>, shared_start: u16) -> Result<(), Rule> {
     if bytes.len() > FIELD_BLOCK_LEN_MAX {
         return Err(Rule::Limit);
     }
     let mut rest = bytes;
-    let mut cuts_found = 0;
+    let mut cuts_found = usize::from(length_end.is_none() && shared_start == 0);
     while !rest.is_empty() {
-        let is_first = rest.len() == bytes.len();
+        let is_first = rest.len() == bytes.len() && length_end.is_some();
         let name = take_field(&mut rest).ok_or(Rule::FieldBlock)?;
         let is_allowed = match name {
             index::CONTENT_LENGTH => is_first,
@@ -44,7 +54,7 @@ pub(crate) fn check(block: FieldBlock<'_>) -> Result<(), Rule> {
             return Err(Rule::FieldBlock);
         }
         let at = bytes.len() - rest.len();
-        if is_first && at != usize::from(length_end) {
+        if is_first && length_end.map(usize::from) != Some(at) {
             return Err(Rule::FieldBlock);
         }
         cuts_found += usize::from(at == usize::from(shared_start));
@@ -114,6 +124,7 @@ mod tests {
                 bytes,
                 length_end,
                 shared_start,
+                ..FieldBlock::default()
             };
             assert_eq!(super::check(block), expect, "{bytes:x?}");
         };

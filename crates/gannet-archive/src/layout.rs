@@ -21,9 +21,14 @@ pub(crate) const INCOMPATIBLE_RULES: u64 = 1 << 3;
 pub(crate) const INCOMPATIBLE_NAMESPACES: u64 = 1 << 4;
 /// There are blobs that are stored as gzip alone. Incompatible.
 pub(crate) const INCOMPATIBLE_INFLATED: u64 = 1 << 5;
+/// Field blocks have a part of their own and one that is common to many. Incompatible.
+pub(crate) const INCOMPATIBLE_COMMON: u64 = 1 << 6;
 /// Incompatible features that this crate knows.
-pub(crate) const INCOMPATIBLE_KNOWN: u64 =
-    INCOMPATIBLE_HOSTS | INCOMPATIBLE_RULES | INCOMPATIBLE_NAMESPACES | INCOMPATIBLE_INFLATED;
+pub(crate) const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_HOSTS
+    | INCOMPATIBLE_RULES
+    | INCOMPATIBLE_NAMESPACES
+    | INCOMPATIBLE_INFLATED
+    | INCOMPATIBLE_COMMON;
 
 /// Offsets in the superblock.
 pub(crate) mod superblock {
@@ -101,6 +106,8 @@ pub(crate) mod variant {
     pub(crate) const LEN: usize = 64;
     pub(crate) const H1_OFFSET: usize = 0;
     pub(crate) const HPACK_OFFSET: usize = 8;
+    pub(crate) const H1_COMMON_OFFSET: usize = 16;
+    pub(crate) const HPACK_COMMON_OFFSET: usize = 20;
     pub(crate) const ENTITY_TAG_OFFSET: usize = 24;
     pub(crate) const BLOB: usize = 32;
     pub(crate) const H1_LEN: usize = 36;
@@ -109,10 +116,18 @@ pub(crate) mod variant {
     pub(crate) const HPACK_LEN: usize = 42;
     pub(crate) const HPACK_LENGTH_END: usize = 44;
     pub(crate) const HPACK_SHARED_START: usize = 46;
+    pub(crate) const H1_COMMON_LEN: usize = 48;
+    pub(crate) const H1_COMMON_SHARED_START: usize = 50;
+    pub(crate) const HPACK_COMMON_LEN: usize = 52;
     pub(crate) const ENTITY_TAG_LEN: usize = 54;
     pub(crate) const CODING: usize = 56;
-    /// Flags, reserved bytes and the dictionary number: zero in version 1.
-    pub(crate) const RESERVED: usize = 57;
+    pub(crate) const FLAGS: usize = 57;
+    pub(crate) const HPACK_COMMON_SHARED_START: usize = 58;
+    /// The dictionary number: zero in version 1.
+    pub(crate) const RESERVED: usize = 60;
+
+    /// The members named "common" count, and the entity tag lies in fields-h1.
+    pub(crate) const FLAG_COMMON: u8 = 1;
 }
 
 /// A blob record and, in a section of its own, its digest.

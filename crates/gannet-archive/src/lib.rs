@@ -25,6 +25,8 @@
 //!     h1: b"content-length: 6\r\ncontent-type: text/plain\r\netag: \"1\"\r\n",
 //!     length_end: 19,
 //!     shared_start: 45,
+//!     common: b"",
+//!     common_shared_start: 0,
 //!     hpack: None,
 //! }]);
 //! writer.add_content(
@@ -67,4 +69,7 @@ pub use stats::{CodingStats, Stats};
 pub use superblock::{
     Options, SUPERBLOCK_LEN, Section, SectionKind, Superblock, put_signature, signed_text,
 };
-pub use writer::{BlobId, Content, Parts, Placed, VariantDraft, VariantsId, Writer, digest};
+pub use writer::{
+    BlobId, Content, Finished, MemorySpool, Parts, Placed, Spool, VariantDraft, VariantsId, Writer,
+    digest,
+};

@@ -55,3 +55,7 @@ pub const HOST_COUNT_MAX: u16 = u16::MAX;
 
 /// Length of a signature in bytes: the room in the superblock; minisign's have some 300.
 pub const SIGNATURE_LEN_MAX: usize = 1014;
+
+/// The common parts of field blocks, together, in bytes: variants name them by 32 bits, and a writer
+/// holds them in memory.
+pub const COMMON_LEN_MAX: usize = 1 << 30;

@@ -41,6 +41,8 @@ pub enum SectionKind {
     RedirectRules,
     /// Fields by path and host, for the server to apply.
     FieldRules,
+    /// Parts of field blocks, for both versions of HTTP, that many blocks have in common.
+    FieldsCommon,
     /// How the codings were made: text for a packer, which uses an archive to make the next one.
     Recipe,
     /// A kind this version does not know and need not know.
@@ -64,10 +66,11 @@ impl SectionKind {
 
     /// The kinds that an archive may have, once each. A server must know those it has, but for the
     /// recipe, which is for packers.
-    pub const OPTIONAL: [Self; 4] = [
+    pub const OPTIONAL: [Self; 5] = [
         Self::Hosts,
         Self::RedirectRules,
         Self::FieldRules,
+        Self::FieldsCommon,
         Self::Recipe,
     ];
 
@@ -87,6 +90,7 @@ impl SectionKind {
             Self::Hosts => 11,
             Self::RedirectRules => 13,
             Self::FieldRules => 14,
+            Self::FieldsCommon => 15,
             Self::Recipe => 32,
             Self::Other(number) => number,
         }
@@ -117,6 +121,7 @@ impl fmt::Display for SectionKind {
             Self::Hosts => "hosts",
             Self::RedirectRules => "redirect-rules",
             Self::FieldRules => "field-rules",
+            Self::FieldsCommon => "fields-common",
             Self::Recipe => "recipe",
             Self::Other(number) => return write!(out, "{number}"),
         })
@@ -381,6 +386,7 @@ impl Superblock {
         let is = |bit| self.incompatible & bit != 0;
         if has(SectionKind::Hosts) != is(layout::INCOMPATIBLE_HOSTS)
             || has_rules != is(layout::INCOMPATIBLE_RULES)
+            || has(SectionKind::FieldsCommon) != is(layout::INCOMPATIBLE_COMMON)
         {
             return Err(ArchiveError::Superblock(Rule::SectionCount));
         }
@@ -421,10 +427,16 @@ fn put_checksum(first: &mut [u8; SUPERBLOCK_LEN]) {
 }
 
 /// Fills in build id and checksum of a superblock that is complete but for them.
-pub(crate) fn seal(first: &mut [u8; SUPERBLOCK_LEN], metadata: &[u8]) {
-    let id = build_id(&build_id_prefix(first), metadata);
-    layout::put(first, at::BUILD_ID, &id);
+pub(crate) fn seal(first: &mut [u8; SUPERBLOCK_LEN], build_id: &[u8; 32]) {
+    layout::put(first, at::BUILD_ID, build_id);
     put_checksum(first);
+}
+
+/// A hasher for the build id that wants to see the metadata region.
+pub(crate) fn build_id_hasher(first: &[u8; SUPERBLOCK_LEN]) -> blake3::Hasher {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&build_id_prefix(first));
+    hasher
 }
 
 /// What of the superblock goes into the build id: all but the id, the place of a signature and the

@@ -16,8 +16,8 @@ use crate::hpack_block;
 use crate::layout::{COMPATIBLE_HPACK, INCOMPATIBLE_INFLATED, INCOMPATIBLE_NAMESPACES};
 use crate::layout::{blob, entry, index, slice, u8_at, u16_at, u32_at, u64_at, variant};
 use crate::limits::{
-    BLOB_ALIGN, ENTRY_COUNT_MAX, INFLATED_LEN_MAX, PAGE_ALIGN, PAGE_ALIGNED_FROM, PATH_LEN_MAX,
-    PROBE_MAX, TINY_MAX, VALUE_LEN_MAX, VARIANT_COUNT_MAX,
+    BLOB_ALIGN, ENTRY_COUNT_MAX, FIELD_BLOCK_LEN_MAX, INFLATED_LEN_MAX, PAGE_ALIGN,
+    PAGE_ALIGNED_FROM, PATH_LEN_MAX, PROBE_MAX, TINY_MAX, VALUE_LEN_MAX, VARIANT_COUNT_MAX,
 };
 use crate::path::{is_location, is_normalised};
 use crate::superblock::{SUPERBLOCK_LEN, Section, SectionKind, Superblock};
@@ -120,6 +120,9 @@ fn lay_out(superblock: &Superblock, bytes: &[u8], base: u64) -> Result<Layout, A
         tiny_blobs: range(SectionKind::TinyBlobs)?,
         ..Layout::default()
     };
+    if superblock.section(SectionKind::FieldsCommon).is_some() {
+        layout.fields_common = range(SectionKind::FieldsCommon)?;
+    }
     layout.entry_count = count(SectionKind::Entries, &layout.entries, entry::LEN)?;
     layout.variant_count = count(SectionKind::Variants, &layout.variants, variant::LEN)?;
     layout.blob_count = count(SectionKind::Blobs, &layout.blobs, blob::LEN)?;
@@ -238,18 +241,31 @@ fn check_inflated(view: View<'_>, number: u32, gzip: u32) -> Result<(), Rule> {
 fn check_variants(view: View<'_>) -> Result<(), ArchiveError> {
     let variants = view.section(&view.layout.variants);
     let fields = view.section(&view.layout.fields_h1);
+    let mut checked = CheckedCommon::default();
     for (number, bytes) in variants.chunks_exact(variant::LEN).enumerate() {
-        check_variant(view, fields, bytes)
+        check_variant(view, fields, bytes, &mut checked)
             .or_else(|rule| record(SectionKind::Variants, number as u64, rule))?;
     }
     Ok(())
 }
 
-fn check_variant(view: View<'_>, fields: &[u8], bytes: &[u8]) -> Result<(), Rule> {
+fn check_variant(
+    view: View<'_>,
+    fields: &[u8],
+    bytes: &[u8],
+    checked: &mut CheckedCommon,
+) -> Result<(), Rule> {
     if Coding::from_number(u8_at(bytes, variant::CODING)).is_none() {
         return Err(Rule::Value);
     }
-    if bytes[variant::RESERVED..].iter().any(|byte| *byte != 0) {
+    let has_common = match u8_at(bytes, variant::FLAGS) {
+        0 => false,
+        variant::FLAG_COMMON if !view.layout.fields_common.is_empty() => true,
+        _ => return Err(Rule::Reserved),
+    };
+    let own_reserved = slice(bytes, variant::HPACK_COMMON_SHARED_START, 2);
+    let mut reserved = bytes[variant::RESERVED..].iter();
+    if reserved.any(|byte| *byte != 0) || !has_common && own_reserved != [0, 0] {
         return Err(Rule::Reserved);
     }
     let blob = u32_at(bytes, variant::BLOB);
@@ -257,7 +273,12 @@ fn check_variant(view: View<'_>, fields: &[u8], bytes: &[u8]) -> Result<(), Rule
         return Err(Rule::Range);
     }
     let tag_len = u64::from(u16_at(bytes, variant::ENTITY_TAG_LEN));
-    let tag = string(view, u64_at(bytes, variant::ENTITY_TAG_OFFSET), tag_len)?;
+    let tag_offset = u64_at(bytes, variant::ENTITY_TAG_OFFSET);
+    let tag = if has_common {
+        part(fields, tag_offset, tag_len)?
+    } else {
+        string(view, tag_offset, tag_len)?
+    };
     if !is_entity_tag(tag) {
         return Err(Rule::EntityTag);
     }
@@ -266,7 +287,78 @@ fn check_variant(view: View<'_>, fields: &[u8], bytes: &[u8]) -> Result<(), Rule
     let length_end = u16_at(bytes, variant::H1_LENGTH_END);
     let shared_start = u16_at(bytes, variant::H1_SHARED_START);
     field_block::check(block, length_end, shared_start, view.blob_range(blob).1)?;
-    check_hpack(view, bytes)
+    check_hpack(view, bytes)?;
+    if has_common {
+        let len_of =
+            |own, common| usize::from(u16_at(bytes, own)) + usize::from(u16_at(bytes, common));
+        if len_of(variant::H1_LEN, variant::H1_COMMON_LEN) > FIELD_BLOCK_LEN_MAX
+            || len_of(variant::HPACK_LEN, variant::HPACK_COMMON_LEN) > FIELD_BLOCK_LEN_MAX
+        {
+            return Err(Rule::Limit);
+        }
+        checked.check_h1(view, bytes)?;
+        checked.check_hpack(view, bytes)?;
+    }
+    Ok(())
+}
+
+/// Checks common parts of field blocks, and remembers those it has seen lately: a million variants
+/// have a few.
+struct CheckedCommon {
+    h1: [u64; REMEMBERED],
+    hpack: [u64; REMEMBERED],
+}
+
+const REMEMBERED: usize = 256;
+
+impl Default for CheckedCommon {
+    fn default() -> Self {
+        Self {
+            h1: [0; REMEMBERED],
+            hpack: [0; REMEMBERED],
+        }
+    }
+}
+
+impl CheckedCommon {
+    fn check_h1(&mut self, view: View<'_>, bytes: &[u8]) -> Result<(), Rule> {
+        let offset = u32_at(bytes, variant::H1_COMMON_OFFSET);
+        let len = u16_at(bytes, variant::H1_COMMON_LEN);
+        let shared_start = u16_at(bytes, variant::H1_COMMON_SHARED_START);
+        check_common(&mut self.h1, view, (offset, len, shared_start), |common| {
+            field_block::check_common(common, shared_start)
+        })
+    }
+
+    fn check_hpack(&mut self, view: View<'_>, bytes: &[u8]) -> Result<(), Rule> {
+        let offset = u32_at(bytes, variant::HPACK_COMMON_OFFSET);
+        let len = u16_at(bytes, variant::HPACK_COMMON_LEN);
+        let shared_start = u16_at(bytes, variant::HPACK_COMMON_SHARED_START);
+        check_common(
+            &mut self.hpack,
+            view,
+            (offset, len, shared_start),
+            |common| hpack_block::check_common(common, shared_start),
+        )
+    }
+}
+
+fn check_common(
+    seen: &mut [u64; REMEMBERED],
+    view: View<'_>,
+    (offset, len, shared_start): (u32, u16, u16),
+    check: impl FnOnce(&[u8]) -> Result<(), Rule>,
+) -> Result<(), Rule> {
+    let key = u64::from(offset) << 32 | u64::from(len) << 16 | u64::from(shared_start);
+    let place = &mut seen[(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as usize];
+    // A key of zero is that of no common part at all, which is sound.
+    if *place == key {
+        return Ok(());
+    }
+    let section = view.section(&view.layout.fields_common);
+    check(part(section, offset.into(), len.into())?)?;
+    *place = key;
+    Ok(())
 }
 
 /// The field block for HTTP/2, if the archive has such and this variant does.
@@ -281,6 +373,7 @@ fn check_hpack(view: View<'_>, bytes: &[u8]) -> Result<(), Rule> {
         bytes: part(fields, offset, u64::from(len))?,
         length_end: u16_at(bytes, variant::HPACK_LENGTH_END),
         shared_start: u16_at(bytes, variant::HPACK_SHARED_START),
+        ..FieldBlock::default()
     })
 }
 

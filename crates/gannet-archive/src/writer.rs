@@ -1,20 +1,26 @@
 //! Writing an archive: blobs go to the file as they come, everything else is kept for the end.
 
-use std::collections::{BTreeMap, HashMap};
+mod finish;
+mod spool;
 
-use xxhash_rust::xxh3::xxh3_64;
+use std::collections::BTreeMap;
 
-use crate::archive::{Archive, Key, Namespace, usize_of};
+use crate::archive::{Key, Namespace};
 use crate::entry::{Coding, FieldBlock};
 use crate::error::{ArchiveError, Rule};
+use crate::field_block::{self, is_entity_tag, is_value_byte};
 use crate::hosts;
-use crate::index;
-use crate::layout::{self, align_up, blob, entry, put, section, slice, superblock as at, variant};
+use crate::hpack_block;
+use crate::layout::{align_up, blob, entry, put, slice, u16_at, u32_at, u64_at, variant};
 use crate::limits::{
-    BLOB_ALIGN, ENTRY_COUNT_MAX, INFLATED_LEN_MAX, PAGE_ALIGN, PAGE_ALIGNED_FROM, TINY_MAX,
-    TINY_TOTAL_MAX, VARIANT_COUNT_MAX,
+    BLOB_ALIGN, COMMON_LEN_MAX, ENTRY_COUNT_MAX, FIELD_BLOCK_LEN_MAX, INFLATED_LEN_MAX, PAGE_ALIGN,
+    PAGE_ALIGNED_FROM, PATH_LEN_MAX, TINY_MAX, TINY_TOTAL_MAX, VALUE_LEN_MAX, VARIANT_COUNT_MAX,
 };
-use crate::superblock::{Options, SUPERBLOCK_LEN, SectionKind, Superblock, seal};
+use crate::path::{is_location, is_normalised};
+use crate::superblock::{Options, SUPERBLOCK_LEN, SectionKind};
+
+use spool::{DigestTable, Pool, Spooled};
+pub use spool::{MemorySpool, Spool};
 
 /// Names a blob of one [`Writer`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -53,7 +59,11 @@ pub struct VariantDraft<'a> {
     pub length_end: u16,
     /// Start of the fields that a 304 carries too.
     pub shared_start: u16,
-    /// The same fields for HTTP/2, with cuts of their own.
+    /// Lines that many blocks have in common, if they are to be kept once ([`FieldBlock`]).
+    pub common: &'a [u8],
+    /// Start of those of them that a 304 carries too.
+    pub common_shared_start: u16,
+    /// The same fields for HTTP/2, with cuts of their own; with common ones if HTTP/1 has such.
     pub hpack: Option<FieldBlock<'a>>,
 }
 
@@ -85,12 +95,24 @@ pub struct Parts {
     pub file_len: u64,
 }
 
+/// The end of the work where the metadata region was handed out in pieces.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Finished {
+    /// Goes to offset 0. Write it last: a file without it is no archive.
+    pub superblock: [u8; SUPERBLOCK_LEN],
+    /// Where the metadata region goes.
+    pub metadata_offset: u64,
+    /// How long the file then is, in bytes.
+    pub file_len: u64,
+}
+
 /// BLAKE3 of `bytes`: what blobs are told apart by.
 pub fn digest(bytes: &[u8]) -> [u8; 32] {
     *blake3::hash(bytes).as_bytes()
 }
 
-/// Gathers blobs, variants and entries; [`Writer::finish`] gives the metadata region.
+/// Gathers blobs, variants and entries; [`Writer::finish`] gives the metadata region, or
+/// [`Writer::finish_into`] where that may be larger than the memory.
 ///
 /// Call order: blobs with [`Writer::add_bytes`] or [`Writer::add_hashed`] (write them where it
 /// says), then their variants, then the entries that have them; in any interleaving. The same calls
@@ -101,14 +123,21 @@ pub struct Writer {
     options: Options,
     blob_end: u64,
     blobs: Vec<BlobDraft>,
-    by_digest: HashMap<[u8; 32], BlobId>,
-    tiny: Vec<u8>,
+    by_digest: DigestTable,
     tiny_total_max: u64,
-    fields: Pool,
-    fields_hpack: Pool,
+    spool: Box<dyn Spool>,
+    /// Records are checked when they come, since the whole will not be opened.
+    checks_records: bool,
+    variants: Spooled,
+    fields: Spooled,
+    fields_hpack: Spooled,
+    tiny: Spooled,
+    fields_common: Pool,
     strings: Pool,
-    variants: Vec<[u8; variant::LEN]>,
-    entries: Vec<EntryDraft>,
+    /// Paths in the order in which they came.
+    paths: Vec<u8>,
+    /// Records whose path is still that in `paths`.
+    entries: Vec<[u8; entry::LEN]>,
     /// Sections that an archive may have, in the order of their kinds.
     optional: BTreeMap<u32, (SectionKind, Vec<u8>)>,
     error: Option<ArchiveError>,
@@ -118,78 +147,63 @@ pub struct Writer {
 struct BlobDraft {
     digest: [u8; 32],
     len: u64,
-    /// In the file, or in the tiny section; or [`blob::INFLATED`] and the [`BlobId`] of its gzip.
+    /// In the file; with [`TINY_MARK`] in the tiny section; or [`blob::INFLATED`] and the [`BlobId`]
+    /// of its gzip.
     offset: u64,
-    is_tiny: bool,
 }
+
+/// Marks an offset in the tiny section until the place of that section is known. No file offset
+/// has this bit: no file system has files so long.
+const TINY_MARK: u64 = 1 << 62;
 
 impl BlobDraft {
-    fn is_inflated(&self) -> bool {
-        self.offset & blob::INFLATED != 0
+    fn is_tiny(&self) -> bool {
+        self.offset & TINY_MARK != 0
+    }
+
+    /// The number of its gzip, if it is stored as that alone.
+    fn gzip(&self) -> Option<u32> {
+        (self.offset & blob::INFLATED != 0).then_some(self.offset as u32)
     }
 }
 
-#[derive(Debug)]
-struct EntryDraft {
-    host: u16,
-    namespace: Namespace,
-    path: Vec<u8>,
-    record: [u8; entry::LEN],
-}
-
-impl EntryDraft {
-    fn key(&self) -> Key<'_> {
-        Key {
-            host: self.host,
-            namespace: self.namespace,
-            path: &self.path,
-        }
-    }
-}
-
-/// Byte strings kept once each.
-#[derive(Debug, Default)]
-struct Pool {
-    bytes: Vec<u8>,
-    /// Where a string with this hash lies. Of two strings with one hash, which no archive will ever
-    /// see, the second is kept as often as it comes.
-    places: HashMap<u64, (u64, usize)>,
-}
-
-impl Pool {
-    fn add(&mut self, string: &[u8]) -> u64 {
-        let offset = self.bytes.len() as u64;
-        let place = *self
-            .places
-            .entry(xxh3_64(string))
-            .or_insert((offset, string.len()));
-        if place.0 < offset && slice(&self.bytes, place.0 as usize, place.1) == string {
-            return place.0;
-        }
-        self.bytes.extend_from_slice(string);
-        offset
-    }
-
-    fn take(&mut self) -> Vec<u8> {
-        self.places = HashMap::new();
-        std::mem::take(&mut self.bytes)
+/// The key of an entry whose path is in `paths`.
+fn key_of<'p>(record: &[u8; entry::LEN], paths: &'p [u8]) -> Key<'p> {
+    let namespace = Namespace::ALL.get(usize::from(record[entry::NAMESPACE]));
+    let start = u64_at(record, entry::PATH_OFFSET) as usize;
+    Key {
+        host: u16_at(record, entry::HOST),
+        namespace: namespace.copied().unwrap_or_default(),
+        path: slice(paths, start, u32_at(record, entry::PATH_LEN) as usize),
     }
 }
 
 impl Writer {
-    /// An empty archive.
+    /// An empty archive that is gathered in memory.
     pub fn new(options: Options) -> Self {
+        Self {
+            checks_records: false,
+            ..Self::with_spool(options, Box::new(MemorySpool::default()))
+        }
+    }
+
+    /// An empty archive whose large sections are gathered in `spool`.
+    pub fn with_spool(options: Options, spool: Box<dyn Spool>) -> Self {
         Self {
             options,
             blob_end: SUPERBLOCK_LEN as u64,
             blobs: Vec::new(),
-            by_digest: HashMap::new(),
-            tiny: Vec::new(),
+            by_digest: DigestTable::default(),
             tiny_total_max: TINY_TOTAL_MAX,
-            fields: Pool::default(),
-            fields_hpack: Pool::default(),
+            spool,
+            checks_records: true,
+            variants: Spooled::new(SectionKind::Variants),
+            fields: Spooled::new(SectionKind::FieldsH1),
+            fields_hpack: Spooled::new(SectionKind::FieldsHpack),
+            tiny: Spooled::new(SectionKind::TinyBlobs),
+            fields_common: Pool::default(),
             strings: Pool::default(),
-            variants: Vec::new(),
+            paths: Vec::new(),
             entries: Vec::new(),
             optional: BTreeMap::new(),
             error: None,
@@ -204,21 +218,18 @@ impl Writer {
     /// Adds stored bytes whose digest ([`digest`]) is known.
     pub fn add_digested(&mut self, bytes: &[u8], digest: [u8; 32]) -> Placed {
         let len = bytes.len() as u64;
-        let tiny_total = self.tiny.len() as u64 + len;
-        if len > TINY_MAX
-            || tiny_total > self.tiny_total_max
-            || self.by_digest.contains_key(&digest)
-        {
+        if let Some(id) = self.blob_of(&digest) {
+            return Placed { id, write_at: None };
+        }
+        if len > TINY_MAX || self.tiny.len + len > self.tiny_total_max {
             return self.add_hashed(digest, len);
         }
-        let offset = self.tiny.len() as u64;
-        self.tiny.extend_from_slice(bytes);
+        let offset = self.tiny.append(&mut *self.spool, bytes) | TINY_MARK;
         Placed {
             id: self.push(BlobDraft {
                 digest,
                 len,
                 offset,
-                is_tiny: true,
             }),
             write_at: None,
         }
@@ -227,11 +238,8 @@ impl Writer {
     /// Adds stored bytes that are not in memory, by their digest ([`digest`]) and length. They are
     /// never made a tiny blob.
     pub fn add_hashed(&mut self, digest: [u8; 32], len: u64) -> Placed {
-        if let Some(id) = self.by_digest.get(&digest) {
-            return Placed {
-                id: *id,
-                write_at: None,
-            };
+        if let Some(id) = self.blob_of(&digest) {
+            return Placed { id, write_at: None };
         }
         let align = if len >= PAGE_ALIGNED_FROM {
             PAGE_ALIGN
@@ -253,7 +261,6 @@ impl Writer {
             digest,
             len,
             offset,
-            is_tiny: false,
         });
         Placed {
             id,
@@ -266,18 +273,17 @@ impl Writer {
     /// have to be stored: they are longer than [`INFLATED_LEN_MAX`], not longer than the gzip, or
     /// that is not stored itself.
     pub fn add_inflated(&mut self, digest: [u8; 32], len: u64, gzip: BlobId) -> Option<BlobId> {
-        if let Some(id) = self.by_digest.get(&digest) {
-            return Some(*id);
+        if let Some(id) = self.blob_of(&digest) {
+            return Some(id);
         }
         let stored = self.blobs.get(gzip.0 as usize)?;
-        if stored.is_inflated() || len <= stored.len || len > INFLATED_LEN_MAX {
+        if stored.gzip().is_some() || len <= stored.len || len > INFLATED_LEN_MAX {
             return None;
         }
         Some(self.push(BlobDraft {
             digest,
             len,
             offset: blob::INFLATED | u64::from(gzip.0),
-            is_tiny: false,
         }))
     }
 
@@ -285,7 +291,7 @@ impl Writer {
     pub fn add_variants(&mut self, drafts: &[VariantDraft<'_>]) -> VariantsId {
         let mut drafts = drafts.to_vec();
         drafts.sort_by_key(|draft| (self.blob_len(draft.blob), draft.coding));
-        let first = self.variants.len() as u64;
+        let first = self.variant_count();
         let count = drafts.len() as u64;
         if count > u64::from(VARIANT_COUNT_MAX) || first + count > ENTRY_COUNT_MAX {
             self.refuse(SectionKind::Variants, Rule::Limit);
@@ -352,84 +358,6 @@ impl Writer {
         }
     }
 
-    fn compatible_features(&self) -> u64 {
-        if self.fields_hpack.bytes.is_empty() {
-            0
-        } else {
-            layout::COMPATIBLE_HPACK
-        }
-    }
-
-    fn incompatible_features(&self) -> u64 {
-        let has = |kind: SectionKind| self.optional.contains_key(&kind.number());
-        let has_rules = has(SectionKind::RedirectRules) || has(SectionKind::FieldRules);
-        let has_namespaces = self
-            .entries
-            .iter()
-            .any(|entry| entry.namespace > Namespace::NotFoundPage);
-        let has_inflated = self.blobs.iter().any(BlobDraft::is_inflated);
-        let bit = |is_set: bool, bit| if is_set { bit } else { 0 };
-        bit(has(SectionKind::Hosts), layout::INCOMPATIBLE_HOSTS)
-            | bit(has_rules, layout::INCOMPATIBLE_RULES)
-            | bit(has_namespaces, layout::INCOMPATIBLE_NAMESPACES)
-            | bit(has_inflated, layout::INCOMPATIBLE_INFLATED)
-    }
-
-    /// Makes superblock and metadata region, and opens them once as a server will.
-    ///
-    /// # Errors
-    ///
-    /// An [`ArchiveError`] that names what was wrong with the input: two entries with one key, a
-    /// path that is not normalised, a malformed field block, and all else that a server refuses.
-    pub fn finish(mut self) -> Result<Parts, ArchiveError> {
-        if let Some(error) = self.error {
-            return Err(error);
-        }
-        // A large site fills the memory with these: nothing more is looked up in them.
-        self.by_digest = HashMap::new();
-        self.fields.places = HashMap::new();
-        self.fields_hpack.places = HashMap::new();
-        self.entries.sort_by(|a, b| a.key().cmp(&b.key()));
-        if let Some(number) = self
-            .entries
-            .windows(2)
-            .position(|two| two[0].key() == two[1].key())
-        {
-            let index = number as u64 + 1;
-            let section = SectionKind::Entries;
-            return Err(ArchiveError::Record {
-                section,
-                index,
-                rule: Rule::Order,
-            });
-        }
-        let metadata_offset =
-            align_up(self.blob_end, PAGE_ALIGN).ok_or(ArchiveError::Superblock(Rule::Range))?;
-        let entries = self.render_entries();
-        let index = index::render(self.entries.iter().map(EntryDraft::key))?;
-        let features = (self.incompatible_features(), self.compatible_features());
-        self.entries = Vec::new();
-        let (blobs, digests, variants) = self.render_blobs();
-        let tiny = std::mem::take(&mut self.tiny);
-        let mut sections = vec![
-            (SectionKind::Index, index),
-            (SectionKind::Entries, entries),
-            (SectionKind::Variants, variants),
-            (SectionKind::Blobs, blobs),
-            (SectionKind::Digests, digests),
-            (SectionKind::Strings, self.strings.take()),
-            (SectionKind::FieldsH1, self.fields.take()),
-            (SectionKind::FieldsHpack, self.fields_hpack.take()),
-            (SectionKind::FieldsQpack, Vec::new()),
-            (SectionKind::TinyBlobs, tiny),
-        ];
-        sections.extend(std::mem::take(&mut self.optional).into_values());
-        let parts = assemble(self.options, features, metadata_offset, sections)?;
-        let superblock = Superblock::parse(&parts.superblock, parts.file_len)?;
-        Archive::new(superblock, parts.metadata.as_slice())?;
-        Ok(parts)
-    }
-
     fn blob_len(&self, id: BlobId) -> u64 {
         self.blobs.get(id.0 as usize).map_or(0, |blob| blob.len)
     }
@@ -441,81 +369,155 @@ impl Writer {
             return BlobId(0);
         }
         let id = BlobId(count as u32);
-        self.by_digest.insert(draft.digest, id);
+        let blobs = &self.blobs;
+        let digest_of = |number: u32| blobs.get(number as usize).map(|blob| blob.digest);
+        self.by_digest.insert(id.0, &draft.digest, digest_of);
         self.blobs.push(draft);
         id
     }
 
+    fn blob_of(&self, digest: &[u8; 32]) -> Option<BlobId> {
+        let digest_of = |number: u32| self.blobs.get(number as usize).map(|blob| blob.digest);
+        self.by_digest.find(digest, digest_of).map(BlobId)
+    }
+
+    fn variant_count(&self) -> u64 {
+        self.variants.len / variant::LEN as u64
+    }
+
     fn push_variant(&mut self, draft: &VariantDraft<'_>) {
-        let h1_len = u16::try_from(draft.h1.len());
-        let tag_len = u16::try_from(draft.entity_tag.len());
-        let (Ok(h1_len), Ok(tag_len)) = (h1_len, tag_len) else {
-            self.refuse(SectionKind::Variants, Rule::Limit);
-            return;
+        let h1 = FieldBlock {
+            bytes: draft.h1,
+            length_end: draft.length_end,
+            shared_start: draft.shared_start,
+            common: draft.common,
+            common_shared_start: draft.common_shared_start,
         };
-        let mut record = [0; variant::LEN];
-        let h1 = self.fields.add(draft.h1);
-        let tag = self.strings.add(draft.entity_tag);
-        put(&mut record, variant::H1_OFFSET, &h1.to_le_bytes());
-        put(&mut record, variant::ENTITY_TAG_OFFSET, &tag.to_le_bytes());
-        put(&mut record, variant::BLOB, &draft.blob.0.to_le_bytes());
-        put(&mut record, variant::H1_LEN, &h1_len.to_le_bytes());
-        put(
-            &mut record,
-            variant::H1_LENGTH_END,
-            &draft.length_end.to_le_bytes(),
-        );
-        put(
-            &mut record,
-            variant::H1_SHARED_START,
-            &draft.shared_start.to_le_bytes(),
-        );
-        put(&mut record, variant::ENTITY_TAG_LEN, &tag_len.to_le_bytes());
-        if let Some(hpack) = draft.hpack {
-            let Ok(len) = u16::try_from(hpack.bytes.len()) else {
-                return self.refuse(SectionKind::Variants, Rule::Limit);
-            };
-            let offset = self.fields_hpack.add(hpack.bytes);
-            let cuts = (
-                hpack.length_end.to_le_bytes(),
-                hpack.shared_start.to_le_bytes(),
-            );
-            put(&mut record, variant::HPACK_OFFSET, &offset.to_le_bytes());
-            put(&mut record, variant::HPACK_LEN, &len.to_le_bytes());
-            put(&mut record, variant::HPACK_LENGTH_END, &cuts.0);
-            put(&mut record, variant::HPACK_SHARED_START, &cuts.1);
+        let has_common = !h1.common.is_empty();
+        let hpack = draft.hpack.unwrap_or_default();
+        let len_of = |block: &FieldBlock<'_>| block.bytes.len() + block.common.len();
+        let is_too_long = len_of(&h1).max(len_of(&hpack)) > FIELD_BLOCK_LEN_MAX;
+        if is_too_long || draft.entity_tag.len() > FIELD_BLOCK_LEN_MAX {
+            return self.refuse(SectionKind::Variants, Rule::Limit);
         }
+        if self.checks_records
+            && let Err(rule) = self.check_variant(draft, &h1, &hpack)
+        {
+            return self.refuse(SectionKind::Variants, rule);
+        }
+        let mut record = [0; variant::LEN];
+        put(&mut record, variant::BLOB, &draft.blob.0.to_le_bytes());
+        let fields = self.fields.append(&mut *self.spool, h1.bytes);
+        put(&mut record, variant::H1_OFFSET, &fields.to_le_bytes());
+        put_lengths(&mut record, variant::H1_LEN, &h1);
+        if draft.hpack.is_some() {
+            let offset = self.fields_hpack.append(&mut *self.spool, hpack.bytes);
+            put(&mut record, variant::HPACK_OFFSET, &offset.to_le_bytes());
+            put_lengths(&mut record, variant::HPACK_LEN, &hpack);
+        }
+        let tag = if has_common {
+            record[variant::FLAGS] = variant::FLAG_COMMON;
+            self.put_common(&mut record, &h1, &hpack);
+            match position(h1.bytes, draft.entity_tag) {
+                Some(place) => fields + place,
+                None => self.fields.append(&mut *self.spool, draft.entity_tag),
+            }
+        } else {
+            self.strings.add(draft.entity_tag).0
+        };
+        let tag_len = draft.entity_tag.len() as u16;
+        put(&mut record, variant::ENTITY_TAG_OFFSET, &tag.to_le_bytes());
+        put(&mut record, variant::ENTITY_TAG_LEN, &tag_len.to_le_bytes());
         record[variant::CODING] = draft.coding as u8;
-        self.variants.push(record);
+        self.variants.append(&mut *self.spool, &record);
+    }
+
+    /// Puts the common parts of field blocks into their section, once each.
+    fn put_common(
+        &mut self,
+        record: &mut [u8; variant::LEN],
+        h1: &FieldBlock<'_>,
+        hpack: &FieldBlock<'_>,
+    ) {
+        let places = [
+            (
+                h1,
+                variant::H1_COMMON_OFFSET,
+                variant::H1_COMMON_LEN,
+                variant::H1_COMMON_SHARED_START,
+            ),
+            (
+                hpack,
+                variant::HPACK_COMMON_OFFSET,
+                variant::HPACK_COMMON_LEN,
+                variant::HPACK_COMMON_SHARED_START,
+            ),
+        ];
+        for (block, offset_at, len_at, cut_at) in places {
+            let (offset, _) = self.fields_common.add(block.common);
+            if self.fields_common.bytes.len() > COMMON_LEN_MAX {
+                return self.refuse(SectionKind::FieldsCommon, Rule::Limit);
+            }
+            let (len, cut) = (block.common.len() as u16, block.common_shared_start);
+            put(record, offset_at, &(offset as u32).to_le_bytes());
+            put(record, len_at, &len.to_le_bytes());
+            put(record, cut_at, &cut.to_le_bytes());
+        }
+    }
+
+    /// What opening the archive would check.
+    fn check_variant(
+        &self,
+        draft: &VariantDraft<'_>,
+        h1: &FieldBlock<'_>,
+        hpack: &FieldBlock<'_>,
+    ) -> Result<(), Rule> {
+        if !is_entity_tag(draft.entity_tag) {
+            return Err(Rule::EntityTag);
+        }
+        let blob_len = self.blob_len(draft.blob);
+        field_block::check(h1.bytes, h1.length_end, h1.shared_start, blob_len)?;
+        if draft.hpack.is_some() {
+            hpack_block::check(*hpack)?;
+        }
+        // Those that are there were checked before.
+        if !self.fields_common.has(h1.common) {
+            field_block::check_common(h1.common, h1.common_shared_start)?;
+        }
+        if !self.fields_common.has(hpack.common) {
+            hpack_block::check_common(hpack.common, hpack.common_shared_start)?;
+        }
+        Ok(())
     }
 
     fn push_entry(&mut self, key: Key<'_>, value: &[u8], mut record: [u8; entry::LEN]) {
-        let path_len = u32::try_from(key.path.len());
-        let value_len = u32::try_from(value.len());
-        let (Ok(path_len), Ok(value_len)) = (path_len, value_len) else {
-            return self.refuse(SectionKind::Entries, Rule::Limit);
-        };
-        if self.entries.len() as u64 >= ENTRY_COUNT_MAX {
+        let is_too_long =
+            key.path.len() as u64 > PATH_LEN_MAX || value.len() as u64 > VALUE_LEN_MAX;
+        if is_too_long || self.entries.len() as u64 >= ENTRY_COUNT_MAX {
             return self.refuse(SectionKind::Entries, Rule::Limit);
         }
-        let value = self.strings.add(value);
+        if self.checks_records
+            && let Err(rule) = check_entry(key, value, &record)
+        {
+            return self.refuse(SectionKind::Entries, rule);
+        }
+        let (path_len, value_len) = (key.path.len() as u32, value.len() as u32);
+        let (value, _) = self.strings.add(value);
+        let path = self.paths.len() as u64;
+        self.paths.extend_from_slice(key.path);
+        put(&mut record, entry::PATH_OFFSET, &path.to_le_bytes());
         put(&mut record, entry::VALUE_OFFSET, &value.to_le_bytes());
         put(&mut record, entry::PATH_LEN, &path_len.to_le_bytes());
         put(&mut record, entry::VALUE_LEN, &value_len.to_le_bytes());
         put(&mut record, entry::HOST, &key.host.to_le_bytes());
         record[entry::NAMESPACE] = key.namespace as u8;
-        self.entries.push(EntryDraft {
-            host: key.host,
-            namespace: key.namespace,
-            path: key.path.to_vec(),
-            record,
-        });
+        self.entries.push(record);
     }
 
     fn refuse(&mut self, section: SectionKind, rule: Rule) {
         let index = match section {
             SectionKind::Blobs => self.blobs.len(),
-            SectionKind::Variants => self.variants.len(),
+            SectionKind::Variants | SectionKind::FieldsCommon => self.variant_count() as usize,
             _ => self.entries.len(),
         } as u64;
         self.error.get_or_insert(ArchiveError::Record {
@@ -524,143 +526,44 @@ impl Writer {
             rule,
         });
     }
-
-    /// Paths go into the pool in the order of the entries, so neighbours lie side by side.
-    fn render_entries(&mut self) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(self.entries.len() * entry::LEN);
-        for draft in &mut self.entries {
-            let path = self.strings.add(&draft.path);
-            put(&mut draft.record, entry::PATH_OFFSET, &path.to_le_bytes());
-            bytes.extend_from_slice(&draft.record);
-        }
-        bytes
-    }
-
-    /// The blobs of the file first, then the tiny ones, then those that are stored as gzip alone, in
-    /// the order of that: so the table is in the order of offsets. Tiny offsets become absolute in [`assemble`]. Variants follow the new numbers.
-    fn render_blobs(&mut self) -> (Vec<u8>, Vec<u8>, Vec<u8>) {
-        let mut order: Vec<usize> = (0..self.blobs.len()).collect();
-        order.sort_by_key(|number| {
-            let draft = &self.blobs[*number];
-            let is_inflated = draft.is_inflated();
-            let place = match is_inflated {
-                true => &self.blobs[usize_of(draft.offset & !blob::INFLATED)],
-                false => draft,
-            };
-            (is_inflated, place.is_tiny, place.offset)
-        });
-        let mut renumbered = vec![0u32; order.len()];
-        let (mut blobs, mut digests) = (Vec::new(), Vec::new());
-        for (new, old) in order.into_iter().enumerate() {
-            let draft = &self.blobs[old];
-            renumbered[old] = new as u32;
-            let offset = match draft.is_inflated() {
-                // Its gzip stands before it, so it has its number.
-                true => {
-                    let gzip = usize_of(draft.offset & !blob::INFLATED);
-                    blob::INFLATED | u64::from(renumbered[gzip])
-                }
-                false if draft.is_tiny => draft.offset | TINY_MARK,
-                false => draft.offset,
-            };
-            blobs.extend_from_slice(&offset.to_le_bytes());
-            blobs.extend_from_slice(&draft.len.to_le_bytes());
-            digests.extend_from_slice(&draft.digest);
-        }
-        let mut variants = Vec::with_capacity(self.variants.len() * variant::LEN);
-        for record in &mut self.variants {
-            let old = layout::u32_at(record, variant::BLOB) as usize;
-            let new = renumbered.get(old).copied().unwrap_or(u32::MAX);
-            put(record, variant::BLOB, &new.to_le_bytes());
-            variants.extend_from_slice(record);
-        }
-        (blobs, digests, variants)
-    }
 }
 
-/// Marks an offset in the tiny section until the place of that section is known. No file offset
-/// has this bit: no file system has files so long.
-const TINY_MARK: u64 = 1 << 62;
-
-fn assemble(
-    options: Options,
-    (incompatible, compatible): (u64, u64),
-    metadata_offset: u64,
-    mut sections: Vec<(SectionKind, Vec<u8>)>,
-) -> Result<Parts, ArchiveError> {
-    let overflow = ArchiveError::Superblock(Rule::Range);
-    let mut offsets = Vec::with_capacity(sections.len());
-    let mut end = metadata_offset;
-    let mut tiny_start = metadata_offset;
-    for (kind, bytes) in &sections {
-        let offset = align_up(end, section::ALIGN).ok_or(overflow)?;
-        end = offset.checked_add(bytes.len() as u64).ok_or(overflow)?;
-        if *kind == SectionKind::TinyBlobs {
-            tiny_start = offset;
-        }
-        offsets.push(offset);
-    }
-    for (kind, bytes) in &mut sections {
-        if *kind == SectionKind::Blobs {
-            resolve_tiny(bytes, tiny_start);
-        }
-    }
-    let metadata_len = end - metadata_offset;
-    let mut first = [0; SUPERBLOCK_LEN];
-    put(&mut first, 0, &layout::MAGIC);
-    put(&mut first, at::VERSION, &layout::VERSION.to_le_bytes());
-    put(&mut first, at::INCOMPATIBLE, &incompatible.to_le_bytes());
-    put(&mut first, at::COMPATIBLE, &compatible.to_le_bytes());
-    put(&mut first, at::ARCHIVE_LEN, &end.to_le_bytes());
-    put(
-        &mut first,
-        at::METADATA_OFFSET,
-        &metadata_offset.to_le_bytes(),
-    );
-    put(&mut first, at::METADATA_LEN, &metadata_len.to_le_bytes());
-    put(&mut first, at::OPTIONS, &options.bits().to_le_bytes());
-    let count = sections.len() as u32;
-    put(&mut first, at::SECTION_COUNT, &count.to_le_bytes());
-    let mut metadata = vec![0; usize_of(metadata_len)];
-    for (number, ((kind, bytes), offset)) in sections.into_iter().zip(offsets).enumerate() {
-        let row = at::SECTIONS + number * section::LEN;
-        let checksum = xxh3_64(&bytes);
-        let (kind, len) = (kind.number(), bytes.len() as u64);
-        put(&mut first, row + section::KIND, &kind.to_le_bytes());
-        put(&mut first, row + section::OFFSET, &offset.to_le_bytes());
-        put(&mut first, row + section::BYTES, &len.to_le_bytes());
-        put(&mut first, row + section::CHECKSUM, &checksum.to_le_bytes());
-        move_into(&mut metadata, usize_of(offset - metadata_offset), bytes);
-    }
-    seal(&mut first, &metadata);
-    Ok(Parts {
-        superblock: first,
-        metadata_offset,
-        metadata,
-        file_len: end,
-    })
+/// Length and cuts of a block's own part, which stand side by side.
+fn put_lengths(record: &mut [u8; variant::LEN], at: usize, block: &FieldBlock<'_>) {
+    let len = block.bytes.len() as u16;
+    put(record, at, &len.to_le_bytes());
+    put(record, at + 2, &block.length_end.to_le_bytes());
+    put(record, at + 4, &block.shared_start.to_le_bytes());
 }
 
-/// Moves `section` to its place, from its end on, and gives memory back on the way: sections of a
-/// large site are gigabytes, and are not held twice.
-fn move_into(metadata: &mut [u8], place: usize, mut section: Vec<u8>) {
-    while !section.is_empty() {
-        let start = section.len().saturating_sub(MOVED_AT_ONCE);
-        let part = &section[start..];
-        metadata[place + start..place + section.len()].copy_from_slice(part);
-        section.truncate(start);
-        section.shrink_to_fit();
-    }
+/// Where `part` begins in `bytes`.
+fn position(bytes: &[u8], part: &[u8]) -> Option<u64> {
+    let mut windows = bytes.windows(part.len().max(1));
+    let found = windows.position(|window| window == part)?;
+    Some(found as u64)
 }
 
-const MOVED_AT_ONCE: usize = 64 << 20;
-
-fn resolve_tiny(blobs: &mut [u8], tiny_start: u64) {
-    for record in blobs.chunks_exact_mut(blob::LEN) {
-        let offset = layout::u64_at(record, blob::OFFSET);
-        if offset & TINY_MARK != 0 {
-            let offset = tiny_start + (offset & !TINY_MARK);
-            put(record, blob::OFFSET, &offset.to_le_bytes());
-        }
+/// What opening the archive would check of an entry.
+fn check_entry(key: Key<'_>, value: &[u8], record: &[u8; entry::LEN]) -> Result<(), Rule> {
+    if !is_normalised(key.path) || key.namespace.is_of_folders() && !key.path.ends_with(b"/") {
+        return Err(Rule::Path);
+    }
+    if record[entry::KIND] == entry::KIND_REDIRECT {
+        let status = u16_at(record, entry::STATUS);
+        let is_redirect = matches!(status, 301 | 302 | 303 | 307 | 308);
+        return if is_redirect && is_location(value) {
+            Ok(())
+        } else {
+            Err(Rule::Redirect)
+        };
+    }
+    if record[entry::VARIANT_COUNT] == 0 {
+        return Err(Rule::Variants);
+    }
+    let is_field = value.iter().all(|byte| is_value_byte(*byte));
+    if is_field && value.trim_ascii() == value {
+        Ok(())
+    } else {
+        Err(Rule::ContentType)
     }
 }

@@ -190,6 +190,8 @@ fn write_one(
         h1: h1.as_bytes(),
         length_end: 19,
         shared_start: 19,
+        common: b"",
+        common_shared_start: 0,
         hpack: None,
     }]);
     writer.add_content(

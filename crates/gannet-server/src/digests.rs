@@ -3,7 +3,6 @@
 use aws_lc_rs::digest::{SHA256, digest};
 use gannet_content::policy::digest::{CONTENT_DIGEST, REPR_DIGEST, value, wants_sha256};
 use gannet_http::semantics::fields::{FieldMask, KnownField};
-use gannet_http::semantics::ready_fields::block_lines;
 use gannet_http::semantics::request::{Method, Request};
 use gannet_http::semantics::status::Status;
 
@@ -44,7 +43,7 @@ impl Digests {
         if !wants_repr && !wants_content {
             return Self::default();
         }
-        let mut lines = block_lines(selected.block.bytes);
+        let mut lines = selected.block.lines();
         let ready = lines.find(|(name, _, _)| *name == REPR_DIGEST.as_bytes());
         let ready = ready.and_then(|(_, value, _)| str::from_utf8(value).ok());
         let known = match ready {

@@ -18,9 +18,7 @@ use gannet_http::h1;
 use gannet_http::h2::{StreamId, Time};
 use gannet_http::semantics::date::DATE_LINE_LEN;
 use gannet_http::semantics::range::ByteRange;
-use gannet_http::semantics::ready_fields::{
-    ReadyFields, ReadyFieldsError, RepresentationFields, block_lines,
-};
+use gannet_http::semantics::ready_fields::{ReadyFields, ReadyFieldsError, RepresentationFields};
 use gannet_http::semantics::request::{Method, Request, TargetForm};
 use gannet_http::semantics::response::{ReadyPart, ResponseHead, Status};
 use gannet_io::driver::Nanos;
@@ -178,7 +176,7 @@ impl Answering<'_> {
             Err(_) => return self.error(Status::INTERNAL_SERVER_ERROR, None),
         };
         let block = changed.as_block();
-        let mut lines = block_lines(block.bytes);
+        let mut lines = block.lines();
         let content_type = lines.find(|(name, _, _)| *name == b"content-type");
         let changed = Selected {
             block,
@@ -199,7 +197,7 @@ impl Answering<'_> {
         let mut changes = changes.unwrap_or_default();
         for name in replaced {
             changes.set.retain(|(set, _)| set != name);
-            let mut lines = block_lines(selected.block.bytes);
+            let mut lines = selected.block.lines();
             if lines.any(|(line, _, _)| line == name.as_bytes()) {
                 changes.remove.push(name.clone());
             }

@@ -77,6 +77,8 @@ impl File {
                     h1: block.as_bytes(),
                     length_end: *length_end,
                     shared_start: *shared_start,
+                    common: b"",
+                    common_shared_start: 0,
                     hpack: None,
                 },
             )
@@ -220,10 +222,13 @@ pub(crate) fn hpack() -> Vec<u8> {
         h1: b"content-length: 6\r\ncontent-type: text/plain\r\nvary: accept-encoding\r\n",
         length_end: 19,
         shared_start: 45,
+        common: b"",
+        common_shared_start: 0,
         hpack: Some(FieldBlock {
             bytes: b"\x0f\x0d\x016\x0f\x10\x0atext/plain\x0f\x2c\x0faccept-encoding",
             length_end: 4,
             shared_start: 17,
+            ..FieldBlock::default()
         }),
     }]);
     file.content(Key::content(b"/hello.txt"), variants, false);

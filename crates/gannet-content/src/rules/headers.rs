@@ -9,7 +9,7 @@
 //! ```
 
 use gannet_http::semantics::ready_fields::{
-    BlockChanges, ReadyFields, ReadyFieldsError, block_lines, check_field,
+    BlockChanges, ReadyFields, ReadyFieldsError, check_field,
 };
 use gannet_http::semantics::response::ReadyBlock;
 
@@ -112,7 +112,7 @@ impl FieldChanges {
     pub fn apply_to_block(&self, block: ReadyBlock<'_>) -> Result<ReadyFields, ReadyFieldsError> {
         let mut remove: Vec<&str> = self.remove.iter().map(String::as_str).collect();
         remove.extend(self.set.iter().map(|(name, _)| name.as_str()));
-        let known_vary = block_lines(block.bytes).find(|(name, _, _)| *name == VARY.as_bytes());
+        let known_vary = block.lines().find(|(name, _, _)| *name == VARY.as_bytes());
         let mut vary = known_vary.map(|(_, value, _)| value.to_vec());
         let (mut representation, mut shared) = (Vec::new(), Vec::new());
         for (name, value) in &self.set {

@@ -25,14 +25,17 @@ pub(crate) fn write_head(
     connection: ConnectionLine,
     out: &mut Vec<u8>,
 ) {
-    let ready = ready_bytes(head);
-    out.reserve(ready.len() + PLAIN_HEAD_LEN);
+    let ready = head.ready.map(|(block, part)| block.part(part));
+    let ready = ready.unwrap_or_default();
+    out.reserve(ready.iter().map(|piece| piece.len()).sum::<usize>() + PLAIN_HEAD_LEN);
     match head.status {
         Status::OK => out.extend_from_slice(b"HTTP/1.1 200 OK\r\n"),
         status => write_status_line(status, out),
     }
     out.extend_from_slice(date_line);
-    out.extend_from_slice(ready);
+    for piece in ready {
+        out.extend_from_slice(piece);
+    }
     if let Some(len) = content_length(head) {
         out.extend_from_slice(b"content-length: ");
         write_decimal(len, out);
@@ -53,19 +56,6 @@ pub(crate) fn write_head(
         ConnectionLine::Close => b"connection: close\r\n\r\n",
         ConnectionLine::KeepAlive => b"connection: keep-alive\r\n\r\n",
     });
-}
-
-/// The part of the ready block that this response carries.
-fn ready_bytes<'a>(head: &ResponseHead<'a>) -> &'a [u8] {
-    let Some((block, part)) = head.ready else {
-        return &[];
-    };
-    let start = match part {
-        ReadyPart::Whole => 0,
-        ReadyPart::WithoutLength => block.length_end,
-        ReadyPart::Shared => block.shared_start,
-    };
-    &block.bytes[usize::from(start)..]
 }
 
 /// The length to write, if any (RFC 9110 section 8.6).
@@ -112,6 +102,8 @@ mod tests {
         bytes: b"content-length: 5\r\ncontent-type: t\r\netag: \"e\"\r\n",
         length_end: 19,
         shared_start: 36,
+        common: b"",
+        common_shared_start: 0,
         hpack: None,
     };
 

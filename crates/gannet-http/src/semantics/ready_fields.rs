@@ -115,6 +115,8 @@ impl ReadyFields {
             bytes: &self.bytes,
             length_end: self.length_end,
             shared_start: self.shared_start,
+            common: &[],
+            common_shared_start: 0,
             hpack: None,
         }
     }
@@ -143,17 +145,20 @@ impl BlockChanges<'_> {
     /// # Errors
     /// As [`RepresentationFields::render`].
     pub fn apply(&self, block: ReadyBlock<'_>) -> Result<ReadyFields, ReadyFieldsError> {
-        let mut bytes = Vec::with_capacity(block.bytes.len() + 128);
+        let mut bytes = Vec::with_capacity(block.bytes.len() + block.common.len() + 128);
         let (length_end, shared_start) = (block.length_end.into(), block.shared_start.into());
         let part = |range: std::ops::Range<usize>| block.bytes.get(range).unwrap_or_default();
         bytes.extend_from_slice(part(0..length_end));
-        let length_end = bytes.len();
+        let new_length_end = bytes.len();
+        let (before, behind) = block.common_parts();
+        self.keep(before, &mut bytes);
         self.keep(part(length_end..shared_start), &mut bytes);
         for (name, value) in self.representation {
             write_checked_line(name, value, &mut bytes)?;
         }
         let new_shared_start = bytes.len();
         self.keep(part(shared_start..block.bytes.len()), &mut bytes);
+        self.keep(behind, &mut bytes);
         for (name, value) in self.shared {
             write_checked_line(name, value, &mut bytes)?;
         }
@@ -162,7 +167,7 @@ impl BlockChanges<'_> {
         }
         Ok(ReadyFields {
             bytes,
-            length_end: length_end as u16,
+            length_end: new_length_end as u16,
             shared_start: new_shared_start as u16,
         })
     }
@@ -173,6 +178,20 @@ impl BlockChanges<'_> {
                 out.extend_from_slice(line);
             }
         }
+    }
+}
+
+impl<'a> ReadyBlock<'a> {
+    /// Its lines, not in the order of the wire: name, value, and all of the line with its end.
+    pub fn lines(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8], &'a [u8])> {
+        block_lines(self.bytes).chain(block_lines(self.common))
+    }
+
+    fn common_parts(&self) -> (&'a [u8], &'a [u8]) {
+        let cut = self
+            .common
+            .split_at_checked(self.common_shared_start.into());
+        cut.unwrap_or_default()
     }
 }
 

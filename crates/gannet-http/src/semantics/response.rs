@@ -15,6 +15,11 @@ pub use super::status::Status;
 /// A 200 carries all of it; a 206 or a 416 leaves the first part out; a 304 carries only the last
 /// (RFC 9110 section 15.4.5). Invariant: `length_end <= shared_start <= bytes.len()`.
 ///
+/// What many blocks have in common may be kept apart, once: `common` are lines that belong behind
+/// `content-length`, up to `common_shared_start`, and behind all others, from there on. Then a
+/// block has its length and its entity tag for its own, and the wire has the same lines in the same
+/// order as without that. Invariant: `common_shared_start <= common.len()`.
+///
 /// `hpack` is the same block in HTTP/2's form, in the same order with two offsets of its own.
 /// [`crate::h2::hpack::ready::render`] makes it of the lines. Without it the HTTP/2 machine makes it
 /// anew for every response.
@@ -27,6 +32,10 @@ pub struct ReadyBlock<'a> {
     pub length_end: u16,
     /// Start of the fields that a 304 carries too.
     pub shared_start: u16,
+    /// Lines that other blocks have too; empty if all are in `bytes`.
+    pub common: &'a [u8],
+    /// Start of those of them that a 304 carries too.
+    pub common_shared_start: u16,
     /// The same fields for HTTP/2, if they were rendered.
     pub hpack: Option<HpackBlock<'a>>,
 }
@@ -35,7 +44,8 @@ pub struct ReadyBlock<'a> {
 ///
 /// Only indexed fields of the static table and literals without indexing: the block neither reads
 /// nor changes a dynamic table, so the same bytes mean the same at any place of any connection.
-/// Invariant: `length_end <= shared_start <= bytes.len()`, both at the start of a representation.
+/// Invariant: `length_end <= shared_start <= bytes.len()`, both at the start of a representation;
+/// `common` is as in a [`ReadyBlock`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct HpackBlock<'a> {
     /// The encoded fields. No `:status`, no `date`, no table size update.
@@ -44,20 +54,55 @@ pub struct HpackBlock<'a> {
     pub length_end: u16,
     /// Start of the fields that a 304 carries too.
     pub shared_start: u16,
+    /// Fields that other blocks have too.
+    pub common: &'a [u8],
+    /// Start of those of them that a 304 carries too.
+    pub common_shared_start: u16,
+}
+
+impl<'a> ReadyBlock<'a> {
+    /// The lines that a response with this part carries: the pieces one after the other.
+    #[inline]
+    #[must_use]
+    pub fn part(&self, part: ReadyPart) -> [&'a [u8]; 4] {
+        let cuts = (self.length_end, self.shared_start, self.common_shared_start);
+        pieces(self.bytes, self.common, cuts, part)
+    }
 }
 
 impl<'a> HpackBlock<'a> {
-    /// The encoded fields that a response with this part carries.
+    /// The encoded fields that a response with this part carries: the pieces one after the other.
     #[inline]
     #[must_use]
-    pub fn part(&self, part: ReadyPart) -> &'a [u8] {
-        let start = match part {
-            ReadyPart::Whole => 0,
-            ReadyPart::WithoutLength => self.length_end,
-            ReadyPart::Shared => self.shared_start,
-        };
-        self.bytes.get(usize::from(start)..).unwrap_or_default()
+    pub fn part(&self, part: ReadyPart) -> [&'a [u8]; 4] {
+        let cuts = (self.length_end, self.shared_start, self.common_shared_start);
+        pieces(self.bytes, self.common, cuts, part)
     }
+}
+
+/// The pieces of a block with the cuts `length_end`, `shared_start` and `common_shared_start`.
+#[inline]
+fn pieces<'a>(
+    own: &'a [u8],
+    common: &'a [u8],
+    (length_end, shared_start, common_shared_start): (u16, u16, u16),
+    part: ReadyPart,
+) -> [&'a [u8]; 4] {
+    let from = |bytes: &'a [u8], start: u16| bytes.get(usize::from(start)..).unwrap_or_default();
+    if part == ReadyPart::Shared {
+        let (own, common) = (from(own, shared_start), from(common, common_shared_start));
+        return [own, common, &[], &[]];
+    }
+    let is_whole = part == ReadyPart::Whole;
+    if common.is_empty() {
+        let own = if is_whole { own } else { from(own, length_end) };
+        return [own, &[], &[], &[]];
+    }
+    let (length, own) = own.split_at_checked(length_end.into()).unwrap_or_default();
+    let cut = common.split_at_checked(common_shared_start.into());
+    let (before, behind) = cut.unwrap_or_default();
+    let length = if is_whole { length } else { &[] };
+    [length, before, own, behind]
 }
 
 /// Which part of a [`ReadyBlock`] a response carries.

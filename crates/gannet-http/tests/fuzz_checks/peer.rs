@@ -132,5 +132,7 @@ const OK_BLOCK: ReadyBlock<'_> = ReadyBlock {
     bytes: b"content-length: 2\r\n",
     length_end: 19,
     shared_start: 19,
+    common: b"",
+    common_shared_start: 0,
     hpack: None,
 };

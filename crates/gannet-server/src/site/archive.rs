@@ -211,10 +211,14 @@ impl ArchiveSite {
                 bytes: h1.bytes,
                 length_end: h1.length_end,
                 shared_start: h1.shared_start,
+                common: h1.common,
+                common_shared_start: h1.common_shared_start,
                 hpack: variant.hpack().map(|hpack| HpackBlock {
                     bytes: hpack.bytes,
                     length_end: hpack.length_end,
                     shared_start: hpack.shared_start,
+                    common: hpack.common,
+                    common_shared_start: hpack.common_shared_start,
                 }),
             },
             representation: Representation {

@@ -300,8 +300,9 @@ fn fields(entry: &Entry<'_>) -> Vec<(String, String)> {
         "repr-digest",
         "content-digest",
     ];
-    let block = entry.variants().next().map(|variant| variant.h1().bytes);
-    let text = String::from_utf8_lossy(block.unwrap_or_default());
+    let block = entry.variants().next().map(|variant| variant.h1().whole());
+    let block = block.unwrap_or_default();
+    let text = String::from_utf8_lossy(&block);
     let lines = text.lines().filter_map(|line| line.split_once(": "));
     lines
         .filter(|(name, _)| !FOLLOWING.contains(name))

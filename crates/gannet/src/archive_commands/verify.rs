@@ -139,23 +139,20 @@ fn has_equal_fields(entry: &Entry<'_>) -> bool {
             return true;
         };
         let h1 = variant.h1();
-        let cuts = |block: &FieldBlock<'_>| {
-            let (length_end, shared_start) = (block.length_end.into(), block.shared_start.into());
-            [
-                0..length_end,
-                length_end..shared_start,
-                shared_start..block.bytes.len(),
-            ]
+        let pieces = |block: &FieldBlock<'_>| {
+            let [length, common, own, shared] = block.pieces();
+            let cut = usize::from(block.shared_start.saturating_sub(block.length_end));
+            [length, common, &own[..cut.min(own.len())], own, shared].map(<[u8]>::to_vec)
         };
-        cuts(&h1)
+        pieces(&h1)
             .into_iter()
-            .zip(cuts(&hpack))
+            .zip(pieces(&hpack))
             .all(|(lines, fields)| {
                 let mut decoded = Vec::new();
-                let result = Decoder::new().decode_each(&hpack.bytes[fields], |name, value| {
+                let result = Decoder::new().decode_each(&fields, |name, value| {
                     decoded.extend_from_slice(&[name, b": ", value, b"\r\n"].concat());
                 });
-                result.is_ok() && decoded == h1.bytes[lines]
+                result.is_ok() && decoded == lines
             })
     })
 }

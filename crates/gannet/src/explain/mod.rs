@@ -264,7 +264,7 @@ fn of_archive(entry: &Entry<'_>, accepted: CodingSet) -> (Vec<Variant>, Vec<(Str
         is_inflated: variant.is_inflated(),
     });
     let chosen = entry.variants().find(|it| accepted.contains(coding(it)));
-    let block = chosen.map(|variant| lines_of(variant.h1().bytes));
+    let block = chosen.map(|variant| lines_of(&variant.h1().whole()));
     (variants.collect(), block.unwrap_or_default())
 }
 

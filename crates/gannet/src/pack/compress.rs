@@ -1,12 +1,15 @@
 //! Compressing a body in each coding, and whether the result is worth keeping.
 
+use std::cell::RefCell;
 use std::io::{self, Read};
 use std::num::NonZeroU64;
 
 use gannet_archive::Coding;
 use libdeflater::{CompressionLvl, Compressor};
 
+use super::brotli_memory::BrotliMemory;
 use super::encoders::Encoder;
+use super::limits::CODED_BUFFER_MAX;
 
 /// A body in a coding.
 #[derive(Clone, Debug)]
@@ -84,16 +87,86 @@ fn looks_compressible(body: &[u8]) -> bool {
 
 const PROBE_FROM: usize = 64 << 10;
 
+/// Encoders with their tables. Making them anew for each of a million small files would take
+/// longer than compressing.
+#[derive(Default)]
+struct Compressors {
+    /// With its level.
+    gzip: Option<(u8, Compressor)>,
+    zstd: Option<(u8, zstd::bulk::Compressor<'static>)>,
+    brotli: BrotliMemory,
+    /// Room for coded bytes.
+    buffer: Vec<u8>,
+}
+
+thread_local! {
+    static COMPRESSORS: RefCell<Compressors> = RefCell::default();
+}
+
+impl Compressors {
+    /// Room for `len` coded bytes.
+    fn buffer(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
+        if buffer.len() < len {
+            buffer.resize(len, 0);
+        }
+        &mut buffer[..len]
+    }
+
+    /// A large file's buffer is not kept.
+    fn shrink(&mut self) {
+        if self.buffer.len() > CODED_BUFFER_MAX {
+            self.buffer = Vec::new();
+        }
+    }
+
+    fn gzip(&mut self, body: &[u8], level: u8) -> io::Result<Vec<u8>> {
+        let (_, compressor) = match &mut self.gzip {
+            Some(made) if made.0 == level => made,
+            other => {
+                let number = CompressionLvl::new(i32::from(level)).map_err(|_| level_error())?;
+                other.insert((level, Compressor::new(number)))
+            }
+        };
+        let out = Self::buffer(&mut self.buffer, compressor.gzip_compress_bound(body.len()));
+        let len = compressor
+            .gzip_compress(body, out)
+            .map_err(io::Error::other)?;
+        Ok(out[..len].to_vec())
+    }
+
+    fn zstd(&mut self, body: &[u8], level: u8) -> io::Result<Vec<u8>> {
+        let (_, compressor) = match &mut self.zstd {
+            Some(made) if made.0 == level => made,
+            other => {
+                let mut made = zstd::bulk::Compressor::new(i32::from(level))?;
+                made.include_checksum(false)?;
+                other.insert((level, made))
+            }
+        };
+        // Levels above 19 would take windows that browsers refuse.
+        compressor.window_log(window_bits(body.len(), ZSTD_WINDOW_BITS_MAX) as u32)?;
+        let bound = zstd::zstd_safe::compress_bound(body.len());
+        let out = Self::buffer(&mut self.buffer, bound);
+        let len = compressor.compress_to_buffer(body, out)?;
+        Ok(out[..len].to_vec())
+    }
+}
+
+/// Calls `run` with this thread's encoders.
+fn with_compressors<O>(run: impl FnOnce(&mut Compressors) -> O) -> O {
+    COMPRESSORS.with_borrow_mut(|compressors| {
+        let result = run(compressors);
+        compressors.shrink();
+        result
+    })
+}
+
 fn gzip(body: &[u8], level: u8) -> io::Result<Vec<u8>> {
-    let level = CompressionLvl::new(i32::from(level)).map_err(|_| level_error())?;
-    let mut compressor = Compressor::new(level);
-    let mut out = vec![0; compressor.gzip_compress_bound(body.len())];
-    let len = compressor
-        .gzip_compress(body, &mut out)
-        .map_err(io::Error::other)?;
-    out.truncate(len);
-    out.shrink_to_fit();
-    Ok(out)
+    with_compressors(|compressors| compressors.gzip(body, level))
+}
+
+fn zstd(body: &[u8], level: u8) -> io::Result<Vec<u8>> {
+    with_compressors(|compressors| compressors.zstd(body, level))
 }
 
 fn zopfli(body: &[u8]) -> io::Result<Vec<u8>> {
@@ -113,21 +186,23 @@ const ZOPFLI_LARGE: usize = 1 << 20;
 fn brotli(body: &[u8], level: u8) -> io::Result<Vec<u8>> {
     let params = brotli::enc::BrotliEncoderParams {
         quality: i32::from(level),
-        lgwin: window_bits(body.len(), BROTLI_WINDOW_BITS_MAX),
+        lgwin: brotli_window_bits(body.len(), level),
         size_hint: body.len(),
         ..Default::default()
     };
+    let memory = with_compressors(|compressors| compressors.brotli.clone());
     let mut out = Vec::with_capacity(body.len() / 3);
-    brotli::BrotliCompress(&mut &body[..], &mut out, &params)?;
+    let (mut input, mut output) = ([0; 4096], [0; 4096]);
+    brotli::enc::BrotliCompressCustomAlloc(
+        &mut &body[..],
+        &mut out,
+        &mut input,
+        &mut output,
+        &params,
+        memory,
+    )?;
+    out.shrink_to_fit();
     Ok(out)
-}
-
-fn zstd(body: &[u8], level: u8) -> io::Result<Vec<u8>> {
-    let mut compressor = zstd::bulk::Compressor::new(i32::from(level))?;
-    // Levels above 19 would take windows that browsers refuse.
-    compressor.window_log(window_bits(body.len(), ZSTD_WINDOW_BITS_MAX) as u32)?;
-    compressor.include_checksum(false)?;
-    compressor.compress(body)
 }
 
 fn level_error() -> io::Error {
@@ -138,6 +213,17 @@ fn level_error() -> io::Error {
 fn window_bits(len: usize, max: i32) -> i32 {
     let needed = usize::BITS - len.saturating_sub(1).leading_zeros();
     (needed as i32).clamp(WINDOW_BITS_MIN, max)
+}
+
+/// Levels 5 to 9 get a window of at least 128 KiB: for smaller ones the encoder takes tables of
+/// 32 MiB, and a site of small pages takes five times as long.
+fn brotli_window_bits(len: usize, level: u8) -> i32 {
+    let bits = window_bits(len, BROTLI_WINDOW_BITS_MAX);
+    if (5..=9).contains(&level) {
+        bits.max(WINDOW_BITS_MIN + 1)
+    } else {
+        bits
+    }
 }
 
 /// Below it nothing is saved: zstd's smallest block is near.

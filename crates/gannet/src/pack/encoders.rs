@@ -93,7 +93,12 @@ impl Encoder {
     /// Names all that its output depends on beside the input: `br=11 brotli-9.1.1`.
     #[must_use]
     pub fn recipe(self) -> String {
-        format!("{self} {}", self.library())
+        // See `brotli_window_bits`.
+        let window = match self {
+            Self::Brotli(5..=9) => " window 17-24",
+            _ => "",
+        };
+        format!("{self} {}{window}", self.library())
     }
 }
 

@@ -47,3 +47,20 @@ pub(super) const KEPT_ARCHIVES: usize = 2;
 /// Pages longer than this get no content security policy of their own: reading one takes a few
 /// times its length in memory.
 pub(super) const POLICY_PAGE_MAX: u64 = 32 << 20;
+
+/// Tables of an encoder below this length in bytes are not worth being kept for the next file.
+pub(super) const ENCODER_MEMORY_MIN: usize = 16 << 10;
+
+/// Longer ones, in bytes, are not kept: they belong to large files, where they cost nothing, and
+/// every thread keeps its own.
+pub(super) const ENCODER_MEMORY_MAX: usize = 8 << 20;
+
+/// Length in bytes of the buffer for coded bytes that a thread keeps for the next file.
+pub(super) const CODED_BUFFER_MAX: usize = 8 << 20;
+
+/// Bytes of a section of the archive that are held in memory before they go to the disk.
+pub(super) const SPOOLED_AT_ONCE: usize = 4 << 20;
+
+/// A metadata region up to this length in bytes is opened once more before the archive gets its
+/// name. Larger ones would fill the memory; their records were checked one by one.
+pub(super) const REOPENED_MAX: u64 = 64 << 20;

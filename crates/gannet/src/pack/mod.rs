@@ -23,6 +23,7 @@
 //! `x`: the archive holds codings made here, which are never out of date. If it decodes to anything
 //! else, it is a file like others.
 
+mod brotli_memory;
 mod compress;
 mod compressible;
 mod double_claims;
@@ -42,6 +43,7 @@ pub(crate) mod rules;
 mod sign;
 mod site;
 mod sources;
+mod spool;
 mod stamps;
 mod store;
 mod walk;
@@ -71,6 +73,7 @@ use recipe::Recipe;
 use sign::Signer;
 use site::Site;
 use sources::Sources;
+use spool::DiskSpool;
 use store::{Target, store};
 
 /// What to pack, and how.
@@ -190,7 +193,8 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
     }
     let previous = memory.previous(options);
     let mut output = Output::create(&options.output)?;
-    let mut writer = Writer::new(options.archive_options());
+    let (spool, spool_error) = DiskSpool::new(output.temporary());
+    let mut writer = Writer::with_spool(options.archive_options(), Box::new(spool));
     let recipe = Recipe::new(&options.encoders, &options.compressible);
     writer.set_section(SectionKind::Recipe, recipe.to_section());
     let mut target = Target {
@@ -225,13 +229,17 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
     drop(site);
     drop(stored);
     let refuse = |error| PackError::Archive(options.output.clone(), error);
-    let mut parts = writer.finish().map_err(refuse)?;
+    let (mut finished, written) = output.finish(writer).map_err(refuse)?;
+    written
+        .and_then(|()| spool_error.check())
+        .map_err(PackError::io("write", &options.output))?;
     if let Some(signer) = signer {
-        signer.sign(&mut parts)?;
+        signer.sign(&mut finished)?;
     }
-    output.publish(&parts)?;
-    let superblock = Superblock::parse(&parts.superblock, parts.file_len).map_err(refuse)?;
-    report.archive_bytes = parts.file_len;
+    output.reopen(&finished)?.map_err(refuse)?;
+    output.publish(&finished)?;
+    let superblock = Superblock::parse(&finished.superblock, finished.file_len).map_err(refuse)?;
+    report.archive_bytes = finished.file_len;
     report.build_id = *superblock.build_id();
     report
         .warnings

@@ -3,12 +3,13 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use gannet_archive::{Parts, SUPERBLOCK_LEN};
+use gannet_archive::{Archive, ArchiveError, Finished, SUPERBLOCK_LEN, Superblock, Writer};
 
 use super::PackError;
-use super::limits::COPY_CHUNK;
+use super::limits::{COPY_CHUNK, REOPENED_MAX};
 use super::previous::KeptBlob;
 
 /// A file beside its target, which takes the target's name when all of it is on the disk.
@@ -131,10 +132,63 @@ impl Output {
         }
     }
 
-    /// Writes the rest, brings all of it to the disk, and gives the file its name. The superblock
-    /// goes last: a file without it is no archive.
-    pub(super) fn publish(mut self, parts: &Parts) -> Result<(), PackError> {
-        self.write_at(parts.metadata_offset, &parts.metadata)?;
+    /// The name of the file until it has its own.
+    pub(super) fn temporary(&self) -> PathBuf {
+        self.temporary.0.clone().unwrap_or_default()
+    }
+
+    /// Writes the metadata region. Gives what became of writing beside what `writer` says.
+    pub(super) fn finish(
+        &mut self,
+        writer: Writer,
+    ) -> Result<(Finished, io::Result<()>), ArchiveError> {
+        let mut written = self.align();
+        let finished = writer.finish_into(&mut |bytes| {
+            if written.is_ok() {
+                written = self.file.write_all(bytes);
+                self.offset += bytes.len() as u64;
+            }
+        })?;
+        debug_assert!(written.is_err() || self.offset == finished.file_len);
+        Ok((finished, written))
+    }
+
+    /// Opens what was written as a server will, unless it is too large for that.
+    pub(super) fn reopen(
+        &mut self,
+        finished: &Finished,
+    ) -> Result<Result<(), ArchiveError>, PackError> {
+        let len = finished.file_len - finished.metadata_offset;
+        if len > REOPENED_MAX {
+            return Ok(Ok(()));
+        }
+        let mut metadata = vec![0; usize::try_from(len).unwrap_or(0)];
+        self.file
+            .flush()
+            .and_then(|()| {
+                let file = self.file.get_ref();
+                file.read_exact_at(&mut metadata, finished.metadata_offset)
+            })
+            .map_err(PackError::io("read", &self.target))?;
+        let opened = Superblock::parse(&finished.superblock, finished.file_len)
+            .and_then(|superblock| Archive::new(superblock, metadata.as_slice()).map(|_| ()));
+        Ok(opened)
+    }
+
+    /// Goes on at a page, where the metadata region begins.
+    fn align(&mut self) -> io::Result<()> {
+        let offset = self.offset.next_multiple_of(SUPERBLOCK_LEN as u64);
+        io::copy(
+            &mut io::repeat(0).take(offset - self.offset),
+            &mut self.file,
+        )?;
+        self.offset = offset;
+        Ok(())
+    }
+
+    /// Brings all of it to the disk, and gives the file its name. The superblock goes last: a file
+    /// without it is no archive.
+    pub(super) fn publish(self, finished: &Finished) -> Result<(), PackError> {
         let Self {
             target,
             folder,
@@ -148,7 +202,7 @@ impl Output {
             .map_err(|error| refuse(error.into_error()))?;
         file.sync_data().map_err(refuse)?;
         file.seek(SeekFrom::Start(0)).map_err(refuse)?;
-        file.write_all(&parts.superblock).map_err(refuse)?;
+        file.write_all(&finished.superblock).map_err(refuse)?;
         file.sync_all().map_err(refuse)?;
         drop(file);
         if let Some(path) = &temporary.0 {

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use gannet_archive::{Parts, Superblock, put_signature, signed_text};
+use gannet_archive::{Finished, Superblock, put_signature, signed_text};
 use minisign::{SecretKey, SecretKeyBox};
 
 use super::PackError;
@@ -40,9 +40,9 @@ impl Signer {
     }
 
     /// Signs a finished archive that is not written yet.
-    pub(super) fn sign(&self, parts: &mut Parts) -> Result<(), PackError> {
+    pub(super) fn sign(&self, finished: &mut Finished) -> Result<(), PackError> {
         let refuse = |why: String| PackError::Key(self.path.clone(), why);
-        let superblock = Superblock::parse(&parts.superblock, parts.file_len)
+        let superblock = Superblock::parse(&finished.superblock, finished.file_len)
             .map_err(|error| refuse(error.to_string()))?;
         let signed = signed_text(superblock.build_id());
         let comment = signed.trim_end();
@@ -50,7 +50,7 @@ impl Signer {
         let signature =
             minisign::sign(None, &self.key, signed.as_bytes(), Some(comment), untrusted)
                 .map_err(|error| refuse(error.to_string()))?;
-        if put_signature(&mut parts.superblock, signature.to_string().as_bytes()) {
+        if put_signature(&mut finished.superblock, signature.to_string().as_bytes()) {
             Ok(())
         } else {
             Err(refuse("its signature is too long".into()))

@@ -17,7 +17,7 @@ use gannet_http::semantics::target_path::encode_path;
 
 use super::compress::{Coded, compress};
 use super::double_claims::DoubleClaims;
-use super::fields::{Representation, add_variants};
+use super::fields::{CommonFields, Representation, add_variants};
 use super::limits::POLICY_PAGE_MAX;
 use super::output::Output;
 use super::rules::{RuleContents, SiteRules};
@@ -32,6 +32,7 @@ pub(super) struct Site<'o> {
     now: i64,
     /// Equal representations have one set of variants.
     representations: HashMap<RepresentationKey, VariantsId>,
+    common_fields: CommonFields,
     /// The policies of pages, by content.
     policies: HashMap<usize, Option<Policy>>,
     /// Paths that have content, and the number of the file that they have it from; none for a
@@ -76,6 +77,7 @@ impl<'o> Site<'o> {
             rules,
             now,
             representations: HashMap::new(),
+            common_fields: CommonFields::default(),
             policies: HashMap::new(),
             names: HashMap::new(),
             alias_count: 0,
@@ -430,8 +432,9 @@ impl<'o> Site<'o> {
             fields: &fields,
             changes: changes.as_ref(),
         };
+        let common = &mut self.common_fields;
         let variants =
-            add_variants(&representation, &variants, writer).map_err(PackError::Types)?;
+            add_variants(&representation, &variants, common, writer).map_err(PackError::Types)?;
         let content = Content {
             content_type: content_type.as_bytes(),
             is_generated: true,
@@ -479,8 +482,9 @@ impl<'o> Site<'o> {
                     changes: changes.as_ref(),
                 };
                 let stored = to.contents[source.content].variants_as(source.is_compressible);
-                let variants =
-                    add_variants(&representation, stored, to.writer).map_err(PackError::Types)?;
+                let common = &mut self.common_fields;
+                let variants = add_variants(&representation, stored, common, to.writer)
+                    .map_err(PackError::Types)?;
                 self.representations.insert(key, variants);
                 variants
             }

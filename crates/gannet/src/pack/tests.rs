@@ -181,7 +181,7 @@ fn variants_are_kept_when_they_pay_and_never_for_media() {
     assert_eq!(codings.len(), 4, "{codings:?}");
     assert_eq!(codings[3], Coding::Identity);
     for variant in entry.variants() {
-        let block = String::from_utf8_lossy(variant.h1().bytes).into_owned();
+        let block = String::from_utf8_lossy(&variant.h1().whole()).into_owned();
         let has_line = |line: &str| block.lines().any(|one| one == line);
         assert!(
             has_line(&format!("content-length: {}", variant.blob_len())),
@@ -208,8 +208,8 @@ fn variants_are_kept_when_they_pay_and_never_for_media() {
             .expect("packed");
         let codings: Vec<_> = entry.variants().map(|variant| variant.coding()).collect();
         assert_eq!(codings, [Coding::Identity], "{path}");
-        let block = entry.variants().next().expect("one").h1().bytes;
-        assert!(!String::from_utf8_lossy(block).contains("vary"), "{path}");
+        let block = entry.variants().next().expect("one").h1().whole();
+        assert!(!String::from_utf8_lossy(&block).contains("vary"), "{path}");
     }
 }
 
@@ -435,8 +435,8 @@ fn listings_are_packed_on_request() {
         .lookup(Key::content(b"/folder/"))
         .expect("listed");
     assert!(entry.is_generated());
-    let block = entry.variants().next().expect("one").h1().bytes;
-    assert!(String::from_utf8_lossy(block).contains("content-security-policy: "));
+    let block = entry.variants().next().expect("one").h1().whole();
+    assert!(String::from_utf8_lossy(&block).contains("content-security-policy: "));
     let page = get(&file, "/folder/").expect("listed");
     assert!(page.contains("a &amp; b.txt"), "{page}");
     assert_eq!(get(&file, "/with/").as_deref(), Some("page"));

@@ -10,7 +10,7 @@ use crate::h2::output::{Body, Output};
 use crate::h2::streams::{Response, Slot};
 use crate::h2::{StreamId, Time};
 use crate::semantics::date::DATE_LINE_LEN;
-use crate::semantics::response::{ReadyPart, ResponseHead};
+use crate::semantics::response::{ReadyBlock, ReadyPart, ResponseHead};
 
 impl Connection {
     /// Appends the head of a response to `wire`, as HEADERS and CONTINUATION frames, after control
@@ -254,8 +254,12 @@ fn write_fields(head: &ResponseHead<'_>, date_line: &[u8; DATE_LINE_LEN], out: &
     if let Some((block, part)) = head.ready {
         has_length = part == ReadyPart::Whole;
         match block.hpack {
-            Some(hpack) => out.extend_from_slice(hpack.part(part)),
-            None => write_lines(block.bytes, block.length_end, block.shared_start, part, out),
+            Some(hpack) => {
+                for piece in hpack.part(part) {
+                    out.extend_from_slice(piece);
+                }
+            }
+            None => write_lines(block, part, out),
         }
     }
     debug_assert!(
@@ -278,20 +282,11 @@ fn write_fields(head: &ResponseHead<'_>, date_line: &[u8; DATE_LINE_LEN], out: &
 
 /// Encodes a ready block that nobody has encoded before.
 #[cold]
-fn write_lines(
-    bytes: &[u8],
-    length_end: u16,
-    shared_start: u16,
-    part: ReadyPart,
-    out: &mut Vec<u8>,
-) {
-    let start = match part {
-        ReadyPart::Whole => 0,
-        ReadyPart::WithoutLength => length_end,
-        ReadyPart::Shared => shared_start,
-    };
-    let written = ready::write_lines(&bytes[usize::from(start)..], out);
-    debug_assert!(written.is_some(), "ready blocks are lines");
+fn write_lines(block: ReadyBlock<'_>, part: ReadyPart, out: &mut Vec<u8>) {
+    for piece in block.part(part) {
+        let written = ready::write_lines(piece, out);
+        debug_assert!(written.is_some(), "ready blocks are lines");
+    }
 }
 
 /// Makes frames of a block that is longer than one may be; it begins after the room for a header
