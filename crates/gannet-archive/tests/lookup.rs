@@ -8,6 +8,32 @@ use gannet_archive::{Coding, EntryKind, Key, Namespace, Options, limits};
 use sample::{File, Numbers, open};
 
 #[test]
+fn common_parts_of_blocks_are_kept_once_and_stand_where_they_belong() {
+    let file = sample::common();
+    let archive = open(&file).expect("sound");
+    let variant = |path: &[u8]| {
+        let entry = archive.lookup(Key::content(path)).expect("it is there");
+        entry.variants().next().expect("one")
+    };
+    let (first, second) = (variant(b"/a.txt"), variant(b"/b.txt"));
+    let lines = first.h1().whole().into_owned();
+    assert_eq!(
+        String::from_utf8_lossy(&lines),
+        "content-length: 6\r\ncontent-type: text/plain\r\netag: \"1\"\r\n\
+         vary: accept-encoding\r\n"
+    );
+    assert_eq!(first.entity_tag(), b"\"1\"");
+    assert_eq!(second.entity_tag(), b"\"1\"");
+    assert_eq!(first.h1().common.as_ptr(), second.h1().common.as_ptr());
+    let fields =
+        [first, second].map(|variant| variant.hpack().expect("it has one").common.as_ptr());
+    assert_eq!(fields[0], fields[1]);
+    let text = archive.metadata().windows(15);
+    let count = text.filter(|window| *window == b"accept-encoding").count();
+    assert_eq!(count, 2, "once for each version of HTTP");
+}
+
+#[test]
 fn lookup_agrees_with_a_map() {
     for (seed, count) in [(1, 0), (2, 1), (3, 2), (4, 100), (5, 20_000)] {
         let mut numbers = Numbers(seed);

@@ -6,7 +6,7 @@ use gannet_archive::{
     ArchiveError, BlobId, Coding, Content, Key, Options, Rule, SectionKind, VariantDraft, Writer,
     digest, limits,
 };
-use sample::{hello, hpack, inflated, open, site};
+use sample::{common, hello, hpack, inflated, open, site};
 
 /// The committed files of each format version. A change of these bytes is a change of the format.
 #[test]
@@ -15,6 +15,7 @@ fn golden_files_are_written_the_same_and_still_open() {
         ("v1-hello", hello()),
         ("v1-hpack", hpack()),
         ("v1-inflated", inflated()),
+        ("v1-common", common()),
         ("v1-site", site()),
     ] {
         let path = format!("{}/tests/golden/{name}.gannet", env!("CARGO_MANIFEST_DIR"));

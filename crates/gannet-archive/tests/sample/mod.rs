@@ -235,6 +235,47 @@ pub(crate) fn hpack() -> Vec<u8> {
     file.finish().expect("a sound archive")
 }
 
+/// Two entries whose field blocks, for both versions of HTTP, have common parts. The tag of the
+/// second is not in its block.
+pub(crate) fn common() -> Vec<u8> {
+    let mut file = File::new(Options::default());
+    for (path, body, own, own_hpack) in [
+        (
+            b"/a.txt",
+            b"hello\n",
+            &b"content-length: 6\r\netag: \"1\"\r\n"[..],
+            &b"\x0f\x0d\x016\x0f\x13\x03\"1\""[..],
+        ),
+        (
+            b"/b.txt",
+            b"world\n",
+            b"content-length: 6\r\n",
+            b"\x0f\x0d\x016",
+        ),
+    ] {
+        let placed = file.writer.add_bytes(body);
+        let variants = file.writer.add_variants(&[VariantDraft {
+            coding: Coding::Identity,
+            blob: placed.id,
+            entity_tag: b"\"1\"",
+            h1: own,
+            length_end: 19,
+            shared_start: 19,
+            common: b"content-type: text/plain\r\nvary: accept-encoding\r\n",
+            common_shared_start: 26,
+            hpack: Some(FieldBlock {
+                bytes: own_hpack,
+                length_end: 4,
+                shared_start: 4,
+                common: b"\x0f\x10\x0atext/plain\x0f\x2c\x0faccept-encoding",
+                common_shared_start: 13,
+            }),
+        }]);
+        file.content(Key::content(path), variants, false);
+    }
+    file.finish().expect("a sound archive")
+}
+
 /// Opens a whole file.
 pub(crate) fn open(file: &[u8]) -> Result<Archive<Vec<u8>>, ArchiveError> {
     let first = &file[..file.len().min(SUPERBLOCK_LEN)];

@@ -129,3 +129,41 @@ pub struct ResponseHead<'a> {
     /// Further fields: names in lower case, values without CR, LF or NUL.
     pub fields: &'a [(&'a str, &'a [u8])],
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_with_common_lines_is_that_without() {
+        let whole = ReadyBlock {
+            bytes: b"content-length: 5\r\na: b\r\netag: \"e\"\r\nvary: c\r\n",
+            length_end: 19,
+            shared_start: 25,
+            ..ReadyBlock::default()
+        };
+        let split = ReadyBlock {
+            bytes: b"content-length: 5\r\netag: \"e\"\r\n",
+            length_end: 19,
+            shared_start: 19,
+            common: b"a: b\r\nvary: c\r\n",
+            common_shared_start: 6,
+            hpack: None,
+        };
+        for part in [
+            ReadyPart::Whole,
+            ReadyPart::WithoutLength,
+            ReadyPart::Shared,
+        ] {
+            assert_eq!(
+                split.part(part).concat(),
+                whole.part(part).concat(),
+                "{part:?}"
+            );
+        }
+        assert_eq!(
+            split.part(ReadyPart::Shared).concat(),
+            b"etag: \"e\"\r\nvary: c\r\n"
+        );
+    }
+}
