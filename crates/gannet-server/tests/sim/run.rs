@@ -479,6 +479,8 @@ impl Packing {
                     h1: block.bytes,
                     length_end: block.length_end,
                     shared_start: block.shared_start,
+                    common: b"",
+                    common_shared_start: 0,
                     hpack: None,
                 }
             })
