@@ -89,6 +89,32 @@ pub(crate) fn find_or_install(program: &str, package: &str) -> Result<PathBuf> {
     find(program).with_context(|| format!("'{program}' is missing although it was installed"))
 }
 
+/// Finds `program`, also among those that cargo installed, and lets cargo install the crate of that
+/// name below the build directory where it `may`.
+pub(crate) fn find_or_cargo_install(program: &str, may: bool) -> Result<PathBuf> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root().join("target"), PathBuf::from);
+    let tools = target.join("tools");
+    let places = home
+        .iter()
+        .chain([&tools])
+        .map(|d| d.join("bin").join(program));
+    let found = find(program).or_else(|| places.into_iter().find(|path| path.is_file()));
+    if let Some(path) = found {
+        return Ok(path);
+    }
+    if !may {
+        bail!("'{program}' is not installed ('cargo install {program}')");
+    }
+    eprintln!("installing {program} by cargo into '{}'", tools.display());
+    let mut install = cargo();
+    install.args(["install", "--locked", program, "--root"]);
+    install.arg(&tools).stdin(Stdio::null());
+    capture(&mut install).with_context(|| format!("cannot install {program}"))?;
+    Ok(tools.join("bin").join(program))
+}
+
 /// Installs `package` by apt-get, which only root can.
 pub(crate) fn install(package: &str) -> Result<()> {
     if find("apt-get").is_none() || !rustix::process::geteuid().is_root() {

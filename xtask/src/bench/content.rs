@@ -19,10 +19,13 @@ use crate::load::{Content, Target};
 /// Length of the pool: the largest prime below 1 MiB, so that no slice size divides it.
 const POOL_LEN: usize = 1_048_573;
 
-/// In a quick run no file is larger than this, in bytes.
-const QUICK_SIZE_MAX: u64 = 32 * 1024 * 1024;
+/// Files of more bytes are compared in the first round only: that takes as long as a run.
+pub(crate) const LARGE: u64 = 16 * 1024 * 1024;
+/// In a quick run no file is larger than this, in bytes: above the 4 MiB up to which gannet copies
+/// files of a directory, so that both of its ways are taken.
+const QUICK_SIZE_MAX: u64 = 8 * 1024 * 1024;
 /// In a quick run no site has more files.
-const QUICK_FILES_MAX: usize = 10_000;
+const QUICK_FILES_MAX: usize = 1_000;
 
 /// A generated site.
 pub(crate) struct Site {
@@ -41,7 +44,16 @@ impl Site {
 
 /// Bytes that a site of `spec` takes.
 pub(crate) fn size_of(spec: &ContentSpec, quick: bool) -> u64 {
+    if spec.sparse {
+        return 0;
+    }
     sizes(spec, quick).iter().sum()
+}
+
+/// Files of a site of `spec`, and their bytes, holes included.
+pub(crate) fn extent_of(spec: &ContentSpec, quick: bool) -> (usize, u64) {
+    let sizes = sizes(spec, quick);
+    (sizes.len(), sizes.iter().sum())
 }
 
 /// Writes the files of `spec` under `root`, which must not exist.
@@ -49,6 +61,7 @@ pub(crate) fn create(spec: &ContentSpec, root: &Path, quick: bool) -> Result<Sit
     fs::create_dir(root).with_context(|| format!("cannot create '{}'", root.display()))?;
     let pool: Arc<[u8]> = match &spec.sizes {
         Sizes::Text { text } => text.as_bytes().into(),
+        _ if spec.sparse => vec![0; POOL_LEN].into(),
         _ => pool(spec.seed).into(),
     };
     let mut random = SplitMix(spec.seed ^ 0x5bd1_e995);
@@ -60,8 +73,12 @@ pub(crate) fn create(spec: &ContentSpec, root: &Path, quick: bool) -> Result<Sit
             _ => random.next() % POOL_LEN as u64,
         };
         let content = Content::new(pool.clone(), start, len);
-        write(&root.join(&path[1..]), &content)
-            .with_context(|| format!("cannot write '{path}' under '{}'", root.display()))?;
+        let file = root.join(&path[1..]);
+        let written = match spec.sparse {
+            true => make_hole(&file, len),
+            false => write(&file, &content),
+        };
+        written.with_context(|| format!("cannot write '{path}' under '{}'", root.display()))?;
         targets.push(Target { path, content });
     }
     Ok(Site {
@@ -76,6 +93,13 @@ fn path_of(spec: &ContentSpec, index: usize) -> String {
         Some(directory) => format!("/d{directory:03}/f{index:05}.{extension}"),
         None => format!("/f{index:05}.{extension}"),
     }
+}
+
+fn make_hole(path: &Path, len: u64) -> Result<()> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory)?;
+    }
+    Ok(File::create(path)?.set_len(len)?)
 }
 
 fn write(path: &Path, content: &Content) -> Result<()> {
@@ -163,6 +187,7 @@ mod tests {
             extension: "bin".into(),
             per_directory: 0,
             seed: 7,
+            sparse: false,
             sizes,
         }
     }
@@ -213,6 +238,19 @@ mod tests {
             assert!(bytes == expect, "{}", target.path);
         }
         assert_eq!(site.targets[4].path, "/d002/f00004.bin");
+        fs::remove_dir_all(root).expect("ours");
+    }
+
+    #[test]
+    fn holes_take_no_room_and_read_as_their_targets_say() {
+        let root = std::env::temp_dir().join(format!("gannet-holes-{}", std::process::id()));
+        let mut spec = spec(1, Sizes::Fixed { size: 3_000_000 });
+        spec.sparse = true;
+        assert_eq!(size_of(&spec, false), 0);
+        assert_eq!(extent_of(&spec, false), (1, 3_000_000));
+        let site = create(&spec, &root, false).expect("a writable temporary directory");
+        let bytes = fs::read(root.join("f00000.bin")).expect("written");
+        assert!(bytes.len() == 3_000_000 && site.targets[0].content.matches(0, &bytes));
         fs::remove_dir_all(root).expect("ours");
     }
 }

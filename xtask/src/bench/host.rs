@@ -182,16 +182,27 @@ pub(crate) struct WorkDir {
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
 impl WorkDir {
-    /// In `given`, or in `/dev/shm` when that is memory with `need` bytes free, or in `fallback`.
-    pub(crate) fn create(given: Option<&Path>, need: u64, fallback: &Path) -> Result<Self> {
+    /// In `given`, or in `/dev/shm` when that is memory with `need` bytes free, or in `fallback`;
+    /// never in memory when it must be `on_disk`.
+    pub(crate) fn create(
+        given: Option<&Path>,
+        need: u64,
+        fallback: &Path,
+        on_disk: bool,
+    ) -> Result<Self> {
         let shm = Path::new("/dev/shm");
         let base = match given {
             Some(path) => path,
-            None if is_tmpfs(shm) && free_bytes(shm) > need => shm,
+            None if !on_disk && is_tmpfs(shm) && free_bytes(shm) > need => shm,
             None => fallback,
         };
         fs::create_dir_all(base)?;
         let shown = base.display();
+        // There every hole is the same page of zeros, which costs less to send than a file does.
+        ensure!(
+            !(on_disk && is_tmpfs(base)),
+            "'{shown}' is in memory: files of holes belong on a disk (see --work)"
+        );
         let free = free_bytes(base);
         if free <= need {
             bail!("'{shown}' has {free} bytes free (needed: {need}); choose another with --work");

@@ -15,18 +15,19 @@ use std::{
     },
 };
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use self::{
     certificate::{Certificate, Key},
-    content::Site,
     host::{Affinity, Machine, Setting, WorkDir},
     options::Options,
     peers::{Found, PeerEntry, Sources, Task},
+    plan::{Clock, Job},
     programs::Tools,
     report::{CellReport, Outcome, Report},
     run::Client,
-    scenario::{Cell, ContentSpec, Protocol, Scenario},
+    scenario::{Cell, Protocol, Scenario},
+    sites::{Made, Sites},
 };
 use crate::process;
 
@@ -36,11 +37,13 @@ mod h2load;
 mod host;
 mod options;
 mod peers;
+mod plan;
 mod programs;
 mod report;
 mod run;
 mod scenario;
 mod server;
+mod sites;
 mod statistics;
 mod usage;
 mod wrk;
@@ -71,53 +74,81 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
         list(&scenarios);
         return Ok(());
     }
+    let jobs = plan::jobs(&options, &scenarios, &process::root().join("bench/presets"))?;
+    if options.plan {
+        show_plan(&jobs, &options);
+        return Ok(());
+    }
     if cfg!(debug_assertions) {
         println!(
             "bench: this client is not optimised and may be the bottleneck: use 'cargo xtask'"
         );
     }
-    let cells = choose(&scenarios, &options.only)?;
+    let place = Place::of(&options, results)?;
+    let earlier = match (&options.resume, &place) {
+        (true, Some(place)) => Some(Report::read(&place.directory, &place.name)?),
+        _ => None,
+    };
     let interrupt = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, interrupt.clone())?;
     }
-    let bench = Bench::prepare(&options, &cells, interrupt)?;
-    let report = bench.run(&cells)?;
+    let bench = Bench::prepare(&options, &jobs, interrupt)?;
+    let (report, ended) = bench.run(jobs, earlier, place.as_ref())?;
     report.print();
-    save(&report, &options, &results)?;
+    if let Some(place) = &place {
+        report.save(&place.directory, &place.name)?;
+        if options.quick && options.save.is_none() {
+            fs::remove_dir_all(&place.directory).context("cannot remove a quick run's report")?;
+        }
+    }
+    ended?;
     let failures = report.failures();
     ensure!(failures == 0, "{failures} runs failed; they are no figures");
     Ok(())
 }
 
-/// Writes the result where it was asked for; that of a quick run only to prove that it can be.
-fn save(report: &Report, options: &Options, results: &Path) -> Result<()> {
-    if let Some(name) = &options.save {
-        return report.save(results, name);
+/// Where the result goes.
+struct Place {
+    directory: PathBuf,
+    name: String,
+}
+
+impl Place {
+    /// As `options` say; a quick run writes only to prove that it can. None for no result.
+    fn of(options: &Options, results: PathBuf) -> Result<Option<Self>> {
+        let at = |directory, name: &str| {
+            let name = name.to_owned();
+            Ok(Some(Self { directory, name }))
+        };
+        if let Some(name) = &options.save {
+            return at(results, name);
+        }
+        if options.no_save {
+            return Ok(None);
+        }
+        if options.quick {
+            let name = format!("gannet-bench-{}", std::process::id());
+            return at(std::env::temp_dir().join(name), "quick");
+        }
+        let day = process::output("date", &["-u", "+%Y-%m-%d"]).unwrap_or("undated".into());
+        let name = format!("{day}-{}", host::name());
+        let more = (2..).map(|number| format!("{name}-{number}"));
+        let mut names = std::iter::once(name.clone()).chain(more);
+        let free = names.find(|name| !results.join(name).exists());
+        at(results, &free.context("a free name")?)
     }
-    if options.no_save {
-        return Ok(());
-    }
-    if options.quick {
-        let directory = std::env::temp_dir().join(format!("gannet-bench-{}", std::process::id()));
-        report.save(&directory, "quick")?;
-        return fs::remove_dir_all(&directory).context("cannot remove a quick run's report");
-    }
-    let day = report.date.split(' ').next().unwrap_or("undated");
-    let host = host::name();
-    let name = format!("{day}-{host}");
-    let taken = |name: &String| results.join(name).exists();
-    let more = (2..).map(|number| format!("{name}-{number}"));
-    let name = std::iter::once(name.clone())
-        .chain(more)
-        .find(|name| !taken(name));
-    report.save(results, &name.context("a free name")?)
 }
 
 fn list(scenarios: &[Scenario]) {
     println!("scenarios:");
     for scenario in scenarios {
-        println!("  {:<24} {}", scenario.name, scenario.title);
+        let on_demand = if scenario.on_demand {
+            " (on demand)"
+        } else {
+            ""
+        };
+        println!("  {:<24} {}{on_demand}", scenario.name, scenario.title);
         println!("  {:<24} from {}", "", scenario.origin);
         for cell in scenario.cells() {
             println!("  {:<24}   {}", "", cell.name());
@@ -134,20 +165,28 @@ fn list(scenarios: &[Scenario]) {
     }
 }
 
-/// The cells that `only` names, in the scenarios' order.
-fn choose<'a>(scenarios: &'a [Scenario], only: &[String]) -> Result<Vec<Cell<'a>>> {
-    let named =
-        |cell: &Cell<'_>, name: &String| *name == cell.scenario.name || *name == cell.name();
-    let all: Vec<Cell<'a>> = scenarios.iter().flat_map(Scenario::cells).collect();
-    for name in only {
-        let known = all.iter().any(|cell| named(cell, name));
-        ensure!(
-            known,
-            "--only {name}: no such scenario or cell (see --list)"
+/// Says what would be measured and how long that would take, were every peer there.
+fn show_plan(jobs: &[Job<'_>], options: &Options) {
+    let peers = |job: &Job<'_>| {
+        let fits = |name: &&String| {
+            let peer = peers::by_name(name);
+            peer.is_some_and(|peer| peer.unfit(&job.cell).is_none())
+        };
+        job.peers.iter().filter(fits).count()
+    };
+    let estimates = plan::estimates(jobs, peers, options.method.client, options.quick);
+    for (job, seconds) in jobs.iter().zip(&estimates) {
+        println!(
+            "{:<40} {:>2} peers, {} rounds of {} s: {}",
+            job.cell.name(),
+            peers(job),
+            job.pace.rounds,
+            job.pace.duration_s,
+            plan::words(*seconds)
         );
     }
-    let wanted = |cell: &Cell<'_>| only.is_empty() || only.iter().any(|name| named(cell, name));
-    Ok(all.into_iter().filter(wanted).collect())
+    let sum = estimates.iter().sum();
+    println!("{} cells: about {}", jobs.len(), plan::words(sum));
 }
 
 struct Bench<'a> {
@@ -166,40 +205,22 @@ struct Bench<'a> {
 }
 
 impl<'a> Bench<'a> {
-    fn prepare(
-        options: &'a Options,
-        cells: &[Cell<'_>],
-        interrupt: Arc<AtomicBool>,
-    ) -> Result<Self> {
+    fn prepare(options: &'a Options, jobs: &[Job<'_>], interrupt: Arc<AtomicBool>) -> Result<Self> {
+        let cells: Vec<&Cell<'_>> = jobs.iter().map(|job| &job.cell).collect();
         let need = cells
             .iter()
             .map(|c| content::size_of(&c.content, options.quick));
-        // The site, its archive, and room for the pages of both while one replaces the other.
+        // A site and its archive, and what is kept of others beside them.
         let kawipiko = u64::from(options.peers.iter().any(|name| name == "kawipiko"));
-        let need = need.max().unwrap_or(0) * (2 + kawipiko) + SPARE;
+        let need = need.max().unwrap_or(0) * (2 + kawipiko);
+        let need = need + need.min(2 * sites::KEPT) + SPARE;
+        let on_disk = cells.iter().any(|cell| cell.content.sparse);
         let fallback = process::root().join("bench/work");
-        let work = WorkDir::create(options.work.as_deref(), need, &fallback)?;
+        let work = WorkDir::create(options.work.as_deref(), need, &fallback, on_disk)?;
         let build = work.path.join("programs");
         fs::create_dir(&build)?;
         let sources = Sources::new(options, &build);
-        let (mut found, mut skipped) = (Vec::new(), Vec::new());
-        for (name, peer) in peers::names().filter_map(|name| Some((name, peers::by_name(name)?))) {
-            if !options.peers.iter().any(|wanted| wanted == name) {
-                continue;
-            }
-            match peer.find(name, &sources) {
-                Ok(peer) => found.push(peer),
-                // A gannet that does not build is not left out in silence; one engine may be.
-                Err(e) if options.peers_given || is_broken(peer, &sources) => {
-                    return Err(e.context(format!("peer {name}")));
-                }
-                Err(e) => skipped.push(format!("{name}: {e:#}")),
-            }
-        }
-        for reason in &skipped {
-            eprintln!("bench: skipping {reason}");
-        }
-        ensure!(!found.is_empty(), "no peer can be measured");
+        let (found, skipped) = find_peers(options, jobs, &sources)?;
         if options.method.client == Client::Wrk {
             process::find_or_install("wrk", "wrk").context("--client wrk")?;
         }
@@ -238,8 +259,81 @@ impl<'a> Bench<'a> {
         })
     }
 
-    fn run(self, cells: &[Cell<'_>]) -> Result<Report> {
-        let mut report = Report {
+    /// Measures `jobs`, but for what `earlier` has of them, and keeps `place` up to date. The second
+    /// result is an error when not all of them were measured.
+    fn run(
+        self,
+        jobs: Vec<Job<'_>>,
+        earlier: Option<Report>,
+        place: Option<&Place>,
+    ) -> Result<(Report, Result<()>)> {
+        let fresh = self.empty_report();
+        let mut report = match earlier {
+            None => fresh,
+            Some(earlier) => earlier.go_on(&fresh)?,
+        };
+        let (done, mut jobs): (Vec<_>, Vec<_>) = jobs
+            .into_iter()
+            .partition(|job| report.has(&job.cell.name(), &self.taking_part(job), job.pace.rounds));
+        jobs.retain(|job| match self.obstacle(&job.cell) {
+            None => true,
+            Some(reason) => {
+                report.leave_out(format!("{}: {reason}", job.cell.name()));
+                false
+            }
+        });
+        let peers = |job: &Job<'_>| self.taking_part(job).len();
+        let (client, quick) = (self.options.method.client, self.options.quick);
+        let estimates = plan::estimates(&jobs, peers, client, quick);
+        let mut clock = Clock::new(estimates, self.options.budget);
+        if !done.is_empty() {
+            println!("bench: {} cells are there already", done.len());
+        }
+        let mut sites = Sites::new(&self.work.path, self.options.quick);
+        let (mut late, mut ended) = (Vec::new(), Ok(()));
+        for job in &jobs {
+            if self.interrupt.load(Ordering::Relaxed) {
+                break;
+            }
+            let name = job.cell.name();
+            if !clock.begin(&name) {
+                late.push(name);
+                continue;
+            }
+            match self.run_cell(job, &mut sites, &mut report) {
+                Ok(cell) => report.add(cell),
+                Err(_) if self.interrupt.load(Ordering::Relaxed) => break,
+                Err(e) => {
+                    ended = Err(e.context(name));
+                    break;
+                }
+            }
+            clock.end();
+            if let Some(place) = place {
+                report.write_json(&place.directory, &place.name)?;
+            }
+        }
+        let again = match place {
+            Some(place) if !self.options.quick => {
+                format!("; '--save {} --resume' measures the rest", place.name)
+            }
+            _ => String::new(),
+        };
+        if self.interrupt.load(Ordering::Relaxed) {
+            let (have, all) = (report.cells.len(), done.len() + jobs.len());
+            ended = Err(anyhow!(
+                "interrupted: {have} of {all} cells are measured{again}"
+            ));
+        } else if !late.is_empty() {
+            let count = late.len();
+            report.leave_out(format!("{}{}", report::LATE, late.join(", ")));
+            ended = Err(anyhow!("no time was left for {count} cells{again}"));
+        }
+        Ok((report, ended))
+    }
+
+    fn empty_report(&self) -> Report {
+        Report {
             schema: 1,
             date: process::output("date", &["-u", "+%Y-%m-%d %H:%M UTC"]).unwrap_or_default(),
             machine: Machine::read(),
@@ -253,75 +347,33 @@ impl<'a> Bench<'a> {
             skipped: self.skipped.clone(),
             peers: Vec::new(),
             cells: Vec::new(),
+        }
+    }
+
+    /// Why `cell` cannot be measured, if it cannot.
+    fn obstacle(&self, cell: &Cell<'_>) -> Option<String> {
+        // HTTP/1.1 has a connection where HTTP/2 has a stream.
+        let need = (cell.connections * cell.streams) as u64 + SPARE_FILES;
+        let reason = match cell
+            .scenario
+            .load
+            .client
+            .map(|client| self.tools.get(client))
+        {
+            _ if need > self.files => format!("needs {need} open files (limit: {})", self.files),
+            Some(Err(reason)) => reason.to_owned(),
+            _ => return None,
         };
-        let mut site: Option<(ContentSpec, Site, Option<PathBuf>)> = None;
-        for cell in cells {
-            // HTTP/1.1 has a connection where HTTP/2 has a stream.
-            let need = (cell.connections * cell.streams) as u64 + SPARE_FILES;
-            if need > self.files {
-                let reason = format!("needs {need} open files (limit: {})", self.files);
-                println!("bench: skipping {}: {reason}", cell.name());
-                report.skipped.push(format!("{}: {reason}", cell.name()));
-                continue;
-            }
-            let client = cell
-                .scenario
-                .load
-                .client
-                .map(|client| self.tools.get(client));
-            if let Some(Err(reason)) = client {
-                println!("bench: skipping {}: {reason}", cell.name());
-                report.skipped.push(format!("{}: {reason}", cell.name()));
-                continue;
-            }
-            if site
-                .as_ref()
-                .is_none_or(|(made, _, _)| *made != cell.content)
-            {
-                self.clear(site.take())?;
-                site = Some(self.make_site(cell, &mut report)?);
-            }
-            let (_, files, archive) = site.as_ref().context("a site was made")?;
-            let cell_report = self.run_cell(cell, files, archive.as_deref(), &mut report.peers)?;
-            report.cells.push(cell_report);
-        }
-        Ok(report)
+        println!("bench: skipping {}: {reason}", cell.name());
+        Some(reason)
     }
 
-    fn make_site(
-        &self,
-        cell: &Cell<'_>,
-        report: &mut Report,
-    ) -> Result<(ContentSpec, Site, Option<PathBuf>)> {
-        let name = cell.name();
-        let root = self.work.path.join("site");
-        let site = content::create(&cell.content, &root, self.options.quick)?;
-        let mut archive = None;
-        if let Some(packer) = self.found.iter().find(|found| found.peer.wants_archive()) {
-            let path = self.work.path.join("site.gannet");
-            match packer.pack(&site, &path) {
-                Ok(()) => archive = Some(path),
-                Err(e) => {
-                    println!("bench: {name}: no archive: {e:#}");
-                    report.skipped.push(format!("{name}: no archive: {e:#}"));
-                }
-            }
-        }
-        let (files, bytes) = (site.targets.len(), site.bytes());
-        println!("bench: {name}: {files} files, {bytes} bytes");
-        Ok((cell.content.clone(), site, archive))
-    }
-
-    fn clear(&self, site: Option<(ContentSpec, Site, Option<PathBuf>)>) -> Result<()> {
-        if let Some((_, site, archive)) = site {
-            let packed = peers::kawipiko_archive_of(&site.root);
-            if packed.exists() {
-                fs::remove_file(packed)?;
-            }
-            fs::remove_dir_all(site.root)?;
-            archive.map_or(Ok(()), fs::remove_file)?;
-        }
-        Ok(())
+    /// The peers that `job` is measured with.
+    fn taking_part(&self, job: &Job<'_>) -> Vec<&Found> {
+        let wanted = |found: &&Found| {
+            job.peers.iter().any(|name| name == found.name) && found.unfit(&job.cell).is_none()
+        };
+        self.found.iter().filter(wanted).collect()
     }
 
     fn certificate(&self, key: Key) -> Option<&Certificate> {
@@ -332,27 +384,33 @@ impl<'a> Bench<'a> {
     /// Runs every peer once per round.
     fn run_cell(
         &self,
-        cell: &Cell<'_>,
-        site: &Site,
-        archive: Option<&Path>,
-        entries: &mut Vec<PeerEntry>,
+        job: &Job<'_>,
+        sites: &mut Sites,
+        report: &mut Report,
     ) -> Result<CellReport> {
-        let mut outcomes: BTreeMap<&str, Vec<Outcome>> = BTreeMap::new();
-        let mut taking_part = Vec::new();
+        let cell = &job.cell;
+        let name = cell.name();
         for found in &self.found {
-            match found.unfit(cell) {
-                Some(reason) => {
-                    println!("bench: {}: {} left out: {reason}", cell.name(), found.name);
-                }
-                None => taking_part.push(found),
+            if let Some(reason) = found.unfit(cell)
+                && job.peers.iter().any(|name| name == found.name)
+            {
+                println!("bench: {name}: {} left out: {reason}", found.name);
             }
         }
-        for round in 1..=self.options.rounds {
+        let mut taking_part = self.taking_part(job);
+        let packer = taking_part.iter().find(|found| found.peer.wants_archive());
+        let made = sites.get(&cell.content, packer.copied())?;
+        if let (Some(_), Err(reason)) = (packer, made.archive()) {
+            println!("bench: {name}: no archive: {reason}");
+            report.leave_out(format!("{name}: no archive: {reason}"));
+            taking_part.retain(|found| !found.peer.wants_archive());
+        }
+        let mut outcomes: BTreeMap<&str, Vec<Outcome>> = BTreeMap::new();
+        for round in 1..=job.pace.rounds {
             for found in &taking_part {
-                let outcome = self.run_once(found, cell, site, archive, entries)?;
+                let outcome = self.run_once(found, job, made, round, &mut report.peers)?;
                 println!(
-                    "bench: {} round {round}: {:<22} {}",
-                    cell.name(),
+                    "bench: {name} round {round}: {:<22} {}",
                     found.name,
                     outcome.line(cell.scenario.unit)
                 );
@@ -362,6 +420,7 @@ impl<'a> Bench<'a> {
         let order = taking_part.iter().map(|found| found.name);
         Ok(CellReport::new(
             cell,
+            job.pace,
             order.map(|name| (name, outcomes[name].clone())),
         ))
     }
@@ -369,21 +428,25 @@ impl<'a> Bench<'a> {
     fn run_once(
         &self,
         found: &Found,
-        cell: &Cell<'_>,
-        site: &Site,
-        archive: Option<&Path>,
+        job: &Job<'_>,
+        made: &Made,
+        round: usize,
         entries: &mut Vec<PeerEntry>,
     ) -> Result<Outcome> {
-        if found.peer.wants_archive() && archive.is_none() {
-            return Ok(Outcome::Failed("the site could not be packed".into()));
-        }
+        let cell = &job.cell;
         let work = self.work.path.join("run");
         fs::create_dir(&work)?;
         let port = server::free_port()?;
+        let method = run::Method {
+            duration_s: job.pace.duration_s,
+            warm_up_s: job.pace.warm_up_s,
+            ..self.options.method
+        };
         let task = Task {
-            site,
-            archive,
-            ktls: self.options.method.ktls,
+            site: &made.site,
+            archive: made.archive().ok(),
+            ktls: method.ktls || cell.scenario.load.ktls,
+            first: round == 1,
             certificate: cell.scenario.load.tls.and_then(|key| self.certificate(key)),
             work: &work,
             port,
@@ -391,10 +454,10 @@ impl<'a> Bench<'a> {
             tools: &self.tools,
             cell,
         };
-        let result = run::measure(found, &task, &self.options.method, &self.interrupt);
+        let result = run::measure(found, &task, &method, &self.interrupt);
         fs::remove_dir_all(&work)?;
         if self.interrupt.load(Ordering::Relaxed) {
-            bail!("interrupted; what was measured so far is not reported");
+            bail!("interrupted");
         }
         match result {
             Ok((figures, configuration)) => {
@@ -414,6 +477,34 @@ impl<'a> Bench<'a> {
             Err(e) => Ok(Outcome::Failed(format!("{e:#}"))),
         }
     }
+}
+
+/// Finds the peers of all `jobs`; why others are left out.
+fn find_peers(
+    options: &Options,
+    jobs: &[Job<'_>],
+    sources: &Sources<'_>,
+) -> Result<(Vec<Found>, Vec<String>)> {
+    let (mut found, mut skipped) = (Vec::new(), Vec::new());
+    for (name, peer) in peers::names().filter_map(|name| Some((name, peers::by_name(name)?))) {
+        let wanted = |job: &Job<'_>| job.peers.iter().any(|wanted| wanted == name);
+        if !jobs.iter().any(wanted) {
+            continue;
+        }
+        match peer.find(name, sources) {
+            Ok(peer) => found.push(peer),
+            // A gannet that does not build is not left out in silence; one engine may be.
+            Err(e) if options.peers_given || is_broken(peer, sources) => {
+                return Err(e.context(format!("peer {name}")));
+            }
+            Err(e) => skipped.push(format!("{name}: {e:#}")),
+        }
+    }
+    for reason in &skipped {
+        eprintln!("bench: skipping {reason}");
+    }
+    ensure!(!found.is_empty(), "no peer can be measured");
+    Ok((found, skipped))
 }
 
 /// Whether this is gannet and even its program cannot be had.

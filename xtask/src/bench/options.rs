@@ -7,6 +7,7 @@ use lexopt::prelude::*;
 
 use super::{
     host, peers,
+    plan::Pace,
     run::{Client, Cpus, Method},
 };
 
@@ -15,7 +16,11 @@ pub(crate) const HELP: &str = "\
 cargo xtask bench: measure gannet and its peers side by side
 
   --list                what can be measured, and exit
-  --only NAME[,NAME]    scenarios (plaintext) or cells (plaintext-c64)
+  --plan                every cell with the time it will take, and exit
+  --only NAME[,NAME]    scenarios (plaintext) or cells (plaintext-c64); those that --list calls 'on
+                        demand' are measured only so
+  --preset NAME         scenarios, peers, rounds and times as bench/presets/NAME.toml has them; other
+                        flags go before it ('reference' is what the project's own figures come from)
   --peers NAME[,NAME]   peers (default: those that --list marks); nginx gives the ratios;
                         'all' for every one that can be had
   --peer-binary NAME=PATH
@@ -23,7 +28,8 @@ cargo xtask bench: measure gannet and its peers side by side
   --rounds N            rounds in which every peer runs once (default 5)
   --duration SECS       counted time of a run (default 4)
   --warm-up SECS        time before it that is not counted (default 1)
-  --quick               one round of 1 s, files up to 32 MiB: proves that it runs, gives no figures
+  --quick               one round of 1 s, one cell of each scenario unless --only names them, small
+                        content: proves that it runs, gives no figures
   --cpus SERVER,CLIENT  CPUs to pin to (default: the first two)
   --nice N              priority of both sides, -20 to 19 (default: as it is)
   --client own|wrk      what makes the load (default own)
@@ -31,14 +37,18 @@ cargo xtask bench: measure gannet and its peers side by side
   --work DIR            directory for files (default: memory, in /dev/shm)
   --save NAME           write bench/results/NAME (default: DATE-HOST; nothing for a quick run)
   --no-save             write nothing
-  --ktls                kernel TLS for every server that has it, else TLS in user space
+  --resume              keep what --save NAME has and measure what it lacks
+  --budget MINUTES      begin no cell that is not expected to end in that time
+  --ktls                kernel TLS for every server that has it, in every scenario with TLS
 
   --compare [NAME]      say how the newest result, or NAME, compares to those before it, and exit
   --render NAME         make report, plots and page of a result anew from its JSON, and exit
   --readme NAME[,NAME]  take the README's figures from these results, and exit
 
-A run with a wrong response, an error or a dead server gives no figure and fails the command.
-The congestion control of TCP is set to cubic for the runs and put back afterwards.
+The expected time is printed before a run, and report.json is written after every cell: what is
+interrupted keeps what it has. A run with a wrong response, an error or a dead server gives no
+figure and fails the command. The congestion control of TCP is set to cubic for the runs and put back
+afterwards.
 ";
 
 /// A chore with results that are there.
@@ -61,14 +71,24 @@ pub(crate) struct Options {
     pub(crate) peers: Vec<String>,
     /// Whether peers were named by the user, so that a missing one is an error.
     pub(crate) peers_given: bool,
+    /// Name of a preset.
+    pub(crate) preset: Option<String>,
     /// Rounds.
     pub(crate) rounds: usize,
+    /// Those of rounds, duration and warm-up that were given go before a preset's.
+    given: (Option<usize>, Option<f64>, Option<f64>),
     /// How each run is made.
     pub(crate) method: Method,
     /// Small files and one round.
     pub(crate) quick: bool,
     /// Only say what there is.
     pub(crate) list: bool,
+    /// Only say how long it will take.
+    pub(crate) plan: bool,
+    /// Whether the result is there in part.
+    pub(crate) resume: bool,
+    /// Time after which no cell should be running, in minutes.
+    pub(crate) budget: Option<f64>,
     /// Priority of both sides.
     pub(crate) nice: Option<i32>,
     /// The binary to measure.
@@ -104,10 +124,15 @@ impl Options {
             only: Vec::new(),
             peers: peers::DEFAULT.map(str::to_owned).to_vec(),
             peers_given: false,
+            preset: None,
             rounds: 5,
+            given: (None, None, None),
             method,
             quick: false,
             list: false,
+            plan: false,
+            resume: false,
+            budget: None,
             nice: None,
             gannet: None,
             peer_binaries: Vec::new(),
@@ -116,10 +141,13 @@ impl Options {
             no_save: false,
             task: None,
         };
-        let (mut rounds, mut duration, mut warm_up) = (None, None, None);
         while let Some(argument) = parser.next()? {
             match argument {
                 Long("list") => options.list = true,
+                Long("plan") => options.plan = true,
+                Long("preset") => options.preset = Some(parser.value()?.string()?),
+                Long("resume") => options.resume = true,
+                Long("budget") => options.budget = Some(parser.value()?.parse()?),
                 Long("quick") => options.quick = true,
                 Long("only") => options.only = list(&parser.value()?.string()?),
                 Long("peers") => options.choose_peers(list(&parser.value()?.string()?)),
@@ -127,9 +155,9 @@ impl Options {
                     let pair = peer_binary(&parser.value()?.string()?)?;
                     options.peer_binaries.push(pair);
                 }
-                Long("rounds") => rounds = Some(parser.value()?.parse()?),
-                Long("duration") => duration = Some(parser.value()?.parse()?),
-                Long("warm-up") => warm_up = Some(parser.value()?.parse()?),
+                Long("rounds") => options.given.0 = Some(parser.value()?.parse()?),
+                Long("duration") => options.given.1 = Some(parser.value()?.parse()?),
+                Long("warm-up") => options.given.2 = Some(parser.value()?.parse()?),
                 Long("cpus") => options.method.cpus = cpus_of(&parser.value()?.string()?)?,
                 Long("nice") => options.nice = Some(parser.value()?.parse()?),
                 Long("client") => {
@@ -176,11 +204,27 @@ impl Options {
                 options.peers.push(name.clone());
             }
         }
+        let (rounds, duration, warm_up) = options.given;
         options.rounds = rounds.unwrap_or(options.rounds);
         options.method.duration_s = duration.unwrap_or(options.method.duration_s);
         options.method.warm_up_s = warm_up.unwrap_or(options.method.warm_up_s);
         options.check()?;
         Ok(Some(options))
+    }
+
+    /// How the runs of a cell are made where a preset says `pace`.
+    pub(crate) fn pace(&self, pace: Option<Pace>) -> Pace {
+        let (rounds, duration, warm_up) = self.given;
+        let pace = pace.filter(|_| !self.quick).unwrap_or(Pace {
+            rounds: self.rounds,
+            duration_s: self.method.duration_s,
+            warm_up_s: self.method.warm_up_s,
+        });
+        Pace {
+            rounds: rounds.unwrap_or(pace.rounds),
+            duration_s: duration.unwrap_or(pace.duration_s),
+            warm_up_s: warm_up.unwrap_or(pace.warm_up_s),
+        }
     }
 
     /// Takes `names`; a missing peer is an error unless all were asked for.
@@ -204,6 +248,14 @@ impl Options {
             (0.0..=600.0).contains(&warm_up),
             "--warm-up must be 0 to 600 seconds"
         );
+        ensure!(
+            self.budget.is_none_or(|minutes| minutes > 0.0),
+            "--budget must be above 0 minutes"
+        );
+        ensure!(
+            !self.resume || self.save.is_some(),
+            "--resume needs --save NAME: the result to go on with"
+        );
         for name in &self.peers {
             let known = || peers::names().collect::<Vec<_>>().join(", ");
             ensure!(
@@ -217,13 +269,10 @@ impl Options {
             Some(Task::Render(name) | Task::Compare(Some(name))) => vec![name],
             _ => Vec::new(),
         };
-        for name in self.save.iter().chain(names) {
+        for name in self.save.iter().chain(&self.preset).chain(names) {
             let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
             let good = !name.is_empty() && !name.starts_with('.') && name.chars().all(plain);
-            ensure!(
-                good,
-                "result '{name}': use letters, digits, '-', '_' and '.'"
-            );
+            ensure!(good, "name '{name}': use letters, digits, '-', '_' and '.'");
         }
         Ok(())
     }
@@ -306,6 +355,8 @@ mod tests {
             ["--peer-binary", "faf"],
             ["--peer-binary", "nginx=/x"],
             ["--save", "../x"],
+            ["--preset", "../x"],
+            ["--budget", "0"],
         ] {
             assert!(parse(&arguments).is_err(), "{arguments:?}");
         }

@@ -74,7 +74,7 @@ impl Tools {
 
 fn find(program: Program, sources: &Sources<'_>) -> Result<PathBuf> {
     match program {
-        Program::Oha => process::find("oha").context("oha is not installed ('cargo install oha')"),
+        Program::Oha => process::find_or_cargo_install("oha", sources.installs),
         Program::Wrk => process::find_or_install("wrk", "wrk"),
         Program::Ab => process::find_or_install("ab", "apache2-utils"),
         Program::Curl => process::find_or_install("curl", "curl"),
@@ -144,7 +144,10 @@ impl Driver<'_> {
     fn run_for(&self, plan: &Plan<'_>, time: Duration) -> Result<Printed> {
         let len = plan.targets[0].content.len();
         match self.program {
-            Program::Oha => parse_oha(&self.generate(plan, time)?, len, plan.connections as u64),
+            Program::Oha => {
+                let open = plan.connections * self.shape.streams;
+                parse_oha(&self.generate(plan, time)?, len, open as u64)
+            }
             Program::Ab => parse_ab(&self.generate(plan, time)?, len),
             _ => self.download_for(plan, time, len),
         }
@@ -162,8 +165,12 @@ impl Driver<'_> {
                 command.args(["-n", AB_REQUESTS_MAX]);
             }
             _ => {
+                let time = format!("{}ms", time.as_millis().max(1));
                 command.args(["--no-tui", "--output-format", "json", "--insecure"]);
-                command.args(["-c", &connections, "-z", &format!("{seconds}s")]);
+                command.args(["-c", &connections, "-z", &time]);
+                if self.shape.protocol == Protocol::H2 {
+                    command.args(["--http2", "-p", &self.shape.streams.to_string()]);
+                }
             }
         }
         command.arg(self.shape.url(plan, &plan.targets[0].path));
@@ -359,7 +366,7 @@ fn parse_ab(text: &str, len: u64) -> Result<Printed> {
     })
 }
 
-fn parse_oha(text: &str, len: u64, connections: u64) -> Result<Printed> {
+fn parse_oha(text: &str, len: u64, open: u64) -> Result<Printed> {
     let report: serde_json::Value = serde_json::from_str(text).context("oha's report")?;
     let number = |group: &str, name: &str| {
         let value = report[group][name].as_f64();
@@ -377,7 +384,7 @@ fn parse_oha(text: &str, len: u64, connections: u64) -> Result<Printed> {
         .into_iter()
         .flatten()
     {
-        let cut = error == "aborted due to deadline" && count.as_u64() <= Some(connections);
+        let cut = error == "aborted due to deadline" && count.as_u64() <= Some(open);
         ensure!(cut, "oha saw errors: {error} ({count})");
     }
     let requests = statuses.get("200").and_then(serde_json::Value::as_u64);

@@ -6,6 +6,7 @@ use anyhow::{Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    content,
     h2load::{self, Shape},
     peers::{Found, Task},
     programs::{self, Driver},
@@ -214,11 +215,17 @@ pub(crate) fn measure(
             work: task.work,
         }),
     };
+    let to_check = targets_to_check(plan.targets, task.first, shape.is_some());
+    let check = Plan {
+        targets: &to_check,
+        ..plan.clone()
+    };
     let checked = match shape {
-        Some(shape) => h2load::check_all(&plan, shape, task.work),
+        _ if to_check.is_empty() => Ok(()),
+        Some(shape) => h2load::check_all(&check, shape, task.work),
         None => check_all(&Plan {
             tls: tls_checking.as_ref(),
-            ..plan.clone()
+            ..check
         }),
     };
     checked.map_err(|e| explain(e, &mut server))?;
@@ -243,7 +250,15 @@ pub(crate) fn measure(
     Ok((figures, server.configuration.clone()))
 }
 
-/// Asks for every file once and compares all of it, before anything is measured.
+/// The files that are compared before a run: all of them before a peer's first, and later those
+/// that do not take as long as a run. Over HTTP/2 (`slowly`) that is one.
+fn targets_to_check(targets: &[Target], first: bool, slowly: bool) -> Vec<Target> {
+    let small = |target: &&Target| first || target.content.len() <= content::LARGE;
+    let most = if first || !slowly { usize::MAX } else { 1 };
+    targets.iter().filter(small).take(most).cloned().collect()
+}
+
+/// Asks for every file of `plan` once and compares all of it, before anything is measured.
 fn check_all(plan: &Plan<'_>) -> Result<()> {
     let check = Plan {
         connections: 1,

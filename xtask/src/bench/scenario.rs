@@ -26,6 +26,9 @@ pub(crate) struct Scenario {
     /// Numbers of connections whose cells stand in the README.
     #[serde(default)]
     pub(crate) readme: Vec<usize>,
+    /// Measured only where `--only` names it: it takes more disk or time than most can spare.
+    #[serde(default)]
+    pub(crate) on_demand: bool,
     /// What changes from cell to cell besides the connections.
     #[serde(default)]
     pub(crate) vary: Option<Vary>,
@@ -116,6 +119,10 @@ pub(crate) struct ContentSpec {
     /// Seed of the sizes' order and of the bytes.
     #[serde(default)]
     pub(crate) seed: u64,
+    /// Files are holes, which read as zeros: they take no disk and no time to write, are always on a
+    /// disk and never packed.
+    #[serde(default)]
+    pub(crate) sparse: bool,
     /// How sizes are spread.
     pub(crate) sizes: Sizes,
 }
@@ -171,6 +178,9 @@ pub(crate) struct LoadSpec {
     /// The key of the servers' certificate; clear text where there is none.
     #[serde(default)]
     pub(crate) tls: Option<Key>,
+    /// Whether servers that have kernel TLS use it, whatever `--ktls` says.
+    #[serde(default)]
+    pub(crate) ktls: bool,
     /// Whether connections resume earlier ones.
     #[serde(default)]
     pub(crate) resume: bool,
@@ -284,6 +294,14 @@ impl Scenario {
             !load.resume || load.tls.is_some() && !load.keep_alive,
             "load.resume is for TLS with a connection per request"
         );
+        ensure!(
+            !load.ktls || load.tls.is_some(),
+            "load.ktls is for scenarios with load.tls"
+        );
+        ensure!(
+            !content.sparse || matches!(content.sizes, Sizes::Fixed { .. }),
+            "content.sparse is for files of one size"
+        );
         if let Some(client) = load.client {
             ensure!(
                 content.files == 1 && scenario.vary.is_none() && load.keep_alive,
@@ -291,10 +309,10 @@ impl Scenario {
             );
             let clear = client == Program::Wrk && load.tls.is_some();
             ensure!(!clear, "wrk is asked for clear text only");
-            let able = matches!(client, Program::Curl | Program::Gannet);
+            let able = matches!(client, Program::Curl | Program::Gannet | Program::Oha);
             ensure!(
                 load.protocol == Protocol::H1 || able,
-                "of the programs only curl and gannet are asked for HTTP/2"
+                "of the programs only curl, gannet and oha are asked for HTTP/2"
             );
         }
         match content.sizes {
@@ -365,6 +383,12 @@ mod tests {
             ("verify-every = 8", "protocol = \"h3\""),
             ("verify-every = 8", "client = \"ab\""),
             ("verify-every = 8", "client = \"apache\""),
+            ("verify-every = 8", "ktls = true"),
+            ("size = 1 }", "size = 1 }, sparse = 1"),
+            (
+                "sizes = { kind = \"fixed\", size = 1 }",
+                "sparse = true, sizes = { kind = \"text\", text = \"x\" }",
+            ),
             ("verify-every = 8", "tls = \"rsa-1024\""),
             ("verify-every = 8", "tls = \"rsa-2048\", resume = true"),
             ("\"request\"", "\"requests\""),

@@ -4,6 +4,9 @@ use std::{collections::HashMap, fs, time::Duration};
 
 use anyhow::{Context, Result};
 
+/// Both counts of CPU time may differ by a tick of user and one of system time at either end.
+const TICKS_APART_MAX: Duration = Duration::from_millis(40);
+
 /// What a process and all its descendants have used up to now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
@@ -11,6 +14,8 @@ pub(crate) struct Usage {
     pub(crate) user: Duration,
     /// CPU time in the kernel, of reaped children too.
     pub(crate) system: Duration,
+    /// CPU time of the threads that are there, in nanoseconds; zero where the kernel does not count.
+    pub(crate) exact: Duration,
     /// Sum of the largest resident sizes, in bytes; counts mapped file pages.
     pub(crate) peak_memory: u64,
     /// Sum of the resident anonymous memory now, in bytes.
@@ -22,9 +27,15 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// CPU time used since `earlier`.
+    /// CPU time used since `earlier`: to the nanosecond where that fits what the clock's ticks say,
+    /// else in ticks, which also count threads that have ended.
     pub(crate) fn cpu_since(&self, earlier: &Self) -> Duration {
-        (self.user + self.system).saturating_sub(earlier.user + earlier.system)
+        let ticks = (self.user + self.system).saturating_sub(earlier.user + earlier.system);
+        let exact = self.exact.saturating_sub(earlier.exact);
+        match exact.abs_diff(ticks) <= TICKS_APART_MAX && !exact.is_zero() {
+            true => exact,
+            false => ticks,
+        }
     }
 }
 
@@ -62,6 +73,7 @@ pub(crate) fn of_tree(root: u32) -> Result<Usage> {
             usage.peak_memory += status_bytes(&text, "VmHWM");
             usage.anonymous_memory += status_bytes(&text, "RssAnon");
         }
+        usage.exact += exact_time(pid);
         usage.io_workers += count_io_workers(pid);
     }
     usage.user = Duration::from_secs_f64(ticks.0 as f64 * tick);
@@ -111,6 +123,19 @@ fn status_bytes(text: &str, key: &str) -> u64 {
         .find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
     let kib = value.and_then(|v| v.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
     kib.unwrap_or(0) * 1024
+}
+
+/// The time that the threads of `pid` were on a CPU.
+fn exact_time(pid: u32) -> Duration {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Duration::ZERO;
+    };
+    let texts = tasks
+        .flatten()
+        .filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());
+    // Nanoseconds on a CPU, nanoseconds waiting for one, times it got one.
+    let times = texts.filter_map(|text| text.split(' ').next()?.parse::<u64>().ok());
+    Duration::from_nanos(times.sum())
 }
 
 fn count_io_workers(pid: u32) -> usize {
@@ -214,6 +239,21 @@ mod tests {
         let before = parse_cpu("cpu  9 9\ncpu1 10 0 10 80 0 0 0 0 0 0\n", 1);
         let after = parse_cpu("cpu1 40 0 20 130 10 0 0 0 0 0\n", 1);
         assert_eq!(after.share_since(&before), 0.4);
+    }
+
+    #[test]
+    fn exact_times_are_taken_where_they_fit_the_ticks() {
+        let usage = |ticks, exact| Usage {
+            user: Duration::from_millis(ticks),
+            exact: Duration::from_micros(exact),
+            ..Usage::default()
+        };
+        let start = usage(100, 100_000);
+        let since = |ticks, exact| usage(ticks, exact).cpu_since(&start).as_micros();
+        assert_eq!(since(110, 104_321), 4_321);
+        assert_eq!(since(100, 100_000), 0);
+        // A thread ended in between and took its nanoseconds with it.
+        assert_eq!(since(300, 120_000), 200_000);
     }
 
     #[test]

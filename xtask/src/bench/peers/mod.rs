@@ -224,6 +224,8 @@ pub(crate) struct Task<'a> {
     pub(crate) files: u64,
     /// The clients that scenarios name.
     pub(crate) tools: &'a Tools,
+    /// Whether it is the peer's first run in this cell: later ones do not compare every file.
+    pub(crate) first: bool,
     /// What will be asked.
     pub(crate) cell: &'a Cell<'a>,
 }
@@ -246,6 +248,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) binaries: &'a [(String, PathBuf)],
     /// A directory for programs built here.
     pub(crate) build: &'a Path,
+    /// Whether cargo may install programs that are missing, which takes minutes.
+    pub(crate) installs: bool,
     /// The profile that gannet is built with.
     profile: &'static str,
     /// What was found of gannet: it is built once, however many peers it is.
@@ -264,6 +268,7 @@ impl<'a> Sources<'a> {
             gannet: options.gannet.as_deref(),
             binaries: &options.peer_binaries,
             build,
+            installs: !options.quick,
             profile,
             found: OnceCell::new(),
         }
@@ -300,7 +305,7 @@ impl Peer {
             Self::H2o => h2o::find()?,
             Self::Caddy => caddy::find()?,
             Self::Gannet { .. } | Self::Dummy => sources.gannet()?,
-            Self::StaticWebServer => static_web_server::find()?,
+            Self::StaticWebServer => static_web_server::find(sources.installs)?,
             Self::Constant(framework) => constant::find(framework)?,
             Self::Given(given) => {
                 let mut binaries = sources.binaries.iter();
@@ -324,7 +329,8 @@ impl Peer {
         })
     }
 
-    fn unfit(self, cell: &Cell<'_>) -> Option<&'static str> {
+    /// Why this peer cannot take part in `cell`, whichever program it is.
+    pub(crate) fn unfit(self, cell: &Cell<'_>) -> Option<&'static str> {
         let constant = matches!(cell.content.sizes, Sizes::Text { .. });
         let load = &cell.scenario.load;
         match self {

@@ -1,18 +1,18 @@
-//! static-web-server, from the path: distributions have no package of it.
+//! static-web-server, from the path or from crates.io: distributions have no package of it.
 
 use std::{
     path::{Path, PathBuf},
     process::Command,
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::{Launch, Task, show};
 use crate::process;
 
-pub(super) fn find() -> Result<(PathBuf, String)> {
-    let program = process::find("static-web-server")
-        .context("it is not installed ('cargo install static-web-server')")?;
+/// Finds it, or lets cargo install it where it `may`.
+pub(super) fn find(may: bool) -> Result<(PathBuf, String)> {
+    let program = process::find_or_cargo_install("static-web-server", may)?;
     let version = process::output(&program.to_string_lossy(), &["--version"])?;
     let version = version.lines().next().unwrap_or_default().to_owned();
     Ok((program, format!("static-web-server {version}")))

@@ -2,9 +2,10 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use super::{Outcome, Report, Row};
+use super::{CellReport, Outcome, Report, Row};
 use crate::bench::{
     peers,
+    plan::Pace,
     run::{Client, Doubt, Flag},
     scenario::{Protocol, Unit},
     statistics::Spread,
@@ -154,6 +155,7 @@ impl Report {
         for cell in &self.cells {
             let unit = cell.scenario.unit;
             let _ = writeln!(text, "\n## {}: {}\n", cell.name, cell.scenario.title);
+            let _ = writeln!(text, "{}.\n", self.pace_line(cell));
             let _ = writeln!(text, "| {} |", headings(unit).join(" | "));
             let _ = writeln!(text, "|{}", " --- |".repeat(8));
             for row in &cell.rows {
@@ -168,6 +170,31 @@ impl Report {
             let _ = writeln!(text, "\n{name}: {version}\n\n```\n{configuration}\n```");
         }
         text
+    }
+
+    /// Rounds and times in words: of one cell, or from the least to the most of any.
+    fn paces(&self) -> String {
+        let paces: Vec<_> = self.cells.iter().map(|cell| self.pace_of(cell)).collect();
+        let range = |of: fn(&Pace) -> f64| match Spread::of(paces.iter().map(of)) {
+            None => "no".to_owned(),
+            Some(s) if s.min == s.max => s.min.to_string(),
+            Some(s) => format!("{} to {}", s.min, s.max),
+        };
+        let differ = paces.windows(2).any(|pair| pair[0] != pair[1]);
+        let where_ = if differ { " as each cell says" } else { "" };
+        format!(
+            "{} rounds; {} s counted after {} s of warm-up{where_}",
+            range(|p| p.rounds as f64),
+            range(|p| p.duration_s),
+            range(|p| p.warm_up_s)
+        )
+    }
+
+    /// The pace of `cell` in words.
+    pub(super) fn pace_line(&self, cell: &CellReport) -> String {
+        let pace = self.pace_of(cell);
+        let plural = if pace.rounds == 1 { "" } else { "s" };
+        format!("{} round{plural} of {} s", pace.rounds, pace.duration_s)
     }
 
     /// How it was measured, line by line.
@@ -194,7 +221,6 @@ impl Report {
         };
         let (cpu, cpus, system) = (&m.cpu, m.cpus, &m.distribution);
         let (kernel, rustc) = (&m.kernel, &m.rustc);
-        let (rounds, duration) = (self.rounds, method.duration_s);
         let mut lines = vec![
             format!("machine: {cpu}, {cpus} CPUs, {gib:.0} GiB; {system}, Linux {kernel}; {rustc}"),
             format!(
@@ -204,9 +230,8 @@ impl Report {
             format!("TCP congestion control: {}", self.congestion),
             format!("files {place}; {} open files a process", self.file_limit),
             format!(
-                "{rounds} rounds, each peer once a round; {duration} s counted after {} s of \
-                 warm-up; servers started afresh",
-                method.warm_up_s
+                "{}, each peer once a round; servers started afresh",
+                self.paces()
             ),
             format!("client: {client}"),
         ];
@@ -229,7 +254,10 @@ impl Report {
         {
             lines.push(
                 match method.ktls {
-                    false => "TLS: 1.3, X25519 and AES-128-GCM; in user space",
+                    false => {
+                        "TLS: 1.3, X25519 and AES-128-GCM; in user space, but in the kernel for \
+                         nginx and gannet where a scenario says kernel TLS"
+                    }
                     true => "TLS: 1.3, X25519 and AES-128-GCM; in the kernel for nginx and gannet",
                 }
                 .into(),

@@ -4,12 +4,13 @@
 
 use std::{fs, path::Path};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::{
     host::Machine,
-    peers::{self, PeerEntry},
+    peers::{self, Found, PeerEntry},
+    plan::Pace,
     run::{Figures, Method},
     scenario::{Cell, Scenario, Unit},
     statistics::{self, Spread},
@@ -55,6 +56,9 @@ pub(crate) struct Report {
     pub(crate) cells: Vec<CellReport>,
 }
 
+/// How a line of [`Report::skipped`] begins that names cells for which no time was left.
+pub(crate) const LATE: &str = "not measured yet: ";
+
 fn one() -> usize {
     1
 }
@@ -84,6 +88,9 @@ pub(crate) struct CellReport {
     /// Requests outstanding on each of them.
     #[serde(default = "one")]
     pub(crate) streams: usize,
+    /// How often and for how long each peer ran; as the report says where there is none.
+    #[serde(default)]
+    pub(crate) pace: Option<Pace>,
     /// A row for each peer.
     pub(crate) rows: Vec<Row>,
 }
@@ -150,6 +157,7 @@ impl CellReport {
     /// Summarises the runs of `cell`; ratios are to the base peer in the same round.
     pub(crate) fn new<'a>(
         cell: &Cell<'_>,
+        pace: Pace,
         rows: impl Iterator<Item = (&'a str, Vec<Outcome>)>,
     ) -> Self {
         let rows: Vec<_> = rows.collect();
@@ -169,6 +177,7 @@ impl CellReport {
             value: cell.value,
             connections: cell.connections,
             streams: cell.streams,
+            pace: Some(pace),
             rows: rows.collect(),
         }
     }
@@ -228,13 +237,13 @@ impl Report {
     pub(crate) fn save(&self, directory: &Path, name: &str) -> Result<()> {
         let earlier = history::read_all(directory, name);
         let path = directory.join(name);
+        self.write_json(directory, name)?;
         let write = |file: &str, text: String| {
             let file = path.join(file);
             fs::write(&file, text).with_context(|| format!("cannot write '{}'", file.display()))
         };
         fs::create_dir_all(path.join("plots"))
             .with_context(|| format!("cannot create '{}'", path.display()))?;
-        write("report.json", serde_json::to_string_pretty(self)? + "\n")?;
         write("report.md", self.markdown())?;
         write("index.html", page::write(self, &earlier))?;
         for (name, plot) in plot::of_report(self) {
@@ -242,6 +251,99 @@ impl Report {
         }
         println!("bench: wrote '{}'", path.display());
         Ok(())
+    }
+
+    /// Writes the JSON of the result `name` into `directory`: nothing else is lost when the rest is
+    /// never made.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written.
+    pub(crate) fn write_json(&self, directory: &Path, name: &str) -> Result<()> {
+        let path = directory.join(name);
+        let text = serde_json::to_string_pretty(self)? + "\n";
+        // A run that is killed meanwhile leaves the one before.
+        let (new, file) = (path.join("report.json.new"), path.join("report.json"));
+        let write = || {
+            fs::create_dir_all(&path)?;
+            fs::write(&new, text)?;
+            fs::rename(&new, &file)
+        };
+        write().with_context(|| format!("cannot write '{}'", file.display()))
+    }
+
+    /// This result, to be gone on with under the circumstances of `now`.
+    ///
+    /// # Errors
+    ///
+    /// When they differ from its own in what would make figures differ.
+    pub(crate) fn go_on(mut self, now: &Self) -> Result<Self> {
+        let circumstances = |report: &Self| {
+            let (machine, method) = (&report.machine, &report.method);
+            let (cpu, kernel) = (machine.cpu.clone(), machine.kernel.clone());
+            let files = (report.in_memory, report.nice, report.quick);
+            (cpu, kernel, files, method.cpus, method.client, method.ktls)
+        };
+        let (before, after) = (circumstances(&self), circumstances(now));
+        ensure!(
+            before == after,
+            "the result was measured otherwise, use another name: {before:?}, now {after:?}"
+        );
+        self.skipped.retain(|line| !line.starts_with(LATE));
+        for line in &now.skipped {
+            self.leave_out(line.clone());
+        }
+        Ok(self)
+    }
+
+    /// Notes that something was left out, and why.
+    pub(crate) fn leave_out(&mut self, what: String) {
+        if !self.skipped.contains(&what) {
+            self.skipped.push(what);
+        }
+    }
+
+    /// Whether the cell `name` was measured with all of `peers` in as many rounds, and none failed.
+    pub(crate) fn has(&self, name: &str, peers: &[&Found], rounds: usize) -> bool {
+        let Some(cell) = self.cells.iter().find(|cell| cell.name == name) else {
+            return false;
+        };
+        let whole = |row: &&Row| row.failed == 0 && row.runs.len() >= rounds;
+        peers.iter().all(|peer| {
+            let mut rows = cell.rows.iter().filter(whole);
+            rows.any(|row| row.peer == peer.name)
+        })
+    }
+
+    /// Adds a cell, in place of an earlier one of that name, and in the order of the scenarios.
+    pub(crate) fn add(&mut self, cell: CellReport) {
+        self.cells.retain(|known| known.name != cell.name);
+        self.cells.push(cell);
+        let order = |cell: &CellReport| {
+            let scenario = &cell.scenario;
+            let load = &scenario.load;
+            // As they are listed: the values in their order, and in each the connections.
+            let at = (cell.connections, cell.streams);
+            let shapes = load
+                .connections
+                .iter()
+                .enumerate()
+                .map(|(index, connections)| {
+                    (*connections, load.streams.get(index).copied().unwrap_or(1))
+                });
+            let shape = shapes.into_iter().position(|shape| shape == at);
+            (scenario.rank, scenario.name.clone(), cell.value, shape)
+        };
+        self.cells.sort_by_key(order);
+    }
+
+    /// The pace of `cell`.
+    pub(super) fn pace_of(&self, cell: &CellReport) -> Pace {
+        cell.pace.unwrap_or(Pace {
+            rounds: self.rounds,
+            duration_s: self.method.duration_s,
+            warm_up_s: self.method.warm_up_s,
+        })
     }
 
     /// Runs that gave no figure.
@@ -311,6 +413,12 @@ pub(crate) mod tests {
         }))
     }
 
+    const PACE: Pace = Pace {
+        rounds: 2,
+        duration_s: 1.0,
+        warm_up_s: 0.0,
+    };
+
     pub(super) fn report(rows: Vec<(&str, Vec<Outcome>)>) -> Report {
         let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../bench/scenarios");
         let scenarios = scenario::read_all(&directory).expect("the project's own");
@@ -338,7 +446,7 @@ pub(crate) mod tests {
             file_limit: 1024,
             skipped: vec!["h: not there".into()],
             peers: Vec::new(),
-            cells: vec![CellReport::new(&cell, rows.into_iter())],
+            cells: vec![CellReport::new(&cell, PACE, rows.into_iter())],
         }
     }
 
@@ -400,6 +508,37 @@ pub(crate) mod tests {
         assert!(page.contains("</html>") && !page.contains("<script"));
         assert!(Report::read(&directory, "two").is_err());
         fs::remove_dir_all(directory).expect("ours");
+    }
+
+    #[test]
+    fn a_result_that_was_measured_otherwise_is_not_gone_on_with() {
+        let mut earlier = report(vec![("nginx", vec![figures(4.0), figures(5.0)])]);
+        earlier.skipped = vec![format!("{LATE}site-mix-c1"), "h: not there".into()];
+        let now = report(Vec::new());
+        let whole = earlier.clone().go_on(&now).expect("the same machine");
+        assert_eq!(whole.skipped, ["h: not there"]);
+        assert_eq!(whole.cells[0].rows.len(), 1);
+        earlier.method.ktls = true;
+        assert!(earlier.go_on(&now).is_err());
+    }
+
+    #[test]
+    fn a_cell_that_is_measured_again_replaces_the_first_and_stands_in_order() {
+        let mut all = report(vec![("nginx", vec![figures(4.0), figures(4.0)])]);
+        let mut cell = |connections, cost| {
+            let mut cell = report(vec![("nginx", vec![figures(cost)])]).cells.remove(0);
+            cell.connections = connections;
+            cell.name = format!("plaintext-c{connections}");
+            all.add(cell);
+        };
+        cell(500, 3.0);
+        cell(64, 3.0);
+        cell(500, 2.0);
+        let found: Vec<_> = all.cells.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(found, ["plaintext-c1", "plaintext-c64", "plaintext-c500"]);
+        let cost = all.cells[2].rows[0].cost.expect("one run");
+        assert_eq!(cost.median, 2.0);
+        assert!(all.has("plaintext-c64", &[], 1) && !all.has("plaintext-c65", &[], 1));
     }
 
     #[test]

@@ -36,6 +36,7 @@ details{margin:8px 0}summary{cursor:pointer;color:var(--link)}
 pre{overflow-x:auto;background:var(--card);border:1px solid var(--line);border-radius:8px;
 padding:12px;font-size:.82rem}
 nav{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:.92rem}
+h3 small{font-weight:400;white-space:nowrap}
 .note{border-left:3px solid var(--even);padding:4px 14px;margin:16px 0}
 footer{padding:40px 20px 60px;color:var(--dim);font-size:.9rem}
 @media(max-width:600px){h1{font-size:1.55rem}header{padding-top:28px}th,td{padding:5px 7px}}
@@ -171,12 +172,12 @@ fn write_scenarios(page: &mut String, report: &Report) {
                 }
                 first = false;
             }
-            write_cell(page, cell);
+            write_cell(page, report, cell);
         }
     }
 }
 
-fn write_cell(page: &mut String, cell: &CellReport) {
+fn write_cell(page: &mut String, report: &Report, cell: &CellReport) {
     let name = escape(&cell.name);
     let streams = match cell.streams {
         1 => String::new(),
@@ -192,7 +193,9 @@ fn write_cell(page: &mut String, cell: &CellReport) {
     };
     let _ = writeln!(
         page,
-        "<h3 id=\"{name}\">{value}{connections}{streams}</h3>\n<div class=\"plots\">"
+        "<h3 id=\"{name}\">{value}{connections}{streams} <small class=\"dim\">{}</small></h3>\n\
+         <div class=\"plots\">",
+        report.pace_line(cell)
     );
     page.push_str(&plot::cost(cell).inline());
     page.push_str(&plot::rate(cell).inline());

@@ -5,7 +5,7 @@ use std::{fmt::Write, fs, path::Path};
 use anyhow::{Context, Result, ensure};
 
 use super::{CellReport, Report, Row, standing};
-use crate::bench::peers;
+use crate::bench::{peers, statistics::Spread};
 
 const BEGIN: &str = "<!-- bench:begin -->\n";
 const END: &str = "<!-- bench:end -->";
@@ -59,12 +59,24 @@ fn block(reports: &[(&str, Report)]) -> Result<String> {
     let m = &newest.machine;
     let nginx = newest.peers.iter().find(|peer| peer.name == peers::BASE);
     let nginx = nginx.map_or(peers::BASE, |peer| peer.version.as_str());
+    let rounds = reports.iter().flat_map(|(_, report)| {
+        let cells = report
+            .cells
+            .iter()
+            .filter(|cell| cells.iter().any(|c| c.name == cell.name));
+        cells.map(|cell| report.pace_of(cell).rounds as f64)
+    });
+    let rounds = match Spread::of(rounds) {
+        Some(s) if s.min < s.max => format!("{} to {}", s.min, s.max),
+        Some(s) => s.min.to_string(),
+        None => newest.rounds.to_string(),
+    };
     let mut text = format!(
         "Server CPU time per response (per gigabyte for large files), as a ratio to {nginx} in the\n\
-         same interleaved rounds: below 1 is less work than nginx. Medians of {} rounds; {} CPUs, {},\n\
+         same interleaved rounds: below 1 is less work than nginx. Medians of {rounds} rounds; {} CPUs, {},\n\
          Linux {}, loopback, one worker each.\n\n\
          | workload | archive | directory | cheapest other server |\n|---|---|---|---|\n",
-        newest.rounds, m.cpus, m.cpu, m.kernel
+        m.cpus, m.cpu, m.kernel
     );
     for cell in &cells {
         let row = |peer: &str| cell.rows.iter().find(|row| row.peer == peer);
