@@ -127,6 +127,17 @@ pub(crate) fn raise_file_limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
+/// Whether the kernel can seal TLS records, once its module was asked for.
+pub(crate) fn has_kernel_tls() -> bool {
+    let can = || {
+        let names = fs::read_to_string("/proc/sys/net/ipv4/tcp_available_ulp");
+        names.is_ok_and(|names| names.split_whitespace().any(|name| name == "tls"))
+    };
+    // It fails where there is no such module, or the caller is not root: the second look tells.
+    let load = || crate::process::output("modprobe", &["tls"]);
+    can() || (load().is_ok() && can())
+}
+
 /// Sets a kernel setting while it lives and puts the old value back when dropped.
 pub(crate) struct Setting {
     path: PathBuf,

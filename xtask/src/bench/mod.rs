@@ -199,6 +199,7 @@ struct Bench<'a> {
     tools: Tools,
     files: u64,
     congestion: String,
+    kernel_tls: bool,
     // Dropped last to first: whatever happens, the machine is as it was.
     _setting: Option<Setting>,
     _affinity: Affinity,
@@ -254,6 +255,7 @@ impl<'a> Bench<'a> {
             tools,
             files: host::raise_file_limit(),
             congestion,
+            kernel_tls: host::has_kernel_tls(),
             _setting: setting,
             _affinity: affinity,
         })
@@ -362,6 +364,9 @@ impl<'a> Bench<'a> {
         {
             _ if need > self.files => format!("needs {need} open files (limit: {})", self.files),
             Some(Err(reason)) => reason.to_owned(),
+            _ if cell.scenario.load.ktls && !self.kernel_tls => {
+                "this kernel has no TLS (see /proc/sys/net/ipv4/tcp_available_ulp)".to_owned()
+            }
             _ => return None,
         };
         println!("bench: skipping {}: {reason}", cell.name());
