@@ -25,11 +25,15 @@ pub mod target;
 use std::ffi::OsString;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use clap::ArgMatches;
 use gannet_archive::Coding;
 use gannet_content::directory::lookup::LookupOptions;
 use gannet_content::rules::Compat;
+use signal_hook::consts::SIGXFSZ;
+use signal_hook::flag;
 
 use crate::archive_commands::{
     CatOptions, CommandError, DiffOptions, ExtractOptions, InspectOptions, LsOptions,
@@ -53,6 +57,9 @@ use crate::quantities::counted;
 #[must_use]
 pub fn run(typed: Vec<OsString>) -> u8 {
     messages::hide_panics();
+    // A limit on the length of files is to be an error like a full disk, not the end of the
+    // process. Where it cannot be handled, it stays that.
+    let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     match dispatch(&typed) {
         Ok(status) => status,
         Err(failure) => {

@@ -2,11 +2,8 @@
 
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
-use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
-use signal_hook::flag;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::emulate_default_handler;
 
@@ -91,10 +88,6 @@ pub fn run(directory: &Path, settings: PackSettings) -> Result<String, Failure> 
         // Inodes and times of what was just unpacked tell nothing about its content.
         options.memory.verify_sources = true;
     }
-    // A limit on file sizes is to be an error like a full disk, not the end of the process.
-    let limit_was_met = Arc::new(AtomicBool::new(false));
-    flag::register(SIGXFSZ, limit_was_met)
-        .map_err(|error| Failure::new("handle", "SIGXFSZ", cause(&error)))?;
     let mut bar = Bar::new();
     let mut nothing = NoProgress;
     let watched = !quiet && io::stderr().is_terminal();

@@ -56,6 +56,36 @@ fn a_full_disk_leaves_the_archive_that_was_there() {
     assert_eq!(before, b"the archive before");
 }
 
+/// What was written before stays, for the directory is the user's; the file that is cut goes.
+#[test]
+fn a_full_disk_leaves_no_cut_file_when_unpacking() {
+    let folder = site();
+    gannet_in(
+        &folder,
+        ["pack", "site", "--fast", "-q", "-o", "site.gannet"],
+    )
+    .success();
+    let mut tar = Command::new("tar");
+    tar.args(["cf", "site.tar", "-C", "site", "index.html", "film.mp4"])
+        .current_dir(folder.path());
+    run(&mut tar).success();
+    let gannet = command();
+    for (what, archive) in [("extract", "site.gannet"), ("import", "site.tar")] {
+        let mut limited = Command::new("sh");
+        limited
+            .args(["-c", "ulimit -f 1024; exec \"$0\" \"$1\" \"$2\" -o out"])
+            .arg(gannet.get_program())
+            .args([what, archive])
+            .current_dir(folder.path());
+        let ended = run(&mut limited);
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        let cause = "cannot write 'out/film.mp4': file too large (EFBIG)";
+        assert!(ended.err.contains(cause), "{ended:?}");
+        assert!(!folder.join("out/film.mp4").exists(), "{what}");
+        fs::remove_dir_all(folder.join("out")).expect("it was made");
+    }
+}
+
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
     let folder = site();

@@ -56,6 +56,25 @@ pub fn extract(options: &ExtractOptions) -> Result<ExtractReport, CommandError> 
     Ok(report)
 }
 
+/// A file that is removed unless all of it is there.
+pub(crate) struct Unfinished<'p>(pub(crate) Option<&'p Path>);
+
+impl Unfinished<'_> {
+    /// It is whole.
+    pub(crate) fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(path) = self.0 {
+            // Why it is unfinished is told; that it could not be removed adds nothing.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
 /// Makes a directory, which must be empty if it is there.
 pub(crate) fn prepare(output: &Path) -> Result<(), CommandError> {
     fs::create_dir_all(output).map_err(CommandError::io("create", output))?;
@@ -101,6 +120,7 @@ fn write_file(file: &ArchiveFile, entry: &Entry<'_>, target: &Path) -> Result<u6
         return Err(damaged("no content".into()));
     };
     let mut out = File::create_new(target).map_err(write)?;
+    let unfinished = Unfinished(Some(target));
     let mut hashing = Hashing {
         out: &mut out,
         hasher: blake3::Hasher::new(),
@@ -123,6 +143,7 @@ fn write_file(file: &ArchiveFile, entry: &Entry<'_>, target: &Path) -> Result<u6
         out.set_modified(UNIX_EPOCH + Duration::from_secs(seconds))
             .map_err(write)?;
     }
+    unfinished.keep();
     Ok(len)
 }
 

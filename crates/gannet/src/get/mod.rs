@@ -31,7 +31,7 @@ use self::report::{Connection, Report};
 use self::response::Head;
 use self::transport::Transport;
 use self::url::Url;
-use crate::messages::Failure;
+use crate::messages::{Failure, cause};
 
 /// How often the bar moves.
 const TICK: Duration = Duration::from_millis(100);
@@ -199,7 +199,7 @@ impl Client<'_> {
         path: &std::path::Path,
     ) -> Result<(Vec<Connection>, Option<&'static str>), Failure> {
         let fail = |error| failure(typed, &error);
-        let write = |error: io::Error| Failure::new("write", path.display(), error);
+        let write = |error: io::Error| Failure::new("write", path.display(), cause(&error));
         let mut output = Output::open(path, self.options.resumes).map_err(write)?;
         let started = Instant::now();
         let (mut head, mut exchange, mut url) = self.open(url, &output.fields()).map_err(fail)?;

@@ -7,6 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
+use crate::archive_commands::Unfinished;
+
 use super::limits::{BYTES_FREE, EXPANSION_MAX, FILES_MAX, NAMED_MAX, PATH_LEN_MAX};
 use super::{ImportError, Kind, read_error, read_file};
 
@@ -133,10 +135,14 @@ impl Directory {
         target: &Path,
         file: &mut File,
     ) -> Result<(), ImportError> {
+        let unfinished = Unfinished(Some(target));
         let mut chunk = vec![0; 64 << 10];
         loop {
             let count = match content.read(&mut chunk) {
-                Ok(0) => return Ok(()),
+                Ok(0) => {
+                    unfinished.keep();
+                    return Ok(());
+                }
                 Ok(count) => count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(read_error(error)),

@@ -221,7 +221,7 @@ impl<'o> Site<'o> {
 
     /// Pages that answer for what is not found below their folders.
     fn add_fallbacks(&mut self, to: &mut Adding<'_>) -> Result<(), PackError> {
-        let mut taken = BTreeSet::new();
+        let mut taken: BTreeMap<(Namespace, &[u8]), usize> = BTreeMap::new();
         for fallback in &self.options.routing.fallbacks {
             let namespace = match fallback.kind {
                 FallbackKind::Wildcard => Namespace::Wildcard,
@@ -230,9 +230,20 @@ impl<'o> Site<'o> {
             };
             for number in 0..to.files.len() {
                 let (folder, name) = split(&to.files[number].file.url);
-                if name != fallback.name || !taken.insert((namespace, folder)) {
+                if name != fallback.name {
                     continue;
                 }
+                // What a wildcard answers, no other page is asked for.
+                let winner = [namespace, Namespace::Wildcard].map(|it| taken.get(&(it, folder)));
+                if let Some(winner) = winner.into_iter().flatten().next() {
+                    let path = [folder, b"*"].concat();
+                    self.double_claims
+                        .add(to.files, &path, Some(*winner), number);
+                }
+                if taken.contains_key(&(namespace, folder)) {
+                    continue;
+                }
+                taken.insert((namespace, folder), number);
                 let content = Content {
                     is_alias: true,
                     ..self.content(to, number, None)?

@@ -151,6 +151,31 @@ fn two_files_for_one_path_are_reported() {
 }
 
 #[test]
+fn two_pages_for_all_of_a_folder_are_reported() {
+    let place = Place::new();
+    place.file("404.html", "one");
+    place.file("_404.html", "two");
+    place.file("docs/_wildcard.html", "everything");
+    place.file("docs/404.html", "never");
+    place.file("blog/200.html", "the application");
+    place.file("blog/404.html", "what it does not answer");
+    let warnings = place.pack().warnings;
+    let site = place.site();
+    let expect = |path: &str, winner: &str, loser: &str| {
+        let (winner, loser) = (site.join(winner), site.join(loser));
+        let (winner, loser) = (winner.display(), loser.display());
+        format!("two files for '{path}': '{winner}' answers, '{loser}' does not")
+    };
+    assert_eq!(
+        warnings,
+        [
+            expect("/*", "_404.html", "404.html"),
+            expect("/docs/*", "docs/_wildcard.html", "docs/404.html"),
+        ]
+    );
+}
+
+#[test]
 fn of_many_double_claims_the_first_are_named() {
     let place = Place::new();
     for number in 0..25 {
