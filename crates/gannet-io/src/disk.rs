@@ -226,15 +226,8 @@ impl Disk {
     }
 }
 
-/// Whether a `sendfile` of the range would wait for the disk. Remembers a good answer.
+/// Whether a `sendfile` of the range would wait for the disk.
 pub(crate) fn is_cold(file: &File, offset: u64, len: u64, now: crate::driver::Nanos) -> bool {
     let real = file.as_real();
-    if real.store == Store::Memory || real.residency.is_known(offset, len, now) {
-        return false;
-    }
-    let resident = crate::residency::is_resident(real.as_fd(), offset, len);
-    if resident {
-        real.residency.note(offset, len, now);
-    }
-    !resident
+    real.store != Store::Memory && !real.residency.is_resident(real.as_fd(), offset, len, now)
 }

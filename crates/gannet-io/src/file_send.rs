@@ -24,6 +24,8 @@ pub(crate) struct FileSend {
     offset: u64,
     len: u64,
     sent: u64,
+    /// Up to here a helper has just read the file into the page cache.
+    warm_to: u64,
     /// Fetch bytes by a helper instead of calling `sendfile`: it could block, or does not work.
     fetches: bool,
     /// How often the socket was full in the middle of it.
@@ -53,6 +55,7 @@ impl FileSend {
             offset,
             len,
             sent: 0,
+            warm_to: 0,
             fetches,
             shorts: 0,
         }
@@ -77,7 +80,8 @@ impl FileSend {
                     Ok(()) => Step::Helper,
                     Err(errno) => Step::Done(Err(errno)),
                 };
-            } else if is_cold(&self.file, self.offset, self.len, now) {
+            } else if self.offset >= self.warm_to && is_cold(&self.file, self.offset, self.len, now)
+            {
                 return match disk.warm(&self.file, self.offset, self.len, asker) {
                     Ok(()) => Step::Helper,
                     Err(errno) => Step::Done(Err(errno)),
@@ -100,19 +104,11 @@ impl FileSend {
     }
 
     /// Goes on with a helper's answer: call [`step`](Self::step) after it returned true.
-    pub(crate) fn receive(
-        &mut self,
-        answer: Result<Ready, Errno>,
-        now: Nanos,
-    ) -> Result<(), Errno> {
+    pub(crate) fn receive(&mut self, answer: Result<Ready, Errno>) -> Result<(), Errno> {
         match answer? {
-            // Trusted once even if another test would say no: under memory pressure the range
-            // could be evicted as fast as it is read in.
-            Ready::Warm => self
-                .file
-                .as_real()
-                .residency
-                .note(self.offset, self.len, now),
+            // Believed without a test: under memory pressure the range could be evicted as fast as
+            // it is read in.
+            Ready::Warm => self.warm_to = self.offset + self.len,
             Ready::Bytes(bytes) => {
                 let read = bytes.len() as u64;
                 self.offset += read;

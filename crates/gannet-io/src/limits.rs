@@ -52,8 +52,20 @@ pub const ACCEPTS_PER_TURN: usize = 64;
 /// `RESOLVE_BENEATH`).
 pub const OPEN_RETRIES: usize = 16;
 
-/// How long a range of a file counts as resident after a test, in nanoseconds.
-pub const RESIDENT_FOR_NS: u64 = 1_000_000_000;
+/// Bytes of a file whose residency is remembered together. Sends that begin at a multiple of it
+/// and have its length are tested best.
+pub const RESIDENT_CHUNK: u64 = 2 << 20;
+
+/// Chunks of a file that are remembered: of 2 TiB, in 8 MiB of memory. Later ones are counted for
+/// each send.
+pub const RESIDENT_CHUNKS_MAX: u64 = 1 << 20;
+
+/// How long a chunk counts as resident after a test, in milliseconds.
+pub const RESIDENT_FOR_MS: u32 = 1_000;
+
+/// How long samples are enough after all pages of a chunk were counted, in milliseconds. Counting
+/// costs as much as a fifteenth of sending.
+pub const RESIDENT_COUNTED_FOR_MS: u32 = 30_000;
 
 /// The most bytes read at a time from a file on a file system that may block (FUSE, NFS).
 pub const FETCH_LEN: usize = 256 * 1024;

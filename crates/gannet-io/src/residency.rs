@@ -1,53 +1,146 @@
 //! Whether a range of a file is in memory, so that sending it cannot wait for a disk.
 
 use std::io::IoSliceMut;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::driver::Nanos;
-use crate::limits;
+use crate::limits::{
+    RESIDENT_CHUNK, RESIDENT_CHUNKS_MAX, RESIDENT_COUNTED_FOR_MS, RESIDENT_FOR_MS,
+};
 
-/// What a file remembers of its last test, so that a hot file costs no system call per request.
+/// What a file remembers of earlier tests, so that hot content costs hardly a system call.
 ///
-/// The three numbers are written one by one: another thread may see a mixture, and then at worst
-/// one `sendfile` waits for the disk.
+/// The file is seen as chunks of [`RESIDENT_CHUNK`] bytes. A chunk whose pages were all counted a
+/// moment ago is known. One that was counted some time ago is only sampled: what was in memory as a
+/// whole is evicted by and by, in runs of the length it was read in. Any other is counted.
 #[derive(Debug, Default)]
 pub(crate) struct Residency {
-    start: AtomicU64,
-    end: AtomicU64,
-    until: AtomicU64,
+    chunks: OnceLock<Box<[AtomicU64]>>,
+}
+
+/// When a chunk was found in memory: milliseconds of the driver's clock; 0 is never.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+struct Seen {
+    /// All its pages were counted.
+    counted: u32,
+    /// They were counted, or some of them read.
+    found: u32,
+}
+
+/// Distance of the bytes that are read as samples: four times what the kernel reads ahead unless
+/// told otherwise.
+const SAMPLE_EVERY: usize = 512 << 10;
+
+impl Seen {
+    fn unpack(word: u64) -> Self {
+        Self {
+            counted: (word >> 32) as u32,
+            found: word as u32,
+        }
+    }
+
+    fn pack(self) -> u64 {
+        u64::from(self.counted) << 32 | u64::from(self.found)
+    }
+}
+
+fn is_within(then: u32, now: u32, span_ms: u32) -> bool {
+    then != 0 && now.wrapping_sub(then) < span_ms
 }
 
 impl Residency {
-    /// Whether the range was found in memory a moment ago.
-    pub(crate) fn is_known(&self, offset: u64, len: u64, now: Nanos) -> bool {
-        now.0 < self.until.load(Ordering::Relaxed)
-            && offset >= self.start.load(Ordering::Relaxed)
-            && offset.saturating_add(len) <= self.end.load(Ordering::Relaxed)
+    /// Whether the range, cut at the end of the file, can be read without waiting for a disk.
+    pub(crate) fn is_resident(
+        &self,
+        fd: BorrowedFd<'_>,
+        offset: u64,
+        len: u64,
+        now: Nanos,
+    ) -> bool {
+        // Odd, so that it is never the number that stands for never.
+        let now = (now.0 / 1_000_000) as u32 | 1;
+        let end = offset.saturating_add(len);
+        if self.are_known(offset..end, now) {
+            return true;
+        }
+        let Ok(size) = rustix::fs::fstat(fd).map(|stat| stat.st_size as u64) else {
+            return true;
+        };
+        let end = end.min(size);
+        let mut at = offset;
+        while at < end {
+            let chunk =
+                at - at % RESIDENT_CHUNK..size.min(at - at % RESIDENT_CHUNK + RESIDENT_CHUNK);
+            let part = at..end.min(chunk.end);
+            at = part.end;
+            if !self.is_part_resident(fd, &part, &chunk, size, now) {
+                return false;
+            }
+        }
+        true
     }
 
-    /// Notes that the range is in memory; joins it to the known one if they touch.
-    pub(crate) fn note(&self, offset: u64, len: u64, now: Nanos) {
-        let end = offset.saturating_add(len);
-        let (old_start, old_end) = (
-            self.start.load(Ordering::Relaxed),
-            self.end.load(Ordering::Relaxed),
-        );
-        let fresh = now.0 < self.until.load(Ordering::Relaxed);
-        if fresh && offset <= old_end && end >= old_start {
-            // The joined range keeps the older deadline.
-            self.start.store(offset.min(old_start), Ordering::Relaxed);
-            self.end.store(end.max(old_end), Ordering::Relaxed);
-            return;
+    fn are_known(&self, range: Range<u64>, now: u32) -> bool {
+        let Some(chunks) = self.chunks.get() else {
+            return false;
+        };
+        let first = (range.start / RESIDENT_CHUNK) as usize;
+        let last = (range.end.saturating_sub(1) / RESIDENT_CHUNK) as usize;
+        let Some(chunks) = chunks.get(first..=last.max(first)) else {
+            return false;
+        };
+        chunks.iter().all(|word| {
+            let seen = Seen::unpack(word.load(Ordering::Relaxed));
+            is_within(seen.found, now, RESIDENT_FOR_MS)
+        })
+    }
+
+    fn is_part_resident(
+        &self,
+        fd: BorrowedFd<'_>,
+        part: &Range<u64>,
+        chunk: &Range<u64>,
+        size: u64,
+        now: u32,
+    ) -> bool {
+        let word = self.word(chunk.start, size);
+        let (Some(word), true) = (word, part == chunk) else {
+            return are_pages_resident(fd, part.clone());
+        };
+        let seen = Seen::unpack(word.load(Ordering::Relaxed));
+        if is_within(seen.found, now, RESIDENT_FOR_MS) {
+            return true;
         }
-        self.start.store(offset, Ordering::Relaxed);
-        self.end.store(end, Ordering::Relaxed);
-        self.until.store(
-            now.0.saturating_add(limits::RESIDENT_FOR_NS),
-            Ordering::Relaxed,
-        );
+        let is_sampled = is_within(seen.counted, now, RESIDENT_COUNTED_FOR_MS);
+        let counted = if is_sampled { seen.counted } else { now };
+        let is_resident = if is_sampled {
+            are_samples_resident(fd, chunk.clone())
+        } else {
+            are_pages_resident(fd, chunk.clone())
+        };
+        let seen = Seen {
+            counted,
+            found: now,
+        };
+        // Forgotten as a whole if a sample is missing: it is counted before it is believed again.
+        let seen = if is_resident { seen } else { Seen::default() };
+        word.store(seen.pack(), Ordering::Relaxed);
+        is_resident
+    }
+
+    /// Where the chunk that begins at `start` is remembered; none if the file is too large, or has
+    /// grown since it was first looked at.
+    fn word(&self, start: u64, size: u64) -> Option<&AtomicU64> {
+        let chunks = self.chunks.get_or_init(|| {
+            let count = size.div_ceil(RESIDENT_CHUNK).min(RESIDENT_CHUNKS_MAX);
+            (0..count).map(|_| AtomicU64::new(0)).collect()
+        });
+        chunks.get((start / RESIDENT_CHUNK) as usize)
     }
 }
 
@@ -72,26 +165,31 @@ struct Cachestat {
 /// The same number on all architectures, as for every system call since 424.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// Asks the kernel whether the whole range, cut at the end of the file, is in memory.
+/// Asks the kernel whether the whole range, which lies within the file, is in memory.
 ///
-/// Counts the pages (`cachestat`, Linux 6.5); on an older kernel it tries to read the first and
-/// the last byte without waiting. A file system that cannot tell counts as resident: its reads
+/// Counts the pages (`cachestat`, Linux 6.5), which takes 8 µs for 1 MiB; on an older kernel it
+/// reads some bytes without waiting. A file system that cannot tell counts as resident: its reads
 /// would block just the same in a test.
-pub(crate) fn is_resident(fd: BorrowedFd<'_>, offset: u64, len: u64) -> bool {
-    let Ok(size) = rustix::fs::fstat(fd).map(|stat| stat.st_size as u64) else {
-        return true;
-    };
-    let end = offset.saturating_add(len).min(size);
-    if offset >= end {
+fn are_pages_resident(fd: BorrowedFd<'_>, range: Range<u64>) -> bool {
+    if range.is_empty() {
         return true;
     }
-    match cached_pages(fd, offset, end - offset) {
+    match cached_pages(fd, range.start, range.end - range.start) {
         Ok(cached) => {
             let page = rustix::param::page_size() as u64;
-            cached > (end - 1) / page - offset / page
+            cached > (range.end - 1) / page - range.start / page
         }
-        Err(_) => byte_is_there(fd, offset) && byte_is_there(fd, end - 1),
+        Err(_) => are_samples_resident(fd, range),
     }
+}
+
+/// Reads the first byte, the last one and some between without waiting.
+fn are_samples_resident(fd: BorrowedFd<'_>, range: Range<u64>) -> bool {
+    range
+        .clone()
+        .step_by(SAMPLE_EVERY)
+        .chain(range.end.checked_sub(1))
+        .all(|offset| byte_is_there(fd, offset))
 }
 
 fn cached_pages(fd: BorrowedFd<'_>, offset: u64, len: u64) -> Result<u64, Errno> {
@@ -133,44 +231,91 @@ fn byte_is_there(fd: BorrowedFd<'_>, offset: u64) -> bool {
 mod tests {
     use super::*;
 
-    /// A known range expires, grows by what touches it, and does not cover what lies outside.
+    const SECOND: u64 = 1_000_000_000;
+
+    fn hot_file(len: usize) -> std::fs::File {
+        let path = std::env::current_dir()
+            .unwrap()
+            .join(format!("resident-{len}-{}", std::process::id()));
+        std::fs::write(&path, vec![7; len]).unwrap();
+        let file = std::fs::File::open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        file
+    }
+
+    /// Drops the file's pages; false where the file system keeps them.
+    fn cool(file: &std::fs::File, len: u64) -> bool {
+        rustix::fs::fsync(file).unwrap();
+        rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        let cooled = cached_pages(file.as_fd(), 0, len) == Ok(0);
+        if !cooled {
+            eprintln!("skipped the cold half: this file system keeps its pages");
+        }
+        cooled
+    }
+
+    /// What a word remembers comes back from it, and ends after its time.
     #[test]
-    fn remembers_ranges() {
+    fn times_are_packed_and_end() {
+        let seen = Seen {
+            counted: 3,
+            found: u32::MAX,
+        };
+        assert_eq!(Seen::unpack(seen.pack()), seen);
+        assert!(!is_within(0, 5, 100), "0 is never");
+        assert!(is_within(u32::MAX, 5, 100), "the clock may wrap");
+        assert!(!is_within(1, 101, 100));
+    }
+
+    /// Whole chunks are remembered, also when they are asked for in pieces later; parts are not.
+    #[test]
+    fn whole_chunks_are_remembered() {
+        let len = 2 * RESIDENT_CHUNK + 10;
+        let file = hot_file(len as usize);
         let residency = Residency::default();
-        assert!(!residency.is_known(0, 1, Nanos(0)));
-        residency.note(100, 50, Nanos(10));
-        assert!(residency.is_known(100, 50, Nanos(11)));
-        assert!(!residency.is_known(99, 2, Nanos(11)));
-        assert!(!residency.is_known(100, 51, Nanos(11)));
-        residency.note(150, 10, Nanos(20));
-        assert!(residency.is_known(110, 50, Nanos(21)));
-        let expiry = 10 + limits::RESIDENT_FOR_NS;
-        assert!(!residency.is_known(100, 1, Nanos(expiry)));
-        residency.note(500, 1, Nanos(expiry));
-        assert!(!residency.is_known(100, 1, Nanos(expiry + 1)));
+        let now = Nanos(10 * SECOND);
+        let known = |range| residency.are_known(range, 10_001);
+        assert!(residency.is_resident(file.as_fd(), 0, 100, now));
+        assert!(!known(0..100), "a part of a chunk says nothing of the rest");
+        assert!(residency.is_resident(file.as_fd(), 0, RESIDENT_CHUNK + 5, now));
+        assert!(known(7..RESIDENT_CHUNK));
+        assert!(!known(7..RESIDENT_CHUNK + 1));
+        assert!(residency.is_resident(file.as_fd(), RESIDENT_CHUNK, u64::MAX, now));
+        assert!(known(0..len));
+        assert!(!known(0..10 * RESIDENT_CHUNK), "the file is not that long");
+        assert!(!residency.are_known(0..len, 10_001 + RESIDENT_FOR_MS));
+    }
+
+    /// A chunk that was counted is sampled later, and forgotten when a sample is missing.
+    #[test]
+    fn evicted_chunks_are_noticed() {
+        let file = hot_file(RESIDENT_CHUNK as usize);
+        let residency = Residency::default();
+        let test = |at: u64| residency.is_resident(file.as_fd(), 0, RESIDENT_CHUNK, Nanos(at));
+        assert!(test(10 * SECOND));
+        assert!(test(12 * SECOND), "sampled");
+        if !cool(&file, RESIDENT_CHUNK) {
+            return;
+        }
+        assert!(test(12 * SECOND + 5), "known a moment ago");
+        assert!(!test(14 * SECOND), "a sample is missing");
+        assert!(!test(14 * SECOND + 5), "and nothing is believed");
     }
 
     /// What was just written is in memory; what the kernel was told to drop is not, where the
     /// file system obeys.
     #[test]
     fn tells_cold_from_hot() {
-        let path = std::env::current_dir()
-            .unwrap()
-            .join(format!("cold-{}", std::process::id()));
-        std::fs::write(&path, vec![7; 1 << 20]).unwrap();
-        let file = std::fs::File::open(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        assert!(is_resident(file.as_fd(), 0, 1 << 20));
+        let file = hot_file(1 << 20);
+        assert!(are_pages_resident(file.as_fd(), 0..1 << 20));
+        assert!(are_samples_resident(file.as_fd(), 0..1 << 20));
         assert!(
-            is_resident(file.as_fd(), 1 << 30, 5),
+            Residency::default().is_resident(file.as_fd(), 1 << 30, 5, Nanos(0)),
             "beyond the end nothing is read"
         );
-        rustix::fs::fsync(&file).unwrap();
-        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
-        if cached_pages(file.as_fd(), 0, 1 << 20) == Ok(0) {
-            assert!(!is_resident(file.as_fd(), 4096, 100));
-        } else {
-            eprintln!("skipped the cold half: this file system keeps its pages");
+        if cool(&file, 1 << 20) {
+            assert!(!are_pages_resident(file.as_fd(), 4096..4196));
+            assert!(!are_samples_resident(file.as_fd(), 4096..4196));
         }
     }
 }

@@ -35,8 +35,9 @@ pub(crate) const STREAM_ASKED_MAX: u32 = 192;
 /// once finds them still there.
 pub(crate) const TRIM_MS: u64 = 1_000;
 
-/// A file's bytes handed to the kernel in one operation, so that connections take turns.
-pub(crate) const SLICE_MAX: u64 = 2 << 20;
+/// A file's bytes handed to the kernel in one operation, so that connections take turns; the
+/// length that a driver tests best for being in memory.
+pub(crate) const SLICE_MAX: u64 = gannet_io::limits::RESIDENT_CHUNK;
 
 /// A file's bytes read into memory at a time where `sendfile` cannot be used safely.
 pub(crate) const COPY_SLICE_MAX: u64 = 256 << 10;

@@ -294,7 +294,7 @@ impl Epoll {
         let Sending::File { send, .. } = &mut slot.sending else {
             return;
         };
-        match send.receive(answer, self.clock.now) {
+        match send.receive(answer) {
             Ok(()) => self.step_file(asker.slot),
             Err(errno) => {
                 if let Sending::File { send, .. } = std::mem::take(&mut slot.sending) {

@@ -367,7 +367,7 @@ impl Uring {
         let Sending::File(sending) = &mut slot.sending else {
             return;
         };
-        match sending.receive(answer, self.clock.now) {
+        match sending.receive(answer) {
             Ok(()) => self.step_file(asker.slot),
             Err(errno) => {
                 if let Sending::File(sending) = std::mem::take(&mut slot.sending) {

@@ -62,7 +62,8 @@ impl<D: Driver> Worker<D> {
         };
         let has_pages = self.may_send_pages(slot, &file, range.start);
         let len_max = if has_pages {
-            SLICE_MAX
+            // Later slices begin at its multiples.
+            SLICE_MAX - range.start % SLICE_MAX
         } else {
             self.copy_slice_len(slot, !head.is_empty())
         };
