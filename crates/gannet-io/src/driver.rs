@@ -368,6 +368,12 @@ pub trait Driver {
     /// [`acknowledged`](Self::acknowledged).
     fn unsent(&mut self, socket: Socket) -> u64;
 
+    /// Has the socket take bytes only as long as less than about so many of them wait to be sent
+    /// (`TCP_NOTSENT_LOWAT`), so that what is more urgent need not wait behind a full buffer. What
+    /// is on its way to the peer does not count. A Unix socket, whose buffer is small, stays as
+    /// it is.
+    fn bound_unsent(&mut self, socket: Socket, bytes: u32);
+
     /// Bytes that the peer has acknowledged since the connection began (`TCP_INFO`,
     /// `tcpi_bytes_acked`); for a Unix socket, bytes sent less bytes queued. Asked only when a
     /// deadline passes, to tell a slow peer from one that takes nothing.

@@ -25,6 +25,21 @@ pub(crate) fn unsent(socket: BorrowedFd<'_>) -> u64 {
     }
 }
 
+/// Has writing wait while so many bytes are in the queue that were not sent yet.
+pub(crate) fn bound_unsent(socket: BorrowedFd<'_>, bytes: u32) {
+    // SAFETY: the descriptor is open while borrowed; the option is one int, read by the kernel.
+    // It fails on a socket that is not a TCP one, which then has no such bound.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_NOTSENT_LOWAT,
+            (&raw const bytes).cast(),
+            size_of::<u32>() as libc::socklen_t,
+        );
+    }
+}
+
 /// Bytes acknowledged since the connection began; `None` if the socket is not a TCP one.
 pub(crate) fn acknowledged(socket: BorrowedFd<'_>) -> Option<u64> {
     /// Where `tcpi_bytes_acked` lies in `struct tcp_info` (`linux/tcp.h`, since Linux 4.1): 8 flag

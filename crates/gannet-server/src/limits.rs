@@ -19,6 +19,10 @@ pub(crate) const COPY_MAX: usize = 8 << 10;
 /// stream does not wait long behind what was begun.
 pub(crate) const STREAM_SEND_MAX: u64 = 256 << 10;
 
+/// Bytes that wait unsent in the socket of an HTTP/2 connection, beyond which it takes no more:
+/// they cannot be overtaken. A socket's buffer grows to several megabytes otherwise.
+pub(crate) const STREAM_UNSENT_MAX: u32 = 128 << 10;
+
 /// A file's bytes read at a time for an HTTP/2 stream. Only what its windows allow is read, so
 /// that a connection whose peer opens none holds none.
 pub(crate) const STREAM_READ_MAX: u64 = 128 << 10;

@@ -10,7 +10,7 @@ use support::h2::{
     DATA, END_HEADERS, END_STREAM, HEADERS, Peer, RST_STREAM, WINDOW_UPDATE, frame, request,
 };
 use support::process::until;
-use support::{Folder, Signal, gannet_in};
+use support::{Folder, Gannet, Signal, gannet_in};
 
 const LARGE: usize = 6 << 20;
 
@@ -253,6 +253,50 @@ fn an_urgent_stream_overtakes_a_big_one() {
         assert!(before.body.len() < big / 2, "{} bytes", before.body.len());
         assert_pattern(&before.body, 3);
     });
+}
+
+/// What waits unsent in a socket cannot be overtaken: it stays little however fast the peer was
+/// before, when buffers grew.
+#[test]
+fn little_waits_in_the_socket_of_a_peer_that_stops_reading() {
+    let site = site();
+    site.write("big.bin", pattern(48 << 20, 3));
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &["--workers", "1"]);
+        let mut peer = Peer::with_settings(&server, &[(INITIAL_WINDOW, 1 << 30)]);
+        peer.opens_windows = false;
+        peer.send(&frame(WINDOW_UPDATE, 0, 0, &(1u32 << 30).to_be_bytes()));
+        let stream = peer.ask("GET", "/big.bin", &[]);
+        while peer.so_far_len(stream) < 8 << 20 {
+            assert!(peer.step());
+        }
+        let (mut waiting, mut looks) = (0, 0);
+        until("the socket holds what it may", || {
+            waiting = unacknowledged(&server);
+            looks += u32::from(waiting > 64 << 10);
+            looks > 50
+        });
+        // The bound, a piece that went over it, and what its peer's kernel has yet to take.
+        assert!(waiting <= 512 << 10, "{waiting} bytes");
+        assert_eq!(peer.answer(stream).expect(200).body.len(), 48 << 20);
+    });
+}
+
+/// Bytes in the queue of the server's only connection. A peer that stops reading has acknowledged
+/// all that was sent once its own buffer is full.
+fn unacknowledged(server: &Gannet) -> u64 {
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("there");
+    let port = server.address().port();
+    let of_server = |line: &&str| {
+        let mut words = line.split_whitespace().skip(1);
+        let local = words
+            .next()
+            .is_some_and(|local| local.ends_with(&format!(":{port:04X}")));
+        local && words.nth(1) == Some("01")
+    };
+    let line = table.lines().find(of_server).expect("it is connected");
+    let queues = line.split_whitespace().nth(4).expect("a column");
+    u64::from_str_radix(&queues[..8], 16).expect("hexadecimal")
 }
 
 #[test]

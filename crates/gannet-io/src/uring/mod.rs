@@ -339,6 +339,10 @@ impl Driver for Uring {
         crate::socket::unsent(self.slots.peek(socket.0).socket())
     }
 
+    fn bound_unsent(&mut self, socket: Socket, bytes: u32) {
+        crate::socket::bound_unsent(self.slots.peek(socket.0).socket(), bytes);
+    }
+
     fn acknowledged(&mut self, socket: Socket) -> u64 {
         let slot = self.slots.peek(socket.0);
         crate::socket::acknowledged(slot.socket()).unwrap_or_else(|| {

@@ -8,7 +8,7 @@ use super::Worker;
 use super::delay::Arrived;
 use super::receiving::{pump, turn};
 use crate::conn::Phase;
-use crate::limits::{HELD_MAX, TRIM_MS};
+use crate::limits::{HELD_MAX, STREAM_UNSENT_MAX, TRIM_MS};
 use crate::log::End;
 use crate::outgoing::Outgoing;
 use crate::pump::Pump;
@@ -48,6 +48,8 @@ impl<D: Driver> Worker<D> {
             streams.connection.drain(Time(now.0));
         }
         self.counters.h2_connections += 1;
+        let socket = self.conns.at(slot).socket;
+        self.driver.bound_unsent(socket, STREAM_UNSENT_MAX);
         let conn = self.conns.at(slot);
         conn.is_fresh = false;
         conn.streams = Some(Box::new(streams));
@@ -152,8 +154,12 @@ impl<D: Driver> Worker<D> {
 
     /// Writes frames of at most about `most` bytes, reading content where it has to be read.
     fn frame(&mut self, slot: u32, most: u64) {
-        let streams = self.conns.at(slot).streams.as_ref();
-        if !streams.is_some_and(|streams| streams.connection.wants_output()) {
+        let conn = self.conns.at(slot);
+        let streams = conn.streams.as_ref();
+        // While a send is under way, what comes after it is not decided yet.
+        if conn.phase == Phase::Sending
+            || !streams.is_some_and(|streams| streams.connection.wants_output())
+        {
             return;
         }
         let mut out = self.stream_output(slot);

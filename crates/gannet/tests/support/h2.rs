@@ -180,6 +180,13 @@ impl Peer {
         self.answers.get(&stream).cloned().unwrap_or_default()
     }
 
+    /// How much content of an answer is there.
+    pub fn so_far_len(&self, stream: u32) -> usize {
+        self.answers
+            .get(&stream)
+            .map_or(0, |answer| answer.body.len())
+    }
+
     /// Reads until the connection ends; gives the code of the last GOAWAY.
     pub fn ends(&mut self) -> Option<u32> {
         while self.step() {}
