@@ -1,10 +1,11 @@
 //! h2spec in strict mode against the server, on each engine, over TLS and in clear text.
 
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+
+use crate::served::Served;
 
 /// What is installed if it is not there.
 const SOURCE: &str = "github.com/summerwind/h2spec/cmd/h2spec@latest";
@@ -62,7 +63,7 @@ fn find() -> Result<Option<PathBuf>> {
 }
 
 fn run(h2spec: &Path, gannet: &Path, folder: &Path, engine: &str, scheme: &str) -> Result<()> {
-    let Some(server) = Server::start(gannet, folder, engine, scheme == "https")? else {
+    let Some(server) = start(gannet, folder, engine, scheme == "https")? else {
         println!("{engine}, {scheme}: skipped, the engine does not start here");
         return Ok(());
     };
@@ -100,47 +101,14 @@ fn run(h2spec: &Path, gannet: &Path, folder: &Path, engine: &str, scheme: &str) 
     Ok(())
 }
 
-/// A running server; ended when dropped.
-struct Server {
-    child: Child,
-    port: String,
-}
-
-impl Server {
-    fn start(gannet: &Path, folder: &Path, engine: &str, tls: bool) -> Result<Option<Self>> {
-        let mut command = Command::new(gannet);
-        command.args(["serve", "--engine", engine, "--listen", "127.0.0.1:0"]);
-        command.args(["--workers", "1", "--log", "off"]);
-        // So that the certificate for development is no trace of this run.
-        command.env("XDG_DATA_HOME", folder.join("data"));
-        if tls {
-            command.arg("--tls");
-        }
-        let mut child = command
-            .arg(folder.join("site"))
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let out = child.stdout.take().context("it was piped")?;
-        let mut lines = BufReader::new(out).lines();
-        while let Some(line) = lines.next().transpose()? {
-            let Some(url) = line.strip_prefix("at ") else {
-                continue;
-            };
-            let port = url.trim_end_matches('/').rsplit(':').next();
-            let port = port.context("an address has a port")?.to_owned();
-            // The rest of what it says is of no interest, but must find a reader.
-            std::thread::spawn(move || lines.for_each(drop));
-            return Ok(Some(Self { child, port }));
-        }
-        child.wait()?;
-        Ok(None)
+fn start(gannet: &Path, folder: &Path, engine: &str, tls: bool) -> Result<Option<Served>> {
+    let mut command = Command::new(gannet);
+    command.args(["serve", "--engine", engine, "--listen", "127.0.0.1:0"]);
+    command.args(["--workers", "1", "--log", "off"]);
+    // So that the certificate for development is no trace of this run.
+    command.env("XDG_DATA_HOME", folder.join("data"));
+    if tls {
+        command.arg("--tls");
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing to do.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+    Served::start(command.arg(folder.join("site")))
 }

@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use lexopt::prelude::*;
 
 mod bench;
+mod browser;
 mod check;
 mod fuzz;
 mod h2spec;
@@ -15,6 +16,7 @@ mod licenses;
 mod load;
 mod no_io;
 mod process;
+mod served;
 mod tidy;
 mod vm;
 
@@ -28,6 +30,7 @@ cargo xtask NAME
   fuzz-smoke   each fuzz target for a short time (--seconds N)
   licenses     the bill of materials and licence texts in the program (--check: compare only)
   h2spec       HTTP/2's conformance tests, on each engine, over TLS and in clear text
+  browser      a page of hundreds of assets in headless Chromium, its screenshot compared
   deny         licences and known vulnerabilities of dependencies
   instructions count the instructions of the pure crates (--update commits new counts)
   vm           tests on Debian's kernels in QEMU, kernel TLS among them (--help for its flags)
@@ -70,6 +73,7 @@ fn dispatch() -> Result<()> {
         "check" => check::check(),
         "tidy" => tidy::main(),
         "no-io" => no_io::main(),
+        "browser" => browser::main(),
         "h2spec" => h2spec::main(),
         "deny" => check::deny(),
         other => bail!("no chore is named '{other}'; 'cargo xtask --help' lists them"),

@@ -1,0 +1,72 @@
+//! A server that a chore starts and looks at, ended when dropped.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{Context, Result};
+
+/// A running server.
+pub(crate) struct Served {
+    child: Child,
+    /// The port that it listens on.
+    pub(crate) port: String,
+    /// Where its metrics are, as `address:port`; if it was told to have some.
+    metrics: Option<String>,
+}
+
+impl Served {
+    /// Starts it, and waits until it listens. `None` if it says that it cannot.
+    pub(crate) fn start(command: &mut Command) -> Result<Option<Self>> {
+        let mut child = command.stdout(Stdio::piped()).spawn()?;
+        let out = child.stdout.take().context("it was piped")?;
+        let mut lines = BufReader::new(out).lines();
+        let (mut port, mut metrics) = (None, None);
+        while let Some(line) = lines.next().transpose()? {
+            if let Some(url) = line.strip_prefix("at ") {
+                let text = url.trim_end_matches('/').rsplit(':').next();
+                port = text.map(str::to_owned);
+            } else if let Some(url) = line.strip_prefix("metrics ") {
+                let address = url.trim().trim_start_matches("http://");
+                metrics = address.strip_suffix("/metrics").map(str::to_owned);
+            } else if line.starts_with("engine ") {
+                break;
+            }
+        }
+        let Some(port) = port else {
+            child.wait()?;
+            return Ok(None);
+        };
+        // The rest of what it says is of no interest, but must find a reader.
+        std::thread::spawn(move || lines.for_each(drop));
+        Ok(Some(Self {
+            child,
+            port,
+            metrics,
+        }))
+    }
+
+    /// The value of one of its metrics.
+    pub(crate) fn metric(&self, name: &str) -> Result<u64> {
+        let address = self
+            .metrics
+            .as_ref()
+            .context("it was told to have metrics")?;
+        let mut stream = TcpStream::connect(address)?;
+        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+        let line = lines.find(|(found, _)| *found == name);
+        let (_, value) = line.with_context(|| format!("no metric {name}"))?;
+        Ok(value.parse()?)
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        // It may have ended by itself; then there is nothing to do.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
