@@ -47,6 +47,9 @@ pub struct TlsConfig {
     pub source: watch::Source,
     /// Whether the kernel seals large bodies.
     pub kernel: kernel::Wish,
+    /// Records that a key of a connection seals before it is replaced, 256 to 2^23. Where it cannot
+    /// be replaced, the connection ends after the answer under way, or at twice as many records.
+    pub key_records_max: u64,
     /// Answers tell browsers to come back by HTTPS only (RFC 6797).
     pub hsts: bool,
 }

@@ -22,6 +22,7 @@ use crate::site::sites::Sites;
 use crate::site::{ServedFile, Site, Trust};
 use crate::tls::certificates::CertificateStore;
 use crate::tls::kernel::KernelTls;
+use crate::tls::limits::SEALED_RECORDS_MAX;
 use crate::worker::{Message, Worker, WorkerSettings};
 
 /// What a driven worker serves.
@@ -38,6 +39,8 @@ pub struct DrivenTls {
     pub certificates: Arc<CertificateStore>,
     /// What the engine's kernel does.
     pub kernel: Option<KernelTls>,
+    /// Records that a key of a connection seals before it is replaced.
+    pub key_records_max: u64,
 }
 
 /// One worker without a thread.
@@ -66,9 +69,9 @@ impl<D: Driver> Driven<D> {
             Some(_) => Scheme::Https,
             None => Scheme::Http,
         };
-        let (certificates, kernel_tls) = match tls {
-            Some(tls) => (Some(tls.certificates), tls.kernel),
-            None => (None, None),
+        let (certificates, kernel_tls, key_records_max) = match tls {
+            Some(tls) => (Some(tls.certificates), tls.kernel, tls.key_records_max),
+            None => (None, None, SEALED_RECORDS_MAX),
         };
         let site = match content {
             DrivenContent::Directory(root) => {
@@ -90,6 +93,7 @@ impl<D: Driver> Driven<D> {
             certificates,
             defaults: Arc::new(OwnFields::new(options)),
             kernel_tls,
+            key_records_max,
             seed: 0,
         };
         let (messages, inbox) = mpsc::channel();

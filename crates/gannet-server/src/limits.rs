@@ -65,6 +65,10 @@ pub(crate) const SEALED_SLICE_MIN: u32 = 64 << 10;
 /// A peer that has taken a slice within this time gets the next one twice as long; 20 ms.
 pub(crate) const SLICE_QUICK_NS: u64 = 20_000_000;
 
+/// A connection over TLS that has sent nothing for this long begins its next long answer with small
+/// records; 1 s. About as long as TCP takes to forget how much it may send at once.
+pub(crate) const RESTED_NS: u64 = 1_000_000_000;
+
 /// The beginning of a large file goes to a peer on this machine as copies. Over loopback the
 /// peer's unread bytes are our own pages; a file that is truncated to little loses the rest of a
 /// page group of up to 2 MiB to zeros.

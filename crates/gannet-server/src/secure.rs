@@ -2,10 +2,12 @@
 
 use gannet_io::driver::{Nanos, PIECES_MAX, Piece, SendList};
 
-use crate::limits::{SEALED_SLICE_FIRST, SEALED_SLICE_MAX, SEALED_SLICE_MIN, SLICE_QUICK_NS};
+use crate::limits::{
+    RESTED_NS, SEALED_SLICE_FIRST, SEALED_SLICE_MAX, SEALED_SLICE_MIN, SLICE_QUICK_NS,
+};
 use crate::tls::alert::Alert;
 use crate::tls::handshake::Handshake;
-use crate::tls::limits::{PLAINTEXT_MAX, RECORD_OVERHEAD_MAX};
+use crate::tls::limits::{ONE_FLIGHT_LEN, PLAINTEXT_MAX, RECORD_OVERHEAD_MAX};
 use crate::tls::record::aead::Secrets;
 use crate::tls::session::Session;
 
@@ -30,6 +32,8 @@ pub(crate) struct Secure {
     pub(crate) slice_len: u32,
     /// When the slice under way was given to the socket.
     pub(crate) slice_sent: Nanos,
+    /// When something was last sealed; `None` before the first answer.
+    pub(crate) sealed_at: Option<Nanos>,
     /// The kernel was asked to seal, and will not.
     pub(crate) stays_ours: bool,
     /// Keys for the kernel, to be installed when the `KeyUpdate` under way was sent.
@@ -74,6 +78,15 @@ impl Secure {
         };
         self.slice_sent = now;
         u64::from(self.slice_len)
+    }
+
+    /// Notes that `len` bytes of plaintext are about to be sealed. True if it is the beginning of a
+    /// long answer on a connection that is new or has rested: its first bytes are waited for, and
+    /// TCP sends no more than ten segments of it at once.
+    pub(crate) fn begins_long(&mut self, len: usize, now: Nanos) -> bool {
+        let before = self.sealed_at.replace(now);
+        let has_rested = before.is_none_or(|at| now.0.saturating_sub(at.0) >= RESTED_NS);
+        len > ONE_FLIGHT_LEN && has_rested
     }
 
     /// Seals what a send would carry into a vector that `output` gives for a length. Pieces that

@@ -26,6 +26,7 @@ use crate::site::Site;
 use crate::site::sites::Sites;
 use crate::tls::certificates::{CertificateError, CertificateStore, Warning};
 use crate::tls::kernel::{KernelTls, Off};
+use crate::tls::limits::SEALED_RECORDS_MAX;
 use crate::tls::watch::{self, Watch};
 use crate::worker::{Message, Worker, WorkerSettings};
 
@@ -418,6 +419,7 @@ impl Plan {
             0 => usize::MAX,
             n => n as usize,
         };
+        let tls = self.config.tls.as_ref();
         WorkerSettings {
             limits,
             connections_max: total.div_ceil(self.workers),
@@ -431,6 +433,7 @@ impl Plan {
             certificates: self.certificates.clone(),
             defaults: Arc::new(OwnFields::new(&self.config.content)),
             kernel_tls: self.kernel_tls.clone(),
+            key_records_max: tls.map_or(SEALED_RECORDS_MAX, |tls| tls.key_records_max),
             seed: random_seed(),
         }
     }

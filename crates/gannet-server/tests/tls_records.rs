@@ -26,7 +26,7 @@ const SUITES: [SupportedCipherSuite; 6] = [
     suites::TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256,
 ];
 
-fn duo(suite: SupportedCipherSuite) -> Duo {
+fn duo_of(suite: SupportedCipherSuite) -> Duo {
     Duo::new(
         Abilities {
             suites: vec![suite],
@@ -57,7 +57,7 @@ fn layers(version: Version, cipher: Cipher) -> (Sealer, Opener) {
 #[test]
 fn bodies_of_every_kind_of_length_arrive() {
     for suite in SUITES {
-        let mut duo = duo(suite);
+        let mut duo = duo_of(suite);
         for len in [
             0, 1, 13, 1023, 1024, 16_383, 16_384, 16_385, 32_768, 100_000,
         ] {
@@ -71,7 +71,7 @@ fn bodies_of_every_kind_of_length_arrive() {
 #[test]
 fn pieces_become_one_stream() {
     for suite in [SUITES[0], SUITES[3], SUITES[5]] {
-        let mut duo = duo(suite);
+        let mut duo = duo_of(suite);
         let body = pattern(50_000);
         let pieces: [&[u8]; 5] = [
             b"head",
@@ -101,14 +101,42 @@ fn a_small_answer_is_one_record() {
 #[test]
 fn the_first_records_can_be_small() {
     let mut duo = Duo::plain();
-    let body = pattern(10_000);
-    duo.server.set_record_len(1369);
-    let mut out = Vec::new();
-    duo.server.seal(&[&body], &mut out).unwrap();
-    assert_eq!(out.len(), 10_000 + 22 * 10_000usize.div_ceil(1369));
-    assert_eq!(to_client(&mut duo.client, &out).unwrap(), body);
-    duo.server.set_record_len(usize::MAX);
-    assert_eq!(duo.server.sealer().sealed_len(16_384), 16_384 + 22);
+    for (sends, lens) in [
+        // Cut among sends, a record of any length counts as one.
+        (&[10, 1369, 1370][..], &[10, 1369, 1369, 1][..]),
+        (&[13_690, 1], &[&[1369; 10][..], &[1]].concat()),
+        (&[13_689], &[&[1369; 9][..], &[1368]].concat()),
+        (&[50_000, 20_000], &{
+            let first = [&[1369; 10][..], &[16_384, 16_384, 3542]].concat();
+            [first, vec![16_384, 3616]].concat()
+        }),
+    ] {
+        duo.server.sealer().begin_small();
+        let mut found = Vec::new();
+        for &len in sends {
+            let (body, mut out) = (pattern(len), Vec::new());
+            let announced = duo.server.sealer().sealed_len(len);
+            duo.server.seal(&[b"", &body], &mut out).unwrap();
+            assert_eq!(out.len(), announced, "{sends:?}");
+            found.extend(record_lens(&out));
+            assert!(
+                to_client(&mut duo.client, &out).unwrap() == body,
+                "{sends:?}"
+            );
+        }
+        assert_eq!(found, lens, "{sends:?}");
+    }
+}
+
+/// Plaintext bytes of the records in a row.
+fn record_lens(mut sealed: &[u8]) -> Vec<usize> {
+    let mut lens = Vec::new();
+    while !sealed.is_empty() {
+        let len = usize::from(u16::from_be_bytes([sealed[3], sealed[4]]));
+        lens.push(len - 17);
+        sealed = &sealed[5 + len..];
+    }
+    lens
 }
 
 #[test]
@@ -132,7 +160,7 @@ fn any_cut_gives_the_same_plaintext() {
     for suite in SUITES {
         let mut random = Random(0x1234_5678_9abc_def1);
         for round in 0..20 {
-            let mut duo = duo(suite);
+            let mut duo = duo_of(suite);
             let mut expected = Vec::new();
             let mut sealed = Vec::new();
             for _ in 0..random.below(6) + 1 {
@@ -194,7 +222,7 @@ fn keys_are_updated_by_either_side_in_the_middle() {
 
 #[test]
 fn tls12_has_no_key_updates() {
-    let mut duo = duo(SUITES[3]);
+    let mut duo = duo_of(SUITES[3]);
     let mut out = Vec::new();
     duo.server.update_keys(true, &mut out).unwrap();
     assert_eq!(out, b"");
@@ -205,7 +233,7 @@ fn tls12_has_no_key_updates() {
 #[test]
 fn orderly_ends() {
     for suite in [SUITES[0], SUITES[4]] {
-        let mut duo = duo(suite);
+        let mut duo = duo_of(suite);
         let mut sealed = duo.seal_up(b"last");
         duo.client.send_close_notify();
         sealed.extend(from_client(&mut duo.client));
@@ -239,7 +267,7 @@ fn orderly_ends() {
 #[test]
 fn a_fault_is_told() {
     for suite in SUITES {
-        let mut duo = duo(suite);
+        let mut duo = duo_of(suite);
         let mut sealed = duo.seal_up(b"request");
         let last = sealed.len() - 1;
         sealed[last] ^= 1;
@@ -467,7 +495,7 @@ fn fruitless_records_are_bounded() {
 
 #[test]
 fn renegotiation_is_refused() {
-    let mut duo = duo(SUITES[3]);
+    let mut duo = duo_of(SUITES[3]);
     let secrets = Secrets {
         cipher: Cipher::Aes128Gcm,
         key: [5; 32],
@@ -618,6 +646,42 @@ fn our_own_records_are_counted() {
     let len = out.len();
     assert!(sealer.seal(&[b"x"], &mut out).is_err());
     assert_eq!(out.len(), len);
+}
+
+/// An operator may ask for fewer records, whoever seals.
+#[test]
+fn fewer_records_may_be_asked_for() {
+    let mut duo = Duo::plain();
+    duo.server.limit_records(256);
+    for _ in 0..300 {
+        assert_eq!(duo.down(&[b"one record"]), b"one record");
+    }
+    assert_eq!(duo.server.take_key_updates().ours, 1);
+    let sealed = duo.server.sealer().sequence();
+    let secrets = duo.server.into_kernel().unwrap();
+    // Each send is counted as two records: the last is rarely full.
+    for _ in 0..(256 - sealed) / 2 {
+        assert_eq!(duo.server.kernel_sends(1), KernelNeeds::Nothing);
+    }
+    for _ in 0..128 {
+        assert_eq!(duo.server.kernel_sends(1), KernelNeeds::KeyUpdate);
+    }
+    assert_eq!(duo.server.kernel_sends(1), KernelNeeds::End);
+    duo.server.take_back(secrets);
+    let mut out = Vec::new();
+    for _ in 0..300 {
+        duo.server.seal(&[b"x"], &mut out).unwrap();
+    }
+    assert_eq!(duo.server.take_key_updates().ours, 1);
+
+    let mut old = duo_of(SUITES[3]);
+    old.server.limit_records(256);
+    while old.server.sealer().sequence() < 512 {
+        let is_used = old.server.sealer().sequence() >= 256;
+        assert_eq!(old.server.wants_end(), is_used);
+        old.server.seal(&[b"x"], &mut out).unwrap();
+    }
+    assert!(old.server.seal(&[b"x"], &mut out).is_err(), "no key for it");
 }
 
 #[test]

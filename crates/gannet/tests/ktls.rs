@@ -18,7 +18,12 @@ const UPDATED: &str = "gannet_tls_kernel_key_updates_total";
 
 /// Serves with kernel TLS; `None`, with the reason printed, where there is none.
 fn serve(engine: Engine, path: &Path) -> Option<Secure> {
-    let secure = Secure::serve(engine, path, &METRICS);
+    serve_with(engine, path, &[])
+}
+
+/// The same with more flags.
+fn serve_with(engine: Engine, path: &Path, flags: &[&str]) -> Option<Secure> {
+    let secure = Secure::serve(engine, path, &[flags, &METRICS].concat());
     let lines = secure.server.start_lines();
     if lines
         .iter()
@@ -154,6 +159,43 @@ fn a_key_update_that_the_client_asks_for() {
             client.closes();
             assert_eq!(metric(&secure.server, UPDATED), 0);
         }
+    });
+}
+
+/// Few records for a key: a kernel that can goes on with another one, as often as needed. With an
+/// older one the connection ends after an answer, or in the middle of one that is too long.
+#[test]
+fn a_used_key_is_replaced_or_the_connection_ends() {
+    let site = Folder::site();
+    let (len, huge) = (3_000_000, 20_000_000);
+    site.write("big.bin", pattern(len, 7));
+    site.write("huge.bin", pattern(huge, 9));
+    let can_update = gannet_io::ktls::probe().is_ok_and(|support| support.can_update_keys);
+    on_both_engines(|engine| {
+        let Some(secure) = serve_with(engine, site.path(), &["--tls-key-records", "256"]) else {
+            return;
+        };
+        let mut client = secure.connect();
+        assert_pattern(&client.get("/big.bin").expect(200).body, 7);
+        assert_pattern(&client.get("/big.bin").expect(200).body, 7);
+        if can_update {
+            let got = client.get("/huge.bin").expect(200);
+            assert_eq!(got.body.len(), huge);
+            assert_pattern(&got.body, 9);
+            client.get("/about").expect(200);
+            assert!(metric(&secure.server, UPDATED) >= 5);
+            return;
+        }
+        // In order, with a goodbye.
+        client.closes();
+        let mut client = secure.connect();
+        client.send(head("GET", "/huge.bin", &[]));
+        client.head();
+        let (got, end) = client.rest();
+        assert_ne!(end, End::Closed, "this must not look like an end");
+        assert!(got.len() > 4_000_000 && got.len() < huge);
+        assert!(got[..] == pattern(huge, 9)[..got.len()], "other bytes");
+        assert_eq!(metric(&secure.server, UPDATED), 0);
     });
 }
 

@@ -362,6 +362,67 @@ fn keys_are_updated_in_the_middle_of_a_body() {
     });
 }
 
+/// Few records for a key: it is replaced in the middle of a body, unasked, as often as needed.
+#[test]
+fn a_used_key_is_replaced_in_the_middle_of_a_body() {
+    let site = Folder::site();
+    let len = 30_000_000;
+    site.write("big.bin", pattern(len, 7));
+    on_both_engines(|engine| {
+        let flags = [
+            "--tls-key-records",
+            "256",
+            "--ktls",
+            "off",
+            METRICS[0],
+            METRICS[1],
+        ];
+        let secure = Secure::serve(engine, site.path(), &flags);
+        let mut client = secure.connect();
+        for _ in 0..2 {
+            let got = client.get("/big.bin").expect(200);
+            assert_eq!(got.body.len(), len);
+            assert_pattern(&got.body, 7);
+        }
+        let updates = metric(
+            &secure.server,
+            "gannet_tls_key_updates_total{by=\"server\"}",
+        );
+        // 3,663 records, and a send that has begun ends with the key it began with.
+        assert!((11..=14).contains(&updates), "{updates}");
+    });
+}
+
+/// TLS 1.2 has no other key: the answer under way is finished, if it is not too long.
+#[test]
+fn where_no_key_can_be_replaced_the_connection_ends() {
+    let site = Folder::site();
+    let (len, huge) = (3_000_000, 20_000_000);
+    site.write("big.bin", pattern(len, 7));
+    site.write("huge.bin", pattern(huge, 9));
+    on_both_engines(|engine| {
+        let flags = ["--tls-key-records", "256"];
+        let secure = Secure::serve(engine, site.path(), &flags);
+        let config = secure.authority.client(Abilities {
+            suites: vec![suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256],
+            ..Abilities::default()
+        });
+        let mut client = secure.connect_with(&config, "localhost");
+        for _ in 0..2 {
+            assert_pattern(&client.get("/big.bin").expect(200).body, 7);
+        }
+        // In order, with a goodbye.
+        client.closes();
+        let mut client = secure.connect_with(&config, "localhost");
+        client.send(head("GET", "/huge.bin", &[]));
+        client.head();
+        let (got, end) = client.rest();
+        assert_ne!(end, End::Closed, "this must not look like an end");
+        assert!(got.len() > 4_000_000 && got.len() < huge);
+        assert!(got[..] == pattern(huge, 9)[..got.len()], "other bytes");
+    });
+}
+
 #[test]
 fn a_record_that_is_not_authentic_ends_the_connection() {
     let site = Folder::site();

@@ -46,8 +46,29 @@ pub const WARNING_ALERTS_MAX: u32 = 4;
 /// section 5.5); half of it leaves room for a connection that cannot update at once.
 pub const SEALED_RECORDS_MAX: u64 = 1 << 23;
 
-/// Records sealed with one key after which the connection is over if nothing could update it.
-pub const SEALED_RECORDS_END: u64 = (1 << 24) - 1024;
+/// The fewest records that an operator may have sealed with one key: more than one send has, so
+/// that every key gets something done.
+pub const SEALED_RECORDS_MIN: u64 = 256;
+
+/// Records after which the connection is over if nothing could update the key, where it should be
+/// updated after `max` of them: by default 1,024 less than AES-GCM allows.
+#[must_use]
+pub const fn sealed_records_end(max: u64) -> u64 {
+    2 * max - max / 8192
+}
+
+/// Plaintext bytes of a small record. With 22 bytes around them and the 52 to 72 of IPv6 and TCP
+/// one fits into a segment of any usual path, tunnels of 1,460 bytes included: what a segment
+/// brings can be used when it has arrived.
+pub const SMALL_RECORD_LEN: usize = 1369;
+
+/// Small records at the beginning of a long answer: as many as TCP sends before it waits for the
+/// first acknowledgement, ten segments (RFC 6928). A full record would be usable one round trip
+/// later, when the rest of it has arrived.
+pub const SMALL_RECORDS: u32 = 10;
+
+/// Answers up to this length go in full records in any case: all of it fits in those segments.
+pub const ONE_FLIGHT_LEN: usize = SMALL_RECORDS as usize * SMALL_RECORD_LEN;
 
 /// Plaintext bytes of early data (0-RTT) taken from one connection, if early data is on: more
 /// than any request head that is served.

@@ -23,7 +23,7 @@ use rustls::server::ServerConnectionData;
 
 use super::alert::{Alert, Fault};
 use super::config::secrets_of;
-use super::limits::{PLAINTEXT_MAX, SEALED_RECORDS_END, SEALED_RECORDS_MAX};
+use super::limits::{PLAINTEXT_MAX, SEALED_RECORDS_MAX, sealed_records_end};
 use super::record::ContentType;
 use super::record::aead::{Cipher, Secrets, Version};
 use super::record::open::{Control, Opener};
@@ -42,6 +42,8 @@ pub struct Session {
     /// Our last alert was sealed: nothing may follow it.
     is_ended: bool,
     updates: KeyUpdates,
+    /// After so many records a key of ours is updated.
+    records_max: u64,
 }
 
 /// Keys replaced since they were last counted.
@@ -117,6 +119,16 @@ impl Session {
             owes_key_update: false,
             is_ended: false,
             updates: KeyUpdates::default(),
+            records_max: SEALED_RECORDS_MAX,
+        }
+    }
+
+    /// Has each of our keys seal `max` records before it is updated, or before the connection ends
+    /// where it cannot be: 1 to 2^23, which is the default.
+    pub fn limit_records(&mut self, max: u64) {
+        self.records_max = max.clamp(1, SEALED_RECORDS_MAX);
+        if let Sender::Ours(sealer) = &mut self.sender {
+            sealer.limit_records(max);
         }
     }
 
@@ -172,10 +184,13 @@ impl Session {
         }
     }
 
-    /// The most plaintext bytes of the records to come: see [`Sealer::set_record_len`].
-    pub fn set_record_len(&mut self, len: usize) {
-        if let Sender::Ours(sealer) = &mut self.sender {
-            sealer.set_record_len(len);
+    /// Whether the connection should end after the answer under way: our key has sealed enough,
+    /// and TLS 1.2 cannot go on with another.
+    #[must_use]
+    pub fn wants_end(&self) -> bool {
+        match &self.sender {
+            Sender::Ours(sealer) => self.version == Version::Tls12 && sealer.is_used(),
+            Sender::Kernel { .. } => false,
         }
     }
 
@@ -306,7 +321,9 @@ impl Session {
     /// Takes sealing back when the kernel refused the secrets that
     /// [`into_kernel`](Self::into_kernel) gave.
     pub fn take_back(&mut self, secrets: Secrets) {
-        self.sender = Sender::Ours(Sealer::new(self.version, secrets));
+        let mut sealer = Sealer::new(self.version, secrets);
+        sealer.limit_records(self.records_max);
+        self.sender = Sender::Ours(sealer);
     }
 
     /// Counts a send of `bytes` that the kernel is about to seal, and says what has to come
@@ -316,9 +333,9 @@ impl Session {
             return KernelNeeds::Nothing;
         };
         *records = records.saturating_add(bytes.div_ceil(PLAINTEXT_MAX as u64) + 1);
-        if *records > SEALED_RECORDS_END {
+        if *records > sealed_records_end(self.records_max) {
             KernelNeeds::End
-        } else if self.owes_key_update || *records > SEALED_RECORDS_MAX {
+        } else if self.owes_key_update || *records > self.records_max {
             KernelNeeds::KeyUpdate
         } else {
             KernelNeeds::Nothing

@@ -71,6 +71,8 @@ pub(crate) struct WorkerSettings {
     pub(crate) defaults: Arc<OwnFields>,
     /// What the kernel does for connections over TLS.
     pub(crate) kernel_tls: Option<KernelTls>,
+    /// Records that a key of a connection seals before it is replaced.
+    pub(crate) key_records_max: u64,
     /// A secret, for multipart delimiters.
     pub(crate) seed: u64,
 }

@@ -9,6 +9,7 @@ use gannet_io::driver::{Driver, SendList};
 
 use super::delay::Arrived;
 use super::receiving::{pump, turn};
+use super::sending::list_len;
 use super::stopping::FRESH_MS;
 use super::{Kind, Worker, token};
 use crate::conn::Phase;
@@ -226,6 +227,7 @@ impl<D: Driver> Worker<D> {
         }
         let mut held = early;
         held.extend_from_slice(&plain);
+        session.limit_records(self.settings.key_records_max);
         let mut result = session.receive(&rest, &mut held);
         if is_closed && result.is_ok() {
             result = Ok(Received::Closed);
@@ -392,6 +394,7 @@ impl<D: Driver> Worker<D> {
         if self.is_kernel(slot) {
             return self.counted_for_kernel(slot, list);
         }
+        self.before_sealing(slot, list_len(&list));
         let conn = self.conns.at(slot);
         let is_last = conn.closing && !list.more;
         let Some(tls) = &mut conn.tls else {
@@ -412,6 +415,24 @@ impl<D: Driver> Worker<D> {
             wire,
             ..SendList::default()
         })
+    }
+
+    /// Decides how `len` bytes of plaintext are cut into records, and whether the connection ends
+    /// with the answer that they belong to.
+    fn before_sealing(&mut self, slot: u32, len: u64) {
+        let now = self.driver.now();
+        let conn = self.conns.at(slot);
+        let Some(tls) = &mut conn.tls else { return };
+        let begins_long = tls.begins_long(len as usize, now);
+        let State::Open(session) = &mut tls.state else {
+            return;
+        };
+        // Another connection will have another key.
+        conn.closing |= session.wants_end() && conn.streams.is_none();
+        // On this machine segments are as long as records.
+        if begins_long && !self.driver.is_local(conn.socket) {
+            session.sealer().begin_small();
+        }
     }
 
     /// Tells a peer that broke the protocol, and ends the connection. Nothing is being sent.
@@ -443,6 +464,7 @@ impl<D: Driver> Worker<D> {
 
     /// Seals `head` and `bytes` as one stream and sends the records.
     pub(super) fn send_sealed(&mut self, slot: u32, head: Vec<u8>, bytes: &[u8], more: bool) {
+        self.before_sealing(slot, (head.len() + bytes.len()) as u64);
         let driver = &mut self.driver;
         let conn = self.conns.at(slot);
         let is_last = conn.closing && !more;

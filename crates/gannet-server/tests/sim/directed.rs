@@ -1,16 +1,21 @@
 //! Scenarios of one kind each: what a random run meets seldom, with its figures.
 
+use std::sync::Arc;
+
 use gannet_io::driver::{Listener, Nanos};
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Client, End, Faults, Sim, SimHandle};
 use gannet_server::config::{ContentOptions, Limits};
 use gannet_server::driven::{Driven, DrivenContent};
+use gannet_server::tls::limits::{SEALED_RECORDS_MAX, SMALL_RECORD_LEN, SMALL_RECORDS};
+use rustls::ClientConfig;
 
-use crate::run::LIMITS;
+use crate::run::{LIMITS, Tls, secure};
 use crate::streams::{
     DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, literal,
     number,
 };
+use crate::wire::Wire;
 
 const MS: u64 = 1_000_000;
 
@@ -28,24 +33,35 @@ struct Server {
 impl Server {
     /// A directory with `large` and `small`.
     fn new(faults: Faults) -> Self {
-        Self::delayed(faults, 0)
+        Self::with_tls(faults, LIMITS, Tls::None, SEALED_RECORDS_MAX).0
     }
 
     /// The same; what arrives is looked at `delay_ms` later.
     fn delayed(faults: Faults, delay_ms: u64) -> Self {
+        let limits = Limits { delay_ms, ..LIMITS };
+        Self::with_tls(faults, limits, Tls::None, SEALED_RECORDS_MAX).0
+    }
+
+    /// The same over TLS, and what a client needs for it.
+    fn with_tls(
+        faults: Faults,
+        limits: Limits,
+        tls: Tls,
+        key_records: u64,
+    ) -> (Self, Option<Arc<ClientConfig>>) {
         let driver = Sim::new(1, 1, &EngineOptions::default(), faults);
         let disk = driver.handle();
         disk.put_file("large", vec![b'L'; LARGE]);
         disk.put_file("small", "small");
+        let (tls, config) = secure(tls, key_records, &disk).unzip();
         let content = DrivenContent::Directory(disk.root());
         // No snapshots: large files are sent under a guard.
         let options = ContentOptions {
             snapshot_max: 0,
             ..ContentOptions::default()
         };
-        let limits = Limits { delay_ms, ..LIMITS };
-        let driven = Driven::new(driver, content, &options, limits, None).expect("no archive");
-        Self { driven, disk }
+        let driven = Driven::new(driver, content, &options, limits, tls).expect("no archive");
+        (Self { driven, disk }, config)
     }
 
     fn connect(&self) -> Client {
@@ -465,4 +481,65 @@ fn what_a_delay_holds_back_is_bounded() {
         // A head that is cut by a read is not counted: some are missed.
         answers > count * 9 / 10
     });
+}
+
+/// Asks for a file and takes more than `len` bytes; gives the lengths of their records.
+fn ask(server: &mut Server, wire: &Wire, path: &str, len: usize) -> Vec<usize> {
+    wire.write(&get(path));
+    let mut got = Vec::new();
+    server.until("an answer", || {
+        got.extend(wire.read_at_most(1 << 20).expect("true records"));
+        got.len() > len
+    });
+    wire.take_record_lens()
+}
+
+/// A key that the kernel seals with is replaced after so many records. A kernel that cannot
+/// replace it finishes the answer under way, and the connection ends in order.
+#[test]
+fn a_key_of_the_kernel_is_replaced_or_the_connection_ends() {
+    for can_update in [true, false] {
+        let tls = Tls::Kernel { can_update };
+        let (mut server, config) = Server::with_tls(Faults::none(), LIMITS, tls, 40);
+        let wire = Wire::connect(&server.disk, config.as_ref(), usize::MAX).expect("it listens");
+        // 13 records each, and one more is counted for each send.
+        ask(&mut server, &wire, "large", LARGE);
+        ask(&mut server, &wire, "large", LARGE);
+        server.pass(LATE_MS);
+        assert_eq!(wire.end(), End::Open);
+        ask(&mut server, &wire, "large", LARGE);
+        if can_update {
+            for _ in 0..10 {
+                ask(&mut server, &wire, "large", LARGE);
+            }
+            assert_eq!(wire.end(), End::Open);
+        } else {
+            server.until("the end", || {
+                let more = wire.read_at_most(1 << 20).expect("true records");
+                assert!(more.is_empty(), "nothing after the answer");
+                wire.end() != End::Open
+            });
+            assert_eq!(wire.end(), End::Finished, "with a goodbye");
+        }
+    }
+}
+
+/// What a client waits for first comes in records that fit a segment, if it is long and the
+/// connection is new or has rested; everything else in full ones.
+#[test]
+fn a_long_answer_after_a_rest_begins_with_small_records() {
+    let (mut server, config) =
+        Server::with_tls(Faults::none(), LIMITS, Tls::Own, SEALED_RECORDS_MAX);
+    let wire = Wire::connect(&server.disk, config.as_ref(), usize::MAX).expect("it listens");
+    let sealed = SMALL_RECORD_LEN + 22;
+    let small = |lens: &[usize]| lens.iter().filter(|len| **len == sealed).count();
+    let first = ask(&mut server, &wire, "large", LARGE);
+    assert_eq!(small(&first), SMALL_RECORDS as usize, "{first:?}");
+    assert_eq!(first.iter().max(), Some(&(16_384 + 22)));
+    let next = ask(&mut server, &wire, "large", LARGE);
+    assert_eq!((small(&next), next[0]), (0, 16_384 + 22), "{next:?}");
+    assert_eq!(ask(&mut server, &wire, "small", 100).len(), 1);
+    server.pass(1_100);
+    let rested = ask(&mut server, &wire, "large", LARGE);
+    assert_eq!(rested[..10], [sealed; 10], "{rested:?}");
 }

@@ -14,6 +14,7 @@ use gannet_server::config::{ContentOptions, Limits};
 use gannet_server::driven::{Driven, DrivenContent, DrivenTls};
 use gannet_server::tls::config::Options as TlsOptions;
 use gannet_server::tls::kernel::KernelTls;
+use gannet_server::tls::limits::SEALED_RECORDS_MAX;
 use gannet_server::tls::record::ContentType;
 use gannet_server::tls::record::aead::{Cipher, Secrets, Version};
 use gannet_server::tls::record::seal::Sealer;
@@ -25,6 +26,10 @@ use crate::streams::{self, StreamsClient};
 use crate::tls_support::{Authority, Issued, KeyKind, store};
 
 const MS: u64 = 1_000_000;
+
+/// Records that a key seals in half of the runs: few enough that it is replaced, or the connection
+/// ended for want of another; and twice as many are enough for any answer.
+const KEY_RECORDS: u64 = 40;
 
 /// Timeouts short enough that runs meet them.
 pub(crate) const LIMITS: Limits = Limits {
@@ -127,12 +132,10 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
         snapshot_max: 64 << 10,
         ..ContentOptions::default()
     };
-    let (tls, config) = secure(scenario.tls, &disk).unzip();
     let limits = Limits {
         delay_ms: scenario.delay_ms,
         ..LIMITS
     };
-    let server = Driven::new(driver, content, &options, limits, tls).map_err(|e| e.to_string())?;
     let allowed = Allowed {
         cuts: faults.reset + faults.io_error + faults.accept_fails > 0 || scenario.in_place,
         failures: faults.io_error > 0 || scenario.in_place,
@@ -142,6 +145,14 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
             + 4_000)
             * MS,
     };
+    // Who asks for more than the key is good for has to ask again on another connection.
+    let ends_early = scenario.tls == Tls::Kernel { can_update: false } && !allowed.cuts;
+    let key_records = match random.below(2) {
+        0 if !ends_early => KEY_RECORDS,
+        _ => SEALED_RECORDS_MAX,
+    };
+    let (tls, config) = secure(scenario.tls, key_records, &disk).unzip();
+    let server = Driven::new(driver, content, &options, limits, tls).map_err(|e| e.to_string())?;
     let clients = (0..scenario.clients)
         .map(|_| -> Box<dyn Actor> {
             if scenario.has_streams && random.chance(800) {
@@ -167,7 +178,11 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
 }
 
 /// The server's side of TLS, and that of its clients.
-fn secure(tls: Tls, disk: &SimHandle) -> Option<(DrivenTls, Arc<ClientConfig>)> {
+pub(crate) fn secure(
+    tls: Tls,
+    key_records_max: u64,
+    disk: &SimHandle,
+) -> Option<(DrivenTls, Arc<ClientConfig>)> {
     static ISSUED: OnceLock<(Authority, Issued)> = OnceLock::new();
     let model = |can_update| {
         let make = |keys: &TxKeys<'_>| -> Box<dyn RecordSealer> { Box::new(Kernel::new(keys)) };
@@ -191,6 +206,7 @@ fn secure(tls: Tls, disk: &SimHandle) -> Option<(DrivenTls, Arc<ClientConfig>)> 
     let tls = DrivenTls {
         certificates: store(issued, &TlsOptions::default()),
         kernel,
+        key_records_max,
     };
     Some((tls, crate::wire::config(authority)))
 }

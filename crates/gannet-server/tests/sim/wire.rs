@@ -28,6 +28,11 @@ pub(crate) struct Tls {
     /// Asks for new keys after so many bytes.
     updates_after: usize,
     opened: usize,
+    /// What was received of the record under way, its header included.
+    record: usize,
+    header: [u8; 5],
+    /// Lengths of the records received so far, headers included.
+    record_lens: Vec<usize>,
 }
 
 /// What clients over TLS have in common.
@@ -60,6 +65,9 @@ impl Wire {
             has_ended: false,
             updates_after,
             opened: 0,
+            record: 0,
+            header: [0; 5],
+            record_lens: Vec::new(),
         };
         let wire = Self::Secure(client, Box::new(RefCell::new(tls)));
         wire.flush();
@@ -149,6 +157,14 @@ impl Wire {
         self.client().reset();
     }
 
+    /// Takes the lengths of the records received since the last call, headers included.
+    pub(crate) fn take_record_lens(&self) -> Vec<usize> {
+        match self {
+            Self::Clear(_) => Vec::new(),
+            Self::Secure(_, tls) => std::mem::take(&mut tls.borrow_mut().record_lens),
+        }
+    }
+
     fn client(&self) -> &gannet_io::sim::Client {
         match self {
             Self::Clear(client) | Self::Secure(client, _) => client,
@@ -157,7 +173,22 @@ impl Wire {
 }
 
 impl Tls {
+    fn note_records(&mut self, sealed: &[u8]) {
+        for &byte in sealed {
+            if let Some(place) = self.header.get_mut(self.record) {
+                *place = byte;
+            }
+            self.record += 1;
+            let len = 5 + usize::from(u16::from_be_bytes([self.header[3], self.header[4]]));
+            if self.record >= 5 && self.record == len {
+                self.record_lens.push(len);
+                self.record = 0;
+            }
+        }
+    }
+
     fn open(&mut self, mut sealed: &[u8]) {
+        self.note_records(sealed);
         while !sealed.is_empty() {
             if self.connection.read_tls(&mut sealed).is_err() {
                 return;

@@ -7,6 +7,7 @@ use gannet_server::config::{Config, ListenAddress, Scheme};
 
 use crate::command_line::site_settings::SiteSettings;
 use gannet_server::tls::kernel::Wish;
+use gannet_server::tls::limits::SEALED_RECORDS_MAX;
 
 /// The settings of `serve`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -54,7 +55,7 @@ pub struct Listen {
 }
 
 /// What is asked of TLS.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TlsSettings {
     /// HTTPS, with a certificate for development unless one is named.
     pub development: bool,
@@ -70,6 +71,23 @@ pub struct TlsSettings {
     pub early_data: bool,
     /// Whether the kernel seals.
     pub kernel: Wish,
+    /// Records that one key of a connection seals.
+    pub key_records_max: u64,
+}
+
+impl Default for TlsSettings {
+    fn default() -> Self {
+        Self {
+            development: false,
+            certificates: Vec::new(),
+            keys: Vec::new(),
+            redirect: None,
+            hsts: false,
+            early_data: false,
+            kernel: Wish::default(),
+            key_records_max: SEALED_RECORDS_MAX,
+        }
+    }
 }
 
 /// How requests are logged, as asked for.

@@ -90,6 +90,7 @@ pub fn prepare(settings: &Settings) -> Result<Option<(TlsConfig, Option<Developm
             },
         },
         kernel: tls.kernel,
+        key_records_max: tls.key_records_max,
         hsts: tls.hsts,
     };
     Ok(Some((config, made)))

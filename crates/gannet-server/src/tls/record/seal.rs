@@ -3,7 +3,8 @@
 use super::ContentType;
 use super::aead::{Cipher, RecordKey, Secrets, Version};
 use crate::tls::limits::{
-    PLAINTEXT_MAX, RECORD_HEADER_LEN, SEALED_RECORDS_END, SEALED_RECORDS_MAX, TAG_LEN,
+    PLAINTEXT_MAX, RECORD_HEADER_LEN, SEALED_RECORDS_MAX, SMALL_RECORD_LEN, SMALL_RECORDS, TAG_LEN,
+    sealed_records_end,
 };
 
 /// Pieces at least this long that fill a record alone are sealed straight from where they are;
@@ -14,14 +15,16 @@ const STRAIGHT_MIN: usize = 1024;
 /// Seals the records of one direction.
 ///
 /// Invariant: `sequence` never repeats under one key; sealing is refused at
-/// [`SEALED_RECORDS_END`].
+/// [`sealed_records_end`].
 pub struct Sealer {
     key: RecordKey,
     secrets: Secrets,
     version: Version,
     sequence: u64,
-    /// The most plaintext of one record.
-    plain_max: usize,
+    /// After so many records the key should be updated.
+    records_max: u64,
+    /// So many of the next records are small.
+    small_records: u32,
 }
 
 /// The key has sealed as many records as it may, and was not updated.
@@ -37,26 +40,56 @@ impl Sealer {
             version,
             sequence: secrets.sequence,
             secrets,
-            plain_max: PLAINTEXT_MAX,
+            records_max: SEALED_RECORDS_MAX,
+            small_records: 0,
         }
     }
 
-    /// The most plaintext bytes of the records to come, 64 to 16,384: small ones are usable as
-    /// soon as their segment has arrived, large ones cost less.
-    pub fn set_record_len(&mut self, len: usize) {
-        self.plain_max = len.clamp(64, PLAINTEXT_MAX);
+    /// Makes the next [`SMALL_RECORDS`] small: usable as soon as their segment has arrived. The
+    /// full ones of 16,384 bytes that follow cost less.
+    pub fn begin_small(&mut self) {
+        self.small_records = SMALL_RECORDS;
+    }
+
+    /// Has each key seal `max` records, 1 to 2^23, before it is updated.
+    pub fn limit_records(&mut self, max: u64) {
+        self.records_max = max.clamp(1, SEALED_RECORDS_MAX);
     }
 
     /// Bytes that sealing `len` bytes of plaintext makes.
     #[must_use]
     pub fn sealed_len(&self, len: usize) -> usize {
-        len + len.div_ceil(self.plain_max) * self.overhead()
+        len + self.records_of(len) * self.overhead()
+    }
+
+    /// Records that `len` bytes of plaintext become.
+    fn records_of(&self, len: usize) -> usize {
+        let small = self.small_records as usize;
+        match len.checked_sub(small * SMALL_RECORD_LEN) {
+            Some(rest) => small + rest.div_ceil(PLAINTEXT_MAX),
+            None => len.div_ceil(SMALL_RECORD_LEN),
+        }
+    }
+
+    /// Plaintext bytes of the next record, where `left` are to be sealed.
+    fn next_len(&mut self, left: usize) -> usize {
+        if self.small_records == 0 {
+            return left.min(PLAINTEXT_MAX);
+        }
+        self.small_records -= 1;
+        left.min(SMALL_RECORD_LEN)
     }
 
     /// Whether the key should be updated before more is sealed.
     #[must_use]
     pub fn wants_key_update(&self) -> bool {
-        self.version == Version::Tls13 && self.sequence >= SEALED_RECORDS_MAX
+        self.version == Version::Tls13 && self.is_used()
+    }
+
+    /// Whether the key has sealed as many records as it should.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.sequence >= self.records_max
     }
 
     /// Seals the pieces, one after the other as one stream, and appends the records to `out`.
@@ -85,11 +118,11 @@ impl Sealer {
     /// If `out` is too short.
     pub fn seal_into(&mut self, pieces: &[&[u8]], out: &mut [u8]) -> Result<usize, Exhausted> {
         let mut left: usize = pieces.iter().map(|piece| piece.len()).sum();
-        self.check_room(left.div_ceil(self.plain_max) as u64)?;
+        self.check_room(self.records_of(left) as u64)?;
         let mut gather = Gather { pieces, offset: 0 };
         let mut used = 0;
         while left > 0 {
-            let len = left.min(self.plain_max);
+            let len = self.next_len(left);
             let record_len = len + self.overhead();
             let record = &mut out[used..used + record_len];
             self.seal_record(ContentType::ApplicationData, &mut gather, len, record);
@@ -158,7 +191,7 @@ impl Sealer {
 
     fn check_room(&self, records: u64) -> Result<(), Exhausted> {
         // ChaCha20-Poly1305 has no such limit in reach, but nothing needs so many records either.
-        if self.sequence.saturating_add(records) > SEALED_RECORDS_END {
+        if self.sequence.saturating_add(records) > sealed_records_end(self.records_max) {
             return Err(Exhausted);
         }
         Ok(())

@@ -2,6 +2,7 @@
 
 use clap::ValueHint;
 use gannet_server::tls::kernel::Wish;
+use gannet_server::tls::limits::{SEALED_RECORDS_MAX, SEALED_RECORDS_MIN};
 
 use crate::command_line::flag::{FILES, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::Settings;
@@ -185,6 +186,28 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
                 values,
                 &[("auto", Wish::Auto), ("on", Wish::On), ("off", Wish::Off)],
             )?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "tls-key-records",
+        short: None,
+        value: one("N"),
+        group: Group::Tls,
+        default: "8388608",
+        brief: "records that one key of a connection seals",
+        details: "256 to 8388608; a record has up to 16 KiB. Then the key is replaced (TLS 1.3). \
+            Where it cannot be, in TLS 1.2 and where a kernel before 6.14 seals, the connection \
+            ends after the answer under way, and at twice as many records in the middle of it. \
+            The default is half of what AES-GCM allows.",
+        is_common: false,
+        apply: |settings, values| {
+            const RANGE: &str = "from 256 to 8388608";
+            let count: u64 = number(values, RANGE)?;
+            if !(SEALED_RECORDS_MIN..=SEALED_RECORDS_MAX).contains(&count) {
+                return Err(format!("not a whole number {RANGE}"));
+            }
+            settings.tls.key_records_max = count;
             Ok(())
         },
     },
