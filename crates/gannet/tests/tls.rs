@@ -310,6 +310,27 @@ fn peers_that_stall_reset_or_go_away_in_the_handshake_leave_nothing() {
     });
 }
 
+/// A hello that is announced to have 16 MiB is refused once, whatever follows it.
+#[test]
+fn an_endless_hello_is_refused_once() {
+    let site = Folder::site();
+    let body = [&b"\x01\xff\xff\xff"[..], &[7; 16_380]].concat();
+    let hello = [&b"\x16\x03\x01\x40\x00"[..], &body].concat().repeat(20);
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, site.path(), &METRICS);
+        for _ in 0..10 {
+            let mut client = Client::new(&secure.server);
+            // It may be cut off before it has sent everything.
+            let _ = client.try_send(&hello);
+            let (answer, _) = client.rest();
+            assert!(answer.len() <= 7, "one alert: {answer:?}");
+            secure.connect().get("/").expect(200);
+        }
+        let open = "gannet_tls_connections";
+        until("none is left", || metric(&secure.server, open) == 0);
+    });
+}
+
 #[test]
 fn both_sides_say_goodbye() {
     let site = Folder::site();

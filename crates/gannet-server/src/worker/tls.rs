@@ -41,6 +41,10 @@ impl<D: Driver> Worker<D> {
     pub(super) fn received_sealed(&mut self, slot: u32, arrived: Arrived) {
         let conn = self.conns.at(slot);
         let Some(tls) = &mut conn.tls else { return };
+        if tls.fault.is_some() || tls.is_over {
+            // Our last record is made, or will be: nothing that follows counts any more.
+            return arrived.release(&mut self.driver);
+        }
         let input = arrived.bytes(&self.driver);
         let State::Open(session) = &mut tls.state else {
             tls.waiting.extend_from_slice(input);
@@ -55,10 +59,6 @@ impl<D: Driver> Worker<D> {
             }
             return self.shake(slot);
         };
-        if tls.fault.is_some() || tls.is_over {
-            // Nothing that follows counts any more.
-            return arrived.release(&mut self.driver);
-        }
         let mut plain = std::mem::take(&mut self.plain);
         plain.clear();
         let result = session.receive(input, &mut plain);
@@ -149,7 +149,7 @@ impl<D: Driver> Worker<D> {
         let State::Shaking(handshake) = &mut tls.state else {
             return;
         };
-        if tls.is_sending || tls.is_queued || tls.waiting.is_empty() {
+        if tls.is_over || tls.is_sending || tls.is_queued || tls.waiting.is_empty() {
             return;
         }
         if handshake.is_at_hello() {

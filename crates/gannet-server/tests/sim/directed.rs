@@ -543,3 +543,32 @@ fn a_long_answer_after_a_rest_begins_with_small_records() {
     let rested = ask(&mut server, &wire, "large", LARGE);
     assert_eq!(rested[..10], [sealed; 10], "{rested:?}");
 }
+
+/// What follows a hello that is refused changes nothing: the alert is under way, and nothing else
+/// is sent.
+#[test]
+fn what_follows_a_refused_hello_is_dropped() {
+    let faults = Faults {
+        delay: 100,
+        delay_max_ns: 500 * MS,
+        ..Faults::none()
+    };
+    let (mut server, config) = Server::with_tls(faults, LIMITS, Tls::Own, SEALED_RECORDS_MAX);
+    // The second is a part of a hello that is announced to have 16 MiB. More comes of it than is
+    // held for a handshake.
+    let endless = [&b"\x16\x03\x01\x1f\x40\x01\xff\xff\xff"[..], &[0; 7_996]].concat();
+    for garbage in [&b"\0garbage"[..], &endless].repeat(8) {
+        let client = server.connect();
+        client.write(&garbage.repeat(80));
+        let mut got = Vec::new();
+        server.until("an alert", || {
+            got.extend(client.read());
+            got.len() >= 7
+        });
+        assert_eq!((got.len(), got[0]), (7, 21), "one alert: {got:?}");
+        client.shutdown_write();
+        server.until("it is let go", || client.is_closed_by_server());
+    }
+    let wire = Wire::connect(&server.disk, config.as_ref(), usize::MAX).expect("it listens");
+    ask(&mut server, &wire, "small", 100);
+}
