@@ -119,6 +119,24 @@ fn text_groups_places_and_annotations_are_escaped() {
     );
 }
 
+/// Mistakes of the rules files have their column, as when packing.
+#[test]
+fn rules_files_have_columns() {
+    let folder = Folder::new();
+    folder.write("_redirects", "/a /b 399\n");
+    let ended = gannet_in(&folder, ["check", "."]);
+    let text = ended.text();
+    assert!(text.contains("\n  _redirects:1:7\n"), "{text:?}");
+    let ended = gannet_in(&folder, ["check", ".", "--format", "github"]);
+    let start = "::error file=_redirects,line=1,col=7,title=syntax::found '399'";
+    assert!(ended.text().starts_with(start), "{ended:?}");
+    let ended = gannet_in(&folder, ["check", ".", "--json"]);
+    assert!(
+        ended.text().contains("\"line\": 1, \"column\": 7, "),
+        "{ended:?}"
+    );
+}
+
 #[test]
 fn a_sound_site_has_no_findings_as_directory_and_as_archive() {
     let (folder, out) = (Folder::site(), Folder::new());

@@ -34,6 +34,8 @@ pub(super) struct Finding {
     pub(super) file: String,
     /// The line, from 1; 0 if it is not known.
     pub(super) line: u64,
+    /// The column in characters, from 1; 0 if it is not known, as in pages.
+    pub(super) column: u32,
     /// The URL as it stands there, and in which element; empty for rules.
     pub(super) source: String,
 }
@@ -54,6 +56,7 @@ impl From<&Problem> for Finding {
             help: problem.what.help().map(str::to_owned),
             file: problem.file.clone(),
             line: u64::from(problem.line),
+            column: problem.column,
             source: String::new(),
         }
     }

@@ -200,6 +200,7 @@ impl Check<'_> {
             help: None,
             file: self.shown(number),
             line: 0,
+            column: 0,
             source: String::new(),
         });
         None
@@ -399,6 +400,7 @@ impl Check<'_> {
             help: (!help.is_empty()).then(|| help.to_owned()),
             file: self.shown(source.number),
             line: reference.line,
+            column: 0,
             source: format!("{} '{}'", reference.at, reference.url),
         });
     }

@@ -30,12 +30,14 @@ fn write_text(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}: {} [{kind}]", severity.name(), printable(message))?;
         for finding in findings.iter().take(PLACES_MAX) {
             let file = printable(&finding.file);
-            writeln!(
-                out,
-                "  {file}:{}  {}",
-                finding.line,
-                printable(&finding.source)
-            )?;
+            write!(out, "  {file}:{}", finding.line)?;
+            if finding.column > 0 {
+                write!(out, ":{}", finding.column)?;
+            }
+            if !finding.source.is_empty() {
+                write!(out, "  {}", printable(&finding.source))?;
+            }
+            writeln!(out)?;
         }
         if let Some(more) = findings
             .len()
@@ -76,11 +78,12 @@ fn write_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         write!(
             out,
             "{comma}\n  {{\"severity\": \"{}\", \"kind\": \"{}\", \"file\": {}, \"line\": {}, \
-             \"message\": {}, \"source\": {}, \"help\": {}}}",
+             \"column\": {}, \"message\": {}, \"source\": {}, \"help\": {}}}",
             finding.severity.name(),
             finding.kind,
             json::string(&finding.file),
             finding.line,
+            finding.column,
             json::string(&finding.message),
             json::string(&finding.source),
             finding
@@ -109,10 +112,14 @@ fn write_annotations(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         }
         writeln!(
             out,
-            "::{} file={},line={},title={}::{}",
+            "::{} file={},line={},{}title={}::{}",
             finding.severity.name(),
             property(&finding.file),
             finding.line.max(1),
+            match finding.column {
+                0 => String::new(),
+                column => format!("col={column},"),
+            },
             finding.kind,
             escaped(&message)
         )?;
