@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::entry::{Entry, Gzip};
 use crate::error::ArchiveError;
-use crate::hosts;
+use crate::hosts::{self, HostRules};
 use crate::layout::{blob, entry, index, slice, u8_at, u16_at, u32_at, u64_at};
 use crate::stats::Stats;
 use crate::superblock::{Options, SectionKind, Superblock};
@@ -182,6 +182,20 @@ impl<B: AsRef<[u8]>> Archive<B> {
     /// The names of the virtual hosts, in their order: the first is number 1.
     pub fn hosts(&self) -> impl Iterator<Item = &[u8]> {
         hosts::Names::new(self.section(SectionKind::Hosts).unwrap_or_default())
+    }
+
+    /// The rules that hold on a virtual host, or on any other one: those of its own, or those of
+    /// the whole archive.
+    pub fn rules(&self, host: u16) -> HostRules<'_> {
+        match self.section(SectionKind::HostRules) {
+            Some(section) => hosts::RulesByHost::new(section)
+                .find(|(number, _)| *number == host)
+                .map_or_else(HostRules::default, |(_, rules)| rules),
+            None => HostRules {
+                redirects: self.section(SectionKind::RedirectRules).unwrap_or_default(),
+                fields: self.section(SectionKind::FieldRules).unwrap_or_default(),
+            },
+        }
     }
 
     /// The bytes of a section that an archive may have or not.

@@ -23,12 +23,15 @@ pub(crate) const INCOMPATIBLE_NAMESPACES: u64 = 1 << 4;
 pub(crate) const INCOMPATIBLE_INFLATED: u64 = 1 << 5;
 /// Field blocks have a part of their own and one that is common to many. Incompatible.
 pub(crate) const INCOMPATIBLE_COMMON: u64 = 1 << 6;
+/// Each virtual host has rules of its own. Incompatible.
+pub(crate) const INCOMPATIBLE_HOST_RULES: u64 = 1 << 7;
 /// Incompatible features that this crate knows.
 pub(crate) const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_HOSTS
     | INCOMPATIBLE_RULES
     | INCOMPATIBLE_NAMESPACES
     | INCOMPATIBLE_INFLATED
-    | INCOMPATIBLE_COMMON;
+    | INCOMPATIBLE_COMMON
+    | INCOMPATIBLE_HOST_RULES;
 
 /// Offsets in the superblock.
 pub(crate) mod superblock {

@@ -62,7 +62,7 @@ mod writer;
 pub use archive::{Archive, Blob, Key, Namespace};
 pub use entry::{Body, Coding, Entry, EntryKind, FieldBlock, Gzip, Variant};
 pub use error::{ArchiveError, Lookalike, Rule};
-pub use hosts::is_host_name;
+pub use hosts::{HostRules, is_host_name};
 pub use inflate::{InflateError, inflate};
 pub use path::is_normalised;
 pub use stats::{CodingStats, Stats};

@@ -43,6 +43,8 @@ pub enum SectionKind {
     FieldRules,
     /// Parts of field blocks, for both versions of HTTP, that many blocks have in common.
     FieldsCommon,
+    /// Both for each virtual host.
+    HostRules,
     /// How the codings were made: text for a packer, which uses an archive to make the next one.
     Recipe,
     /// A kind this version does not know and need not know.
@@ -66,11 +68,12 @@ impl SectionKind {
 
     /// The kinds that an archive may have, once each. A server must know those it has, but for the
     /// recipe, which is for packers.
-    pub const OPTIONAL: [Self; 5] = [
+    pub const OPTIONAL: [Self; 6] = [
         Self::Hosts,
         Self::RedirectRules,
         Self::FieldRules,
         Self::FieldsCommon,
+        Self::HostRules,
         Self::Recipe,
     ];
 
@@ -91,6 +94,7 @@ impl SectionKind {
             Self::RedirectRules => 13,
             Self::FieldRules => 14,
             Self::FieldsCommon => 15,
+            Self::HostRules => 16,
             Self::Recipe => 32,
             Self::Other(number) => number,
         }
@@ -122,6 +126,7 @@ impl fmt::Display for SectionKind {
             Self::RedirectRules => "redirect-rules",
             Self::FieldRules => "field-rules",
             Self::FieldsCommon => "fields-common",
+            Self::HostRules => "host-rules",
             Self::Recipe => "recipe",
             Self::Other(number) => return write!(out, "{number}"),
         })
@@ -387,6 +392,8 @@ impl Superblock {
         if has(SectionKind::Hosts) != is(layout::INCOMPATIBLE_HOSTS)
             || has_rules != is(layout::INCOMPATIBLE_RULES)
             || has(SectionKind::FieldsCommon) != is(layout::INCOMPATIBLE_COMMON)
+            || has(SectionKind::HostRules) != is(layout::INCOMPATIBLE_HOST_RULES)
+            || has_rules && has(SectionKind::HostRules)
         {
             return Err(ArchiveError::Superblock(Rule::SectionCount));
         }

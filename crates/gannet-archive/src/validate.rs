@@ -140,6 +140,12 @@ fn lay_out(superblock: &Superblock, bytes: &[u8], base: u64) -> Result<Layout, A
         layout.host_count =
             counted.or_else(|(index, rule)| record(SectionKind::Hosts, index, rule))?;
     }
+    if superblock.section(SectionKind::HostRules).is_some() {
+        let rules = range(SectionKind::HostRules)?;
+        let rules = slice(bytes, rules.start, rules.len());
+        hosts::check_rules(rules, layout.host_count)
+            .or_else(|(index, rule)| record(SectionKind::HostRules, index, rule))?;
+    }
     lay_out_index(&mut layout, bytes, range(SectionKind::Index)?)?;
     Ok(layout)
 }

@@ -9,7 +9,7 @@ use crate::archive::{Key, Namespace};
 use crate::entry::{Coding, FieldBlock};
 use crate::error::{ArchiveError, Rule};
 use crate::field_block::{self, is_entity_tag, is_value_byte};
-use crate::hosts;
+use crate::hosts::{self, HostRules};
 use crate::hpack_block;
 use crate::layout::{align_up, blob, entry, put, slice, u16_at, u32_at, u64_at, variant};
 use crate::limits::{
@@ -345,6 +345,15 @@ impl Writer {
         match hosts::render(names) {
             Ok(bytes) => self.set_section(SectionKind::Hosts, bytes),
             Err(rule) => self.refuse(SectionKind::Hosts, rule),
+        }
+    }
+
+    /// Gives each virtual host rules of its own, in the order of their numbers; 0 is any other
+    /// host. Then none may be given for the whole archive. Without rules nothing is written.
+    pub fn set_host_rules<'r>(&mut self, rules: impl IntoIterator<Item = (u16, HostRules<'r>)>) {
+        match hosts::render_rules(rules) {
+            Ok(bytes) => self.set_section(SectionKind::HostRules, bytes),
+            Err(rule) => self.refuse(SectionKind::HostRules, rule),
         }
     }
 

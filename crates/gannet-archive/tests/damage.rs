@@ -3,11 +3,11 @@
 mod sample;
 
 use gannet_archive::{ArchiveError, Lookalike, SUPERBLOCK_LEN, Superblock};
-use sample::{common, hello, hosts, hpack, inflated, is_intact, open, read_all, site};
+use sample::{common, hello, host_rules, hosts, hpack, inflated, is_intact, open, read_all, site};
 
 #[test]
 fn a_sound_archive_opens_and_is_intact() {
-    for file in [hello(), site(), hosts(), hpack(), inflated(), common()] {
+    for file in [hello(), site(), hosts(), hpack(), inflated(), common(), host_rules()] {
         let archive = open(&file).expect("sound");
         read_all(&archive);
         assert!(is_intact(&archive, &file));
@@ -21,6 +21,7 @@ fn a_flip_of_any_byte_is_refused_or_found_by_verifying() {
     flip_every_byte(&hpack());
     flip_every_byte(&inflated());
     flip_every_byte(&common());
+    flip_every_byte(&host_rules());
 }
 
 fn flip_every_byte(sound: &[u8]) {

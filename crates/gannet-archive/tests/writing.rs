@@ -6,7 +6,7 @@ use gannet_archive::{
     ArchiveError, BlobId, Coding, Content, Key, Options, Rule, SectionKind, VariantDraft, Writer,
     digest, limits,
 };
-use sample::{common, hello, hpack, inflated, open, site};
+use sample::{common, hello, host_rules, hpack, inflated, open, site};
 
 /// The committed files of each format version. A change of these bytes is a change of the format.
 #[test]
@@ -16,6 +16,7 @@ fn golden_files_are_written_the_same_and_still_open() {
         ("v1-hpack", hpack()),
         ("v1-inflated", inflated()),
         ("v1-common", common()),
+        ("v1-host-rules", host_rules()),
         ("v1-site", site()),
     ] {
         let path = format!("{}/tests/golden/{name}.gannet", env!("CARGO_MANIFEST_DIR"));

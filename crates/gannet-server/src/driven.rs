@@ -141,7 +141,7 @@ fn archive(bytes: Vec<u8>, file: File) -> Result<ArchiveSite, ArchiveError> {
     let archive = Archive::new(superblock, metadata)?;
     let spa = archive.options().spa;
     let fallbacks = ArchiveSite::fallbacks(&archive, 0);
-    let rules = SiteRules::of_archive(&archive).ok().flatten();
+    let rules = SiteRules::of_archive(&archive, 0).ok().flatten();
     Ok(ArchiveSite {
         archive: Arc::new(archive),
         memory: Arc::new(Memory::from_vec(bytes)),

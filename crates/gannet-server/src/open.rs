@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use gannet_archive::{Archive, ArchiveError, Namespace, SUPERBLOCK_LEN, Superblock};
+use gannet_archive::{Archive, ArchiveError, Namespace, SUPERBLOCK_LEN, SectionKind, Superblock};
 use gannet_content::mime::TypesError;
 use gannet_content::rules::table::TableError;
 use gannet_io::driver::{File, Root};
@@ -43,7 +43,8 @@ pub(crate) enum OpenedContent {
         file: fs::File,
         len: u64,
         is_sealed: bool,
-        rules: Option<Arc<SiteRules>>,
+        /// Its hosts with their names, and the rules of each.
+        hosts: Vec<(u16, Vec<String>, Option<Arc<SiteRules>>)>,
     },
 }
 
@@ -192,8 +193,8 @@ impl OpenedContent {
         file.read_exact_at(&mut metadata, range.start)
             .map_err(io_error)?;
         let archive = Arc::new(Archive::new(superblock, metadata).map_err(bad)?);
-        let rules = SiteRules::of_archive(&archive);
-        let rules = rules.map_err(|e| OpenError::ArchiveRules(path.to_owned(), e))?;
+        let bad_rules = |e| OpenError::ArchiveRules(path.to_owned(), e);
+        let hosts = hosts_with_rules(&archive).map_err(bad_rules)?;
         let whole = usize::try_from(len).unwrap_or(usize::MAX);
         let file = if options.archive_memory {
             fs::File::from(memory::sealed_copy(&file, whole).map_err(io_error)?)
@@ -218,7 +219,7 @@ impl OpenedContent {
             file,
             len,
             is_sealed: options.archive_memory,
-            rules: rules.map(Arc::new),
+            hosts,
         })
     }
 
@@ -257,7 +258,7 @@ impl OpenedContent {
                 file,
                 len,
                 is_sealed,
-                rules,
+                hosts,
             } => {
                 let whole = usize::try_from(*len).unwrap_or(usize::MAX);
                 // A description of its own, so that each worker has its own guard.
@@ -277,10 +278,8 @@ impl OpenedContent {
                 };
                 let memory = Arc::new(memory);
                 let file = Rc::new(file);
-                let rules = rules.clone().map(Rc::new);
-                let hosts = hosts(archive);
-                let first_host = hosts.first().map_or(0, |(host, _)| *host);
-                let site = |host| {
+                let first_host = hosts.first().map_or(0, |(host, ..)| *host);
+                let site = |host, rules: &Option<Arc<SiteRules>>| {
                     Site::Archive(ArchiveSite {
                         archive: Arc::clone(archive),
                         memory: Arc::clone(&memory),
@@ -291,10 +290,11 @@ impl OpenedContent {
                         host,
                         is_first_host: host == first_host,
                         fallbacks: ArchiveSite::fallbacks(archive, host),
-                        rules: rules.clone(),
+                        rules: rules.clone().map(Rc::new),
                     })
                 };
-                let sites = hosts.into_iter().map(|(host, names)| (names, site(host)));
+                let sites = hosts.iter();
+                let sites = sites.map(|(host, names, rules)| (names.clone(), site(*host, rules)));
                 Ok(sites.collect())
             }
         }
@@ -309,6 +309,25 @@ pub(crate) fn hosts(archive: &Archive<Vec<u8>>) -> Vec<(u16, Vec<String>)> {
         hosts.insert(0, (0, Vec::new()));
     }
     hosts
+}
+
+/// The same with the rules of each; rules that hold for all of them are shared.
+fn hosts_with_rules(
+    archive: &Archive<Vec<u8>>,
+) -> Result<Vec<(u16, Vec<String>, Option<Arc<SiteRules>>)>, TableError> {
+    let read = |host| Ok(SiteRules::of_archive(archive, host)?.map(Arc::new));
+    let shared = match archive.section(SectionKind::HostRules) {
+        Some(_) => None,
+        None => Some(read(0)?),
+    };
+    let with_rules = |(host, names)| {
+        let rules = match &shared {
+            Some(rules) => rules.clone(),
+            None => read(host)?,
+        };
+        Ok((host, names, rules))
+    };
+    hosts(archive).into_iter().map(with_rules).collect()
 }
 
 fn invalid_types(error: TypesError) -> io::Error {

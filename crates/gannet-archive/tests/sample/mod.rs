@@ -3,8 +3,9 @@
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
 use gannet_archive::{
-    Archive, ArchiveError, BlobId, Coding, Content, FieldBlock, Key, Namespace, Options, Parts,
-    SUPERBLOCK_LEN, SectionKind, Superblock, VariantDraft, VariantsId, Writer, digest, inflate,
+    Archive, ArchiveError, BlobId, Coding, Content, FieldBlock, HostRules, Key, Namespace, Options,
+    Parts, SUPERBLOCK_LEN, SectionKind, Superblock, VariantDraft, VariantsId, Writer, digest,
+    inflate,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -168,6 +169,21 @@ pub(crate) fn hosts() -> Vec<u8> {
     file.content(folder.within(Namespace::ApplicationPage), page, true);
     file.content(folder.within(Namespace::Wildcard).on(2), page, true);
     file.content(folder.within(Namespace::Unruled).on(1), other, true);
+    file.finish().expect("a sound archive")
+}
+
+/// A virtual host and the others, each with rules of its own.
+pub(crate) fn host_rules() -> Vec<u8> {
+    let mut file = File::new(Options::default());
+    let page = file.variants(&[(Coding::Identity, b"<p>page")]);
+    file.writer.set_hosts([&b"a.example"[..]]);
+    let rules = |redirects, fields| HostRules { redirects, fields };
+    file.writer.set_host_rules([
+        (0, rules(b"redirects".as_slice(), b"".as_slice())),
+        (1, rules(b"more", b"fields")),
+    ]);
+    file.content(Key::content(b"/"), page, false);
+    file.content(Key::content(b"/").on(1), page, false);
     file.finish().expect("a sound archive")
 }
 
@@ -415,6 +431,7 @@ pub(crate) fn read_all(archive: &Archive<Vec<u8>>) {
     for (host, name) in (0..=u16::MAX).zip([b"".as_slice()].into_iter().chain(archive.hosts())) {
         assert!(name.len() < 256);
         let _ = archive.has_namespace(host, Namespace::Wildcard);
+        let _ = archive.rules(host);
     }
     assert!(archive.blobs().all(|blob| blob.digest.len() == 32));
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use gannet_archive::{Archive, SectionKind};
+use gannet_archive::{Archive, HostRules};
 use gannet_content::routing::is_redirects_name;
 use gannet_content::rules::headers::{self, FieldChanges};
 use gannet_content::rules::matcher::Request as Asked;
@@ -75,11 +75,14 @@ impl std::fmt::Display for RulesError {
 impl std::error::Error for RulesError {}
 
 impl SiteRules {
-    /// The rules in an archive, if it has any.
-    pub(crate) fn of_archive(archive: &Archive<Vec<u8>>) -> Result<Option<Self>, TableError> {
-        let section = |kind| archive.section(kind);
-        let redirects = section(SectionKind::RedirectRules).map(RedirectTable::parse);
-        let headers = section(SectionKind::FieldRules).map(HeaderTable::parse);
+    /// The rules in an archive for one of its hosts, if there are any.
+    pub(crate) fn of_archive(
+        archive: &Archive<Vec<u8>>,
+        host: u16,
+    ) -> Result<Option<Self>, TableError> {
+        let HostRules { redirects, fields } = archive.rules(host);
+        let redirects = (!redirects.is_empty()).then(|| RedirectTable::parse(redirects));
+        let headers = (!fields.is_empty()).then(|| HeaderTable::parse(fields));
         Ok(Self {
             redirects: redirects.transpose()?,
             headers: headers.transpose()?,
