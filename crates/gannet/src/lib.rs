@@ -11,6 +11,7 @@ pub mod components;
 pub mod documents;
 pub mod explain;
 pub mod get;
+pub mod host_folders;
 pub mod import;
 pub mod json;
 pub mod keygen;

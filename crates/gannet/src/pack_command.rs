@@ -41,6 +41,7 @@ pub fn options(directory: &Path, settings: PackSettings) -> Result<PackOptions, 
     }
     Ok(PackOptions {
         source: directory.to_owned(),
+        hosts: settings.hosts,
         output,
         encoders: Encoder::chosen(&settings.compress, settings.effort),
         drop_identity: settings.drop_identity,

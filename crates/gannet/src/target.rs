@@ -20,8 +20,16 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads `/path`, `path`, `http://host/path?query#fragment`. A fragment is no part of a
-    /// request and is dropped.
+    /// The name of the host that was typed, without its port, in lower case; empty if none was.
+    #[must_use]
+    pub fn host_name(&self) -> String {
+        let host = self.host.as_deref().unwrap_or_default();
+        let name = host.split(':').next().unwrap_or_default();
+        name.to_ascii_lowercase()
+    }
+
+    /// Reads `/path`, `path`, `//host/path`, `http://host/path?query#fragment`. A fragment is no
+    /// part of a request and is dropped.
     ///
     /// # Errors
     /// It is no path that a server would take; the reason in words.
@@ -32,7 +40,7 @@ impl Target {
             typed.strip_prefix("http://"),
         ) {
             (Some(rest), _) => (true, Some(rest)),
-            (None, rest) => (false, rest),
+            (None, rest) => (false, rest.or_else(|| typed.strip_prefix("//"))),
         };
         let (host, path) = match rest {
             None => (None, Cow::Borrowed(typed)),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use gannet_archive::{Coding, EntryKind, Key};
 
-use super::{ArchiveFile, CommandError};
+use super::{ArchiveFile, CommandError, host_number};
 use crate::target::Target;
 
 /// What to write.
@@ -44,7 +44,8 @@ fn write_content(
         redirect,
     };
     let target = Target::parse(path).map_err(|_| not_found(None))?;
-    let key = Key::content(&target.path);
+    let host = host_number(file.archive(), target.host_name().as_bytes());
+    let key = Key::content(&target.path).on(host);
     let entry = file.archive().lookup(key).ok_or_else(|| not_found(None))?;
     if let EntryKind::Redirect { location, .. } = entry.kind() {
         return Err(not_found(Some(

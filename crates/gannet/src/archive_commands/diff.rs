@@ -9,7 +9,7 @@ use gannet_content::rules::matcher::Request;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::table::Decision;
 
-use super::{ArchiveFile, CommandError, entry_name, host_name, json_string};
+use super::{ArchiveFile, CommandError, entry_name, host_name, host_number, json_string};
 use crate::offline::rules::Rules;
 use crate::pack::size;
 
@@ -54,7 +54,9 @@ struct Counts {
 pub fn diff(options: &DiffOptions, out: &mut dyn Write) -> Result<bool, CommandError> {
     let before = ArchiveFile::open(&options.before)?;
     let after = ArchiveFile::open(&options.after)?;
-    let rules = Rules::of_archive(&after)?;
+    let numbers = 0..=after.archive().hosts().count() as u16;
+    let rules = numbers.map(|host| Rules::of_archive(&after, host));
+    let rules: Vec<_> = rules.collect::<Result<_, _>>()?;
     let mut diff = Diff {
         before: &before,
         after: &after,
@@ -73,7 +75,8 @@ struct Diff<'a> {
     before: &'a ArchiveFile,
     after: &'a ArchiveFile,
     /// Those of the later one that are not entries for single paths.
-    rules: &'a Rules,
+    /// Of the archive that is to come, by the numbers of its hosts.
+    rules: &'a [Rules],
     json: bool,
     counts: Counts,
     out: &'a mut dyn Write,
@@ -117,12 +120,16 @@ impl<'a> Diff<'a> {
     /// What is gone may lead elsewhere by a rule with a splat or a placeholder.
     fn removed(&self, entry: &Entry<'_>) -> Change {
         let key = entry.key();
-        let Some(table) = self.rules.redirects() else {
+        let host = host_name(self.before.archive(), key.host).as_bytes();
+        // Whoever has no name any more is answered as all others are.
+        let number = host_number(self.after.archive(), host);
+        let rules = self.rules.get(usize::from(number));
+        let Some(table) = rules.and_then(Rules::redirects) else {
             return Change::Removed;
         };
         let request = Request {
             scheme: Scheme::Https,
-            host: host_name(self.before.archive(), key.host).as_bytes(),
+            host,
             path: key.path,
             query: None,
         };

@@ -7,9 +7,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, UNIX_EPOCH};
 
-use gannet_archive::{Coding, Entry, EntryKind, Namespace, is_normalised};
+use gannet_archive::{Archive, Coding, Entry, EntryKind, Namespace, is_normalised};
 
-use super::{ArchiveFile, CommandError, url};
+use super::{ArchiveFile, CommandError, host_name, url};
+use crate::host_folders::DEFAULT_FOLDER;
 
 /// What to extract, and where to.
 #[derive(Clone, Debug)]
@@ -30,7 +31,8 @@ pub struct ExtractReport {
 }
 
 /// Writes every file of an archive under its path, with its modification time if that is known.
-/// Other names of files, redirects and listings are left out: they are made again when packing.
+/// Other names of files, redirects and listings are left out: they are made again when packing. If
+/// the archive has virtual hosts, each has a folder of its own.
 ///
 /// Nothing is written outside of the directory. Paths in an archive have no `..`; the directory is
 /// empty at the start, and files are only ever created, so no symbolic link is followed.
@@ -42,13 +44,18 @@ pub fn extract(options: &ExtractOptions) -> Result<ExtractReport, CommandError> 
     let file = ArchiveFile::open(&options.archive)?;
     prepare(&options.output)?;
     let mut report = ExtractReport::default();
-    for entry in file.archive().entries() {
+    let archive = file.archive();
+    for entry in archive.entries() {
         let is_file = entry.key().namespace == Namespace::Content
             && entry.kind() == EntryKind::Content
             && !entry.is_alias()
             && !entry.is_generated();
         if is_file {
-            let target = options.output.join(relative(&entry)?);
+            let root = match archive.hosts().next() {
+                None => options.output.clone(),
+                Some(_) => options.output.join(host_folder(archive, entry.key().host)),
+            };
+            let target = root.join(relative(&entry)?);
             report.bytes += write_file(&file, &entry, &target)?;
             report.file_count += 1;
         }
@@ -72,6 +79,14 @@ impl Drop for Unfinished<'_> {
             // Why it is unfinished is told; that it could not be removed adds nothing.
             let _ = fs::remove_file(path);
         }
+    }
+}
+
+/// The folder of a virtual host, as packing takes it. Names of hosts have no slash.
+fn host_folder(archive: &Archive<Vec<u8>>, host: u16) -> &str {
+    match host_name(archive, host) {
+        "" => DEFAULT_FOLDER,
+        name => name,
     }
 }
 

@@ -168,14 +168,18 @@ impl Check<'_> {
     }
 
     fn rules(&self) {
-        let rules = self.site.rules();
-        let mut problems = rules.problems().to_vec();
-        if let Some(table) = rules.redirects() {
-            let has_content = |path: &[u8]| self.site.has_content(path);
-            problems.extend(lint(table, &rules.redirect_files(), &has_content));
-        }
-        for problem in &problems {
-            self.add(problem.into());
+        for (host, rules) in self.site.all_rules() {
+            let mut problems = rules.problems().to_vec();
+            if let Some(table) = rules.redirects() {
+                let has_content = |path: &[u8]| self.site.has_content(host, path);
+                problems.extend(lint(table, &rules.redirect_files(), &has_content));
+            }
+            for problem in &mut problems {
+                if let Some(name) = self.site.host_name(host) {
+                    problem.file = format!("{name}/{}", problem.file);
+                }
+                self.add((&*problem).into());
+            }
         }
     }
 

@@ -20,6 +20,8 @@ use crate::pack::encoders::{Wish, parse_list};
 pub struct PackSettings {
     /// The archive to write; `None` takes the directory's name.
     pub output: Option<PathBuf>,
+    /// The directory has a folder for each host.
+    pub hosts: bool,
     /// How hard to compress.
     pub effort: Effort,
     /// Codings to try.
@@ -70,6 +72,7 @@ impl Default for PackSettings {
     fn default() -> Self {
         Self {
             output: None,
+            hosts: false,
             effort: Effort::default(),
             compress: [Coding::Gzip, Coding::Brotli, Coding::Zstd]
                 .map(|coding| (coding, None))
@@ -111,6 +114,21 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         is_common: true,
         apply: |settings, values| {
             settings.output = Some(path(values)?);
+            Ok(())
+        },
+    },
+    Flag {
+        name: "hosts",
+        short: None,
+        value: Value::Switch,
+        group: Group::Packing,
+        default: "false",
+        brief: "the directory has a folder for each host",
+        details: "Folders with names of hosts are sites; what is in _default answers for all other \
+            hosts.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.hosts = switch(values)?;
             Ok(())
         },
     },

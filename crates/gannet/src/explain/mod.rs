@@ -19,7 +19,7 @@ use gannet_content::rules::pattern::Scheme;
 use gannet_content::validators::{LiveFile, last_modified, live_tag};
 use gannet_http::semantics::coding::{Coding, CodingSet, accept_encoding};
 
-use crate::archive_commands::CommandError;
+use crate::archive_commands::{self, CommandError};
 use crate::messages::{Failure, printable};
 use crate::offline::{Asked, DirectoryPlace, Located, Place, Site, SiteOptions};
 use crate::pack::size;
@@ -142,7 +142,7 @@ fn foresee(
         } => {
             answer.status = status;
             let origin = match rule {
-                Some(rule) => site.rules().place_of_redirect(rule),
+                Some(rule) => site.rules(asked.host).place_of_redirect(rule),
                 None => "a slash is missing at the end of a folder".into(),
             };
             // The query goes along with what only adds a slash; a rule has decided already.
@@ -182,11 +182,7 @@ fn host_number(site: &Site, host: &str) -> u16 {
     let Place::Archive(archive) = site.place() else {
         return 0;
     };
-    let mut names = archive.file().archive().hosts();
-    let number = names.position(|name| name == host.as_bytes());
-    number
-        .and_then(|number| u16::try_from(number + 1).ok())
-        .unwrap_or(0)
+    archive_commands::host_number(archive.file().archive(), host.as_bytes())
 }
 
 impl Answer {
@@ -386,7 +382,8 @@ fn scheme(target: &Target) -> Scheme {
 
 /// What the rules for fields do. An archive without rules for single hosts has them applied.
 fn rules(site: &Site, target: &Target, host: &str, answer: &mut Answer) {
-    let Some(table) = site.rules().headers() else {
+    let own = site.rules(host_number(site, host));
+    let Some(table) = own.headers() else {
         return;
     };
     let request = Request {
@@ -408,7 +405,7 @@ fn rules(site: &Site, target: &Target, host: &str, answer: &mut Answer) {
     for (name, value) in &changes.set {
         let value = String::from_utf8_lossy(value);
         let places = found.iter().filter(|rule| sets(**rule, name));
-        let places: Vec<_> = places.map(|it| site.rules().place_of_header(*it)).collect();
+        let places: Vec<_> = places.map(|it| own.place_of_header(*it)).collect();
         answer.set(name, &value, &places.join(", "));
     }
 }

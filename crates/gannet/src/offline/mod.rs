@@ -11,13 +11,14 @@ pub(crate) mod rules;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gannet_archive::SectionKind;
 use gannet_content::directory::lookup::LookupOptions;
 use gannet_content::rules::Compat;
 use gannet_content::rules::matcher::Request;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::table::Decision;
 
-use crate::archive_commands::CommandError;
+use crate::archive_commands::{CommandError, host_name};
 
 pub use archive::ArchivePlace;
 pub use directory::DirectoryPlace;
@@ -39,6 +40,8 @@ pub struct SiteOptions {
 pub struct Site {
     place: Place,
     rules: Rules,
+    /// Those of virtual hosts that have rules of their own, from number 1 on.
+    host_rules: Vec<Rules>,
 }
 
 /// Where the files of a site are.
@@ -110,12 +113,26 @@ impl Site {
             let directory = DirectoryPlace::scan(&options.path, options.lookup)?;
             let rules = Rules::read(&options.path, options.compat)?;
             let place = Place::Directory(directory);
-            return Ok(Self { place, rules });
+            return Ok(Self {
+                place,
+                rules,
+                host_rules: Vec::new(),
+            });
         }
         let archive = ArchivePlace::open(&options.path)?;
-        let rules = Rules::of_archive(archive.file())?;
-        let place = Place::Archive(Box::new(archive));
-        Ok(Self { place, rules })
+        let file = archive.file();
+        let rules = Rules::of_archive(file, 0)?;
+        let mut host_rules = Vec::new();
+        if file.archive().section(SectionKind::HostRules).is_some() {
+            let numbers = 1..=file.archive().hosts().count() as u16;
+            let rules = numbers.map(|host| Rules::of_archive(file, host));
+            host_rules = rules.collect::<Result<_, _>>()?;
+        }
+        Ok(Self {
+            place: Place::Archive(Box::new(archive)),
+            rules,
+            host_rules,
+        })
     }
 
     /// Where its files are.
@@ -124,10 +141,29 @@ impl Site {
         &self.place
     }
 
-    /// Its rules.
+    /// The rules that hold on a host.
     #[must_use]
-    pub fn rules(&self) -> &Rules {
-        &self.rules
+    pub fn rules(&self, host: u16) -> &Rules {
+        let own = usize::from(host).checked_sub(1);
+        own.and_then(|number| self.host_rules.get(number))
+            .unwrap_or(&self.rules)
+    }
+
+    /// The name of a virtual host.
+    #[must_use]
+    pub fn host_name(&self, host: u16) -> Option<&str> {
+        match &self.place {
+            Place::Directory(_) => None,
+            Place::Archive(archive) => {
+                let name = host_name(archive.file().archive(), host);
+                (!name.is_empty()).then_some(name)
+            }
+        }
+    }
+
+    /// The rules with the first of the hosts that they hold on.
+    pub fn all_rules(&self) -> impl Iterator<Item = (u16, &Rules)> {
+        (0..).zip([&self.rules].into_iter().chain(&self.host_rules))
     }
 
     /// Its files, in the order of hosts and paths, each once: other names are left out.
@@ -158,7 +194,8 @@ impl Site {
 
     /// The same, telling in words what was tried.
     pub fn locate_and_tell(&self, asked: Asked<'_>, tell: &mut dyn FnMut(String)) -> Located {
-        let Some(table) = self.rules.redirects() else {
+        let rules = self.rules(asked.host);
+        let Some(table) = rules.redirects() else {
             return self.without_rules(asked, true, tell);
         };
         let there = self.without_rules(asked, false, &mut |_| {});
@@ -177,7 +214,7 @@ impl Site {
             }
             Decision::Redirect { status, rule } => {
                 let location = String::from_utf8_lossy(&out).into_owned();
-                let place = self.rules.place_of_redirect(rule);
+                let place = rules.place_of_redirect(rule);
                 tell(format!("{place}: {status} to {location}"));
                 let rule = Some(rule);
                 Located::Redirect {
@@ -187,7 +224,7 @@ impl Site {
                 }
             }
             Decision::Content { status, rule } => {
-                let place = self.rules.place_of_redirect(rule);
+                let place = rules.place_of_redirect(rule);
                 let shown = crate::target::url(&out);
                 tell(format!("{place}: the content of {shown}, with {status}"));
                 let asked = Asked {
@@ -202,11 +239,11 @@ impl Site {
         }
     }
 
-    /// Whether there is content at a path of the host that has no name, without rules.
+    /// Whether there is content at a path of a host, without rules.
     #[must_use]
-    pub fn has_content(&self, path: &[u8]) -> bool {
+    pub fn has_content(&self, host: u16, path: &[u8]) -> bool {
         let asked = Asked {
-            host: 0,
+            host,
             host_name: "",
             scheme: Scheme::Https,
             path,
@@ -256,7 +293,14 @@ impl Site {
         let relative = file.url.strip_prefix(b"/").unwrap_or(&file.url);
         match &self.place {
             Place::Directory(_) => String::from_utf8_lossy(relative).into_owned(),
-            Place::Archive(_) => crate::target::url(&file.url),
+            Place::Archive(archive) => {
+                let host = host_name(archive.file().archive(), file.host);
+                let url = crate::target::url(&file.url);
+                match host {
+                    "" => url,
+                    host => format!("//{host}{url}"),
+                }
+            }
         }
     }
 

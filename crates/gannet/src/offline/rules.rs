@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use gannet_archive::SectionKind;
+use gannet_archive::HostRules;
 use gannet_content::rules::headers;
 use gannet_content::rules::problem::Problem;
 use gannet_content::rules::redirects;
@@ -53,23 +53,22 @@ impl Rules {
         Ok(rules)
     }
 
-    /// The rules of an archive.
+    /// The rules that hold on a host of an archive.
     ///
     /// # Errors
     /// They cannot be read.
-    pub fn of_archive(file: &ArchiveFile) -> Result<Self, CommandError> {
+    pub fn of_archive(file: &ArchiveFile, host: u16) -> Result<Self, CommandError> {
         let archive = file.archive();
         let damaged = |what| CommandError::Damaged {
             archive: file.path().to_path_buf(),
             what: format!("its {what} cannot be read"),
         };
-        let redirects = archive
-            .section(SectionKind::RedirectRules)
-            .map(|bytes| RedirectTable::parse(bytes).map_err(|_| damaged("redirect rules")))
+        let HostRules { redirects, fields } = archive.rules(host);
+        let redirects = (!redirects.is_empty())
+            .then(|| RedirectTable::parse(redirects).map_err(|_| damaged("redirect rules")))
             .transpose()?;
-        let headers = archive
-            .section(SectionKind::FieldRules)
-            .map(|bytes| HeaderTable::parse(bytes).map_err(|_| damaged("field rules")))
+        let headers = (!fields.is_empty())
+            .then(|| HeaderTable::parse(fields).map_err(|_| damaged("field rules")))
             .transpose()?;
         Ok(Self {
             redirects,

@@ -25,6 +25,10 @@ pub enum PackError {
     NotADirectory(PathBuf),
     /// There is nothing to pack.
     Empty(PathBuf),
+    /// No folder has the name of a host.
+    NoHosts(PathBuf),
+    /// There are more hosts than an archive has room for.
+    TooManyHosts(PathBuf),
     /// A file changed while it was packed.
     Changed(PathBuf),
     /// A pair of suffix and content type that cannot be used.
@@ -51,6 +55,17 @@ impl PackError {
         }
     }
 
+    /// The same with the folder of a host before the names of rules files.
+    pub(super) fn in_folder(mut self, folder: &Path) -> Self {
+        if let Self::Rules(problems) = &mut self {
+            let folder = folder.file_name().unwrap_or_default().to_string_lossy();
+            for problem in problems {
+                problem.file = format!("{folder}/{}", problem.file);
+            }
+        }
+        self
+    }
+
     pub(super) fn pattern(pattern: &str, error: &ignore::Error) -> Self {
         Self::Pattern(format!("'{pattern}'"), error.to_string())
     }
@@ -71,6 +86,8 @@ impl PackError {
             Self::Empty(_) => {
                 Some("is this the folder that the site's generator writes to?".into())
             }
+            Self::NoHosts(_) => Some("make one such as 'example.org', or leave --hosts out".into()),
+            Self::TooManyHosts(_) => Some("make several archives, and serve each by --site".into()),
             Self::Changed(_) => Some("pack again when nothing writes to the site".into()),
             Self::Pattern(..) => {
                 Some("patterns have the syntax of .gitignore, such as '*.map' or '/drafts/'".into())
@@ -120,6 +137,16 @@ impl fmt::Display for PackError {
             Self::NotADirectory(path) => {
                 write!(out, "cannot pack '{}': not a directory", path.display())
             }
+            Self::NoHosts(path) => write!(
+                out,
+                "cannot pack '{}': no folder has the name of a host",
+                path.display()
+            ),
+            Self::TooManyHosts(path) => write!(
+                out,
+                "cannot pack '{}': more than 65534 hosts",
+                path.display()
+            ),
             Self::Empty(path) => write!(out, "cannot pack '{}': no files in it", path.display()),
             Self::Changed(path) => {
                 write!(

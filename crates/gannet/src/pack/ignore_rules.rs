@@ -50,8 +50,7 @@ impl IgnoreRules {
     ///
     /// # Errors
     /// A pattern of the options is malformed.
-    pub(super) fn new(options: &PackOptions) -> Result<Self, PackError> {
-        let root = &options.source;
+    pub(super) fn new(options: &PackOptions, root: &Path) -> Result<Self, PackError> {
         let mut asked = GitignoreBuilder::new(root);
         let included = options.include.iter().map(|pattern| format!("!{pattern}"));
         for pattern in options.exclude.iter().cloned().chain(included) {
@@ -137,7 +136,7 @@ mod tests {
     fn rules(change: impl FnOnce(&mut PackOptions)) -> IgnoreRules {
         let mut options = PackOptions::new("site", "site.gannet");
         change(&mut options);
-        IgnoreRules::new(&options).expect("sound patterns")
+        IgnoreRules::new(&options, &options.source).expect("sound patterns")
     }
 
     fn check(rules: &IgnoreRules, name: &str, expect: Option<&str>) {
@@ -198,7 +197,7 @@ mod tests {
     fn malformed_patterns_are_named() {
         let mut options = PackOptions::new("site", "site.gannet");
         options.exclude = vec!["a[z-b]".into()];
-        let error = IgnoreRules::new(&options).expect_err("no pattern");
+        let error = IgnoreRules::new(&options, &options.source).expect_err("no pattern");
         assert!(error.to_string().contains("'a[z-b]'"), "{error}");
     }
 }

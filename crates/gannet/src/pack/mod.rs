@@ -30,6 +30,7 @@ mod double_claims;
 pub mod encoders;
 mod error;
 mod fields;
+mod host;
 mod ignore_rules;
 mod limits;
 mod memory;
@@ -51,7 +52,7 @@ mod walk;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use gannet_archive::{Options, SectionKind, Superblock, Writer};
+use gannet_archive::{HostRules, Options, SectionKind, Superblock, Writer};
 use gannet_content::mime::Types;
 use gannet_content::policy::csp::PolicyOptions;
 use gannet_content::policy::defaults::DefaultFields;
@@ -67,6 +68,7 @@ pub(crate) use report::size;
 pub use report::{CodingReport, Largest, PackReport};
 pub use walk::Skipped;
 
+use host::SourceHost;
 use memory::Memory;
 use output::Output;
 use recipe::Recipe;
@@ -81,6 +83,8 @@ use store::{Target, store};
 pub struct PackOptions {
     /// The directory that holds the site.
     pub source: PathBuf,
+    /// It has a folder for each host instead.
+    pub hosts: bool,
     /// The archive to write. One that is there is replaced when the new one is complete.
     pub output: PathBuf,
     /// What to try on each file; a coding is stored where it makes the file enough smaller.
@@ -142,6 +146,7 @@ impl PackOptions {
     pub fn new(source: impl Into<PathBuf>, output: impl Into<PathBuf>) -> Self {
         Self {
             source: source.into(),
+            hosts: false,
             output: output.into(),
             encoders: Encoder::all(Effort::default()),
             drop_identity: false,
@@ -204,16 +209,19 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
     let stored = store(&sources, options, &previous, &mut target, progress)
         .inspect_err(|error| memory.doubt(error))?;
     drop(previous);
-    let rules = std::mem::take(&mut sources.rules);
-    rules.store(&mut writer);
-    let mut site = Site::new(options, &rules, unix_now());
-    site.add_files(&sources, &stored.contents, &mut writer, &mut output)?;
-    let has_content = |path: &[u8]| site.has_content(path);
-    let problems = rules.lint(&has_content);
-    let shown = problems
-        .iter()
-        .map(|problem| rules::shown(&options.source, problem));
-    sources.warnings.extend(shown);
+    let hosts = std::mem::take(&mut sources.hosts);
+    store_rules(&hosts, &mut writer);
+    let no_host = SourceHost::default();
+    let mut site = Site::new(options, &no_host, unix_now());
+    for host in &hosts {
+        site.begin(host);
+        site.add_files(&sources, &stored.contents, &mut writer, &mut output)?;
+        let has_content = |path: &[u8]| site.has_content(path);
+        let problems = host.rules.lint(&has_content);
+        let shown = problems.iter();
+        let shown = shown.map(|problem| rules::shown(&host.folder, problem));
+        sources.warnings.extend(shown);
+    }
     sources.warnings.extend(broken_pages(&site.broken_pages));
     sources.warnings.extend(site.double_claims.warnings());
     let stamps = std::mem::take(&mut sources.stamps);
@@ -246,6 +254,25 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
         .extend(memory.keep(options, stamps, superblock.build_id()));
     report.elapsed = started.elapsed();
     Ok(report)
+}
+
+/// The names of the hosts, and their rules; those of a site without hosts are its own.
+fn store_rules(hosts: &[SourceHost], writer: &mut Writer) {
+    if let [only] = hosts
+        && only.name.is_none()
+    {
+        return only.rules.store(writer);
+    }
+    let names = hosts.iter().filter_map(|host| host.name.as_deref());
+    writer.set_hosts(names.map(str::as_bytes));
+    let rules = hosts.iter().map(|host| (host.number, host.rules.compile()));
+    let rules: Vec<_> = rules
+        .filter(|(_, (redirects, fields))| !redirects.is_empty() || !fields.is_empty())
+        .collect();
+    writer.set_host_rules(rules.iter().map(|(number, (redirects, fields))| {
+        let rules = HostRules { redirects, fields };
+        (*number, rules)
+    }));
 }
 
 /// What to tell of pages that their content security policy would break.

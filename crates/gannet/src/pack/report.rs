@@ -138,7 +138,7 @@ impl PackReport {
             report.source_bytes += source.file.len;
             report.best_bytes += best_len;
             if report.largest.len() < LARGEST_COUNT {
-                let url = String::from_utf8_lossy(&source.file.url).into_owned();
+                let url = sources.shown(source);
                 report.largest.push(Largest {
                     url,
                     len: source.file.len,

@@ -114,14 +114,18 @@ impl SiteRules {
         RuleContents::Paths(paths)
     }
 
+    /// Redirects and fields as an archive has them; empty for none.
+    pub(super) fn compile(&self) -> (Vec<u8>, Vec<u8>) {
+        let redirects = self.redirects.as_ref().map(RedirectTable::compile);
+        let fields = self.headers.as_ref().map(HeaderTable::compile);
+        (redirects.unwrap_or_default(), fields.unwrap_or_default())
+    }
+
     /// Puts the rules into the archive.
     pub(super) fn store(&self, writer: &mut Writer) {
-        if let Some(table) = &self.redirects {
-            writer.set_section(SectionKind::RedirectRules, table.compile());
-        }
-        if let Some(table) = &self.headers {
-            writer.set_section(SectionKind::FieldRules, table.compile());
-        }
+        let (redirects, fields) = self.compile();
+        writer.set_section(SectionKind::RedirectRules, redirects);
+        writer.set_section(SectionKind::FieldRules, fields);
     }
 }
 

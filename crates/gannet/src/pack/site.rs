@@ -18,9 +18,10 @@ use gannet_http::semantics::target_path::encode_path;
 use super::compress::{Coded, compress};
 use super::double_claims::DoubleClaims;
 use super::fields::{CommonFields, Representation, add_variants};
+use super::host::SourceHost;
 use super::limits::POLICY_PAGE_MAX;
 use super::output::Output;
-use super::rules::{RuleContents, SiteRules};
+use super::rules::RuleContents;
 use super::sources::{Source, Sources};
 use super::store::{StoredContent, StoredVariant, Target, is_enough, sha256};
 use super::{PackError, PackOptions};
@@ -28,7 +29,8 @@ use super::{PackError, PackOptions};
 /// Makes the entries.
 pub(super) struct Site<'o> {
     options: &'o PackOptions,
-    rules: &'o SiteRules,
+    /// The host whose entries are added.
+    host: &'o SourceHost,
     now: i64,
     /// Equal representations have one set of variants.
     representations: HashMap<RepresentationKey, VariantsId>,
@@ -70,11 +72,11 @@ struct Folder<'f> {
 }
 
 impl<'o> Site<'o> {
-    /// A site without entries. `now` is in Unix seconds: dates after it are not sent.
-    pub(super) fn new(options: &'o PackOptions, rules: &'o SiteRules, now: i64) -> Self {
+    /// Without entries. `now` is in Unix seconds: dates after it are not sent.
+    pub(super) fn new(options: &'o PackOptions, first: &'o SourceHost, now: i64) -> Self {
         Self {
             options,
-            rules,
+            host: first,
             now,
             representations: HashMap::new(),
             common_fields: CommonFields::default(),
@@ -88,12 +90,18 @@ impl<'o> Site<'o> {
         }
     }
 
-    /// Whether a path has content.
+    /// Goes on to a host. What it has in common with those before is not made again.
+    pub(super) fn begin(&mut self, host: &'o SourceHost) {
+        self.host = host;
+        self.names.clear();
+    }
+
+    /// Whether a path of the host has content.
     pub(super) fn has_content(&self, path: &[u8]) -> bool {
         self.names.contains_key(path)
     }
 
-    /// Adds every entry of the site.
+    /// Adds every entry of the host.
     pub(super) fn add_files(
         &mut self,
         sources: &Sources,
@@ -101,7 +109,7 @@ impl<'o> Site<'o> {
         writer: &mut Writer,
         output: &mut Output,
     ) -> Result<(), PackError> {
-        let files = &sources.files;
+        let files = sources.of_host(self.host.number);
         let mut to = Adding {
             files,
             contents,
@@ -122,6 +130,11 @@ impl<'o> Site<'o> {
         self.add_unruled(&mut to)
     }
 
+    /// The key of a path of the host.
+    fn key<'k>(&self, path: &'k [u8]) -> Key<'k> {
+        Key::content(path).on(self.host.number)
+    }
+
     /// Adds an entry of a file under a path, unless the path is taken.
     fn add(
         &mut self,
@@ -138,7 +151,7 @@ impl<'o> Site<'o> {
             is_alias,
             ..content
         };
-        to.writer.add_content(Key::content(&url), &content);
+        to.writer.add_content(self.key(&url), &content);
         self.names.insert(url, Some(number));
         self.alias_count += u64::from(is_alias);
         Ok(())
@@ -248,7 +261,7 @@ impl<'o> Site<'o> {
                     is_alias: true,
                     ..self.content(to, number, None)?
                 };
-                let key = Key::content(folder).within(namespace);
+                let key = self.key(folder).within(namespace);
                 to.writer.add_content(key, &content);
                 self.alias_count += 1;
             }
@@ -258,10 +271,10 @@ impl<'o> Site<'o> {
 
     /// Content that answers for other paths, with the fields that those have.
     fn add_unruled(&mut self, to: &mut Adding<'_>) -> Result<(), PackError> {
-        if !self.rules.has_fixed_fields() {
+        if !self.host.rules.has_fixed_fields() {
             return Ok(());
         }
-        let mut paths: BTreeSet<Vec<u8>> = match self.rules.contents() {
+        let mut paths: BTreeSet<Vec<u8>> = match self.host.rules.contents() {
             RuleContents::Any => self.names.keys().cloned().collect(),
             RuleContents::Paths(paths) => {
                 let other = |path: &Vec<u8>| match path.strip_suffix(b"/") {
@@ -283,7 +296,7 @@ impl<'o> Site<'o> {
                 is_alias: true,
                 ..self.content(to, number, None)?
             };
-            let key = Key::content(&path).within(Namespace::Unruled);
+            let key = self.key(&path).within(Namespace::Unruled);
             to.writer.add_content(key, &content);
         }
         Ok(())
@@ -292,7 +305,7 @@ impl<'o> Site<'o> {
     fn add_redirect(&mut self, writer: &mut Writer, from: &[u8], to: &[u8]) {
         let mut location = Vec::new();
         encode_path(to, &mut location);
-        writer.add_redirect(Key::content(from), 308, &location);
+        writer.add_redirect(self.key(from), 308, &location);
         self.redirect_count += 1;
     }
 
@@ -435,7 +448,7 @@ impl<'o> Site<'o> {
             .filter(|(name, _)| *name != "cache-control" && *name != "x-content-type-options")
             .map(|(name, value)| (*name, value.as_bytes()))
             .collect();
-        let changes = self.rules.changes(url);
+        let changes = self.host.rules.changes(url);
         let representation = Representation {
             content_type,
             last_modified: None,
@@ -452,7 +465,7 @@ impl<'o> Site<'o> {
             variants,
             ..Content::default()
         };
-        writer.add_content(Key::content(url), &content);
+        writer.add_content(self.key(url), &content);
         self.listing_count += 1;
         Ok(())
     }
@@ -469,7 +482,7 @@ impl<'o> Site<'o> {
         let last_modified = self.last_modified(source);
         let name = String::from_utf8_lossy(source.file.url.strip_prefix(b"/").unwrap_or_default());
         let (lifetime, _) = cache::lifetime(&name, &source.content_type, None);
-        let changes = url.and_then(|url| self.rules.changes(url));
+        let changes = url.and_then(|url| self.host.rules.changes(url));
         let changes = changes.filter(|changes| !changes.is_empty());
         let key = (
             source.content,

@@ -9,12 +9,12 @@ use gannet_archive::Coding;
 use gannet_content::mime::Types;
 
 use super::compress::decoder;
+use super::host::{self, SourceHost};
 use super::limits::{COPY_CHUNK, IN_FLIGHT_MAX, IN_FLIGHT_MIN, STREAMED_FROM};
 use super::parallel::{Work, in_order};
 use super::progress::{Phase, Progress};
-use super::rules::SiteRules;
 use super::stamps::{Stamp, Stamps};
-use super::walk::{Skipped, SourceFile, walk};
+use super::walk::{Skipped, SourceFile};
 use super::{PackError, PackOptions};
 
 /// What is packed.
@@ -26,8 +26,10 @@ pub(super) struct Sources {
     pub(super) contents: Vec<SourceContent>,
     pub(super) skipped: Vec<Skipped>,
     pub(super) warnings: Vec<String>,
-    /// What the site's rules files say.
-    pub(super) rules: SiteRules,
+    /// The hosts, in the order of their numbers; one with the number 0 if there are none.
+    pub(super) hosts: Vec<SourceHost>,
+    /// The names of the hosts; the first has the number 1.
+    pub(super) host_names: Vec<String>,
     /// What the next build may know unread.
     pub(super) stamps: Stamps,
     /// Files that had to be read.
@@ -74,9 +76,10 @@ impl Sources {
         known: &Stamps,
         progress: &mut dyn Progress,
     ) -> Result<Self, PackError> {
-        let found = |count, bytes| progress.found(count, bytes);
-        let mut tree = walk(options, found)?;
-        let rules = SiteRules::take(&mut tree.files, &options.routing)?;
+        let (tree, hosts) = match options.hosts {
+            true => host::walk_hosts(options, progress)?,
+            false => host::walk_one(options, progress)?,
+        };
         let digests = read_all(options, &tree.files, known, progress)?;
         let mut sources = Self {
             stamps: stamps(&tree.files, &digests),
@@ -85,7 +88,8 @@ impl Sources {
             contents: Vec::new(),
             skipped: tree.skipped,
             warnings: tree.warnings,
-            rules,
+            host_names: hosts.iter().filter_map(|host| host.name.clone()).collect(),
+            hosts,
         };
         let sidecars = sidecars(&tree.files, &digests);
         let mut by_digest = HashMap::new();
@@ -120,6 +124,23 @@ impl Sources {
         sources.skipped.sort_by(|a, b| a.path.cmp(&b.path));
         sources.warn();
         Ok(sources)
+    }
+
+    /// The files of a host, which stand together.
+    pub(super) fn of_host(&self, host: u16) -> &[Source] {
+        let start = self.files.partition_point(|it| it.file.host < host);
+        let end = self.files.partition_point(|it| it.file.host <= host);
+        &self.files[start..end]
+    }
+
+    /// The URL of a file, `//host/path` on a virtual host.
+    pub(super) fn shown(&self, source: &Source) -> String {
+        let host = usize::from(source.file.host).checked_sub(1);
+        let url = String::from_utf8_lossy(&source.file.url);
+        match host.and_then(|number| self.host_names.get(number)) {
+            Some(name) => format!("//{name}{url}"),
+            None => url.into_owned(),
+        }
     }
 
     fn warn(&mut self) {
@@ -178,7 +199,7 @@ fn read_all(
         read_count: unread.len() as u64,
     };
     for (number, file) in files.iter().enumerate() {
-        let Some((original, coding)) = original_of(&file.url, files) else {
+        let Some((original, coding)) = original_of(file, files) else {
             continue;
         };
         let kept = known.get(&Stamp::of_decoded(&digests.files[number]));
@@ -223,7 +244,7 @@ fn stamps(files: &[SourceFile], digests: &Digests) -> Stamps {
 }
 
 /// The number of the file that a path would be a sidecar of, and in which coding.
-fn original_of(url: &[u8], files: &[SourceFile]) -> Option<(usize, Coding)> {
+fn original_of(file: &SourceFile, files: &[SourceFile]) -> Option<(usize, Coding)> {
     let suffixes: [(&[u8], Coding); 3] = [
         (b".br", Coding::Brotli),
         (b".gz", Coding::Gzip),
@@ -231,16 +252,16 @@ fn original_of(url: &[u8], files: &[SourceFile]) -> Option<(usize, Coding)> {
     ];
     let (original, coding) = suffixes
         .into_iter()
-        .find_map(|(suffix, coding)| Some((url.strip_suffix(suffix)?, coding)))?;
+        .find_map(|(suffix, coding)| Some((file.url.strip_suffix(suffix)?, coding)))?;
     let number = files
-        .binary_search_by(|other| other.url.as_slice().cmp(original))
+        .binary_search_by(|other| (other.host, other.url.as_slice()).cmp(&(file.host, original)))
         .ok()?;
     Some((number, coding))
 }
 
 fn sidecars(files: &[SourceFile], digests: &Digests) -> HashSet<usize> {
     let decodes_to_original = |number: usize, decoded: &[u8; 32]| {
-        let original = original_of(&files[number].url, files);
+        let original = original_of(&files[number], files);
         original.is_some_and(|(original, _)| digests.files[original] == *decoded)
     };
     digests

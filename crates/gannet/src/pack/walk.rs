@@ -18,6 +18,8 @@ use super::{PackError, PackOptions};
 /// A file that is to be packed.
 #[derive(Clone, Debug)]
 pub(super) struct SourceFile {
+    /// The number of the host whose folder it is in; 0 for all others, or if there are no hosts.
+    pub(super) host: u16,
     /// Its path on the site: decoded, starting with `/`.
     pub(super) url: Vec<u8>,
     /// Where it is.
@@ -52,23 +54,25 @@ pub(super) struct Tree {
     pub(super) warnings: Vec<String>,
 }
 
-/// Walks through the site. Symbolic links are followed, in the site and out of it: whoever packs
+/// Walks through the site of a host, which is in the folder `root`. Symbolic links are followed, in the site and out of it: whoever packs
 /// chooses what is published, and nothing follows links when the archive is served. The archive
 /// being made may lie in the site and is never a part of it.
 pub(super) fn walk(
+    root: &Path,
+    host: u16,
     options: &PackOptions,
     mut found: impl FnMut(u64, u64),
 ) -> Result<Tree, PackError> {
-    let root = &options.source;
     let canonical = root.canonicalize().map_err(PackError::io("read", root))?;
     let metadata = fs::metadata(root).map_err(PackError::io("read", root))?;
     if !metadata.is_dir() {
-        return Err(PackError::NotADirectory(root.clone()));
+        return Err(PackError::NotADirectory(root.to_path_buf()));
     }
     let mut walk = Walk {
         output: fs::metadata(&options.output).ok().map(|file| id(&file)),
         root: canonical,
-        rules: IgnoreRules::new(options)?,
+        host,
+        rules: IgnoreRules::new(options, root)?,
         tree: Tree::default(),
         chain: vec![id(&metadata)],
         outside: Vec::new(),
@@ -94,6 +98,7 @@ pub(super) fn walk(
 
 struct Walk<'f> {
     root: PathBuf,
+    host: u16,
     output: Option<(u64, u64)>,
     rules: IgnoreRules,
     tree: Tree,
@@ -160,6 +165,7 @@ impl Walk<'_> {
         }
         self.bytes += metadata.len();
         self.tree.files.push(SourceFile {
+            host: self.host,
             url,
             path: path.to_path_buf(),
             len: metadata.len(),

@@ -13,7 +13,6 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use gannet_archive::is_host_name;
 use gannet_server::config::{
     Config, Content, ContentOptions, Hosted, ListenAddress, LogFormat, Scheme, UnknownHost,
 };
@@ -24,6 +23,7 @@ use signal_hook::consts::SIGHUP;
 use crate::command_line::arguments::mistyped_command;
 use crate::command_line::layers::Origins;
 use crate::command_line::settings::{ColourChoice, LogChoice, Settings};
+use crate::host_folders::HostFolders;
 use crate::messages::{Exit, Failure, cause};
 use crate::serve::addresses::Listening;
 use crate::serve::signals::Wish;
@@ -164,35 +164,20 @@ fn content(settings: &Settings) -> Result<Vec<Hosted>, Failure> {
     Ok(contents)
 }
 
-/// The folder for all hosts that have none of their own.
-const DEFAULT_FOLDER: &str = "_default";
-
 /// The folders of a directory that are named after hosts.
 fn host_folders(root: &Path) -> Result<Vec<Hosted>, Failure> {
-    let fail = |error: &io::Error| Failure::new("read", root.display(), cause(error));
-    let mut found = Vec::new();
-    for item in std::fs::read_dir(root).map_err(|error| fail(&error))? {
-        let path = item.map_err(|error| fail(&error))?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        let hosts = match &*name {
-            DEFAULT_FOLDER => Vec::new(),
-            name if is_host_name(name.as_bytes()) => vec![name.to_owned()],
-            _ => continue,
-        };
-        // Through symbolic links: two names of one folder are two hosts with one site.
-        if path.is_dir() {
-            let content = Content::Directory(path);
-            found.push(Hosted { hosts, content });
-        }
+    let fail = |error: io::Error| Failure::new("read", root.display(), cause(&error));
+    let HostFolders { folders, .. } = HostFolders::of(root).map_err(fail)?;
+    if folders.is_empty() {
+        let cause = "no folder has the name of a host";
+        return Err(Failure::new("serve", root.display(), cause)
+            .help("make one such as 'example.org', or leave --hosts out"));
     }
-    found.sort_by(|a, b| a.hosts.cmp(&b.hosts));
-    match found.is_empty() {
-        true => Err(
-            Failure::new("serve", root.display(), "no folder has the name of a host")
-                .help("make one such as 'example.org', or leave --hosts out"),
-        ),
-        false => Ok(found),
-    }
+    let hosted = |(host, path): (Option<String>, PathBuf)| Hosted {
+        hosts: host.into_iter().collect(),
+        content: Content::Directory(path),
+    };
+    Ok(folders.into_iter().map(hosted).collect())
 }
 
 /// What to serve where nothing else is asked for.

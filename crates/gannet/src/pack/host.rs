@@ -1,0 +1,86 @@
+//! The sites of a build: one, or one for each host that has a folder.
+
+use std::path::PathBuf;
+
+use super::progress::Progress;
+use super::rules::SiteRules;
+use super::walk::{Skipped, Tree, walk};
+use super::{PackError, PackOptions};
+use crate::host_folders::HostFolders;
+
+/// A host with its folder and its rules.
+#[derive(Debug, Default)]
+pub(super) struct SourceHost {
+    /// 0 for all hosts that have no folder.
+    pub(super) number: u16,
+    /// None for number 0.
+    pub(super) name: Option<String>,
+    pub(super) folder: PathBuf,
+    pub(super) rules: SiteRules,
+}
+
+/// Walks through the one site of a build without hosts.
+pub(super) fn walk_one(
+    options: &PackOptions,
+    progress: &mut dyn Progress,
+) -> Result<(Tree, Vec<SourceHost>), PackError> {
+    let folder = options.source.clone();
+    let found = |count, bytes| progress.found(count, bytes);
+    let mut tree = walk(&folder, 0, options, found)?;
+    let rules = SiteRules::take(&mut tree.files, &options.routing)?;
+    let host = SourceHost {
+        folder,
+        rules,
+        ..SourceHost::default()
+    };
+    Ok((tree, vec![host]))
+}
+
+/// Walks through the folder of each host, one after the other.
+pub(super) fn walk_hosts(
+    options: &PackOptions,
+    progress: &mut dyn Progress,
+) -> Result<(Tree, Vec<SourceHost>), PackError> {
+    let root = &options.source;
+    let found = HostFolders::of(root).map_err(PackError::io("read", root))?;
+    if found.folders.is_empty() {
+        return Err(PackError::NoHosts(root.clone()));
+    }
+    let mut tree = Tree::default();
+    tree.skipped
+        .extend(found.others.into_iter().map(|path| Skipped {
+            path,
+            rule: "no folder with the name of a host".into(),
+        }));
+    let mut hosts = Vec::new();
+    let (mut last, mut bytes_before) = (0, 0);
+    for (name, folder) in found.folders {
+        let number = match &name {
+            None => 0,
+            Some(_) => last + 1,
+        };
+        if number == u16::MAX {
+            return Err(PackError::TooManyHosts(root.clone()));
+        }
+        last = number;
+        let count_before = tree.files.len() as u64;
+        let mut bytes_here = 0;
+        let mut one = walk(&folder, number, options, |count, bytes| {
+            bytes_here = bytes;
+            progress.found(count_before + count, bytes_before + bytes);
+        })?;
+        bytes_before += bytes_here;
+        let rules = SiteRules::take(&mut one.files, &options.routing);
+        let rules = rules.map_err(|error| error.in_folder(&folder))?;
+        tree.files.append(&mut one.files);
+        tree.skipped.append(&mut one.skipped);
+        tree.warnings.append(&mut one.warnings);
+        hosts.push(SourceHost {
+            number,
+            name,
+            folder,
+            rules,
+        });
+    }
+    Ok((tree, hosts))
+}
