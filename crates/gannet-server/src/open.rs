@@ -44,9 +44,12 @@ pub(crate) enum OpenedContent {
         len: u64,
         is_sealed: bool,
         /// Its hosts with their names, and the rules of each.
-        hosts: Vec<(u16, Vec<String>, Option<Arc<SiteRules>>)>,
+        hosts: Vec<ArchiveHost>,
     },
 }
+
+/// The number of a host in an archive, its names, and its rules.
+pub(crate) type ArchiveHost = (u16, Vec<String>, Option<Arc<SiteRules>>);
 
 /// Why content cannot be served.
 #[derive(Debug)]
@@ -312,9 +315,7 @@ pub(crate) fn hosts(archive: &Archive<Vec<u8>>) -> Vec<(u16, Vec<String>)> {
 }
 
 /// The same with the rules of each; rules that hold for all of them are shared.
-fn hosts_with_rules(
-    archive: &Archive<Vec<u8>>,
-) -> Result<Vec<(u16, Vec<String>, Option<Arc<SiteRules>>)>, TableError> {
+fn hosts_with_rules(archive: &Archive<Vec<u8>>) -> Result<Vec<ArchiveHost>, TableError> {
     let read = |host| Ok(SiteRules::of_archive(archive, host)?.map(Arc::new));
     let shared = match archive.section(SectionKind::HostRules) {
         Some(_) => None,

@@ -80,8 +80,11 @@ const PATHS: [&str; 12] = [
     "/same.txt/",
 ];
 
+/// Status, fields, content.
+type Answer = (u16, Vec<String>, Vec<u8>);
+
 /// What has to be the same in both modes: status, fields of the site, content.
-fn answers(server: &Gannet) -> BTreeMap<(&'static str, &'static str), (u16, Vec<String>, Vec<u8>)> {
+fn answers(server: &Gannet) -> BTreeMap<(&'static str, &'static str), Answer> {
     let mut client = Client::new(server);
     let mut answers = BTreeMap::new();
     for host in HOSTS {
