@@ -7,7 +7,15 @@ use sample::{common, hello, host_rules, hosts, hpack, inflated, is_intact, open,
 
 #[test]
 fn a_sound_archive_opens_and_is_intact() {
-    for file in [hello(), site(), hosts(), hpack(), inflated(), common(), host_rules()] {
+    for file in [
+        hello(),
+        site(),
+        hosts(),
+        hpack(),
+        inflated(),
+        common(),
+        host_rules(),
+    ] {
         let archive = open(&file).expect("sound");
         read_all(&archive);
         assert!(is_intact(&archive, &file));

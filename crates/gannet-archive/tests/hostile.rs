@@ -4,7 +4,8 @@ mod sample;
 
 use gannet_archive::{ArchiveError, Rule, SectionKind, Superblock};
 use sample::{
-    Numbers, common, hello, host_rules, hosts, hpack, inflated, open, read_all, reseal, site, u64_at,
+    Numbers, common, hello, host_rules, hosts, hpack, inflated, open, read_all, reseal, site,
+    u64_at,
 };
 
 /// Mutations per run; `GANNET_CASES` asks for more.
@@ -17,7 +18,15 @@ fn case_count() -> usize {
 
 #[test]
 fn random_mutations_with_fixed_checksums_never_panic() {
-    let sound = [hello(), site(), hosts(), hpack(), inflated(), common(), host_rules()];
+    let sound = [
+        hello(),
+        site(),
+        hosts(),
+        hpack(),
+        inflated(),
+        common(),
+        host_rules(),
+    ];
     let mut numbers = Numbers(1);
     let (mut refused, mut behind_checksums, mut accepted) = (0, 0, 0);
     for case in 0..case_count() {

@@ -45,10 +45,7 @@ impl Writer {
         let bit = |is_set: bool, bit| if is_set { bit } else { 0 };
         bit(has(SectionKind::Hosts), layout::INCOMPATIBLE_HOSTS)
             | bit(has_rules, layout::INCOMPATIBLE_RULES)
-            | bit(
-                has(SectionKind::HostRules),
-                layout::INCOMPATIBLE_HOST_RULES,
-            )
+            | bit(has(SectionKind::HostRules), layout::INCOMPATIBLE_HOST_RULES)
             | bit(has_namespaces, layout::INCOMPATIBLE_NAMESPACES)
             | bit(has_inflated, layout::INCOMPATIBLE_INFLATED)
             | bit(has(SectionKind::FieldsCommon), layout::INCOMPATIBLE_COMMON)
