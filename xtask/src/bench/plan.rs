@@ -198,7 +198,7 @@ fn estimate(job: &Job<'_>, peers: usize, client: Client, quick: bool, fresh: boo
     let (files, bytes) = content::extent_of(&cell.content, quick);
     let (files, bytes) = (files as f64, bytes as f64);
     let of = |(clear, tls): (f64, f64)| if load.tls.is_some() { tls } else { clear };
-    let whole_seconds = matches!(load.client, Some(Program::Wrk | Program::Ab))
+    let whole_seconds = matches!(load.client, Some(Program::Wrk | Program::Ab | Program::Oha))
         || load.client.is_none() && client == Client::Wrk;
     let download = matches!(
         load.client,

@@ -17,7 +17,9 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 use serde::{Deserialize, Serialize};
 
-use super::{certificate::Certificate, h2load::Shape, peers::Sources, scenario::Protocol, wrk};
+use super::{
+    certificate::Certificate, h2load::Shape, peers::Sources, scenario::Protocol, usage, wrk,
+};
 use crate::{
     load::{Phase, Plan},
     process,
@@ -105,6 +107,9 @@ pub(crate) struct Printed {
     pub(crate) p99_us: Option<f64>,
     /// Connections that the server closed although they were persistent.
     pub(crate) closed: u64,
+    /// Share of the time in which the client's processes were on a CPU, of all CPUs together; not
+    /// known from wrk.
+    pub(crate) client_cpu: Option<f64>,
 }
 
 /// One client at work.
@@ -129,16 +134,22 @@ impl Driver<'_> {
                 seconds: printed.seconds,
                 p50_us: Some(printed.p50_us),
                 p99_us: Some(printed.p99_us),
-                closed: 0,
+                ..Printed::default()
             });
         }
         if !plan.warm_up.is_zero() {
             self.run_for(plan, plan.warm_up)?;
         }
         observe(Phase::Opens);
+        let (begin, before) = (Instant::now(), usage::of_ended_children());
         let printed = self.run_for(plan, plan.duration);
+        let used = usage::of_ended_children().saturating_sub(before);
+        let share = used.as_secs_f64() / begin.elapsed().as_secs_f64();
         observe(Phase::Closes);
-        printed
+        Ok(Printed {
+            client_cpu: Some(share),
+            ..printed?
+        })
     }
 
     fn run_for(&self, plan: &Plan<'_>, time: Duration) -> Result<Printed> {
@@ -165,7 +176,8 @@ impl Driver<'_> {
                 command.args(["-n", AB_REQUESTS_MAX]);
             }
             _ => {
-                let time = format!("{}ms", time.as_millis().max(1));
+                // In less, a busy machine may not get one response through it.
+                let time = format!("{}ms", time.as_millis().max(1000));
                 command.args(["--no-tui", "--output-format", "json", "--insecure"]);
                 command.args(["-c", &connections, "-z", &time]);
                 if self.shape.protocol == Protocol::H2 {
@@ -399,7 +411,7 @@ fn parse_oha(text: &str, len: u64, open: u64) -> Result<Printed> {
         seconds: number("summary", "total")?,
         p50_us: Some(number("latencyPercentiles", "p50")? * 1e6),
         p99_us: Some(number("latencyPercentiles", "p99")? * 1e6),
-        closed: 0,
+        ..Printed::default()
     })
 }
 

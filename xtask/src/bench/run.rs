@@ -91,7 +91,8 @@ pub(crate) struct Figures {
     pub(crate) anonymous_memory: u64,
     /// Share of the time in which the server's tree was on a CPU.
     pub(crate) server_cpu: f64,
-    /// Share of the time in which the client was; not known from wrk.
+    /// Share of the time in which the client was, of all CPUs together; not known from wrk and
+    /// h2load.
     pub(crate) client_cpu: Option<f64>,
     /// Share of the time in which others used the server's CPU.
     pub(crate) others_cpu: f64,
@@ -393,6 +394,7 @@ impl Figures {
                 self.p50_us = printed.p50_us;
                 self.p99_us = printed.p99_us;
                 self.reconnects = printed.closed;
+                self.client_cpu = printed.client_cpu;
             }
             Load::Wrk(printed) => {
                 self.p50_us = Some(printed.p50_us);

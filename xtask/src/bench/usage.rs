@@ -151,6 +151,22 @@ fn count_io_workers(pid: u32) -> usize {
         .count()
 }
 
+/// CPU time of this process' children that have ended and were waited for, in ticks of 10 ms; zero
+/// where it cannot be read.
+pub(crate) fn of_ended_children() -> Duration {
+    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let tick = 1.0 / rustix::param::clock_ticks_per_second() as f64;
+    Duration::from_secs_f64(parse_children(&text).unwrap_or(0) as f64 * tick)
+}
+
+/// Ticks of reaped children in `/proc/PID/stat`, in user mode and in the kernel.
+fn parse_children(text: &str) -> Option<u64> {
+    let (_, rest) = text.rsplit_once(')')?;
+    let mut fields = rest.split_ascii_whitespace().skip(13);
+    let mut next = || fields.next()?.parse::<u64>().ok();
+    Some(next()? + next()?)
+}
+
 /// Busy and total time of one CPU since the machine started, in ticks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CpuTime {
@@ -202,7 +218,9 @@ mod tests {
                 system: 24
             })
         );
+        assert_eq!(parse_children(text), Some(7));
         assert_eq!(parse_stat("42 (cut off) S 7"), None);
+        assert_eq!(parse_children("42 (cut off) S 7"), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use super::{CellReport, Outcome, Report, Row};
 use crate::bench::{
     peers,
     plan::Pace,
-    run::{Client, Doubt, Flag},
+    run::{Client, Doubt, Figures, Flag},
     scenario::{Protocol, Unit},
     statistics::Spread,
 };
@@ -14,8 +14,11 @@ use crate::bench::{
 impl Row {
     /// What a reader must know about this row: failures, saturation, doubts and how many runs of
     /// it they concern.
-    pub(super) fn notes(&self) -> String {
+    pub(super) fn notes(&self, unit: Unit) -> String {
         let mut notes: Vec<String> = Vec::new();
+        if unit == Unit::Gigabyte {
+            notes.extend(self.shares());
+        }
         let mut saturated: BTreeMap<&str, usize> = BTreeMap::new();
         let mut doubts: BTreeMap<Doubt, Vec<Flag>> = BTreeMap::new();
         for run in &self.runs {
@@ -50,6 +53,19 @@ impl Row {
         notes.join("; ")
     }
 
+    /// How much of a CPU each side of a download took, in words.
+    fn shares(&self) -> Option<String> {
+        let share = |of: fn(&Figures) -> Option<f64>| {
+            let values = self.runs.iter().filter_map(Outcome::figures).filter_map(of);
+            Spread::of(values).map(|s| format!("{:.0} %", s.median * 100.0))
+        };
+        let server = share(|f| Some(f.server_cpu))?;
+        Some(match share(|f| f.client_cpu) {
+            Some(client) => format!("server {server}, client {client} of a CPU"),
+            None => format!("server {server} of a CPU"),
+        })
+    }
+
     pub(super) fn columns(&self, unit: Unit) -> [String; 8] {
         let rate = match unit {
             Unit::Request => median(self.requests_per_s, 0),
@@ -67,7 +83,7 @@ impl Row {
                 mebibytes(self.peak_memory),
                 mebibytes(self.anonymous_memory)
             ),
-            self.notes(),
+            self.notes(unit),
         ]
     }
 }
