@@ -2,9 +2,11 @@
 
 /// A response head.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(super) struct Head {
+pub(crate) struct Head {
     /// Status code.
-    pub(super) status: u16,
+    pub(crate) status: u16,
+    /// All of its fields, names in lower case.
+    pub(crate) fields: Vec<(String, String)>,
     /// `content-length`, bytes.
     pub(super) content_length: Option<u64>,
     /// First and last byte, and the whole length, of `content-range`.
@@ -30,7 +32,10 @@ impl Head {
     /// A field that decides where the content ends makes no sense.
     pub(super) fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), String> {
         let text = String::from_utf8_lossy(value).trim().to_owned();
-        match name.to_ascii_lowercase().as_slice() {
+        let name = name.to_ascii_lowercase();
+        let shown = String::from_utf8_lossy(&name).into_owned();
+        self.fields.push((shown, text.clone()));
+        match name.as_slice() {
             b"content-length" => {
                 let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
                 let length = text.parse().ok().filter(|_| digits);
