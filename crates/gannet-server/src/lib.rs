@@ -30,5 +30,5 @@ mod worker;
 
 pub use open::OpenError;
 pub use running::{Running, SiteReport, StartReport};
-pub use site::rules::RulesError;
+pub use site::rules::{RulesError, redirects_files};
 pub use start::{Bound, StartError, bind, start};

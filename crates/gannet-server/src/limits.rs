@@ -134,6 +134,12 @@ pub(crate) const LOG_FINISH_MS: u64 = 1_000;
 /// usual length fit.
 pub(crate) const RULES_FILE_MAX: u64 = 8 << 20;
 
+/// Folders of a live directory that are looked into for kawipiko's `_redirects`: a second's work.
+pub(crate) const RULES_FOLDERS_MAX: usize = 100_000;
+
+/// The part of the time that looking for rules files in folders may take: one of so many.
+pub(crate) const RULES_SEARCH_PART: u32 = 100;
+
 /// How often a live directory's rules files are looked at, milliseconds. Every change of a site is
 /// seen within a second.
 pub(crate) const RULES_CHECK_MS: u64 = 500;

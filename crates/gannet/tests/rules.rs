@@ -473,6 +473,52 @@ fn a_live_directory_follows_its_rules_files() {
     });
 }
 
+#[test]
+fn rules_in_folders_hold_in_both_modes_and_are_read_again() {
+    let site = Folder::site();
+    site.write("_redirects", "/first /root 301\n");
+    site.write(
+        "docs/_redirects",
+        "./intro /docs/start 302\n",
+    );
+    site.write("docs/deep/_redirects.txt", "./x /deepest 307\n");
+    site.write("docs/deep/page.html", "deep page");
+    let flags = ["--compat", "kawipiko"];
+    let rows = [
+        ("", "/first", "301 /root"),
+        ("", "/docs/intro", "302 /docs/start"),
+        ("", "/docs/deep/x", "307 /deepest"),
+        ("", "/docs/deep/page", "200 deep page"),
+        (
+            "",
+            "/docs/_redirects",
+            "404 <!doctype html><title>nothing here</title>",
+        ),
+    ];
+    table(&site, &flags, &rows);
+    let explained = support::gannet(
+        ["explain", "/docs/intro", "--compat", "kawipiko"]
+            .iter()
+            .chain(&[site.path().to_str().expect("UTF-8")]),
+    );
+    let text = explained.success().text().to_owned();
+    assert!(text.contains("docs/_redirects:1"), "{text}");
+    on_both_engines(|engine| {
+        let site = Folder::site();
+        site.write("docs/_redirects", "./a /one 301\n");
+        let server = engine.serve(site.path(), &flags);
+        let mut client = Client::new(&server);
+        await_answer(&mut client, "/docs/a", "301 /one");
+        site.write("docs/_redirects", "./a /two 301\n");
+        await_answer(&mut client, "/docs/a", "301 /two");
+        // In a folder that had none, and in one that was not there.
+        site.write("assets/_redirects", "./b /three 301\n");
+        await_answer(&mut client, "/assets/b", "301 /three");
+        site.write("new/folder/_redirects", "./c /four 301\n");
+        await_answer(&mut client, "/new/folder/c", "301 /four");
+    });
+}
+
 /// Asks until the answer is the one expected.
 fn await_answer(client: &mut Client, target: &str, expect: &str) {
     let begin = std::time::Instant::now();

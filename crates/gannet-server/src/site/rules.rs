@@ -17,7 +17,7 @@ use gannet_content::rules::{Compat, SourceFile, redirects};
 use gannet_http::semantics::request::Request;
 use gannet_http::semantics::response::Status;
 
-use crate::limits::RULES_FILE_MAX;
+use crate::limits::{RULES_FILE_MAX, RULES_FOLDERS_MAX};
 
 /// The rules of a site. Shared by all workers, never written.
 #[derive(Clone, Debug, Default)]
@@ -90,14 +90,18 @@ impl SiteRules {
         .or_none())
     }
 
-    /// The rules in the files at the root of a directory, if it has any.
+    /// The rules in the files of a directory, if it has any.
     ///
     /// # Errors
     /// A file cannot be read, or has mistakes: see [`RulesError`].
     pub(crate) fn of_directory(root: &Path, compat: Compat) -> Result<Option<Self>, RulesError> {
         let mut texts = Vec::new();
-        for name in redirects_names(compat) {
-            texts.extend(read(root, name)?.map(|text| (name, text)));
+        let names = redirects_files(root, compat).map_err(|error| {
+            let folder = root.display().to_string();
+            RulesError::Io(folder, Arc::new(error))
+        })?;
+        for name in names {
+            texts.extend(read(root, &name)?.map(|text| (name, text)));
         }
         let files: Vec<SourceFile<'_>> = texts
             .iter()
@@ -154,14 +158,54 @@ impl SiteRules {
     }
 }
 
-/// The names of the redirects' files that a live directory may have at its root.
-pub(crate) fn redirects_names(compat: Compat) -> impl Iterator<Item = &'static str> {
-    ["_redirects", "_redirects.txt"]
-        .into_iter()
-        .filter(move |name| is_redirects_name(name.as_bytes(), compat))
+/// The files with redirects that a live directory may have, relative to it, in the order in which
+/// they are read: that at the root, which may be missing; for kawipiko then those of the folders
+/// below it, outer ones first. Hidden folders and symbolic links to folders are not looked into.
+///
+/// # Errors
+/// There are more than [`RULES_FOLDERS_MAX`] folders. What cannot be read is left out.
+pub fn redirects_files(root: &Path, compat: Compat) -> io::Result<Vec<String>> {
+    if compat != Compat::Kawipiko {
+        return Ok(vec!["_redirects".into()]);
+    }
+    let mut files = vec!["_redirects".into(), "_redirects.txt".into()];
+    let mut level = vec![String::new()];
+    let mut folder_count = 0;
+    while !level.is_empty() {
+        let mut next = Vec::new();
+        let mut found = Vec::new();
+        for folder in level {
+            folder_count += 1;
+            if folder_count > RULES_FOLDERS_MAX {
+                let cause = format!("more than {RULES_FOLDERS_MAX} folders may have rules");
+                return Err(io::Error::other(cause));
+            }
+            for item in std::fs::read_dir(root.join(&folder))
+                .into_iter()
+                .flatten()
+                .flatten()
+            {
+                let name = item.file_name();
+                // A name that is not UTF-8 is none of those that are looked for.
+                let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) else {
+                    continue;
+                };
+                if item.file_type().is_ok_and(|kind| kind.is_dir()) {
+                    next.push(format!("{folder}{name}/"));
+                } else if is_redirects_name(name.as_bytes(), compat) && !folder.is_empty() {
+                    found.push(format!("{folder}{name}"));
+                }
+            }
+        }
+        found.sort();
+        files.append(&mut found);
+        next.sort();
+        level = next;
+    }
+    Ok(files)
 }
 
-/// A file at the root, if it is there.
+/// A file of the directory, if it is there.
 fn read(root: &Path, name: &str) -> Result<Option<Vec<u8>>, RulesError> {
     let fail = |error| RulesError::Io(name.to_owned(), Arc::new(error));
     let file = match File::open(root.join(name)) {

@@ -11,6 +11,8 @@ use gannet_content::rules::redirects;
 use gannet_content::rules::table::{HeaderTable, RedirectTable};
 use gannet_content::rules::{Compat, Place, SourceFile};
 
+use gannet_server::redirects_files;
+
 use crate::archive_commands::{ArchiveFile, CommandError};
 
 /// The name of the file of redirects.
@@ -23,21 +25,33 @@ const HEADERS: &str = "_headers";
 pub struct Rules {
     redirects: Option<RedirectTable>,
     headers: Option<HeaderTable>,
+    /// The files with redirects, in the order in which they were read.
+    files: Vec<String>,
     /// What is wrong with the files.
     problems: Vec<Problem>,
     is_of_archive: bool,
 }
 
 impl Rules {
-    /// Reads `_redirects` and `_headers` at the root of a directory.
+    /// Reads `_redirects` and `_headers` of a directory.
     pub(super) fn read(root: &Path, compat: Compat) -> Result<Self, CommandError> {
         let mut rules = Self::default();
-        if let Some(text) = read(&root.join(REDIRECTS))? {
-            let file = SourceFile {
-                path: REDIRECTS,
-                text: &text,
-            };
-            let (found, problems) = redirects::parse(&[file], compat);
+        let names = redirects_files(root, compat).map_err(CommandError::io("read", root))?;
+        let mut texts = Vec::new();
+        for name in names {
+            if let Some(text) = read(&root.join(&name))? {
+                texts.push(text);
+                rules.files.push(name);
+            }
+        }
+        let files: Vec<_> = rules
+            .files
+            .iter()
+            .zip(&texts)
+            .map(|(path, text)| SourceFile { path, text })
+            .collect();
+        if !files.is_empty() {
+            let (found, problems) = redirects::parse(&files, compat);
             rules.problems.extend(problems);
             rules.redirects = Some(RedirectTable::new(found));
         }
@@ -73,6 +87,7 @@ impl Rules {
         Ok(Self {
             redirects,
             headers,
+            files: vec![REDIRECTS.into()],
             problems: Vec::new(),
             is_of_archive: true,
         })
@@ -98,8 +113,8 @@ impl Rules {
 
     /// The files that redirects stand in, in their order.
     #[must_use]
-    pub fn redirect_files(&self) -> [&'static str; 1] {
-        [REDIRECTS]
+    pub fn redirect_files(&self) -> Vec<&str> {
+        self.files.iter().map(String::as_str).collect()
     }
 
     /// `_redirects:3`.
@@ -110,7 +125,9 @@ impl Rules {
             .as_ref()
             .map(|table| &table.redirects().rules);
         let rule = rules.and_then(|rules| rules.get(rule as usize));
-        shown(REDIRECTS, rule.map(|rule| rule.place))
+        let place = rule.map(|rule| rule.place);
+        let file = place.and_then(|place| self.files.get(usize::from(place.file)));
+        shown(file.map_or(REDIRECTS, String::as_str), place)
     }
 
     /// `_headers:3`.
