@@ -477,10 +477,7 @@ fn a_live_directory_follows_its_rules_files() {
 fn rules_in_folders_hold_in_both_modes_and_are_read_again() {
     let site = Folder::site();
     site.write("_redirects", "/first /root 301\n");
-    site.write(
-        "docs/_redirects",
-        "./intro /docs/start 302\n",
-    );
+    site.write("docs/_redirects", "./intro /docs/start 302\n");
     site.write("docs/deep/_redirects.txt", "./x /deepest 307\n");
     site.write("docs/deep/page.html", "deep page");
     let flags = ["--compat", "kawipiko"];
