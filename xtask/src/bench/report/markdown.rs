@@ -168,6 +168,7 @@ impl Report {
         }
         let _ = writeln!(text, "\nAs a page with plots: [index.html](index.html).");
         text.push_str(&self.standings());
+        text.push_str(&self.ceiling());
         for cell in &self.cells {
             let unit = cell.scenario.unit;
             let _ = writeln!(text, "\n## {}: {}\n", cell.name, cell.scenario.title);

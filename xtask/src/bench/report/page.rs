@@ -72,6 +72,7 @@ pub(super) fn write(report: &Report, earlier: &[Earlier]) -> String {
     write_nav(&mut page, report);
     page.push_str("</header>\n<main>\n");
     write_standings(&mut page, report);
+    write_ceiling(&mut page, report);
     write_scenarios(&mut page, report);
     write_history(&mut page, report, earlier);
     write_method(&mut page, report);
@@ -152,6 +153,29 @@ fn write_standings(page: &mut String, report: &Report) {
         }
         page.push_str("</ul>\n");
     }
+}
+
+fn write_ceiling(page: &mut String, report: &Report) {
+    let all = report.over_ceiling();
+    if all.is_empty() {
+        return;
+    }
+    let about = escape(standing::OVER_CEILING).replace("`--dummy`", "<code>--dummy</code>");
+    let _ = writeln!(
+        page,
+        "<h2 id=\"ceiling\">What content costs</h2>\n<p>{about}</p>\n<div class=\"wide\"><table>\n\
+         <tr><th>workload</th><th>gannet</th><th>ratio to the constant</th></tr>"
+    );
+    for (cell, row, ratio) in all {
+        let _ = writeln!(
+            page,
+            "<tr><td><a href=\"#{name}\">{name}</a></td><td>{}</td><td class=\"n\">{}</td></tr>",
+            escape(row.peer.trim_start_matches("gannet-")),
+            standing::show(ratio),
+            name = escape(&cell.name)
+        );
+    }
+    page.push_str("</table></div>\n");
 }
 
 fn write_scenarios(page: &mut String, report: &Report) {

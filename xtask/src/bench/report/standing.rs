@@ -10,6 +10,12 @@ use crate::bench::{
 
 /// The forms of gannet that are judged.
 const JUDGED: [&str; 2] = ["gannet-archive", "gannet-directory"];
+/// gannet with a constant answer, without content.
+const CEILING: &str = "gannet-dummy";
+/// What the table of ratios to it says.
+pub(super) const OVER_CEILING: &str = "CPU cost as a ratio to that of a constant answer of gannet's \
+    own engine and protocols (`--dummy`) in the same round: what is above 1 is the price of looking \
+    up and sending real content.";
 /// Servers that answer constants or are no servers: they are shown, not competed with.
 const APART: [&str; 5] = ["floor", "gannet-dummy", "faf", "actix", "hyper"];
 
@@ -123,6 +129,39 @@ impl Report {
         all
     }
 
+    /// What real content costs over a constant answer of the same engine and protocols: each form of
+    /// gannet in each cell that has the constant answer too, as a ratio in the same round.
+    pub(super) fn over_ceiling(&self) -> Vec<(&CellReport, &Row, Spread)> {
+        let mut all = Vec::new();
+        for cell in &self.cells {
+            let Some(ceiling) = cell.rows.iter().find(|row| row.peer == CEILING) else {
+                continue;
+            };
+            let judged = cell.rows.iter();
+            for row in judged.filter(|row| JUDGED.contains(&row.peer.as_str())) {
+                let ratio = statistics::ratios(&costs(row), &costs(ceiling));
+                all.extend(ratio.map(|ratio| (cell, row, ratio)));
+            }
+        }
+        all
+    }
+
+    /// A Markdown table of it; nothing where there is none.
+    pub(super) fn ceiling(&self) -> String {
+        let all = self.over_ceiling();
+        if all.is_empty() {
+            return String::new();
+        }
+        let mut text = format!(
+            "\n## What content costs\n\n{OVER_CEILING}\n\n| cell | gannet | ratio to the constant |\n\
+             | --- | --- | --- |\n"
+        );
+        for (cell, row, ratio) in all {
+            let _ = writeln!(text, "| {} | {} | {} |", cell.name, row.peer, show(ratio));
+        }
+        text
+    }
+
     /// A Markdown table of them, and a list of where gannet is not ahead.
     pub(super) fn standings(&self) -> String {
         let mut text = String::from("\n## How gannet stands\n\n");
@@ -220,6 +259,24 @@ mod tests {
             text.contains("gannet-directory is level with nginx"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn what_content_costs_is_told_where_there_is_a_constant_answer() {
+        let archive = || ("gannet-archive", vec![clean(3.0), clean(4.0)]);
+        let both = report(vec![
+            ("gannet-dummy", vec![clean(2.0), clean(2.0)]),
+            archive(),
+            ("gannet-archive-epoll", vec![clean(2.0), clean(2.0)]),
+        ]);
+        let ratios: Vec<_> = both
+            .over_ceiling()
+            .iter()
+            .map(|(_, _, s)| s.median)
+            .collect();
+        assert_eq!(ratios, [1.75]);
+        assert!(both.markdown().contains("## What content costs"));
+        assert_eq!(report(vec![archive()]).ceiling(), "");
     }
 
     fn clean(cost: f64) -> super::Outcome {
