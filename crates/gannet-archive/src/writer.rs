@@ -287,6 +287,13 @@ impl Writer {
         }))
     }
 
+    /// The digest of a blob that was added.
+    pub fn digest_of(&self, id: BlobId) -> [u8; 32] {
+        self.blobs
+            .get(id.0 as usize)
+            .map_or([0; 32], |blob| blob.digest)
+    }
+
     /// Adds the variants of one representation, in any order, no coding twice.
     pub fn add_variants(&mut self, drafts: &[VariantDraft<'_>]) -> VariantsId {
         let mut drafts = drafts.to_vec();

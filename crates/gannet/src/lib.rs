@@ -208,7 +208,6 @@ fn explain(matches: &ArgMatches) -> Result<u8, Failure> {
             address: it.to_string_lossy().into_owned(),
             is_insecure: matches.get_flag("insecure"),
             cacert: matches.get_one::<OsString>("cacert").map(PathBuf::from),
-            http2: matches.get_flag("http2"),
         }),
     };
     judge(|out| explain::explain(&options, out))

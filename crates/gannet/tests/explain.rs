@@ -102,9 +102,6 @@ fn a_server_answers_as_foreseen() {
                     let ended = explain(site, &[url, "-H", &field, "--server", &address]);
                     assert_eq!(ended.status, Some(0), "{url} {coding}: {}", ended.text());
                     assert!(ended.text().ends_with("\nthe server answers so\n"));
-                    let ended =
-                        explain(site, &[url, "-H", &field, "--server", &address, "--http2"]);
-                    assert_eq!(ended.status, Some(0), "{url} {coding}: {}", ended.text());
                 }
             }
         }
@@ -132,12 +129,7 @@ fn a_server_is_asked_over_tls() {
     let authority = secure.authority.file();
     let authority = authority.to_str().expect("UTF-8");
     for url in ["/about", "/none", "https://localhost/only-tls"] {
-        let trusts: [&[&str]; 3] = [
-            &["--cacert", authority],
-            &["--insecure"],
-            &["--insecure", "--http2"],
-        ];
-        for trust in trusts {
+        for trust in [&["--cacert", authority][..], &["--insecure"]] {
             let arguments = [&[url, "--server", &address][..], trust].concat();
             let ended = explain(folder.path(), &arguments);
             assert_eq!(ended.status, Some(0), "{url}: {ended:?}");

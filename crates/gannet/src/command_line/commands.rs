@@ -286,11 +286,6 @@ pub static COMMANDS: &[Command] = &[
                 "compare with what this server answers: http:// or https://HOST:PORT",
                 ValueHint::Url,
             ),
-            switch(
-                "http2",
-                '2',
-                "ask it by HTTP/2, in clear text by prior knowledge",
-            ),
             switch("insecure", 'k', "believe any certificate of the server"),
             option(
                 "cacert",

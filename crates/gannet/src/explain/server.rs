@@ -1,9 +1,8 @@
-//! One request to a running server, over HTTP/1.1 or HTTP/2, with TLS where the URL says so.
+//! One request to a running server, over HTTP/1.1, with TLS where the URL says so.
 
 use std::io;
 use std::path::PathBuf;
 
-use crate::get::h2;
 use crate::get::transport::{Transport, tls_config};
 use crate::get::url::Url;
 use crate::messages::{Failure, cause};
@@ -21,8 +20,6 @@ pub struct Server {
     pub is_insecure: bool,
     /// Certificates that are believed and not the system's.
     pub cacert: Option<PathBuf>,
-    /// HTTP/2 is spoken, in clear text by prior knowledge.
-    pub http2: bool,
 }
 
 impl Server {
@@ -56,15 +53,11 @@ pub(super) fn ask(
     let config = match url.is_https {
         false => None,
         true => {
-            let config = tls_config(server.is_insecure, server.cacert.as_deref(), server.http2);
+            let config = tls_config(server.is_insecure, server.cacert.as_deref(), false);
             Some(config.map_err(|why| refuse(&format!("certificates: {why}")).as_usage())?)
         }
     };
-    let has_line_end = |text: &str| text.contains(['\r', '\n']);
-    let mut lines = fields.iter();
-    if lines.any(|(name, value)| has_line_end(name) || has_line_end(value)) {
-        return Err(Failure::usage("a field with a line end in it"));
-    }
+    let request = request(&url, target, fields)?;
     let failed = |error: io::Error| {
         let text = cause(&error);
         let failure = refuse(&text);
@@ -78,13 +71,6 @@ pub(super) fn ask(
         }
     };
     let mut transport = Transport::connect(&url, config.as_ref()).map_err(failed)?;
-    if server.http2 {
-        if url.is_https && transport.alpn() != Some(b"h2") {
-            return Err(refuse("it does not speak HTTP/2"));
-        }
-        return ask_h2(transport, url, target, fields).map_err(failed);
-    }
-    let request = request(&url, target, fields);
     transport.send(request.as_bytes()).map_err(failed)?;
     let mut answer = Vec::new();
     while !answer.windows(4).any(|end| end == b"\r\n\r\n") && answer.len() < HEAD_LEN_MAX {
@@ -99,42 +85,20 @@ pub(super) fn ask(
     parse(&answer).ok_or_else(|| refuse("its answer is not HTTP/1.1"))
 }
 
-fn ask_h2(
-    transport: Transport,
-    url: Url,
-    target: &Target,
-    fields: &[(String, String)],
-) -> io::Result<Got> {
-    let host = fields.iter().find(|(name, _)| name == "host");
-    let host = host.map(|(_, value)| value.clone());
-    let host = host.or_else(|| target.host.clone());
-    let authority = host.unwrap_or_else(|| url.authority());
-    let url = Url {
-        target: target.path_and_query(),
-        ..url
-    };
-    let fields = fields.iter().filter(|(name, _)| name != "host");
-    let fields: Vec<_> = fields
-        .map(|(name, value)| (name.as_str(), value.clone()))
-        .collect();
-    let (head, _) = h2::ask(transport, "HEAD", &url, &authority, &fields)?;
-    Ok(Got {
-        status: head.status,
-        fields: head.fields,
-    })
-}
-
-fn request(url: &Url, target: &Target, fields: &[(String, String)]) -> String {
+fn request(url: &Url, target: &Target, fields: &[(String, String)]) -> Result<String, Failure> {
     let mut head = format!("HEAD {} HTTP/1.1\r\n", target.path_and_query());
     if !fields.iter().any(|(known, _)| known == "host") {
         let host = target.host.clone().unwrap_or_else(|| url.authority());
         head.push_str(&format!("host: {host}\r\n"));
     }
     for (name, value) in fields {
+        if name.contains(['\r', '\n']) || value.contains(['\r', '\n']) {
+            return Err(Failure::usage("a field with a line end in it"));
+        }
         head.push_str(&format!("{name}: {value}\r\n"));
     }
     head.push_str("connection: close\r\n\r\n");
-    head
+    Ok(head)
 }
 
 fn parse(answer: &[u8]) -> Option<Got> {

@@ -26,7 +26,7 @@ const REFILL: u32 = 1 << 29;
 const FRAME_MAX: u32 = 1 << 20;
 
 /// A response whose content is still to come.
-pub(crate) struct Exchange {
+pub(super) struct Exchange {
     transport: Transport,
     frames: Frames,
 }
@@ -56,29 +56,15 @@ struct Frames {
 /// # Errors
 /// Of the connection, or of a response that makes no sense.
 pub(super) fn get(
-    transport: Transport,
-    url: &Url,
-    fields: &[(&str, String)],
-) -> io::Result<(Head, Exchange)> {
-    ask(transport, "GET", url, &url.authority(), fields)
-}
-
-/// The same with another method, and with an authority that need not be the server's name.
-///
-/// # Errors
-/// Of the connection, or of a response that makes no sense.
-pub(crate) fn ask(
     mut transport: Transport,
-    method: &str,
     url: &Url,
-    authority: &str,
     fields: &[(&str, String)],
 ) -> io::Result<(Head, Exchange)> {
     let mut block = Vec::new();
-    write_field(":method", method.as_bytes(), &mut block);
+    write_field(":method", b"GET", &mut block);
     let scheme = if url.is_https { "https" } else { "http" };
     write_field(":scheme", scheme.as_bytes(), &mut block);
-    write_field(":authority", authority.as_bytes(), &mut block);
+    write_field(":authority", url.authority().as_bytes(), &mut block);
     write_field(":path", url.target.as_bytes(), &mut block);
     write_field("accept", b"*/*", &mut block);
     for (name, value) in fields {

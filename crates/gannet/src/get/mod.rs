@@ -5,11 +5,11 @@
 //! connecting. Contents that are not wanted are thrown away by the kernel where there is no TLS.
 
 mod h1;
-pub(crate) mod h2;
+mod h2;
 mod limits;
 mod output;
 mod report;
-pub(crate) mod response;
+mod response;
 pub(crate) mod transport;
 pub(crate) mod url;
 

@@ -2,11 +2,9 @@
 
 /// A response head.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Head {
+pub(super) struct Head {
     /// Status code.
-    pub(crate) status: u16,
-    /// All of its fields, names in lower case.
-    pub(crate) fields: Vec<(String, String)>,
+    pub(super) status: u16,
     /// `content-length`, bytes.
     pub(super) content_length: Option<u64>,
     /// First and last byte, and the whole length, of `content-range`.
@@ -32,10 +30,7 @@ impl Head {
     /// A field that decides where the content ends makes no sense.
     pub(super) fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), String> {
         let text = String::from_utf8_lossy(value).trim().to_owned();
-        let name = name.to_ascii_lowercase();
-        let shown = String::from_utf8_lossy(&name).into_owned();
-        self.fields.push((shown, text.clone()));
-        match name.as_slice() {
+        match name.to_ascii_lowercase().as_slice() {
             b"content-length" => {
                 let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
                 let length = text.parse().ok().filter(|_| digits);

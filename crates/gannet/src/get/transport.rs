@@ -142,7 +142,7 @@ impl Transport {
     }
 
     /// The protocol that TLS agreed on.
-    pub(crate) fn alpn(&self) -> Option<&[u8]> {
+    pub(super) fn alpn(&self) -> Option<&[u8]> {
         self.tls.as_ref()?.alpn_protocol()
     }
 

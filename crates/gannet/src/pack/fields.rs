@@ -80,7 +80,8 @@ pub(super) fn add_variants(
 ) -> Result<VariantsId, String> {
     let mut rendered = Vec::with_capacity(variants.len());
     for variant in variants {
-        let one = render(representation, variant, variants.len() > 1)?;
+        let digest = writer.digest_of(variant.blob);
+        let one = render(representation, variant, &digest, variants.len() > 1)?;
         common.render(&one.lines.common);
         rendered.push(one);
     }
@@ -131,11 +132,12 @@ impl CommonFields {
 fn render(
     representation: &Representation<'_>,
     variant: &StoredVariant,
+    blob_digest: &[u8; 32],
     vary: bool,
 ) -> Result<Rendered, String> {
     let coding = content_coding(variant.coding);
-    let tag = hash_tag(&variant.digest, coding);
-    let repr_digest = variant.sha256.as_ref().map(digest::value);
+    let tag = hash_tag(blob_digest, coding);
+    let repr_digest = variant.sha256.as_deref().map(digest::value);
     let mut fields = representation.fields.to_vec();
     fields.extend(
         repr_digest

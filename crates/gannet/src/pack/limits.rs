@@ -64,3 +64,16 @@ pub(super) const SPOOLED_AT_ONCE: usize = 4 << 20;
 /// A metadata region up to this length in bytes is opened once more before the archive gets its
 /// name. Larger ones would fill the memory; their records were checked one by one.
 pub(super) const REOPENED_MAX: u64 = 64 << 20;
+
+/// Contents that a thread takes at one time at most.
+pub(super) const BATCH_COUNT: usize = 32;
+
+/// Their lengths together, in bytes, if they are several.
+pub(super) const BATCH_LEN: u64 = 256 << 10;
+
+/// Bytes of an earlier archive that are read at one time where bodies are small.
+pub(super) const READ_AHEAD: usize = 256 << 10;
+
+/// Places of earlier archives that a thread reads at alternately: bodies in the metadata, bodies
+/// before it, and the same in another archive.
+pub(super) const AHEAD_COUNT: usize = 4;

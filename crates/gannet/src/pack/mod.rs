@@ -34,6 +34,7 @@ mod host;
 mod ignore_rules;
 mod limits;
 mod memory;
+mod names;
 mod output;
 mod parallel;
 mod previous;

@@ -4,6 +4,7 @@
 //! (`gannet_content::directory::lookup`), with the same results.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 use gannet_archive::{Coding, Content, Key, Namespace, VariantsId, Writer, digest};
 use gannet_content::answer::CACHE_REVALIDATE;
@@ -12,6 +13,7 @@ use gannet_content::policy::cache::{self, Lifetime};
 use gannet_content::policy::csp::{self, Policy};
 use gannet_content::policy::page;
 use gannet_content::routing::{FallbackKind, TrailingSlash};
+use gannet_content::rules::headers::FieldChanges;
 use gannet_content::validators::last_modified;
 use gannet_http::semantics::target_path::encode_path;
 
@@ -20,6 +22,7 @@ use super::double_claims::DoubleClaims;
 use super::fields::{CommonFields, Representation, add_variants};
 use super::host::SourceHost;
 use super::limits::POLICY_PAGE_MAX;
+use super::names::Names;
 use super::output::Output;
 use super::rules::RuleContents;
 use super::sources::{Source, Sources};
@@ -32,6 +35,8 @@ pub(super) struct Site<'o> {
     /// The host whose entries are added.
     host: &'o SourceHost,
     now: i64,
+    /// The variants of files that have a content for themselves, under all their names.
+    of_files: Vec<Option<VariantsId>>,
     /// Equal representations have one set of variants.
     representations: HashMap<RepresentationKey, VariantsId>,
     common_fields: CommonFields,
@@ -39,7 +44,7 @@ pub(super) struct Site<'o> {
     policies: HashMap<usize, Option<Policy>>,
     /// Paths that have content, and the number of the file that they have it from; none for a
     /// listing.
-    names: HashMap<Vec<u8>, Option<usize>>,
+    names: Names,
     pub(super) alias_count: u64,
     pub(super) redirect_count: u64,
     pub(super) listing_count: u64,
@@ -50,7 +55,7 @@ pub(super) struct Site<'o> {
 }
 
 /// Content, type and modification time, and what changes in the fields.
-type RepresentationKey = (usize, String, Option<i64>, Lifetime, Option<ChangesKey>);
+type RepresentationKey = (usize, Arc<str>, Option<i64>, Lifetime, Option<ChangesKey>);
 type ChangesKey = (Vec<(String, Vec<u8>)>, Vec<String>);
 
 /// What entries are made of, and where they go.
@@ -78,10 +83,11 @@ impl<'o> Site<'o> {
             options,
             host: first,
             now,
+            of_files: Vec::new(),
             representations: HashMap::new(),
             common_fields: CommonFields::default(),
             policies: HashMap::new(),
-            names: HashMap::new(),
+            names: Names::default(),
             alias_count: 0,
             redirect_count: 0,
             listing_count: 0,
@@ -93,12 +99,14 @@ impl<'o> Site<'o> {
     /// Goes on to a host. What it has in common with those before is not made again.
     pub(super) fn begin(&mut self, host: &'o SourceHost) {
         self.host = host;
-        self.names.clear();
+        self.names = Names::default();
+        // Files are numbered anew.
+        self.of_files.clear();
     }
 
     /// Whether a path of the host has content.
     pub(super) fn has_content(&self, path: &[u8]) -> bool {
-        self.names.contains_key(path)
+        self.names.contains(path)
     }
 
     /// Adds every entry of the host.
@@ -143,7 +151,7 @@ impl<'o> Site<'o> {
         number: usize,
         is_alias: bool,
     ) -> Result<(), PackError> {
-        if self.names.contains_key(&url) {
+        if self.names.contains(&url) {
             return Ok(());
         }
         let content = self.content(to, number, Some(&url))?;
@@ -152,7 +160,7 @@ impl<'o> Site<'o> {
             ..content
         };
         to.writer.add_content(self.key(&url), &content);
-        self.names.insert(url, Some(number));
+        self.names.insert(&url, Some(number));
         self.alias_count += u64::from(is_alias);
         Ok(())
     }
@@ -174,7 +182,7 @@ impl<'o> Site<'o> {
                     continue;
                 }
                 if let Some(taken) = self.names.get(clean) {
-                    self.double_claims.add(to.files, clean, *taken, number);
+                    self.double_claims.add(to.files, clean, taken, number);
                     continue;
                 }
                 if self.options.routing.trailing_slash != TrailingSlash::Always {
@@ -195,11 +203,8 @@ impl<'o> Site<'o> {
     /// The file that answers for a folder.
     fn index_of(&self, to: &Adding<'_>, folder: &[u8]) -> Option<usize> {
         let names = self.options.routing.index_names.iter();
-        let mut found = names.filter_map(|name| self.names.get(&[folder, name].concat())?.as_ref());
-        found
-            .next()
-            .copied()
-            .filter(|number| *number < to.files.len())
+        let mut found = names.filter_map(|name| self.names.get(&[folder, name].concat())?);
+        found.next().filter(|number| *number < to.files.len())
     }
 
     /// Index pages answer for their folders.
@@ -210,7 +215,7 @@ impl<'o> Site<'o> {
                 continue;
             };
             for name in &self.options.routing.index_names {
-                let other = self.names.get(&[folder, name].concat()).copied();
+                let other = self.names.get(&[folder, name].concat());
                 if let Some(other) = other.flatten() {
                     self.double_claims
                         .add(to.files, folder, Some(number), other);
@@ -220,7 +225,7 @@ impl<'o> Site<'o> {
             let bare = folder.strip_suffix(b"/").unwrap_or_default();
             // With a slash at its end it is the folder's: but for that the page has the name.
             if let Some(taken) = self.names.get(bare).filter(|_| !bare.is_empty()) {
-                self.double_claims.add(to.files, bare, *taken, number);
+                self.double_claims.add(to.files, bare, taken, number);
             }
             if slash != TrailingSlash::Never || bare.is_empty() {
                 self.add(to, folder.to_vec(), number, true)?;
@@ -275,7 +280,7 @@ impl<'o> Site<'o> {
             return Ok(());
         }
         let mut paths: BTreeSet<Vec<u8>> = match self.host.rules.contents() {
-            RuleContents::Any => self.names.keys().cloned().collect(),
+            RuleContents::Any => self.names.iter().map(<[u8]>::to_vec).collect(),
             RuleContents::Paths(paths) => {
                 let other = |path: &Vec<u8>| match path.strip_suffix(b"/") {
                     Some(bare) => bare.to_vec(),
@@ -289,7 +294,7 @@ impl<'o> Site<'o> {
             paths.insert(b"/".to_vec());
         }
         for path in paths {
-            let Some(Some(number)) = self.names.get(&path).copied() else {
+            let Some(Some(number)) = self.names.get(&path) else {
                 continue;
             };
             let content = Content {
@@ -320,13 +325,13 @@ impl<'o> Site<'o> {
         let routing = &self.options.routing;
         for (url, folder) in &folders {
             let bare = url.strip_suffix(b"/").unwrap_or(url);
-            let is_free = !bare.is_empty() && !self.names.contains_key(bare);
-            let is_listed = self.options.listing && !self.names.contains_key(*url) && {
-                let is_own = |name: &Vec<u8>| self.names.contains_key(&[*url, name].concat());
+            let is_free = !bare.is_empty() && !self.names.contains(bare);
+            let is_listed = self.options.listing && !self.names.contains(*url) && {
+                let is_own = |name: &Vec<u8>| self.names.contains(&[*url, name].concat());
                 !routing.index_names.iter().any(is_own)
             };
             // Where rules may want it, a folder that has nothing to show is left to them.
-            let is_shown = is_listed || self.names.contains_key(*url) || routing.rules.is_none();
+            let is_shown = is_listed || self.names.contains(*url) || routing.rules.is_none();
             let is_page = routing.trailing_slash == TrailingSlash::Always && self.is_page(bare);
             if is_free && is_shown && !is_page && (routing.trailing_slash.adds() || is_listed) {
                 self.add_redirect(writer, bare, url);
@@ -334,7 +339,7 @@ impl<'o> Site<'o> {
             if is_listed {
                 let page = self.render_listing(url, folder, &folders, files);
                 self.add_listing(url, &page, writer, output)?;
-                self.names.insert(url.to_vec(), None);
+                self.names.insert(url, None);
             }
         }
         Ok(())
@@ -344,7 +349,7 @@ impl<'o> Site<'o> {
     fn is_page(&self, bare: &[u8]) -> bool {
         let mut suffixes = self.options.routing.page_suffixes.iter();
         self.options.clean_urls
-            && suffixes.any(|suffix| self.names.contains_key(&[bare, suffix].concat()))
+            && suffixes.any(|suffix| self.names.contains(&[bare, suffix].concat()))
     }
 
     /// Every folder that has a file in it or below it.
@@ -420,7 +425,7 @@ impl<'o> Site<'o> {
         let with_sha256 = |variants: &mut Vec<StoredVariant>, bytes: &[u8]| {
             let last = variants.last_mut().filter(|_| has_digest);
             if let Some(last) = last {
-                last.sha256 = Some(sha256(bytes));
+                last.sha256 = Some(Box::new(sha256(bytes)));
             }
         };
         let gzip = coded.iter().find(|one| one.coding == Coding::Gzip);
@@ -484,33 +489,35 @@ impl<'o> Site<'o> {
         let (lifetime, _) = cache::lifetime(&name, &source.content_type, None);
         let changes = url.and_then(|url| self.host.rules.changes(url));
         let changes = changes.filter(|changes| !changes.is_empty());
-        let key = (
-            source.content,
-            source.content_type.clone(),
-            last_modified,
-            lifetime,
-            changes.clone().map(|changes| (changes.set, changes.remove)),
-        );
-        let variants = match self.representations.get(&key) {
-            Some(variants) => *variants,
-            None => {
-                let policy = self.policy(source)?;
-                let defaults = &self.options.defaults;
-                let fields = defaults.of_content(&source.content_type, policy.as_ref());
-                let fields: Vec<_> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
-                let representation = Representation {
-                    content_type: &source.content_type,
-                    last_modified,
-                    cache_control: lifetime.cache_control(),
-                    fields: &fields,
-                    changes: changes.as_ref(),
-                };
-                let stored = to.contents[source.content].variants_as(source.is_compressible);
-                let common = &mut self.common_fields;
-                let variants = add_variants(&representation, stored, common, to.writer)
-                    .map_err(PackError::Types)?;
-                self.representations.insert(key, variants);
+        // Its names differ in nothing then, and a million of them need no map.
+        let is_alone = changes.is_none() && !to.contents[source.content].is_shared;
+        if self.of_files.len() <= number && is_alone {
+            self.of_files.resize(to.files.len(), None);
+        }
+        let known = self.of_files.get(number).copied().flatten();
+        let variants = match known.filter(|_| is_alone) {
+            Some(variants) => variants,
+            None if is_alone => {
+                let variants = self.variants(to, source, lifetime, None)?;
+                self.of_files[number] = Some(variants);
                 variants
+            }
+            None => {
+                let key = (
+                    source.content,
+                    Arc::clone(&source.content_type),
+                    last_modified,
+                    lifetime,
+                    changes.clone().map(|changes| (changes.set, changes.remove)),
+                );
+                match self.representations.get(&key) {
+                    Some(variants) => *variants,
+                    None => {
+                        let variants = self.variants(to, source, lifetime, changes.as_ref())?;
+                        self.representations.insert(key, variants);
+                        variants
+                    }
+                }
             }
         };
         let content_type = source.content_type.as_bytes();
@@ -520,6 +527,30 @@ impl<'o> Site<'o> {
             variants,
             ..Content::default()
         })
+    }
+
+    /// Adds the variants of a file with their fields.
+    fn variants(
+        &mut self,
+        to: &mut Adding<'_>,
+        source: &Source,
+        lifetime: Lifetime,
+        changes: Option<&FieldChanges>,
+    ) -> Result<VariantsId, PackError> {
+        let policy = self.policy(source)?;
+        let defaults = &self.options.defaults;
+        let fields = defaults.of_content(&source.content_type, policy.as_ref());
+        let fields: Vec<_> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
+        let representation = Representation {
+            content_type: &source.content_type,
+            last_modified: self.last_modified(source),
+            cache_control: lifetime.cache_control(),
+            fields: &fields,
+            changes,
+        };
+        let stored = to.contents[source.content].variants_as(source.is_compressible);
+        let common = &mut self.common_fields;
+        add_variants(&representation, stored, common, to.writer).map_err(PackError::Types)
     }
 
     /// The content security policy of a page, if pages are to have one.

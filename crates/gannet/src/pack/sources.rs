@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::sync::Arc;
 
 use gannet_archive::Coding;
 use gannet_content::mime::Types;
@@ -40,7 +41,7 @@ pub(super) struct Sources {
 #[derive(Debug)]
 pub(super) struct Source {
     pub(super) file: SourceFile,
-    pub(super) content_type: String,
+    pub(super) content_type: Arc<str>,
     /// Whether its type is worth compressing.
     pub(super) is_compressible: bool,
     /// Which of the contents it has.
@@ -54,6 +55,8 @@ pub(super) struct SourceContent {
     pub(super) first: usize,
     pub(super) digest: [u8; 32],
     pub(super) len: u64,
+    /// How many files have it.
+    pub(super) file_count: u32,
     /// Whether a type under which it appears is worth compressing.
     pub(super) is_compressible: bool,
 }
@@ -93,6 +96,7 @@ impl Sources {
         };
         let sidecars = sidecars(&tree.files, &digests);
         let mut by_digest = HashMap::new();
+        let mut known_types: HashSet<Arc<str>> = HashSet::new();
         for (number, file) in tree.files.into_iter().enumerate() {
             if sidecars.contains(&number) {
                 sources.skipped.push(Skipped {
@@ -102,18 +106,28 @@ impl Sources {
                 continue;
             }
             let digest = digests.files[number];
-            let content_type = types.content_type(&file.url).to_string();
+            let content_type = types.content_type(&file.url);
+            let content_type = match known_types.get(content_type) {
+                Some(known) => Arc::clone(known),
+                None => {
+                    let new: Arc<str> = content_type.into();
+                    known_types.insert(Arc::clone(&new));
+                    new
+                }
+            };
             let is_compressible = options.compressible.fits(&content_type);
             let content = *by_digest.entry(digest).or_insert_with(|| {
                 sources.contents.push(SourceContent {
                     first: sources.files.len(),
                     digest,
                     len: file.len,
+                    file_count: 0,
                     is_compressible: false,
                 });
                 sources.contents.len() - 1
             });
             sources.contents[content].is_compressible |= is_compressible;
+            sources.contents[content].file_count += 1;
             sources.files.push(Source {
                 file,
                 content_type,

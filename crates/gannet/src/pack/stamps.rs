@@ -8,7 +8,6 @@
 //! A file that changed within the last moments before it was looked at has no stamp kept: the clock
 //! of a file system is coarse, and it could change again without a new time.
 
-use std::collections::HashMap;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -19,7 +18,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::limits::{CLOCK_GRAIN_NS, STAMPS_LEN_MAX};
 
 /// What stands for a state of a file.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(super) struct Stamp([u8; 16]);
 
 impl Stamp {
@@ -71,7 +70,8 @@ pub(super) fn now_ns() -> i128 {
 /// The digests of files, by their stamps.
 #[derive(Debug, Default)]
 pub(super) struct Stamps {
-    digests: HashMap<Stamp, [u8; 32]>,
+    /// Those of an earlier build in the order of the stamps, new ones as they come.
+    digests: Vec<(Stamp, [u8; 32])>,
 }
 
 impl Stamps {
@@ -98,9 +98,9 @@ impl Stamps {
             let (stamp, digest) = record.split_first_chunk::<16>()?;
             Some((Stamp(*stamp), digest.try_into().ok()?))
         });
-        Some(Self {
-            digests: digests.collect(),
-        })
+        let mut digests: Vec<_> = digests.collect();
+        digests.sort_unstable();
+        Some(Self { digests })
     }
 
     /// Writes all of them, in place of what is there.
@@ -127,12 +127,14 @@ impl Stamps {
             })
     }
 
+    /// What an earlier build has kept.
     pub(super) fn get(&self, stamp: &Stamp) -> Option<[u8; 32]> {
-        self.digests.get(stamp).copied()
+        let place = self.digests.binary_search_by(|(known, _)| known.cmp(stamp));
+        Some(self.digests[place.ok()?].1)
     }
 
     pub(super) fn insert(&mut self, stamp: Stamp, digest: [u8; 32]) {
-        self.digests.insert(stamp, digest);
+        self.digests.push((stamp, digest));
     }
 }
 

@@ -9,7 +9,9 @@ use gannet_archive::{BlobId, Coding, Writer, digest, inflate};
 
 use super::compress::{Coded, compress};
 use super::encoders::Encoder;
-use super::limits::{COPY_CHUNK, IN_FLIGHT_MAX, IN_FLIGHT_MIN, KEPT_READ_MAX, STREAMED_FROM};
+use super::limits::{
+    BATCH_COUNT, BATCH_LEN, COPY_CHUNK, IN_FLIGHT_MAX, IN_FLIGHT_MIN, KEPT_READ_MAX, STREAMED_FROM,
+};
 use super::output::Output;
 use super::parallel::{Work, in_order};
 use super::previous::{KeptBlob, Known, Previous};
@@ -21,7 +23,9 @@ use super::{PackError, PackOptions};
 #[derive(Debug)]
 pub(super) struct StoredContent {
     /// Identity first.
-    pub(super) variants: Vec<StoredVariant>,
+    pub(super) variants: Box<[StoredVariant]>,
+    /// Several files have it.
+    pub(super) is_shared: bool,
 }
 
 impl StoredContent {
@@ -43,13 +47,12 @@ impl StoredContent {
 }
 
 /// A content in one coding, in the archive.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct StoredVariant {
     pub(super) coding: Coding,
     pub(super) blob: BlobId,
-    pub(super) digest: [u8; 32],
     /// The SHA-256 of the same bytes, if answers are to have it.
-    pub(super) sha256: Option<[u8; 32]>,
+    pub(super) sha256: Option<Box<[u8; 32]>>,
     pub(super) len: u64,
     /// It is stored as gzip alone.
     pub(super) is_inflated: bool,
@@ -95,8 +98,10 @@ pub(super) fn store(
 ) -> Result<Stored, PackError> {
     let total = sources.contents.iter().map(|content| content.len).sum();
     progress.begin(Phase::Compressing, total);
+    // Some at a time: handing over single small ones would take longer than the work.
+    let batches = batches(&sources.contents);
     let work = Work {
-        items: &sources.contents,
+        items: &batches,
         threads: options.threads,
         cost_max: IN_FLIGHT_MAX,
     };
@@ -108,21 +113,42 @@ pub(super) fn store(
         contents: Vec::with_capacity(sources.contents.len()),
         reused_count: 0,
     };
+    let prepare = |content| prepare(content, sources, options, previous);
     in_order(
         &work,
-        cost,
-        |content| prepare(content, sources, options, previous),
-        |content, prepared| {
-            let prepared = prepared?;
-            stored.reused_count += u64::from(prepared.is_reused);
-            let path = &sources.files[content.first].file.path;
-            stored.contents.push(target.place(content, path, prepared)?);
-            progress.advance(content.len);
+        |batch| batch.iter().map(cost).sum(),
+        |batch| batch.iter().map(prepare).collect::<Vec<_>>(),
+        |batch, all_prepared| {
+            for (content, prepared) in batch.iter().zip(all_prepared) {
+                let prepared = prepared?;
+                stored.reused_count += u64::from(prepared.is_reused);
+                let path = &sources.files[content.first].file.path;
+                stored.contents.push(target.place(content, path, prepared)?);
+                progress.advance(content.len);
+            }
             Ok::<(), PackError>(())
         },
     )?;
     progress.end();
     Ok(stored)
+}
+
+/// Contents that follow each other, a few at a time if they are small.
+fn batches(contents: &[SourceContent]) -> Vec<&[SourceContent]> {
+    let mut batches = Vec::new();
+    let mut rest = contents;
+    while !rest.is_empty() {
+        let mut len = 0u64;
+        let fits = |content: &&SourceContent| {
+            len = len.saturating_add(content.len);
+            len <= BATCH_LEN
+        };
+        let count = rest.iter().take(BATCH_COUNT).take_while(fits).count();
+        let (batch, others) = rest.split_at(count.max(1));
+        batches.push(batch);
+        rest = others;
+    }
+    batches
 }
 
 /// Gathers the variants of a content. On any thread.
@@ -303,10 +329,16 @@ impl Target<'_> {
                     stored
                 }
             };
-            variants.push(StoredVariant { sha256, ..stored });
+            variants.push(StoredVariant {
+                sha256: sha256.map(Box::new),
+                ..stored
+            });
         }
         variants.sort_by_key(|variant| variant.coding);
-        Ok(StoredContent { variants })
+        Ok(StoredContent {
+            variants: variants.into(),
+            is_shared: content.file_count > 1,
+        })
     }
 
     /// Adds bytes that are not in memory, and says where they go if they are new.
@@ -315,7 +347,6 @@ impl Target<'_> {
         let stored = StoredVariant {
             coding,
             blob: placed.id,
-            digest,
             sha256: None,
             len,
             is_inflated: false,
@@ -338,7 +369,6 @@ impl Target<'_> {
             Some(blob) => Ok(StoredVariant {
                 coding: Coding::Identity,
                 blob,
-                digest,
                 sha256: None,
                 len,
                 is_inflated: true,
@@ -361,7 +391,6 @@ impl Target<'_> {
         Ok(StoredVariant {
             coding,
             blob: placed.id,
-            digest,
             sha256: None,
             len: bytes.len() as u64,
             is_inflated: false,
