@@ -326,12 +326,12 @@ impl<'o> Site<'o> {
         for (url, folder) in &folders {
             let bare = url.strip_suffix(b"/").unwrap_or(url);
             let is_free = !bare.is_empty() && !self.names.contains(bare);
-            let is_listed = self.options.listing && !self.names.contains(*url) && {
+            let is_listed = self.options.listing && !self.names.contains(url) && {
                 let is_own = |name: &Vec<u8>| self.names.contains(&[*url, name].concat());
                 !routing.index_names.iter().any(is_own)
             };
             // Where rules may want it, a folder that has nothing to show is left to them.
-            let is_shown = is_listed || self.names.contains(*url) || routing.rules.is_none();
+            let is_shown = is_listed || self.names.contains(url) || routing.rules.is_none();
             let is_page = routing.trailing_slash == TrailingSlash::Always && self.is_page(bare);
             if is_free && is_shown && !is_page && (routing.trailing_slash.adds() || is_listed) {
                 self.add_redirect(writer, bare, url);
