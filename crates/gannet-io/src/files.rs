@@ -145,8 +145,6 @@ impl File {
         })))
     }
 
-    /// The descriptor and its circumstances. Panics on a file of the simulator, which a real
-    /// engine never gave out.
     /// Its content, if it is sealed memory, which user code may read.
     #[must_use]
     pub fn sealed_memory(&self) -> Option<&Arc<Memory>> {
@@ -160,6 +158,8 @@ impl File {
         real.sealed.get_or_init(map).as_ref()
     }
 
+    /// The descriptor and its circumstances. Panics on a file of the simulator, which a real
+    /// engine never gave out.
     pub(crate) fn as_real(&self) -> &RealFile {
         match &*self.0 {
             FileInner::Real(file) => file,

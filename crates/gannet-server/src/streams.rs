@@ -178,7 +178,14 @@ impl Streams {
             }
             Source::File(file, offset) => {
                 let range = offset + range.start..offset + range.end;
-                Stored::File(Rc::clone(file), range)
+                match file.file.sealed_memory() {
+                    // Nobody can change it, and nothing has to be read.
+                    Some(memory) => {
+                        let bounds = range.start as usize..range.end as usize;
+                        Stored::Memory(Arc::clone(memory), bounds)
+                    }
+                    None => Stored::File(Rc::clone(file), range),
+                }
             }
             Source::Gzip(_) => return debug_assert!(false, "bodies are inflated first"),
         };
