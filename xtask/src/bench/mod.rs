@@ -31,7 +31,7 @@ use self::{
 };
 use crate::process;
 
-mod certificate;
+pub(crate) mod certificate;
 mod content;
 mod h2load;
 mod host;

@@ -133,30 +133,12 @@ pub(super) fn build_suites(names: &[String], is_all: bool) -> Result<Suites> {
 
 /// Writes the image for a kernel; gives its path.
 pub(super) fn write(directory: &Path, kernel: &Kernel, suites: &Suites) -> Result<PathBuf> {
-    let busybox = process::find_or_install("busybox", "busybox-static")?;
     let path = directory.join(format!("{}.cpio", kernel.release));
     let mut cpio = Cpio::new(BufWriter::new(File::create(&path)?));
-    for folder in ["dev", "proc", "sys", "tmp", "root", "run"] {
-        cpio.folder(folder)?;
-    }
-    cpio.file("/bin/busybox", &busybox)?;
-    cpio.link("/bin/sh", "busybox")?;
-    let order = modules(&mut cpio, kernel)?;
-    cpio.bytes("/etc/modules", order.join("\n").as_bytes())?;
-    let mut libraries = BTreeSet::new();
-    let programs = suites.tests.iter().map(|(_, path)| path);
-    for program in programs.chain(&suites.program).chain([&busybox]) {
-        libraries.extend(libraries_of(program)?);
-    }
-    for library in &libraries {
-        cpio.file(library, Path::new(library))?;
-    }
-    if let Some(program) = &suites.program {
-        cpio.file(&text(program), program)?;
-    }
+    let tests = suites.tests.iter().map(|(_, path)| path);
+    write_base(&mut cpio, kernel, tests.chain(&suites.program))?;
     let mut list = String::new();
     for (name, path) in &suites.tests {
-        cpio.file(&text(path), path)?;
         list.push_str(&format!("{name} {}\n", text(path)));
     }
     cpio.bytes("/etc/suites", list.as_bytes())?;
@@ -173,6 +155,32 @@ pub(super) fn write(directory: &Path, kernel: &Kernel, suites: &Suites) -> Resul
         .into_inner()
         .map_err(|error| error.into_error())?;
     Ok(path)
+}
+
+/// Puts a shell, the modules and programs into an image, with the libraries that these need.
+pub(super) fn write_base<'a, W: std::io::Write>(
+    cpio: &mut Cpio<W>,
+    kernel: &Kernel,
+    programs: impl IntoIterator<Item = &'a PathBuf>,
+) -> Result<()> {
+    let busybox = process::find_or_install("busybox", "busybox-static")?;
+    for folder in ["dev", "proc", "sys", "tmp", "root", "run"] {
+        cpio.folder(folder)?;
+    }
+    cpio.file("/bin/busybox", &busybox)?;
+    cpio.link("/bin/sh", "busybox")?;
+    let order = modules(cpio, kernel)?;
+    cpio.bytes("/etc/modules", order.join("\n").as_bytes())?;
+    let mut libraries = BTreeSet::new();
+    for program in programs {
+        cpio.file(&text(program), program)?;
+        libraries.extend(libraries_of(program)?);
+    }
+    libraries.extend(libraries_of(&busybox)?);
+    for library in &libraries {
+        cpio.file(library, Path::new(library))?;
+    }
+    Ok(())
 }
 
 fn text(path: &Path) -> String {

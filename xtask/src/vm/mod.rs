@@ -10,6 +10,7 @@
 //! kernel TLS, which few machines have loaded, seals true bytes.
 
 mod apt;
+mod bench;
 mod boot;
 mod cpio;
 mod image;
@@ -32,6 +33,9 @@ cargo xtask vm [FLAGS]
   --kernel NAME   only this one (repeatable): oldest, stable, newest; default: all three
   --only SUITE    only test binaries of this name (repeatable)
   --all           also the slow test binaries
+  --bench         measure kernel TLS of gannet against that of nginx instead of testing; without
+                  KVM in instructions, which is what emulation can count
+  --gannet PATH   measure this binary instead of building a release
   --verbose       show everything that the console says
 ";
 
@@ -41,6 +45,8 @@ struct Options {
     kernels: Vec<String>,
     suites: Vec<String>,
     is_all: bool,
+    is_bench: bool,
+    gannet: Option<PathBuf>,
     is_verbose: bool,
 }
 
@@ -52,6 +58,8 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
             Long("kernel") => options.kernels.push(parser.value()?.string()?),
             Long("only") => options.suites.push(parser.value()?.string()?),
             Long("all") => options.is_all = true,
+            Long("bench") => options.is_bench = true,
+            Long("gannet") => options.gannet = Some(parser.value()?.into()),
             Long("verbose") => options.is_verbose = true,
             Short('h') | Long("help") => {
                 print!("{HELP}");
@@ -69,9 +77,13 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
         }
         Err(why) => return Err(why),
     };
-    let suites = image::build_suites(&options.suites, options.is_all)?;
     let accelerator = boot::Accelerator::find();
     println!("vm: {accelerator}");
+    if options.is_bench {
+        let gannet = options.gannet.take();
+        return bench::run(&qemu, accelerator, &kernels, gannet, options.is_verbose);
+    }
+    let suites = image::build_suites(&options.suites, options.is_all)?;
     let mut has_failed = false;
     for kernel in &kernels {
         let started = Instant::now();

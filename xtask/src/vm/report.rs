@@ -13,6 +13,8 @@ pub(super) struct Report {
     suites: Vec<Suite>,
     /// Lines of `/proc/net/tls_stat`.
     counters: BTreeMap<String, u64>,
+    /// What was measured: name, nanoseconds, and sockets that the kernel has sealed for.
+    measured: Vec<(String, u64, u64)>,
     /// Everything, for the case that something fails.
     console: Vec<String>,
 }
@@ -71,6 +73,13 @@ impl Report {
                 let value = value.parse().unwrap_or(0);
                 self.counters.insert(name.to_owned(), value);
             }
+            // What came before was for warmth.
+            ["counted"] => self.measured.clear(),
+            ["bench", name, cost, sealed] => {
+                let number = |text: &str| text.parse().unwrap_or(0);
+                self.measured
+                    .push((name.to_owned(), number(cost), number(sealed)));
+            }
             ["finished"] => self.has_finished = true,
             _ => {}
         }
@@ -79,6 +88,17 @@ impl Report {
     /// Whether all suites ran to their end without a failure.
     pub(super) fn is_success(&self) -> bool {
         self.has_finished && self.suites.iter().all(Suite::is_success)
+    }
+
+    /// Whether the machine came to the end.
+    pub(super) fn has_finished(&self) -> bool {
+        self.has_finished
+    }
+
+    /// Costs of downloads in the order of the runs: name, nanoseconds, and sockets that the kernel
+    /// has sealed for.
+    pub(super) fn measured(&self) -> &[(String, u64, u64)] {
+        &self.measured
     }
 
     /// `31 passed, 0 failed`.
