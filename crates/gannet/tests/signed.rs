@@ -28,6 +28,10 @@ fn a_server_serves_what_was_signed_and_nothing_else() {
     };
     pack("plain.gannet", &[]);
     pack("signed.gannet", &["--sign", "release.key"]);
+    pack(
+        "inflated.gannet",
+        &["--sign", "release.key", "--drop-identity"],
+    );
     let verified = gannet_in(&folder, ["verify", "signed.gannet", "-p", "release.pub"]);
     assert!(
         verified.text().contains(": whole, signed, "),
@@ -68,12 +72,10 @@ fn a_server_serves_what_was_signed_and_nothing_else() {
     );
     on_both_engines(|engine| {
         let flags = ["--require-signature", public];
-        let server = engine.serve(folder.join("signed.gannet"), &flags);
-        assert!(
-            get(&server, "/")
-                .expect(200)
-                .body
-                .starts_with(b"front page")
-        );
+        for archive in ["signed.gannet", "inflated.gannet"] {
+            let server = engine.serve(folder.join(archive), &flags);
+            let body = get(&server, "/").expect(200).body;
+            assert!(body.starts_with(b"front page"), "{archive}");
+        }
     });
 }
