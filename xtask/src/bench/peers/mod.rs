@@ -344,6 +344,9 @@ impl Peer {
             Self::Constant(_) | Self::Given(GivenProgram::Faf) if !constant => {
                 Some("answers a constant")
             }
+            Self::Gannet { archive: true, .. } if cell.content.sparse => {
+                Some("files of holes are not packed")
+            }
             Self::Gannet { h1: true, .. } if load.protocol == Protocol::H1 => {
                 Some("is gannet-archive here")
             }
