@@ -115,6 +115,8 @@ pub struct ContentOptions {
     pub unknown_host: UnknownHost,
     /// This path, decoded, answers that the server is well, whatever is served.
     pub health: Option<String>,
+    /// A site without a `/favicon.ico` is given one, as browsers ask for it unbidden.
+    pub favicon: bool,
     /// Every `GET` is answered with this, whatever is served: the most that the engine can do.
     pub dummy: Option<&'static str>,
     /// Bytes of small files kept in memory by each server, over all workers (directory mode).
@@ -145,6 +147,7 @@ impl Default for ContentOptions {
             defaults: DefaultFields::default(),
             unknown_host: UnknownHost::default(),
             health: None,
+            favicon: true,
             dummy: None,
             cache_memory: 256 << 20,
             snapshot_max: 4 << 20,

@@ -258,7 +258,7 @@ impl<D: Driver> Pump<'_, D> {
                     Resolved::Selected(selected) => to.selected(request, &selected),
                     Resolved::Redirect(location) => to.redirect(request, &location),
                     Resolved::Elsewhere(status, location) => to.elsewhere(status, &location),
-                    Resolved::Error(status) => to.error(status, None),
+                    Resolved::Error(status) => to.missing(request, status),
                 })
             }
             Site::Directory(directory) => {

@@ -89,6 +89,12 @@ impl Redirect {
     }
 }
 
+/// The icon for sites that have none: a bird on blue.
+const FAVICON: &[u8] = include_bytes!("favicon.png");
+
+/// How long that is kept: not so long that an icon which a site is given later is not seen.
+const FAVICON_CACHE: &str = "max-age=3600";
+
 /// Fields of answers that the server makes itself, unless somebody says otherwise.
 #[derive(Debug)]
 pub(crate) struct OwnFields {
@@ -98,6 +104,8 @@ pub(crate) struct OwnFields {
     redirect: Vec<(&'static str, String)>,
     /// Of answers to `OPTIONS`.
     options: Vec<(&'static str, String)>,
+    /// Of the icon for sites that have none; `None` if they are to stay without.
+    favicon: Option<Vec<(&'static str, String)>>,
     /// This path answers that the server is well.
     pub(crate) health: Option<Vec<u8>>,
     /// The constant answer to everything: its fields and content.
@@ -114,7 +122,11 @@ impl OwnFields {
             !configured.any(|(configured, _)| configured == name)
         };
         let free = |fields: Vec<_>| fields.into_iter().filter(is_free).collect();
+        let mut of_icon = options.defaults.of_page();
+        of_icon.retain(|(name, _)| *name != "cache-control");
+        of_icon.push(("cache-control", FAVICON_CACHE.to_owned()));
         Self {
+            favicon: options.favicon.then(|| free(of_icon)),
             page: free(options.defaults.of_page()),
             redirect: free(options.defaults.of_redirect()),
             options: free(preflight_fields(&options.defaults.cors)),
@@ -168,6 +180,9 @@ pub(crate) struct Answering<'a> {
 impl Answering<'_> {
     /// Sends the selected representation, or what its conditions and ranges make of it.
     pub(crate) fn selected(&mut self, request: &Request<'_>, selected: &Selected<'_>) -> Answered {
+        if selected.status == Status::NOT_FOUND && self.gives_icon(request) {
+            return self.icon();
+        }
         let changed = match self.changed(selected) {
             Ok(None) => return self.planned(request, selected),
             Ok(Some(changed)) => changed,
@@ -379,6 +394,25 @@ impl Answering<'_> {
         self.generated(status, error_page::CONTENT_TYPE, page, further)
     }
 
+    /// Answers for a resource that cannot be had.
+    pub(crate) fn missing(&mut self, request: &Request<'_>, status: Status) -> Answered {
+        if status == Status::NOT_FOUND && self.gives_icon(request) {
+            return self.icon();
+        }
+        self.error(status, None)
+    }
+
+    fn gives_icon(&self, request: &Request<'_>) -> bool {
+        self.turn.defaults.favicon.is_some() && request.target.path == b"/favicon.ico"
+    }
+
+    /// Answers with the icon for sites that have none.
+    fn icon(&mut self) -> Answered {
+        let fields = vec![("content-type", &b"image/png"[..])];
+        let own = self.turn.defaults.favicon.as_deref().unwrap_or_default();
+        self.own(Status::OK, own, FAVICON, &fields)
+    }
+
     /// Answers with a body made for it.
     pub(crate) fn generated(
         &mut self,
@@ -389,9 +423,18 @@ impl Answering<'_> {
     ) -> Answered {
         let mut fields = vec![("content-type", content_type)];
         fields.extend(further);
-        let own = &self.turn.defaults.page;
+        self.own(status, &self.turn.defaults.page, content, &fields)
+    }
+
+    fn own(
+        &mut self,
+        status: Status,
+        own: &[(&'static str, String)],
+        content: &[u8],
+        fields: &[(&'static str, &[u8])],
+    ) -> Answered {
         let mut body_len = 0;
-        if self.made(status, Some(content.len() as u64), own, &fields) {
+        if self.made(status, Some(content.len() as u64), own, fields) {
             self.bytes(content);
             body_len = content.len() as u64;
         }

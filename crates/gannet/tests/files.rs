@@ -328,6 +328,48 @@ fn sidecars_by_what_the_client_accepts() {
     });
 }
 
+#[test]
+fn a_site_without_an_icon_is_given_one() {
+    on_both_engines(|engine| {
+        let site = Folder::new();
+        site.write("index.html", "page");
+        let archives = Folder::new();
+        let icon = |server: &Gannet| {
+            let response = get(server, "/favicon.ico").expect(200);
+            assert_eq!(response.field("content-type"), Some("image/png"));
+            assert_eq!(response.field("cache-control"), Some("max-age=3600"));
+            assert_eq!(response.field("x-content-type-options"), Some("nosniff"));
+            assert!(response.body.starts_with(b"\x89PNG"));
+            ask(server, "HEAD", "/favicon.ico", &[]).expect(200);
+            get(server, "/folder/favicon.ico").expect(404);
+        };
+        let server = engine.serve(site.path(), &[]);
+        icon(&server);
+        icon(&engine.serve(packed(&site, &archives), &[]));
+        get(
+            &engine.serve(site.path(), &["--no-favicon"]),
+            "/favicon.ico",
+        )
+        .expect(404);
+        // A page for what is missing is none for an icon; the site's own icon is.
+        site.write("404.html", "not here");
+        icon(&engine.serve(site.path(), &[]));
+        icon(&engine.serve(packed(&site, &archives), &[]));
+        site.write("favicon.ico", "its own");
+        let own = || get(&server, "/favicon.ico").body == b"its own";
+        until("the site's own icon is served", own);
+    });
+}
+
+/// An archive of the folder, in another one.
+fn packed(site: &Folder, archives: &Folder) -> std::path::PathBuf {
+    let archive = archives.join("site.gannet");
+    let mut pack = support::command();
+    pack.arg("pack").arg(site.path()).arg("-o").arg(&archive);
+    support::run(&mut pack).success();
+    archive
+}
+
 fn set_modified(path: &Path, time: SystemTime) {
     let file = fs::File::options()
         .write(true)

@@ -173,7 +173,7 @@ pub(super) fn answer(
         Filled::Redirect(location) => to.redirect(request, &location),
         Filled::Elsewhere(status, location) => to.elsewhere(status, &location),
         Filled::Listing(entries) => list(&mut to, request, fill.path(), entries),
-        Filled::Error(status) => to.error(status, None),
+        Filled::Error(status) => to.missing(request, status),
     }
 }
 

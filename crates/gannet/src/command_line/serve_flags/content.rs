@@ -249,6 +249,20 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
     },
     Flag {
+        name: "no-favicon",
+        short: None,
+        value: Value::Switch,
+        group: Group::Content,
+        default: "false",
+        brief: "answer 404 for a /favicon.ico that the site has not",
+        details: "Else a small icon is served, since browsers ask for one unbidden.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.content.favicon = !switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
         name: "no-sidecars",
         short: None,
         value: Value::Switch,
