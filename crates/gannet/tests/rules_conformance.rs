@@ -38,11 +38,8 @@ fn both(site: &Folder, out: &Folder, compat: &str) -> Result<[Gannet; 2], String
         assert_eq!(live.status, Some(1), "serving takes what packing refuses");
         return Err(packed.err);
     }
-    let live = ["--no-listing", "--compat", compat];
-    Ok([
-        Gannet::serve(site.path(), &live),
-        Gannet::serve(&archive, &[]),
-    ])
+    let live = Gannet::serve(site.path(), &["--no-listing", "--compat", compat]);
+    Ok([live, Gannet::serve(&archive, &[])])
 }
 
 fn site(redirects: &str) -> Folder {
