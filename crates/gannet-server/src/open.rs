@@ -192,9 +192,7 @@ impl OpenedContent {
                 "its index is too large",
             ))
         })?;
-        let mut metadata = vec![0; size];
-        file.read_exact_at(&mut metadata, range.start)
-            .map_err(io_error)?;
+        let metadata = memory::read_large(&file, range.start, size).map_err(io_error)?;
         let archive = Arc::new(Archive::new(superblock, metadata).map_err(bad)?);
         let bad_rules = |e| OpenError::ArchiveRules(path.to_owned(), e);
         let hosts = hosts_with_rules(&archive).map_err(bad_rules)?;

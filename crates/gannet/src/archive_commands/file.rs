@@ -1,7 +1,7 @@
 //! An archive file, opened for reading.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -42,13 +42,9 @@ impl ArchiveFile {
         let wrong = |error: ArchiveError| CommandError::Open(path.to_path_buf(), error);
         let superblock = Superblock::parse(&first, metadata.len()).map_err(wrong)?;
         let range = superblock.metadata_range();
-        file.seek(SeekFrom::Start(range.start)).map_err(refuse)?;
         // The superblock has checked the range against the length of the file.
-        let mut region = Vec::new();
-        Read::by_ref(&mut file)
-            .take(range.end - range.start)
-            .read_to_end(&mut region)
-            .map_err(refuse)?;
+        let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let region = gannet_io::memory::read_large(&file, range.start, len).map_err(refuse)?;
         let archive = Archive::new(superblock, region).map_err(wrong)?;
         Ok(Self {
             path: path.to_path_buf(),
