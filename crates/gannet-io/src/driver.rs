@@ -374,6 +374,11 @@ pub trait Driver {
     /// it is.
     fn bound_unsent(&mut self, socket: Socket, bytes: u32);
 
+    /// From now on only whole segments leave (`TCP_CORK`), or again all that there is. For large
+    /// files, which are sent in several operations that would end in a small segment each. The
+    /// kernel holds the rest back for 200 ms at most. A Unix socket stays as it is.
+    fn cork(&mut self, socket: Socket, on: bool);
+
     /// Bytes that the peer has acknowledged since the connection began (`TCP_INFO`,
     /// `tcpi_bytes_acked`); for a Unix socket, bytes sent less bytes queued. Asked only when a
     /// deadline passes, to tell a slow peer from one that takes nothing.

@@ -25,6 +25,12 @@ pub(crate) fn unsent(socket: BorrowedFd<'_>) -> u64 {
     }
 }
 
+/// Holds partial segments back, or lets them go.
+pub(crate) fn cork(socket: BorrowedFd<'_>, on: bool) {
+    // Fails on a socket that is not a TCP one, which has no segments.
+    let _ = rustix::net::sockopt::set_tcp_cork(socket, on);
+}
+
 /// Has writing wait while so many bytes are in the queue that were not sent yet.
 pub(crate) fn bound_unsent(socket: BorrowedFd<'_>, bytes: u32) {
     // SAFETY: the descriptor is open while borrowed; the option is one int, read by the kernel.

@@ -57,6 +57,8 @@ pub(crate) struct Conn {
     pub(crate) closing: bool,
     /// The peer may still be sending when we close: see [`Phase::Lingering`].
     pub(crate) linger: bool,
+    /// Only whole segments leave: a large file is under way.
+    pub(crate) is_corked: bool,
     /// The deadline of the head that is being received was set.
     pub(crate) is_head_timed: bool,
     /// Nothing was received yet, so the version of HTTP is not known.
@@ -103,6 +105,7 @@ impl Conn {
             ended: false,
             closing: false,
             linger: false,
+            is_corked: false,
             is_head_timed: true,
             is_fresh: true,
             h1: h1::Connection::new(),

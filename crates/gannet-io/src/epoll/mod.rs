@@ -344,6 +344,10 @@ impl Driver for Epoll {
         crate::socket::bound_unsent(self.slots.peek(socket.0).socket(), bytes);
     }
 
+    fn cork(&mut self, socket: Socket, on: bool) {
+        crate::socket::cork(self.slots.peek(socket.0).socket(), on);
+    }
+
     fn acknowledged(&mut self, socket: Socket) -> u64 {
         let slot = self.slots.peek(socket.0);
         crate::socket::acknowledged(slot.socket()).unwrap_or_else(|| {

