@@ -408,7 +408,7 @@ impl Answering<'_> {
 
     /// Answers with the icon for sites that have none.
     fn icon(&mut self) -> Answered {
-        let fields = vec![("content-type", &b"image/png"[..])];
+        let fields = [("content-type", &b"image/png"[..])];
         let own = self.turn.defaults.favicon.as_deref().unwrap_or_default();
         self.own(Status::OK, own, FAVICON, &fields)
     }
