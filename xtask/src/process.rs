@@ -1,16 +1,37 @@
 //! Starts the programs that chores are made of, and says what went wrong with them.
 
 use std::{
-    path::PathBuf,
+    fs,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::OnceLock,
 };
 
 use anyhow::{Context, Result, bail};
 
-/// The root of the workspace.
+/// The root of the workspace: the one that the current directory is in, so that a program that was
+/// built in another checkout works on this one; outside of any, the one it was built from.
 pub(crate) fn root() -> PathBuf {
-    let xtask = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    xtask.parent().map_or(xtask.clone(), PathBuf::from)
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    let find = || {
+        let here = std::env::current_dir().ok();
+        let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let built_from = xtask.parent().unwrap_or(xtask);
+        here.and_then(|directory| workspace_of(&directory))
+            .unwrap_or_else(|| built_from.to_owned())
+    };
+    ROOT.get_or_init(find).clone()
+}
+
+/// The project's workspace that `directory` is in; others within it, as that of `bench/peers`, are
+/// not meant.
+fn workspace_of(directory: &Path) -> Option<PathBuf> {
+    let is_workspace = |directory: &&Path| {
+        let manifest = fs::read_to_string(directory.join("Cargo.toml")).unwrap_or_default();
+        let has_members = manifest.lines().any(|line| line.trim() == "[workspace]");
+        has_members && directory.join("xtask/Cargo.toml").is_file()
+    };
+    directory.ancestors().find(is_workspace).map(Path::to_owned)
 }
 
 /// The cargo that runs this, or the one on the path.
@@ -143,4 +164,33 @@ fn show(command: &Command) -> String {
         .map(|word| word.to_string_lossy())
         .collect::<Vec<_>>()
         .join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_workspace_is_looked_for_above_the_directory() {
+        let base = std::env::temp_dir().join(format!("gannet-workspace-{}", std::process::id()));
+        let inner = base.join("bench/peers/src");
+        fs::create_dir_all(&inner).expect("a writable temporary directory");
+        fs::create_dir_all(base.join("xtask")).expect("writable");
+        let write = |path: &str, text: &str| fs::write(base.join(path), text).expect("writable");
+        write("bench/peers/Cargo.toml", "[workspace]\n");
+        write("xtask/Cargo.toml", "[package]\n");
+        assert_eq!(
+            workspace_of(&inner),
+            None,
+            "no manifest above says [workspace]"
+        );
+        write("Cargo.toml", "[workspace]\nmembers = []\n");
+        assert_eq!(workspace_of(&inner), Some(base.clone()));
+        fs::remove_dir_all(base).expect("ours");
+    }
+
+    #[test]
+    fn the_root_is_this_project() {
+        assert!(root().join("bench/scenarios").is_dir());
+    }
 }

@@ -109,10 +109,17 @@ impl Affinity {
     }
 }
 
+impl Affinity {
+    /// Puts the calling thread back: what is not measured may use every CPU.
+    pub(crate) fn restore(&self) {
+        // Nothing but time is lost when it fails.
+        let _ = sched_setaffinity(None, &self.0);
+    }
+}
+
 impl Drop for Affinity {
     fn drop(&mut self) {
-        // Nothing is lost when it fails: the process is about to end.
-        let _ = sched_setaffinity(None, &self.0);
+        self.restore();
     }
 }
 
@@ -146,6 +153,37 @@ pub(crate) struct Setting {
 
 /// The congestion control of new TCP connections.
 pub(crate) const CONGESTION: &str = "/proc/sys/net/ipv4/tcp_congestion_control";
+
+/// The ports that connections are made from, as `first last`.
+pub(crate) const PORTS: &str = "/proc/sys/net/ipv4/ip_local_port_range";
+/// What they are set to where there are too few for many connections.
+const PORTS_WIDE: &str = "10240 65535";
+/// Ports wanted for each connection. The kernel looks for a free one among every second port first:
+/// where those are all taken it looks at each of them again for every connection more, which takes
+/// longer than a run.
+const PORTS_PER_CONNECTION: usize = 3;
+
+/// How many ports the text of [`PORTS`] names.
+fn count_ports(text: &str) -> usize {
+    let mut ends = text.split_whitespace().map(str::parse::<usize>);
+    match (ends.next(), ends.next()) {
+        (Some(Ok(first)), Some(Ok(last))) => (last + 1).saturating_sub(first),
+        _ => 0,
+    }
+}
+
+/// Sees to it that `connections` at the same time find ports; nothing where they do already.
+///
+/// # Errors
+///
+/// When they do not and the kernel's setting cannot be changed.
+pub(crate) fn widen_ports(connections: usize) -> Result<Option<Setting>> {
+    let ports = count_ports(&fs::read_to_string(PORTS).unwrap_or_default());
+    match ports >= connections * PORTS_PER_CONNECTION {
+        true => Ok(None),
+        false => Setting::set(Path::new(PORTS), PORTS_WIDE),
+    }
+}
 
 impl Setting {
     /// Writes `value` to `path`; `None` when it is the value already.
@@ -271,6 +309,14 @@ mod tests {
             "nothing to change"
         );
         fs::remove_file(path).expect("ours");
+    }
+
+    #[test]
+    fn ports_are_counted() {
+        assert_eq!(count_ports("32768\t60999\n"), 28_232);
+        assert!(count_ports(PORTS_WIDE) >= 16_384 * PORTS_PER_CONNECTION);
+        assert_eq!(count_ports(""), 0);
+        assert!(widen_ports(0).expect("nothing to change").is_none());
     }
 
     #[test]

@@ -13,12 +13,14 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Instant,
 };
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use self::{
     certificate::{Certificate, Key},
+    estimate::{Past, Took},
     host::{Affinity, Machine, Setting, WorkDir},
     options::Options,
     peers::{Found, PeerEntry, Sources, Task},
@@ -33,6 +35,7 @@ use crate::process;
 
 pub(crate) mod certificate;
 mod content;
+mod estimate;
 mod h2load;
 mod host;
 mod options;
@@ -76,8 +79,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     }
     let jobs = plan::jobs(&options, &scenarios, &process::root().join("bench/presets"))?;
     if options.plan {
-        show_plan(&jobs, &options);
-        return Ok(());
+        return show_plan(jobs, &options, &results);
     }
     if cfg!(debug_assertions) {
         println!(
@@ -166,15 +168,30 @@ fn list(scenarios: &[Scenario]) {
 }
 
 /// Says what would be measured and how long that would take, were every peer there.
-fn show_plan(jobs: &[Job<'_>], options: &Options) {
-    let peers = |job: &Job<'_>| {
-        let fits = |name: &&String| {
-            let peer = peers::by_name(name);
-            peer.is_some_and(|peer| peer.unfit(&job.cell).is_none())
-        };
-        job.peers.iter().filter(fits).count()
+/// Of a result that is gone on with, only what is missing.
+fn show_plan(mut jobs: Vec<Job<'_>>, options: &Options, results: &Path) -> Result<()> {
+    let earlier = match (options.resume, &options.save) {
+        (true, Some(name)) => Some(Report::read(results, name)?),
+        _ => None,
     };
-    let estimates = plan::estimates(jobs, peers, options.method.client, options.quick);
+    let is_left_out = |what: &str| earlier.as_ref().is_some_and(|e| e.leaves_out(what));
+    let peers_of = |job: &Job<'_>| -> Vec<&'static str> {
+        let named = peers::names().filter(|name| job.peers.iter().any(|peer| peer == name));
+        let fits = |name: &&'static str| {
+            let peer = peers::by_name(name);
+            peer.is_some_and(|peer| peer.unfit(&job.cell).is_none()) && !is_left_out(name)
+        };
+        named.filter(fits).collect()
+    };
+    jobs.retain(|job| {
+        let name = job.cell.name();
+        let has = |e: &Report| e.has(&name, &peers_of(job), job.pace.rounds);
+        !is_left_out(&name) && !earlier.as_ref().is_some_and(has)
+    });
+    let peers = |job: &Job<'_>| peers_of(job).len();
+    let past = Past::of(&Report::all(results), &Machine::read());
+    let (client, quick) = (options.method.client, options.quick);
+    let estimates = estimate::estimates(&jobs, peers, client, quick, &past);
     for (job, seconds) in jobs.iter().zip(&estimates) {
         println!(
             "{:<40} {:>2} peers, {} rounds of {} s: {}",
@@ -187,6 +204,7 @@ fn show_plan(jobs: &[Job<'_>], options: &Options) {
     }
     let sum = estimates.iter().sum();
     println!("{} cells: about {}", jobs.len(), plan::words(sum));
+    Ok(())
 }
 
 struct Bench<'a> {
@@ -200,9 +218,9 @@ struct Bench<'a> {
     files: u64,
     congestion: String,
     kernel_tls: bool,
-    // Dropped last to first: whatever happens, the machine is as it was.
-    _setting: Option<Setting>,
-    _affinity: Affinity,
+    // Whatever happens, the machine is as it was when these are dropped.
+    _settings: Vec<Setting>,
+    affinity: Affinity,
 }
 
 impl<'a> Bench<'a> {
@@ -245,6 +263,11 @@ impl<'a> Bench<'a> {
         let affinity = Affinity::save()?;
         let (congestion, setting) = set_congestion();
         println!("bench: TCP congestion control: {congestion}");
+        let most = cells.iter().map(|c| c.connections * c.streams).max();
+        let ports = host::widen_ports(most.unwrap_or(0)).unwrap_or_else(|e| {
+            eprintln!("bench: opening {most:?} connections will take long: {e:#}");
+            None
+        });
         Ok(Self {
             options,
             interrupt,
@@ -256,8 +279,8 @@ impl<'a> Bench<'a> {
             files: host::raise_file_limit(),
             congestion,
             kernel_tls: host::has_kernel_tls(),
-            _setting: setting,
-            _affinity: affinity,
+            _settings: setting.into_iter().chain(ports).collect(),
+            affinity,
         })
     }
 
@@ -274,9 +297,10 @@ impl<'a> Bench<'a> {
             None => fresh,
             Some(earlier) => earlier.go_on(&fresh)?,
         };
-        let (done, mut jobs): (Vec<_>, Vec<_>) = jobs
-            .into_iter()
-            .partition(|job| report.has(&job.cell.name(), &self.taking_part(job), job.pace.rounds));
+        let (done, mut jobs): (Vec<_>, Vec<_>) = jobs.into_iter().partition(|job| {
+            let peers: Vec<_> = self.taking_part(job).iter().map(|f| f.name).collect();
+            report.has(&job.cell.name(), &peers, job.pace.rounds)
+        });
         jobs.retain(|job| match self.obstacle(&job.cell) {
             None => true,
             Some(reason) => {
@@ -286,7 +310,9 @@ impl<'a> Bench<'a> {
         });
         let peers = |job: &Job<'_>| self.taking_part(job).len();
         let (client, quick) = (self.options.method.client, self.options.quick);
-        let estimates = plan::estimates(&jobs, peers, client, quick);
+        let results = process::root().join("bench/results");
+        let past = Past::of(&Report::all(&results), &report.machine);
+        let estimates = estimate::estimates(&jobs, peers, client, quick, &past);
         let mut clock = Clock::new(estimates, self.options.budget);
         if !done.is_empty() {
             println!("bench: {} cells are there already", done.len());
@@ -403,13 +429,18 @@ impl<'a> Bench<'a> {
             }
         }
         let mut taking_part = self.taking_part(job);
+        self.affinity.restore();
+        let began = Instant::now();
         let packer = taking_part.iter().find(|found| found.peer.wants_archive());
+        let was_there = sites.has(&cell.content, packer.is_some());
         let made = sites.get(&cell.content, packer.copied())?;
         if let (Some(_), Err(reason)) = (packer, made.archive()) {
             println!("bench: {name}: no archive: {reason}");
             report.leave_out(format!("{name}: no archive: {reason}"));
             taking_part.retain(|found| !found.peer.wants_archive());
         }
+        let made_s = began.elapsed().as_secs_f64();
+        let began = Instant::now();
         let mut outcomes: BTreeMap<&str, Vec<Outcome>> = BTreeMap::new();
         for round in 1..=job.pace.rounds {
             for found in &taking_part {
@@ -423,11 +454,15 @@ impl<'a> Bench<'a> {
             }
         }
         let order = taking_part.iter().map(|found| found.name);
-        Ok(CellReport::new(
-            cell,
-            job.pace,
-            order.map(|name| (name, outcomes[name].clone())),
-        ))
+        let rows = order.map(|name| (name, outcomes[name].clone()));
+        let mut report = CellReport::new(cell, job.pace, rows);
+        report.note_builds(&taking_part);
+        report.took = Some(Took {
+            made_s: if was_there { 0.0 } else { made_s },
+            runs_s: began.elapsed().as_secs_f64(),
+            runs: outcomes.values().map(Vec::len).sum(),
+        });
+        Ok(report)
     }
 
     fn run_once(

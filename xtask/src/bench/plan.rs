@@ -9,12 +9,9 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    content,
     options::Options,
     peers,
-    programs::Program,
-    run::Client,
-    scenario::{Cell, Protocol, Scenario, Sizes},
+    scenario::{Cell, Scenario},
 };
 
 /// How the runs of one cell are made.
@@ -160,79 +157,6 @@ fn preset_jobs<'a>(
     Ok(jobs)
 }
 
-/// Time to start and stop a server, and to settle, in seconds.
-const START: f64 = 0.35;
-/// Bytes a second that are fetched and compared, in clear text and over TLS.
-const CHECKED: (f64, f64) = (1.0e9, 0.5e9);
-/// Bytes a second that one core sends, in clear text and over TLS.
-const SENT: (f64, f64) = (2.5e9, 1.0e9);
-/// Bytes a second at which sites are made and packed.
-const MADE: f64 = 0.4e9;
-/// Time that one file more takes a site to be made and packed, in seconds.
-const FILE_MADE: f64 = 0.0002;
-/// Time that a file takes to be asked for by a curl of its own, in seconds.
-const CURL: f64 = 0.015;
-/// Connections that are opened in a second.
-const OPENED: f64 = 15_000.0;
-
-/// Seconds that each of `jobs` will take, with as many `peers` as that says.
-pub(crate) fn estimates(
-    jobs: &[Job<'_>],
-    peers: impl Fn(&Job<'_>) -> usize,
-    client: Client,
-    quick: bool,
-) -> Vec<f64> {
-    let fresh = |index: usize| {
-        let content = &jobs[index].cell.content;
-        !jobs[..index].iter().any(|job| job.cell.content == *content)
-    };
-    let one = |(index, job)| estimate(job, peers(job), client, quick, fresh(index));
-    jobs.iter().enumerate().map(one).collect()
-}
-
-/// Seconds that `job` will take with `peers` servers taking part; a guess from round figures of one
-/// present-day machine. `fresh` is whether its site has yet to be made.
-fn estimate(job: &Job<'_>, peers: usize, client: Client, quick: bool, fresh: bool) -> f64 {
-    let (cell, pace) = (&job.cell, job.pace);
-    let load = &cell.scenario.load;
-    let (files, bytes) = content::extent_of(&cell.content, quick);
-    let (files, bytes) = (files as f64, bytes as f64);
-    let of = |(clear, tls): (f64, f64)| if load.tls.is_some() { tls } else { clear };
-    let whole_seconds = matches!(load.client, Some(Program::Wrk | Program::Ab | Program::Oha))
-        || load.client.is_none() && client == Client::Wrk;
-    let download = matches!(
-        load.client,
-        Some(Program::Curl | Program::Go | Program::Gannet)
-    );
-    // What is asked for has to come at least once.
-    let least = match (whole_seconds, download) {
-        (true, _) => 1.0,
-        (_, true) => cell.connections as f64 * bytes / of(SENT),
-        _ => 0.0,
-    };
-    let timed = |time: f64| if time > 0.0 { time.max(least) } else { 0.0 };
-    let opening = (cell.connections * cell.streams) as f64 / OPENED;
-    let run = START + timed(pace.warm_up_s) + timed(pace.duration_s) + 2.0 * opening;
-    let curls = load.protocol == Protocol::H2 && load.tls.is_none();
-    let check = bytes / of(CHECKED)
-        + if curls {
-            files * CURL
-        } else {
-            files / 30_000.0
-        };
-    // Large files are compared in the first round only.
-    let checks = match bytes / files > content::LARGE as f64 || curls {
-        true => 1,
-        false => pace.rounds,
-    };
-    let made = match (&cell.content.sizes, fresh) {
-        (Sizes::Text { .. }, _) | (_, false) => 0.0,
-        _ if cell.content.sparse => 0.0,
-        _ => bytes / MADE + files * FILE_MADE,
-    };
-    made + peers as f64 * (run * pace.rounds as f64 + check * checks as f64)
-}
-
 /// How far a measurement is, and how long it will still take.
 pub(crate) struct Clock {
     begin: Instant,
@@ -310,22 +234,22 @@ pub(crate) fn words(seconds: f64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::bench::scenario;
 
-    fn options(arguments: &[&str]) -> Options {
+    pub(in crate::bench) fn options(arguments: &[&str]) -> Options {
         let mut parser = lexopt::Parser::from_args(arguments);
         let options = Options::parse(&mut parser).expect("good");
         options.expect("no --help")
     }
 
-    fn scenarios() -> Vec<Scenario> {
+    pub(in crate::bench) fn scenarios() -> Vec<Scenario> {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/scenarios");
         scenario::read_all(&directory).expect("the project's own")
     }
 
-    fn presets() -> std::path::PathBuf {
+    pub(in crate::bench) fn presets() -> std::path::PathBuf {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../bench/presets")
     }
 
@@ -409,22 +333,5 @@ mod tests {
         assert_eq!(clock.pace(), 1.0);
         clock.past = (40.0, 80.0);
         assert_eq!(clock.pace(), 2.0);
-    }
-
-    #[test]
-    fn estimates_grow_with_what_there_is_to_do() {
-        let scenarios = scenarios();
-        let all = jobs(&options(&[]), &scenarios, &presets()).expect("good");
-        let of = |name: &str, peers, fresh| {
-            let job = all.iter().find(|job| job.cell.name() == name);
-            let job = job.expect("is a cell");
-            estimate(job, peers, Client::Own, false, fresh)
-        };
-        let plain = of("plaintext-c64", 2, true);
-        // Five rounds of 4 s after 1 s, by two servers, and what goes on around them.
-        assert!(plain > 50.0 && plain < 60.0, "{plain}");
-        assert_eq!(of("plaintext-c64", 4, true), 2.0 * plain);
-        assert!(of("big-file-c1", 2, true) > of("big-file-c1", 2, false));
-        assert!(of("site-size-n1000000-c64", 2, true) > of("site-size-n10-c64", 2, true));
     }
 }

@@ -56,6 +56,12 @@ impl Sites {
         }
     }
 
+    /// Whether the site of `spec` is there already, with its archive where it is to be `packed`.
+    pub(crate) fn has(&self, spec: &ContentSpec, packed: bool) -> bool {
+        let mut made = self.made.iter();
+        made.any(|made| made.spec == *spec && (made.archive.is_some() || !packed))
+    }
+
     /// The site of `spec`, and its archive where there is a `packer`.
     ///
     /// # Errors

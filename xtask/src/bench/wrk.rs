@@ -40,7 +40,14 @@ pub(crate) fn run(plan: &Plan<'_>, work: &Path, observe: &mut dyn FnMut(Phase)) 
     observe(Phase::Opens);
     let text = run_once(plan, &script, work, plan.duration);
     observe(Phase::Closes);
-    parse(&text?)
+    let printed = parse(&text?)?;
+    let (connections, seconds) = (plan.connections, printed.seconds);
+    ensure!(
+        printed.requests > 0,
+        "wrk got no response: before its first request it opens {connections} connections, one after \
+         the other, and that took {seconds} s; give it a longer --duration"
+    );
+    Ok(printed)
 }
 
 fn run_once(plan: &Plan<'_>, script: &Path, work: &Path, time: Duration) -> Result<String> {

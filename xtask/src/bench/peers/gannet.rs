@@ -1,14 +1,48 @@
 //! gannet, from this workspace or from a given binary.
 
 use std::{
+    fs,
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 
 use anyhow::{Context, Result, ensure};
+use sha2::{Digest, Sha256};
 
 use super::{Launch, Task, show};
 use crate::{bench::content::Site, process};
+
+/// What tells this build from others: its version, the revision of the workspace that it was built
+/// from (of a given binary that is not known), and the first digits of its SHA-256.
+pub(super) fn identity(program: &Path, version: &str, is_given: bool) -> String {
+    let mut text = version.to_owned();
+    if !is_given {
+        let git = |arguments: &[&str]| {
+            let mut command = Command::new("git");
+            command.arg("-C").arg(process::root()).args(arguments);
+            process::capture(&mut command).ok()
+        };
+        if let Some(revision) = git(&["rev-parse", "--short=12", "HEAD"]) {
+            let sources = [
+                "status",
+                "--porcelain",
+                "-uno",
+                "--",
+                "crates",
+                "Cargo.lock",
+            ];
+            let is_changed = git(&sources).is_none_or(|changes| !changes.is_empty());
+            let changes = if is_changed { " with changes" } else { "" };
+            text.push_str(&format!(", revision {revision}{changes}"));
+        }
+    }
+    if let Ok(bytes) = fs::read(program) {
+        let digest = Sha256::digest(&bytes);
+        let digits: String = digest.iter().take(6).map(|b| format!("{b:02x}")).collect();
+        text.push_str(&format!(", sha256 {digits}"));
+    }
+    text
+}
 
 pub(super) fn find(given: Option<&Path>, profile: &str) -> Result<(PathBuf, String)> {
     let program = match given {
@@ -67,12 +101,14 @@ pub(super) fn has_tls(program: &Path) -> bool {
 
 pub(super) fn pack(program: &Path, site: &Site, output: &Path) -> Result<()> {
     let mut command = Command::new(program);
-    command
-        .arg("pack")
-        .arg(&site.root)
-        .arg("-o")
-        .arg(output)
-        .stdin(Stdio::null());
+    command.arg("pack").arg(&site.root).arg("-o").arg(output);
+    // The files are random bytes: no level of compression makes them smaller, and the best ones
+    // take many times as long to find that out.
+    let help = process::output(&program.to_string_lossy(), &["pack", "--help"]);
+    if help.is_ok_and(|help| help.contains("--fast")) {
+        command.arg("--fast");
+    }
+    command.stdin(Stdio::null());
     process::capture(&mut command).map(|_| ())
 }
 

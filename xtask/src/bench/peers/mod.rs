@@ -202,6 +202,8 @@ pub(crate) struct Found {
     pub(crate) program: PathBuf,
     /// What it says its version is.
     pub(crate) version: String,
+    /// What tells it from other builds of the same: more than the version only for gannet.
+    pub(crate) identity: String,
     /// Whether it can be given a certificate.
     pub(crate) has_tls: bool,
 }
@@ -254,6 +256,8 @@ pub(crate) struct Sources<'a> {
     profile: &'static str,
     /// What was found of gannet: it is built once, however many peers it is.
     found: OnceCell<(PathBuf, String)>,
+    /// What tells it from other builds.
+    identity: OnceCell<String>,
 }
 
 impl<'a> Sources<'a> {
@@ -271,6 +275,7 @@ impl<'a> Sources<'a> {
             installs: !options.quick,
             profile,
             found: OnceCell::new(),
+            identity: OnceCell::new(),
         }
     }
 
@@ -282,6 +287,11 @@ impl<'a> Sources<'a> {
     /// gannet's program.
     pub(crate) fn program(&self) -> Result<PathBuf> {
         Ok(self.gannet()?.0)
+    }
+
+    fn identity(&self, program: &Path, version: &str) -> String {
+        let identify = || gannet::identity(program, version, self.gannet.is_some());
+        self.identity.get_or_init(identify).clone()
     }
 
     fn gannet(&self) -> Result<(PathBuf, String)> {
@@ -320,12 +330,17 @@ impl Peer {
             Self::Given(given) => given == GivenProgram::Kawipiko,
             _ => true,
         };
+        let identity = match self {
+            Self::Gannet { .. } | Self::Dummy => sources.identity(&program, &version),
+            _ => version.clone(),
+        };
         Ok(Found {
             name,
             peer: self,
             has_tls,
             program,
             version,
+            identity,
         })
     }
 

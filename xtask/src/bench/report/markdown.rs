@@ -1,8 +1,11 @@
 //! The tables: for the terminal while a measurement is fresh, and in Markdown.
 
-use std::{collections::BTreeMap, fmt::Write};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
 
-use super::{CellReport, Outcome, Report, Row};
+use super::{CellReport, Outcome, Report, Row, standing};
 use crate::bench::{
     peers,
     plan::Pace,
@@ -10,6 +13,9 @@ use crate::bench::{
     scenario::{Protocol, Unit},
     statistics::Spread,
 };
+
+/// What stands for a build in results from before builds were noted.
+const UNNOTED: &str = "a build that was not noted";
 
 impl Row {
     /// What a reader must know about this row: failures, saturation, doubts and how many runs of
@@ -214,6 +220,35 @@ impl Report {
         format!("{} round{plural} of {} s", pace.rounds, pace.duration_s)
     }
 
+    /// Which builds of gannet were measured, and in which cells where there were several.
+    pub(super) fn builds_line(&self) -> Option<String> {
+        let mut builds: Vec<(&str, Vec<&str>)> = Vec::new();
+        for cell in &self.cells {
+            let rows = cell.rows.iter();
+            let gannet = rows.filter(|row| standing::is_gannet(&row.peer));
+            let names = gannet.map(|row| row.build.as_deref().unwrap_or(UNNOTED));
+            for name in names.collect::<BTreeSet<_>>() {
+                match builds.iter_mut().find(|(known, _)| *known == name) {
+                    Some((_, cells)) => cells.push(&cell.name),
+                    None => builds.push((name, vec![&cell.name])),
+                }
+            }
+        }
+        // The build of most cells is named last, and the rest are its cells.
+        builds.sort_by_key(|(_, cells)| cells.len());
+        let (most, _) = builds.pop()?;
+        if builds.is_empty() {
+            return (most != UNNOTED).then(|| format!("gannet: {most}"));
+        }
+        let exceptions = builds
+            .iter()
+            .map(|(name, cells)| format!("{name} ({})", cells.join(", ")));
+        let exceptions = exceptions.collect::<Vec<_>>().join("; ");
+        Some(format!(
+            "gannet was measured in more than one build: {most}, but for these cells: {exceptions}"
+        ))
+    }
+
     /// How it was measured, line by line.
     pub(super) fn method_lines(&self) -> Vec<String> {
         let (m, method) = (&self.machine, &self.method);
@@ -252,6 +287,7 @@ impl Report {
             ),
             format!("client: {client}"),
         ];
+        lines.extend(self.builds_line());
         let has = |protocol| {
             self.cells
                 .iter()
@@ -299,5 +335,39 @@ impl Report {
         let skipped = self.skipped.iter();
         lines.extend(skipped.map(|what| format!("left out: {}", what.replace('\n', " "))));
         lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::report::tests::{figures, report};
+
+    fn add(all: &mut Report, name: &str, build: Option<&str>) {
+        let runs = vec![figures(2.0)];
+        let mut cell = report(vec![("gannet-archive", runs)]).cells.remove(0);
+        cell.name = name.to_owned();
+        cell.rows[0].build = build.map(str::to_owned);
+        all.cells.push(cell);
+    }
+
+    #[test]
+    fn a_report_of_two_builds_says_which_cells_are_whose() {
+        let mut all = report(vec![("nginx", vec![figures(4.0)])]);
+        assert_eq!(all.builds_line(), None);
+        add(&mut all, "a-c1", Some("gannet 1"));
+        add(&mut all, "b-c1", Some("gannet 1"));
+        assert_eq!(all.builds_line().as_deref(), Some("gannet: gannet 1"));
+        add(&mut all, "c-c1", Some("gannet 2"));
+        add(&mut all, "d-c1", None);
+        let line = all.builds_line().expect("three builds");
+        for part in [
+            "gannet 2 (c-c1)",
+            "not noted (d-c1)",
+            "build: gannet 1, but",
+        ] {
+            assert!(line.contains(part), "{line}");
+        }
+        assert!(all.markdown().contains(&line));
     }
 }

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    estimate::Took,
     host::Machine,
     peers::{self, Found, PeerEntry},
     plan::Pace,
@@ -91,6 +92,9 @@ pub(crate) struct CellReport {
     /// How often and for how long each peer ran; as the report says where there is none.
     #[serde(default)]
     pub(crate) pace: Option<Pace>,
+    /// How long it took to be measured.
+    #[serde(default)]
+    pub(crate) took: Option<Took>,
     /// A row for each peer.
     pub(crate) rows: Vec<Row>,
 }
@@ -100,6 +104,10 @@ pub(crate) struct CellReport {
 pub(crate) struct Row {
     /// The peer.
     pub(crate) peer: String,
+    /// The build that was measured: its version, and for gannet revision and digest; nothing in
+    /// results from before this was noted.
+    #[serde(default)]
+    pub(crate) build: Option<String>,
     /// CPU time, in the unit of the scenario.
     pub(crate) cost: Option<Spread>,
     /// Its ratio to [`peers::BASE`] in the same round.
@@ -178,7 +186,16 @@ impl CellReport {
             connections: cell.connections,
             streams: cell.streams,
             pace: Some(pace),
+            took: None,
             rows: rows.collect(),
+        }
+    }
+
+    /// Notes which build of each of `peers` was measured.
+    pub(crate) fn note_builds(&mut self, peers: &[&Found]) {
+        for row in &mut self.rows {
+            let found = peers.iter().find(|found| found.name == row.peer);
+            row.build = found.map(|found| found.identity.clone());
         }
     }
 }
@@ -197,6 +214,7 @@ impl Row {
         };
         Self {
             peer: name.to_owned(),
+            build: None,
             cost: spread(|f| Some(f.cost)),
             ratio: statistics::ratios(costs, base),
             requests_per_s: spread(|f| Some(f.requests_per_s)),
@@ -296,6 +314,13 @@ impl Report {
         Ok(self)
     }
 
+    /// Whether `what`, a cell or a peer, was left out for a reason of its own.
+    pub(crate) fn leaves_out(&self, what: &str) -> bool {
+        let reason_of =
+            |line: &String| line.strip_prefix(what).is_some_and(|r| r.starts_with(": "));
+        self.skipped.iter().any(reason_of)
+    }
+
     /// Notes that something was left out, and why.
     pub(crate) fn leave_out(&mut self, what: String) {
         if !self.skipped.contains(&what) {
@@ -304,15 +329,21 @@ impl Report {
     }
 
     /// Whether the cell `name` was measured with all of `peers` in as many rounds, and none failed.
-    pub(crate) fn has(&self, name: &str, peers: &[&Found], rounds: usize) -> bool {
+    pub(crate) fn has(&self, name: &str, peers: &[&str], rounds: usize) -> bool {
         let Some(cell) = self.cells.iter().find(|cell| cell.name == name) else {
             return false;
         };
         let whole = |row: &&Row| row.failed == 0 && row.runs.len() >= rounds;
         peers.iter().all(|peer| {
             let mut rows = cell.rows.iter().filter(whole);
-            rows.any(|row| row.peer == peer.name)
+            rows.any(|row| row.peer == *peer)
         })
+    }
+
+    /// The results in `directory`; what cannot be read is none.
+    pub(crate) fn all(directory: &Path) -> Vec<Self> {
+        let results = history::read_all(directory, "");
+        results.into_iter().map(|earlier| earlier.report).collect()
     }
 
     /// Adds a cell, in place of an earlier one of that name, and in the order of the scenarios.
@@ -383,7 +414,7 @@ pub(crate) mod tests {
         scenario,
     };
 
-    pub(super) fn figures(cost: f64) -> Outcome {
+    pub(in crate::bench) fn figures(cost: f64) -> Outcome {
         Outcome::Figures(Box::new(Figures {
             cost,
             user_share: 0.5,
@@ -419,7 +450,7 @@ pub(crate) mod tests {
         warm_up_s: 0.0,
     };
 
-    pub(super) fn report(rows: Vec<(&str, Vec<Outcome>)>) -> Report {
+    pub(in crate::bench) fn report(rows: Vec<(&str, Vec<Outcome>)>) -> Report {
         let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../bench/scenarios");
         let scenarios = scenario::read_all(&directory).expect("the project's own");
         let cell = scenarios[0].cells().next().expect("has a cell");
