@@ -5,6 +5,8 @@ mod support;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::thread;
 
@@ -77,7 +79,8 @@ fn a_file_arrives_whole_in_one_part_and_in_several() {
     }
 }
 
-/// The first half is not what the server has: that it stays shows that only the rest was fetched.
+/// The first half is not what the server has: that it stays shows that only the rest was fetched,
+/// and the last byte of the half, which is asked for again so that something is always missing.
 #[test]
 fn a_download_goes_on_where_it_stopped_unless_the_file_has_changed() {
     let (folder, server) = site();
@@ -91,8 +94,113 @@ fn a_download_goes_on_where_it_stopped_unless_the_file_has_changed() {
         gannet_in(&folder, ["get", "-C", &url, "-o", "copy"]).success();
         let got = downloaded(&folder, "copy");
         assert_eq!(got.len(), LEN, "{tag}");
-        assert!(got[half.len()..] == pattern(LEN, 7)[half.len()..], "{tag}");
-        assert_eq!(got[..half.len()] == half, kept, "{tag}");
+        let last = half.len() - 1;
+        assert!(got[last..] == pattern(LEN, 7)[last..], "{tag}");
+        assert_eq!(got[..last] == half[..last], kept, "{tag}");
+    }
+}
+
+/// As above, with the state that an interrupted download in parts leaves.
+#[test]
+fn a_download_in_parts_goes_on_where_each_of_them_stopped() {
+    let (folder, server) = site();
+    let response = support::client::ask(&server, "GET", "/file.bin", &["Range: bytes=0-0"]);
+    let tag = response.tag().to_owned();
+    for connections in ["1", "2", "5"] {
+        folder.write("copy.part", vec![b'x'; LEN / 2]);
+        let state = format!(
+            "{tag}\n0 1000000 1000000\n1000000 1000000 5\n2000000 {} 0\n",
+            LEN - 2_000_000
+        );
+        folder.write("copy.part.tag", state);
+        let url = url(&server);
+        let arguments = ["get", "-C", "-c", connections, &url, "-o", "copy"];
+        gannet_in(&folder, arguments).success();
+        let (got, expect) = (downloaded(&folder, "copy"), pattern(LEN, 7));
+        assert_eq!(got.len(), LEN);
+        assert!(got[..1_000_005].iter().all(|&b| b == b'x'), "{connections}");
+        assert!(got[1_000_005..] == expect[1_000_005..], "{connections}");
+        assert!(!folder.join("copy.part.tag").exists());
+    }
+}
+
+/// What is there is whole already, or longer than what the server has.
+#[test]
+fn a_download_of_which_nothing_is_missing_ends_well() {
+    let (folder, server) = site();
+    let response = support::client::ask(&server, "GET", "/file.bin", &["Range: bytes=0-0"]);
+    for len in [LEN, LEN + 10] {
+        let mut there = pattern(LEN, 7);
+        there.resize(len, 0);
+        folder.write("copy.part", there);
+        folder.write("copy.part.tag", response.tag());
+        let url = url(&server);
+        gannet_in(&folder, ["get", "-C", &url, "-o", "copy"]).success();
+        assert!(downloaded(&folder, "copy") == pattern(LEN, 7), "{len}");
+    }
+}
+
+/// A server that stops: what came is kept, the next step is said, and it works.
+#[test]
+fn what_stops_in_the_middle_goes_on() {
+    let folder = Folder::new();
+    let get = |answer: &'static [u8]| {
+        let (address, server) = answer_once(answer);
+        let url = format!("http://{address}/");
+        let ended = gannet_in(&folder, ["get", "-C", &url, "-o", "copy"]);
+        server.join().expect("the server does not panic");
+        ended
+    };
+    let head = b"HTTP/1.1 200 OK\r\netag: \"a\"\r\ncontent-length: 11\r\n\r\nHello";
+    let ended = get(head);
+    assert_eq!(ended.status, Some(1));
+    let expect = "closed 6 bytes before the end\nhelp: --continue goes on with what is there\n";
+    assert!(ended.err.ends_with(expect), "{}", ended.err);
+    let rest = b"HTTP/1.1 206 Partial\r\netag: \"a\"\r\ncontent-length: 7\r\n\
+        content-range: bytes 4-10/11\r\n\r\no World";
+    get(rest).success();
+    assert_eq!(downloaded(&folder, "copy"), b"Hello World");
+}
+
+/// A device in the place of the output must not become a file; a link must stay one.
+#[test]
+fn only_files_are_replaced() {
+    let (folder, server) = site();
+    let socket = folder.join("socket");
+    let _listener = UnixListener::bind(&socket).expect("a folder of ours");
+    let ended = gannet_in(&folder, ["get", &url(&server), "-o", "socket"]);
+    assert_eq!(ended.status, Some(1));
+    assert!(ended.err.contains("it is no file"), "{}", ended.err);
+    let kind = fs::metadata(&socket).expect("still there").file_type();
+    assert!(kind.is_socket() && !folder.join("socket.part").exists());
+    folder.write("real", "old");
+    std::os::unix::fs::symlink("real", folder.join("link")).expect("a folder of ours");
+    gannet_in(&folder, ["get", &url(&server), "-o", "link"]).success();
+    assert!(downloaded(&folder, "real") == pattern(LEN, 7));
+    assert!(folder.join("link").is_symlink());
+    let ended = gannet_in(&folder, ["get", &url(&server), "-o", "-"]);
+    assert_eq!(ended.status, Some(2), "{}", ended.err);
+}
+
+/// Frames of HTTP/2: a content that is shorter than it was said to be is no download.
+#[test]
+fn a_short_stream_is_an_error() {
+    // SETTINGS; HEADERS with ":status: 200" and "content-length: 6"; DATA with END_STREAM.
+    let answer = b"\0\0\0\x04\0\0\0\0\0\0\0\x05\x01\x04\0\0\0\x01\x88\x0f\x0d\x016\
+        \0\0\x05\0\x01\0\0\0\x01Hello";
+    for (answer, expect) in [
+        (&answer[..], "5 bytes came (expected 6)"),
+        (
+            b"HTTP/1.1 400 Bad Request\r\n\r\n",
+            "it does not speak HTTP/2 here",
+        ),
+    ] {
+        let (address, server) = answer_once(answer);
+        let url = format!("http://{address}/");
+        let ended = run(command().args(["get", "-2", &url]));
+        server.join().expect("the server does not panic");
+        assert_eq!(ended.status, Some(1), "{}", ended.err);
+        assert!(ended.err.contains(expect), "{}", ended.err);
     }
 }
 
@@ -147,7 +255,8 @@ fn answer_once(answer: &'static [u8]) -> (SocketAddr, thread::JoinHandle<()>) {
     let server = thread::spawn(move || {
         let (mut stream, _) = listener.accept().expect("the client comes");
         let (mut request, mut chunk) = (Vec::new(), [0; 1024]);
-        while !request.ends_with(b"\r\n\r\n") {
+        // Also that of HTTP/2, which begins with a preface that has such an end.
+        while !request.windows(4).any(|end| end == b"\r\n\r\n") {
             let count = stream.read(&mut chunk).expect("a request");
             request.extend_from_slice(&chunk[..count]);
         }
@@ -212,6 +321,7 @@ fn a_right_digest_and_chunks_are_taken() {
 fn https_believes_who_it_is_told_to() {
     let folder = Folder::new();
     folder.write("site/file.bin", pattern(LEN, 7));
+    folder.write("site/_redirects", "/plain http://127.0.0.1:9/ 302\n");
     let with_home = |folder: &Folder| {
         let mut command = command();
         command
@@ -240,6 +350,10 @@ fn https_believes_who_it_is_told_to() {
             ended.text()
         );
     }
+    let plain = format!("https://localhost:{}/plain", server.address().port());
+    let ended = run(with_home(&folder).args(["get", "-k", &plain]));
+    let expect = "redirected from https to http://127.0.0.1:9/, which is not followed";
+    assert!(ended.err.contains(expect), "{}", ended.err);
     folder.write("nobody.pem", pem_of_another());
     let ended = get(&["-A", "nobody.pem"]);
     assert_eq!(ended.status, Some(1), "{}", ended.err);

@@ -372,8 +372,11 @@ pub static COMMANDS: &[Command] = &[
         brief: "download URLs and say how fast that was",
         details: "Without --output it measures: every connection fetches every URL, and the \
             content is thrown away. With it the file appears under its name when it is complete, \
-            and a digest that the server names (repr-digest) is checked. Redirections are \
-            followed. No coding is asked for.",
+            and a digest that the server names (repr-digest) is checked; until then it is \
+            FILE.part, and what it holds stands in FILE.part.tag: --continue goes on with it if the \
+            server still has the same content (by its entity tag). Redirections are followed, but not \
+            from https to http. No coding is asked for, and nothing is tried twice. Ends with status \
+            0 if all of it came, 1 if not, 2 if the command line is wrong.",
         example: "gannet get -c 4 https://example.org/disk.img -o disk.img",
         table: Table::None,
     },

@@ -58,7 +58,7 @@ pub(super) fn get(
                 return Err(wrong("closed before a response"));
             }
         };
-        let head = parse(&received[..len]).map_err(wrong)?;
+        let mut head = parse(&received[..len]).map_err(wrong)?;
         received.drain(..len);
         if head.status >= 200 {
             let body = match head.content_length {
@@ -67,6 +67,10 @@ pub(super) fn get(
                 Some(length) => Body::Length(length),
                 None => Body::Close,
             };
+            if head.is_chunked {
+                // RFC 9112 section 6.3: the chunks say where it ends.
+                head.content_length = None;
+            }
             let early = received;
             return Ok((
                 head,
@@ -119,6 +123,10 @@ impl Exchange {
         })?;
         match (&self.body, more) {
             (_, true) => Ok(Some(count)),
+            // RFC 9112 section 9.8: anyone on the way can end a TCP connection.
+            (Body::Close, false) if self.transport.is_cut() => {
+                Err(wrong("the connection was cut off (TLS was not closed)"))
+            }
             (Body::Close, false) => Ok(None),
             (Body::Length(0), false) => Ok(Some(count)),
             (Body::Length(left), false) => {
@@ -258,7 +266,9 @@ fn parse(head: &[u8]) -> Result<Head, String> {
         status,
         ..Head::default()
     };
-    for line in lines.filter(|line| !line.is_empty()) {
+    // Lines that go on with the one before (RFC 9112 section 5.2) are of fields nobody reads here.
+    let is_folded = |line: &&[u8]| line.first().is_some_and(|b| b" \t".contains(b));
+    for line in lines.filter(|line| !line.is_empty() && !is_folded(line)) {
         let colon = line
             .iter()
             .position(|&b| b == b':')
@@ -306,6 +316,8 @@ mod tests {
             parse(b"HTTP/1.1 206 \r\nContent-Length: 3\r\nETag: \"a\"\r\n\r\n").expect("good");
         assert_eq!((head.status, head.content_length), (206, Some(3)));
         assert_eq!(head.tag.as_deref(), Some("\"a\""));
+        let folded = parse(b"HTTP/1.0 200 OK\r\nX: a\r\n b\r\nContent-Length: 3\r\n\r\n");
+        assert_eq!(folded.map(|head| head.content_length), Ok(Some(3)));
         for bad in [
             "SSH-2.0\r\n\r\n",
             "HTTP/1.1 2x0\r\n\r\n",

@@ -191,6 +191,11 @@ impl Frames {
     /// Takes what belongs to the current frame's header, or to a frame without content.
     fn receive_frame<'b>(&mut self, bytes: &'b [u8]) -> io::Result<&'b [u8]> {
         let rest = self.collect(bytes, FRAME_HEADER_LEN);
+        if self.count == 0 && self.partial.starts_with(b"HTTP/1.") {
+            return Err(wrong(
+                "the server answers in HTTP/1: it does not speak HTTP/2 here",
+            ));
+        }
         let Some(header) = self.partial.first_chunk().map(FrameHeader::parse) else {
             return Ok(rest);
         };
@@ -271,6 +276,8 @@ impl Frames {
                 frame(FrameType::PING, flags::ACK, 0, 8, &mut self.outgoing);
                 self.outgoing.extend_from_slice(payload);
             }
+            // RFC 9113 section 8.1: a whole response may come before the request is wanted no more.
+            FrameType::RST_STREAM if self.is_done => {}
             FrameType::RST_STREAM => {
                 let code = payload.first_chunk().map_or(0, |c| u32::from_be_bytes(*c));
                 return Err(wrong(format!("the server reset the stream (error {code})")));

@@ -4,8 +4,11 @@
 //! readiness or completions has nothing to gain, and the server's engines need no operation for
 //! connecting. Contents that are not wanted are thrown away by the kernel where there is no TLS.
 
+mod bar;
+mod error;
 mod h1;
 mod h2;
+mod kept;
 mod limits;
 mod output;
 mod report;
@@ -21,10 +24,11 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
 use rustix::time::{ClockId, clock_gettime};
 use rustls::ClientConfig;
 
+use self::bar::Bar;
+use self::error::{failure, redirected, unexpected};
 use self::limits::{CONNECTIONS_MAX, REDIRECTS_MAX};
 use self::output::{Output, Part};
 use self::report::{Connection, Report};
@@ -35,6 +39,9 @@ use crate::messages::{Failure, cause};
 
 /// How often the bar moves.
 const TICK: Duration = Duration::from_millis(100);
+/// After how many of these moves it is written down how much of a file is there: what is killed
+/// loses what came since.
+const TICKS_TO_KEEP: u32 = 5;
 
 /// What is to be downloaded, and how.
 #[derive(Clone, Debug)]
@@ -93,6 +100,16 @@ pub fn run(options: &GetOptions) -> Result<String, Failure> {
     if options.output.is_some() && urls.len() > 1 {
         return Err(Failure::usage("--output takes one URL")
             .help("download the others one by one, or leave --output away to measure"));
+    }
+    if options
+        .output
+        .as_ref()
+        .is_some_and(|path| path.as_os_str() == "-")
+    {
+        return Err(
+            Failure::usage("--output -: standard output is for the report")
+                .help("name a file; ./- is one with that name"),
+        );
     }
     if options.resumes && options.output.is_none() {
         return Err(Failure::usage("--continue needs --output FILE"));
@@ -172,22 +189,29 @@ impl Client<'_> {
         urls: &[(String, Url)],
     ) -> Result<(Vec<Connection>, Option<&'static str>), Failure> {
         let one = || {
-            let mut done = Vec::new();
+            let mut all = Vec::new();
             for (typed, url) in urls {
                 let fail = |error| failure(typed, &error);
                 let started = Instant::now();
-                let (head, exchange, _) = self.open(url, &[]).map_err(fail)?;
+                let (head, exchange, found) = self.open(url, &[]).map_err(fail)?;
                 if head.status != 200 {
-                    return Err(fail(unexpected(&head)));
+                    return Err(fail(redirected(unexpected(&head), url, &found)));
                 }
-                let length = head.content_length.unwrap_or(0);
-                self.expected.fetch_add(length, Ordering::Relaxed);
-                done.push(self.drain(typed, exchange, started, None).map_err(fail)?);
+                let length = head.content_length;
+                self.expected
+                    .fetch_add(length.unwrap_or(0), Ordering::Relaxed);
+                let done = self.drain(typed, exchange, started, None).map_err(fail)?;
+                if let Some(length) = length.filter(|length| *length != done.bytes) {
+                    let bytes = done.bytes;
+                    let what = format!("{bytes} bytes came (expected {length})");
+                    return Err(fail(io::Error::other(what)));
+                }
+                all.push(done);
             }
-            Ok(done)
+            Ok(all)
         };
         let tasks: Vec<_> = (0..self.options.connections).map(|_| one).collect();
-        let connections = self.in_parallel(tasks)?;
+        let connections = self.in_parallel(tasks, None)?;
         Ok((connections.into_iter().flatten().collect(), None))
     }
 
@@ -198,70 +222,106 @@ impl Client<'_> {
         url: &Url,
         path: &std::path::Path,
     ) -> Result<(Vec<Connection>, Option<&'static str>), Failure> {
-        let fail = |error| failure(typed, &error);
         let write = |error: io::Error| Failure::new("write", path.display(), cause(&error));
         let mut output = Output::open(path, self.options.resumes).map_err(write)?;
+        let result = self.download_into(typed, url, &mut output, &write);
+        result.map_err(|failure| match output.abandon() {
+            true if failure.help.is_none() => failure.help("--continue goes on with what is there"),
+            _ => failure,
+        })
+    }
+
+    fn download_into(
+        &self,
+        typed: &str,
+        asked: &Url,
+        output: &mut Output,
+        write: &dyn Fn(io::Error) -> Failure,
+    ) -> Result<(Vec<Connection>, Option<&'static str>), Failure> {
+        let fail = |error| failure(typed, &error);
         let started = Instant::now();
-        let (mut head, mut exchange, mut url) = self.open(url, &output.fields()).map_err(fail)?;
+        let first = self.open(asked, &output.fields()).map_err(fail)?;
+        let (mut head, mut exchange, mut url) = first;
         // Nothing to go on with, or something else by now: from the beginning.
         if head.status == 416 || head.status == 206 && !output.fits(&head) {
             output.forget();
-            (head, exchange, url) = self.open(&url, &[]).map_err(fail)?;
+            (head, exchange, url) = self.open(&url, &output.fields()).map_err(fail)?;
         }
-        if !matches!(head.status, 200 | 206) {
-            return Err(fail(unexpected(&head)));
+        if !matches!(head.status, 200 | 206) || head.status == 206 && !output.fits(&head) {
+            return Err(fail(redirected(unexpected(&head), asked, &url)));
         }
         if head.is_coded {
             return Err(fail(io::Error::other(
                 "the content is coded, which was not asked for",
             )));
         }
-        let parts = output
+        let shares = output
             .begin(&head, self.options.connections)
             .map_err(write)?;
-        let total: u64 = parts.iter().map(|part| part.len.unwrap_or(0)).sum();
+        let all_parts = shares.iter().flatten();
+        let total: u64 = all_parts.map(|(_, part)| part.len.unwrap_or(0)).sum();
         self.expected.store(total, Ordering::Relaxed);
-        let (output_ref, url, tag) = (&output, &url, head.tag.clone());
+        let (output_ref, url, head_ref) = (&*output, &url, &head);
         let mut first = Some(exchange);
-        let tasks: Vec<_> = parts
+        let tasks: Vec<_> = shares
             .into_iter()
-            .map(|part| {
+            .map(|parts| {
                 // The first connection is open; it is cut off where the next part begins.
-                let (exchange, tag) = (first.take(), tag.clone());
+                let mut open = first.take();
                 move || {
-                    let exchange = match exchange {
-                        Some(exchange) => exchange,
-                        None => self.open_part(url, &part, tag).map_err(fail)?,
-                    };
-                    let into = Some((output_ref, part));
-                    self.drain(typed, exchange, started, into).map_err(fail)
+                    let mut all = Vec::new();
+                    for (index, part) in parts {
+                        let (started, exchange) = match open.take() {
+                            Some(exchange) => (started, exchange),
+                            None => {
+                                let now = Instant::now();
+                                (now, self.open_part(url, &part, head_ref).map_err(fail)?)
+                            }
+                        };
+                        let into = Some((output_ref, index, part));
+                        all.push(self.drain(typed, exchange, started, into).map_err(fail)?);
+                    }
+                    Ok(all)
                 }
             })
             .collect();
-        let connections = self.in_parallel(tasks)?;
+        let connections = self.in_parallel(tasks, Some(output_ref))?;
         let digest = output.finish(&head).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidData => fail(error),
             _ => write(error),
         })?;
-        Ok((connections, digest))
+        Ok((connections.into_iter().flatten().collect(), digest))
     }
 
-    fn open_part(&self, url: &Url, part: &Part, tag: Option<String>) -> io::Result<Exchange> {
+    /// Asks for one part of what `whole` is the response of, or of which it is another part.
+    fn open_part(&self, url: &Url, part: &Part, whole: &Head) -> io::Result<Exchange> {
         let last = part.start + part.len.unwrap_or(1) - 1;
-        let mut fields = vec![("range", format!("bytes={}-{last}", part.start))];
-        fields.extend(tag.map(|tag| ("if-range", tag)));
+        let mut fields = vec![
+            ("range", format!("bytes={}-{last}", part.start)),
+            ("accept-encoding", "identity".to_owned()),
+        ];
+        fields.extend(whole.tag.clone().map(|tag| ("if-range", tag)));
         let (head, exchange, _) = self.open(url, &fields)?;
         match head.content_range {
-            Some((first, end, _)) if head.status == 206 && (first, end) == (part.start, last) => {
+            Some((first, end, len))
+                if head.status == 206
+                    && (first, end) == (part.start, last)
+                    && Some(len) == whole.whole_len() =>
+            {
                 Ok(exchange)
             }
+            // With if-range it may have changed; without, ranges are not what was announced.
+            _ if head.status == 200 => Err(io::Error::other(
+                "the server sends the whole content instead of a part: it has changed, or it has \
+                 no parts (-c 1)",
+            )),
             _ => Err(unexpected(&head)),
         }
     }
 
     /// Connects and asks, following redirections; the URL is that of the answer.
-    fn open(&self, url: &Url, fields: &[(&str, String)]) -> io::Result<(Head, Exchange, Url)> {
-        let mut url = url.clone();
+    fn open(&self, asked: &Url, fields: &[(&str, String)]) -> io::Result<(Head, Exchange, Url)> {
+        let mut url = asked.clone();
         for _ in 0..=REDIRECTS_MAX {
             let config = match (url.is_https, &self.config) {
                 (false, _) => None,
@@ -273,24 +333,36 @@ impl Client<'_> {
                     Some(config.map_err(io::Error::other)?)
                 }
             };
-            let transport = Transport::connect(&url, config.as_ref())?;
+            let at = |error| redirected(error, asked, &url);
+            let transport = Transport::connect(&url, config.as_ref()).map_err(at)?;
             let is_h2 = match transport.alpn() {
                 Some(alpn) => alpn == b"h2",
                 None if url.is_https && self.options.http2 => {
-                    return Err(io::Error::other("the server does not speak HTTP/2"));
+                    return Err(at(io::Error::other("the server does not speak HTTP/2")));
                 }
                 None => self.options.http2,
             };
             let (head, exchange) = if is_h2 {
-                let (head, exchange) = h2::get(transport, &url, fields)?;
+                let (head, exchange) = h2::get(transport, &url, fields).map_err(at)?;
                 (head, Exchange::H2(Box::new(exchange)))
             } else {
-                let (head, exchange) = h1::get(transport, &url, fields)?;
+                let (head, exchange) = h1::get(transport, &url, fields).map_err(at)?;
                 (head, Exchange::H1(exchange))
             };
             match (head.status, &head.location) {
                 (301 | 302 | 303 | 307 | 308, Some(location)) => {
-                    url = url.join(location).map_err(io::Error::other)?;
+                    let next = url.join(location);
+                    let next = next.map_err(|what| {
+                        let to = crate::messages::printable(location);
+                        io::Error::other(format!("redirected to '{to}': {what}"))
+                    })?;
+                    if url.is_https && !next.is_https {
+                        // Who chose TLS did not choose to do without it.
+                        return Err(io::Error::other(format!(
+                            "redirected from https to {next}, which is not followed"
+                        )));
+                    }
+                    url = next;
                 }
                 _ => return Ok((head, exchange, url)),
             }
@@ -306,10 +378,10 @@ impl Client<'_> {
         typed: &str,
         mut exchange: Exchange,
         started: Instant,
-        into: Option<(&Output, Part)>,
+        into: Option<(&Output, usize, Part)>,
     ) -> io::Result<Connection> {
         let mut bytes = 0;
-        let wanted = into.as_ref().and_then(|(_, part)| part.len);
+        let wanted = into.as_ref().and_then(|(_, _, part)| part.len);
         while wanted.is_none_or(|wanted| bytes < wanted) {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(io::Error::other(
@@ -318,14 +390,14 @@ impl Client<'_> {
             }
             let mut at = bytes;
             let mut take = |content: &[u8]| {
-                let Some((output, part)) = &into else {
+                let Some((output, index, part)) = &into else {
                     return Ok(());
                 };
                 let left = part.len.map_or(u64::MAX, |len| len - at.min(len));
                 let len = usize::try_from(left)
                     .unwrap_or(usize::MAX)
                     .min(content.len());
-                output.write(part.start + at, &content[..len])?;
+                output.write(*index, part.start + at, &content[..len])?;
                 at += len as u64;
                 Ok(())
             };
@@ -347,10 +419,12 @@ impl Client<'_> {
         })
     }
 
-    /// Runs `tasks` in threads, with a bar; the first failure stops all.
+    /// Runs `tasks` in threads, with a bar; the first failure stops all. How far `output` is is
+    /// written down meanwhile.
     fn in_parallel<T: Send>(
         &self,
         tasks: Vec<impl FnOnce() -> Result<T, Failure> + Send>,
+        output: Option<&Output>,
     ) -> Result<Vec<T>, Failure> {
         let watched = !self.options.quiet && !self.options.json && io::stderr().is_terminal();
         let count = tasks.len();
@@ -365,7 +439,9 @@ impl Client<'_> {
                 });
             }
             drop(sender);
-            let bar = watched.then(Bar::new);
+            let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
+            let mut bar = watched.then(|| Bar::new(load(&self.expected)));
+            let mut ticks = 0;
             let mut done: Vec<Option<T>> = (0..count).map(|_| None).collect();
             let mut failed = None;
             loop {
@@ -378,65 +454,23 @@ impl Client<'_> {
                     Err(RecvTimeoutError::Timeout) => {}
                     Err(RecvTimeoutError::Disconnected) => break,
                 }
-                if let Some(bar) = &bar {
-                    let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
+                ticks += 1;
+                if let Some(output) = output.filter(|_| ticks % TICKS_TO_KEEP == 0) {
+                    // It only says how to go on: a full disk is told of by what writes the content.
+                    let _ = output.keep();
+                }
+                if let Some(bar) = &mut bar {
                     bar.show(load(&self.received), load(&self.expected));
                 }
             }
             if let Some(bar) = bar {
-                bar.bar.finish_and_clear();
+                bar.clear();
             }
             match failed {
                 Some(failure) => Err(failure),
                 None => Ok(done.into_iter().flatten().collect()),
             }
         })
-    }
-}
-
-struct Bar {
-    bar: ProgressBar,
-    started: Instant,
-}
-
-impl Bar {
-    fn new() -> Self {
-        let bar = ProgressBar::new(0);
-        let style = ProgressStyle::with_template("{wide_bar} {bytes}/{total_bytes} {msg}");
-        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-        Self {
-            bar,
-            started: Instant::now(),
-        }
-    }
-
-    fn show(&self, received: u64, expected: u64) {
-        self.bar.set_length(expected.max(received));
-        self.bar.set_position(received);
-        let rate = report::gigabits(received, self.started.elapsed());
-        self.bar.set_message(format!("{rate:.2} Gbit/s"));
-    }
-}
-
-fn unexpected(head: &Head) -> io::Error {
-    io::Error::other(format!(
-        "the server answers {} (expected the content)",
-        head.status
-    ))
-}
-
-fn failure(typed: &str, error: &io::Error) -> Failure {
-    let text = error.to_string();
-    let failure = Failure::new("download", typed, &text);
-    if text.contains("UnknownIssuer") || text.contains("CaUsedAsEndEntity") {
-        return failure.help(
-            "the certificate is signed by nobody known here: name its authority with --cacert, or \
-             believe anyone with --insecure",
-        );
-    }
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => failure.help("nobody listens there"),
-        _ => failure,
     }
 }
 

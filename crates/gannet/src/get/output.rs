@@ -1,15 +1,18 @@
 //! The file that a download becomes: under another name until it is complete and checked.
 //!
-//! `FILE.part` has the bytes, `FILE.part.tag` the entity tag they belong to. Only a download over
-//! one connection can go on later: one in parts has holes.
+//! `FILE.part` has the bytes, `FILE.part.tag` says what they are (see [`Kept`]), so that a download
+//! can go on later, however it ended.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use aws_lc_rs::digest::{Algorithm, Context, SHA256, SHA512};
 
+use super::error::unwritten;
+use super::kept::Kept;
 use super::limits::READ_LEN;
 use super::response::Head;
 
@@ -28,17 +31,21 @@ pub(super) struct Output {
     part: PathBuf,
     tag: PathBuf,
     file: File,
-    /// Bytes that are there from before, and the entity tag they had.
-    kept: Option<(u64, String)>,
+    /// What is there from before.
+    kept: Option<Kept>,
+    /// The whole length, where it is known.
     len: Option<u64>,
+    /// The entity tag of what is being fetched, if it is a strong one.
+    strong: Option<String>,
+    parts: Vec<Part>,
+    /// Bytes written of each part.
+    written: Vec<AtomicU64>,
 }
 
 impl Output {
     /// Opens the file beside `path`, and keeps what is in it if a download goes on.
     pub(super) fn open(path: &Path, resumes: bool) -> io::Result<Self> {
-        if path.is_dir() {
-            return Err(io::Error::other("it is a directory"));
-        }
+        let path = resolved(path)?;
         let beside = |suffix: &str| {
             let mut name = path.as_os_str().to_owned();
             name.push(suffix);
@@ -54,34 +61,41 @@ impl Output {
             .open(&part)?;
         let len = file.metadata()?.len();
         let kept = match fs::read_to_string(&tag) {
-            Ok(tag) if resumes && len > 0 => Some((len, tag)),
+            Ok(text) if resumes && len > 0 => Kept::read(&text, len),
             _ => None,
         };
         Ok(Self {
-            path: path.to_owned(),
+            path,
             part,
             tag,
             file,
             kept,
             len: None,
+            strong: None,
+            parts: Vec::new(),
+            written: Vec::new(),
         })
     }
 
     /// The fields that ask for the rest.
     pub(super) fn fields(&self) -> Vec<(&'static str, String)> {
-        let mut fields = vec![("want-repr-digest", "sha-256=9, sha-512=5".to_owned())];
-        if let Some((len, tag)) = &self.kept {
-            fields.push(("range", format!("bytes={len}-")));
-            fields.push(("if-range", tag.clone()));
+        let mut fields = vec![
+            ("want-repr-digest", "sha-256=9, sha-512=5".to_owned()),
+            ("accept-encoding", "identity".to_owned()),
+        ];
+        if let Some(kept) = &self.kept {
+            fields.push(("range", kept.range()));
+            fields.push(("if-range", kept.tag.clone()));
         }
         fields
     }
 
     /// Whether a partial response is the rest of what is there.
     pub(super) fn fits(&self, head: &Head) -> bool {
-        let kept = self.kept.as_ref().map(|(len, _)| *len);
-        head.content_range
-            .is_some_and(|(first, last, whole)| Some(first) == kept && last + 1 == whole)
+        let range = head.content_range;
+        let kept = self.kept.as_ref();
+        kept.zip(range)
+            .is_some_and(|(kept, range)| kept.fits(range))
     }
 
     /// Forgets what is there.
@@ -89,34 +103,92 @@ impl Output {
         self.kept = None;
     }
 
-    /// Gets ready for the content of `head` over at most `connections`.
-    pub(super) fn begin(&mut self, head: &Head, connections: usize) -> io::Result<Vec<Part>> {
-        let start = match (&self.kept, head.status) {
-            (Some((len, _)), 206) => *len,
-            _ => 0,
-        };
-        self.file.set_len(start)?;
-        self.len = match head.content_range {
-            Some((_, _, whole)) => Some(whole),
-            None => head.content_length,
-        };
-        let left = self.len.map(|len| len.saturating_sub(start));
-        let parts = match left {
-            Some(left) if head.accepts_ranges || head.status == 206 => {
-                shares(start, left, connections)
+    /// Gets ready for the content of `head` over at most `connections`: what each of them fetches,
+    /// part by part. The response at hand is the first part of the first.
+    pub(super) fn begin(
+        &mut self,
+        head: &Head,
+        connections: usize,
+    ) -> io::Result<Vec<Vec<(usize, Part)>>> {
+        self.len = head.whole_len();
+        self.strong.clone_from(&head.tag);
+        let (parts, written) = match (&self.kept, head.status) {
+            (Some(kept), 206) => kept.parts(self.len.unwrap_or(0), connections),
+            _ => {
+                self.file.set_len(0)?;
+                let parts = match self.len {
+                    Some(len) if head.accepts_ranges => shares(0, len, connections),
+                    len => vec![Part { start: 0, len }],
+                };
+                let written = vec![0; parts.len()];
+                (parts, written)
             }
-            _ => vec![Part { start, len: left }],
         };
-        match (&head.tag, parts.len()) {
-            (Some(tag), 1) => fs::write(&self.tag, tag)?,
-            _ => remove(&self.tag)?,
+        let mut tasks = vec![Vec::new(); connections.min(parts.len())];
+        let count = tasks.len();
+        let left = parts.iter().zip(&written).enumerate();
+        let left = left.filter(|(_, (part, written))| part.len.is_none_or(|len| len > **written));
+        for (turn, (index, (part, written))) in left.enumerate() {
+            let rest = Part {
+                start: part.start + written,
+                len: part.len.map(|len| len - written),
+            };
+            tasks[turn % count].push((index, rest));
         }
-        Ok(parts)
+        tasks.retain(|parts| !parts.is_empty());
+        if tasks.is_empty() {
+            // An empty content: there is still its response.
+            tasks.push(vec![(0, parts[0])]);
+        }
+        self.parts = parts;
+        self.written = written.into_iter().map(AtomicU64::new).collect();
+        remove(&self.tag)?;
+        self.keep()?;
+        Ok(tasks)
     }
 
-    /// Writes `bytes` at `offset`.
-    pub(super) fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
+    /// Writes `bytes` of the part `index` at `offset` of the file.
+    pub(super) fn write(&self, index: usize, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        let result = self.file.write_all_at(bytes, offset);
+        result.map_err(|error| unwritten(&self.path, &error))?;
+        // Told only when it is there: what is told to be there must be.
+        self.written[index].fetch_add(bytes.len() as u64, Ordering::Release);
+        Ok(())
+    }
+
+    /// Writes down how much is there, for a later download to go on with; nothing where the server
+    /// names no strong entity tag, which alone tells whether it still belongs together.
+    pub(super) fn keep(&self) -> io::Result<()> {
+        let Some(tag) = &self.strong else {
+            return Ok(());
+        };
+        let written = self.written.iter().map(|n| n.load(Ordering::Acquire));
+        let text = Kept::write(tag, &self.parts, written);
+        let mut new = self.tag.as_os_str().to_owned();
+        new.push(".new");
+        let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &self.tag));
+        if written.is_err() {
+            // The error that is told is the first; what was there before is still right.
+            let _ = fs::remove_file(&new);
+        }
+        written
+    }
+
+    /// Ends a download that failed: what nothing can go on with is removed. Whether something is
+    /// left.
+    pub(super) fn abandon(&self) -> bool {
+        let any = self.written.iter().any(|n| n.load(Ordering::Acquire) > 0);
+        if any && self.strong.is_some() {
+            return self.keep().is_ok() || self.tag.exists();
+        }
+        // Nothing was begun: what an earlier download left is still good.
+        if self.written.is_empty() && self.kept.is_some() {
+            return true;
+        }
+        // The error that is told is the first.
+        let _ = remove(&self.part);
+        let _ = remove(&self.tag);
+        false
     }
 
     /// Checks the length and the digest, and gives the file its name. The algorithm of the digest,
@@ -132,7 +204,7 @@ impl Output {
             let found = self.digest(algorithm)?;
             if found != *wanted {
                 // What is wrong must not be gone on with.
-                remove(&self.tag)?;
+                self.strong = None;
                 return Err(wrong(format!(
                     "the {name} digest is {found} (expected {wanted})"
                 )));
@@ -155,8 +227,26 @@ impl Output {
     }
 }
 
+/// Where the file is or is to be: behind links, and nothing else than a file, since a device or a pipe
+/// would be replaced by one.
+fn resolved(path: &Path) -> io::Result<PathBuf> {
+    let found = match fs::metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path.to_owned()),
+        found => found?,
+    };
+    if found.is_dir() {
+        return Err(io::Error::other("it is a directory"));
+    }
+    if !found.is_file() {
+        return Err(io::Error::other(
+            "it is no file (without --output the content is thrown away)",
+        ));
+    }
+    fs::canonicalize(path)
+}
+
 /// `left` bytes from `start` on, in at most `count` parts of about the same length.
-fn shares(start: u64, left: u64, count: usize) -> Vec<Part> {
+pub(super) fn shares(start: u64, left: u64, count: usize) -> Vec<Part> {
     let count = (count as u64).min(left.max(1));
     let at = |index: u64| start + (u128::from(left) * u128::from(index) / u128::from(count)) as u64;
     (0..count)
@@ -172,6 +262,8 @@ fn shares(start: u64, left: u64, count: usize) -> Vec<Part> {
 fn wanted_digest(field: &str) -> Option<(&'static str, &'static Algorithm, String)> {
     field.split(',').find_map(|member| {
         let (name, value) = member.trim().split_once('=')?;
+        // A member may have parameters, which say nothing here.
+        let value = value.split(';').next()?.trim_end();
         let value = value.strip_prefix(':')?.strip_suffix(':')?.to_owned();
         match name {
             "sha-256" => Some(("sha-256", &SHA256, value)),
@@ -236,5 +328,6 @@ mod tests {
             Some(("sha-256", "abc=".into()))
         );
         assert!(wanted_digest("sha-256=abc").is_none());
+        assert!(wanted_digest("sha-256=:abc=:;a=1").is_some());
     }
 }

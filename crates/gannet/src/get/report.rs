@@ -44,6 +44,16 @@ pub(super) fn gigabits(bytes: u64, elapsed: Duration) -> f64 {
     }
 }
 
+/// A rate in words, in the unit that suits it.
+pub(super) fn rate(bytes: u64, elapsed: Duration) -> String {
+    let gigabits = gigabits(bytes, elapsed);
+    match gigabits {
+        g if g >= 1.0 => format!("{g:.2} Gbit/s"),
+        g if g >= 1e-3 => format!("{:.1} Mbit/s", g * 1e3),
+        g => format!("{:.1} kbit/s", g * 1e6),
+    }
+}
+
 impl Report {
     fn bytes(&self) -> u64 {
         self.connections.iter().map(|it| it.bytes).sum()
@@ -58,13 +68,9 @@ impl Report {
     pub(super) fn text(&self) -> String {
         let mut text = String::new();
         let line = |text: &mut String, name: &str, bytes: u64, elapsed: Duration| {
-            let rate = gigabits(bytes, elapsed);
+            let (size, rate) = (size(bytes), rate(bytes, elapsed));
             let seconds = elapsed.as_secs_f64();
-            let _ = writeln!(
-                text,
-                "{name}: {} in {seconds:.3} s, {rate:.2} Gbit/s",
-                size(bytes)
-            );
+            let _ = writeln!(text, "{name}: {size} in {seconds:.3} s, {rate}");
         };
         if self.connections.len() > 1 {
             for (index, it) in self.connections.iter().enumerate() {
@@ -90,7 +96,7 @@ impl Report {
     pub(super) fn json(&self) -> String {
         let rates = |bytes: u64, elapsed: Duration| {
             format!(
-                "\"bytes\": {bytes}, \"seconds\": {:.6}, \"gigabits_per_s\": {:.4}",
+                "\"bytes\": {bytes}, \"seconds\": {:.6}, \"gigabits_per_s\": {:.6}",
                 elapsed.as_secs_f64(),
                 gigabits(bytes, elapsed)
             )
@@ -119,5 +125,19 @@ impl Report {
             optional(self.digest.map(str::to_owned)),
             each.join(", ")
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_have_the_unit_that_suits_them() {
+        let in_1_s = |bytes| rate(bytes, Duration::from_secs(1));
+        assert_eq!(in_1_s(3_125_000_000), "25.00 Gbit/s");
+        assert_eq!(in_1_s(1_250_000), "10.0 Mbit/s");
+        assert_eq!(in_1_s(10), "0.1 kbit/s");
+        assert_eq!(rate(10, Duration::ZERO), "0.0 kbit/s");
     }
 }

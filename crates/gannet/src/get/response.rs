@@ -24,6 +24,14 @@ pub(super) struct Head {
 }
 
 impl Head {
+    /// The length of the whole representation, where it is known.
+    pub(super) fn whole_len(&self) -> Option<u64> {
+        match self.content_range {
+            Some((_, _, whole)) => Some(whole),
+            None => self.content_length,
+        }
+    }
+
     /// Takes in one field.
     ///
     /// # Errors
@@ -41,11 +49,15 @@ impl Head {
             }
             b"content-range" => {
                 let range = parse_range(&text);
-                self.content_range = Some(range.ok_or(format!("content-range is '{text}'"))?);
+                self.content_range = range.map_err(|()| format!("content-range is '{text}'"))?;
             }
             b"accept-ranges" => self.accepts_ranges = text.eq_ignore_ascii_case("bytes"),
             b"etag" if text.starts_with('"') => self.tag = Some(text),
-            b"repr-digest" => self.repr_digest = Some(text),
+            // Lines of one name are one list (RFC 9110 section 5.3).
+            b"repr-digest" => match &mut self.repr_digest {
+                Some(before) => *before = format!("{before}, {text}"),
+                None => self.repr_digest = Some(text),
+            },
             b"location" => self.location = Some(text),
             b"content-encoding" => self.is_coded = !text.eq_ignore_ascii_case("identity"),
             b"transfer-encoding" => {
@@ -62,12 +74,28 @@ impl Head {
     }
 }
 
-/// `bytes 0-99/1000`.
-fn parse_range(text: &str) -> Option<(u64, u64, u64)> {
-    let (range, whole) = text.strip_prefix("bytes ")?.split_once('/')?;
-    let (first, last) = range.split_once('-')?;
-    let (first, last, whole) = (first.parse().ok()?, last.parse().ok()?, whole.parse().ok()?);
-    (first <= last && last < whole).then_some((first, last, whole))
+/// `bytes 0-99/1000` (RFC 9110 section 14.4). `None` where the range or the whole length is not
+/// told, as with 416.
+fn parse_range(text: &str) -> Result<Option<(u64, u64, u64)>, ()> {
+    let number = |digits: &str| digits.parse::<u64>().map_err(|_| ());
+    let (range, whole) = text
+        .strip_prefix("bytes ")
+        .and_then(|rest| rest.split_once('/'))
+        .ok_or(())?;
+    if range == "*" {
+        return number(whole).map(|_| None);
+    }
+    let (first, last) = range.split_once('-').ok_or(())?;
+    let (first, last) = (number(first)?, number(last)?);
+    if whole == "*" {
+        return if first <= last { Ok(None) } else { Err(()) };
+    }
+    let whole = number(whole)?;
+    if first <= last && last < whole {
+        Ok(Some((first, last, whole)))
+    } else {
+        Err(())
+    }
 }
 
 #[cfg(test)]
@@ -83,7 +111,10 @@ mod tests {
             ("content-range", "bytes 0-9/10", true),
             ("content-range", "bytes 9-0/10", false),
             ("content-range", "bytes 0-10/10", false),
-            ("content-range", "bytes */10", false),
+            ("content-range", "bytes */10", true),
+            ("content-range", "bytes 0-9/*", true),
+            ("content-range", "bytes */*", false),
+            ("content-range", "lines 0-9/10", false),
             ("transfer-encoding", "chunked", true),
             ("transfer-encoding", "gzip, chunked", false),
         ] {

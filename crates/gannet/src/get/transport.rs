@@ -146,6 +146,11 @@ impl Transport {
         self.tls.as_ref()?.alpn_protocol()
     }
 
+    /// Whether TCP ended without TLS having ended: more may have been meant to come.
+    pub(super) fn is_cut(&self) -> bool {
+        self.tls.is_some() && !self.is_closed
+    }
+
     /// Sends `bytes`.
     ///
     /// # Errors
@@ -207,6 +212,7 @@ impl Transport {
         loop {
             match recv(&self.socket, &mut buffer[..want], RecvFlags::TRUNC) {
                 Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => return Some(Err(silence())),
                 Err(e) => return Some(Err(e.into())),
                 Ok((_, count)) => return Some(Ok(count as u64)),
             }
@@ -222,10 +228,7 @@ impl Transport {
                 RecvFlags::empty(),
             ) {
                 Err(rustix::io::Errno::INTR) => {}
-                Err(rustix::io::Errno::AGAIN) => {
-                    let message = format!("nothing arrived for {SILENCE_S} s");
-                    return Err(io::Error::new(io::ErrorKind::TimedOut, message));
-                }
+                Err(rustix::io::Errno::AGAIN) => return Err(silence()),
                 Err(e) => return Err(e.into()),
                 Ok((_, 0)) if self.tls.is_some() && !self.is_open => {
                     return Err(io::Error::other("closed in the TLS handshake"));
@@ -305,6 +308,11 @@ impl Transport {
         }
         Ok(())
     }
+}
+
+fn silence() -> io::Error {
+    let message = format!("nothing arrived for {SILENCE_S} s");
+    io::Error::new(io::ErrorKind::TimedOut, message)
 }
 
 /// Believes any certificate, but not a handshake by somebody else's key.

@@ -1,5 +1,7 @@
 //! URLs of the schemes http and https, as far as a download needs them (RFC 3986).
 
+use std::fmt;
+
 /// A URL that names a server and a request target.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Url {
@@ -54,22 +56,32 @@ impl Url {
         })
     }
 
-    /// Where `location`, a field value of this URL's response, leads (RFC 9110 section 10.2.2).
+    /// Where `location`, a field value of this URL's response, leads (RFC 9110 section 10.2.2,
+    /// RFC 3986 section 5.2). What servers should have percent-encoded is.
     pub(super) fn join(&self, location: &str) -> Result<Self, String> {
-        if location.contains("://") {
-            return Self::parse(location);
+        let location = encoded(location.split('#').next().unwrap_or_default());
+        if has_scheme(&location) {
+            return Self::parse(&location);
         }
         let scheme = if self.is_https { "https" } else { "http" };
         if let Some(rest) = location.strip_prefix("//") {
             return Self::parse(&format!("{scheme}://{rest}"));
         }
+        let (old, _) = self.target.split_once('?').unwrap_or((&self.target, ""));
+        let (path, query) = match location.split_once('?') {
+            Some((path, query)) => (path, format!("?{query}")),
+            None => (location.as_str(), String::new()),
+        };
+        let path = match path {
+            "" => old.to_owned(),
+            path if path.starts_with('/') => without_dots(path),
+            path => {
+                let folder = old.rsplit_once('/').map_or("", |(folder, _)| folder);
+                without_dots(&format!("{folder}/{path}"))
+            }
+        };
         let authority = self.authority();
-        if location.starts_with('/') {
-            return Self::parse(&format!("{scheme}://{authority}{location}"));
-        }
-        let path = self.target.split('?').next().unwrap_or_default();
-        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
-        Self::parse(&format!("{scheme}://{authority}{folder}/{location}"))
+        Self::parse(&format!("{scheme}://{authority}{path}{query}"))
     }
 
     /// Host and port as the `host` field has them.
@@ -85,7 +97,64 @@ impl Url {
     }
 }
 
+/// Whether `reference` begins with a scheme (RFC 3986 section 3.1): a colon in its path or query
+/// does not make one.
+fn has_scheme(reference: &str) -> bool {
+    let Some((scheme, _)) = reference.split_once(':') else {
+        return false;
+    };
+    let first = scheme.bytes().next();
+    first.is_some_and(|b| b.is_ascii_alphabetic())
+        && scheme
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+}
+
+/// `text` with what may not stand in a URL percent-encoded.
+fn encoded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            0x21..=0x7e => out.push(byte.into()),
+            _ => out.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    out
+}
+
+/// `path` without its `.` and `..` segments (RFC 3986 section 5.2.4).
+fn without_dots(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    let mut segments = path.split('/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let is_last = segments.peek().is_none();
+        match segment {
+            "." | ".." => {
+                if segment == ".." {
+                    kept.pop();
+                }
+                // What is left is a folder.
+                if is_last {
+                    kept.push("");
+                }
+            }
+            _ => kept.push(segment),
+        }
+    }
+    format!("/{}", kept.join("/"))
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.is_https { "https" } else { "http" };
+        write!(f, "{scheme}://{}{}", self.authority(), self.target)
+    }
+}
+
 fn split_authority(authority: &str) -> Result<(&str, Option<&str>), String> {
+    if authority.contains('@') {
+        return Err("it names a user, which is not supported".into());
+    }
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let (host, after) = rest.split_once(']').ok_or("a '[' without its ']'")?;
         (host, after.strip_prefix(':'))
@@ -129,6 +198,7 @@ mod tests {
             "http://h:x/",
             "http://[::1/",
             "http://h/a b",
+            "http://me:word@h/",
             "",
         ] {
             check(bad, Err(()));
@@ -145,6 +215,15 @@ mod tests {
             ("x", "https://h:8443/a/x"),
             ("//o/x", "https://o/x"),
             ("http://o/", "http://o/"),
+            ("HTTP://o", "http://o/"),
+            ("?y", "https://h:8443/a/b?y"),
+            ("#y", "https://h:8443/a/b"),
+            ("../x/./y", "https://h:8443/x/y"),
+            ("../../../x", "https://h:8443/x"),
+            ("..", "https://h:8443/"),
+            (".", "https://h:8443/a/"),
+            ("/x?next=http://o/", "https://h:8443/x?next=http://o/"),
+            ("x y\u{e9}", "https://h:8443/a/x%20y%C3%A9"),
         ] {
             assert_eq!(url.join(location), Url::parse(expect), "{location}");
         }
