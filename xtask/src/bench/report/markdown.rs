@@ -94,6 +94,25 @@ impl Row {
     }
 }
 
+/// What was left out, a line for each reason.
+fn left_out(skipped: &[String]) -> Vec<String> {
+    let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
+    for what in skipped {
+        let (name, reason) = what.split_once(": ").unwrap_or((what, ""));
+        let reason = reason.replace('\n', " ");
+        match reasons.iter_mut().find(|(known, _)| *known == reason) {
+            Some((_, names)) if !reason.is_empty() => names.push(name),
+            _ => reasons.push((reason, vec![name])),
+        }
+    }
+    let lines = reasons.into_iter();
+    let line = |(reason, names): (String, Vec<&str>)| match reason.as_str() {
+        "" => format!("left out: {}", names.join(", ")),
+        reason => format!("left out: {}: {reason}", names.join(", ")),
+    };
+    lines.map(line).collect()
+}
+
 pub(super) fn spread(spread: Option<Spread>, digits: usize) -> String {
     match spread {
         None => "-".into(),
@@ -332,8 +351,7 @@ impl Report {
                 "both sides ran at nice {nice}, ahead of what else ran"
             ));
         }
-        let skipped = self.skipped.iter();
-        lines.extend(skipped.map(|what| format!("left out: {}", what.replace('\n', " "))));
+        lines.extend(left_out(&self.skipped));
         lines
     }
 }
@@ -369,5 +387,18 @@ mod tests {
             assert!(line.contains(part), "{line}");
         }
         assert!(all.markdown().contains(&line));
+    }
+
+    #[test]
+    fn what_was_left_out_for_one_reason_stands_in_one_line() {
+        let skipped = ["a: no TLS", "h2o: not there", "b: no TLS", "late"].map(str::to_owned);
+        assert_eq!(
+            left_out(&skipped),
+            [
+                "left out: a, b: no TLS",
+                "left out: h2o: not there",
+                "left out: late"
+            ]
+        );
     }
 }

@@ -17,6 +17,7 @@ use super::{
     statistics::{self, Spread},
 };
 
+mod glance;
 mod history;
 mod markdown;
 mod page;
@@ -265,7 +266,7 @@ impl Report {
         write("report.md", self.markdown())?;
         write("index.html", page::write(self, &earlier))?;
         for (name, plot) in plot::of_report(self) {
-            write(&format!("plots/{name}.svg"), plot.file())?;
+            write(&format!("plots/{name}.svg"), plot.file(&name))?;
         }
         println!("bench: wrote '{}'", path.display());
         Ok(())

@@ -4,11 +4,13 @@ use std::fmt::Write;
 
 use super::{
     CellReport, Report,
+    glance::{self, Section, Tally},
     history::{self, Earlier},
     markdown, plot,
     plot::escape,
-    standing::{self, Verdict},
+    standing,
 };
+use crate::bench::{scenario::Vary, statistics::Spread};
 
 const STYLE: &str = "\
 :root{color-scheme:light dark;--back:#fcfcfd;--card:#fff;--text:#1f2733;--dim:#667085;--line:#e4e7ec;
@@ -19,7 +21,14 @@ const STYLE: &str = "\
 body{margin:0;background:var(--back);color:var(--text);font:16px/1.55 system-ui,sans-serif}
 main,header,footer{max-width:1120px;margin:0 auto;padding:0 20px}
 header{padding-top:48px}h1{font-size:2rem;line-height:1.2;margin:0 0 8px}
-h2{font-size:1.35rem;margin:48px 0 8px}h3{font-size:1.05rem;margin:28px 0 8px}
+h2{font-size:1.5rem;margin:56px 0 8px;padding-top:20px;border-top:1px solid var(--line)}
+h3{font-size:1.1rem;margin:36px 0 4px}h4{font-size:.95rem;margin:20px 0 6px}
+h3+p{margin:0 0 10px}
+.tiles{display:grid;grid-template-columns:repeat(3,1fr);gap:12px;max-width:620px;margin:18px 0}
+.tiles div{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:10px 14px}
+.tiles b{display:block;font-size:2rem;line-height:1.15;font-variant-numeric:tabular-nums}
+.glance{max-width:620px}figure{margin:0;min-width:0}
+figcaption{font-size:.92rem;font-weight:600;margin:6px 0}
 p{max-width:72ch}a{color:var(--link)}.dim{color:var(--dim)}
 .wide{overflow-x:auto;-webkit-overflow-scrolling:touch}
 table{border-collapse:collapse;width:100%;font-size:.88rem;font-variant-numeric:tabular-nums}
@@ -30,13 +39,14 @@ tr.own td:first-child{color:var(--good);font-weight:600}
 .better{color:var(--good)}
 .plots{display:grid;gap:18px;grid-template-columns:repeat(auto-fill,minmax(min(340px,100%),1fr));
 align-items:start}
-.plots svg{width:100%;height:auto;background:var(--card);border:1px solid var(--line);
+.plots svg,.glance svg{width:100%;height:auto;background:var(--card);border:1px solid var(--line);
 border-radius:8px;padding:10px}
 details{margin:8px 0}summary{cursor:pointer;color:var(--link)}
 pre{overflow-x:auto;background:var(--card);border:1px solid var(--line);border-radius:8px;
 padding:12px;font-size:.82rem}
 nav{display:flex;flex-wrap:wrap;gap:4px 16px;font-size:.92rem}
-h3 small{font-weight:400;white-space:nowrap}
+figcaption small{font-weight:400;white-space:nowrap}
+a,td,th,code,pre{overflow-wrap:break-word}
 .note{border-left:3px solid var(--even);padding:4px 14px;margin:16px 0}
 footer{padding:40px 20px 60px;color:var(--dim);font-size:.9rem}
 @media(max-width:600px){h1{font-size:1.55rem}header{padding-top:28px}th,td{padding:5px 7px}}
@@ -57,6 +67,11 @@ pub(super) fn write(report: &Report, earlier: &[Earlier]) -> String {
         plot::STYLE,
         machine.cpus
     );
+    let standings = report.all_standings();
+    if !standings.is_empty() && !report.quick {
+        let sentence = escape(&glance::sentence(report));
+        let _ = writeln!(page, "<p><strong>{sentence}</strong></p>");
+    }
     page.push_str(
         "<p>The figure to compare is the CPU time that a server spends for a response, or for a \
          gigabyte: it says how much of a machine is left for everything else. Requests per second \
@@ -73,7 +88,7 @@ pub(super) fn write(report: &Report, earlier: &[Earlier]) -> String {
     page.push_str("</header>\n<main>\n");
     write_standings(&mut page, report);
     write_ceiling(&mut page, report);
-    write_scenarios(&mut page, report);
+    write_sections(&mut page, report);
     write_history(&mut page, report, earlier);
     write_method(&mut page, report);
     page.push_str(
@@ -83,9 +98,10 @@ pub(super) fn write(report: &Report, earlier: &[Earlier]) -> String {
     page
 }
 
-fn scenarios(report: &Report) -> Vec<&str> {
+/// The names of the scenarios of `section`.
+fn scenarios(report: &Report, section: Section) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
-    for cell in &report.cells {
+    for cell in report.cells.iter().filter(|cell| section.has(cell)) {
         if !names.contains(&cell.scenario.name.as_str()) {
             names.push(&cell.scenario.name);
         }
@@ -95,8 +111,14 @@ fn scenarios(report: &Report) -> Vec<&str> {
 
 fn write_nav(page: &mut String, report: &Report) {
     page.push_str("<nav>\n<a href=\"#standing\">How gannet stands</a>\n");
-    for name in scenarios(report) {
-        let _ = writeln!(page, "<a href=\"#{0}\">{0}</a>", escape(name));
+    if !report.over_ceiling().is_empty() {
+        page.push_str("<a href=\"#ceiling\">What content costs</a>\n");
+    }
+    for section in Section::ALL {
+        if !scenarios(report, section).is_empty() {
+            let (id, title) = (section.id(), section.title());
+            let _ = writeln!(page, "<a href=\"#{id}\">{title}</a>");
+        }
     }
     page.push_str(
         "<a href=\"#method\">Method</a>\n<a href=\"#peers\">Configurations</a>\n</nav>\n",
@@ -104,15 +126,43 @@ fn write_nav(page: &mut String, report: &Report) {
 }
 
 fn write_standings(page: &mut String, report: &Report) {
+    let standings = report.all_standings();
+    if standings.is_empty() {
+        return;
+    }
+    let tally = Tally::of(&standings);
+    let _ = write!(
+        page,
+        "<h2 id=\"standing\">How gannet stands</h2>\n<p>Each workload, from an archive and from a \
+         directory, against the cheapest other server in the same round: below 1 gannet costs \
+         less. <b class=\"ahead\">Ahead</b> and <b class=\"behind\">behind</b> mean in every \
+         round; where rounds disagree it is <b class=\"level\">level</b>.</p>\n\
+         <div class=\"tiles\"><div><b class=\"ahead\">{}</b>ahead</div>\
+         <div><b class=\"level\">{}</b>level</div>\
+         <div><b class=\"behind\">{}</b>behind</div></div>\n",
+        tally.ahead, tally.level, tally.behind
+    );
+    if let Some(plot) = glance::plot(report) {
+        let about = glance::sentence(report);
+        let _ = writeln!(page, "<div class=\"glance\">{}</div>", plot.inline(&about));
+    }
+    let lost = report.not_ahead();
+    if !lost.is_empty() {
+        let count = lost.len();
+        let _ = writeln!(
+            page,
+            "<details><summary>The {count} in which gannet is not ahead</summary>\n<ul>"
+        );
+        for line in lost {
+            let _ = writeln!(page, "<li>{}</li>", escape(&line));
+        }
+        page.push_str("</ul></details>\n");
+    }
     page.push_str(
-        "<h2 id=\"standing\">How gannet stands</h2>\n<p>Its cost as a ratio to that of the \
-         cheapest other server in the same round: below 1 gannet costs less. <b \
-         class=\"ahead\">Ahead</b> and <b class=\"behind\">behind</b> mean in every round; where \
-         rounds disagree it is <b class=\"level\">level</b>.</p>\n<div class=\"wide\"><table>\n\
+        "<details><summary>All comparisons</summary>\n<div class=\"wide\"><table>\n\
          <tr><th>workload</th><th>gannet</th><th></th><th>ratio to cheapest other</th>\
          <th>which</th><th>ratio to nginx</th></tr>\n",
     );
-    let standings = report.all_standings();
     for s in &standings {
         let nginx = markdown::spread(s.gannet.ratio, 2);
         let _ = writeln!(
@@ -126,33 +176,7 @@ fn write_standings(page: &mut String, report: &Report) {
             word = s.verdict.word(),
         );
     }
-    page.push_str("</table></div>\n");
-    let behind = standings
-        .iter()
-        .filter(|s| s.verdict == Verdict::Behind)
-        .count();
-    let level = standings
-        .iter()
-        .filter(|s| s.verdict == Verdict::Level)
-        .count();
-    let lost = report.not_ahead();
-    let _ = writeln!(
-        page,
-        "<p>Of {} comparisons gannet is behind in {behind} and level in {level}.{}</p>",
-        standings.len(),
-        if lost.is_empty() {
-            ""
-        } else {
-            " Where it is not ahead:"
-        }
-    );
-    if !lost.is_empty() {
-        page.push_str("<ul>\n");
-        for line in lost {
-            let _ = writeln!(page, "<li>{}</li>", escape(&line));
-        }
-        page.push_str("</ul>\n");
-    }
+    page.push_str("</table></div></details>\n");
 }
 
 fn write_ceiling(page: &mut String, report: &Report) {
@@ -160,10 +184,13 @@ fn write_ceiling(page: &mut String, report: &Report) {
     if all.is_empty() {
         return;
     }
+    let median = Spread::of(all.iter().map(|(_, _, ratio)| ratio.median));
+    let median = median.map_or(1.0, |spread| spread.median);
     let about = escape(standing::OVER_CEILING).replace("`--dummy`", "<code>--dummy</code>");
     let _ = writeln!(
         page,
-        "<h2 id=\"ceiling\">What content costs</h2>\n<p>{about}</p>\n<div class=\"wide\"><table>\n\
+        "<h2 id=\"ceiling\">What content costs</h2>\n<p>{about} The median of all is <b>{median:.2}</b>.</p>\n\
+         <details><summary>Each workload</summary>\n<div class=\"wide\"><table>\n\
          <tr><th>workload</th><th>gannet</th><th>ratio to the constant</th></tr>"
     );
     for (cell, row, ratio) in all {
@@ -175,60 +202,88 @@ fn write_ceiling(page: &mut String, report: &Report) {
             name = escape(&cell.name)
         );
     }
-    page.push_str("</table></div>\n");
+    page.push_str("</table></div></details>\n");
 }
 
-fn write_scenarios(page: &mut String, report: &Report) {
-    for name in scenarios(report) {
-        let mut first = true;
-        for cell in report.cells.iter().filter(|c| c.scenario.name == name) {
-            if first {
-                let (title, origin) = (&cell.scenario.title, &cell.scenario.origin);
-                let _ = writeln!(
-                    page,
-                    "<h2 id=\"{0}\">{0}: {1}</h2>\n<p class=\"dim\">{2}</p>",
-                    escape(name),
-                    escape(title),
-                    escape(origin)
-                );
-                if let Some(plot) = plot::scaling(report, name) {
-                    let _ = writeln!(page, "<div class=\"plots\">{}</div>", plot.inline());
-                }
-                first = false;
-            }
-            write_cell(page, report, cell);
+fn write_sections(page: &mut String, report: &Report) {
+    for section in Section::ALL {
+        let names = scenarios(report, section);
+        if names.is_empty() {
+            continue;
+        }
+        let (id, title) = (section.id(), section.title());
+        let _ = writeln!(page, "<h2 id=\"{id}\">{title}</h2>\n<nav>");
+        for name in &names {
+            let _ = writeln!(page, "<a href=\"#{0}\">{0}</a>", escape(name));
+        }
+        page.push_str("</nav>\n");
+        for name in names {
+            write_scenario(page, report, name);
         }
     }
 }
 
-fn write_cell(page: &mut String, report: &Report, cell: &CellReport) {
-    let name = escape(&cell.name);
+/// A scenario: what each of its cells costs, side by side, and all else for those who ask.
+fn write_scenario(page: &mut String, report: &Report, name: &str) {
+    let cells = report.cells.iter().filter(|c| c.scenario.name == name);
+    let cells: Vec<_> = cells.collect();
+    let Some(first) = cells.first() else { return };
+    let (title, origin) = (&first.scenario.title, &first.scenario.origin);
+    let _ = writeln!(
+        page,
+        "<h3 id=\"{0}\">{0}: {1}</h3>\n<p class=\"dim\">{2}</p>\n<div class=\"plots\">",
+        escape(name),
+        escape(title),
+        escape(origin)
+    );
+    if let Some(plot) = plot::scaling(report, name) {
+        let _ = writeln!(
+            page,
+            "<figure><figcaption>All together</figcaption>{}</figure>",
+            plot.inline(name)
+        );
+    }
+    for cell in &cells {
+        let (id, shape, pace) = (escape(&cell.name), shape(cell), report.pace_line(cell));
+        let _ = writeln!(
+            page,
+            "<figure id=\"{id}\"><figcaption>{shape} <small class=\"dim\">{pace}</small>\
+             </figcaption>{}</figure>",
+            plot::cost(cell).inline(&cell.name)
+        );
+    }
+    page.push_str("</div>\n<details><summary>Rates, latency, memory and notes</summary>\n");
+    for cell in &cells {
+        write_cell(page, cell);
+    }
+    page.push_str("</details>\n");
+}
+
+/// What is particular to a cell of its scenario, in words.
+fn shape(cell: &CellReport) -> String {
     let streams = match cell.streams {
         1 => String::new(),
         n => format!(", {n} streams each"),
     };
     let connections = match cell.connections {
         1 => "1 connection".to_owned(),
-        n => format!("{n} connections"),
+        n => format!("{} connections", plot::grouped(n as f64, 0)),
     };
     let value = match (&cell.scenario.vary, cell.value) {
-        (Some(vary), Some(value)) => format!("{} {}, ", plot::short(value as f64), vary.label()),
-        _ => String::new(),
+        (Some(Vary::Size(_)), Some(_)) => format!("{} a file, ", plot::shown_value(cell)),
+        (Some(Vary::Files(_)), Some(n)) => format!("{} files, ", plot::grouped(n as f64, 0)),
+        (None, _) | (_, None) => String::new(),
     };
-    let _ = writeln!(
-        page,
-        "<h3 id=\"{name}\">{value}{connections}{streams} <small class=\"dim\">{}</small></h3>\n\
-         <div class=\"plots\">",
-        report.pace_line(cell)
-    );
-    page.push_str(&plot::cost(cell).inline());
-    page.push_str(&plot::rate(cell).inline());
+    format!("{value}{connections}{streams}")
+}
+
+fn write_cell(page: &mut String, cell: &CellReport) {
+    let _ = writeln!(page, "<h4>{}</h4>\n<div class=\"plots\">", shape(cell));
+    page.push_str(&plot::rate(cell).inline(&cell.name));
     if let Some(plot) = plot::latency(cell) {
-        page.push_str(&plot.inline());
+        page.push_str(&plot.inline(&cell.name));
     }
-    page.push_str(
-        "</div>\n<details><summary>Figures and notes</summary>\n<div class=\"wide\"><table>\n<tr>",
-    );
+    page.push_str("</div>\n<div class=\"wide\"><table>\n<tr>");
     for heading in markdown::headings(cell.scenario.unit) {
         let _ = write!(page, "<th>{}</th>", escape(&heading));
     }
@@ -251,7 +306,7 @@ fn write_cell(page: &mut String, report: &Report, cell: &CellReport) {
         }
         page.push_str("</tr>\n");
     }
-    page.push_str("</table></div></details>\n");
+    page.push_str("</table></div>\n");
 }
 
 fn write_history(page: &mut String, report: &Report, earlier: &[Earlier]) {
@@ -259,11 +314,16 @@ fn write_history(page: &mut String, report: &Report, earlier: &[Earlier]) {
     if changes.is_empty() {
         return;
     }
-    page.push_str(
+    let count = |word: &str| changes.iter().filter(|c| c.word() == word).count();
+    let (better, worse, all) = (count("better"), count("worse"), changes.len());
+    let _ = write!(
+        page,
         "<h2 id=\"history\">Against earlier results</h2>\n<p>Ratios to nginx on the same kind of \
-         CPU. A change is named where the medians differ by more than 5 % and no rounds overlap.\
-         </p>\n<div class=\"wide\"><table>\n<tr><th>cell</th><th>gannet</th><th>now</th>\
-         <th>before</th><th>result</th><th></th></tr>\n",
+         CPU: of {all} that were measured before, <b class=\"better\">{better} are better</b>, \
+         <b class=\"worse\">{worse} worse</b>. A change is named where the medians differ by more \
+         than 5 % and no rounds overlap.</p>\n<details><summary>Each of them</summary>\n\
+         <div class=\"wide\"><table>\n<tr><th>cell</th><th>gannet</th><th>now</th>\
+         <th>before</th><th>result</th><th></th></tr>\n"
     );
     for change in &changes {
         let _ = writeln!(
@@ -278,7 +338,7 @@ fn write_history(page: &mut String, report: &Report, earlier: &[Earlier]) {
             word = change.word()
         );
     }
-    page.push_str("</table></div>\n");
+    page.push_str("</table></div></details>\n");
 }
 
 fn write_method(page: &mut String, report: &Report) {

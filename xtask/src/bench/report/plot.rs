@@ -7,7 +7,10 @@
 use std::fmt::Write;
 
 use super::{CellReport, Outcome, Report, Row, standing};
-use crate::bench::{scenario::Unit, statistics::Spread};
+use crate::bench::{
+    scenario::{Unit, Vary},
+    statistics::Spread,
+};
 
 /// Width of every plot, in its own units.
 const WIDTH: f64 = 400.0;
@@ -29,16 +32,18 @@ const COLOURS: usize = 10;
 
 /// The colours, as a style sheet; the page includes it once, files each for itself.
 pub(super) const STYLE: &str = "\
-.plot{--ink:#1f2733;--soft:#667085;--grid:#e4e7ec;--own:#0b7a5c;--other:#8fa1b8;--apart:#cfd6df;
+.plot{--good:#0b7a5c;--even:#8a6d1a;--bad:#b42336;--ink:#1f2733;--soft:#667085;--grid:#e4e7ec;--own:#0b7a5c;--other:#8fa1b8;--apart:#cfd6df;
 --l0:#0b7a5c;--l1:#43b08f;--l2:#d1495b;--l3:#30638e;--l4:#b8860b;--l5:#7d4fa0;--l6:#c26a2d;
 --l7:#4a7c2c;--l8:#667085;--l9:#c43c8b}
-@media(prefers-color-scheme:dark){.plot{--ink:#e6e9ef;--soft:#98a2b3;--grid:#2c3442;--own:#3ecf9f;
+@media(prefers-color-scheme:dark){.plot{--good:#3ecf9f;--even:#e6c14a;--bad:#ff7b89;--ink:#e6e9ef;--soft:#98a2b3;--grid:#2c3442;--own:#3ecf9f;
 --other:#66788f;--apart:#3a4454;--l0:#3ecf9f;--l1:#1f8f6c;--l2:#ff7b89;--l3:#6fb1e8;--l4:#e6c14a;
 --l5:#bd96e0;--l6:#f09a5c;--l7:#96cc72;--l8:#98a2b3;--l9:#ff86c8}}
 .plot text{font:11px system-ui,sans-serif;fill:var(--ink)}.plot .soft{fill:var(--soft)}
 .plot .title{font-weight:600;font-size:12px}.plot .grid{stroke:var(--grid);stroke-width:1}
 .plot .whisker{stroke:var(--ink);stroke-width:1;opacity:.6}.plot .end{text-anchor:end}
-.plot .middle{text-anchor:middle}.plot path{fill:none;stroke-width:1.8;stroke-linejoin:round}
+.plot .middle{text-anchor:middle}.plot .one{stroke:var(--ink);stroke-width:1;opacity:.7}
+.plot .ahead{fill:var(--good)}.plot .level{fill:var(--even)}.plot .behind{fill:var(--bad)}
+.plot circle{fill-opacity:.75}.plot path{fill:none;stroke-width:1.8;stroke-linejoin:round}
 ";
 
 /// One plot.
@@ -49,20 +54,34 @@ pub(super) struct Plot {
 }
 
 impl Plot {
-    /// As part of a page that has [`STYLE`].
-    pub(super) fn inline(&self) -> String {
+    /// Of `body`, which is `height` units high.
+    pub(super) fn new(title: &str, height: f64, body: String) -> Self {
+        let title = title.to_owned();
+        Self {
+            title,
+            height,
+            body,
+        }
+    }
+
+    /// As part of a page that has [`STYLE`]; `about` says what it is of, to those who do not see it.
+    pub(super) fn inline(&self, about: &str) -> String {
         let (title, height, body) = (escape(&self.title), self.height, &self.body);
+        let about = match about {
+            "" => String::new(),
+            about => format!("{}: ", escape(about)),
+        };
         format!(
             "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {height:.0}\" role=\"img\" \
-             aria-label=\"{title}\" xmlns=\"http://www.w3.org/2000/svg\">\
+             aria-label=\"{about}{title}\" xmlns=\"http://www.w3.org/2000/svg\">\
              <text class=\"title\" x=\"0\" y=\"14\">{title}</text>\n{body}</svg>\n"
         )
     }
 
     /// As a file of its own.
-    pub(super) fn file(&self) -> String {
+    pub(super) fn file(&self, about: &str) -> String {
         let style = format!("<style>{STYLE}</style>");
-        self.inline().replacen(
+        self.inline(about).replacen(
             "<text class=\"title\"",
             &format!("{style}<text class=\"title\""),
             1,
@@ -73,6 +92,7 @@ impl Plot {
 /// Every plot of `report`, with the name of its file.
 pub(super) fn of_report(report: &Report) -> Vec<(String, Plot)> {
     let mut plots = Vec::new();
+    plots.extend(super::glance::plot(report).map(|plot| ("glance".to_owned(), plot)));
     for cell in &report.cells {
         let named = |kind: &str| format!("{}-{kind}", cell.name);
         plots.push((named("cost"), cost(cell)));
@@ -134,7 +154,8 @@ pub(super) fn latency(cell: &CellReport) -> Option<Plot> {
     let ticks: Vec<_> = ticks.collect();
     let series = series.into_iter().map(|(name, points, _)| (name, points));
     let series: Vec<_> = series.collect();
-    lines("Latency, µs, by quantile", "", &ticks, &series)
+    let label = "quantile (vertical axis logarithmic)";
+    lines("Latency, µs, by quantile", label, &ticks, &series)
 }
 
 /// The cost of each peer over what changes between the cells of the scenario `name`.
@@ -154,7 +175,8 @@ pub(super) fn scaling(report: &Report, name: &str) -> Option<Plot> {
         Some(vary) => vary.label(),
         None => "connections",
     };
-    let mut ticks: Vec<_> = cells.iter().map(|c| (x(c).log10(), short(x(c)))).collect();
+    let tick = |cell: &&CellReport| (x(cell).log10(), shown_value(cell));
+    let mut ticks: Vec<_> = cells.iter().map(tick).collect();
     ticks.dedup_by(|a, b| a.1 == b.1);
     let mut series: Vec<(String, Vec<(f64, f64)>)> = Vec::new();
     for cell in &cells {
@@ -168,7 +190,27 @@ pub(super) fn scaling(report: &Report, name: &str) -> Option<Plot> {
         }
     }
     let title = format!("Server CPU, {}, by {label}", first.scenario.unit.label());
-    lines(&title, label, &ticks, &series)
+    lines(
+        &title,
+        &format!("{label} (both axes logarithmic)"),
+        &ticks,
+        &series,
+    )
+}
+
+/// What varies in the cell, for an axis: bytes in units of 1024, or a count.
+pub(super) fn shown_value(cell: &CellReport) -> String {
+    let Some(value) = cell.value else {
+        return short(cell.connections as f64);
+    };
+    let sizes = [(1 << 20, "MiB"), (1 << 10, "KiB")];
+    let size = sizes
+        .into_iter()
+        .find(|(unit, _)| value >= *unit && value % unit == 0);
+    match (&cell.scenario.vary, size) {
+        (Some(Vary::Size(_)), Some((unit, name))) => format!("{} {name}", value / unit),
+        _ => short(value as f64),
+    }
 }
 
 fn bars(title: &str, cell: &CellReport, value: fn(&Row) -> Option<Spread>, digits: usize) -> Plot {
@@ -206,8 +248,8 @@ fn bars(title: &str, cell: &CellReport, value: fn(&Row) -> Option<Spread>, digit
              fill=\"var(--{colour})\"/>\
              <line class=\"whisker\" x1=\"{from:.1}\" x2=\"{to:.1}\" y1=\"{middle}\" \
              y2=\"{middle}\"/>\
-             <text class=\"soft\" x=\"{figure:.1}\" y=\"{text_y}\">{:.digits$}</text>",
-            spread.median
+             <text class=\"soft\" x=\"{figure:.1}\" y=\"{text_y}\">{}</text>",
+            grouped(spread.median, digits)
         );
     }
     Plot {
@@ -323,6 +365,20 @@ fn colour_of(name: &str, index: usize) -> usize {
     name_colour(name).unwrap_or(NAMED.len() + index % rest)
 }
 
+/// A number with its thousands apart: `170 207`, `5.84`. The space is a narrow one.
+pub(super) fn grouped(value: f64, digits: usize) -> String {
+    let plain = format!("{value:.digits$}");
+    let (whole, rest) = plain.split_at(plain.find('.').unwrap_or(plain.len()));
+    let mut text = String::new();
+    for (index, digit) in whole.chars().enumerate() {
+        if index > 0 && (whole.len() - index) % 3 == 0 && whole.len() > 4 {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    text + rest
+}
+
 /// A number in few characters: `1k`, `10M`, `0.1`.
 pub(super) fn short(value: f64) -> String {
     let (scaled, suffix) = match value {
@@ -364,6 +420,15 @@ mod tests {
         ] {
             assert_eq!(short(value), expect);
         }
+        for (value, digits, expect) in [
+            (170_207.4, 0, "170\u{202f}207"),
+            (1_234_567.0, 0, "1\u{202f}234\u{202f}567"),
+            (1234.0, 0, "1234"),
+            (12_345.67, 1, "12\u{202f}345.7"),
+            (5.844, 2, "5.84"),
+        ] {
+            assert_eq!(grouped(value, digits), expect);
+        }
     }
 
     #[test]
@@ -384,7 +449,7 @@ mod tests {
             ]
         );
         for (name, plot) in &plots {
-            let text = plot.file();
+            let text = plot.file("here");
             assert!(
                 text.contains("a&lt;b") && !text.contains("gone"),
                 "{name}: {text}"

@@ -169,6 +169,7 @@ impl Report {
             "CPU cost against the cheapest other server of the cell in the same round: below 1 \
              gannet costs less. *Ahead* and *behind* mean in every round; otherwise it is *level*.\n",
         );
+        let _ = writeln!(text, "\n{}", super::glance::sentence(self));
         text.push_str("\n| cell | gannet | cheapest other | ratio to it | |\n|");
         text.push_str(&" --- |".repeat(5));
         text.push('\n');
@@ -178,12 +179,15 @@ impl Report {
             let word = standing.verdict.word();
             let _ = writeln!(text, "| {cell} | {gannet} | {best} | {ratio} | {word} |");
         }
-        let behind = self.not_ahead();
-        text.push_str("\nWhere gannet is not ahead: ");
-        text.push_str(&match behind.is_empty() {
-            true => "nowhere in this measurement.\n".to_owned(),
-            false => format!("{}.\n", behind.join("; ")),
-        });
+        let lost = self.not_ahead();
+        if lost.is_empty() {
+            text.push_str("\nWhere gannet is not ahead: nowhere in this measurement.\n");
+        } else {
+            text.push_str("\nWhere gannet is not ahead:\n\n");
+            for line in lost {
+                let _ = writeln!(text, "- {line}");
+            }
+        }
         text
     }
 
