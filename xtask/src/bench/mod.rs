@@ -67,7 +67,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
         None => {}
         Some(options::Task::Compare(name)) => return report::compare(&results, name.as_deref()),
         Some(options::Task::Render(name)) => {
-            return Report::read(&results, name)?.save(&results, name);
+            return Report::read(&results, name)?.render(&results, name);
         }
         Some(options::Task::Readme(names)) => {
             return report::write_readme(&process::root().join("README.md"), &results, names);

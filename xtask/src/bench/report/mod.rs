@@ -254,9 +254,18 @@ impl Report {
     ///
     /// When a file cannot be written.
     pub(crate) fn save(&self, directory: &Path, name: &str) -> Result<()> {
+        self.write_json(directory, name)?;
+        self.render(directory, name)
+    }
+
+    /// Writes what is made from the JSON of the result `name` in `directory`, and not the JSON.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be written.
+    pub(crate) fn render(&self, directory: &Path, name: &str) -> Result<()> {
         let earlier = history::read_all(directory, name);
         let path = directory.join(name);
-        self.write_json(directory, name)?;
         let write = |file: &str, text: String| {
             let file = path.join(file);
             fs::write(&file, text).with_context(|| format!("cannot write '{}'", file.display()))

@@ -34,6 +34,7 @@ p{max-width:72ch}a{color:var(--link)}.dim{color:var(--dim)}
 table{border-collapse:collapse;width:100%;font-size:.88rem;font-variant-numeric:tabular-nums}
 th,td{padding:6px 10px;text-align:left;border-bottom:1px solid var(--line);vertical-align:top}
 th{font-weight:600;color:var(--dim);white-space:nowrap}td.n{white-space:nowrap}
+td.notes{min-width:17em}
 tr.own td:first-child{color:var(--good);font-weight:600}
 .ahead{color:var(--good)}.level{color:var(--even)}.behind,.worse{color:var(--bad)}
 .better{color:var(--good)}
@@ -84,7 +85,7 @@ pub(super) fn write(report: &Report, earlier: &[Earlier]) -> String {
                        not figures.</p>\n",
         );
     }
-    write_nav(&mut page, report);
+    write_nav(&mut page, report, earlier);
     page.push_str("</header>\n<main>\n");
     write_standings(&mut page, report);
     write_ceiling(&mut page, report);
@@ -109,7 +110,7 @@ fn scenarios(report: &Report, section: Section) -> Vec<&str> {
     names
 }
 
-fn write_nav(page: &mut String, report: &Report) {
+fn write_nav(page: &mut String, report: &Report, earlier: &[Earlier]) {
     page.push_str("<nav>\n<a href=\"#standing\">How gannet stands</a>\n");
     if !report.over_ceiling().is_empty() {
         page.push_str("<a href=\"#ceiling\">What content costs</a>\n");
@@ -119,6 +120,9 @@ fn write_nav(page: &mut String, report: &Report) {
             let (id, title) = (section.id(), section.title());
             let _ = writeln!(page, "<a href=\"#{id}\">{title}</a>");
         }
+    }
+    if !history::changes(report, earlier).is_empty() {
+        page.push_str("<a href=\"#history\">Against earlier results</a>\n");
     }
     page.push_str(
         "<a href=\"#method\">Method</a>\n<a href=\"#peers\">Configurations</a>\n</nav>\n",
@@ -135,8 +139,9 @@ fn write_standings(page: &mut String, report: &Report) {
         page,
         "<h2 id=\"standing\">How gannet stands</h2>\n<p>Each workload, from an archive and from a \
          directory, against the cheapest other server in the same round: below 1 gannet costs \
-         less. <b class=\"ahead\">Ahead</b> and <b class=\"behind\">behind</b> mean in every \
-         round; where rounds disagree it is <b class=\"level\">level</b>.</p>\n\
+         less. <b class=\"ahead\">Ahead</b> means in every round, <b class=\"behind\">behind</b> in \
+         every round or by more than a tenth in the median; otherwise it is <b \
+         class=\"level\">level</b>.</p>\n\
          <div class=\"tiles\"><div><b class=\"ahead\">{}</b>ahead</div>\
          <div><b class=\"level\">{}</b>level</div>\
          <div><b class=\"behind\">{}</b>behind</div></div>\n",
@@ -298,7 +303,7 @@ fn write_cell(page: &mut String, cell: &CellReport) {
         let columns = row.columns(cell.scenario.unit);
         for (index, text) in columns.iter().enumerate() {
             let class = if index == columns.len() - 1 {
-                ""
+                " class=\"notes\""
             } else {
                 " class=\"n\""
             };

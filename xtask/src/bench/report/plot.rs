@@ -201,7 +201,7 @@ pub(super) fn scaling(report: &Report, name: &str) -> Option<Plot> {
 /// What varies in the cell, for an axis: bytes in units of 1024, or a count.
 pub(super) fn shown_value(cell: &CellReport) -> String {
     let Some(value) = cell.value else {
-        return short(cell.connections as f64);
+        return grouped(cell.connections as f64, 0);
     };
     let sizes = [(1 << 20, "MiB"), (1 << 10, "KiB")];
     let size = sizes
@@ -300,9 +300,14 @@ fn lines(title: &str, x_label: &str, ticks: &[(f64, String)], series: &[Series])
     }
     for (x, label) in ticks {
         let (x, y) = (at_x(*x), TOP + AREA + 15.0);
+        // The last is at the edge, where a long one would be cut off.
+        let (x, anchor) = match x + 3.0 * label.len() as f64 > WIDTH {
+            true => (WIDTH, "end"),
+            false => (x, "middle"),
+        };
         let _ = writeln!(
             body,
-            "<text class=\"soft middle\" x=\"{x:.1}\" y=\"{y}\">{}</text>",
+            "<text class=\"soft {anchor}\" x=\"{x:.1}\" y=\"{y}\">{}</text>",
             escape(label)
         );
     }
@@ -323,11 +328,11 @@ fn lines(title: &str, x_label: &str, ticks: &[(f64, String)], series: &[Series])
         }
         let (column, row) = (index % 2, index / 2);
         let (x, y) = (LEFT + column as f64 * 176.0, legend + row as f64 * 16.0);
-        // A second run through the colours is told apart by dashes.
-        let dash = if index < COLOURS || name_colour(name).is_some() {
-            ""
-        } else {
-            " stroke-dasharray=\"4 3\""
+        // The two forms of gannet have colours alike; so has a second run through the colours.
+        let again = index >= COLOURS && name_colour(name).is_none();
+        let dash = match again || name == "gannet-directory" {
+            true => " stroke-dasharray=\"5 3\"",
+            false => "",
         };
         let _ = writeln!(
             body,

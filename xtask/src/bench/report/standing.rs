@@ -19,6 +19,9 @@ pub(super) const OVER_CEILING: &str = "CPU cost as a ratio to that of a constant
 /// Servers that answer constants or are no servers: they are shown, not competed with.
 const APART: [&str; 5] = ["floor", "gannet-dummy", "faf", "actix", "hyper"];
 
+/// A median above this is behind, whatever single rounds say: only being ahead must show in all.
+const BEHIND: f64 = 1.1;
+
 /// Which of two costs is smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -26,7 +29,7 @@ pub(super) enum Verdict {
     Ahead,
     /// Rounds disagree.
     Level,
-    /// gannet costs more in every round.
+    /// gannet costs more in every round, or more than [`BEHIND`] in the middle one.
     Behind,
 }
 
@@ -35,7 +38,7 @@ impl Verdict {
     fn of(ratio: Spread) -> Self {
         if ratio.max < 1.0 {
             Self::Ahead
-        } else if ratio.min > 1.0 {
+        } else if ratio.min > 1.0 || ratio.median > BEHIND {
             Self::Behind
         } else {
             Self::Level
@@ -167,7 +170,8 @@ impl Report {
         let mut text = String::from("\n## How gannet stands\n\n");
         text.push_str(
             "CPU cost against the cheapest other server of the cell in the same round: below 1 \
-             gannet costs less. *Ahead* and *behind* mean in every round; otherwise it is *level*.\n",
+             gannet costs less. *Ahead* means in every round, *behind* in every round or by more \
+             than a tenth in the median; otherwise it is *level*.\n",
         );
         let _ = writeln!(text, "\n{}", super::glance::sentence(self));
         text.push_str("\n| cell | gannet | cheapest other | ratio to it | |\n|");
@@ -252,17 +256,24 @@ mod tests {
 
     #[test]
     fn being_behind_is_said() {
-        let report = report(vec![
-            ("nginx", vec![clean(2.0), clean(2.0)]),
-            ("gannet-archive", vec![clean(3.0), clean(2.5)]),
-            ("gannet-directory", vec![clean(1.0), clean(2.5)]),
-        ]);
-        let text = report.markdown();
+        let of = |archive: [f64; 2], directory: [f64; 2]| {
+            report(vec![
+                ("nginx", vec![clean(2.0), clean(2.0)]),
+                ("gannet-archive", archive.map(clean).to_vec()),
+                ("gannet-directory", directory.map(clean).to_vec()),
+            ])
+            .markdown()
+        };
+        let text = of([3.0, 2.5], [1.9, 2.1]);
         assert!(text.contains("gannet-archive is behind nginx"), "{text}");
         assert!(
             text.contains("gannet-directory is level with nginx"),
             "{text}"
         );
+        // Much more in the median is behind, even where one round says otherwise.
+        let text = of([1.9, 3.0], [1.9, 2.0]);
+        assert!(text.contains("gannet-archive is behind nginx"), "{text}");
+        assert!(text.contains("gannet-directory is level with"), "{text}");
     }
 
     #[test]
