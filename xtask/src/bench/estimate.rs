@@ -22,15 +22,15 @@ use super::{
 };
 
 /// Time to start and stop a server, and to settle, in seconds.
-const START: f64 = 0.6;
+const START: f64 = 0.4;
 /// Bytes a second that are fetched and compared, in clear text and over TLS.
 const CHECKED: (f64, f64) = (0.8e9, 0.4e9);
 /// Bytes a second that one core sends, in clear text and over TLS.
 const SENT: (f64, f64) = (2.0e9, 0.8e9);
 /// Bytes a second at which sites are made, and files that do not get smaller are packed.
-const MADE: f64 = 0.2e9;
+const MADE: f64 = 0.3e9;
 /// Time that one file more takes a site to be made and packed, in seconds.
-const FILE_MADE: f64 = 0.0005;
+const FILE_MADE: f64 = 0.0003;
 /// Time that a file takes to be asked for by a curl of its own, in seconds.
 const CURL: f64 = 0.015;
 /// Connections that are opened in a second.

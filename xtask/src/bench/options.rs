@@ -16,7 +16,7 @@ pub(crate) const HELP: &str = "\
 cargo xtask bench: measure gannet and its peers side by side
 
   --list                what can be measured, and exit
-  --plan                every cell with the time it will take, and exit
+  --plan                every cell with the time it will take, and exit; with --resume what is missing
   --only NAME[,NAME]    scenarios (plaintext) or cells (plaintext-c64); those that --list calls 'on
                         demand' are measured only so
   --preset NAME         scenarios, peers, rounds and times as bench/presets/NAME.toml has them; other
@@ -47,8 +47,8 @@ cargo xtask bench: measure gannet and its peers side by side
 
 The expected time is printed before a run, and report.json is written after every cell: what is
 interrupted keeps what it has. A run with a wrong response, an error or a dead server gives no
-figure and fails the command. The congestion control of TCP is set to cubic for the runs and put back
-afterwards.
+figure and fails the command. The congestion control of TCP is set to cubic for the runs, and the range
+of local ports is widened where there are thousands of connections; both are put back afterwards.
 ";
 
 /// A chore with results that are there.

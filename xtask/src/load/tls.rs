@@ -3,6 +3,9 @@
 //! TLS 1.3, X25519 and AES-128-GCM, so that servers do not differ by what they prefer. The server
 //! must present the very certificate of the run. Its signature is checked before a measurement and
 //! not within one: that work would be the client's alone, and it has less time than the server.
+//!
+//! It shares no code with the client of `gannet get`, which drives the same library in much the same
+//! way: what measures a program must not have its faults.
 
 use std::{
     fmt,

@@ -19,6 +19,22 @@ pub(super) fn names(given: GivenProgram) -> (&'static str, &'static str) {
     }
 }
 
+/// Descriptors that ianic's httpd is given: below the limit of 20,000 that a process often has.
+const HTTPD_FDS: usize = 19_000;
+/// Descriptors it takes for a connection: socket, file and both ends of a pipe.
+const HTTPD_FDS_EACH: usize = 4;
+/// Connections that faf holds: its tables have 1,024 entries, and some of them are its own.
+const FAF_CONNECTIONS: usize = 1000;
+
+/// How many connections it holds at the same time.
+pub(super) fn connections_max(given: GivenProgram) -> usize {
+    match given {
+        GivenProgram::Kawipiko => usize::MAX,
+        GivenProgram::Httpd => HTTPD_FDS / HTTPD_FDS_EACH,
+        GivenProgram::Faf => FAF_CONNECTIONS,
+    }
+}
+
 /// Finds the program: `path` if there is one, else by its name.
 pub(super) fn find(given: GivenProgram, path: Option<&Path>) -> Result<(PathBuf, String)> {
     let (name, program) = names(given);
@@ -60,11 +76,11 @@ pub(super) fn launch(given: GivenProgram, program: &Path, task: &Task<'_>) -> Re
     let port = task.port.to_string();
     match given {
         GivenProgram::Kawipiko => add_kawipiko(&mut command, program, task)?,
-        // It takes as many descriptors as `--fds` says for connections and for files.
         GivenProgram::Httpd => {
             command.args(["start", "--http-port", &port, "--root"]);
             command.arg(&task.site.root);
-            command.args(["--buf-count", "16", "--sqes", "32768", "--fds", "19000"]);
+            let fds = HTTPD_FDS.to_string();
+            command.args(["--buf-count", "16", "--sqes", "32768", "--fds", &fds]);
         }
         // A library: the program around it listens at the port that it is told.
         GivenProgram::Faf => {
@@ -112,6 +128,35 @@ pub(crate) fn archive_of(root: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::{peers::by_name, scenario};
+
+    #[test]
+    fn programs_are_left_out_where_they_could_not_answer() {
+        let scenarios = crate::process::root().join("bench/scenarios");
+        let scenarios = scenario::read_all(&scenarios).expect("the project's own");
+        let unfit = |peer: &str, name: &str| {
+            let mut cells = scenarios.iter().flat_map(|s| s.cells());
+            let cell = cells.find(|cell| cell.name() == name).expect("is a cell");
+            by_name(peer).expect("is a peer").unfit(&cell).is_some()
+        };
+        for (peer, fits, not) in [
+            ("faf", "plaintext-c500", "connection-per-request-c64"),
+            ("faf", "plaintext-c64", "many-connections-c2048"),
+            ("faf", "plaintext-c1", "site-mix-c1"),
+            (
+                "ianic-httpd",
+                "many-connections-c4096",
+                "many-connections-c16384",
+            ),
+            (
+                "ianic-httpd",
+                "site-mix-per-request-c1",
+                "https-site-mix-c1",
+            ),
+        ] {
+            assert!(!unfit(peer, fits) && unfit(peer, not), "{peer}");
+        }
+    }
 
     #[test]
     fn a_program_that_is_not_there_is_named_with_the_way_to_give_it() {

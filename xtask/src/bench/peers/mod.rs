@@ -375,6 +375,10 @@ impl Peer {
             {
                 Some("speaks HTTP/2 over TLS only")
             }
+            Self::Given(GivenProgram::Faf) if !load.keep_alive => Some("never closes a connection"),
+            Self::Given(given) if cell.connections > given::connections_max(given) => {
+                Some("has too few descriptors for so many connections")
+            }
             Self::Lighttpd if cell.connections > 1024 => {
                 Some("holds a tenth of its descriptor limit in connections")
             }
