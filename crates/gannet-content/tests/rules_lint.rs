@@ -54,6 +54,21 @@ fn good_rules_have_no_warnings() {
 }
 
 #[test]
+fn a_fallback_that_cloudflare_leaves_out_is_told() {
+    for rule in [
+        "/* /index.html 200",
+        "/* /index 200",
+        "/app/* /app/index.html 200",
+    ] {
+        let content = ["/index.html", "/index", "/app/index.html"];
+        check(Netlify, rule, &content, &[], "");
+        let expect = "Cloudflare leaves this rule out";
+        check(Cloudflare, rule, &content, &["1 fallback-rule"], expect);
+    }
+    check(Cloudflare, "/* /start 200", &["/start"], &[], "");
+}
+
+#[test]
 fn shadowed_rules_are_found() {
     for (rules, expect) in [
         ("/a/* /x\n/a/b /y", "2 shadowed-rule"),

@@ -194,6 +194,12 @@ fn a_file_wins_unless_the_rule_is_forced_or_the_dialect_says_otherwise() {
         ],
     );
     check(Cloudflare, "/a /x 301", &[("FILE /a", "301 /x")]);
+    check(
+        Cloudflare,
+        "/* /index.html 200",
+        &[("FILE /app.js", "-"), ("/page", "200 /index.html")],
+    );
+    check(Cloudflare, "/* /start 200", &[("FILE /a", "200 /start")]);
     check(Kawipiko, "/a /x 301", &[("FILE /a", "-"), ("/a", "301 /x")]);
     // The first rule that matches decides; a forced one behind it does not come to its turn.
     check(Netlify, "/a /x\n/* /y 301!", &[("FILE /a", "-")]);

@@ -127,6 +127,27 @@ fn which_rule_is_followed() {
             ["200 kept", "302 /x", "200 kept"]
         ],
         [
+            "Cloudflare, its checks",
+            "a fallback to an index page is left out; gannet lets files win over it on purpose",
+            "/* /index.html 200",
+            "/kept",
+            ["200 kept", "200 kept", REFUSED]
+        ],
+        [
+            "Cloudflare, its checks",
+            "a miss is answered by the start page, though that rule is left out",
+            "/* /index.html 200",
+            "/b/d",
+            ["200 front", "200 front", REFUSED]
+        ],
+        [
+            "Cloudflare, its checks",
+            "a redirect of everything to an index page is left out",
+            "/* /index.html 302",
+            "/b/d",
+            ["302 /index.html", REFUSED, "404"]
+        ],
+        [
             "Cloudflare",
             "a redirect is followed whether or not there is a file",
             "/kept /x 302",
@@ -431,9 +452,9 @@ fn splats_and_placeholders() {
         [
             "Cloudflare",
             "a rule that leads to itself would loop: it is none",
-            "/* /index.html 302",
-            "/index.html",
-            ["200 front"; 3]
+            "/* /kept 302",
+            "/kept",
+            ["200 kept"; 3]
         ],
         [
             "all",

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::Place;
+use super::{Compat, Place};
 use super::limits::{BROAD_MAX, CHAIN_MAX};
 use super::matcher::Request;
 use super::pattern::{Captures, Pattern, Scheme, Segment, Subject};
@@ -166,14 +166,16 @@ impl Lint<'_> {
 
     /// Files that win, are hidden, or are missing.
     fn files(&mut self, rule: &Redirect) {
-        let is_files_first = self.table.redirects().compat.is_files_first();
-        if let Some(path) = rule.pattern.static_path()
+        let is_cloudflare = self.table.redirects().compat == Compat::Cloudflare;
+        if is_cloudflare && !rule.is_forced {
+            self.warn(rule.place, What::Fallback);
+        } else if let Some(path) = rule.pattern.static_path()
             && rule.pattern.host.is_none()
             && rule.query.is_empty()
             && (self.has_content)(&path)
         {
             let path = text(&path);
-            if !is_files_first {
+            if is_cloudflare {
                 self.warn(rule.place, What::FileHidden { path });
             } else if !rule.is_forced {
                 self.warn(rule.place, What::FileWins { path });

@@ -48,13 +48,6 @@ pub enum Compat {
 }
 
 impl Compat {
-    /// Whether a file at the path of a request is sent although a rule matches it, unless that
-    /// rule is forced.
-    #[must_use]
-    pub const fn is_files_first(self) -> bool {
-        !matches!(self, Self::Cloudflare)
-    }
-
     /// Whether `/page` and `/page/` are one path.
     #[must_use]
     pub const fn ignores_trailing_slash(self) -> bool {

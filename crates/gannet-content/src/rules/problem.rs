@@ -72,6 +72,8 @@ pub enum What {
         /// The path.
         path: String,
     },
+    /// Cloudflare leaves the rule out; here it answers where there is no file.
+    Fallback,
     /// The page that the rule is to send does not exist.
     TargetMissing {
         /// Its path.
@@ -91,6 +93,7 @@ impl What {
             Self::Chain { .. } => "redirect-chain",
             Self::FileWins { .. } => "file-wins",
             Self::FileHidden { .. } => "file-hidden",
+            Self::Fallback => "fallback-rule",
             Self::TargetMissing { .. } => "target-missing",
         }
     }
@@ -106,6 +109,7 @@ impl What {
             Self::Chain { .. } => Some("name the last path as the target"),
             Self::FileWins { .. } => Some("force the rule by '!' after its status, or remove it"),
             Self::FileHidden { .. } => Some("remove the rule or the file"),
+            Self::Fallback => Some("remove it, and use '--spa': then missing files stay missing"),
             Self::TargetMissing { .. } => None,
         }
     }
@@ -146,6 +150,10 @@ impl fmt::Display for What {
                     "hides a file: the one at '{path}' can never be reached"
                 )
             }
+            Self::Fallback => write!(
+                out,
+                "Cloudflare leaves this rule out; here it answers what no file is for"
+            ),
             Self::TargetMissing { path } => {
                 write!(out, "there is nothing at the target '{path}'")
             }

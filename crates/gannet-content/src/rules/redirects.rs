@@ -43,7 +43,7 @@ pub struct Redirect {
     /// 301, 302, 303, 307 or 308: a redirect. 200: the target is sent instead. 404, 410 or 451:
     /// the target is sent instead, with this status.
     pub status: u16,
-    /// It wins over a file.
+    /// It wins over a file, as every rule of Cloudflare does but a [fallback](is_fallback).
     pub is_forced: bool,
 }
 
@@ -279,7 +279,23 @@ fn parse_hosted(line: &Line<'_>, compat: Compat) -> Result<Redirect, Problems> {
         return Err((token.column, unexpected_end(token.text)));
     }
     check_content_target(&rule).map_err(at(target))?;
+    if compat == Compat::Cloudflare {
+        let is_fallback = is_fallback(source.text, target.text);
+        if is_fallback && rule.is_redirect() && rule.pattern.splat.is_some() {
+            let wrong = Wrong::new(target.text, "a target that the rule itself does not take");
+            return Err((target.column, wrong.help(REDIRECTED_FALLBACK)));
+        }
+        rule.is_forced = !is_fallback || rule.is_redirect();
+    }
     Ok(rule)
+}
+
+/// Whether Cloudflare takes a rule for an endless loop and leaves it out, as it does with
+/// `/* /index.html 200`. Sites have such rules from elsewhere, and mean pages that no file is for:
+/// if the rule hid the files, nothing of the application would load.
+fn is_fallback(source: &str, target: &str) -> bool {
+    let leads_to_folder = target.ends_with("/index.html") || target.ends_with("/index");
+    leads_to_folder && target.starts_with('/') && (source.ends_with('/') || source.ends_with("/*"))
 }
 
 /// A rule that sends content must have it on this site.
@@ -451,4 +467,6 @@ fn at(token: &Token<'_>) -> impl Fn(Wrong) -> Problems {
     move |wrong| (column, wrong)
 }
 
+const REDIRECTED_FALLBACK: &str = "Cloudflare leaves such a rule out; '/* /index.html 200' \
+     answers what no file is for";
 const NO_LIMIT: &str = "'--compat netlify' has no such limit, but lets files win over rules";

@@ -48,11 +48,7 @@ impl RedirectTable {
             .iter()
             .map(|rule| (&rule.pattern, rule.query.as_slice()));
         let matcher = Matcher::new(sources, redirects.compat.ignores_trailing_slash());
-        let is_files_first = redirects.compat.is_files_first();
-        let wins_over_files = redirects
-            .rules
-            .iter()
-            .any(|rule| !is_files_first || rule.is_forced);
+        let wins_over_files = redirects.rules.iter().any(|rule| rule.is_forced);
         Self {
             redirects,
             matcher,
@@ -122,8 +118,7 @@ impl RedirectTable {
                 break;
             };
             let Some(rule) = self.rule(index) else { break };
-            let is_files_first = self.redirects.compat.is_files_first();
-            if has_file && is_files_first && !rule.is_forced {
+            if has_file && !rule.is_forced {
                 break;
             }
             if self.expand(rule, request, &captures, out).is_some() {
