@@ -178,6 +178,7 @@ impl Check<'_> {
                 if let Some(name) = self.site.host_name(host) {
                     problem.file = format!("{name}/{}", problem.file);
                 }
+                problem.file.insert_str(0, &self.prefix);
                 self.add((&*problem).into());
             }
         }

@@ -16,7 +16,7 @@ use super::{PackError, PackOptions};
 pub(super) const FILE_NAME: &str = ".gannetignore";
 
 /// Left out unless something else says otherwise: hidden files, leftovers of editors and desktops,
-/// what programs write for themselves.
+/// what programs write for themselves, and what `gannet pack .` has left in the site.
 const DEFAULTS: &[&str] = &[
     ".*",
     "!.well-known",
@@ -31,6 +31,7 @@ const DEFAULTS: &[&str] = &[
     "*.temp",
     "*.log",
     "*.lock",
+    "*.gannet",
 ];
 
 /// How many of the list are about dotfiles.

@@ -92,7 +92,7 @@ impl Memory {
             return warn(folder, &error);
         }
         if let Ok(metadata) = fs::metadata(&options.output) {
-            stamps.insert(Stamp::of(&metadata), *build_id);
+            stamps.insert(Stamp::of_archive(&metadata), *build_id);
         }
         match stamps.save(path) {
             Ok(()) => None,

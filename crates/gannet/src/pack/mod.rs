@@ -19,9 +19,9 @@
 //! **Rules.** `_redirects` and `_headers` are no files of the site. What depends on a path alone is
 //! in the field blocks; the rest are sections that the server asks.
 //!
-//! **Sidecars.** A file `x.br`, `x.gz` or `x.zst` beside `x` is left out if it decodes to exactly
-//! `x`: the archive holds codings made here, which are never out of date. If it decodes to anything
-//! else, it is a file like others.
+//! **Sidecars.** The archive holds codings made here, which are never out of date. A file `x.br`,
+//! `x.gz` or `x.zst` beside `x` is a file like others, since `/sitemap.xml.gz` may be what others
+//! know; the report says how to leave them out.
 
 mod brotli_memory;
 mod compress;

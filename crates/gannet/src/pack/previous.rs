@@ -117,11 +117,11 @@ impl Previous {
 impl PreviousArchive {
     fn open(path: &Path, compressible: &Compressible, stamps: &Stamps) -> Option<Self> {
         let file = File::open(path).ok()?;
-        let stamp = Stamp::of(&file.metadata().ok()?);
+        let stamp = Stamp::of_archive(&file.metadata().ok()?);
         let opened = ArchiveFile::open(path).ok()?;
         let archive = opened.archive();
         // A write between the two openings shows in the stamp.
-        if Stamp::of(&file.metadata().ok()?) != stamp {
+        if Stamp::of_archive(&file.metadata().ok()?) != stamp {
             return None;
         }
         let build_id = archive.superblock().build_id();

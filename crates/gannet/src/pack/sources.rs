@@ -6,10 +6,9 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use gannet_archive::Coding;
+use gannet_content::directory::sidecars::SIDECARS;
 use gannet_content::mime::Types;
 
-use super::compress::decoder;
 use super::host::{self, SourceHost};
 use super::limits::{COPY_CHUNK, IN_FLIGHT_MAX, IN_FLIGHT_MIN, STREAMED_FROM};
 use super::parallel::{Work, in_order};
@@ -66,8 +65,6 @@ pub(super) struct SourceContent {
 struct Digests {
     /// Of each file, in the order of the files.
     files: Vec<[u8; 32]>,
-    /// What the files decode to that may be sidecars, by their number.
-    decoded: HashMap<usize, [u8; 32]>,
     read_count: u64,
 }
 
@@ -94,17 +91,9 @@ impl Sources {
             host_names: hosts.iter().filter_map(|host| host.name.clone()).collect(),
             hosts,
         };
-        let sidecars = sidecars(&tree.files, &digests);
         let mut by_digest = HashMap::new();
         let mut known_types: HashSet<Arc<str>> = HashSet::new();
         for (number, file) in tree.files.into_iter().enumerate() {
-            if sidecars.contains(&number) {
-                sources.skipped.push(Skipped {
-                    path: file.path,
-                    rule: "sidecar: the codings are made by gannet".into(),
-                });
-                continue;
-            }
             let digest = digests.files[number];
             let content_type = types.content_type(&file.url);
             let content_type = match known_types.get(content_type) {
@@ -165,6 +154,26 @@ impl Sources {
                     .push(format!("'{url}' is too large to be compressed"));
             }
         }
+        let mut sidecars = self.files.iter().filter(|it| self.is_sidecar(it)).peekable();
+        let Some(first) = sidecars.peek().map(|first| self.shown(first)) else {
+            return;
+        };
+        let (count, suffix) = (sidecars.count(), first.rsplit('.').next().unwrap_or_default());
+        self.warnings.push(format!(
+            "compressed copies of other files are packed as files of their own: {count}, such as \
+             '{first}'; if nothing links to them, leave them out (--exclude '*.{suffix}')"
+        ));
+    }
+
+    /// Whether it is named as a compressed copy of another file.
+    fn is_sidecar(&self, source: &Source) -> bool {
+        let SourceFile { url, host, .. } = &source.file;
+        let original = SIDECARS.iter().find_map(|it| url.strip_suffix(it.suffix));
+        original.is_some_and(|original| {
+            let asked = (*host, original);
+            let by_name = |it: &Source| (it.file.host, it.file.url.as_slice()).cmp(&asked);
+            self.files.binary_search_by(by_name).is_ok()
+        })
     }
 }
 
@@ -204,25 +213,13 @@ fn read_all(
     )?;
     progress.end();
     let digest_of = |file: &SourceFile| by_stamp.get(&file.stamp).copied().flatten();
-    let mut digests = Digests {
+    Ok(Digests {
         files: files
             .iter()
             .map(|file| digest_of(file).unwrap_or_default())
             .collect(),
-        decoded: HashMap::new(),
         read_count: unread.len() as u64,
-    };
-    for (number, file) in files.iter().enumerate() {
-        let Some((original, coding)) = original_of(file, files) else {
-            continue;
-        };
-        let kept = known.get(&Stamp::of_decoded(&digests.files[number]));
-        let decoded = kept.or_else(|| decode(file, coding, files[original].len));
-        digests
-            .decoded
-            .extend(decoded.map(|digest| (number, digest)));
-    }
-    Ok(digests)
+    })
 }
 
 /// The digest of a file, which must have the length that was seen.
@@ -235,15 +232,6 @@ fn read_one(file: &SourceFile) -> Result<[u8; 32], PackError> {
     Ok(digest)
 }
 
-/// The digest of what a file decodes to; nothing if it cannot be decoded, or is longer than its
-/// original, and so no sidecar.
-fn decode(file: &SourceFile, coding: Coding, original_len: u64) -> Option<[u8; 32]> {
-    let coded = File::open(&file.path).ok()?;
-    let decoded = decoder(coding, coded).ok()?;
-    let (digest, len) = hash(decoded.take(original_len + 1), original_len).ok()?;
-    (len == original_len).then_some(digest)
-}
-
 fn stamps(files: &[SourceFile], digests: &Digests) -> Stamps {
     let mut stamps = Stamps::default();
     for (file, digest) in files.iter().zip(&digests.files) {
@@ -251,39 +239,7 @@ fn stamps(files: &[SourceFile], digests: &Digests) -> Stamps {
             stamps.insert(file.stamp, *digest);
         }
     }
-    for (number, decoded) in &digests.decoded {
-        stamps.insert(Stamp::of_decoded(&digests.files[*number]), *decoded);
-    }
     stamps
-}
-
-/// The number of the file that a path would be a sidecar of, and in which coding.
-fn original_of(file: &SourceFile, files: &[SourceFile]) -> Option<(usize, Coding)> {
-    let suffixes: [(&[u8], Coding); 3] = [
-        (b".br", Coding::Brotli),
-        (b".gz", Coding::Gzip),
-        (b".zst", Coding::Zstd),
-    ];
-    let (original, coding) = suffixes
-        .into_iter()
-        .find_map(|(suffix, coding)| Some((file.url.strip_suffix(suffix)?, coding)))?;
-    let number = files
-        .binary_search_by(|other| (other.host, other.url.as_slice()).cmp(&(file.host, original)))
-        .ok()?;
-    Some((number, coding))
-}
-
-fn sidecars(files: &[SourceFile], digests: &Digests) -> HashSet<usize> {
-    let decodes_to_original = |number: usize, decoded: &[u8; 32]| {
-        let original = original_of(&files[number], files);
-        original.is_some_and(|(original, _)| digests.files[original] == *decoded)
-    };
-    digests
-        .decoded
-        .iter()
-        .filter(|(number, decoded)| decodes_to_original(**number, decoded))
-        .map(|(number, _)| *number)
-        .collect()
 }
 
 pub(super) fn open(path: &Path) -> Result<File, PackError> {

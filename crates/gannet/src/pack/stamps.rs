@@ -39,9 +39,11 @@ impl Stamp {
         Self::cut(&hasher)
     }
 
-    /// Under this the digest is kept of what coded bytes decode to.
-    pub(super) fn of_decoded(coded: &[u8; 32]) -> Self {
-        Self::cut(blake3::Hasher::new().update(b"decoded").update(coded))
+    /// The stamp of an archive that was written, under which its build id is kept. It is another
+    /// than that of the same file in a site, under which the digest of all its bytes is kept.
+    pub(super) fn of_archive(metadata: &Metadata) -> Self {
+        let Self(stamp) = Self::of(metadata);
+        Self::cut(blake3::Hasher::new().update(b"archive").update(&stamp))
     }
 
     fn cut(hasher: &blake3::Hasher) -> Self {

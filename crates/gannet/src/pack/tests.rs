@@ -214,7 +214,7 @@ fn variants_are_kept_when_they_pay_and_never_for_media() {
 }
 
 #[test]
-fn leftovers_links_and_sidecars_are_skipped_with_their_rule() {
+fn leftovers_and_links_are_skipped_with_their_rule() {
     let place = Place::new();
     place.file("x.css", "body { color: red }".repeat(20));
     place.file(".htaccess", "deny");
@@ -228,22 +228,9 @@ fn leftovers_links_and_sidecars_are_skipped_with_their_rule() {
     link(Path::new("real"), "alias");
     link(Path::new("y.txt"), "real/z.txt");
     place.file("bad\\name", "x");
-    let gzip = |body: &[u8]| {
-        let coded = super::compress::compress(body, &[Encoder::Libdeflate(6)]);
-        coded.expect("compressing works").remove(0).bytes
-    };
-    place.file(
-        "x.css.gz",
-        gzip("body { color: red }".repeat(20).as_bytes()),
-    );
-    place.file(
-        "real/y.txt.gz",
-        gzip("something else".repeat(99).as_bytes()),
-    );
-    place.file("x.css.br", "this is not brotli");
+    place.file("old.gannet", "an archive");
 
     let report = place.pack();
-    let sidecar = "sidecar: the codings are made by gannet";
     assert_eq!(
         rules(&report)
             .iter()
@@ -254,9 +241,9 @@ fn leftovers_links_and_sidecars_are_skipped_with_their_rule() {
             ("up", "symbolic link in a circle"),
             ("bad\\name", "no request can name it"),
             ("dangling", "symbolic link to nothing"),
+            ("old.gannet", "*.gannet"),
             ("up", "symbolic link in a circle"),
             ("self", "symbolic link in a circle"),
-            ("x.css.gz", sidecar),
             ("x.css~", "*~"),
         ]
     );
@@ -267,15 +254,22 @@ fn leftovers_links_and_sidecars_are_skipped_with_their_rule() {
     );
     assert_eq!(get(&file, "/alias/z.txt").as_deref(), Some("y"));
     assert_eq!(get(&file, "/real/z.txt").as_deref(), Some("y"));
-    assert_eq!(
-        get(&file, "/x.css.br").as_deref(),
-        Some("this is not brotli")
-    );
-    assert!(
-        file.archive()
-            .lookup(Key::content(b"/real/y.txt.gz"))
-            .is_some()
-    );
+}
+
+#[test]
+fn compressed_copies_keep_their_addresses_and_are_told() {
+    let place = Place::new();
+    place.file("sitemap.xml", "<urlset/>");
+    place.file("sitemap.xml.gz", "coded");
+    place.file("alone.csv.gz", "a download");
+    let report = place.pack();
+    assert_eq!(rules(&report), []);
+    let warning = "compressed copies of other files are packed as files of their own: 1, such as \
+                   '/sitemap.xml.gz'; if nothing links to them, leave them out (--exclude '*.gz')";
+    assert_eq!(report.warnings, [warning]);
+    let file = place.open();
+    assert_eq!(get(&file, "/sitemap.xml.gz").as_deref(), Some("coded"));
+    assert_eq!(get(&file, "/alone.csv.gz").as_deref(), Some("a download"));
 }
 
 #[test]

@@ -57,6 +57,19 @@ fn packed(place: &Place) -> Vec<u8> {
 }
 
 #[test]
+fn an_archive_that_lies_in_the_site_is_a_file_like_others() {
+    let place = site();
+    let inside = PackOptions {
+        output: place.site().join("old.bin"),
+        ..with_memory(&place)
+    };
+    pack(&inside, &mut NoProgress).expect("it packs");
+    let options = with_memory(&place);
+    pack(&options, &mut NoProgress).expect("it packs with the archive in the site");
+    assert!(packed(&place) == fresh(&place, &options));
+}
+
+#[test]
 fn an_unchanged_site_is_neither_read_nor_compressed_again() {
     let place = site();
     let options = with_memory(&place);
