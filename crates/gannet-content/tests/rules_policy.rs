@@ -49,6 +49,7 @@ fn names_with_a_content_hash_are_recognised() {
         "assets/logo-3f2a9c1b.svg",
         "assets/app.BxY3k9Zq.js",
         "assets/chunks/theme.DQx7bM2k.js",
+        "assets/index.md.CSNPNcoX.lean.js",
         "index-BxY3k9Zq.css",
         // Next, Nuxt, SvelteKit, Astro, Gatsby
         "_next/static/chunks/framework-2c79e2a64abdb08b.js",

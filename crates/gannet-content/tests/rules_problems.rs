@@ -87,6 +87,7 @@ fn problems_of_netlify_redirects() {
             "no condition on country, language, role or cookie",
         ),
         ("/a /b Role=admin", ":1:7: found 'Role=admin'"),
+        ("/admin/* 200! Role=admin", ":1:15: found 'Role=admin'"),
         ("/a Country=de /b", ":1:4: found 'Country=de'"),
         ("/a id=1 id=2 /b", "'id' twice"),
         ("/a =1 /b", "a query parameter"),

@@ -130,6 +130,11 @@ fn rules_files_have_columns() {
     let ended = gannet_in(&folder, ["check", ".", "--format", "github"]);
     let start = "::error file=_redirects,line=1,col=7,title=syntax::found '399'";
     assert!(ended.text().starts_with(start), "{ended:?}");
+    // As the repository names it, where the site is a folder of it.
+    folder.write("out/_redirects", "/a /b 399\n");
+    let ended = gannet_in(&folder, ["check", "out", "--format", "github"]);
+    let start = "::error file=out/_redirects,line=1,col=7,";
+    assert!(ended.text().starts_with(start), "{ended:?}");
     let ended = gannet_in(&folder, ["check", ".", "--json"]);
     assert!(
         ended.text().contains("\"line\": 1, \"column\": 7, "),

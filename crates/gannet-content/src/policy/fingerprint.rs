@@ -235,8 +235,8 @@ pub(super) fn split_token(name: &str) -> Option<(&str, &str, &str)> {
 
 /// Suffixes that stand before the last one.
 const DECORATIONS: &[&str] = &[
-    "async", "bundle", "chunk", "cjs", "css", "esm", "js", "legacy", "license", "map", "min",
-    "mjs", "modern", "module", "prod", "worker",
+    "async", "bundle", "chunk", "cjs", "css", "esm", "js", "lean", "legacy", "license", "map",
+    "min", "mjs", "modern", "module", "prod", "worker",
 ];
 
 const BUNDLE_FOLDERS: &[&str] = &[

@@ -5,7 +5,6 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Compat, Place};
 use super::limits::{BROAD_MAX, CHAIN_MAX};
 use super::matcher::Request;
 use super::pattern::{Captures, Pattern, Scheme, Segment, Subject};
@@ -13,6 +12,7 @@ use super::problem::{Problem, Severity, What};
 use super::redirects::{QueryParameter, QueryValue, Redirect};
 use super::table::{Decision, RedirectTable};
 use super::target::decoded;
+use super::{Compat, Place};
 
 /// Looks over the redirects of a site.
 ///

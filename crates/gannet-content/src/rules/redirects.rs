@@ -249,6 +249,9 @@ fn parse_hosted(line: &Line<'_>, compat: Compat) -> Result<Redirect, Problems> {
     let Some((source, rest)) = tokens.split_first() else {
         return Err((1, Wrong::words("nothing", "a source")));
     };
+    if let Some(condition) = rest.iter().find(|token| is_condition(token.text)) {
+        return Err((condition.column, unexpected_end(condition.text)));
+    }
     let pattern = hosted_source(source.text, compat).map_err(at(source))?;
     let query_count = rest.iter().take_while(|token| is_query(token)).count();
     let (query, rest) = rest.split_at(query_count);
@@ -269,11 +272,9 @@ fn parse_hosted(line: &Line<'_>, compat: Compat) -> Result<Redirect, Problems> {
     let names = names.map_err(at(source))?;
     rule.target = Target::parse(target.text, Some(&names)).map_err(at(target))?;
     let mut rest = rest;
-    if let Some((status, conditions)) = rest.split_first()
-        && !is_condition(status.text)
-    {
+    if let Some((status, behind)) = rest.split_first() {
         (rule.status, rule.is_forced) = parse_status(status.text, compat).map_err(at(status))?;
-        rest = conditions;
+        rest = behind;
     }
     if let Some(token) = rest.first() {
         return Err((token.column, unexpected_end(token.text)));
@@ -362,9 +363,6 @@ fn is_query(token: &Token<'_>) -> bool {
 fn parse_query(tokens: &[Token<'_>], compat: Compat) -> Result<Vec<QueryParameter>, Problems> {
     let mut query: Vec<QueryParameter> = Vec::new();
     for token in tokens {
-        if is_condition(token.text) {
-            return Err((token.column, unexpected_end(token.text)));
-        }
         if compat == Compat::Cloudflare {
             let wrong = Wrong::new(token.text, "a target: Cloudflare matches no queries");
             return Err((

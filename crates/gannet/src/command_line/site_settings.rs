@@ -125,6 +125,9 @@ pub fn hosted(value: &OsString) -> Result<(Vec<String>, PathBuf), String> {
         let host = host.trim().to_ascii_lowercase();
         match is_host_name(host.as_bytes()) {
             true => Ok(host),
+            false if !host.is_ascii() => Err(format!(
+                "'{host}' is not in ASCII: write the form that browsers send, 'xn--...'"
+            )),
             false => Err(format!("'{host}' is not the name of a host, without port")),
         }
     });

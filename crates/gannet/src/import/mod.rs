@@ -68,6 +68,8 @@ pub enum ImportError {
     Read(io::Error),
     /// It is not what it begins like.
     Damaged(String),
+    /// It has what is not read: encrypted files, a method that is not known.
+    Unsupported(String),
     /// An entry has a path that must not be followed.
     Path {
         /// The path.
@@ -88,6 +90,7 @@ impl ImportError {
         let help = match &self {
             Self::Path { .. } => Some("unpack it yourself, look at it, and pack the directory"),
             Self::TooMuch(_) => Some("if you trust it, unpack it yourself and pack the directory"),
+            Self::Unsupported(_) => Some("unpack it yourself, and pack the directory"),
             Self::Damaged(_) => Some("get the archive again"),
             Self::Read(_) | Self::Write(..) => None,
         };
@@ -107,7 +110,7 @@ impl fmt::Display for ImportError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read(error) => write!(out, "{}", cause(error)),
-            Self::Damaged(what) => write!(out, "{what}"),
+            Self::Damaged(what) | Self::Unsupported(what) => write!(out, "{what}"),
             Self::Path { path, why } => {
                 write!(out, "entry '{}' {why}", crate::messages::printable(path))
             }

@@ -118,6 +118,42 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 }
 
 #[test]
+fn names_in_a_zip_are_read_by_flag_and_slashes_made_of_backslashes() {
+    // What an entry is called; the name's bytes in the archive; the name that it has then.
+    let rows: [(&str, &[u8], &str); 4] = [
+        ("AAAA.html", b"\x81ber.html", "\u{fc}ber.html"),
+        ("AAAAA.html", "\u{fc}ber.html".as_bytes(), "\u{fc}ber.html"),
+        ("css|a.css", b"css\\a.css", "css/a.css"),
+        ("a/b|c.css", b"a/b\\c.css", "a/b\\c.css"),
+    ];
+    for (name, bytes, expect) in rows {
+        let mut zip = zip_of(&[(name, b"x")]);
+        let places: Vec<usize> = zip
+            .windows(name.len())
+            .enumerate()
+            .filter_map(|(at, found)| (found == name.as_bytes()).then_some(at))
+            .collect();
+        assert_eq!(places.len(), 2, "{name}");
+        for at in places {
+            zip[at..at + bytes.len()].copy_from_slice(bytes);
+        }
+        let (_, kept) = import(&zip).expect("sound");
+        assert_eq!(names(&kept), [expect]);
+    }
+}
+
+#[test]
+fn a_zip_that_needs_a_password_is_not_called_damaged() {
+    let mut zip = zip_of(&[("a.txt", b"x")]);
+    // The flag for encryption, in the local and in the central header.
+    let central = zip.windows(4).position(|it| it == b"PK\x01\x02");
+    zip[6] |= 1;
+    zip[central.expect("a directory") + 8] |= 1;
+    let error = import(&zip).err().expect("refused");
+    assert!(matches!(error, ImportError::Unsupported(_)), "{error}");
+}
+
+#[test]
 fn zip_and_tar_give_their_files() {
     let zip = zip_of(&[("index.html", b"<p>"), ("a/b.txt", b"b")]);
     let (kind, kept) = import(&zip).expect("sound");

@@ -19,8 +19,8 @@ pub(super) fn read(from: impl Read + Seek, entries: &mut dyn Entries) -> Result<
     }
     for number in 0..archive.len() {
         let mut file = archive.by_index(number).map_err(refuse)?;
-        let path = file.name_raw().to_vec();
-        if file.is_dir() {
+        let path = path(file.name_raw(), &file.name().map_err(refuse)?);
+        if file.is_dir() || path.ends_with(b"/") {
             continue;
         }
         if file
@@ -45,9 +45,21 @@ pub(super) fn read(from: impl Read + Seek, entries: &mut dyn Entries) -> Result<
     Ok(())
 }
 
+/// The path of an entry from its bytes and from what they are by their flag: UTF-8 or code page 437.
+/// Many programs write UTF-8 and forget the flag. Where there is no slash, backslashes are taken for
+/// slashes, since older programs for Windows write them.
+fn path(raw: &[u8], by_flag: &str) -> Vec<u8> {
+    let path = std::str::from_utf8(raw).unwrap_or(by_flag);
+    match path.contains('/') {
+        true => path.into(),
+        false => path.replace('\\', "/").into(),
+    }
+}
+
 fn refuse(error: ZipError) -> ImportError {
     match error {
         ZipError::Io(error) => read_error(error),
+        ZipError::UnsupportedArchive(what) => ImportError::Unsupported(what.to_string()),
         other => ImportError::Damaged(other.to_string()),
     }
 }

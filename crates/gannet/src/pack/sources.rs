@@ -154,11 +154,18 @@ impl Sources {
                     .push(format!("'{url}' is too large to be compressed"));
             }
         }
-        let mut sidecars = self.files.iter().filter(|it| self.is_sidecar(it)).peekable();
+        let mut sidecars = self
+            .files
+            .iter()
+            .filter(|it| self.is_sidecar(it))
+            .peekable();
         let Some(first) = sidecars.peek().map(|first| self.shown(first)) else {
             return;
         };
-        let (count, suffix) = (sidecars.count(), first.rsplit('.').next().unwrap_or_default());
+        let (count, suffix) = (
+            sidecars.count(),
+            first.rsplit('.').next().unwrap_or_default(),
+        );
         self.warnings.push(format!(
             "compressed copies of other files are packed as files of their own: {count}, such as \
              '{first}'; if nothing links to them, leave them out (--exclude '*.{suffix}')"
