@@ -6,8 +6,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use gannet_archive::{Finished, Superblock, put_signature, signed_text};
-use minisign::{SecretKey, SecretKeyBox};
+use minisign::{ErrorKind, PError, SecretKey, SecretKeyBox};
 
 use super::PackError;
 
@@ -20,6 +22,38 @@ pub(super) struct Signer {
     path: PathBuf,
 }
 
+/// The bytes of a key file: algorithms of key, of password and of checksum (two bytes each), salt
+/// and costs of the password (48), the number of the key (8), the key (64), the checksum (32).
+fn key_bytes(text: &str) -> Option<[u8; KEY_LEN]> {
+    let coded = text.lines().nth(1)?;
+    STANDARD.decode(coded.trim()).ok()?.try_into().ok()
+}
+
+fn has_no_password(text: &str) -> bool {
+    key_bytes(text).is_some_and(|bytes| bytes[2..4] == [0; 2])
+}
+
+/// A key without a password and without a checksum: such keys `minisign -G -W` writes, but the
+/// crate does not read.
+fn without_checksum(text: &str) -> Option<SecretKey> {
+    let bytes = key_bytes(text).filter(|bytes| bytes.starts_with(b"Ed"))?;
+    let has_checksum = bytes[CHECKSUM_AT..].iter().any(|byte| *byte != 0);
+    let key = SecretKey::from_bytes(&bytes).ok()?;
+    (has_no_password(text) && !has_checksum).then_some(key)
+}
+
+fn why(error: &PError) -> String {
+    match error.kind() {
+        ErrorKind::Io => format!(
+            "it has a password, which cannot be asked for here ({error}): set {PASSWORD_VARIABLE}"
+        ),
+        _ => error.to_string(),
+    }
+}
+
+const KEY_LEN: usize = 158;
+const CHECKSUM_AT: usize = 126;
+
 impl Signer {
     /// Reads a secret key of minisign. The password of one that has one comes from the environment,
     /// or is asked for at the terminal.
@@ -29,9 +63,13 @@ impl Signer {
         let boxed = || SecretKeyBox::from_string(&text).map_err(|error| refuse(error.to_string()));
         let key = match boxed()?.into_unencrypted_secret_key() {
             Ok(key) => key,
-            Err(_) => boxed()?
-                .into_secret_key(std::env::var(PASSWORD_VARIABLE).ok())
-                .map_err(|error| refuse(error.to_string()))?,
+            Err(error) => match without_checksum(&text) {
+                Some(key) => key,
+                None if has_no_password(&text) => return Err(refuse(error.to_string())),
+                None => boxed()?
+                    .into_secret_key(std::env::var(PASSWORD_VARIABLE).ok())
+                    .map_err(|error| refuse(why(&error)))?,
+            },
         };
         Ok(Self {
             key,

@@ -24,6 +24,36 @@ fn signed() -> (Place, String) {
     (place, pair.pk.to_base64())
 }
 
+/// As `minisign -G -W` of 2022 wrote it: the checksum is 32 zero bytes.
+const WITHOUT_CHECKSUM: [&str; 2] = [
+    "RWQAAEIyAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAArmE3LP4gIIMM1AlaMB\
+     IHNg+ekVliFPwq2ysabVGczh5RthWs96M3lCkbW8uOgJJusCIMYZvc0wXDS5rpCEd0REECVdInQbcpAAAAAAAAAAAA\
+     AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=",
+    "RWSuYTcs/iAggykbW8uOgJJusCIMYZvc0wXDS5rpCEd0REECVdInQbcp",
+];
+
+#[test]
+fn a_key_of_minisign_without_password_signs() {
+    let [secret, public] = WITHOUT_CHECKSUM;
+    let place = Place::new();
+    place.file("index.html", "front");
+    let key = place.0.join("release.key");
+    let options = PackOptions {
+        sign: Some(key.clone()),
+        ..place.options()
+    };
+    fs::write(&key, format!("untrusted comment: x\n{secret}\n")).expect("writable");
+    pack(&options, &mut NoProgress).expect("it signs");
+    assert_eq!(why(&place, public), None);
+
+    // A checksum that is there has to be right.
+    let wrong = &secret[..secret.len() - 4];
+    let wrong = format!("untrusted comment: x\n{wrong}BBA=\n");
+    fs::write(&key, wrong).expect("writable");
+    let error = pack(&options, &mut NoProgress).expect_err("refused");
+    assert!(error.to_string().contains("Corrupted key"), "{error}");
+}
+
 fn why(place: &Place, key: &str) -> Option<String> {
     let error = verify_signature(&place.archive(), key).err()?;
     assert!(error.help().is_some());
