@@ -202,6 +202,8 @@ fn guess_made(cell: &Cell<'_>, quick: bool) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
     use crate::bench::{
         plan::{
@@ -274,13 +276,13 @@ mod tests {
         };
         let name = "site-mix-c100";
         let report = noted(name, took);
-        let past = Past::of(&[report.clone()], &report.machine);
+        let past = Past::of(slice::from_ref(&report), &report.machine);
         // A run took 2 s, of which 1.5 s were its time: with other times the rest is the same.
         let found = seconds(name, 3, &past, "10");
         assert!((found - (7.0 + 30.0 * (0.5 + 5.0))).abs() < 1e-9, "{found}");
         let mut elsewhere = report.machine.clone();
         elsewhere.cpu = "another".into();
-        let strange = Past::of(&[report.clone()], &elsewhere);
+        let strange = Past::of(slice::from_ref(&report), &elsewhere);
         assert_ne!(seconds(name, 3, &strange, "10"), found);
         let mut later = noted(
             name,
