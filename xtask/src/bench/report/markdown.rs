@@ -257,7 +257,7 @@ impl Report {
         builds.sort_by_key(|(_, cells)| cells.len());
         let (most, _) = builds.pop()?;
         if builds.is_empty() {
-            return (most != UNNOTED).then(|| format!("gannet: {most}"));
+            return (most != UNNOTED).then(|| format!("build: {most}"));
         }
         let exceptions = builds
             .iter()
@@ -375,7 +375,7 @@ mod tests {
         assert_eq!(all.builds_line(), None);
         add(&mut all, "a-c1", Some("gannet 1"));
         add(&mut all, "b-c1", Some("gannet 1"));
-        assert_eq!(all.builds_line().as_deref(), Some("gannet: gannet 1"));
+        assert_eq!(all.builds_line().as_deref(), Some("build: gannet 1"));
         add(&mut all, "c-c1", Some("gannet 2"));
         add(&mut all, "d-c1", None);
         let line = all.builds_line().expect("three builds");
