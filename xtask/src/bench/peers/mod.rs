@@ -202,7 +202,8 @@ pub(crate) struct Found {
     pub(crate) program: PathBuf,
     /// What it says its version is.
     pub(crate) version: String,
-    /// What tells it from other builds of the same: more than the version only for gannet.
+    /// What tells it from other builds of the same: more than the version for gannet and for
+    /// programs that the user built.
     pub(crate) identity: String,
     /// Whether it can be given a certificate.
     pub(crate) has_tls: bool,
@@ -332,6 +333,7 @@ impl Peer {
         };
         let identity = match self {
             Self::Gannet { .. } | Self::Dummy => sources.identity(&program, &version),
+            Self::Given(_) => gannet::identity(&program, &version, true),
             _ => version.clone(),
         };
         Ok(Found {
