@@ -36,6 +36,8 @@ use crate::process;
 pub(crate) mod certificate;
 mod content;
 mod estimate;
+#[cfg(test)]
+mod faults;
 mod h2load;
 mod host;
 mod options;

@@ -81,17 +81,19 @@ fn find(program: Program, sources: &Sources<'_>) -> Result<PathBuf> {
         Program::Ab => process::find_or_install("ab", "apache2-utils"),
         Program::Curl => process::find_or_install("curl", "curl"),
         Program::Gannet => sources.program(),
-        Program::Go => {
-            let go = process::find("go").context("go is not installed")?;
-            let program = sources.build.join("download");
-            let mut build = Command::new(go);
-            build.args(["build", "-o"]).arg(&program);
-            build.arg(process::root().join("bench/clients/download.go"));
-            build.env("GOTOOLCHAIN", "local").env("GO111MODULE", "off");
-            process::capture(&mut build).context("cannot build bench/clients/download.go")?;
-            Ok(program)
-        }
+        Program::Go => build_go(&sources.build.join("download")),
     }
+}
+
+/// Builds the Go program as `program`.
+pub(super) fn build_go(program: &Path) -> Result<PathBuf> {
+    let go = process::find("go").context("go is not installed")?;
+    let mut build = Command::new(go);
+    build.args(["build", "-o"]).arg(program);
+    build.arg(process::root().join("bench/clients/download.go"));
+    build.env("GOTOOLCHAIN", "local").env("GO111MODULE", "off");
+    process::capture(&mut build).context("cannot build bench/clients/download.go")?;
+    Ok(program.to_owned())
 }
 
 /// What a client reported.
