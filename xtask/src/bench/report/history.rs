@@ -1,6 +1,6 @@
 //! Earlier results, and what has become better or worse since.
 
-use std::{fs, path::Path};
+use std::{fmt::Write as _, fs, path::Path};
 
 use anyhow::{Result, ensure};
 
@@ -89,6 +89,53 @@ pub(super) fn changes(report: &Report, earlier: &[Earlier]) -> Vec<Change> {
     changes
 }
 
+/// Writes `README.md` of `directory`: every result, newest first, with what it says in a sentence.
+///
+/// # Errors
+///
+/// When it cannot be written.
+pub(super) fn write_index(directory: &Path) -> Result<()> {
+    let mut text = String::from(
+        "# Results\n\nMade by `cargo xtask bench`; [how it measures](../../docs/manual/benchmarks.md). \
+         Each directory has a page\nwith plots (`index.html`), tables (`report.md`), the plots and every \
+         run (`report.json`). Earlier\nresults are kept so that `cargo xtask bench --compare` can tell \
+         what became worse. Do not compare\nabsolute figures of two of them.\n\n\
+         | result | measured | cells | rounds | |\n| --- | --- | --- | --- | --- |\n",
+    );
+    for Earlier { name, report } in read_all(directory, "").iter().rev() {
+        let paces = report.cells.iter().map(|cell| report.pace_of(cell).rounds);
+        let (least, most) = (paces.clone().min(), paces.max());
+        let rounds = match (least.unwrap_or(0), most.unwrap_or(0)) {
+            (least, most) if least == most => most.to_string(),
+            (least, most) => format!("{least} to {most}"),
+        };
+        let (cells, sentence) = (report.cells.len(), super::glance::sentence(report));
+        let (date, cpu) = (&report.date, &report.machine.cpu);
+        let _ = writeln!(
+            text,
+            "| [{name}]({name}/report.md) | {date}, {cpu} | {cells} | {rounds} | {sentence} |"
+        );
+    }
+    let mut others: Vec<(String, String)> = Vec::new();
+    for entry in fs::read_dir(directory)?.flatten() {
+        let file = entry.file_name().to_string_lossy().into_owned();
+        if file.ends_with(".md") && file != "README.md" {
+            let page = fs::read_to_string(entry.path())?;
+            let title = page.lines().next().unwrap_or_default();
+            others.push((file, title.trim_start_matches('#').trim().to_owned()));
+        }
+    }
+    others.sort();
+    if !others.is_empty() {
+        text.push_str("\nMeasured otherwise, as each says:\n\n");
+        for (file, title) in others {
+            let _ = writeln!(text, "- [{title}]({file})");
+        }
+    }
+    fs::write(directory.join("README.md"), text)?;
+    Ok(())
+}
+
 /// Prints how the newest result, or `name`, compares to those before it.
 ///
 /// # Errors
@@ -108,7 +155,17 @@ pub(crate) fn compare(directory: &Path, name: Option<&str>) -> Result<()> {
     let newest = results.remove(index.unwrap_or(0));
     let changes = changes(&newest.report, &results);
     println!("{}: ratios to nginx, now and before", newest.name);
-    for change in &changes {
+    if changes.is_empty() {
+        println!("  no earlier result has a cell of it on the same kind of CPU");
+    }
+    let mut order: Vec<&Change> = changes.iter().collect();
+    // What changed first: nobody reads a hundred lines for the one that matters.
+    order.sort_by_key(|change| match change.word() {
+        "worse" => 0,
+        "better" => 1,
+        _ => 2,
+    });
+    for change in order {
         let (now, (before, from)) = (standing::show(change.now), &change.before);
         println!(
             "  {:<28} {:<22} {now:<18} {:<18} {from}  {}",
@@ -118,9 +175,15 @@ pub(crate) fn compare(directory: &Path, name: Option<&str>) -> Result<()> {
             change.word()
         );
     }
-    let worse = changes.iter().filter(|c| c.word() == "worse").count();
-    println!("{} figures compared, {worse} worse", changes.len());
-    ensure!(worse == 0, "{worse} figures are worse than before");
+    let count = |word: &str| changes.iter().filter(|c| c.word() == word).count();
+    let (worse, better) = (count("worse"), count("better"));
+    println!(
+        "{} figures compared: {worse} worse, {better} better (medians differ by more than {:.0} % and \
+         no rounds overlap)",
+        changes.len(),
+        CHANGE_MIN * 100.0
+    );
+    ensure!(worse == 0, "{worse} of the figures became worse");
     Ok(())
 }
 
@@ -142,6 +205,29 @@ mod tests {
             now: spread(now),
         };
         change.word()
+    }
+
+    #[test]
+    fn the_index_names_every_result_and_other_pages() {
+        use crate::bench::report::tests::{figures, report};
+        let directory = std::env::temp_dir().join(format!("gannet-index-{}", std::process::id()));
+        let runs = |cost| vec![figures(cost), figures(cost)];
+        for name in ["one", "two"] {
+            let rows = vec![("nginx", runs(4.0)), ("gannet-archive", runs(2.0))];
+            let saved = report(rows).save(&directory, name);
+            saved.expect("a writable temporary directory");
+        }
+        fs::write(directory.join("pack.md"), "# Packing\n\ntext").expect("ours");
+        write_index(&directory).expect("ours");
+        let index = fs::read_to_string(directory.join("README.md")).expect("written");
+        for part in [
+            "[one](one/report.md)",
+            "[two](two/report.md)",
+            "- [Packing](pack.md)",
+        ] {
+            assert!(index.contains(part), "{index}");
+        }
+        fs::remove_dir_all(directory).expect("ours");
     }
 
     #[test]

@@ -277,6 +277,8 @@ impl Report {
         for (name, plot) in plot::of_report(self) {
             write(&format!("plots/{name}.svg"), plot.file(&name))?;
         }
+        let index = history::write_index(directory);
+        index.with_context(|| format!("cannot write the index of '{}'", directory.display()))?;
         println!("bench: wrote '{}'", path.display());
         Ok(())
     }
