@@ -6,7 +6,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::entry::{Entry, Gzip};
 use crate::error::ArchiveError;
-use crate::hosts::{self, HostRules};
+use crate::hosts::{self, HostNames, HostRules};
 use crate::layout::{blob, entry, index, slice, u8_at, u16_at, u32_at, u64_at};
 use crate::stats::Stats;
 use crate::superblock::{Options, SectionKind, Superblock};
@@ -180,17 +180,35 @@ impl<B: AsRef<[u8]>> Archive<B> {
     }
 
     /// The names of the virtual hosts, in their order: the first is number 1.
-    pub fn hosts(&self) -> impl Iterator<Item = &[u8]> {
-        hosts::Names::new(self.section(SectionKind::Hosts).unwrap_or_default())
+    pub fn hosts(&self) -> impl ExactSizeIterator<Item = &[u8]> {
+        let names = self.host_names();
+        (0..names.starts.len()).map(move |index| names.at(index).unwrap_or_default())
+    }
+
+    /// The name of the virtual host with this number; `None` for number 0 and for one that is not
+    /// there.
+    pub fn host_name(&self, number: u16) -> Option<&[u8]> {
+        self.host_names().at(usize::from(number).checked_sub(1)?)
+    }
+
+    /// The number of the virtual host with this name, which is in lower case.
+    pub fn host_number(&self, name: &[u8]) -> Option<u16> {
+        let index = self.host_names().index_of(name)?;
+        u16::try_from(index + 1).ok()
+    }
+
+    fn host_names(&self) -> HostNames<'_> {
+        HostNames {
+            section: self.section(SectionKind::Hosts).unwrap_or_default(),
+            starts: &self.layout.host_starts,
+        }
     }
 
     /// The rules that hold on a virtual host, or on any other one: those of its own, or those of
     /// the whole archive.
     pub fn rules(&self, host: u16) -> HostRules<'_> {
         match self.section(SectionKind::HostRules) {
-            Some(section) => hosts::RulesByHost::new(section)
-                .find(|(number, _)| *number == host)
-                .map_or_else(HostRules::default, |(_, rules)| rules),
+            Some(section) => hosts::rules_of(section, &self.layout.rules_starts, host),
             None => HostRules {
                 redirects: self.section(SectionKind::RedirectRules).unwrap_or_default(),
                 fields: self.section(SectionKind::FieldRules).unwrap_or_default(),
@@ -278,7 +296,10 @@ pub(crate) struct Layout {
     pub(crate) entry_count: u32,
     pub(crate) variant_count: u32,
     pub(crate) blob_count: u32,
-    pub(crate) host_count: u16,
+    /// Where the name of each host begins in its section.
+    pub(crate) host_starts: Vec<u32>,
+    /// The hosts that have rules of their own, and where those begin in their section.
+    pub(crate) rules_starts: Vec<(u16, usize)>,
 }
 
 /// The metadata region with its layout.

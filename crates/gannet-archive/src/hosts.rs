@@ -1,16 +1,52 @@
 //! The names of virtual hosts: one byte of length before each, in ascending order.
+//!
+//! What has no fixed length cannot be found by its number: where each name and each host's rules
+//! begin is noted when a section is checked, so that an archive of very many hosts costs a search
+//! by halves, not a walk.
+
+use std::cmp::Ordering;
 
 use crate::error::Rule;
 use crate::limits::{HOST_COUNT_MAX, HOST_LEN_MAX};
 
 /// The names in a section, in their order.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Names<'a> {
+struct Names<'a> {
     rest: &'a [u8],
 }
 
+/// The names of a checked section, by number and by name.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostNames<'a> {
+    pub(crate) section: &'a [u8],
+    /// Where each begins, as [`check`] gives it.
+    pub(crate) starts: &'a [u32],
+}
+
+impl<'a> HostNames<'a> {
+    /// The name at an index, which counts from 0.
+    pub(crate) fn at(self, index: usize) -> Option<&'a [u8]> {
+        let start = usize::try_from(*self.starts.get(index)?).ok()?;
+        Names::new(self.section.get(start..)?).next()
+    }
+
+    /// The index of a name.
+    pub(crate) fn index_of(self, name: &[u8]) -> Option<usize> {
+        let (mut low, mut high) = (0, self.starts.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            match self.at(middle)?.cmp(name) {
+                Ordering::Less => low = middle + 1,
+                Ordering::Equal => return Some(middle),
+                Ordering::Greater => high = middle,
+            }
+        }
+        None
+    }
+}
+
 impl<'a> Names<'a> {
-    pub(crate) fn new(section: &'a [u8]) -> Self {
+    fn new(section: &'a [u8]) -> Self {
         Self { rest: section }
     }
 }
@@ -41,29 +77,31 @@ pub fn is_host_name(name: &[u8]) -> bool {
     name.len() <= HOST_LEN_MAX && name.split(|byte| *byte == b'.').all(is_label)
 }
 
-/// Counts the names of a section; else the position of the first that is wrong.
-pub(crate) fn check(section: &[u8]) -> Result<u16, (u64, Rule)> {
+/// Where each name of a section begins; else the position of the first that is wrong.
+pub(crate) fn check(section: &[u8]) -> Result<Vec<u32>, (u64, Rule)> {
     let mut names = Names::new(section);
-    let mut count: u16 = 0;
+    let mut starts = Vec::new();
+    let mut start: u32 = 0;
     let mut previous: &[u8] = b"";
-    for name in names.by_ref() {
-        let refuse = |rule| Err((u64::from(count), rule));
+    while let Some(name) = names.next() {
+        let refuse = |rule| Err((starts.len() as u64, rule));
         if !is_host_name(name) {
             return refuse(Rule::Value);
         }
         if name <= previous {
             return refuse(Rule::Order);
         }
-        if count == HOST_COUNT_MAX {
+        if starts.len() == usize::from(HOST_COUNT_MAX) {
             return refuse(Rule::Limit);
         }
         previous = name;
-        count += 1;
+        starts.push(start);
+        start += 1 + name.len() as u32;
     }
-    if !names.rest.is_empty() || count == 0 {
-        return Err((u64::from(count), Rule::SectionLen));
+    if !names.rest.is_empty() || starts.is_empty() {
+        return Err((starts.len() as u64, Rule::SectionLen));
     }
-    Ok(count)
+    Ok(starts)
 }
 
 /// The bytes of the section; nothing without names.
@@ -87,14 +125,22 @@ pub struct HostRules<'a> {
 
 /// The rules in a section, with the numbers of their hosts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RulesByHost<'a> {
+struct RulesByHost<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> RulesByHost<'a> {
-    pub(crate) fn new(section: &'a [u8]) -> Self {
+    fn new(section: &'a [u8]) -> Self {
         Self { rest: section }
     }
+}
+
+/// The rules of a host in a checked section; `starts` is what [`check_rules`] gave.
+pub(crate) fn rules_of<'a>(section: &'a [u8], starts: &[(u16, usize)], host: u16) -> HostRules<'a> {
+    let found = starts.binary_search_by_key(&host, |(number, _)| *number);
+    let found = found.ok().and_then(|index| section.get(starts[index].1..));
+    let own = found.and_then(|rest| RulesByHost::new(rest).next());
+    own.map_or_else(HostRules::default, |(_, rules)| rules)
 }
 
 impl<'a> Iterator for RulesByHost<'a> {
@@ -116,25 +162,29 @@ fn sized(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(usize::try_from(u32::from_le_bytes(*len)).ok()?)
 }
 
-/// Checks a section of rules by host: hosts ascend and are there, and nothing is left; else the
-/// position of what is wrong.
-pub(crate) fn check_rules(section: &[u8], host_count: u16) -> Result<(), (u64, Rule)> {
+/// Checks a section of rules by host: hosts ascend and are there, and nothing is left. Gives each
+/// host with where its rules begin; else the position of what is wrong.
+pub(crate) fn check_rules(
+    section: &[u8],
+    host_count: usize,
+) -> Result<Vec<(u16, usize)>, (u64, Rule)> {
     let mut rules = RulesByHost::new(section);
-    let mut previous = None;
-    let mut index = 0;
-    for (host, _) in rules.by_ref() {
-        if host > host_count {
-            return Err((index, Rule::Value));
+    let mut starts: Vec<(u16, usize)> = Vec::new();
+    let mut start = 0;
+    while let Some((host, _)) = rules.next() {
+        let refuse = |rule| Err((starts.len() as u64, rule));
+        if usize::from(host) > host_count {
+            return refuse(Rule::Value);
         }
-        if previous >= Some(host) {
-            return Err((index, Rule::Order));
+        if starts.last().is_some_and(|(previous, _)| *previous >= host) {
+            return refuse(Rule::Order);
         }
-        previous = Some(host);
-        index += 1;
+        starts.push((host, start));
+        start = section.len() - rules.rest.len();
     }
     match rules.rest.is_empty() {
-        true => Ok(()),
-        false => Err((index, Rule::SectionLen)),
+        true => Ok(starts),
+        false => Err((starts.len() as u64, Rule::SectionLen)),
     }
 }
 
@@ -160,15 +210,30 @@ mod tests {
 
     #[test]
     fn names_come_back_in_order_and_what_is_none_is_refused() {
-        let check_names = |names: &[&str], expect: Result<u16, (u64, Rule)>| {
+        let check_names = |names: &[&str], expect: Result<usize, (u64, Rule)>| {
             let bytes = render(names.iter().map(|name| name.as_bytes())).expect("short names");
-            assert_eq!(check(&bytes), expect, "{names:?}");
-            let read: Vec<_> = Names::new(&bytes).map(<[u8]>::to_vec).collect();
-            let written: Vec<_> = names.iter().map(|name| name.as_bytes().to_vec()).collect();
-            assert_eq!(read, written);
+            let starts = check(&bytes);
+            assert_eq!(
+                starts.as_ref().map(Vec::len),
+                expect.as_ref().copied(),
+                "{names:?}"
+            );
+            let Ok(starts) = starts else { return };
+            let host_names = HostNames {
+                section: &bytes,
+                starts: &starts,
+            };
+            for (index, name) in names.iter().enumerate() {
+                assert_eq!(host_names.at(index), Some(name.as_bytes()));
+                assert_eq!(host_names.index_of(name.as_bytes()), Some(index));
+                assert_eq!(host_names.index_of(format!("{name}0").as_bytes()), None);
+            }
+            assert_eq!(host_names.at(names.len()), None);
+            assert_eq!(host_names.index_of(b""), None);
         };
         check_names(&["a.example", "b.example"], Ok(2));
         check_names(&["_dmarc.a-b.example"], Ok(1));
+        check_names(&["a", "a.b", "a.c", "aa", "b", "c.a", "d"], Ok(7));
         check_names(&["b.example", "a.example"], Err((1, Rule::Order)));
         check_names(&["a", "a"], Err((1, Rule::Order)));
         check_names(&["A.example"], Err((0, Rule::Value)));
@@ -189,7 +254,13 @@ mod tests {
         ];
         let bytes = render_rules(list).expect("short");
         assert_eq!(RulesByHost::new(&bytes).collect::<Vec<_>>(), list);
-        assert_eq!(check_rules(&bytes, 2), Ok(()));
+        let starts = check_rules(&bytes, 2).expect("in order");
+        for (host, own) in [(1, HostRules::default()), (3, HostRules::default())] {
+            assert_eq!(rules_of(&bytes, &starts, host), own);
+        }
+        for (host, own) in list {
+            assert_eq!(rules_of(&bytes, &starts, host), own);
+        }
         assert_eq!(check_rules(&bytes, 1), Err((1, Rule::Value)));
         for len in (0..bytes.len()).filter(|len| ![0, 13].contains(len)) {
             let refused = check_rules(&bytes[..len], 2);

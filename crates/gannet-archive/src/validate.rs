@@ -136,14 +136,13 @@ fn lay_out(superblock: &Superblock, bytes: &[u8], base: u64) -> Result<Layout, A
     }
     if superblock.section(SectionKind::Hosts).is_some() {
         let names = range(SectionKind::Hosts)?;
-        let counted = hosts::check(slice(bytes, names.start, names.len()));
-        layout.host_count =
-            counted.or_else(|(index, rule)| record(SectionKind::Hosts, index, rule))?;
+        layout.host_starts = hosts::check(slice(bytes, names.start, names.len()))
+            .or_else(|(index, rule)| record(SectionKind::Hosts, index, rule))?;
     }
     if superblock.section(SectionKind::HostRules).is_some() {
         let rules = range(SectionKind::HostRules)?;
         let rules = slice(bytes, rules.start, rules.len());
-        hosts::check_rules(rules, layout.host_count)
+        layout.rules_starts = hosts::check_rules(rules, layout.host_starts.len())
             .or_else(|(index, rule)| record(SectionKind::HostRules, index, rule))?;
     }
     lay_out_index(&mut layout, bytes, range(SectionKind::Index)?)?;
@@ -404,7 +403,7 @@ fn check_entry(view: View<'_>, number: u32, namespace_max: u8) -> Result<(), Rul
     let flags = u8_at(bytes, entry::FLAGS);
     let namespace = u8_at(bytes, entry::NAMESPACE);
     let host = u16_at(bytes, entry::HOST);
-    if host > view.layout.host_count
+    if usize::from(host) > view.layout.host_starts.len()
         || namespace > namespace_max
         || flags & !entry::FLAGS_KNOWN != 0
     {

@@ -147,6 +147,12 @@ fn hosts_and_name_spaces_have_entries_of_their_own() {
     let archive = sample::open(&file).expect("sound");
     let names: Vec<_> = archive.hosts().collect();
     assert_eq!(names, [&b"a.example"[..], b"b.example"]);
+    for (number, name) in (1..).zip(names) {
+        assert_eq!(archive.host_name(number), Some(name));
+        assert_eq!(archive.host_number(name), Some(number));
+    }
+    assert_eq!((archive.host_name(0), archive.host_name(3)), (None, None));
+    assert_eq!(archive.host_number(b"c.example"), None);
     let tag = |key: Key<'_>| {
         let entry = archive.lookup(key)?;
         Some(entry.variants().next()?.entity_tag().to_vec())

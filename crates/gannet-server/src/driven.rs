@@ -1,6 +1,5 @@
 //! A worker in the hands of its caller, turn by turn: how the simulator drives the whole server.
 
-use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
@@ -16,10 +15,11 @@ use crate::serve::OwnFields;
 use crate::serve::Redirect;
 use crate::site::archive::ArchiveSite;
 use crate::site::directory::DirectorySite;
+use crate::site::files::ServedFiles;
 use crate::site::inflated::Inflated;
 use crate::site::rules::SiteRules;
 use crate::site::sites::Sites;
-use crate::site::{ServedFile, Site, Trust};
+use crate::site::{Site, Trust};
 use crate::tls::certificates::CertificateStore;
 use crate::tls::kernel::KernelTls;
 use crate::tls::limits::SEALED_RECORDS_MAX;
@@ -73,12 +73,15 @@ impl<D: Driver> Driven<D> {
             Some(tls) => (Some(tls.certificates), tls.kernel, tls.key_records_max),
             None => (None, None, SEALED_RECORDS_MAX),
         };
+        let files = ServedFiles::default();
         let site = match content {
             DrivenContent::Directory(root) => {
-                let site = DirectorySite::new(root, options, None, options.cache_memory);
+                let site = DirectorySite::new(root, options, None, &files, options.cache_memory);
                 Site::Directory(site.expect("the types were checked"))
             }
-            DrivenContent::Archive(bytes, file) => Site::Archive(archive(bytes, file)?),
+            DrivenContent::Archive(bytes, file) => {
+                Site::Archive(archive(bytes, file, &files, options)?)
+            }
         };
         let settings = WorkerSettings {
             limits,
@@ -98,7 +101,13 @@ impl<D: Driver> Driven<D> {
         };
         let (messages, inbox) = mpsc::channel();
         let (_, factory) = LogWriter::start(LogFormat::Off, None).expect("no log is opened");
-        let worker = Worker::new(driver, settings, Sites::one(site), factory.sink(), inbox);
+        let worker = Worker::new(
+            driver,
+            settings,
+            Sites::one(site, files),
+            factory.sink(),
+            inbox,
+        );
         Ok(Self { worker, messages })
     }
 
@@ -133,7 +142,12 @@ impl<D: Driver> Driven<D> {
     }
 }
 
-fn archive(bytes: Vec<u8>, file: File) -> Result<ArchiveSite, ArchiveError> {
+fn archive(
+    bytes: Vec<u8>,
+    file: File,
+    files: &ServedFiles,
+    options: &ContentOptions,
+) -> Result<ArchiveSite, ArchiveError> {
     let first = &bytes[..SUPERBLOCK_LEN.min(bytes.len())];
     let superblock = Superblock::parse(first, bytes.len() as u64)?;
     let range = superblock.metadata_range();
@@ -145,14 +159,8 @@ fn archive(bytes: Vec<u8>, file: File) -> Result<ArchiveSite, ArchiveError> {
     Ok(ArchiveSite {
         archive: Arc::new(archive),
         memory: Arc::new(Memory::from_vec(bytes)),
-        file: Rc::new(ServedFile {
-            file,
-            trust: Cell::new(Trust::Constant),
-            id: 0,
-            meta: None,
-            dropped: Rc::default(),
-        }),
-        inflated: Inflated::new(ContentOptions::default().cache_memory),
+        file: files.add(file, None, Trust::Constant),
+        inflated: Inflated::new(options.cache_memory),
         spa,
         is_sealed: false,
         host: 0,

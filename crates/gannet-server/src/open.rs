@@ -1,6 +1,5 @@
 //! Opening what is to be served, once, before any worker starts.
 
-use std::cell::Cell;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -21,10 +20,10 @@ use crate::rules_watch::RulesSource;
 use crate::signature::{self, PublicKey, SignatureError};
 use crate::site::archive::ArchiveSite;
 use crate::site::directory::DirectorySite;
+use crate::site::files::ServedFiles;
 use crate::site::inflated::Inflated;
 use crate::site::rules::{RulesError, SiteRules};
-use crate::site::sites::archive_file_id;
-use crate::site::{ServedFile, Site, Trust};
+use crate::site::{Site, Trust};
 
 /// Content that was opened and checked.
 pub(crate) enum OpenedContent {
@@ -232,13 +231,13 @@ impl OpenedContent {
         }
     }
 
-    /// The content as one of several workers sees it, with the hosts that an archive names. It is
-    /// the site of this number, and `memory` bytes are its to remember small files, or what an archive
-    /// has as gzip alone.
+    /// The content as one of several workers sees it, with the hosts that an archive names.
+    /// `files` are all that the worker sends from, and `memory` bytes are there to remember small
+    /// files, or what an archive has as gzip alone.
     pub(crate) fn sites(
         &self,
         options: &ContentOptions,
-        number: u32,
+        files: &ServedFiles,
         memory: u64,
     ) -> io::Result<Vec<(Vec<String>, Site)>> {
         match self {
@@ -249,7 +248,7 @@ impl OpenedContent {
                 ..
             } => {
                 let root = Root::open(path)?;
-                let mut site = DirectorySite::new(root, options, single.clone(), memory)
+                let mut site = DirectorySite::new(root, options, single.clone(), files, memory)
                     .map_err(invalid_types)?;
                 site.set_rules(rules.clone());
                 Ok(vec![(Vec::new(), Site::Directory(site))])
@@ -270,15 +269,8 @@ impl OpenedContent {
                 } else {
                     Memory::map(&own, 0, whole)?
                 };
-                let file = ServedFile {
-                    file: File::from(own),
-                    trust: Cell::new(Trust::Constant),
-                    id: archive_file_id(number),
-                    meta: None,
-                    dropped: Rc::default(),
-                };
                 let memory = Arc::new(memory);
-                let file = Rc::new(file);
+                let file = files.add(File::from(own), None, Trust::Constant);
                 let first_host = hosts.first().map_or(0, |(host, ..)| *host);
                 let site = |host, rules: &Option<Arc<SiteRules>>| {
                     Site::Archive(ArchiveSite {

@@ -23,6 +23,7 @@ use crate::running::{CertificateNews, Running, SiteReport, StartReport, WorkerHa
 use crate::serve::OwnFields;
 use crate::serve::Redirect;
 use crate::site::Site;
+use crate::site::files::ServedFiles;
 use crate::site::sites::Sites;
 use crate::tls::certificates::{CertificateError, CertificateStore, Warning};
 use crate::tls::kernel::{KernelTls, Off};
@@ -513,10 +514,10 @@ fn sites(
     workers: usize,
 ) -> io::Result<Sites> {
     let memory = options.cache_memory / workers.max(1) as u64 / opened.len().max(1) as u64;
+    let files = ServedFiles::default();
     let mut list: Vec<(Vec<String>, Site)> = Vec::new();
     for (names, content) in opened {
-        let number = u32::try_from(list.len()).map_err(io::Error::other)?;
-        for (own_hosts, site) in content.sites(options, number, memory)? {
+        for (own_hosts, site) in content.sites(options, &files, memory)? {
             // An archive's own names go before those that it is served under.
             let names = if own_hosts.is_empty() {
                 names.clone()
@@ -526,7 +527,7 @@ fn sites(
             list.push((names, site));
         }
     }
-    Ok(Sites::new(list, options.unknown_host))
+    Ok(Sites::new(list, options.unknown_host, files))
 }
 
 /// What is told of the content: all that is known if it is one archive.

@@ -2,12 +2,13 @@
 
 pub(crate) mod archive;
 pub(crate) mod directory;
+pub(crate) mod files;
 pub(crate) mod inflated;
 pub(crate) mod rules;
 pub(crate) mod sites;
 
 use std::borrow::Cow;
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -79,19 +80,20 @@ pub(crate) struct ServedFile {
     pub(crate) file: File,
     /// How its bytes may leave.
     pub(crate) trust: Cell<Trust>,
-    /// Names the file within its worker, for guards.
+    /// Names the file within its worker, for guards; `u32::MAX` if it is in no list.
     pub(crate) id: u32,
     /// What was known of a live file when it was opened; `None` for an archive.
     pub(crate) meta: Option<Meta>,
-    /// Where its descriptor goes if it is dropped with a guard on it, which has to be ended.
-    pub(crate) dropped: Rc<RefCell<Vec<File>>>,
+    /// The list that it is in, and that has to end its guard when it is dropped. A file that
+    /// cannot change is in none.
+    pub(crate) files: Option<files::ServedFiles>,
 }
 
 impl Drop for ServedFile {
     fn drop(&mut self) {
-        if matches!(self.trust.get(), Trust::Guarded | Trust::Broken) {
-            self.dropped.borrow_mut().push(self.file.clone());
-        }
+        let Some(files) = &self.files else { return };
+        let is_guarded = matches!(self.trust.get(), Trust::Guarded | Trust::Broken);
+        files.drop_file(self.id, is_guarded.then(|| self.file.clone()));
     }
 }
 

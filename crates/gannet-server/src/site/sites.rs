@@ -9,12 +9,10 @@ use gannet_content::rules::matcher::normal_host;
 use gannet_http::semantics::response::Status;
 use gannet_io::driver::File;
 
+use super::files::ServedFiles;
 use super::rules::SiteRules;
 use super::{ServedFile, Site};
 use crate::config::UnknownHost;
-
-/// How many bits of a file's identifier number it within its site. The rest is for the site.
-const FILE_BITS: u32 = 22;
 
 /// All sites of a worker.
 pub(crate) struct Sites {
@@ -23,19 +21,22 @@ pub(crate) struct Sites {
     names: HashMap<Box<[u8]>, u32, foldhash::fast::RandomState>,
     /// What answers for a host without a name here.
     unknown: Result<u32, Status>,
+    /// The files of all of them.
+    files: ServedFiles,
 }
 
 impl Sites {
     /// Sites with the names of their hosts; one without names answers for all others, as far as
-    /// `unknown` lets it.
-    pub(crate) fn new(list: Vec<(Vec<String>, Site)>, unknown: UnknownHost) -> Self {
+    /// `unknown` lets it. `files` is the list that the sites put theirs into.
+    pub(crate) fn new(
+        list: Vec<(Vec<String>, Site)>,
+        unknown: UnknownHost,
+        files: ServedFiles,
+    ) -> Self {
         let mut sites = Vec::with_capacity(list.len());
         let mut names = HashMap::default();
         let mut default = None;
-        for (number, (hosts, mut site)) in (0..).zip(list) {
-            if let Site::Directory(site) = &mut site {
-                site.number_files_from(number << FILE_BITS);
-            }
+        for (number, (hosts, site)) in (0..).zip(list) {
             if hosts.is_empty() {
                 default.get_or_insert(number);
             }
@@ -59,12 +60,13 @@ impl Sites {
             sites,
             names,
             unknown,
+            files,
         }
     }
 
     /// One site for every host.
-    pub(crate) fn one(site: Site) -> Self {
-        Self::new(vec![(Vec::new(), site)], UnknownHost::Default)
+    pub(crate) fn one(site: Site, files: ServedFiles) -> Self {
+        Self::new(vec![(Vec::new(), site)], UnknownHost::Default, files)
     }
 
     /// The number of the site that answers for an authority; else the status to answer with.
@@ -91,11 +93,7 @@ impl Sites {
 
     /// The file with this identifier, if it is still in use.
     pub(crate) fn file(&self, id: u32) -> Option<Rc<ServedFile>> {
-        let file = match self.sites.get((id >> FILE_BITS) as usize)? {
-            Site::Archive(archive) => Some(Rc::clone(&archive.file)),
-            Site::Directory(directory) => directory.file(id & ((1 << FILE_BITS) - 1)),
-        };
-        file.filter(|file| file.id == id)
+        self.files.at(id)
     }
 
     /// The rules of a live directory are these from now on.
@@ -107,17 +105,6 @@ impl Sites {
 
     /// Files that nobody serves any more, and whose guards have to be ended.
     pub(crate) fn take_dropped(&self) -> Vec<File> {
-        let mut dropped = Vec::new();
-        for site in &self.sites {
-            if let Site::Directory(site) = site {
-                dropped.append(&mut site.take_dropped());
-            }
-        }
-        dropped
+        self.files.take_dropped()
     }
-}
-
-/// The identifier of an archive's file, which stands first among those of its site.
-pub(crate) fn archive_file_id(number: u32) -> u32 {
-    number << FILE_BITS
 }

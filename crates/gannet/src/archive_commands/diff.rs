@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
-use gannet_archive::{Coding, Entry, EntryKind, Namespace};
+use gannet_archive::{Coding, Entry, EntryKind, Namespace, SectionKind};
 use gannet_content::rules::matcher::Request;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::table::Decision;
@@ -54,8 +54,12 @@ struct Counts {
 pub fn diff(options: &DiffOptions, out: &mut dyn Write) -> Result<bool, CommandError> {
     let before = ArchiveFile::open(&options.before)?;
     let after = ArchiveFile::open(&options.after)?;
-    let numbers = 0..=after.archive().hosts().count() as u16;
-    let rules = numbers.map(|host| Rules::of_archive(&after, host));
+    // Rules that hold on every host are read once.
+    let last = match after.archive().section(SectionKind::HostRules) {
+        Some(_) => after.archive().hosts().len() as u16,
+        None => 0,
+    };
+    let rules = (0..=last).map(|host| Rules::of_archive(&after, host));
     let rules: Vec<_> = rules.collect::<Result<_, _>>()?;
     let mut diff = Diff {
         before: &before,
@@ -74,8 +78,8 @@ pub fn diff(options: &DiffOptions, out: &mut dyn Write) -> Result<bool, CommandE
 struct Diff<'a> {
     before: &'a ArchiveFile,
     after: &'a ArchiveFile,
-    /// Those of the later one that are not entries for single paths.
-    /// Of the archive that is to come, by the numbers of its hosts.
+    /// Those of the later one that are not entries for single paths, by the numbers of its
+    /// hosts; one if they hold on all of them.
     rules: &'a [Rules],
     json: bool,
     counts: Counts,
@@ -123,7 +127,7 @@ impl<'a> Diff<'a> {
         let host = host_name(self.before.archive(), key.host).as_bytes();
         // Whoever has no name any more is answered as all others are.
         let number = host_number(self.after.archive(), host);
-        let rules = self.rules.get(usize::from(number));
+        let rules = self.rules.get(usize::from(number)).or(self.rules.first());
         let Some(table) = rules.and_then(Rules::redirects) else {
             return Change::Removed;
         };

@@ -45,15 +45,16 @@ pub fn extract(options: &ExtractOptions) -> Result<ExtractReport, CommandError> 
     prepare(&options.output)?;
     let mut report = ExtractReport::default();
     let archive = file.archive();
+    let has_hosts = archive.hosts().len() > 0;
     for entry in archive.entries() {
         let is_file = entry.key().namespace == Namespace::Content
             && entry.kind() == EntryKind::Content
             && !entry.is_alias()
             && !entry.is_generated();
         if is_file {
-            let root = match archive.hosts().next() {
-                None => options.output.clone(),
-                Some(_) => options.output.join(host_folder(archive, entry.key().host)),
+            let root = match has_hosts {
+                false => options.output.clone(),
+                true => options.output.join(host_folder(archive, entry.key().host)),
             };
             let target = root.join(relative(&entry)?);
             report.bytes += write_file(&file, &entry, &target)?;

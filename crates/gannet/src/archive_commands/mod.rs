@@ -51,17 +51,12 @@ fn entry_url(archive: &Archive<Vec<u8>>, entry: &Entry<'_>) -> String {
 
 /// The name of a virtual host; empty for number 0.
 pub(crate) fn host_name(archive: &Archive<Vec<u8>>, host: u16) -> &str {
-    let names = host.checked_sub(1).map(usize::from);
-    let name = names.and_then(|number| archive.hosts().nth(number));
-    str::from_utf8(name.unwrap_or_default()).unwrap_or_default()
+    str::from_utf8(archive.host_name(host).unwrap_or_default()).unwrap_or_default()
 }
 
 /// The number of the virtual host with this name; 0 if there is none.
 pub(crate) fn host_number(archive: &Archive<Vec<u8>>, name: &[u8]) -> u16 {
-    let number = archive.hosts().position(|host| host == name);
-    number
-        .and_then(|number| u16::try_from(number + 1).ok())
-        .unwrap_or(0)
+    archive.host_number(name).unwrap_or(0)
 }
 
 fn hex(bytes: &[u8]) -> String {

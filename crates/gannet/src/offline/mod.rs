@@ -124,7 +124,7 @@ impl Site {
         let rules = Rules::of_archive(file, 0)?;
         let mut host_rules = Vec::new();
         if file.archive().section(SectionKind::HostRules).is_some() {
-            let numbers = 1..=file.archive().hosts().count() as u16;
+            let numbers = 1..=file.archive().hosts().len() as u16;
             let rules = numbers.map(|host| Rules::of_archive(file, host));
             host_rules = rules.collect::<Result<_, _>>()?;
         }

@@ -9,8 +9,8 @@
 mod cache;
 pub(crate) mod fill;
 
-use std::cell::{Cell, OnceCell, RefCell};
-use std::rc::{Rc, Weak};
+use std::cell::{Cell, OnceCell};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use gannet_content::answer::{self, Resource};
@@ -31,6 +31,7 @@ use gannet_io::driver::{File, Meta, Nanos, OpenedFile, Root};
 use gannet_io::memory::Memory;
 
 use self::cache::Cache;
+use super::files::ServedFiles;
 use super::rules::{Rules, SiteRules};
 use super::{Selected, ServedFile, Source, Trust};
 use crate::config::ContentOptions;
@@ -43,12 +44,8 @@ pub(crate) struct DirectorySite {
     /// The site's own rules, as they were last read.
     rules: Option<Rules>,
     cache: Cache,
-    /// Files that responses are sent from, by their identifier; dead ones are reused.
-    files: Vec<Weak<ServedFile>>,
-    /// The identifier of the first of them.
-    first_file: u32,
-    /// Descriptors of files that were dropped with a guard on them.
-    dropped: Rc<RefCell<Vec<File>>>,
+    /// Files that responses are sent from, with those of the worker's other sites.
+    files: ServedFiles,
 }
 
 /// How a directory is served.
@@ -242,7 +239,8 @@ impl Cached {
 }
 
 impl DirectorySite {
-    /// Serves `root`, remembering up to `memory` bytes of small files.
+    /// Serves `root`, remembering up to `memory` bytes of small files. What responses are sent
+    /// from is put into `files`.
     ///
     /// # Errors
     /// When a configured content type cannot be one.
@@ -250,6 +248,7 @@ impl DirectorySite {
         root: Root,
         options: &ContentOptions,
         single: Option<Vec<u8>>,
+        files: &ServedFiles,
         memory: u64,
     ) -> Result<Self, TypesError> {
         let lookup = LookupOptions {
@@ -283,9 +282,7 @@ impl DirectorySite {
             options,
             rules: None,
             cache: Cache::new(memory),
-            files: Vec::new(),
-            first_file: 0,
-            dropped: Rc::default(),
+            files: files.clone(),
         })
     }
 
@@ -331,23 +328,9 @@ impl DirectorySite {
     }
 
     /// Makes a file that responses can be sent from.
-    pub(crate) fn serve_file(&mut self, opened: OpenedFile) -> Rc<ServedFile> {
-        let free = self.files.iter().position(|f| f.strong_count() == 0);
-        let index = free.unwrap_or(self.files.len());
-        let number = u32::try_from(index).expect("descriptors are numbered by i32");
-        let id = self.first_file + number;
-        let served = Rc::new(ServedFile {
-            file: opened.file,
-            meta: Some(opened.meta),
-            trust: Cell::new(Trust::Copies),
-            id,
-            dropped: Rc::clone(&self.dropped),
-        });
-        match self.files.get_mut(index) {
-            Some(slot) => *slot = Rc::downgrade(&served),
-            None => self.files.push(Rc::downgrade(&served)),
-        }
-        served
+    pub(crate) fn serve_file(&self, opened: OpenedFile) -> Rc<ServedFile> {
+        self.files
+            .add(opened.file, Some(opened.meta), Trust::Copies)
     }
 
     /// Makes a file of a snapshot, which needs no guard.
@@ -357,22 +340,7 @@ impl DirectorySite {
             meta: None,
             trust: Cell::new(Trust::Constant),
             id: u32::MAX,
-            dropped: Rc::clone(&self.dropped),
+            files: None,
         })
-    }
-
-    /// Files that nobody serves any more, and whose guards have to be ended.
-    pub(crate) fn take_dropped(&self) -> Vec<File> {
-        self.dropped.take()
-    }
-
-    /// The file with this number, if it is still in use.
-    pub(crate) fn file(&self, number: u32) -> Option<Rc<ServedFile>> {
-        self.files.get(number as usize)?.upgrade()
-    }
-
-    /// Files have identifiers from this one on.
-    pub(crate) fn number_files_from(&mut self, first: u32) {
-        self.first_file = first;
     }
 }
