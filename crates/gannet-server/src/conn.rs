@@ -15,6 +15,7 @@ use crate::outgoing::Outgoing;
 use crate::secure::{Secure, State};
 use crate::site::ServedFile;
 use crate::site::directory::fill::Fill;
+use crate::site::inflated::Inflation;
 use crate::streams::Streams;
 use crate::timers::Tick;
 
@@ -218,12 +219,20 @@ pub(crate) enum Part {
     File(Rc<ServedFile>, Range<u64>),
 }
 
+/// What a request waits for.
+#[expect(clippy::large_enum_variant, reason = "it is in a box with the request")]
+pub(crate) enum Waits {
+    /// The answers to questions asked of the disk.
+    Lookup(Fill),
+    /// A body of an archive, which is to be inflated; `None` when that was asked for.
+    Body(Option<Inflation>),
+}
+
 /// A request that waits for the disk.
 pub(crate) struct Parked {
     /// The bytes of its head, parsed again when the answer is there.
     pub(crate) head: Vec<u8>,
-    /// The questions asked of the disk.
-    pub(crate) fill: Fill,
+    pub(crate) waits: Waits,
     /// Answers to the requests before it.
     pub(crate) out: Outgoing,
 }

@@ -117,6 +117,14 @@ pub(crate) const ACCEPT_AGAIN_MS: u64 = 100;
 /// connections that are established wait for no more than so many of them.
 pub(crate) const HELLOS_PER_TURN_MAX: u32 = 8;
 
+/// Bytes inflated in one turn of bodies that are stored as gzip alone: the longest one, which takes
+/// about 3 ms.
+pub(crate) const INFLATED_PER_TURN_MAX: u64 = gannet_archive::limits::INFLATED_LEN_MAX;
+
+/// Bodies whose gzip is read, or held until there is time to inflate it, at once and per worker:
+/// at most so many MiB of memory, and as many reads as a driver has in flight.
+pub(crate) const GZIPS_READ_MAX: usize = 16;
+
 /// A buffer of opened records that grew beyond this is freed: what a peer sends is short.
 pub(crate) const PLAIN_KEPT_MAX: usize = 64 << 10;
 

@@ -1,5 +1,6 @@
 //! What a worker counts, and how counts become text.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::ops::AddAssign;
 
@@ -21,7 +22,7 @@ pub struct Counters {
     /// Requests answered, by status class 1xx to 5xx.
     pub responses: [u64; 5],
     /// Responses by exact status, for the codes that gannet sends.
-    pub by_status: std::collections::BTreeMap<u16, u64>,
+    pub by_status: BTreeMap<u16, u64>,
     /// Bytes handed to sockets, heads and bodies.
     pub bytes_sent: u64,
     /// Request heads refused (400, 414, 431, ...).
@@ -38,6 +39,8 @@ pub struct Counters {
     pub cache_hits: u64,
     /// Requests that had to look at the disk.
     pub cache_misses: u64,
+    /// Bodies of archives that were inflated: they are stored as gzip alone.
+    pub inflated: u64,
     /// Connections that spoke HTTP/2.
     pub h2_connections: u64,
     /// Requests that came as HTTP/2 streams.
@@ -45,7 +48,7 @@ pub struct Counters {
     /// HTTP/2 streams that ended before their response was complete.
     pub h2_resets: u64,
     /// HTTP/2 connections that ended in an error, by error code and cause.
-    pub h2_errors: std::collections::BTreeMap<(&'static str, &'static str), u64>,
+    pub h2_errors: BTreeMap<(&'static str, &'static str), u64>,
     /// Log lines dropped because the writer could not keep up or could not write.
     pub log_dropped: u64,
     /// What came of TLS.
@@ -67,7 +70,7 @@ pub struct TlsCounters {
     pub resumed: u64,
     /// Handshakes that failed, by the alert that was sent or received, or by what happened instead:
     /// `closed`, `reset`, `timeout`, `clear_http`.
-    pub failed: std::collections::BTreeMap<&'static str, u64>,
+    pub failed: BTreeMap<&'static str, u64>,
     /// Connections on which early data was taken.
     pub early: u64,
     /// Connections ended by a fatal alert after their handshake.
@@ -76,7 +79,7 @@ pub struct TlsCounters {
     pub kernel: u64,
     /// Connections with a large body that the kernel did not seal although it could, by reason:
     /// `tls12`, `refused`.
-    pub not_kernel: std::collections::BTreeMap<&'static str, u64>,
+    pub not_kernel: BTreeMap<&'static str, u64>,
     /// Keys replaced by peers.
     pub peer_key_updates: u64,
     /// Keys replaced by our own record layer.
@@ -117,24 +120,41 @@ impl TlsCounters {
     }
 }
 
+// Each field is named here, so that a new one cannot be left out of the sums.
 impl AddAssign<&TlsCounters> for TlsCounters {
     fn add_assign(&mut self, other: &TlsCounters) {
-        self.connections_now += other.connections_now;
-        self.full += other.full;
-        self.retried += other.retried;
-        self.resumed += other.resumed;
-        for (reason, n) in &other.failed {
-            *self.failed.entry(reason).or_default() += n;
-        }
-        self.early += other.early;
-        self.faults += other.faults;
-        self.kernel += other.kernel;
-        for (reason, n) in &other.not_kernel {
-            *self.not_kernel.entry(reason).or_default() += n;
-        }
-        self.peer_key_updates += other.peer_key_updates;
-        self.key_updates += other.key_updates;
-        self.kernel_key_updates += other.kernel_key_updates;
+        let TlsCounters {
+            connections_now,
+            full,
+            retried,
+            resumed,
+            failed,
+            early,
+            faults,
+            kernel,
+            not_kernel,
+            peer_key_updates,
+            key_updates,
+            kernel_key_updates,
+        } = other;
+        self.connections_now += connections_now;
+        self.full += full;
+        self.retried += retried;
+        self.resumed += resumed;
+        add_each(&mut self.failed, failed);
+        self.early += early;
+        self.faults += faults;
+        self.kernel += kernel;
+        add_each(&mut self.not_kernel, not_kernel);
+        self.peer_key_updates += peer_key_updates;
+        self.key_updates += key_updates;
+        self.kernel_key_updates += kernel_key_updates;
+    }
+}
+
+fn add_each<K: Copy + Ord>(sums: &mut BTreeMap<K, u64>, counts: &BTreeMap<K, u64>) {
+    for (key, count) in counts {
+        *sums.entry(*key).or_default() += count;
     }
 }
 
@@ -171,42 +191,76 @@ impl Counters {
 
 impl AddAssign<&Counters> for Counters {
     fn add_assign(&mut self, other: &Counters) {
-        self.connections_total += other.connections_total;
-        self.connections_now += other.connections_now;
-        self.connections_max += other.connections_max;
-        for (sum, n) in self.responses.iter_mut().zip(other.responses) {
-            *sum += n;
+        let Counters {
+            connections_total,
+            connections_now,
+            connections_max,
+            responses,
+            by_status,
+            bytes_sent,
+            rejected,
+            timeouts,
+            socket_errors,
+            cut_short,
+            shed,
+            cache_hits,
+            cache_misses,
+            inflated,
+            h2_connections,
+            h2_requests,
+            h2_resets,
+            h2_errors,
+            log_dropped,
+            tls,
+            io,
+        } = other;
+        self.connections_total += connections_total;
+        self.connections_now += connections_now;
+        self.connections_max += connections_max;
+        for (sum, count) in self.responses.iter_mut().zip(responses) {
+            *sum += count;
         }
-        for (status, n) in &other.by_status {
-            *self.by_status.entry(*status).or_default() += n;
-        }
-        self.bytes_sent += other.bytes_sent;
-        self.rejected += other.rejected;
-        self.timeouts += other.timeouts;
-        self.socket_errors += other.socket_errors;
-        self.cut_short += other.cut_short;
-        self.shed += other.shed;
-        self.cache_hits += other.cache_hits;
-        self.cache_misses += other.cache_misses;
-        self.h2_connections += other.h2_connections;
-        self.h2_requests += other.h2_requests;
-        self.h2_resets += other.h2_resets;
-        for (error, n) in &other.h2_errors {
-            *self.h2_errors.entry(*error).or_default() += n;
-        }
-        self.log_dropped += other.log_dropped;
-        self.tls += &other.tls;
-        let io = &other.io;
-        self.io.enters += io.enters;
-        self.io.submissions += io.submissions;
-        self.io.completions += io.completions;
-        self.io.short_sends += io.short_sends;
-        self.io.no_buffers += io.no_buffers;
-        self.io.queue_full += io.queue_full;
-        self.io.completion_overflows += io.completion_overflows;
-        self.io.stale += io.stale;
-        self.io.helped += io.helped;
+        add_each(&mut self.by_status, by_status);
+        self.bytes_sent += bytes_sent;
+        self.rejected += rejected;
+        self.timeouts += timeouts;
+        self.socket_errors += socket_errors;
+        self.cut_short += cut_short;
+        self.shed += shed;
+        self.cache_hits += cache_hits;
+        self.cache_misses += cache_misses;
+        self.inflated += inflated;
+        self.h2_connections += h2_connections;
+        self.h2_requests += h2_requests;
+        self.h2_resets += h2_resets;
+        add_each(&mut self.h2_errors, h2_errors);
+        self.log_dropped += log_dropped;
+        self.tls += tls;
+        add_io(&mut self.io, io);
     }
+}
+
+fn add_io(sum: &mut IoCounters, io: &IoCounters) {
+    let IoCounters {
+        enters,
+        submissions,
+        completions,
+        short_sends,
+        no_buffers,
+        queue_full,
+        completion_overflows,
+        stale,
+        helped,
+    } = io;
+    sum.enters += enters;
+    sum.submissions += submissions;
+    sum.completions += completions;
+    sum.short_sends += short_sends;
+    sum.no_buffers += no_buffers;
+    sum.queue_full += queue_full;
+    sum.completion_overflows += completion_overflows;
+    sum.stale += stale;
+    sum.helped += helped;
 }
 
 /// One row of the exposition: name without prefix, kind, help, value.
@@ -273,6 +327,12 @@ fn rows(c: &Counters) -> Vec<Row> {
             "counter",
             "Requests that looked at the disk.",
             c.cache_misses,
+        ),
+        (
+            "bodies_inflated_total",
+            "counter",
+            "Bodies stored as gzip alone that were inflated.",
+            c.inflated,
         ),
         (
             "h2_connections_total",
@@ -510,8 +570,8 @@ pub fn summary(all: &[Counters]) -> String {
     );
     let _ = writeln!(
         text,
-        "file cache: hits {}, misses {}; log lines dropped {}",
-        c.cache_hits, c.cache_misses, c.log_dropped
+        "file cache: hits {}, misses {}; bodies inflated {}; log lines dropped {}",
+        c.cache_hits, c.cache_misses, c.inflated, c.log_dropped
     );
     text
 }

@@ -30,7 +30,7 @@ pub(crate) enum Stop {
     NeedInput,
     /// The answers gathered have to be sent first.
     Full,
-    /// The disk has to be asked on behalf of the last request, whose head is this many bytes and
+    /// The disk has to be asked, or a body be inflated, on behalf of the last request, whose head is this many bytes and
     /// ends where the consumed input ends.
     AskDisk(usize),
 }
@@ -198,6 +198,34 @@ impl<D: Driver> Pump<'_, D> {
         }
     }
 
+    /// Answers a request that waited for a body, which is in memory now if `is_there`.
+    pub(crate) fn request_again(
+        &mut self,
+        mut reply: Reply<'_>,
+        request: &Request<'_>,
+        is_early: bool,
+        is_there: bool,
+        out: &mut Outgoing,
+    ) -> Answered {
+        let on = On {
+            redirects: false,
+            is_early,
+        };
+        let answered = match is_there {
+            true => self.request(reply.again(), request, on, out),
+            false => None,
+        };
+        answered.unwrap_or_else(|| {
+            let mut to = Answering {
+                reply,
+                turn: self.turn,
+                out,
+                ruling: None,
+            };
+            to.error(Status::INTERNAL_SERVER_ERROR, None)
+        })
+    }
+
     /// Answers one request, or returns `None` if the disk has to be asked.
     fn request(
         &mut self,
@@ -255,6 +283,9 @@ impl<D: Driver> Pump<'_, D> {
             Site::Archive(archive) => {
                 let resolved = archive.resolve(Wanted { path, codings }, to.ruling.as_ref());
                 Some(match resolved {
+                    Resolved::Selected(selected) if to.needs_inflation(request, &selected) => {
+                        return None;
+                    }
                     Resolved::Selected(selected) => to.selected(request, &selected),
                     Resolved::Redirect(location) => to.redirect(request, &location),
                     Resolved::Elsewhere(status, location) => to.elsewhere(status, &location),

@@ -168,6 +168,16 @@ pub(crate) enum Reply<'a> {
     H2(&'a mut Streams, StreamId),
 }
 
+impl Reply<'_> {
+    /// The same for a first attempt.
+    pub(crate) fn again(&mut self) -> Reply<'_> {
+        match self {
+            Self::H1(h1) => Reply::H1(h1),
+            Self::H2(streams, stream) => Reply::H2(streams, *stream),
+        }
+    }
+}
+
 /// Writes one answer of a connection.
 pub(crate) struct Answering<'a> {
     pub(crate) reply: Reply<'a>,
@@ -223,22 +233,32 @@ impl Answering<'_> {
         changes.apply_to_block(selected.block).map(Some)
     }
 
+    /// Whether the answer needs bytes of a body that is stored as gzip alone and is not in memory.
+    pub(crate) fn needs_inflation(&self, request: &Request<'_>, selected: &Selected<'_>) -> bool {
+        let Source::Gzip(body) = selected.source else {
+            return false;
+        };
+        sends_content(request, &self.outcome(request, selected)) && body.body().is_none()
+    }
+
+    fn outcome(&self, request: &Request<'_>, selected: &Selected<'_>) -> Outcome {
+        match selected.status {
+            Status::OK => plan::outcome(request, &selected.representation, self.turn.unix),
+            _ => Outcome::Full,
+        }
+    }
+
     /// Sends the selected representation with the fields it has now.
     fn planned(&mut self, request: &Request<'_>, selected: &Selected<'_>) -> Answered {
-        let outcome = if selected.status == Status::OK {
-            plan::outcome(request, &selected.representation, self.turn.unix)
-        } else {
-            Outcome::Full
-        };
+        let outcome = self.outcome(request, selected);
         let inflated: Arc<Memory>;
         let in_memory: Selected<'_>;
         let mut selected = selected;
         if let Source::Gzip(body) = selected.source
-            && request.method == Method::Get
-            && matches!(outcome, Outcome::Full | Outcome::Partial(_))
+            && sends_content(request, &outcome)
         {
-            // Before the head, so that an archive that lies is not begun to be believed.
-            let Some(body) = body.inflate() else {
+            // It was inflated before, so that an archive that lies is not begun to be believed.
+            let Some(body) = body.body() else {
                 return self.error(Status::INTERNAL_SERVER_ERROR, None);
             };
             inflated = body;
@@ -593,6 +613,11 @@ impl Answering<'_> {
         fields.extend(further);
         fields
     }
+}
+
+/// Whether bytes of the representation are sent.
+fn sends_content(request: &Request<'_>, outcome: &Outcome) -> bool {
+    request.method == Method::Get && matches!(outcome, Outcome::Full | Outcome::Partial(_))
 }
 
 fn bounds(range: ByteRange) -> Range<u64> {

@@ -9,6 +9,8 @@ mod client;
 mod directed;
 #[path = "sim/files.rs"]
 mod files;
+#[path = "sim/inflating.rs"]
+mod inflating;
 #[path = "sim/response.rs"]
 mod response;
 #[path = "sim/run.rs"]

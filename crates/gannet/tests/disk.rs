@@ -2,13 +2,16 @@
 
 mod support;
 
+use gannet_archive::Superblock;
+
 use support::client::{Client, End, get, head, metric};
-use support::content::{assert_pattern, pattern};
+use support::content::{Numbers, assert_pattern, pattern};
 use support::engine::on_both_engines;
 use support::fuse::{Disk, Mounted};
 use support::h2::{INTERNAL_ERROR, Peer, RST_STREAM, frame};
 use support::process::until;
 use support::tls::Secure;
+use support::{Folder, gannet_in};
 
 /// Longer than what is kept in memory or copied.
 const LARGE: usize = 6 << 20;
@@ -96,6 +99,62 @@ fn a_slow_disk_delays_only_its_own_readers() {
         assert_pattern(&large.body, 5);
         assert_eq!(waiting[1].response().expect(200).body, b"late");
         assert_eq!(waiting[2].response().expect(200).body, b"found");
+    });
+}
+
+/// Bodies that an archive has as gzip alone are read before they are inflated: that delays only
+/// those who want them, and who want the same wait for one read.
+#[test]
+fn a_slow_disk_below_gzip_delays_only_those_who_want_it() {
+    let site = Folder::site();
+    // Whatever is read ahead of the beginning ends in this.
+    let noise = pattern(1 << 20, 7);
+    site.write("a-noise.bin", &noise);
+    let text = |seed: u64| {
+        let mut numbers = Numbers(seed);
+        let words = (0..60_000).map(|_| format!("{} ", numbers.below(5_000)));
+        words.collect::<String>()
+    };
+    let texts = [text(1), text(2)];
+    for (number, text) in texts.iter().enumerate() {
+        site.write(&format!("text-{number}.txt"), text);
+    }
+    site.write("fine.txt", "fine");
+    let archive = Folder::new();
+    let path = archive.join("site.gannet");
+    let path = path.to_str().expect("UTF-8");
+    let flags = ["--drop-identity", "--fast", "--fresh", "--quiet"];
+    let pack = ["pack", ".", "-o", path].into_iter().chain(flags);
+    gannet_in(&site, pack.collect::<Vec<_>>()).success();
+    let bytes = std::fs::read(path).expect("it was made");
+    let superblock = Superblock::parse(&bytes, bytes.len() as u64).expect("sound");
+    let metadata = superblock.metadata_range().start;
+    on_both_engines(|engine| {
+        let slow = Disk::SlowWithin(noise.len() as u64, metadata);
+        let Some(disk) = Mounted::new(&[("site.gannet", &bytes, slow)]) else {
+            return;
+        };
+        let flags = ["--workers", "1", "--cache-memory", "0"];
+        let server = engine.serve(&disk.path().join("site.gannet"), &flags);
+        let _release = disk.release_at_end();
+        let mut waiting = [Client::new(&server), Client::new(&server)];
+        waiting[0].send(head("GET", "/text-0.txt", &[]));
+        until("the first hangs", || disk.hanging() >= 1);
+        waiting[1].send(head("GET", "/text-1.txt", &["range: bytes=7-9999"]));
+        let mut peer = Peer::new(&server);
+        let streams = ["/text-0.txt", "/text-1.txt"].map(|path| peer.ask("GET", path, &[]));
+        let mut other = Client::new(&server);
+        for _ in 0..100 {
+            assert_eq!(other.get("/fine.txt").expect(200).body, b"fine");
+            assert_eq!(peer.get("/fine.txt").expect(200).body, b"fine");
+        }
+        disk.release();
+        assert_eq!(waiting[0].response().expect(200).body, texts[0].as_bytes());
+        let part = waiting[1].response().expect(206).body;
+        assert_eq!(part, &texts[1].as_bytes()[7..10_000]);
+        for (stream, text) in streams.into_iter().zip(&texts) {
+            assert_eq!(peer.answer(stream).expect(200).body, text.as_bytes());
+        }
     });
 }
 

@@ -6,12 +6,15 @@ use std::sync::Arc;
 use gannet_archive::{Archive, Body, Entry, EntryKind, Key, Namespace, Variant};
 use gannet_content::mime;
 use gannet_content::plan::Representation;
-use gannet_http::semantics::coding::Coding;
+use gannet_content::rules::matcher::Request as Asked;
+use gannet_http::semantics::coding::{Coding, accept_encoding};
+use gannet_http::semantics::fields::KnownField;
+use gannet_http::semantics::request::Request;
 use gannet_http::semantics::response::{HpackBlock, ReadyBlock, Status};
 use gannet_http::semantics::target_path::encode_path;
 use gannet_io::memory::Memory;
 
-use super::inflated::{GzipBody, Inflated};
+use super::inflated::{GzipBody, Inflated, Inflation};
 use super::rules::{Ruled, Rules, Ruling};
 use super::{Resolved, Selected, ServedFile, Source, Wanted};
 use crate::limits::SMALL_FILE_MAX;
@@ -63,6 +66,22 @@ impl ArchiveSite {
         match self.find(Namespace::Content, wanted.path) {
             Some(entry) => self.answer(entry, wanted, Status::OK, true),
             None => self.missing(wanted, ruling),
+        }
+    }
+
+    /// What is to be done before a request can be answered that needs a body which is not in
+    /// memory.
+    #[cold]
+    pub(crate) fn inflation(&self, request: &Request<'_>, asked: Asked<'_>) -> Option<Inflation> {
+        let path = asked.path;
+        let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
+        let ruling = self.rules.as_deref().map(|rules| Ruling { rules, asked });
+        match self.resolve(Wanted { path, codings }, ruling.as_ref()) {
+            Resolved::Selected(selected) => match selected.source {
+                Source::Gzip(body) => body.inflation(),
+                _ => None,
+            },
+            _ => None,
         }
     }
 
@@ -196,7 +215,7 @@ impl ArchiveSite {
             Body::Inflated { gzip, len } => {
                 let body = GzipBody {
                     inflated: &self.inflated,
-                    archive: &self.memory,
+                    file: &self.file,
                     number: variant.blob_number(),
                     gzip,
                     len,

@@ -1,18 +1,19 @@
 //! Requests whose answer has to be looked for on the disk.
 
 use gannet_content::directory::listing::{self, Entry, ListingRequest};
+use gannet_content::rules::pattern::Scheme;
 use gannet_http::h1::{Connection, Event};
 use gannet_http::semantics::coding::accept_encoding;
 use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::request::Request;
 use gannet_http::semantics::status::Status;
 use gannet_http::semantics::target_path::decode_path;
-use gannet_io::driver::{DirectoryEntry, Driver, Errno, FileKind};
+use gannet_io::driver::{DirectoryEntry, Driver, Errno, FileKind, Token};
 
 use super::guard::put_guard;
 use super::receiving::{pump, turn};
 use super::{Disk, Kind, Worker, token};
-use crate::conn::{Parked, Phase};
+use crate::conn::{Parked, Phase, Waits};
 use crate::outgoing::Outgoing;
 use crate::pump::Pump;
 use crate::serve::{Answered, Answering, Reply, Turn};
@@ -31,17 +32,48 @@ impl<D: Driver> Worker<D> {
     }
 
     fn park(&mut self, slot: u32, head: Vec<u8>, out: Outgoing) -> Option<Box<Parked>> {
-        let (now, unix) = (self.driver.now(), self.driver.unix_seconds());
         let scheme = self.conns.at(slot).scheme();
         let request = parse_again(&head)?;
+        let waits = self.waits(&request, scheme)?;
+        Some(Box::new(Parked { head, waits, out }))
+    }
+
+    /// What a request waits for that memory does not answer.
+    pub(super) fn waits(&mut self, request: &Request<'_>, scheme: Scheme) -> Option<Waits> {
+        let (now, unix) = (self.driver.now(), self.driver.unix_seconds());
         let number = self.sites.select(request.authority).ok()?;
-        let Site::Directory(site) = self.sites.at(number) else {
-            return None;
-        };
         let path = decode_path(request.target.path, &mut self.scratch).ok()?;
-        let asked = asked(scheme, &request, path.as_bytes());
-        let fill = Fill::new((number, site), &asked, now, unix);
-        Some(Box::new(Parked { head, fill, out }))
+        let asked = asked(scheme, request, path.as_bytes());
+        Some(match self.sites.at(number) {
+            Site::Directory(site) => Waits::Lookup(Fill::new((number, site), &asked, now, unix)),
+            Site::Archive(site) => Waits::Body(site.inflation(request, asked)),
+        })
+    }
+
+    /// Asks on for what a request waits for; `None` if an answer has to be awaited, which `asker`
+    /// will be told.
+    pub(super) fn find_out(
+        &mut self,
+        waits: &mut Waits,
+        asker: Token,
+        told: Option<Result<Disk, Errno>>,
+    ) -> Option<Found> {
+        let fill = match waits {
+            Waits::Lookup(fill) => fill,
+            Waits::Body(inflation) => {
+                let Some(inflation) = inflation.take() else {
+                    return Some(Found::Body(matches!(told, Some(Ok(Disk::Inflated)))));
+                };
+                self.ask_for_body(inflation, asker);
+                return None;
+            }
+        };
+        let Site::Directory(site) = self.sites.at(fill.site()) else {
+            debug_assert!(false, "a directory stays one");
+            return Some(Found::Body(false));
+        };
+        let filled = fill.advance(&mut self.driver, site, asker, told, put_guard);
+        filled.map(Found::Filled)
     }
 
     /// An answer of the disk. If it was for a connection that is gone, it is dropped; with it the
@@ -70,14 +102,7 @@ impl<D: Driver> Worker<D> {
     ) {
         loop {
             let asker = token(Kind::Disk, slot, self.conns.at(slot).generation);
-            let Site::Directory(site) = self.sites.at(parked.fill.site()) else {
-                return self.reset(slot);
-            };
-            let filled =
-                parked
-                    .fill
-                    .advance(&mut self.driver, site, asker, answer.take(), put_guard);
-            let Some(filled) = filled else {
+            let Some(found) = self.find_out(&mut parked.waits, asker, answer.take()) else {
                 let conn = self.conns.at(slot);
                 conn.phase = Phase::Waiting;
                 conn.work().parked = Some(parked);
@@ -85,10 +110,10 @@ impl<D: Driver> Worker<D> {
             };
             let Parked {
                 head,
-                fill,
+                waits,
                 mut out,
             } = *parked;
-            self.answer_filled(slot, &head, &fill, filled, &mut out);
+            self.answer_found(slot, &head, &waits, found, &mut out);
             match self.pump_held(slot, &mut out) {
                 Some(head) => match self.park(slot, head, out) {
                     Some(next) => parked = next,
@@ -117,12 +142,12 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Answers the request that waited.
-    fn answer_filled(
+    fn answer_found(
         &mut self,
         slot: u32,
         head: &[u8],
-        fill: &Fill,
-        filled: Filled,
+        waits: &Waits,
+        found: Found,
         out: &mut Outgoing,
     ) {
         let fields = self.settings.fields(self.conns.at(slot).is_secure());
@@ -131,13 +156,10 @@ impl<D: Driver> Worker<D> {
             return;
         };
         let conn = self.conns.at(slot);
-        let to = Answering {
-            reply: Reply::H1(&mut conn.h1),
-            turn: &turn,
-            out,
-            ruling: None,
-        };
-        let answered = answer(to, self.sites.at(fill.site()), &request, fill, filled);
+        let is_early = conn.is_early();
+        let reply = Reply::H1(&mut conn.h1);
+        let mut pump = pump!(self, turn);
+        let answered = answer(&mut pump, reply, &request, is_early, (waits, found), out);
         if conn.h1.is_closing() {
             conn.closing = true;
             conn.linger |= conn.h1.is_lingering();
@@ -146,8 +168,42 @@ impl<D: Driver> Worker<D> {
     }
 }
 
+/// What a request that had to wait is answered with.
+pub(super) enum Found {
+    /// What the disk has said.
+    Filled(Filled),
+    /// A body of an archive, if it is in memory now.
+    Body(bool),
+}
+
+/// Answers a request that had to wait.
+pub(super) fn answer<D: Driver>(
+    pump: &mut Pump<'_, D>,
+    reply: Reply<'_>,
+    request: &Request<'_>,
+    is_early: bool,
+    found: (&Waits, Found),
+    out: &mut Outgoing,
+) -> Answered {
+    match found {
+        (Waits::Lookup(fill), Found::Filled(filled)) => {
+            let to = Answering {
+                reply,
+                turn: pump.turn,
+                out,
+                ruling: None,
+            };
+            answer_filled(to, pump.sites.at(fill.site()), request, fill, filled)
+        }
+        (_, found) => {
+            let is_there = matches!(found, Found::Body(true));
+            pump.request_again(reply, request, is_early, is_there, out)
+        }
+    }
+}
+
 /// Answers with what the disk has said, and remembers it.
-pub(super) fn answer(
+fn answer_filled(
     to: Answering<'_>,
     site: &mut Site,
     request: &Request<'_>,

@@ -8,6 +8,7 @@ mod delay;
 mod disk;
 mod early;
 mod guard;
+mod inflating;
 mod kernel_tls;
 mod receiving;
 mod sending;
@@ -136,6 +137,8 @@ pub(crate) struct Worker<D: Driver> {
     hellos: VecDeque<(u32, u32)>,
     /// How many there is time for in this turn.
     hellos_left: u32,
+    /// Bodies on their way into memory.
+    inflating: inflating::Inflating,
     /// Accepting ended for lack of descriptors; these listeners start again when one is free.
     starved: Vec<Listener>,
     /// When that is tried again at the latest.
@@ -163,6 +166,14 @@ enum Kind {
     Guard = 6,
     /// The disk, on behalf of a stream: the slot is one of `stream_disk`.
     StreamDisk = 7,
+    /// The disk, for a body that is to be inflated.
+    Inflation = 8,
+}
+
+impl Kind {
+    fn is_of(self, token: Token) -> bool {
+        token.0 >> 56 == self as u64
+    }
 }
 
 /// kind (8 bits) | generation (24) | slot (32).
@@ -212,6 +223,7 @@ impl<D: Driver> Worker<D> {
             certificates,
             hellos: VecDeque::new(),
             hellos_left: 0,
+            inflating: inflating::Inflating::default(),
             starved: Vec::new(),
             accept_at: None,
             breaking: Vec::new(),
@@ -262,7 +274,7 @@ impl<D: Driver> Worker<D> {
             self.next_guard_check(),
             self.accept_at,
             self.delays.next_due(),
-            (!self.hellos.is_empty()).then(|| self.driver.now()),
+            (!self.hellos.is_empty() || self.inflating.is_due()).then(|| self.driver.now()),
         ]
         .into_iter()
         .flatten()
@@ -278,6 +290,7 @@ impl<D: Driver> Worker<D> {
         self.completions = completions;
         // Before the timers: what has come in time is not late because it was held back.
         self.hand_on();
+        self.inflate();
         self.fire_timers();
         self.check_guards();
         self.end_guards();
@@ -311,6 +324,9 @@ impl<D: Driver> Worker<D> {
         }
         if kind == Kind::StreamDisk as u64 {
             return self.stream_disk_answered(slot, result);
+        }
+        if kind == Kind::Inflation as u64 {
+            return self.gzip_read(slot, result);
         }
         match result {
             Ok(Done::Received(lease)) => self.received(slot, lease, more),
@@ -482,4 +498,6 @@ pub(crate) enum Disk {
     Opened(OpenedFile),
     Read(Vec<u8>),
     Listed(Vec<gannet_io::driver::DirectoryEntry>),
+    /// The body that was waited for is in memory.
+    Inflated,
 }

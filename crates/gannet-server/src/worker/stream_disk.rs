@@ -10,19 +10,16 @@ use std::rc::Rc;
 
 use gannet_http::h2::{ErrorCode, StreamId, Time};
 use gannet_http::semantics::kept::KeptRequest;
-use gannet_http::semantics::target_path::decode_path;
 use gannet_io::driver::{Done, Driver, Errno, Started};
 
-use super::disk::answer;
-use super::guard::put_guard;
+use super::disk::{Found, answer};
 use super::receiving::{pump, turn};
 use super::{Disk, Kind, Worker, token};
+use crate::conn::Waits;
 use crate::limits::STREAM_READS_MAX;
 use crate::pump::Pump;
-use crate::serve::{Answering, Reply, Turn};
-use crate::site::directory::fill::{Fill, Filled};
-use crate::site::rules::asked;
-use crate::site::{ServedFile, Site};
+use crate::serve::{Reply, Turn};
+use crate::site::ServedFile;
 
 /// Questions that the disk has not answered yet, by a number that their tokens carry. Each is
 /// answered exactly once, whatever becomes of the stream; so a number is free again after that.
@@ -48,7 +45,7 @@ enum What {
 /// A request that waits for the disk.
 struct Waiting {
     request: KeptRequest,
-    fill: Fill,
+    waits: Waits,
 }
 
 impl Asked {
@@ -79,25 +76,14 @@ impl<D: Driver> Worker<D> {
         let Some(streams) = streams.filter(|streams| !streams.missed.is_empty()) else {
             return;
         };
-        let (now, unix) = (self.driver.now(), self.driver.unix_seconds());
         let missed = std::mem::take(&mut streams.missed);
         let scheme = self.conns.at(slot).scheme();
         for (stream, request) in missed {
-            let whole = request.as_request();
-            let Ok(number) = self.sites.select(whole.authority) else {
-                debug_assert!(false, "it was selected before");
+            let Some(waits) = self.waits(&request.as_request(), scheme) else {
+                debug_assert!(false, "a site was selected and the path decoded before");
                 continue;
             };
-            let Site::Directory(site) = self.sites.at(number) else {
-                continue;
-            };
-            let Ok(path) = decode_path(whole.target.path, &mut self.scratch) else {
-                debug_assert!(false, "it was decoded before");
-                continue;
-            };
-            let asked = asked(scheme, &whole, path.as_bytes());
-            let fill = Fill::new((number, site), &asked, now, unix);
-            let waiting = Box::new(Waiting { request, fill });
+            let waiting = Box::new(Waiting { request, waits });
             self.look_up(slot, stream, waiting, None);
         }
     }
@@ -110,17 +96,12 @@ impl<D: Driver> Worker<D> {
         mut waiting: Box<Waiting>,
         told: Option<Result<Disk, Errno>>,
     ) {
-        let Site::Directory(site) = self.sites.at(waiting.fill.site()) else {
-            return;
-        };
         let number = self.stream_disk.reserve();
         let asker = token(Kind::StreamDisk, number, 0);
-        let fill = &mut waiting.fill;
-        let filled = fill.advance(&mut self.driver, site, asker, told, put_guard);
-        match filled {
-            Some(filled) => {
+        match self.find_out(&mut waiting.waits, asker, told) {
+            Some(found) => {
                 self.stream_disk.take(number);
-                self.answer_looked_up(slot, stream, &waiting, filled);
+                self.answer_looked_up(slot, stream, &waiting, found);
             }
             None => self.ask_for_stream(slot, stream, number, What::Lookup(waiting)),
         }
@@ -143,7 +124,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    fn answer_looked_up(&mut self, slot: u32, stream: StreamId, waiting: &Waiting, filled: Filled) {
+    fn answer_looked_up(&mut self, slot: u32, stream: StreamId, waiting: &Waiting, found: Found) {
         let mut out = self.stream_output(slot);
         let fields = self.settings.fields(self.conns.at(slot).is_secure());
         let turn = turn!(self, fields);
@@ -151,20 +132,12 @@ impl<D: Driver> Worker<D> {
             return;
         };
         let request = waiting.request.as_request();
-        let to = Answering {
-            reply: Reply::H2(streams, stream),
-            turn: &turn,
-            out: &mut out,
-            ruling: None,
-        };
-        let answered = answer(
-            to,
-            self.sites.at(waiting.fill.site()),
-            &request,
-            &waiting.fill,
-            filled,
-        );
-        pump!(self, turn).done_stream(streams, stream, &request, answered);
+        let is_early = streams.is_early;
+        let found = (&waiting.waits, found);
+        let mut pump = pump!(self, turn);
+        let reply = Reply::H2(streams, stream);
+        let answered = answer(&mut pump, reply, &request, is_early, found, &mut out);
+        pump.done_stream(streams, stream, &request, answered);
         streams.out = Some(out);
     }
 
@@ -236,6 +209,17 @@ impl<D: Driver> Worker<D> {
     /// An answer of the disk. If its connection is gone, it is dropped; with it the descriptor
     /// that it may hold.
     pub(super) fn stream_disk_answered(&mut self, number: u32, result: Result<Done, Errno>) {
+        let told = result.and_then(|done| match done {
+            Done::Opened(opened) => Ok(Disk::Opened(opened)),
+            Done::Read(bytes) => Ok(Disk::Read(bytes)),
+            Done::Listed(entries) => Ok(Disk::Listed(entries)),
+            _ => Err(Errno::IO),
+        });
+        self.stream_disk_told(number, told);
+    }
+
+    /// What a stream waits for has been found out.
+    pub(super) fn stream_disk_told(&mut self, number: u32, told: Result<Disk, Errno>) {
         let Some(question) = self.stream_disk.take(number) else {
             return;
         };
@@ -252,12 +236,6 @@ impl<D: Driver> Worker<D> {
         streams.asked -= 1;
         match what {
             What::Lookup(waiting) => {
-                let told = result.and_then(|done| match done {
-                    Done::Opened(opened) => Ok(Disk::Opened(opened)),
-                    Done::Read(bytes) => Ok(Disk::Read(bytes)),
-                    Done::Listed(entries) => Ok(Disk::Listed(entries)),
-                    _ => Err(Errno::IO),
-                });
                 self.look_up(slot, stream, waiting, Some(told));
             }
             What::Read(file, len) => {
@@ -266,8 +244,8 @@ impl<D: Driver> Worker<D> {
                 for waiting in streams.waiting.drain(..) {
                     streams.connection.resume(waiting);
                 }
-                let bytes = result.and_then(|done| match done {
-                    Done::Read(bytes) => Ok(bytes),
+                let bytes = told.and_then(|disk| match disk {
+                    Disk::Read(bytes) => Ok(bytes),
                     _ => Err(Errno::IO),
                 });
                 self.stream_read(slot, stream, &file, len, bytes);

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use gannet_archive::{Coding, Content, Key, Options, SUPERBLOCK_LEN, VariantDraft, Writer, digest};
+use gannet_archive::{
+    BlobId, Coding, Content, Key, Options, SUPERBLOCK_LEN, VariantDraft, Writer, digest,
+};
 use gannet_content::answer::{self, Resource};
 use gannet_content::validators::hash_tag;
 use gannet_http::semantics::coding::Coding as ContentCoding;
@@ -19,6 +21,7 @@ use gannet_server::tls::record::ContentType;
 use gannet_server::tls::record::aead::{Cipher, Secrets, Version};
 use gannet_server::tls::record::seal::Sealer;
 use rustls::ClientConfig;
+use zlib_rs::{Deflate, DeflateFlush, Status};
 
 use crate::client::{Actor, Allowed, Ask, Asked, Client, Kind, Manners};
 use crate::files::Files;
@@ -438,33 +441,59 @@ pub(crate) fn open(driver: &mut Sim, path: &str) -> File {
 }
 
 /// An archive in the making.
-struct Packing {
+pub(crate) struct Packing {
     writer: Writer,
     bytes: Vec<u8>,
 }
 
 impl Packing {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             writer: Writer::new(Options::default()),
             bytes: vec![0; SUPERBLOCK_LEN],
         }
     }
 
-    fn add(&mut self, name: &str, identity: &[u8], gzip: Option<&[u8]>) {
+    pub(crate) fn add(&mut self, name: &str, identity: &[u8], gzip: Option<&[u8]>) {
+        let mut bodies = vec![(Coding::Identity, self.place(identity), identity)];
+        bodies.extend(gzip.map(|gzip| (Coding::Gzip, self.place(gzip), gzip)));
+        self.describe(name, &bodies);
+    }
+
+    /// Adds a body that is stored as gzip alone.
+    pub(crate) fn add_inflated(&mut self, name: &str, identity: &[u8]) {
+        let mut gzip = vec![0; identity.len()];
+        let mut deflate = Deflate::new(9, true, 15 + 16);
+        let status = deflate.compress(identity, &mut gzip, DeflateFlush::Finish);
+        assert_eq!(status, Ok(Status::StreamEnd), "it becomes shorter");
+        gzip.truncate(deflate.total_out() as usize);
+        let placed = self.place(&gzip);
+        let writer = &mut self.writer;
+        let inflated = writer.add_inflated(digest(identity), identity.len() as u64, placed);
         let bodies = [
-            Some((Coding::Identity, ContentCoding::Identity, identity)),
-            gzip.map(|bytes| (Coding::Gzip, ContentCoding::Gzip, bytes)),
+            (Coding::Identity, inflated.expect("not too long"), identity),
+            (Coding::Gzip, placed, &gzip),
         ];
+        self.describe(name, &bodies);
+    }
+
+    fn place(&mut self, body: &[u8]) -> BlobId {
+        let placed = self.writer.add_bytes(body);
+        if let Some(offset) = placed.write_at {
+            self.bytes.resize(offset as usize, 0);
+            self.bytes.extend_from_slice(body);
+        }
+        placed.id
+    }
+
+    fn describe(&mut self, name: &str, bodies: &[(Coding, BlobId, &[u8])]) {
         let made: Vec<_> = bodies
-            .into_iter()
-            .flatten()
-            .map(|(stored, coding, body)| {
-                let placed = self.writer.add_bytes(body);
-                if let Some(offset) = placed.write_at {
-                    self.bytes.resize(offset as usize, 0);
-                    self.bytes.extend_from_slice(body);
-                }
+            .iter()
+            .map(|(stored, blob, body)| {
+                let coding = match stored {
+                    Coding::Gzip => ContentCoding::Gzip,
+                    _ => ContentCoding::Identity,
+                };
                 let tag = hash_tag(&digest(body), coding);
                 let ready = answer::ready_fields(&Resource {
                     content_type: "text/plain",
@@ -472,16 +501,11 @@ impl Packing {
                     len: body.len() as u64,
                     entity_tag: &tag,
                     last_modified: Some(1_700_000_000),
-                    vary: gzip.is_some(),
+                    vary: bodies.len() > 1,
                     cache_control: None,
                     fields: &[],
                 });
-                (
-                    stored,
-                    placed.id,
-                    tag,
-                    ready.expect("fields that can be sent"),
-                )
+                (*stored, *blob, tag, ready.expect("fields that can be sent"))
             })
             .collect();
         let drafts: Vec<_> = made
@@ -517,7 +541,7 @@ impl Packing {
         }
     }
 
-    fn finish(self) -> Vec<u8> {
+    pub(crate) fn finish(self) -> Vec<u8> {
         let parts = self.writer.finish().expect("a sound archive");
         let mut bytes = self.bytes;
         bytes.resize(parts.metadata_offset as usize, 0);

@@ -24,6 +24,8 @@ pub enum Disk {
     BrokenFrom(u64),
     /// Reads that reach this offset hang until [`Mounted::release`].
     SlowFrom(u64),
+    /// Reads that reach into this range hang until [`Mounted::release`].
+    SlowWithin(u64, u64),
     /// Looking the name up hangs until [`Mounted::release`].
     SlowName,
 }
@@ -238,6 +240,9 @@ impl Filesystem for TestDisk {
         match file.disk {
             Disk::BrokenFrom(from) if end > from => reply.error(Errno::EIO),
             Disk::SlowFrom(from) if end > from => self.gate.pass(move || reply.data(&bytes)),
+            Disk::SlowWithin(from, to) if end > from && offset < to => {
+                self.gate.pass(move || reply.data(&bytes));
+            }
             _ => reply.data(&bytes),
         }
     }

@@ -1,0 +1,137 @@
+//! Bodies that an archive has as gzip alone: whoever wants them waits, and nobody else does.
+
+use std::cell::Cell;
+
+use gannet_io::options::EngineOptions;
+use gannet_io::sim::{Client, Faults, Sim};
+use gannet_server::config::ContentOptions;
+use gannet_server::driven::{Driven, DrivenContent};
+
+use crate::directed::{Server, get};
+use crate::run::{LIMITS, Packing, open};
+
+const MS: u64 = 1_000_000;
+
+/// Bodies in the archive.
+const COUNT: usize = 8;
+
+/// Length of the first of them; each is one byte shorter than the one before.
+const LONGEST: usize = 1 << 20;
+
+/// What of the archive nothing is remembered of, but for the last body.
+fn server() -> Server {
+    let mut packing = Packing::new();
+    // Bodies this short are in the metadata.
+    packing.add("small", b"small", None);
+    for number in 0..COUNT {
+        let mut body = vec![b'z'; LONGEST - number];
+        // So that the gzip is not in the metadata, too: bytes that are repeated nowhere.
+        let mut seed = number as u64 + 1;
+        body[..20_000].fill_with(|| {
+            seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (seed >> 56) as u8
+        });
+        packing.add_inflated(&number.to_string(), &body);
+    }
+    let mut driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
+    let disk = driver.handle();
+    let bytes = packing.finish();
+    disk.put_file("site.gannet", bytes.clone());
+    let file = open(&mut driver, "site.gannet");
+    let options = ContentOptions {
+        cache_memory: 0,
+        ..ContentOptions::default()
+    };
+    let content = DrivenContent::Archive(bytes, file);
+    let driven = Driven::new(driver, content, &options, LIMITS, None).expect("a sound archive");
+    Server { driven, disk }
+}
+
+/// Turns until so many bytes have come.
+fn read(server: &mut Server, client: &Client, len: usize) -> Vec<u8> {
+    let mut got = Vec::new();
+    server.until("an answer", || {
+        got.extend(client.read());
+        got.len() > len
+    });
+    got
+}
+
+#[test]
+fn one_long_body_is_inflated_in_a_turn() {
+    let mut server = server();
+    let client = server.connect();
+    let requests: Vec<u8> = (0..COUNT).flat_map(|it| get(&it.to_string())).collect();
+    client.write(&requests);
+    let (mut before, mut got) = (0, 0);
+    while got < COUNT * (LONGEST - COUNT) {
+        server.driven.turn(None).expect("it goes on");
+        got += client.read().len();
+        let now = server.driven.counters().inflated;
+        assert!(
+            now <= before + 1,
+            "{before} before the turn, {now} after it"
+        );
+        before = now;
+    }
+    assert_eq!(before, COUNT as u64);
+}
+
+#[test]
+fn those_who_want_the_same_body_wait_for_one_read_and_nobody_else_does() {
+    let mut server = server();
+    server.disk.slow_file("site.gannet", 500 * MS);
+    let clients: Vec<_> = (0..5).map(|_| server.connect()).collect();
+    for client in &clients {
+        client.write(&get("0"));
+    }
+    // It is gone when the body comes.
+    server.connect().write(&get("0"));
+    let other = server.connect();
+    other.write(&get("small"));
+    let took = server.until("who wants something else", || other.readable() > 0);
+    assert!(took < 400, "{took} ms");
+    assert!(clients.iter().all(|client| client.readable() == 0));
+    for client in &clients {
+        read(&mut server, client, LONGEST);
+    }
+    assert_eq!(server.driven.counters().inflated, 1);
+}
+
+#[test]
+fn parts_of_one_body_cost_one_inflation_even_without_memory_for_it() {
+    let mut server = server();
+    let client = server.connect();
+    for start in 0..20 {
+        let range = format!("range: bytes={start}-{}", start + 999);
+        client.write(format!("GET /3 HTTP/1.1\r\nhost: sim\r\n{range}\r\n\r\n").as_bytes());
+        let got = read(&mut server, &client, 1_000);
+        assert!(got.starts_with(b"HTTP/1.1 206"));
+    }
+    assert_eq!(server.driven.counters().inflated, 1);
+    // Conditions are decided without it.
+    client.write(b"HEAD /4 HTTP/1.1\r\nhost: sim\r\n\r\n");
+    assert!(read(&mut server, &client, 100).starts_with(b"HTTP/1.1 200"));
+    assert_eq!(server.driven.counters().inflated, 1);
+}
+
+#[test]
+fn a_body_that_cannot_be_read_is_an_error_of_the_server() {
+    let mut server = server();
+    let broken = Cell::new(true);
+    for expect in [&b"HTTP/1.1 500"[..], b"HTTP/1.1 200"] {
+        let until = broken.replace(false).then_some(0);
+        server.disk.break_file("site.gannet", until);
+        let client = server.connect();
+        client.write(&get("5"));
+        let got = read(&mut server, &client, 100);
+        assert!(got.starts_with(expect), "{}", String::from_utf8_lossy(&got));
+        client.read();
+        client.write(&get("small"));
+        let mut got = got;
+        server.until("the next answer", || {
+            got.extend(client.read());
+            got.ends_with(b"small")
+        });
+    }
+}
