@@ -4,6 +4,7 @@
 //!  flag.rs          what a declaration is
 //!  serve_flags/     the table of `serve`       ─┐
 //!  pack_flags.rs    the table of `pack`        ─┼─▶ arguments.rs, layers.rs, documents/
+//!  site_flags.rs    what both have in common   ─┤
 //!  commands.rs      the other commands' shapes ─┘
 //! ```
 //!
@@ -18,5 +19,6 @@ pub mod nearest;
 pub mod pack_flags;
 pub mod serve_flags;
 pub mod settings;
+pub mod site_flags;
 pub mod site_settings;
 pub mod values;

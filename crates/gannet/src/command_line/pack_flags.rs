@@ -8,10 +8,9 @@ use gannet_archive::Coding;
 
 use crate::command_line::flag::{FILE, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::ColourChoice;
-use crate::command_line::site_settings::{
-    COMPATS, SiteSettings, TRAILING_SLASHES, compat, cors, index_names, trailing_slash,
-};
-use crate::command_line::values::{choice, colour, content_type, number, path, switch, text};
+use crate::command_line::site_flags::{self, OfSite, Shown};
+use crate::command_line::site_settings::SiteSettings;
+use crate::command_line::values::{choice, colour, number, path, switch, text};
 use crate::pack::Effort;
 use crate::pack::encoders::{Wish, parse_list};
 
@@ -101,6 +100,36 @@ impl Default for PackSettings {
     }
 }
 
+impl OfSite for PackSettings {
+    fn site(&mut self) -> &mut SiteSettings {
+        &mut self.site
+    }
+
+    fn spa(&mut self) -> &mut bool {
+        &mut self.spa
+    }
+
+    fn clean_urls(&mut self) -> &mut bool {
+        &mut self.clean_urls
+    }
+
+    fn hosts(&mut self) -> &mut bool {
+        &mut self.hosts
+    }
+
+    fn dotfiles(&mut self) -> &mut bool {
+        &mut self.dotfiles
+    }
+
+    fn types(&mut self) -> &mut Vec<(String, String)> {
+        &mut self.types
+    }
+}
+
+/// Where the flags of a site stand.
+const COMMON: Shown = Shown::common(Group::Packing);
+const FURTHER: Shown = Shown::further(Group::Packing);
+
 /// Every flag of `gannet pack`.
 pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
     Flag {
@@ -117,21 +146,11 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
             Ok(())
         },
     },
-    Flag {
-        name: "hosts",
-        short: None,
-        value: Value::Switch,
-        group: Group::Packing,
-        default: "false",
-        brief: "the directory has a folder for each host",
-        details: "Folders with names of hosts are sites; what is in _default answers for all other \
+    site_flags::hosts(
+        FURTHER,
+        "Folders with names of hosts are sites; what is in _default answers for all other \
             hosts.",
-        is_common: false,
-        apply: |settings, values| {
-            settings.hosts = switch(values)?;
-            Ok(())
-        },
-    },
+    ),
     Flag {
         name: "fast",
         short: None,
@@ -216,20 +235,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
             Ok(())
         },
     },
-    Flag {
-        name: "spa",
-        short: None,
-        value: Value::Switch,
-        group: Group::Packing,
-        default: "false",
-        brief: "answer unknown paths with /index.html",
-        details: "For single-page applications.",
-        is_common: true,
-        apply: |settings, values| {
-            settings.spa = switch(values)?;
-            Ok(())
-        },
-    },
+    site_flags::spa(COMMON, "For single-page applications."),
     Flag {
         name: "listing",
         short: None,
@@ -244,110 +250,20 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
             Ok(())
         },
     },
-    Flag {
-        name: "no-clean-urls",
-        short: None,
-        value: Value::Switch,
-        group: Group::Packing,
-        default: "false",
-        brief: "/about does not answer about.html",
-        details: "",
-        is_common: true,
-        apply: |settings, values| {
-            settings.clean_urls = !switch(values)?;
-            Ok(())
-        },
-    },
-    Flag {
-        name: "compat",
-        short: None,
-        value: one_of("HOST", COMPATS),
-        group: Group::Packing,
-        default: "netlify",
-        brief: "whose reading of _redirects and _headers: netlify, cloudflare or kawipiko",
-        details: "kawipiko also brings its fourteen index names, its clean URLs (.html, .htm, \
-            .xhtml, .xht, .txt) and its pages for everything below a folder (_wildcard.*, _200.*, \
-            _404.*).",
-        is_common: true,
-        apply: |settings, values| {
-            settings.site.compat = compat(values)?;
-            Ok(())
-        },
-    },
-    Flag {
-        name: "no-rules",
-        short: None,
-        value: Value::Switch,
-        group: Group::Packing,
-        default: "false",
-        brief: "_redirects and _headers are files like others",
-        details: "",
-        is_common: false,
-        apply: |settings, values| {
-            settings.site.no_rules = switch(values)?;
-            Ok(())
-        },
-    },
-    Flag {
-        name: "index",
-        short: None,
-        value: one("NAMES"),
-        group: Group::Packing,
-        default: "",
-        brief: "names of pages that answer for their folder, with commas between",
-        details: "In the order in which they are tried. Without it index.html, or the names that \
-            --compat brings.",
-        is_common: false,
-        apply: |settings, values| {
-            settings.site.index = index_names(values)?;
-            Ok(())
-        },
-    },
-    Flag {
-        name: "trailing-slash",
-        short: None,
-        value: one_of("WHAT", TRAILING_SLASHES),
-        group: Group::Packing,
-        default: "auto",
-        brief: "auto, always, never or off",
-        details: "auto redirects /folder to /folder/ and /page/ to /page; always redirects to the \
-            form with a slash, never to the one without; with off /folder answers as /folder/ \
-            does, and nothing is redirected.",
-        is_common: false,
-        apply: |settings, values| {
-            settings.site.trailing_slash = trailing_slash(values)?;
-            Ok(())
-        },
-    },
-    Flag {
-        name: "no-security-fields",
-        short: None,
-        value: Value::Switch,
-        group: Group::Packing,
-        default: "false",
-        brief: "no Referrer-Policy, frame-ancestors and Cross-Origin-Opener-Policy",
-        details: "X-Content-Type-Options stays. Single fields are changed by _headers.",
-        is_common: false,
-        apply: |settings, values| {
-            settings.site.no_security_fields = switch(values)?;
-            Ok(())
-        },
-    },
-    Flag {
-        name: "cors",
-        short: None,
-        value: one("WHO"),
-        group: Group::Packing,
-        default: "off",
-        brief: "whose scripts may read answers: off, any, or an origin",
-        details: "Such as https://app.example.org. Preflight requests are answered as the same flag \
+    site_flags::no_clean_urls(COMMON),
+    site_flags::compat(COMMON),
+    site_flags::no_rules(FURTHER),
+    site_flags::index(FURTHER),
+    site_flags::trailing_slash(FURTHER),
+    site_flags::no_security_fields(
+        FURTHER,
+        "X-Content-Type-Options stays. Single fields are changed by _headers.",
+    ),
+    site_flags::cors(
+        FURTHER,
+        "Such as https://app.example.org. Preflight requests are answered as the same flag \
             of gannet serve says.",
-        is_common: false,
-        apply: |settings, values| {
-            settings.site.cors = cors(values)?;
-            Ok(())
-        },
-    },
+    ),
     Flag {
         name: "csp",
         short: None,
@@ -383,20 +299,11 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
             Ok(())
         },
     },
-    Flag {
-        name: "dotfiles",
-        short: None,
-        value: Value::Switch,
-        group: Group::Packing,
-        default: "false",
-        brief: "pack names that begin with a dot, too",
-        details: ".well-known is always packed.",
-        is_common: true,
-        apply: |settings, values| {
-            settings.dotfiles = switch(values)?;
-            Ok(())
-        },
-    },
+    site_flags::dotfiles(
+        COMMON,
+        "pack names that begin with a dot, too",
+        ".well-known is always packed.",
+    ),
     Flag {
         name: "exclude",
         short: None,
@@ -504,25 +411,11 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
             Ok(())
         },
     },
-    Flag {
-        name: "type",
-        short: None,
-        value: Value::Many {
-            name: "SUFFIX=TYPE",
-            separator: ',',
-            joint: Some("="),
-            hint: ValueHint::Other,
-        },
-        group: Group::Packing,
-        default: "",
-        brief: "the content type of a suffix; repeatable",
-        details: "Such as md=text/markdown. In the configuration it may be a table.",
-        is_common: true,
-        apply: |settings, values| {
-            settings.types = values.iter().map(content_type).collect::<Result<_, _>>()?;
-            Ok(())
-        },
-    },
+    site_flags::content_types(
+        COMMON,
+        "the content type of a suffix; repeatable",
+        "Such as md=text/markdown. In the configuration it may be a table.",
+    ),
     Flag {
         name: "threads",
         short: None,

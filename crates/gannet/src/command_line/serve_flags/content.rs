@@ -5,10 +5,39 @@ use gannet_server::config::UnknownHost;
 
 use crate::command_line::flag::{Flag, Group, Value, one, one_of};
 use crate::command_line::settings::Settings;
-use crate::command_line::site_settings::{
-    COMPATS, TRAILING_SLASHES, compat, cors, hosted, index_names, trailing_slash,
-};
-use crate::command_line::values::{choice, content_type, field, path, public_key, switch, text};
+use crate::command_line::site_flags::{self, OfSite, Shown};
+use crate::command_line::site_settings::{SiteSettings, hosted};
+use crate::command_line::values::{choice, field, path, public_key, switch, text};
+
+impl OfSite for Settings {
+    fn site(&mut self) -> &mut SiteSettings {
+        &mut self.site
+    }
+
+    fn spa(&mut self) -> &mut bool {
+        &mut self.server.content.spa
+    }
+
+    fn clean_urls(&mut self) -> &mut bool {
+        &mut self.server.content.clean_urls
+    }
+
+    fn hosts(&mut self) -> &mut bool {
+        &mut self.hosts
+    }
+
+    fn dotfiles(&mut self) -> &mut bool {
+        &mut self.server.content.dotfiles
+    }
+
+    fn types(&mut self) -> &mut Vec<(String, String)> {
+        &mut self.server.content.types
+    }
+}
+
+/// Where the flags of a site stand.
+const COMMON: Shown = Shown::common(Group::Content);
+const FURTHER: Shown = Shown::further(Group::Content);
 
 /// The flags, in the order in which they are described.
 pub(super) const FLAGS: &[Flag<Settings>] = &[
@@ -30,20 +59,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
             Ok(())
         },
     },
-    Flag {
-        name: "spa",
-        short: None,
-        value: Value::Switch,
-        group: Group::Content,
-        default: "false",
-        brief: "answer unknown paths with /index.html",
-        details: "For single-page applications. A path that looks like an asset (its last segment has a suffix) still is 404.",
-        is_common: true,
-        apply: |settings, values| {
-            settings.server.content.spa = switch(values)?;
-            Ok(())
-        },
-    },
+    site_flags::spa(
+        COMMON,
+        "For single-page applications. A path that looks like an asset (its last segment has a suffix) still is 404.",
+    ),
     Flag {
         name: "no-listing",
         short: None,
@@ -58,109 +77,16 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
             Ok(())
         },
     },
-    Flag {
-        name: "no-clean-urls",
-        short: None,
-        value: Value::Switch,
-        group: Group::Content,
-        default: "false",
-        brief: "/about does not answer about.html",
-        details: "",
-        is_common: false,
-        apply: |settings, values| {
-            settings.server.content.clean_urls = !switch(values)?;
-            Ok(())
-        },
-    },
-    Flag {
-        name: "compat",
-        short: None,
-        value: one_of("HOST", COMPATS),
-        group: Group::Content,
-        default: "netlify",
-        brief: "whose reading of _redirects and _headers: netlify, cloudflare or kawipiko",
-        details: "kawipiko also brings its fourteen index names, its clean URLs (.html, .htm, \
-            .xhtml, .xht, .txt) and its pages for everything below a folder (_wildcard.*, _200.*, \
-            _404.*).",
-        is_common: false,
-        apply: |settings, values| {
-            settings.site.compat = compat(values)?;
-            Ok(())
-        },
-    },
-    Flag {
-        name: "no-rules",
-        short: None,
-        value: Value::Switch,
-        group: Group::Content,
-        default: "false",
-        brief: "_redirects and _headers are files like others",
-        details: "",
-        is_common: false,
-        apply: |settings, values| {
-            settings.site.no_rules = switch(values)?;
-            Ok(())
-        },
-    },
-    Flag {
-        name: "index",
-        short: None,
-        value: one("NAMES"),
-        group: Group::Content,
-        default: "",
-        brief: "names of pages that answer for their folder, with commas between",
-        details: "In the order in which they are tried. Without it index.html, or the names that \
-            --compat brings.",
-        is_common: false,
-        apply: |settings, values| {
-            settings.site.index = index_names(values)?;
-            Ok(())
-        },
-    },
-    Flag {
-        name: "trailing-slash",
-        short: None,
-        value: one_of("WHAT", TRAILING_SLASHES),
-        group: Group::Content,
-        default: "auto",
-        brief: "auto, always, never or off",
-        details: "auto redirects /folder to /folder/ and /page/ to /page; always redirects to the \
-            form with a slash, never to the one without; with off /folder answers as /folder/ \
-            does, and nothing is redirected.",
-        is_common: false,
-        apply: |settings, values| {
-            settings.site.trailing_slash = trailing_slash(values)?;
-            Ok(())
-        },
-    },
-    Flag {
-        name: "no-security-fields",
-        short: None,
-        value: Value::Switch,
-        group: Group::Content,
-        default: "false",
-        brief: "no Referrer-Policy, frame-ancestors and Cross-Origin-Opener-Policy",
-        details: "X-Content-Type-Options stays. Single fields are changed by _headers and --header. An archive has those of its files already.",
-        is_common: false,
-        apply: |settings, values| {
-            settings.site.no_security_fields = switch(values)?;
-            Ok(())
-        },
-    },
-    Flag {
-        name: "cors",
-        short: None,
-        value: one("WHO"),
-        group: Group::Content,
-        default: "off",
-        brief: "whose scripts may read answers: off, any, or an origin",
-        details: "Such as https://app.example.org.",
-        is_common: false,
-        apply: |settings, values| {
-            settings.site.cors = cors(values)?;
-            Ok(())
-        },
-    },
+    site_flags::no_clean_urls(FURTHER),
+    site_flags::compat(FURTHER),
+    site_flags::no_rules(FURTHER),
+    site_flags::index(FURTHER),
+    site_flags::trailing_slash(FURTHER),
+    site_flags::no_security_fields(
+        FURTHER,
+        "X-Content-Type-Options stays. Single fields are changed by _headers and --header. An archive has those of its files already.",
+    ),
+    site_flags::cors(FURTHER, "Such as https://app.example.org."),
     Flag {
         name: "site",
         short: None,
@@ -181,21 +107,11 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
             Ok(())
         },
     },
-    Flag {
-        name: "hosts",
-        short: None,
-        value: Value::Switch,
-        group: Group::Content,
-        default: "false",
-        brief: "the directory has a folder for each host",
-        details: "Folders with names of hosts are sites; what is in _default answers for all other \
+    site_flags::hosts(
+        FURTHER,
+        "Folders with names of hosts are sites; what is in _default answers for all other \
             hosts. Folders are looked for when gannet starts.",
-        is_common: false,
-        apply: |settings, values| {
-            settings.hosts = switch(values)?;
-            Ok(())
-        },
-    },
+    ),
     Flag {
         name: "unknown-host",
         short: None,
@@ -277,40 +193,16 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
             Ok(())
         },
     },
-    Flag {
-        name: "dotfiles",
-        short: None,
-        value: Value::Switch,
-        group: Group::Content,
-        default: "false",
-        brief: "serve names that begin with a dot, too",
-        details: ".well-known is always served; all others are 404 without this flag.",
-        is_common: false,
-        apply: |settings, values| {
-            settings.server.content.dotfiles = switch(values)?;
-            Ok(())
-        },
-    },
-    Flag {
-        name: "type",
-        short: None,
-        value: Value::Many {
-            name: "SUFFIX=TYPE",
-            separator: ',',
-            joint: Some("="),
-            hint: ValueHint::Other,
-        },
-        group: Group::Content,
-        default: "",
-        brief: "the content type of a suffix, such as md=text/markdown; repeatable",
-        details: "Comes before the built-in table. In the configuration it may be a table.",
-        is_common: false,
-        apply: |settings, values| {
-            settings.server.content.types =
-                values.iter().map(content_type).collect::<Result<_, _>>()?;
-            Ok(())
-        },
-    },
+    site_flags::dotfiles(
+        FURTHER,
+        "serve names that begin with a dot, too",
+        ".well-known is always served; all others are 404 without this flag.",
+    ),
+    site_flags::content_types(
+        FURTHER,
+        "the content type of a suffix, such as md=text/markdown; repeatable",
+        "Comes before the built-in table. In the configuration it may be a table.",
+    ),
     Flag {
         name: "header",
         short: None,

@@ -1,0 +1,285 @@
+//! The flags that `serve` and `pack` have in common: what answers a path, and with which fields.
+//!
+//! Each is declared once. A command says under which heading it stands, whether it belongs to the
+//! help that fits one screen, and what it has to say otherwise.
+
+use clap::ValueHint;
+
+use crate::command_line::flag::{Flag, Group, Value, one, one_of};
+use crate::command_line::site_settings::{
+    COMPATS, SiteSettings, TRAILING_SLASHES, compat as parse_compat, cors as parse_cors,
+    index_names, trailing_slash as parse_trailing_slash,
+};
+use crate::command_line::values::{content_type, switch};
+
+/// The settings of a command that takes a site.
+pub trait OfSite: 'static {
+    /// What answers a path, and with which fields.
+    fn site(&mut self) -> &mut SiteSettings;
+    /// Unknown paths are answered with the front page.
+    fn spa(&mut self) -> &mut bool;
+    /// `/about` answers `about.html`.
+    fn clean_urls(&mut self) -> &mut bool;
+    /// The directory has a folder for each host.
+    fn hosts(&mut self) -> &mut bool;
+    /// Names that begin with a dot count.
+    fn dotfiles(&mut self) -> &mut bool;
+    /// Content types by suffix.
+    fn types(&mut self) -> &mut Vec<(String, String)>;
+}
+
+/// Where a command shows a flag.
+#[derive(Clone, Copy)]
+pub struct Shown {
+    /// The heading.
+    pub group: Group,
+    /// Belongs to the help that fits one screen.
+    pub is_common: bool,
+}
+
+impl Shown {
+    /// In the help that fits one screen, too.
+    #[must_use]
+    pub const fn common(group: Group) -> Self {
+        Self {
+            group,
+            is_common: true,
+        }
+    }
+
+    /// In the whole help only.
+    #[must_use]
+    pub const fn further(group: Group) -> Self {
+        Self {
+            group,
+            is_common: false,
+        }
+    }
+}
+
+/// `--spa`: unknown paths are answered with the front page.
+#[must_use]
+pub const fn spa<S: OfSite>(shown: Shown, details: &'static str) -> Flag<S> {
+    Flag {
+        name: "spa",
+        short: None,
+        value: Value::Switch,
+        group: shown.group,
+        default: "false",
+        brief: "answer unknown paths with /index.html",
+        details,
+        is_common: shown.is_common,
+        apply: |settings, values| {
+            *settings.spa() = switch(values)?;
+            Ok(())
+        },
+    }
+}
+
+/// `--no-clean-urls`: pages answer under their name alone.
+#[must_use]
+pub const fn no_clean_urls<S: OfSite>(shown: Shown) -> Flag<S> {
+    Flag {
+        name: "no-clean-urls",
+        short: None,
+        value: Value::Switch,
+        group: shown.group,
+        default: "false",
+        brief: "/about does not answer about.html",
+        details: "",
+        is_common: shown.is_common,
+        apply: |settings, values| {
+            *settings.clean_urls() = !switch(values)?;
+            Ok(())
+        },
+    }
+}
+
+/// `--compat`: whose reading of the rules files is followed.
+#[must_use]
+pub const fn compat<S: OfSite>(shown: Shown) -> Flag<S> {
+    Flag {
+        name: "compat",
+        short: None,
+        value: one_of("HOST", COMPATS),
+        group: shown.group,
+        default: "netlify",
+        brief: "whose reading of _redirects and _headers: netlify, cloudflare or kawipiko",
+        details: "kawipiko also brings its fourteen index names, its clean URLs (.html, .htm, \
+            .xhtml, .xht, .txt) and its pages for everything below a folder (_wildcard.*, _200.*, \
+            _404.*).",
+        is_common: shown.is_common,
+        apply: |settings, values| {
+            settings.site().compat = parse_compat(values)?;
+            Ok(())
+        },
+    }
+}
+
+/// `--no-rules`: rules files are files like others.
+#[must_use]
+pub const fn no_rules<S: OfSite>(shown: Shown) -> Flag<S> {
+    Flag {
+        name: "no-rules",
+        short: None,
+        value: Value::Switch,
+        group: shown.group,
+        default: "false",
+        brief: "_redirects and _headers are files like others",
+        details: "",
+        is_common: shown.is_common,
+        apply: |settings, values| {
+            settings.site().no_rules = switch(values)?;
+            Ok(())
+        },
+    }
+}
+
+/// `--index`: the names of pages that answer for their folder.
+#[must_use]
+pub const fn index<S: OfSite>(shown: Shown) -> Flag<S> {
+    Flag {
+        name: "index",
+        short: None,
+        value: one("NAMES"),
+        group: shown.group,
+        default: "",
+        brief: "names of pages that answer for their folder, with commas between",
+        details: "In the order in which they are tried. Without it index.html, or the names that \
+            --compat brings.",
+        is_common: shown.is_common,
+        apply: |settings, values| {
+            settings.site().index = index_names(values)?;
+            Ok(())
+        },
+    }
+}
+
+/// `--trailing-slash`: what slashes at the end do.
+#[must_use]
+pub const fn trailing_slash<S: OfSite>(shown: Shown) -> Flag<S> {
+    Flag {
+        name: "trailing-slash",
+        short: None,
+        value: one_of("WHAT", TRAILING_SLASHES),
+        group: shown.group,
+        default: "auto",
+        brief: "auto, always, never or off",
+        details: "auto redirects /folder to /folder/ and /page/ to /page; always redirects to the \
+            form with a slash, never to the one without; with off /folder answers as /folder/ \
+            does, and nothing is redirected.",
+        is_common: shown.is_common,
+        apply: |settings, values| {
+            settings.site().trailing_slash = parse_trailing_slash(values)?;
+            Ok(())
+        },
+    }
+}
+
+/// `--no-security-fields`: no security fields by default.
+#[must_use]
+pub const fn no_security_fields<S: OfSite>(shown: Shown, details: &'static str) -> Flag<S> {
+    Flag {
+        name: "no-security-fields",
+        short: None,
+        value: Value::Switch,
+        group: shown.group,
+        default: "false",
+        brief: "no Referrer-Policy, frame-ancestors and Cross-Origin-Opener-Policy",
+        details,
+        is_common: shown.is_common,
+        apply: |settings, values| {
+            settings.site().no_security_fields = switch(values)?;
+            Ok(())
+        },
+    }
+}
+
+/// `--cors`: who may read answers from other sites.
+#[must_use]
+pub const fn cors<S: OfSite>(shown: Shown, details: &'static str) -> Flag<S> {
+    Flag {
+        name: "cors",
+        short: None,
+        value: one("WHO"),
+        group: shown.group,
+        default: "off",
+        brief: "whose scripts may read answers: off, any, or an origin",
+        details,
+        is_common: shown.is_common,
+        apply: |settings, values| {
+            settings.site().cors = parse_cors(values)?;
+            Ok(())
+        },
+    }
+}
+
+/// `--hosts`: the directory has a folder for each host.
+#[must_use]
+pub const fn hosts<S: OfSite>(shown: Shown, details: &'static str) -> Flag<S> {
+    Flag {
+        name: "hosts",
+        short: None,
+        value: Value::Switch,
+        group: shown.group,
+        default: "false",
+        brief: "the directory has a folder for each host",
+        details,
+        is_common: shown.is_common,
+        apply: |settings, values| {
+            *settings.hosts() = switch(values)?;
+            Ok(())
+        },
+    }
+}
+
+/// `--dotfiles`: names that begin with a dot count.
+#[must_use]
+pub const fn dotfiles<S: OfSite>(
+    shown: Shown,
+    brief: &'static str,
+    details: &'static str,
+) -> Flag<S> {
+    Flag {
+        name: "dotfiles",
+        short: None,
+        value: Value::Switch,
+        group: shown.group,
+        default: "false",
+        brief,
+        details,
+        is_common: shown.is_common,
+        apply: |settings, values| {
+            *settings.dotfiles() = switch(values)?;
+            Ok(())
+        },
+    }
+}
+
+/// `--type`: content types by suffix.
+#[must_use]
+pub const fn content_types<S: OfSite>(
+    shown: Shown,
+    brief: &'static str,
+    details: &'static str,
+) -> Flag<S> {
+    Flag {
+        name: "type",
+        short: None,
+        value: Value::Many {
+            name: "SUFFIX=TYPE",
+            separator: ',',
+            joint: Some("="),
+            hint: ValueHint::Other,
+        },
+        group: shown.group,
+        default: "",
+        brief,
+        details,
+        is_common: shown.is_common,
+        apply: |settings, values| {
+            *settings.types() = values.iter().map(content_type).collect::<Result<_, _>>()?;
+            Ok(())
+        },
+    }
+}
