@@ -3,12 +3,12 @@
 //! The same questions that a live directory answers at each request are answered here once
 //! (`gannet_content::directory::lookup`), with the same results.
 
+mod folders;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use gannet_archive::{Coding, Content, Key, Namespace, VariantsId, Writer, digest};
-use gannet_content::answer::CACHE_REVALIDATE;
-use gannet_content::directory::listing;
+use gannet_archive::{Content, Key, Namespace, VariantsId, Writer};
 use gannet_content::policy::cache::{self, Lifetime};
 use gannet_content::policy::csp::{self, Policy};
 use gannet_content::policy::page;
@@ -17,7 +17,6 @@ use gannet_content::rules::headers::FieldChanges;
 use gannet_content::validators::last_modified;
 use gannet_http::semantics::target_path::encode_path;
 
-use super::compress::{Coded, compress};
 use super::double_claims::DoubleClaims;
 use super::fields::{CommonFields, Representation, add_variants};
 use super::host::SourceHost;
@@ -25,8 +24,8 @@ use super::limits::POLICY_PAGE_MAX;
 use super::names::Names;
 use super::output::Output;
 use super::rules::RuleContents;
-use super::sources::{Source, Sources};
-use super::store::{StoredContent, StoredVariant, Target, is_enough, sha256};
+use super::sources::{Source, SourceContent, Sources};
+use super::store::{StoredContent, read_whole};
 use super::{PackError, PackOptions};
 
 /// Makes the entries.
@@ -62,18 +61,9 @@ type ChangesKey = (Vec<(String, Vec<u8>)>, Vec<String>);
 struct Adding<'s> {
     files: &'s [Source],
     contents: &'s [StoredContent],
+    /// The same, as they were read.
+    read: &'s [SourceContent],
     writer: &'s mut Writer,
-}
-
-/// A folder of the site.
-#[derive(Debug, Default)]
-struct Folder<'f> {
-    /// The numbers of its files.
-    files: Vec<usize>,
-    /// The names of its folders.
-    folders: BTreeSet<&'f [u8]>,
-    /// The newest modification time below it, in seconds.
-    modified: Option<i64>,
 }
 
 impl<'o> Site<'o> {
@@ -121,6 +111,7 @@ impl<'o> Site<'o> {
         let mut to = Adding {
             files,
             contents,
+            read: &sources.contents,
             writer,
         };
         for (number, source) in files.iter().enumerate() {
@@ -133,6 +124,7 @@ impl<'o> Site<'o> {
         let mut to = Adding {
             files,
             contents,
+            read: &sources.contents,
             writer,
         };
         self.add_unruled(&mut to)
@@ -172,7 +164,7 @@ impl<'o> Site<'o> {
         if !self.options.clean_urls {
             return Ok(());
         }
-        for suffix in suffixes {
+        for (position, suffix) in suffixes.iter().enumerate() {
             for number in 0..to.files.len() {
                 let url = &to.files[number].file.url;
                 let Some(clean) = url.strip_suffix(suffix.as_slice()) else {
@@ -190,11 +182,16 @@ impl<'o> Site<'o> {
                     continue;
                 }
                 let folder = [clean, b"/"].concat();
-                match self.index_of(to, &folder) {
+                let mut earlier = suffixes[..position].iter();
+                let earlier = earlier.find_map(|it| self.names.get(&[clean, it].concat()));
+                match self.index_of(to, &folder).or(earlier.flatten()) {
                     None => self.add(to, folder.clone(), number, true)?,
-                    index => self.double_claims.add(to.files, &folder, index, number),
+                    winner => self.double_claims.add(to.files, &folder, winner, number),
                 }
-                self.add_redirect(to.writer, clean, &folder);
+                // The page with an earlier suffix has brought it already.
+                if earlier.is_none() {
+                    self.add_redirect(to.writer, clean, &folder);
+                }
             }
         }
         Ok(())
@@ -314,167 +311,6 @@ impl<'o> Site<'o> {
         self.redirect_count += 1;
     }
 
-    /// Redirects `/folder` to `/folder/`, and lists the folders that have no page.
-    fn add_folders(
-        &mut self,
-        files: &[Source],
-        writer: &mut Writer,
-        output: &mut Output,
-    ) -> Result<(), PackError> {
-        let folders = self.folders(files);
-        let routing = &self.options.routing;
-        for (url, folder) in &folders {
-            let bare = url.strip_suffix(b"/").unwrap_or(url);
-            let is_free = !bare.is_empty() && !self.names.contains(bare);
-            let is_listed = self.options.listing && !self.names.contains(url) && {
-                let is_own = |name: &Vec<u8>| self.names.contains(&[*url, name].concat());
-                !routing.index_names.iter().any(is_own)
-            };
-            // Where rules may want it, a folder that has nothing to show is left to them.
-            let is_shown = is_listed || self.names.contains(url) || routing.rules.is_none();
-            let is_page = routing.trailing_slash == TrailingSlash::Always && self.is_page(bare);
-            if is_free && is_shown && !is_page && (routing.trailing_slash.adds() || is_listed) {
-                self.add_redirect(writer, bare, url);
-            }
-            if is_listed {
-                let page = self.render_listing(url, folder, &folders, files);
-                self.add_listing(url, &page, writer, output)?;
-                self.names.insert(url, None);
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a page answers for the path without its suffix, so that its redirect is there.
-    fn is_page(&self, bare: &[u8]) -> bool {
-        let mut suffixes = self.options.routing.page_suffixes.iter();
-        self.options.clean_urls
-            && suffixes.any(|suffix| self.names.contains(&[bare, suffix].concat()))
-    }
-
-    /// Every folder that has a file in it or below it.
-    fn folders<'f>(&self, files: &'f [Source]) -> BTreeMap<&'f [u8], Folder<'f>> {
-        let mut folders: BTreeMap<&[u8], Folder<'_>> = BTreeMap::new();
-        for (number, source) in files.iter().enumerate() {
-            let modified = self.last_modified(source);
-            let (mut url, _) = split(&source.file.url);
-            let folder = folders.entry(url).or_default();
-            folder.files.push(number);
-            folder.modified = folder.modified.max(modified);
-            while let Some(inner) = url.strip_suffix(b"/").filter(|inner| !inner.is_empty()) {
-                let (outer, name) = split(inner);
-                let folder = folders.entry(outer).or_default();
-                folder.folders.insert(name);
-                folder.modified = folder.modified.max(modified);
-                url = outer;
-            }
-        }
-        folders
-    }
-
-    fn render_listing(
-        &self,
-        url: &[u8],
-        folder: &Folder<'_>,
-        folders: &BTreeMap<&[u8], Folder<'_>>,
-        files: &[Source],
-    ) -> listing::Page {
-        let inner_folders = folder.folders.iter().map(|name| {
-            let inner = [url, name, b"/"].concat();
-            let modified = folders
-                .get(inner.as_slice())
-                .and_then(|inner| inner.modified);
-            listing::Entry {
-                name: name.to_vec(),
-                is_directory: true,
-                len: 0,
-                modified,
-            }
-        });
-        let inner_files = folder.files.iter().map(|number| {
-            let source = &files[*number];
-            listing::Entry {
-                name: split(&source.file.url).1.to_vec(),
-                is_directory: false,
-                len: source.file.len,
-                modified: self.last_modified(source),
-            }
-        });
-        let request = listing::ListingRequest {
-            path: url,
-            dotfiles: self.options.dotfiles,
-            ..listing::ListingRequest::default()
-        };
-        listing::render(&request, inner_folders.chain(inner_files).collect())
-    }
-
-    fn add_listing(
-        &mut self,
-        url: &[u8],
-        page: &listing::Page,
-        writer: &mut Writer,
-        output: &mut Output,
-    ) -> Result<(), PackError> {
-        let coded = compress(&page.content, &self.options.encoders).map_err(PackError::io(
-            "compress the listings of",
-            &self.options.source,
-        ))?;
-        let mut target = Target { writer, output };
-        let plain = digest(&page.content);
-        let has_digest = self.options.repr_digest;
-        let with_sha256 = |variants: &mut Vec<StoredVariant>, bytes: &[u8]| {
-            let last = variants.last_mut().filter(|_| has_digest);
-            if let Some(last) = last {
-                last.sha256 = Some(Box::new(sha256(bytes)));
-            }
-        };
-        let gzip = coded.iter().find(|one| one.coding == Coding::Gzip);
-        let is_dropped = self.options.drop_identity
-            && gzip.is_some_and(|gzip| is_enough(&gzip.bytes, &page.content));
-        let mut variants = Vec::with_capacity(coded.len() + 1);
-        if !is_dropped {
-            variants.push(target.place_bytes(Coding::Identity, &page.content, plain)?);
-            with_sha256(&mut variants, &page.content);
-        }
-        for Coded { coding, bytes } in coded {
-            variants.push(target.place_bytes(coding, &bytes, digest(&bytes))?);
-            with_sha256(&mut variants, &bytes);
-        }
-        if is_dropped {
-            variants.push(target.place_identity(&page.content, plain, &variants)?);
-            with_sha256(&mut variants, &page.content);
-        }
-        let content_type = str::from_utf8(page.content_type)
-            .map_err(|_| PackError::Types(String::from_utf8_lossy(page.content_type).into()))?;
-        let defaults = self.options.defaults.of_page();
-        let fields: Vec<_> = defaults
-            .iter()
-            // What is packed does not change under its name before the archive does.
-            .filter(|(name, _)| *name != "cache-control" && *name != "x-content-type-options")
-            .map(|(name, value)| (*name, value.as_bytes()))
-            .collect();
-        let changes = self.host.rules.changes(url);
-        let representation = Representation {
-            content_type,
-            last_modified: None,
-            cache_control: CACHE_REVALIDATE,
-            fields: &fields,
-            changes: changes.as_ref(),
-        };
-        let common = &mut self.common_fields;
-        let variants =
-            add_variants(&representation, &variants, common, writer).map_err(PackError::Types)?;
-        let content = Content {
-            content_type: content_type.as_bytes(),
-            is_generated: true,
-            variants,
-            ..Content::default()
-        };
-        writer.add_content(self.key(url), &content);
-        self.listing_count += 1;
-        Ok(())
-    }
-
     /// An entry of a file, with its variants added if no entry before had the same. `url` is the
     /// path that it is the content of; without one it answers for others.
     fn content<'s>(
@@ -537,7 +373,7 @@ impl<'o> Site<'o> {
         lifetime: Lifetime,
         changes: Option<&FieldChanges>,
     ) -> Result<VariantsId, PackError> {
-        let policy = self.policy(source)?;
+        let policy = self.policy(source, &to.read[source.content])?;
         let defaults = &self.options.defaults;
         let fields = defaults.of_content(&source.content_type, policy.as_ref());
         let fields: Vec<_> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
@@ -554,7 +390,11 @@ impl<'o> Site<'o> {
     }
 
     /// The content security policy of a page, if pages are to have one.
-    fn policy(&mut self, source: &Source) -> Result<Option<Policy>, PackError> {
+    fn policy(
+        &mut self,
+        source: &Source,
+        content: &SourceContent,
+    ) -> Result<Option<Policy>, PackError> {
         let Some(wanted) = &self.options.csp else {
             return Ok(None);
         };
@@ -565,8 +405,8 @@ impl<'o> Site<'o> {
             return Ok(policy.clone());
         }
         let path = &source.file.path;
-        let text = std::fs::read(path).map_err(PackError::io("read", path))?;
-        let page = page::read(&text);
+        // A policy for other scripts than those that were stored would stop them all.
+        let page = page::read(&read_whole(path, content)?);
         let policy = csp::policy(&page, wanted);
         if policy.is_none() || !page.findings.is_empty() {
             self.broken_pages.push(path.display().to_string());

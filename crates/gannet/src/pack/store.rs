@@ -399,7 +399,7 @@ impl Target<'_> {
 }
 
 /// The bytes of a content, which must be those whose digest was taken.
-fn read_whole(path: &Path, content: &SourceContent) -> Result<Vec<u8>, PackError> {
+pub(super) fn read_whole(path: &Path, content: &SourceContent) -> Result<Vec<u8>, PackError> {
     let mut body = Vec::with_capacity(usize::try_from(content.len).unwrap_or(0));
     // One byte more tells a file that has grown.
     open(path)?

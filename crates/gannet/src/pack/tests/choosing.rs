@@ -2,6 +2,9 @@
 
 use std::ffi::OsStr;
 
+use gannet_content::routing::{Routing, TrailingSlash};
+use gannet_content::rules::Compat;
+
 use super::*;
 
 #[test]
@@ -148,6 +151,37 @@ fn two_files_for_one_path_are_reported() {
     let entry = archive.lookup(Key::content(b"/about")).expect("answered");
     let variant = entry.select(Coding::Identity.bit()).expect("kept");
     assert_eq!(variant.digest(), gannet_archive::digest(b"the page"));
+}
+
+/// With a redirect to the form with a slash, which both pages want.
+#[test]
+fn two_pages_that_differ_in_their_suffix_have_one_redirect() {
+    let place = Place::new();
+    for path in ["a.htm", "a.html", "b.htm", "b.html", "b/index.html"] {
+        place.file(path, path);
+    }
+    let routing = Routing {
+        trailing_slash: TrailingSlash::Always,
+        ..Routing::new(Compat::Kawipiko)
+    };
+    let options = PackOptions {
+        routing,
+        ..place.options()
+    };
+    let report = pack(&options, &mut NoProgress).expect("it packs");
+    let of_a = "two files for '/a/'";
+    let claims: Vec<_> = report
+        .warnings
+        .iter()
+        .filter(|it| it.starts_with(of_a))
+        .collect();
+    assert_eq!(claims.len(), 1, "{:?}", report.warnings);
+    let file = place.open();
+    let body = |path| get(&file, path).expect(path);
+    assert_eq!(
+        (body("/a/"), body("/b/")),
+        ("a.html".into(), "b/index.html".into())
+    );
 }
 
 #[test]

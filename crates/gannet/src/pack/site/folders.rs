@@ -1,0 +1,190 @@
+//! Folders: their redirects to the form with a slash, and the listings of those without a page.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gannet_archive::{Coding, Content, Writer, digest};
+use gannet_content::answer::CACHE_REVALIDATE;
+use gannet_content::directory::listing;
+use gannet_content::routing::TrailingSlash;
+
+use super::{Site, split};
+use crate::pack::PackError;
+use crate::pack::compress::{Coded, compress};
+use crate::pack::fields::{Representation, add_variants};
+use crate::pack::output::Output;
+use crate::pack::sources::Source;
+use crate::pack::store::{StoredVariant, Target, is_enough, sha256};
+
+/// A folder of the site.
+#[derive(Debug, Default)]
+struct Folder<'f> {
+    /// The numbers of its files.
+    files: Vec<usize>,
+    /// The names of its folders.
+    folders: BTreeSet<&'f [u8]>,
+    /// The newest modification time below it, in seconds.
+    modified: Option<i64>,
+}
+
+impl Site<'_> {
+    /// Redirects `/folder` to `/folder/`, and lists the folders that have no page.
+    pub(super) fn add_folders(
+        &mut self,
+        files: &[Source],
+        writer: &mut Writer,
+        output: &mut Output,
+    ) -> Result<(), PackError> {
+        let folders = self.folders(files);
+        let routing = &self.options.routing;
+        for (url, folder) in &folders {
+            let bare = url.strip_suffix(b"/").unwrap_or(url);
+            let is_free = !bare.is_empty() && !self.names.contains(bare);
+            let is_listed = self.options.listing && !self.names.contains(url) && {
+                let is_own = |name: &Vec<u8>| self.names.contains(&[*url, name].concat());
+                !routing.index_names.iter().any(is_own)
+            };
+            // Where rules may want it, a folder that has nothing to show is left to them.
+            let is_shown = is_listed || self.names.contains(url) || routing.rules.is_none();
+            let is_page = routing.trailing_slash == TrailingSlash::Always && self.is_page(bare);
+            if is_free && is_shown && !is_page && (routing.trailing_slash.adds() || is_listed) {
+                self.add_redirect(writer, bare, url);
+            }
+            if is_listed {
+                let page = self.render_listing(url, folder, &folders, files);
+                self.add_listing(url, &page, writer, output)?;
+                self.names.insert(url, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a page answers for the path without its suffix, so that its redirect is there.
+    fn is_page(&self, bare: &[u8]) -> bool {
+        let mut suffixes = self.options.routing.page_suffixes.iter();
+        self.options.clean_urls
+            && suffixes.any(|suffix| self.names.contains(&[bare, suffix].concat()))
+    }
+
+    /// Every folder that has a file in it or below it.
+    fn folders<'f>(&self, files: &'f [Source]) -> BTreeMap<&'f [u8], Folder<'f>> {
+        let mut folders: BTreeMap<&[u8], Folder<'_>> = BTreeMap::new();
+        for (number, source) in files.iter().enumerate() {
+            let modified = self.last_modified(source);
+            let (mut url, _) = split(&source.file.url);
+            let folder = folders.entry(url).or_default();
+            folder.files.push(number);
+            folder.modified = folder.modified.max(modified);
+            while let Some(inner) = url.strip_suffix(b"/").filter(|inner| !inner.is_empty()) {
+                let (outer, name) = split(inner);
+                let folder = folders.entry(outer).or_default();
+                folder.folders.insert(name);
+                folder.modified = folder.modified.max(modified);
+                url = outer;
+            }
+        }
+        folders
+    }
+
+    fn render_listing(
+        &self,
+        url: &[u8],
+        folder: &Folder<'_>,
+        folders: &BTreeMap<&[u8], Folder<'_>>,
+        files: &[Source],
+    ) -> listing::Page {
+        let inner_folders = folder.folders.iter().map(|name| {
+            let inner = [url, name, b"/"].concat();
+            let modified = folders
+                .get(inner.as_slice())
+                .and_then(|inner| inner.modified);
+            listing::Entry {
+                name: name.to_vec(),
+                is_directory: true,
+                len: 0,
+                modified,
+            }
+        });
+        let inner_files = folder.files.iter().map(|number| {
+            let source = &files[*number];
+            listing::Entry {
+                name: split(&source.file.url).1.to_vec(),
+                is_directory: false,
+                len: source.file.len,
+                modified: self.last_modified(source),
+            }
+        });
+        let request = listing::ListingRequest {
+            path: url,
+            dotfiles: self.options.dotfiles,
+            ..listing::ListingRequest::default()
+        };
+        listing::render(&request, inner_folders.chain(inner_files).collect())
+    }
+
+    fn add_listing(
+        &mut self,
+        url: &[u8],
+        page: &listing::Page,
+        writer: &mut Writer,
+        output: &mut Output,
+    ) -> Result<(), PackError> {
+        let coded = compress(&page.content, &self.options.encoders).map_err(PackError::io(
+            "compress the listings of",
+            &self.options.source,
+        ))?;
+        let mut target = Target { writer, output };
+        let plain = digest(&page.content);
+        let has_digest = self.options.repr_digest;
+        let with_sha256 = |variants: &mut Vec<StoredVariant>, bytes: &[u8]| {
+            let last = variants.last_mut().filter(|_| has_digest);
+            if let Some(last) = last {
+                last.sha256 = Some(Box::new(sha256(bytes)));
+            }
+        };
+        let gzip = coded.iter().find(|one| one.coding == Coding::Gzip);
+        let is_dropped = self.options.drop_identity
+            && gzip.is_some_and(|gzip| is_enough(&gzip.bytes, &page.content));
+        let mut variants = Vec::with_capacity(coded.len() + 1);
+        if !is_dropped {
+            variants.push(target.place_bytes(Coding::Identity, &page.content, plain)?);
+            with_sha256(&mut variants, &page.content);
+        }
+        for Coded { coding, bytes } in coded {
+            variants.push(target.place_bytes(coding, &bytes, digest(&bytes))?);
+            with_sha256(&mut variants, &bytes);
+        }
+        if is_dropped {
+            variants.push(target.place_identity(&page.content, plain, &variants)?);
+            with_sha256(&mut variants, &page.content);
+        }
+        let content_type = str::from_utf8(page.content_type)
+            .map_err(|_| PackError::Types(String::from_utf8_lossy(page.content_type).into()))?;
+        let defaults = self.options.defaults.of_page();
+        let fields: Vec<_> = defaults
+            .iter()
+            // What is packed does not change under its name before the archive does.
+            .filter(|(name, _)| *name != "cache-control" && *name != "x-content-type-options")
+            .map(|(name, value)| (*name, value.as_bytes()))
+            .collect();
+        let changes = self.host.rules.changes(url);
+        let representation = Representation {
+            content_type,
+            last_modified: None,
+            cache_control: CACHE_REVALIDATE,
+            fields: &fields,
+            changes: changes.as_ref(),
+        };
+        let common = &mut self.common_fields;
+        let variants =
+            add_variants(&representation, &variants, common, writer).map_err(PackError::Types)?;
+        let content = Content {
+            content_type: content_type.as_bytes(),
+            is_generated: true,
+            variants,
+            ..Content::default()
+        };
+        writer.add_content(self.key(url), &content);
+        self.listing_count += 1;
+        Ok(())
+    }
+}
