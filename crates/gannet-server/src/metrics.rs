@@ -17,7 +17,8 @@ pub struct Counters {
     pub connections_total: u64,
     /// Connections open now.
     pub connections_now: u64,
-    /// The most connections open at once.
+    /// The most connections open at once; over several workers the sum of what each had, at
+    /// whatever time.
     pub connections_max: u64,
     /// Requests answered, by status class 1xx to 5xx.
     pub responses: [u64; 5],
@@ -399,6 +400,12 @@ fn rows(c: &Counters) -> Vec<Row> {
             "counter",
             "Times completions overflowed.",
             c.io.completion_overflows,
+        ),
+        (
+            "io_stale_total",
+            "counter",
+            "Completions for sockets that were closed already.",
+            c.io.stale,
         ),
         (
             "io_helped_total",

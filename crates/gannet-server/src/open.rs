@@ -12,7 +12,7 @@ use std::sync::Arc;
 use gannet_archive::{Archive, ArchiveError, Namespace, SUPERBLOCK_LEN, SectionKind, Superblock};
 use gannet_content::mime::TypesError;
 use gannet_content::rules::table::TableError;
-use gannet_io::driver::{File, Root};
+use gannet_io::driver::{Errno, File, Root};
 use gannet_io::memory::{self, Memory};
 
 use crate::config::{Content, ContentOptions};
@@ -37,6 +37,7 @@ pub(crate) enum OpenedContent {
     },
     /// An archive whose metadata is valid.
     Archive {
+        path: PathBuf,
         archive: Arc<Archive<Vec<u8>>>,
         /// The archive, or the sealed copy of it if that was asked for.
         file: fs::File,
@@ -111,6 +112,9 @@ impl OpenError {
                 io::ErrorKind::NotFound => Some("check the path".into()),
                 io::ErrorKind::PermissionDenied => {
                     Some("make it readable for the user that gannet runs as".into())
+                }
+                _ if is_descriptors(error) => {
+                    Some("raise 'ulimit -n': each worker opens every directory and archive".into())
                 }
                 _ => None,
             },
@@ -215,6 +219,7 @@ impl OpenedContent {
                 .map_err(io_error)?;
         }
         Ok(Self::Archive {
+            path: path.to_owned(),
             archive,
             file,
             len,
@@ -239,7 +244,7 @@ impl OpenedContent {
         options: &ContentOptions,
         files: &ServedFiles,
         memory: u64,
-    ) -> io::Result<Vec<(Vec<String>, Site)>> {
+    ) -> Result<Vec<(Vec<String>, Site)>, OpenError> {
         match self {
             Self::Directory {
                 path,
@@ -247,13 +252,15 @@ impl OpenedContent {
                 rules,
                 ..
             } => {
-                let root = Root::open(path)?;
+                let refuse = |e| OpenError::Io("directory", path.clone(), e);
+                let root = Root::open(path).map_err(refuse)?;
                 let mut site = DirectorySite::new(root, options, single.clone(), files, memory)
-                    .map_err(invalid_types)?;
+                    .map_err(|e| refuse(invalid_types(e)))?;
                 site.set_rules(rules.clone());
                 Ok(vec![(Vec::new(), Site::Directory(site))])
             }
             Self::Archive {
+                path,
                 archive,
                 file,
                 len,
@@ -262,13 +269,14 @@ impl OpenedContent {
             } => {
                 let whole = usize::try_from(*len).unwrap_or(usize::MAX);
                 // A description of its own, so that each worker has its own guard.
-                let own = reopen(file)?;
+                let refuse = |e| OpenError::Io("archive", path.clone(), e);
+                let own = reopen(file).map_err(refuse)?;
                 let inflated = Inflated::new(memory);
-                let memory = if *is_sealed {
-                    Memory::map_sealed(&own)?
-                } else {
-                    Memory::map(&own, 0, whole)?
+                let memory = match is_sealed {
+                    true => Memory::map_sealed(&own),
+                    false => Memory::map(&own, 0, whole),
                 };
+                let memory = memory.map_err(refuse)?;
                 let memory = Arc::new(memory);
                 let file = files.add(File::from(own), None, Trust::Constant);
                 let first_host = hosts.first().map_or(0, |(host, ..)| *host);
@@ -319,6 +327,14 @@ fn hosts_with_rules(archive: &Archive<Vec<u8>>) -> Result<Vec<ArchiveHost>, Tabl
         Ok((host, names, rules))
     };
     hosts(archive).into_iter().map(with_rules).collect()
+}
+
+/// Whether the process or the machine has no descriptor left (`EMFILE`, `ENFILE`).
+fn is_descriptors(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    [Errno::MFILE, Errno::NFILE]
+        .iter()
+        .any(|it| code == Some(it.raw_os_error()))
 }
 
 fn invalid_types(error: TypesError) -> io::Error {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -43,9 +44,13 @@ pub struct Bound {
 
 impl Bound {
     /// Has the kernel hand connections over when their first bytes are there; TCP only.
-    fn defer_accept(&self) -> io::Result<()> {
+    fn defer_accept(&self) -> Result<(), StartError> {
         match self.address {
-            ListenAddress::Tcp(_) => self.sockets.iter().try_for_each(net::defer_accept),
+            ListenAddress::Tcp(address) => {
+                let refuse = |error| StartError::DeferAccept(address, error);
+                let mut sockets = self.sockets.iter();
+                sockets.try_for_each(net::defer_accept).map_err(refuse)
+            }
             ListenAddress::Unix(_) => Ok(()),
         }
     }
@@ -119,7 +124,9 @@ pub enum StartError {
     /// The log file cannot be opened.
     Log(String, io::Error),
     /// The metrics address cannot be bound.
-    Metrics(std::net::SocketAddr, io::Error),
+    Metrics(SocketAddr, io::Error),
+    /// Accepting cannot be deferred at this address.
+    DeferAccept(SocketAddr, io::Error),
     /// A thread cannot be started, or a descriptor not be had.
     Resource(io::Error),
 }
@@ -135,6 +142,9 @@ impl fmt::Display for StartError {
             Self::Log(path, error) => write!(f, "cannot open the log file '{path}': {error}"),
             Self::Metrics(address, error) => {
                 write!(f, "cannot answer metrics on '{address}': {error}")
+            }
+            Self::DeferAccept(address, error) => {
+                write!(f, "cannot defer accepting on '{address}': {error}")
             }
             Self::Resource(error) => write!(f, "cannot start the server: {error}"),
         }
@@ -152,12 +162,23 @@ impl StartError {
             Self::Engine { help, .. } => help.clone(),
             Self::Certificate(error) => error.help(),
             Self::KernelTls(why) => why.help().map(Into::into),
-            Self::NoCertificate => Some("name a certificate, or make one for development".into()),
-            Self::Log(..) => Some("check the directory and its permissions".into()),
-            Self::Metrics(_, error) if error.kind() == io::ErrorKind::AddrInUse => {
-                Some("choose another port with --metrics ADDR:PORT".into())
+            Self::NoCertificate => {
+                Some("name one with --tls-cert FILE, or have one made with --tls".into())
             }
-            Self::Metrics(..) => None,
+            Self::Log(..) => Some("check the directory and its permissions".into()),
+            Self::Metrics(_, error) => match error.kind() {
+                io::ErrorKind::AddrInUse => {
+                    Some("choose another port with --metrics ADDR:PORT".into())
+                }
+                io::ErrorKind::PermissionDenied => {
+                    Some("ports below 1024 need CAP_NET_BIND_SERVICE; choose a higher one".into())
+                }
+                io::ErrorKind::AddrNotAvailable => {
+                    Some("name an address of this machine, such as 127.0.0.1".into())
+                }
+                _ => None,
+            },
+            Self::DeferAccept(..) => Some("leave --defer-accept out".into()),
             Self::Resource(_) => Some("check 'ulimit -n' and 'ulimit -u'".into()),
         }
     }
@@ -175,7 +196,7 @@ pub fn start(
     let workers = worker_count(config.workers);
     if config.defer_accept {
         for bound in &listeners {
-            bound.defer_accept().map_err(StartError::Resource)?;
+            bound.defer_accept()?;
         }
     }
     let mut opened = Vec::with_capacity(content.len());
@@ -203,13 +224,14 @@ pub fn start(
         certificates: tls.as_ref().map(|tls| Arc::clone(&tls.store)),
         kernel_tls: tls.as_ref().map(|tls| tls.kernel.clone()),
     };
-    let (handles, engine, fallback) = plan.start_workers()?;
     let warnings = tls.as_ref().map(|tls| tls.warnings.clone());
     let kernel_tls = tls.as_ref().map(|tls| tls.kernel.clone());
+    // Before the workers: nobody serves if it fails.
     let certificates = tls
         .map(Tls::watch)
         .transpose()
         .map_err(StartError::Resource)?;
+    let (handles, engine, fallback) = plan.start_workers()?;
     let report = StartReport {
         engine,
         fallback,
@@ -277,63 +299,76 @@ struct NoEngine {
     help: Option<String>,
 }
 
+/// Why a worker does not begin.
+enum Declined {
+    /// Another engine may do.
+    Engine(NoEngine),
+    /// Another engine would not help.
+    Start(StartError),
+}
+
+impl From<io::Error> for Declined {
+    fn from(error: io::Error) -> Self {
+        Self::Start(StartError::Resource(error))
+    }
+}
+
+impl From<Declined> for StartError {
+    fn from(declined: Declined) -> Self {
+        match declined {
+            Declined::Engine(NoEngine { cause, help }) => Self::Engine { cause, help },
+            Declined::Start(error) => error,
+        }
+    }
+}
+
 type Started = (Vec<WorkerHandle>, EngineReport, Option<String>);
 
 impl Plan {
     fn start_workers(&self) -> Result<Started, StartError> {
-        let engine_error = |no: NoEngine| StartError::Engine {
-            cause: no.cause,
-            help: no.help,
-        };
-        let uring = |cause| match cause {
-            Ok((handles, report)) => Ok((handles, report, None)),
-            Err(no) => Err(no),
-        };
-        match self.config.engine {
-            EngineChoice::Uring => uring(self.start_all(true)?).map_err(engine_error),
-            EngineChoice::Epoll => uring(self.start_all(false)?).map_err(engine_error),
-            EngineChoice::Auto => match self.start_all(true)? {
-                Ok((handles, report)) => Ok((handles, report, None)),
-                Err(no) => {
+        let mut fallback = None;
+        let (handles, report) = match self.config.engine {
+            EngineChoice::Uring => self.start_all(true)?,
+            EngineChoice::Epoll => self.start_all(false)?,
+            EngineChoice::Auto => match self.start_all(true) {
+                Err(Declined::Engine(no)) => {
                     let help = no.help.map(|help| format!("; {help}")).unwrap_or_default();
-                    let reason = format!("{}{help}", no.cause);
-                    let (handles, report) = self.start_all(false)?.map_err(engine_error)?;
-                    Ok((handles, report, Some(reason)))
+                    fallback = Some(format!("{}{help}", no.cause));
+                    self.start_all(false)?
                 }
+                begun => begun?,
             },
-        }
+        };
+        Ok((handles, report, fallback))
     }
 
     /// Starts every worker on one engine, or none of them.
-    fn start_all(
-        &self,
-        uring: bool,
-    ) -> Result<Result<(Vec<WorkerHandle>, EngineReport), NoEngine>, StartError> {
+    fn start_all(&self, uring: bool) -> Result<(Vec<WorkerHandle>, EngineReport), Declined> {
         let mut handles: Vec<WorkerHandle> = Vec::new();
         let mut report = None;
         for index in 0..self.workers {
-            match self.start_one(index, uring).map_err(StartError::Resource)? {
+            match self.start_one(index, uring) {
                 Ok((handle, engine)) => {
                     handles.push(handle);
                     report = Some(engine);
                 }
-                Err(no) => {
+                Err(declined) => {
                     for handle in handles {
                         handle.tell(Message::StopNow);
                         handle.join();
                     }
-                    return Ok(Err(no));
+                    return Err(declined);
                 }
             }
         }
-        Ok(Ok((handles, report.expect("there is at least one worker"))))
+        Ok((handles, report.expect("there is at least one worker")))
     }
 
     fn start_one(
         &self,
         index: usize,
         uring: bool,
-    ) -> io::Result<Result<(WorkerHandle, EngineReport), NoEngine>> {
+    ) -> Result<(WorkerHandle, EngineReport), Declined> {
         let sockets = self.sockets(index)?;
         let settings = self.settings();
         let opened = Arc::clone(&self.opened);
@@ -356,26 +391,33 @@ impl Plan {
             if uring {
                 match Uring::new(sockets, &engine) {
                     Ok(driver) => seat.serve(driver),
-                    Err(no) => seat.decline(format!("io_uring: {no}"), no.help),
+                    Err(no) => {
+                        let cause = format!("io_uring: {no}");
+                        let help = no.help;
+                        seat.decline(Declined::Engine(NoEngine { cause, help }))
+                    }
                 }
             } else {
                 match Epoll::new(sockets, &engine) {
                     Ok(driver) => seat.serve(driver),
-                    Err(error) => seat.decline(format!("epoll: {error}"), None),
+                    Err(error) => {
+                        let cause = format!("epoll: {error}");
+                        seat.decline(Declined::Engine(NoEngine { cause, help: None }))
+                    }
                 }
             }
         };
         let thread = std::thread::Builder::new()
             .name(format!("gannet-{index}"))
             .spawn(main)?;
-        let declined = || io::Error::other("a worker ended before it began");
-        Ok(match answer.recv().map_err(|_| declined())? {
+        let ended = |_| io::Error::other("a worker ended before it began");
+        match answer.recv().map_err(ended)? {
             Ok((waker, report)) => Ok((WorkerHandle::new(sender, waker, thread), report)),
-            Err(no) => {
+            Err(declined) => {
                 let _: std::thread::Result<bool> = thread.join();
-                Err(no)
+                Err(declined)
             }
-        })
+        }
     }
 
     /// The fields of answers over TLS. What the operator has set goes before what we would.
@@ -456,7 +498,7 @@ fn random_seed() -> u64 {
         .finish()
 }
 
-type Ready = Sender<Result<(Waker, EngineReport), NoEngine>>;
+type Ready = Sender<Result<(Waker, EngineReport), Declined>>;
 
 /// What a worker's thread begins with.
 struct Seat {
@@ -474,7 +516,7 @@ impl Seat {
     fn serve<D: Driver>(self, mut driver: D) -> bool {
         let sites = match sites(&self.opened, &self.options, self.workers) {
             Ok(sites) => sites,
-            Err(error) => return self.decline(error.to_string(), None),
+            Err(error) => return self.decline(Declined::Start(StartError::Content(error))),
         };
         let waker = driver.waker(Worker::<D>::wake_token());
         let report = driver.report();
@@ -498,9 +540,9 @@ impl Seat {
         }
     }
 
-    fn decline(self, cause: String, help: Option<String>) -> bool {
+    fn decline(self, declined: Declined) -> bool {
         // Whoever asked is waiting for exactly this.
-        let _ = self.ready.send(Err(NoEngine { cause, help }));
+        let _ = self.ready.send(Err(declined));
         true
     }
 }
@@ -512,7 +554,7 @@ fn sites(
     opened: &[(Vec<String>, OpenedContent)],
     options: &ContentOptions,
     workers: usize,
-) -> io::Result<Sites> {
+) -> Result<Sites, OpenError> {
     let memory = options.cache_memory / workers.max(1) as u64 / opened.len().max(1) as u64;
     let files = ServedFiles::default();
     let mut list: Vec<(Vec<String>, Site)> = Vec::new();

@@ -105,6 +105,9 @@ fn start_failure(error: &StartError) -> Failure {
         StartError::Metrics(address, error) => {
             Failure::new("answer metrics on", address, cause(error))
         }
+        StartError::DeferAccept(address, error) => {
+            Failure::new("defer accepting on", address, cause(error))
+        }
         StartError::Content(_)
         | StartError::Engine { .. }
         | StartError::Certificate(_)
