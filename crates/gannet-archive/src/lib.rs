@@ -44,6 +44,7 @@
 //! ```
 
 mod archive;
+mod digest_table;
 mod entry;
 mod error;
 mod field_block;
@@ -51,6 +52,7 @@ mod hosts;
 mod hpack_block;
 mod index;
 mod inflate;
+mod inventory;
 mod layout;
 pub mod limits;
 mod path;
@@ -60,16 +62,18 @@ mod validate;
 mod writer;
 
 pub use archive::{Archive, Blob, Key, Namespace};
+pub use digest_table::DigestTable;
 pub use entry::{Body, Coding, Entry, EntryKind, FieldBlock, Gzip, Variant};
 pub use error::{ArchiveError, Lookalike, Rule};
 pub use hosts::{HostRules, is_host_name};
 pub use inflate::{InflateError, inflate};
+pub use inventory::{HeldContent, Inventory, ReadAt, of_metadata};
 pub use path::is_normalised;
 pub use stats::{CodingStats, Stats};
 pub use superblock::{
     Options, SUPERBLOCK_LEN, Section, SectionKind, Superblock, put_signature, signed_text,
 };
 pub use writer::{
-    BlobId, Content, Finished, MemorySpool, Parts, Placed, Spool, VariantDraft, VariantsId, Writer,
-    digest,
+    BlobId, Content, Finished, MemorySpool, Parts, Placed, Room, Spool, VariantDraft, VariantsId,
+    Writer, digest,
 };

@@ -6,6 +6,7 @@ mod spool;
 use std::collections::BTreeMap;
 
 use crate::archive::{Key, Namespace};
+use crate::digest_table::DigestTable;
 use crate::entry::{Coding, FieldBlock};
 use crate::error::{ArchiveError, Rule};
 use crate::field_block::{self, is_entity_tag, is_value_byte};
@@ -19,8 +20,8 @@ use crate::limits::{
 use crate::path::{is_location, is_normalised};
 use crate::superblock::{Options, SUPERBLOCK_LEN, SectionKind};
 
-use spool::{DigestTable, Pool, Spooled};
 pub use spool::{MemorySpool, Spool};
+use spool::{Pool, Spooled};
 
 /// Names a blob of one [`Writer`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -42,6 +43,17 @@ pub struct Placed {
     /// because the same bytes are there already or they go into the metadata region. The bytes
     /// between the end of one blob and the start of the next are zero.
     pub write_at: Option<u64>,
+}
+
+/// Where the bytes of a blob go that the writer has not seen ([`Writer::add_elsewhere`]).
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Room {
+    /// Nowhere: the same bytes are there already.
+    Known,
+    /// Into the file, at this offset.
+    File(u64),
+    /// To [`Writer::fill_tiny`].
+    Tiny,
 }
 
 /// A variant to be written.
@@ -221,7 +233,7 @@ impl Writer {
         if let Some(id) = self.blob_of(&digest) {
             return Placed { id, write_at: None };
         }
-        if len > TINY_MAX || self.tiny.len + len > self.tiny_total_max {
+        if !self.is_tiny(len) {
             return self.add_hashed(digest, len);
         }
         let offset = self.tiny.append(&mut *self.spool, bytes) | TINY_MARK;
@@ -233,6 +245,35 @@ impl Writer {
             }),
             write_at: None,
         }
+    }
+
+    /// Adds stored bytes as [`Writer::add_digested`] does, but tells where they go instead of
+    /// taking them: for who has many that follow each other in another archive.
+    pub fn add_elsewhere(&mut self, digest: [u8; 32], len: u64) -> (BlobId, Room) {
+        if let Some(id) = self.blob_of(&digest) {
+            return (id, Room::Known);
+        }
+        if !self.is_tiny(len) {
+            let placed = self.add_hashed(digest, len);
+            return (placed.id, placed.write_at.map_or(Room::Known, Room::File));
+        }
+        let offset = self.tiny.reserve(len) | TINY_MARK;
+        let draft = BlobDraft {
+            digest,
+            len,
+            offset,
+        };
+        (self.push(draft), Room::Tiny)
+    }
+
+    /// Gives the bytes of blobs whose room is [`Room::Tiny`], in the order in which they were
+    /// added, before anything else that may be tiny. They may come in pieces of any length.
+    pub fn fill_tiny(&mut self, bytes: &[u8]) {
+        self.tiny.fill(&mut *self.spool, bytes);
+    }
+
+    fn is_tiny(&self, len: u64) -> bool {
+        len <= TINY_MAX && self.tiny.len + len <= self.tiny_total_max
     }
 
     /// Adds stored bytes that are not in memory, by their digest ([`digest`]) and length. They are
@@ -385,16 +426,17 @@ impl Writer {
             return BlobId(0);
         }
         let id = BlobId(count as u32);
-        let blobs = &self.blobs;
-        let digest_of = |number: u32| blobs.get(number as usize).map(|blob| blob.digest);
-        self.by_digest.insert(id.0, &draft.digest, digest_of);
+        self.by_digest.insert(id.0, &draft.digest);
         self.blobs.push(draft);
         id
     }
 
     fn blob_of(&self, digest: &[u8; 32]) -> Option<BlobId> {
-        let digest_of = |number: u32| self.blobs.get(number as usize).map(|blob| blob.digest);
-        self.by_digest.find(digest, digest_of).map(BlobId)
+        let has_it = |number: u32| {
+            let blob = self.blobs.get(number as usize);
+            blob.is_some_and(|blob| blob.digest == *digest)
+        };
+        self.by_digest.find(digest, has_it).map(BlobId)
     }
 
     fn variant_count(&self) -> u64 {
@@ -416,8 +458,9 @@ impl Writer {
         if is_too_long || draft.entity_tag.len() > FIELD_BLOCK_LEN_MAX {
             return self.refuse(SectionKind::Variants, Rule::Limit);
         }
+        let known = [h1.common, hpack.common].map(|common| self.fields_common.find(common));
         if self.checks_records
-            && let Err(rule) = self.check_variant(draft, &h1, &hpack)
+            && let Err(rule) = self.check_variant(draft, &h1, &hpack, known)
         {
             return self.refuse(SectionKind::Variants, rule);
         }
@@ -433,7 +476,7 @@ impl Writer {
         }
         let tag = if has_common {
             record[variant::FLAGS] = variant::FLAG_COMMON;
-            self.put_common(&mut record, &h1, &hpack);
+            self.put_common(&mut record, [&h1, &hpack], known);
             match position(h1.bytes, draft.entity_tag) {
                 Some(place) => fields + place,
                 None => self.fields.append(&mut *self.spool, draft.entity_tag),
@@ -448,29 +491,28 @@ impl Writer {
         self.variants.append(&mut *self.spool, &record);
     }
 
-    /// Puts the common parts of field blocks into their section, once each.
+    /// Puts the common parts of field blocks into their section, once each. `known` is where they
+    /// are already.
     fn put_common(
         &mut self,
         record: &mut [u8; variant::LEN],
-        h1: &FieldBlock<'_>,
-        hpack: &FieldBlock<'_>,
+        blocks: [&FieldBlock<'_>; 2],
+        known: [Option<u64>; 2],
     ) {
-        let places = [
+        let members = [
             (
-                h1,
                 variant::H1_COMMON_OFFSET,
                 variant::H1_COMMON_LEN,
                 variant::H1_COMMON_SHARED_START,
             ),
             (
-                hpack,
                 variant::HPACK_COMMON_OFFSET,
                 variant::HPACK_COMMON_LEN,
                 variant::HPACK_COMMON_SHARED_START,
             ),
         ];
-        for (block, offset_at, len_at, cut_at) in places {
-            let (offset, _) = self.fields_common.add(block.common);
+        for ((block, known), (offset_at, len_at, cut_at)) in blocks.iter().zip(known).zip(members) {
+            let offset = known.unwrap_or_else(|| self.fields_common.add(block.common).0);
             if self.fields_common.bytes.len() > COMMON_LEN_MAX {
                 return self.refuse(SectionKind::FieldsCommon, Rule::Limit);
             }
@@ -487,6 +529,7 @@ impl Writer {
         draft: &VariantDraft<'_>,
         h1: &FieldBlock<'_>,
         hpack: &FieldBlock<'_>,
+        known: [Option<u64>; 2],
     ) -> Result<(), Rule> {
         if !is_entity_tag(draft.entity_tag) {
             return Err(Rule::EntityTag);
@@ -497,10 +540,10 @@ impl Writer {
             hpack_block::check(*hpack)?;
         }
         // Those that are there were checked before.
-        if !self.fields_common.has(h1.common) {
+        if known[0].is_none() && !h1.common.is_empty() {
             field_block::check_common(h1.common, h1.common_shared_start)?;
         }
-        if !self.fields_common.has(hpack.common) {
+        if known[1].is_none() && !hpack.common.is_empty() {
             hpack_block::check_common(hpack.common, hpack.common_shared_start)?;
         }
         Ok(())

@@ -80,6 +80,13 @@ impl Writer {
         if let Some(error) = self.error {
             return Err(error);
         }
+        if !self.tiny.is_filled() {
+            return Err(ArchiveError::Record {
+                section: SectionKind::TinyBlobs,
+                index: 0,
+                rule: Rule::Range,
+            });
+        }
         let common = std::mem::take(&mut self.fields_common).bytes;
         self.set_section(SectionKind::FieldsCommon, common);
         self.by_digest = Default::default();
@@ -142,7 +149,8 @@ impl Writer {
     fn sort_entries(&mut self) -> Result<(), ArchiveError> {
         let paths = &self.paths;
         let keys = |record: &[u8; entry::LEN]| key_of(record, paths);
-        self.entries.sort_unstable_by(|a, b| keys(a).cmp(&keys(b)));
+        // Stable, because this sort finds what is in order: the files, and their other names.
+        self.entries.sort_by(|a, b| keys(a).cmp(&keys(b)));
         let mut pairs = self.entries.windows(2);
         match pairs.position(|two| keys(&two[0]) == keys(&two[1])) {
             None => Ok(()),

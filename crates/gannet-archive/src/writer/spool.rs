@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
@@ -40,7 +41,9 @@ impl Spool for MemorySpool {
 /// A section in a spool, with what the section table says of it.
 pub(super) struct Spooled {
     kind: SectionKind,
+    /// With what was reserved and has not come yet.
     pub(super) len: u64,
+    appended: u64,
     hasher: Box<Xxh3>,
 }
 
@@ -55,17 +58,35 @@ impl Spooled {
         Self {
             kind,
             len: 0,
+            appended: 0,
             hasher: Box::new(Xxh3::new()),
         }
     }
 
     /// Appends bytes; gives where in the section they are.
     pub(super) fn append(&mut self, spool: &mut dyn Spool, bytes: &[u8]) -> u64 {
+        let offset = self.reserve(bytes.len() as u64);
+        self.fill(spool, bytes);
+        offset
+    }
+
+    /// Keeps a place for bytes that come later; gives where it is.
+    pub(super) fn reserve(&mut self, len: u64) -> u64 {
+        let offset = self.len;
+        self.len += len;
+        offset
+    }
+
+    /// Appends bytes for which there is a place.
+    pub(super) fn fill(&mut self, spool: &mut dyn Spool, bytes: &[u8]) {
         spool.append(self.kind, bytes);
         self.hasher.update(bytes);
-        let offset = self.len;
-        self.len += bytes.len() as u64;
-        offset
+        self.appended += bytes.len() as u64;
+    }
+
+    /// Whether all bytes that a place was kept for have come.
+    pub(super) fn is_filled(&self) -> bool {
+        self.appended == self.len
     }
 
     pub(super) fn checksum(&self) -> u64 {
@@ -79,7 +100,27 @@ pub(super) struct Pool {
     pub(super) bytes: Vec<u8>,
     /// Where a string with this hash lies. Of two strings with one hash, which no archive will ever
     /// see, the second is kept as often as it comes.
-    places: HashMap<u64, (u64, usize)>,
+    places: HashMap<u64, (u64, usize), BuildHasherDefault<Hashed>>,
+}
+
+/// For keys that are hashes already.
+#[derive(Default)]
+pub(super) struct Hashed(u64);
+
+impl Hasher for Hashed {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = self.0.rotate_left(5) ^ hash;
+    }
 }
 
 impl Pool {
@@ -96,11 +137,10 @@ impl Pool {
         (self.append(string), true)
     }
 
-    /// Whether a string is there; none at all always is.
-    pub(super) fn has(&self, string: &[u8]) -> bool {
-        let place = self.places.get(&xxh3_64(string));
-        string.is_empty()
-            || place.is_some_and(|(start, len)| slice(&self.bytes, *start as usize, *len) == string)
+    /// Where the string is, if it is there.
+    pub(super) fn find(&self, string: &[u8]) -> Option<u64> {
+        let (start, len) = *self.places.get(&xxh3_64(string))?;
+        (slice(&self.bytes, start as usize, len) == string).then_some(start)
     }
 
     /// Adds a string that is not there yet.
@@ -108,91 +148,5 @@ impl Pool {
         let offset = self.bytes.len() as u64;
         self.bytes.extend_from_slice(string);
         offset
-    }
-}
-
-/// Numbers of blobs by their digests: four bytes each, and some room between. A map that had the
-/// digests as its keys would hold them a second time.
-#[derive(Debug, Default)]
-pub(super) struct DigestTable {
-    /// A power of two, at most 0.7 full.
-    slots: Vec<u32>,
-    count: usize,
-}
-
-const EMPTY: u32 = u32::MAX;
-
-impl DigestTable {
-    /// The number of the blob with this digest, if it is there; `digest_of` tells those of others.
-    pub(super) fn find(
-        &self,
-        digest: &[u8; 32],
-        digest_of: impl Fn(u32) -> Option<[u8; 32]>,
-    ) -> Option<u32> {
-        let mut slot = self.home(digest)?;
-        loop {
-            match self.slots[slot] {
-                EMPTY => return None,
-                number if digest_of(number).as_ref() == Some(digest) => return Some(number),
-                _ => slot = (slot + 1) % self.slots.len(),
-            }
-        }
-    }
-
-    /// Adds a number whose digest is not there yet.
-    pub(super) fn insert(
-        &mut self,
-        number: u32,
-        digest: &[u8; 32],
-        digest_of: impl Fn(u32) -> Option<[u8; 32]>,
-    ) {
-        if (self.count + 1) * 10 > self.slots.len() * 7 {
-            let wider = (self.slots.len() * 2).max(1024);
-            let old = std::mem::replace(&mut self.slots, vec![EMPTY; wider]);
-            for number in old.into_iter().filter(|number| *number != EMPTY) {
-                if let Some(digest) = digest_of(number) {
-                    self.put(number, &digest);
-                }
-            }
-        }
-        self.put(number, digest);
-        self.count += 1;
-    }
-
-    fn put(&mut self, number: u32, digest: &[u8; 32]) {
-        let Some(mut slot) = self.home(digest) else {
-            return;
-        };
-        while self.slots[slot] != EMPTY {
-            slot = (slot + 1) % self.slots.len();
-        }
-        self.slots[slot] = number;
-    }
-
-    /// Digests are spread evenly as they are.
-    fn home(&self, digest: &[u8; 32]) -> Option<usize> {
-        let first = u64::from_le_bytes(*digest.first_chunk()?);
-        (first as usize).checked_rem(self.slots.len())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn digests_are_found_by_number() {
-        let digests: Vec<[u8; 32]> = (0..5000u32)
-            .map(|number| *blake3::hash(&number.to_le_bytes()).as_bytes())
-            .collect();
-        let digest_of = |number: u32| digests.get(number as usize).copied();
-        let mut table = DigestTable::default();
-        for (number, digest) in (0..).zip(&digests) {
-            assert_eq!(table.find(digest, digest_of), None);
-            table.insert(number, digest, digest_of);
-        }
-        for (number, digest) in (0..).zip(&digests) {
-            assert_eq!(table.find(digest, digest_of), Some(number));
-        }
     }
 }

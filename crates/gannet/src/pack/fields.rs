@@ -1,6 +1,8 @@
 //! The ready field blocks of what is packed, rendered as a live directory renders them.
 
 use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::rc::Rc;
 
 use gannet_archive::{Coding, FieldBlock, VariantDraft, VariantsId, Writer};
 use gannet_content::answer::{Resource, ready_fields};
@@ -9,9 +11,11 @@ use gannet_content::rules::headers::FieldChanges;
 use gannet_content::validators::hash_tag;
 use gannet_http::h2::hpack::{self, ready::ReadyHpack};
 use gannet_http::semantics::coding::Coding as ContentCoding;
-use gannet_http::semantics::ready_fields::block_lines;
-use gannet_http::semantics::response::ReadyBlock;
+use gannet_http::semantics::decimal::write_decimal;
+use gannet_http::semantics::ready_fields::{ReadyFields, block_lines};
+use gannet_http::semantics::response::{HpackBlock, ReadyBlock};
 
+use super::limits::{COMMON_COUNT_MAX, COMMON_FOUND_MAX};
 use super::store::StoredVariant;
 
 /// What the field blocks of one representation say, beside its variants.
@@ -27,11 +31,59 @@ pub(super) struct Representation<'a> {
     pub(super) changes: Option<&'a FieldChanges>,
 }
 
-/// Common parts of field blocks in HTTP/2's form, by their lines and their cut: a million files
-/// have a few.
-#[derive(Debug, Default)]
+/// Parts of field blocks that many files have: a million files have a few.
+#[derive(Debug)]
 pub(super) struct CommonFields {
-    rendered: HashMap<(Vec<u8>, u16), Option<ReadyHpack>>,
+    /// How many there may be.
+    count_max: usize,
+    /// By their lines and their cut.
+    rendered: HashMap<CommonLines, Rc<Common>>,
+    /// What was found last for representations like one, by a hash of what they have in common.
+    found: HashMap<u64, Found>,
+}
+
+/// Lines in HTTP/1's form, and where what a 304 carries begins in them.
+type CommonLines = (Vec<u8>, u16);
+
+/// A common part in both forms.
+#[derive(Debug)]
+struct Common {
+    lines: CommonLines,
+    hpack: Option<ReadyHpack>,
+}
+
+/// The common parts for representations that differ in lengths and digests alone.
+#[derive(Debug)]
+struct Found {
+    content_type: String,
+    last_modified: Option<i64>,
+    cache_control: &'static str,
+    fields: Vec<(String, Vec<u8>)>,
+    vary: bool,
+    by_coding: [Option<Rc<Common>>; 4],
+}
+
+impl Found {
+    fn of(representation: &Representation<'_>, vary: bool) -> Self {
+        let owned = |(name, value): &(&str, &[u8])| (String::from(*name), value.to_vec());
+        Self {
+            content_type: representation.content_type.to_owned(),
+            last_modified: representation.last_modified,
+            cache_control: representation.cache_control,
+            fields: representation.fields.iter().map(owned).collect(),
+            vary,
+            by_coding: Default::default(),
+        }
+    }
+
+    fn fits(&self, representation: &Representation<'_>, vary: bool) -> bool {
+        let own = self.fields.iter().map(|(n, v)| (n.as_str(), v.as_slice()));
+        self.content_type == representation.content_type
+            && self.last_modified == representation.last_modified
+            && self.cache_control == representation.cache_control
+            && self.vary == vary
+            && own.eq(representation.fields.iter().copied())
+    }
 }
 
 /// The lines of a block: those of one file, and those that other files have too.
@@ -40,7 +92,7 @@ struct Split {
     own: Vec<u8>,
     length_end: u16,
     /// All else, and where what a 304 carries begins in it.
-    common: (Vec<u8>, u16),
+    common: CommonLines,
 }
 
 impl Split {
@@ -62,8 +114,12 @@ impl Split {
 /// A variant's fields, ready for its draft.
 struct Rendered {
     tag: String,
-    lines: Split,
+    /// The length, and the entity tag; all lines if nothing is common.
+    own: Vec<u8>,
+    length_end: u16,
+    shared_start: u16,
     own_hpack: Option<ReadyHpack>,
+    common: Option<Rc<Common>>,
 }
 
 /// Adds the variants of a representation with their field blocks. Entity tags come from the
@@ -79,64 +135,178 @@ pub(super) fn add_variants(
     writer: &mut Writer,
 ) -> Result<VariantsId, String> {
     let mut rendered = Vec::with_capacity(variants.len());
+    let vary = variants.len() > 1;
     for variant in variants {
         let digest = writer.digest_of(variant.blob);
-        let one = render(representation, variant, &digest, variants.len() > 1)?;
-        common.render(&one.lines.common);
-        rendered.push(one);
+        let tag = hash_tag(&digest, content_coding(variant.coding));
+        rendered.push(common.fields_of(representation, variant, tag, vary)?);
     }
     let drafts: Vec<_> = variants
         .iter()
         .zip(&rendered)
-        .map(|(variant, one)| VariantDraft {
-            coding: variant.coding,
-            blob: variant.blob,
-            entity_tag: one.tag.as_bytes(),
-            h1: &one.lines.own,
-            length_end: one.lines.length_end,
-            shared_start: one.lines.length_end,
-            common: &one.lines.common.0,
-            common_shared_start: one.lines.common.1,
-            hpack: common.hpack(one),
-        })
+        .map(|(variant, one)| one.draft(variant))
         .collect();
     Ok(writer.add_variants(&drafts))
 }
 
-impl CommonFields {
-    fn render(&mut self, lines: &(Vec<u8>, u16)) {
-        if self.rendered.contains_key(lines) {
-            return;
-        }
-        let hpack = hpack::ready::render(ReadyBlock {
-            bytes: &lines.0,
-            shared_start: lines.1,
+impl Rendered {
+    /// With the own lines of a block and their two cuts, or with all of them.
+    fn new(tag: String, own: Vec<u8>, cuts: (u16, u16), common: Option<Rc<Common>>) -> Self {
+        let (length_end, shared_start) = cuts;
+        let own_hpack = hpack::ready::render(ReadyBlock {
+            bytes: &own,
+            length_end,
+            shared_start,
             ..ReadyBlock::default()
         });
-        self.rendered.insert(lines.clone(), hpack);
+        Self {
+            tag,
+            own,
+            length_end,
+            shared_start,
+            own_hpack,
+            common,
+        }
     }
 
-    fn hpack<'a>(&'a self, one: &'a Rendered) -> Option<FieldBlock<'a>> {
-        let own = one.own_hpack.as_ref()?.as_block();
-        let common = self.rendered.get(&one.lines.common)?.as_ref()?.as_block();
+    fn draft(&self, variant: &StoredVariant) -> VariantDraft<'_> {
+        let common = self.common.as_ref().map(|common| &common.lines);
+        let (common, common_shared_start) = common.map_or((&[][..], 0), |(b, cut)| (b, *cut));
+        VariantDraft {
+            coding: variant.coding,
+            blob: variant.blob,
+            entity_tag: self.tag.as_bytes(),
+            h1: &self.own,
+            length_end: self.length_end,
+            shared_start: self.shared_start,
+            common,
+            common_shared_start,
+            hpack: self.hpack(),
+        }
+    }
+
+    fn hpack(&self) -> Option<FieldBlock<'_>> {
+        let own = self.own_hpack.as_ref()?.as_block();
+        let common = match &self.common {
+            Some(common) => common.hpack.as_ref()?.as_block(),
+            None => HpackBlock::default(),
+        };
         Some(FieldBlock {
             bytes: own.bytes,
             length_end: own.length_end,
-            shared_start: own.length_end,
+            shared_start: own.shared_start,
             common: common.bytes,
             common_shared_start: common.shared_start,
         })
     }
 }
 
+impl Default for CommonFields {
+    fn default() -> Self {
+        Self {
+            count_max: COMMON_COUNT_MAX,
+            rendered: HashMap::new(),
+            found: HashMap::new(),
+        }
+    }
+}
+
+impl CommonFields {
+    /// The fields of a variant. Where only its length and its digest are new, only those are
+    /// rendered.
+    fn fields_of(
+        &mut self,
+        representation: &Representation<'_>,
+        variant: &StoredVariant,
+        tag: String,
+        vary: bool,
+    ) -> Result<Rendered, String> {
+        let is_plain = representation.changes.is_none() && variant.sha256.is_none();
+        let hash = is_plain.then(|| self.hash(representation, vary));
+        let found = hash.and_then(|hash| self.found.get(&hash));
+        let found = found.filter(|found| found.fits(representation, vary));
+        let common = found.and_then(|found| found.by_coding[variant.coding as usize].clone());
+        if let Some(common) = common {
+            let (own, length_end) = own_lines(variant.len, &tag);
+            let cuts = (length_end, length_end);
+            return Ok(Rendered::new(tag, own, cuts, Some(common)));
+        }
+        let has_found = found.is_some();
+        let ready = render(representation, variant, &tag, vary)?;
+        let lines = Split::of(ready.as_block());
+        let Some(common) = self.common(lines.common) else {
+            let block = ready.as_block();
+            let cuts = (block.length_end, block.shared_start);
+            return Ok(Rendered::new(tag, ready.into_bytes(), cuts, None));
+        };
+        if let Some(hash) = hash {
+            if self.found.len() >= COMMON_FOUND_MAX {
+                self.found.clear();
+            }
+            if !has_found {
+                self.found.insert(hash, Found::of(representation, vary));
+            }
+            if let Some(found) = self.found.get_mut(&hash) {
+                found.by_coding[variant.coding as usize] = Some(Rc::clone(&common));
+            }
+        }
+        let cuts = (lines.length_end, lines.length_end);
+        Ok(Rendered::new(tag, lines.own, cuts, Some(common)))
+    }
+
+    fn hash(&self, representation: &Representation<'_>, vary: bool) -> u64 {
+        let Representation {
+            content_type,
+            last_modified,
+            cache_control,
+            ..
+        } = representation;
+        let hasher = self.found.hasher();
+        hasher.hash_one((content_type, last_modified, cache_control, vary))
+    }
+
+    /// Nothing if there are too many.
+    fn common(&mut self, lines: CommonLines) -> Option<Rc<Common>> {
+        if let Some(known) = self.rendered.get(&lines) {
+            return Some(Rc::clone(known));
+        }
+        if self.rendered.len() >= self.count_max {
+            return None;
+        }
+        let hpack = hpack::ready::render(ReadyBlock {
+            bytes: &lines.0,
+            shared_start: lines.1,
+            ..ReadyBlock::default()
+        });
+        let common = Rc::new(Common {
+            lines: lines.clone(),
+            hpack,
+        });
+        self.rendered.insert(lines, Rc::clone(&common));
+        Some(common)
+    }
+}
+
+/// What [`render`] makes of a length and an entity tag, and where the length ends.
+fn own_lines(len: u64, tag: &str) -> (Vec<u8>, u16) {
+    let mut own = Vec::with_capacity(64);
+    own.extend_from_slice(b"content-length: ");
+    write_decimal(len, &mut own);
+    own.extend_from_slice(b"\r\n");
+    // Some 40 bytes.
+    let length_end = own.len() as u16;
+    own.extend_from_slice(b"etag: ");
+    own.extend_from_slice(tag.as_bytes());
+    own.extend_from_slice(b"\r\n");
+    (own, length_end)
+}
+
 fn render(
     representation: &Representation<'_>,
     variant: &StoredVariant,
-    blob_digest: &[u8; 32],
+    tag: &str,
     vary: bool,
-) -> Result<Rendered, String> {
-    let coding = content_coding(variant.coding);
-    let tag = hash_tag(blob_digest, coding);
+) -> Result<ReadyFields, String> {
     let repr_digest = variant.sha256.as_deref().map(digest::value);
     let mut fields = representation.fields.to_vec();
     fields.extend(
@@ -146,9 +316,9 @@ fn render(
     );
     let resource = Resource {
         content_type: representation.content_type,
-        coding,
+        coding: content_coding(variant.coding),
         len: variant.len,
-        entity_tag: &tag,
+        entity_tag: tag,
         last_modified: representation.last_modified,
         vary,
         cache_control: Some(representation.cache_control),
@@ -159,18 +329,7 @@ fn render(
     if let Some(changes) = representation.changes {
         ready = changes.apply_to_block(ready.as_block()).map_err(fail)?;
     }
-    let lines = Split::of(ready.as_block());
-    let own_hpack = hpack::ready::render(ReadyBlock {
-        bytes: &lines.own,
-        length_end: lines.length_end,
-        shared_start: lines.length_end,
-        ..ReadyBlock::default()
-    });
-    Ok(Rendered {
-        tag,
-        lines,
-        own_hpack,
-    })
+    Ok(ready)
 }
 
 fn content_coding(coding: Coding) -> ContentCoding {
@@ -179,5 +338,100 @@ fn content_coding(coding: Coding) -> ContentCoding {
         Coding::Gzip => ContentCoding::Gzip,
         Coding::Brotli => ContentCoding::Brotli,
         Coding::Zstd => ContentCoding::Zstd,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gannet_archive::{Archive, Content, Key, Options, Superblock};
+
+    use super::*;
+
+    const FURTHER: [(&str, &[u8]); 2] = [("x-one", b"1"), ("x-two", b"2")];
+
+    /// The archive that many variants make, some alike and some not.
+    fn archive(mut common: impl FnMut() -> CommonFields, keeps: bool) -> Archive<Vec<u8>> {
+        let mut writer = Writer::new(Options::default());
+        let mut kept = common();
+        for number in 0..60u8 {
+            let blob = writer.add_bytes(&[number; 9]).id;
+            let path = format!("/{number}");
+            let representation = Representation {
+                content_type: ["text/html", "text/css"][usize::from(number % 2)],
+                last_modified: (number % 3 > 0).then_some(1_600_000_000 + i64::from(number % 5)),
+                cache_control: ["no-cache", "max-age=5"][usize::from(number % 7 / 4)],
+                fields: &FURTHER[..usize::from(number % 11 / 4)],
+                changes: None,
+            };
+            let variant = |coding, sha256| StoredVariant {
+                coding,
+                blob,
+                sha256,
+                len: 9,
+                is_inflated: false,
+            };
+            let digest = (number % 13 == 0).then(|| Box::new([number; 32]));
+            let variants = [
+                variant(Coding::Identity, digest),
+                variant(Coding::Gzip, None),
+            ];
+            let variants = &variants[..1 + usize::from(number % 17 > 0)];
+            if !keeps {
+                kept = common();
+            }
+            let variants = add_variants(&representation, variants, &mut kept, &mut writer);
+            let content = Content {
+                content_type: representation.content_type.as_bytes(),
+                variants: variants.expect("fields that may be sent"),
+                ..Content::default()
+            };
+            writer.add_content(Key::content(path.as_bytes()), &content);
+        }
+        let parts = writer.finish().expect("a sound archive");
+        let superblock = Superblock::parse(&parts.superblock, parts.file_len).expect("sound");
+        Archive::new(superblock, parts.metadata).expect("sound")
+    }
+
+    /// All lines of all variants, in the order in which they are sent.
+    fn lines(archive: &Archive<Vec<u8>>) -> Vec<Vec<u8>> {
+        let variants = archive
+            .entries()
+            .flat_map(|entry| entry.variants().collect::<Vec<_>>());
+        variants
+            .map(|variant| {
+                let block = variant.h1();
+                let (before, behind) = block.common.split_at(block.common_shared_start.into());
+                let (length, rest) = block.bytes.split_at(block.length_end.into());
+                [length, before, rest, behind].concat()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn what_is_found_again_is_what_would_be_rendered() {
+        let found = archive(CommonFields::default, true);
+        let rendered = archive(CommonFields::default, false);
+        assert!(found.metadata() == rendered.metadata());
+    }
+
+    #[test]
+    fn beyond_a_number_of_common_parts_blocks_stand_for_themselves() {
+        let whole = archive(CommonFields::default, true);
+        let few = || CommonFields {
+            count_max: 3,
+            ..CommonFields::default()
+        };
+        let mixed = archive(few, true);
+        assert_eq!(lines(&mixed), lines(&whole));
+        let own_len = |archive: &Archive<Vec<u8>>| {
+            let entries = archive.entries();
+            let lens = entries.flat_map(|entry| {
+                let lens = entry.variants().map(|variant| variant.h1().bytes.len());
+                lens.collect::<Vec<_>>()
+            });
+            lens.filter(|len| *len > 100).count()
+        };
+        assert_eq!(own_len(&whole), 0);
+        assert!(own_len(&mixed) > 50);
     }
 }

@@ -66,7 +66,7 @@ pub(super) const SPOOLED_AT_ONCE: usize = 4 << 20;
 pub(super) const REOPENED_MAX: u64 = 64 << 20;
 
 /// Contents that a thread takes at one time at most.
-pub(super) const BATCH_COUNT: usize = 32;
+pub(super) const BATCH_COUNT: usize = 128;
 
 /// Their lengths together, in bytes, if they are several.
 pub(super) const BATCH_LEN: u64 = 256 << 10;
@@ -77,3 +77,19 @@ pub(super) const READ_AHEAD: usize = 256 << 10;
 /// Places of earlier archives that a thread reads at alternately: bodies in the metadata, bodies
 /// before it, and the same in another archive.
 pub(super) const AHEAD_COUNT: usize = 4;
+
+/// Common parts of field blocks, each of some hundred bytes. Files of a site have few types, and
+/// most of them a modification time that others have; where all have their own, further blocks stand
+/// for themselves, or the common parts would fill the memory of packer and server.
+pub(super) const COMMON_COUNT_MAX: usize = 1 << 16;
+
+/// Kinds of representations whose common parts are found without rendering them.
+pub(super) const COMMON_FOUND_MAX: usize = 1 << 14;
+
+/// Length in bytes of the recipe of an earlier archive: a few lines, and one with the exceptions of
+/// content types.
+pub(super) const RECIPE_LEN_MAX: usize = 1 << 20;
+
+/// Bytes of an earlier archive that are copied together, but for the last blob: so many that the
+/// number of calls does not count, and few enough for the progress to be seen.
+pub(super) const KEPT_RUN_MAX: u64 = 256 << 20;

@@ -61,6 +61,11 @@ impl Memory {
         Previous::open(paths, &options.compressible, self.known())
     }
 
+    /// Gives back the memory of what was read: a large site has a million stamps.
+    pub(super) fn forget(&mut self) {
+        self.stamps = Stamps::default();
+    }
+
     /// A file was not what its stamp told: the next build must not believe any.
     pub(super) fn doubt(&self, error: &PackError) {
         if let (PackError::Changed(_), Some(path)) = (error, &self.stamps_path) {

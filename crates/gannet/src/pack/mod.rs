@@ -191,22 +191,20 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
     let types = types(options)?;
     // Before all the work, since a key may be wrong, or its password.
     let signer = options.sign.as_deref().map(Signer::open).transpose()?;
-    let memory = Memory::open(options);
+    let mut memory = Memory::open(options);
     let mut sources = Sources::read(options, &types, memory.known(), progress)
         .inspect_err(|error| memory.doubt(error))?;
     if sources.files.is_empty() {
         return Err(PackError::Empty(options.source.clone()));
     }
     let previous = memory.previous(options);
+    memory.forget();
     let mut output = Output::create(&options.output)?;
     let (spool, spool_error) = DiskSpool::new(output.temporary());
     let mut writer = Writer::with_spool(options.archive_options(), Box::new(spool));
     let recipe = Recipe::new(&options.encoders, &options.compressible);
     writer.set_section(SectionKind::Recipe, recipe.to_section());
-    let mut target = Target {
-        writer: &mut writer,
-        output: &mut output,
-    };
+    let mut target = Target::new(&mut writer, &mut output);
     let stored = store(&sources, options, &previous, &mut target, progress)
         .inspect_err(|error| memory.doubt(error))?;
     drop(previous);

@@ -2,13 +2,15 @@
 
 use std::hash::{BuildHasher, RandomState};
 
+use gannet_archive::DigestTable;
+
 /// Paths, each with the number of a file or none.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     bytes: Vec<u8>,
     names: Vec<Name>,
-    /// Numbers of names by the hashes of their paths; a power of two, at most 0.7 full.
-    slots: Vec<u32>,
+    /// Numbers of names by the hashes of their paths.
+    places: DigestTable,
     hashes: RandomState,
 }
 
@@ -30,30 +32,18 @@ impl Names {
             len: path.len() as u32,
             file: file.map_or(NONE, |file| file as u32),
         };
+        let number = self.names.len() as u32;
         self.bytes.extend_from_slice(path);
         self.names.push(name);
-        if self.names.len() * 10 > self.slots.len() * 7 {
-            let wider = (self.slots.len() * 2).max(1024);
-            self.slots.clear();
-            self.slots.resize(wider, NONE);
-            for number in 0..self.names.len() {
-                self.put(number as u32);
-            }
-        } else {
-            self.put(self.names.len() as u32 - 1);
-        }
+        self.places.insert(number, &self.hash(path));
     }
 
     /// The file of a path, if the path is there.
     pub(super) fn get(&self, path: &[u8]) -> Option<Option<usize>> {
-        let mut slot = self.home(path)?;
-        loop {
-            let name = self.names.get(self.slots[slot] as usize)?;
-            if self.path(name) == path {
-                return Some((name.file != NONE).then_some(name.file as usize));
-            }
-            slot = (slot + 1) % self.slots.len();
-        }
+        let has_it = |number: u32| self.path(&self.names[number as usize]) == path;
+        let number = self.places.find(&self.hash(path), has_it)?;
+        let name = &self.names[number as usize];
+        Some((name.file != NONE).then_some(name.file as usize))
     }
 
     /// Whether a path is there.
@@ -71,19 +61,8 @@ impl Names {
         &self.bytes[start..start + name.len as usize]
     }
 
-    fn put(&mut self, number: u32) {
-        let path = self.path(&self.names[number as usize]);
-        let Some(mut slot) = self.home(path) else {
-            return;
-        };
-        while self.slots[slot] != NONE {
-            slot = (slot + 1) % self.slots.len();
-        }
-        self.slots[slot] = number;
-    }
-
-    fn home(&self, path: &[u8]) -> Option<usize> {
-        (self.hashes.hash_one(path) as usize).checked_rem(self.slots.len())
+    fn hash(&self, path: &[u8]) -> [u8; 8] {
+        self.hashes.hash_one(path).to_le_bytes()
     }
 }
 

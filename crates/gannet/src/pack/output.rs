@@ -5,11 +5,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
+use gannet_archive::limits::BLOB_ALIGN;
 use gannet_archive::{Archive, ArchiveError, Finished, SUPERBLOCK_LEN, Superblock, Writer};
 
 use super::PackError;
-use super::limits::{COPY_CHUNK, REOPENED_MAX};
+use super::limits::{COPY_CHUNK, KEPT_RUN_MAX, REOPENED_MAX};
 use super::previous::KeptBlob;
 
 /// A file beside its target, which takes the target's name when all of it is on the disk.
@@ -18,8 +20,35 @@ pub(super) struct Output {
     folder: PathBuf,
     temporary: Temporary,
     file: BufWriter<File>,
-    /// Where the next byte goes.
+    /// Where the next byte goes, after those that are still to be copied.
     offset: u64,
+    /// Stored bytes of an earlier archive that come next.
+    kept: Option<KeptRun>,
+}
+
+/// Blobs that follow each other in an earlier archive as they do in this one, and are copied
+/// together with the zeros between them.
+struct KeptRun {
+    source: Arc<File>,
+    /// Where they are.
+    from: u64,
+    /// Where they go.
+    to: u64,
+    len: u64,
+}
+
+impl KeptRun {
+    /// Whether a blob that goes to `offset` is the next one. What is skipped is less than the
+    /// alignment of blobs, so no other blob can have been there, and is zero if nobody has written
+    /// to the archive since.
+    fn goes_on_with(&self, offset: u64, blob: &KeptBlob<'_>) -> bool {
+        let gap_max = if blob.is_ready() { BLOB_ALIGN - 1 } else { 0 };
+        let end = self.from + self.len;
+        Arc::ptr_eq(&self.source, &blob.archive.file)
+            && (end..=end.saturating_add(gap_max)).contains(&blob.offset)
+            && blob.offset - self.from == offset - self.to
+            && self.len < KEPT_RUN_MAX
+    }
 }
 
 /// Removes the file when dropped, unless it has got its name.
@@ -72,6 +101,7 @@ impl Output {
             temporary: Temporary(Some(path)),
             file: BufWriter::with_capacity(COPY_CHUNK, file),
             offset: 0,
+            kept: None,
         };
         output.pad_to(SUPERBLOCK_LEN as u64)?;
         Ok(output)
@@ -111,25 +141,48 @@ impl Output {
         }
     }
 
-    /// Copies stored bytes of an earlier archive to `offset`. File systems that can share blocks
-    /// between files do, and nothing is copied.
+    /// Copies stored bytes of an earlier archive to `offset`, with those that follow if they come
+    /// next. File systems that can share blocks between files do, and nothing is copied.
     pub(super) fn copy_kept(&mut self, offset: u64, blob: &KeptBlob<'_>) -> Result<(), PackError> {
-        self.pad_to(offset)?;
-        let refuse = PackError::io("write", &self.target);
-        let mut source = &blob.archive.file;
-        let copied = self
-            .file
-            .flush()
-            .and_then(|()| source.seek(SeekFrom::Start(blob.offset)))
-            .and_then(|_| io::copy(&mut source.take(blob.len), self.file.get_mut()));
-        match copied {
-            Ok(len) if len == blob.len => {
-                self.offset += len;
-                Ok(())
+        match &mut self.kept {
+            Some(run) if run.goes_on_with(offset, blob) => {
+                run.len = offset - run.to + blob.len;
             }
-            Ok(_) => Err(refuse(io::ErrorKind::UnexpectedEof.into())),
-            Err(error) => Err(refuse(error)),
+            _ => {
+                self.pad_to(offset)?;
+                self.kept = Some(KeptRun {
+                    source: Arc::clone(&blob.archive.file),
+                    from: blob.offset,
+                    to: offset,
+                    len: blob.len,
+                });
+            }
         }
+        self.offset = offset + blob.len;
+        Ok(())
+    }
+
+    /// Copies what is still to be copied.
+    fn copy_run(&mut self) -> io::Result<()> {
+        let Some(KeptRun {
+            source, from, len, ..
+        }) = self.kept.take()
+        else {
+            return Ok(());
+        };
+        self.file.flush()?;
+        let mut source = &*source;
+        source.seek(SeekFrom::Start(from))?;
+        if io::copy(&mut source.take(len), self.file.get_mut())? == len {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        }
+    }
+
+    /// The archive that is being written.
+    pub(super) fn target(&self) -> &Path {
+        &self.target
     }
 
     /// The name of the file until it has its own.
@@ -177,6 +230,7 @@ impl Output {
 
     /// Goes on at a page, where the metadata region begins.
     fn align(&mut self) -> io::Result<()> {
+        self.copy_run()?;
         let offset = self.offset.next_multiple_of(SUPERBLOCK_LEN as u64);
         io::copy(
             &mut io::repeat(0).take(offset - self.offset),
@@ -221,7 +275,8 @@ impl Output {
             "blobs are placed one after the other"
         );
         let padding = offset.saturating_sub(self.offset);
-        io::copy(&mut io::repeat(0).take(padding), &mut self.file)
+        self.copy_run()
+            .and_then(|()| io::copy(&mut io::repeat(0).take(padding), &mut self.file))
             .map_err(PackError::io("write", &self.target))?;
         self.offset += padding;
         Ok(())

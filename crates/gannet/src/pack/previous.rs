@@ -5,18 +5,21 @@
 //! would make again, so the new archive has the same bytes as without the old one.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use gannet_archive::{Archive, Coding, Entry, EntryKind, SectionKind, inflate};
+use gannet_archive::{
+    Coding, DigestTable, Inventory, ReadAt, SUPERBLOCK_LEN, SectionKind, Superblock, inflate,
+    of_metadata,
+};
 
 use super::Compressible;
 use super::encoders::Encoder;
-use super::limits::{AHEAD_COUNT, COPY_CHUNK, READ_AHEAD};
+use super::limits::{AHEAD_COUNT, COPY_CHUNK, READ_AHEAD, RECIPE_LEN_MAX};
 use super::recipe::Recipe;
 use super::stamps::{Stamp, Stamps};
 use crate::archive_commands::ArchiveFile;
@@ -50,24 +53,22 @@ pub(super) struct Previous {
 /// One of them.
 #[derive(Debug)]
 pub(super) struct PreviousArchive {
-    pub(super) file: File,
+    pub(super) file: Arc<File>,
     /// Tells it from others that this process has opened.
     number: u64,
     /// Nothing has written to it since it was packed, so its bytes need no check.
     is_trusted: bool,
     recipe: Recipe,
-    blobs: Vec<BlobPlace>,
-    /// For each content, by its digest without coding, the blobs of its codings.
-    contents: HashMap<[u8; 32], [u32; 4]>,
+    inventory: Inventory,
+    contents: Contents,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct BlobPlace {
-    offset: u64,
-    len: u64,
-    digest: [u8; 32],
-    /// The number of the blob that has it as gzip, and is all there is of it.
-    gzip: Option<u32>,
+/// For each content the blobs of its codings.
+#[derive(Debug, Default)]
+struct Contents {
+    numbers: Vec<[u32; 4]>,
+    /// By the digests without coding.
+    by_digest: DigestTable,
 }
 
 /// How many archives were opened.
@@ -95,7 +96,7 @@ impl Previous {
     /// The bytes of a content without coding.
     pub(super) fn identity(&self, digest: &[u8; 32]) -> Option<KeptBlob<'_>> {
         self.archives.iter().find_map(|archive| {
-            let numbers = archive.contents.get(digest)?;
+            let numbers = archive.contents.get(digest, &archive.inventory)?;
             archive.blob(numbers[Coding::Identity as usize])
         })
     }
@@ -106,7 +107,8 @@ impl Previous {
             if !archive.recipe.has(encoder) {
                 return None;
             }
-            match archive.contents.get(digest)?[encoder.coding() as usize] {
+            let numbers = archive.contents.get(digest, &archive.inventory)?;
+            match numbers[encoder.coding() as usize] {
                 NOT_WORTH => Some(Known::NotWorth),
                 number => archive.blob(number).map(Known::Kept),
             }
@@ -114,34 +116,88 @@ impl Previous {
     }
 }
 
-impl PreviousArchive {
-    fn open(path: &Path, compressible: &Compressible, stamps: &Stamps) -> Option<Self> {
-        let file = File::open(path).ok()?;
-        let stamp = Stamp::of_archive(&file.metadata().ok()?);
-        let opened = ArchiveFile::open(path).ok()?;
-        let archive = opened.archive();
-        // A write between the two openings shows in the stamp.
-        if Stamp::of_archive(&file.metadata().ok()?) != stamp {
-            return None;
+impl Contents {
+    /// The blobs of a content by its digest without coding.
+    fn get(&self, digest: &[u8; 32], inventory: &Inventory) -> Option<&[u32; 4]> {
+        let number = self.find(digest, inventory)?;
+        self.numbers.get(number as usize)
+    }
+
+    fn find(&self, digest: &[u8; 32], inventory: &Inventory) -> Option<u32> {
+        let has_it = |number: u32| {
+            let numbers = self.numbers.get(number as usize);
+            let found = numbers.and_then(|found| inventory.digest(found[IDENTITY]));
+            found == Some(digest)
+        };
+        self.by_digest.find(digest, has_it)
+    }
+
+    /// Adds what an entry tells. Numbers of blobs are smaller than the marks, so the least of
+    /// several findings says most.
+    fn add(&mut self, inventory: &Inventory, variants: &[(Coding, u32)], absent: u32) {
+        let mut numbers = [absent; 4];
+        for (coding, number) in variants {
+            numbers[*coding as usize] = *number;
         }
-        let build_id = archive.superblock().build_id();
-        let recipe = Recipe::parse(archive.section(SectionKind::Recipe)?)?;
-        let judges_alike = recipe.has_rule(compressible);
-        let mut contents = HashMap::new();
-        for entry in archive.entries() {
-            if let Some((digest, numbers)) = contents_of(&entry, judges_alike, compressible) {
-                let known = contents.entry(digest).or_insert(numbers);
+        let Some(digest) = inventory.digest(numbers[IDENTITY]) else {
+            return;
+        };
+        let known = self.find(digest, inventory);
+        match known.and_then(|known| self.numbers.get_mut(known as usize)) {
+            Some(known) => {
                 for (known, found) in known.iter_mut().zip(numbers) {
                     *known = (*known).min(found);
                 }
             }
+            None => {
+                self.by_digest.insert(self.numbers.len() as u32, digest);
+                self.numbers.push(numbers);
+            }
         }
+    }
+}
+
+const IDENTITY: usize = Coding::Identity as usize;
+
+impl PreviousArchive {
+    fn open(path: &Path, compressible: &Compressible, stamps: &Stamps) -> Option<Self> {
+        let file = File::open(path).ok()?;
+        let stamp = Stamp::of_archive(&file.metadata().ok()?);
+        let superblock = superblock_of(&file)?;
+        let is_trusted = stamps.get(&stamp).as_ref() == Some(superblock.build_id());
+        let opened = match is_trusted {
+            true => None,
+            false => Some(ArchiveFile::open(path).ok()?),
+        };
+        let mut in_file = |at: u64, buffer: &mut [u8]| file.read_exact_at(buffer, at);
+        let mut in_memory;
+        let read: ReadAt<'_> = match &opened {
+            None => &mut in_file,
+            Some(opened) => {
+                // A write between the two openings shows in the stamp.
+                let is_same = Stamp::of_archive(&file.metadata().ok()?) == stamp
+                    && opened.archive().superblock() == &superblock;
+                if !is_same {
+                    return None;
+                }
+                in_memory = of_metadata(&superblock, opened.archive().metadata());
+                &mut in_memory
+            }
+        };
+        let recipe = recipe_of(&superblock, read)?;
+        let judges_alike = recipe.has_rule(compressible);
+        let mut contents = Contents::default();
+        let mut absent = Absent::default();
+        let inventory = Inventory::read(&superblock, read, &mut |inventory, held| {
+            let absent = absent.of(held.content_type, judges_alike, compressible);
+            contents.add(inventory, held.variants, absent);
+        });
         Some(Self {
-            file,
+            inventory: inventory.ok()?,
+            file: Arc::new(file),
             number: OPENED.fetch_add(1, Ordering::Relaxed),
-            is_trusted: stamps.get(&stamp).as_ref() == Some(build_id),
+            is_trusted,
             recipe,
-            blobs: blobs(archive),
             contents,
         })
     }
@@ -163,8 +219,9 @@ impl PreviousArchive {
             if let Some(found) = all.iter().find_map(part) {
                 return Ok(found);
             }
-            all.truncate(AHEAD_COUNT - 1);
-            let mut bytes = vec![0; READ_AHEAD];
+            let oldest = all.drain((AHEAD_COUNT - 1).min(all.len())..).next();
+            let mut bytes = oldest.map_or_else(Vec::new, |oldest| oldest.bytes);
+            bytes.resize(READ_AHEAD, 0);
             let count = read_some(&self.file, &mut bytes, offset)?;
             bytes.truncate(count);
             let one = Ahead {
@@ -179,20 +236,62 @@ impl PreviousArchive {
     }
 
     fn blob(&self, number: u32) -> Option<KeptBlob<'_>> {
-        let place = self.blobs.get(number as usize)?;
+        let blob = self.inventory.blob(number)?;
         Some(KeptBlob {
             archive: self,
-            offset: place.offset,
-            len: place.len,
-            digest: &place.digest,
-            gzip: match place.gzip {
+            offset: blob.offset,
+            len: blob.len,
+            digest: self.inventory.digest(number)?,
+            gzip: match blob.gzip {
                 None => None,
                 Some(gzip) => {
-                    let gzip = self.blobs.get(gzip as usize)?;
+                    let gzip = self.inventory.blob(gzip)?;
                     Some((gzip.offset, gzip.len))
                 }
             },
         })
+    }
+}
+
+/// The superblock of an archive, if it is one.
+fn superblock_of(file: &File) -> Option<Superblock> {
+    let mut first = [0; SUPERBLOCK_LEN];
+    file.read_exact_at(&mut first, 0).ok()?;
+    Superblock::parse(&first, file.metadata().ok()?.len()).ok()
+}
+
+fn recipe_of(superblock: &Superblock, read: ReadAt<'_>) -> Option<Recipe> {
+    let mut sections = superblock.sections().iter();
+    let section = sections.find(|section| section.kind == SectionKind::Recipe)?;
+    let len = usize::try_from(section.len).ok();
+    let mut bytes = vec![0; len.filter(|len| *len <= RECIPE_LEN_MAX)?];
+    read(section.offset, &mut bytes).ok()?;
+    Recipe::parse(&bytes)
+}
+
+/// What it means that a content is not there in a coding: it was tried only if its type is one
+/// that is tried.
+#[derive(Default)]
+struct Absent {
+    /// The last answer: most entries have the type of the one before.
+    last: Option<(Vec<u8>, u32)>,
+}
+
+impl Absent {
+    fn of(&mut self, content_type: &[u8], judges_alike: bool, compressible: &Compressible) -> u32 {
+        if let Some((last, answer)) = &self.last
+            && last == content_type
+        {
+            return *answer;
+        }
+        let text = str::from_utf8(content_type).unwrap_or_default();
+        let answer = if judges_alike && compressible.fits(text) {
+            NOT_WORTH
+        } else {
+            UNKNOWN
+        };
+        self.last = Some((content_type.to_vec(), answer));
+        answer
     }
 }
 
@@ -222,43 +321,12 @@ fn read_some(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     Ok(filled)
 }
 
-fn blobs(archive: &Archive<Vec<u8>>) -> Vec<BlobPlace> {
-    let place = |blob: gannet_archive::Blob<'_>| BlobPlace {
-        offset: blob.offset,
-        len: blob.len,
-        // A digest has 32 bytes; if not, nothing has it.
-        digest: blob.digest.try_into().unwrap_or_default(),
-        gzip: blob.gzip,
-    };
-    archive.blobs().map(place).collect()
-}
-
-/// A content and the numbers of its blobs. Numbers of blobs are smaller than the marks, so the
-/// least of several findings says most.
-fn contents_of(
-    entry: &Entry<'_>,
-    judges_alike: bool,
-    compressible: &Compressible,
-) -> Option<([u8; 32], [u32; 4])> {
-    if entry.kind() != EntryKind::Content {
-        return None;
-    }
-    let digest = entry.select(Coding::Identity.bit())?.digest();
-    let content_type = str::from_utf8(entry.content_type()).unwrap_or_default();
-    // What is not there was tried only if its type is one that is tried.
-    let absent = if judges_alike && compressible.fits(content_type) {
-        NOT_WORTH
-    } else {
-        UNKNOWN
-    };
-    let mut numbers = [absent; 4];
-    for variant in entry.variants() {
-        numbers[variant.coding() as usize] = variant.blob_number();
-    }
-    Some((digest.try_into().ok()?, numbers))
-}
-
 impl KeptBlob<'_> {
+    /// Whether its bytes may be copied as they are: they need no check, and lie there.
+    pub(super) fn is_ready(&self) -> bool {
+        self.archive.is_trusted && self.gzip.is_none()
+    }
+
     /// The bytes, if they are what they should be.
     pub(super) fn read(&self) -> Option<Vec<u8>> {
         let (offset, len) = self.gzip.unwrap_or((self.offset, self.len));

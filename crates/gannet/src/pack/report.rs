@@ -8,7 +8,7 @@ use std::time::Duration;
 use gannet_archive::Coding;
 
 use super::limits::{LARGEST_COUNT, SKIPPED_LISTED};
-use super::sources::Sources;
+use super::sources::{Source, Sources};
 use super::store::StoredContent;
 use super::walk::Skipped;
 
@@ -121,31 +121,26 @@ impl PackReport {
         }
         report.unique_bytes = contents.iter().map(StoredContent::identity_len).sum();
         let mut order: Vec<_> = sources.files.iter().collect();
-        order.sort_by(|a, b| {
-            b.file
-                .len
-                .cmp(&a.file.len)
-                .then(a.file.url.cmp(&b.file.url))
-        });
-        for source in order {
-            let variants = contents[source.content].variants_as(source.is_compressible);
-            let best_len = variants
-                .iter()
-                .map(|variant| variant.len)
-                .min()
-                .unwrap_or(0);
+        for source in &order {
             report.file_count += 1;
             report.source_bytes += source.file.len;
-            report.best_bytes += best_len;
-            if report.largest.len() < LARGEST_COUNT {
-                let url = sources.shown(source);
-                report.largest.push(Largest {
-                    url,
-                    len: source.file.len,
-                    best_len,
-                });
-            }
+            report.best_bytes += best_len(source, contents);
         }
+        let largest_first = |a: &&Source, b: &&Source| {
+            let lens = b.file.len.cmp(&a.file.len);
+            lens.then_with(|| a.file.url.cmp(&b.file.url))
+        };
+        if order.len() > LARGEST_COUNT {
+            order.select_nth_unstable_by(LARGEST_COUNT, largest_first);
+            order.truncate(LARGEST_COUNT);
+        }
+        order.sort_by(largest_first);
+        let largest = order.into_iter().map(|source| Largest {
+            url: sources.shown(source),
+            len: source.file.len,
+            best_len: best_len(source, contents),
+        });
+        report.largest = largest.collect();
         report.read_count = sources.read_count;
         report.skipped = sources.skipped;
         report.warnings = sources.warnings;
@@ -315,6 +310,16 @@ fn percent(part: u64, whole: u64) -> String {
         return String::from("-");
     }
     format!("{:.1} %", part as f64 * 100.0 / whole as f64)
+}
+
+/// The length of a file in its smallest coding.
+fn best_len(source: &Source, contents: &[StoredContent]) -> u64 {
+    let variants = contents[source.content].variants_as(source.is_compressible);
+    variants
+        .iter()
+        .map(|variant| variant.len)
+        .min()
+        .unwrap_or(0)
 }
 
 /// A length as people read it, in powers of 1024.

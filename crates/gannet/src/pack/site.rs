@@ -115,7 +115,8 @@ impl<'o> Site<'o> {
             writer,
         };
         for (number, source) in files.iter().enumerate() {
-            self.add(&mut to, source.file.url.clone(), number, false)?;
+            // Every file has a path of its own.
+            self.add_free(&mut to, &source.file.url, number, false)?;
         }
         self.add_pages(&mut to)?;
         self.add_indexes(&mut to)?;
@@ -139,20 +140,31 @@ impl<'o> Site<'o> {
     fn add(
         &mut self,
         to: &mut Adding<'_>,
-        url: Vec<u8>,
+        url: &[u8],
         number: usize,
         is_alias: bool,
     ) -> Result<(), PackError> {
-        if self.names.contains(&url) {
+        if self.names.contains(url) {
             return Ok(());
         }
-        let content = self.content(to, number, Some(&url))?;
+        self.add_free(to, url, number, is_alias)
+    }
+
+    /// Adds an entry of a file under a path that is not taken.
+    fn add_free(
+        &mut self,
+        to: &mut Adding<'_>,
+        url: &[u8],
+        number: usize,
+        is_alias: bool,
+    ) -> Result<(), PackError> {
+        let content = self.content(to, number, Some(url))?;
         let content = Content {
             is_alias,
             ..content
         };
-        to.writer.add_content(self.key(&url), &content);
-        self.names.insert(&url, Some(number));
+        to.writer.add_content(self.key(url), &content);
+        self.names.insert(url, Some(number));
         self.alias_count += u64::from(is_alias);
         Ok(())
     }
@@ -178,14 +190,14 @@ impl<'o> Site<'o> {
                     continue;
                 }
                 if self.options.routing.trailing_slash != TrailingSlash::Always {
-                    self.add(to, clean.to_vec(), number, true)?;
+                    self.add_free(to, clean, number, true)?;
                     continue;
                 }
                 let folder = [clean, b"/"].concat();
                 let mut earlier = suffixes[..position].iter();
                 let earlier = earlier.find_map(|it| self.names.get(&[clean, it].concat()));
                 match self.index_of(to, &folder).or(earlier.flatten()) {
-                    None => self.add(to, folder.clone(), number, true)?,
+                    None => self.add(to, &folder, number, true)?,
                     winner => self.double_claims.add(to.files, &folder, winner, number),
                 }
                 // The page with an earlier suffix has brought it already.
@@ -225,10 +237,10 @@ impl<'o> Site<'o> {
                 self.double_claims.add(to.files, bare, taken, number);
             }
             if slash != TrailingSlash::Never || bare.is_empty() {
-                self.add(to, folder.to_vec(), number, true)?;
+                self.add(to, folder, number, true)?;
             }
             if !slash.adds() && !bare.is_empty() {
-                self.add(to, bare.to_vec(), number, true)?;
+                self.add(to, bare, number, true)?;
             }
         }
         Ok(())

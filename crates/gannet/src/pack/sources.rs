@@ -1,11 +1,12 @@
 //! The files of a site with their contents: read, told apart by digest, compressed, stored.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
+use gannet_archive::DigestTable;
 use gannet_content::directory::sidecars::SIDECARS;
 use gannet_content::mime::Types;
 
@@ -13,7 +14,7 @@ use super::host::{self, SourceHost};
 use super::limits::{COPY_CHUNK, IN_FLIGHT_MAX, IN_FLIGHT_MIN, STREAMED_FROM};
 use super::parallel::{Work, in_order};
 use super::progress::{Phase, Progress};
-use super::stamps::{Stamp, Stamps};
+use super::stamps::Stamps;
 use super::walk::{Skipped, SourceFile};
 use super::{PackError, PackOptions};
 
@@ -91,7 +92,7 @@ impl Sources {
             host_names: hosts.iter().filter_map(|host| host.name.clone()).collect(),
             hosts,
         };
-        let mut by_digest = HashMap::new();
+        let mut by_digest = DigestTable::with_capacity(tree.files.len());
         let mut known_types: HashSet<Arc<str>> = HashSet::new();
         for (number, file) in tree.files.into_iter().enumerate() {
             let digest = digests.files[number];
@@ -105,16 +106,23 @@ impl Sources {
                 }
             };
             let is_compressible = options.compressible.fits(&content_type);
-            let content = *by_digest.entry(digest).or_insert_with(|| {
-                sources.contents.push(SourceContent {
-                    first: sources.files.len(),
-                    digest,
-                    len: file.len,
-                    file_count: 0,
-                    is_compressible: false,
-                });
-                sources.contents.len() - 1
-            });
+            let contents = &sources.contents;
+            let has_it = |number: u32| contents[number as usize].digest == digest;
+            let content = match by_digest.find(&digest, has_it) {
+                Some(known) => known as usize,
+                None => {
+                    let new = sources.contents.len();
+                    by_digest.insert(new as u32, &digest);
+                    sources.contents.push(SourceContent {
+                        first: sources.files.len(),
+                        digest,
+                        len: file.len,
+                        file_count: 0,
+                        is_compressible: false,
+                    });
+                    new
+                }
+            };
             sources.contents[content].is_compressible |= is_compressible;
             sources.contents[content].file_count += 1;
             sources.files.push(Source {
@@ -191,18 +199,27 @@ fn read_all(
     progress: &mut dyn Progress,
 ) -> Result<Digests, PackError> {
     // Hard links, and links to files, have one stamp: they are read once.
-    let mut by_stamp: HashMap<Stamp, Option<[u8; 32]>> = HashMap::with_capacity(files.len());
+    let mut by_stamp = DigestTable::with_capacity(files.len());
+    let mut links = Vec::new();
     let mut unread = Vec::new();
-    for file in files {
-        by_stamp.entry(file.stamp).or_insert_with(|| {
-            let digest = known.get(&file.stamp);
-            if digest.is_none() {
-                unread.push(file);
-            }
-            digest
-        });
+    let mut digests = Digests {
+        files: vec![[0; 32]; files.len()],
+        ..Digests::default()
+    };
+    for (number, file) in files.iter().enumerate() {
+        let has_it = |other: u32| files[other as usize].stamp == file.stamp;
+        if let Some(other) = by_stamp.find(file.stamp.as_bytes(), has_it) {
+            links.push((number, other as usize));
+            continue;
+        }
+        by_stamp.insert(number as u32, file.stamp.as_bytes());
+        match known.get(&file.stamp) {
+            Some(digest) => digests.files[number] = digest,
+            None => unread.push(number),
+        }
     }
-    progress.begin(Phase::Reading, unread.iter().map(|file| file.len).sum());
+    let len_of = |number: &usize| files[*number].len;
+    progress.begin(Phase::Reading, unread.iter().map(len_of).sum());
     let work = Work {
         items: &unread,
         threads: options.threads,
@@ -211,22 +228,19 @@ fn read_all(
     in_order(
         &work,
         |_| IN_FLIGHT_MIN,
-        |file| read_one(file),
-        |file, digest| {
-            by_stamp.insert(file.stamp, Some(digest?));
-            progress.advance(file.len);
+        |number| read_one(&files[*number]),
+        |number, digest| {
+            digests.files[*number] = digest?;
+            progress.advance(len_of(number));
             Ok::<(), PackError>(())
         },
     )?;
     progress.end();
-    let digest_of = |file: &SourceFile| by_stamp.get(&file.stamp).copied().flatten();
-    Ok(Digests {
-        files: files
-            .iter()
-            .map(|file| digest_of(file).unwrap_or_default())
-            .collect(),
-        read_count: unread.len() as u64,
-    })
+    for (number, other) in links {
+        digests.files[number] = digests.files[other];
+    }
+    digests.read_count = unread.len() as u64;
+    Ok(digests)
 }
 
 /// The digest of a file, which must have the length that was seen.

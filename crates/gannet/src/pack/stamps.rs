@@ -15,6 +15,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use gannet_archive::DigestTable;
+
 use super::limits::{CLOCK_GRAIN_NS, STAMPS_LEN_MAX};
 
 /// What stands for a state of a file.
@@ -24,19 +26,16 @@ pub(super) struct Stamp([u8; 16]);
 impl Stamp {
     /// The stamp of what `metadata` tells.
     pub(super) fn of(metadata: &Metadata) -> Self {
-        let mut hasher = blake3::Hasher::new();
-        for number in [metadata.dev(), metadata.ino(), metadata.len()] {
-            hasher.update(&number.to_le_bytes());
-        }
-        for number in [
-            metadata.mtime(),
-            metadata.mtime_nsec(),
-            metadata.ctime(),
-            metadata.ctime_nsec(),
-        ] {
-            hasher.update(&number.to_le_bytes());
-        }
-        Self::cut(&hasher)
+        let numbers = [
+            metadata.dev(),
+            metadata.ino(),
+            metadata.len(),
+            metadata.mtime().cast_unsigned(),
+            metadata.mtime_nsec().cast_unsigned(),
+            metadata.ctime().cast_unsigned(),
+            metadata.ctime_nsec().cast_unsigned(),
+        ];
+        Self::cut(blake3::Hasher::new().update(numbers.map(u64::to_le_bytes).as_flattened()))
     }
 
     /// The stamp of an archive that was written, under which its build id is kept. It is another
@@ -44,6 +43,11 @@ impl Stamp {
     pub(super) fn of_archive(metadata: &Metadata) -> Self {
         let Self(stamp) = Self::of(metadata);
         Self::cut(blake3::Hasher::new().update(b"archive").update(&stamp))
+    }
+
+    /// Its bytes.
+    pub(super) fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
     }
 
     fn cut(hasher: &blake3::Hasher) -> Self {
@@ -72,8 +76,9 @@ pub(super) fn now_ns() -> i128 {
 /// The digests of files, by their stamps.
 #[derive(Debug, Default)]
 pub(super) struct Stamps {
-    /// Those of an earlier build in the order of the stamps, new ones as they come.
     digests: Vec<(Stamp, [u8; 32])>,
+    /// The places of those of an earlier build; new ones are only kept for the next.
+    places: DigestTable,
 }
 
 impl Stamps {
@@ -100,9 +105,12 @@ impl Stamps {
             let (stamp, digest) = record.split_first_chunk::<16>()?;
             Some((Stamp(*stamp), digest.try_into().ok()?))
         });
-        let mut digests: Vec<_> = digests.collect();
-        digests.sort_unstable();
-        Some(Self { digests })
+        let digests: Vec<_> = digests.collect();
+        let mut places = DigestTable::with_capacity(digests.len());
+        for (number, (stamp, _)) in (0..).zip(&digests) {
+            places.insert(number, stamp.as_bytes());
+        }
+        Some(Self { digests, places })
     }
 
     /// Writes all of them, in place of what is there.
@@ -131,8 +139,9 @@ impl Stamps {
 
     /// What an earlier build has kept.
     pub(super) fn get(&self, stamp: &Stamp) -> Option<[u8; 32]> {
-        let place = self.digests.binary_search_by(|(known, _)| known.cmp(stamp));
-        Some(self.digests[place.ok()?].1)
+        let has_it = |number: u32| self.digests[number as usize].0 == *stamp;
+        let number = self.places.find(stamp.as_bytes(), has_it)?;
+        Some(self.digests[number as usize].1)
     }
 
     pub(super) fn insert(&mut self, stamp: Stamp, digest: [u8; 32]) {

@@ -1,11 +1,13 @@
 //! Contents into the archive: compressed on all cores, or taken over from an earlier archive.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA256};
-use gannet_archive::{BlobId, Coding, Writer, digest, inflate};
+use gannet_archive::{BlobId, Coding, Room, Writer, digest, inflate};
 
 use super::compress::{Coded, compress};
 use super::encoders::Encoder;
@@ -84,8 +86,19 @@ pub(super) struct Stored {
 
 /// Where contents go.
 pub(super) struct Target<'t> {
-    pub(super) writer: &'t mut Writer,
-    pub(super) output: &'t mut Output,
+    writer: &'t mut Writer,
+    output: &'t mut Output,
+    /// Tiny bodies of an earlier archive that the writer has still to be given.
+    tiny: Option<Run>,
+    /// A buffer for them.
+    chunk: Vec<u8>,
+}
+
+/// Bytes of an earlier archive that are taken over together.
+struct Run {
+    source: Arc<File>,
+    start: u64,
+    len: u64,
 }
 
 /// Compresses every content, or finds it in an earlier archive, and writes what is kept.
@@ -129,6 +142,7 @@ pub(super) fn store(
             Ok::<(), PackError>(())
         },
     )?;
+    target.give_tiny()?;
     progress.end();
     Ok(stored)
 }
@@ -164,13 +178,16 @@ fn prepare<'p>(
     } else {
         &[]
     };
+    // Unless somebody has to look at the bytes.
+    let is_blind = !options.drop_identity && !options.repr_digest;
+    let keep = |blob| keep(blob, is_blind);
     let mut missing = Vec::new();
     let mut variants = Vec::with_capacity(encoders.len() + 1);
     for encoder in encoders {
         match previous.coded(&content.digest, *encoder) {
             Some(Known::NotWorth) => {}
             Some(Known::Kept(blob)) => match keep(blob) {
-                Some(bytes) => variants.push((encoder.coding(), bytes)),
+                Some(bytes) => variants.push((encoder.coding(), bytes, None)),
                 None => missing.push(*encoder),
             },
             None => missing.push(*encoder),
@@ -187,19 +204,18 @@ fn prepare<'p>(
             let coded = compress(&body, &missing).map_err(PackError::io("compress", path))?;
             for Coded { coding, bytes } in coded {
                 let digest = digest(&bytes);
-                variants.push((coding, Bytes::Memory(bytes, digest)));
+                variants.push((coding, Bytes::Memory(bytes, digest), None));
             }
             Bytes::Memory(body, content.digest)
         }
     };
-    variants.push((Coding::Identity, identity));
-    variants.sort_by_key(|(coding, _)| *coding);
-    let with_sha256 = |(coding, bytes): (Coding, Bytes<'p>)| {
-        let sha256 = options.repr_digest.then(|| bytes.sha256(content, path));
-        Ok::<_, PackError>((coding, bytes, sha256.transpose()?))
-    };
-    let variants = variants.into_iter().map(with_sha256);
-    let variants: Vec<_> = variants.collect::<Result<_, _>>()?;
+    variants.push((Coding::Identity, identity, None));
+    variants.sort_unstable_by_key(|(coding, ..)| *coding);
+    if options.repr_digest {
+        for (_, bytes, sha256) in &mut variants {
+            *sha256 = Some(bytes.sha256(content, path)?);
+        }
+    }
     Ok(Prepared {
         drops_identity: options.drop_identity && drops_identity(&variants),
         variants,
@@ -282,15 +298,28 @@ fn digests(
     Ok((*own.finalize().as_bytes(), sha256, at))
 }
 
-/// The bytes of an earlier archive, if they are what they should be.
-fn keep(blob: KeptBlob<'_>) -> Option<Bytes<'_>> {
+/// The bytes of an earlier archive, if they are what they should be; unread if they need not be
+/// looked at and are known to be.
+fn keep(blob: KeptBlob<'_>, is_blind: bool) -> Option<Bytes<'_>> {
+    if is_blind && blob.is_ready() {
+        return Some(Bytes::Kept(blob));
+    }
     if blob.len <= KEPT_READ_MAX {
         return Some(Bytes::Memory(blob.read()?, *blob.digest));
     }
     blob.is_sound().then_some(Bytes::Kept(blob))
 }
 
-impl Target<'_> {
+impl<'t> Target<'t> {
+    pub(super) fn new(writer: &'t mut Writer, output: &'t mut Output) -> Self {
+        Self {
+            writer,
+            output,
+            tiny: None,
+            chunk: Vec::new(),
+        }
+    }
+
     fn place(
         &mut self,
         content: &SourceContent,
@@ -311,13 +340,7 @@ impl Target<'_> {
                     self.place_identity(&bytes, digest, &variants)?
                 }
                 Bytes::Memory(bytes, digest) => self.place_bytes(coding, &bytes, digest)?,
-                Bytes::Kept(blob) => {
-                    let (placed, stored) = self.add(coding, *blob.digest, blob.len);
-                    if let Some(offset) = placed {
-                        self.output.copy_kept(offset, &blob)?;
-                    }
-                    stored
-                }
+                Bytes::Kept(blob) => self.place_kept(coding, &blob)?,
                 Bytes::Source => {
                     let (placed, stored) = self.add(coding, content.digest, content.len);
                     if let Some(offset) = placed {
@@ -339,6 +362,57 @@ impl Target<'_> {
             variants: variants.into(),
             is_shared: content.file_count > 1,
         })
+    }
+
+    /// Takes bytes over from an earlier archive.
+    fn place_kept(
+        &mut self,
+        coding: Coding,
+        blob: &KeptBlob<'_>,
+    ) -> Result<StoredVariant, PackError> {
+        let (id, room) = self.writer.add_elsewhere(*blob.digest, blob.len);
+        match room {
+            Room::Known => {}
+            Room::File(offset) => self.output.copy_kept(offset, blob)?,
+            Room::Tiny => {
+                let source = &blob.archive.file;
+                let goes_on = |run: &&mut Run| {
+                    Arc::ptr_eq(&run.source, source)
+                        && run.start + run.len == blob.offset
+                        && run.len < COPY_CHUNK as u64
+                };
+                if let Some(run) = self.tiny.as_mut().filter(goes_on) {
+                    run.len += blob.len;
+                } else {
+                    self.give_tiny()?;
+                    self.tiny = Some(Run {
+                        source: Arc::clone(source),
+                        start: blob.offset,
+                        len: blob.len,
+                    });
+                }
+            }
+        }
+        Ok(StoredVariant {
+            coding,
+            blob: id,
+            sha256: None,
+            len: blob.len,
+            is_inflated: false,
+        })
+    }
+
+    /// Gives the writer the tiny bodies that it has room for.
+    fn give_tiny(&mut self) -> Result<(), PackError> {
+        let Some(Run { source, start, len }) = self.tiny.take() else {
+            return Ok(());
+        };
+        // A chunk and a tiny body at most.
+        self.chunk.resize(len as usize, 0);
+        let read = source.read_exact_at(&mut self.chunk, start);
+        read.map_err(PackError::io("read", self.output.target()))?;
+        self.writer.fill_tiny(&self.chunk);
+        Ok(())
     }
 
     /// Adds bytes that are not in memory, and says where they go if they are new.
@@ -384,6 +458,7 @@ impl Target<'_> {
         bytes: &[u8],
         digest: [u8; 32],
     ) -> Result<StoredVariant, PackError> {
+        self.give_tiny()?;
         let placed = self.writer.add_digested(bytes, digest);
         if let Some(offset) = placed.write_at {
             self.output.write_at(offset, bytes)?;

@@ -113,11 +113,22 @@ struct Walk<'f> {
 impl Walk<'_> {
     fn folder(&mut self, path: &Path, url: &[u8]) -> Result<(), PackError> {
         self.rules.enter(path)?;
+        let mut items = Vec::new();
         for item in fs::read_dir(path).map_err(PackError::io("read", path))? {
             let item = item.map_err(PackError::io("read", path))?;
             let kind = item.file_type().map_err(PackError::io("read", path))?;
-            let name = item.file_name();
-            self.item(&path.join(&name), url, &name, kind)?;
+            items.push((item.file_name(), kind, item));
+        }
+        // So the files come nearly in the order of their paths.
+        items.sort_unstable_by(|a, b| in_paths(&a.0, a.1).cmp(in_paths(&b.0, b.1)));
+        for (name, kind, item) in items {
+            let path = path.join(&name);
+            // Through a link, if it is one.
+            let metadata = match kind.is_symlink() {
+                true => fs::metadata(&path),
+                false => item.metadata(),
+            };
+            self.item(path, url, &name, kind, metadata)?;
         }
         self.rules.leave();
         Ok(())
@@ -125,13 +136,14 @@ impl Walk<'_> {
 
     fn item(
         &mut self,
-        path: &Path,
+        file: PathBuf,
         folder: &[u8],
         name: &OsStr,
         kind: fs::FileType,
+        metadata: io::Result<Metadata>,
     ) -> Result<(), PackError> {
-        // Through a link, if it is one. What leads nowhere may be left out by a rule all the same.
-        let metadata = fs::metadata(path);
+        let path = file.as_path();
+        // What leads nowhere may be left out by a rule all the same.
         let is_folder = metadata.as_ref().is_ok_and(Metadata::is_dir);
         if let Some(rule) = self.rules.against(path, is_folder) {
             return self.skip(path, rule);
@@ -167,11 +179,11 @@ impl Walk<'_> {
         self.tree.files.push(SourceFile {
             host: self.host,
             url,
-            path: path.to_path_buf(),
             len: metadata.len(),
             mtime_ns: metadata.modified().map_or(0, nanoseconds),
             stamp: Stamp::of(&metadata),
             is_settled: is_settled(&metadata, now_ns()),
+            path: file,
         });
         (self.found)(self.tree.files.len() as u64, self.bytes);
         Ok(())
@@ -204,6 +216,12 @@ impl Walk<'_> {
         });
         Ok(())
     }
+}
+
+/// What a name in a folder begins with in the paths of files: a folder's has a slash at its end.
+fn in_paths(name: &OsStr, kind: fs::FileType) -> impl Iterator<Item = u8> {
+    let slash = kind.is_dir().then_some(b'/');
+    name.as_bytes().iter().copied().chain(slash)
 }
 
 /// Why a link leads to nothing, if that is what is wrong with it.

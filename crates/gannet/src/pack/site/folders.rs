@@ -132,7 +132,7 @@ impl Site<'_> {
             "compress the listings of",
             &self.options.source,
         ))?;
-        let mut target = Target { writer, output };
+        let mut target = Target::new(writer, output);
         let plain = digest(&page.content);
         let has_digest = self.options.repr_digest;
         let with_sha256 = |variants: &mut Vec<StoredVariant>, bytes: &[u8]| {
