@@ -83,7 +83,7 @@ pub(crate) fn check(section: &[u8]) -> Result<Vec<u32>, (u64, Rule)> {
     let mut starts = Vec::new();
     let mut start: u32 = 0;
     let mut previous: &[u8] = b"";
-    while let Some(name) = names.next() {
+    for name in names.by_ref() {
         let refuse = |rule| Err((starts.len() as u64, rule));
         if !is_host_name(name) {
             return refuse(Rule::Value);

@@ -117,7 +117,7 @@ fn a_slow_disk_below_gzip_delays_only_those_who_want_it() {
     };
     let texts = [text(1), text(2)];
     for (number, text) in texts.iter().enumerate() {
-        site.write(&format!("text-{number}.txt"), text);
+        site.write(format!("text-{number}.txt"), text);
     }
     site.write("fine.txt", "fine");
     let archive = Folder::new();
@@ -135,7 +135,7 @@ fn a_slow_disk_below_gzip_delays_only_those_who_want_it() {
             return;
         };
         let flags = ["--workers", "1", "--cache-memory", "0"];
-        let server = engine.serve(&disk.path().join("site.gannet"), &flags);
+        let server = engine.serve(disk.path().join("site.gannet"), &flags);
         let _release = disk.release_at_end();
         let mut waiting = [Client::new(&server), Client::new(&server)];
         waiting[0].send(head("GET", "/text-0.txt", &[]));

@@ -19,10 +19,6 @@ use gannet_io::driver::{File, Meta};
 use gannet_io::memory::Memory;
 
 /// What a worker serves.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a worker has one for each site, and looks into it at every request"
-)]
 pub(crate) enum Site {
     /// A compiled archive.
     Archive(archive::ArchiveSite),

@@ -24,7 +24,12 @@ pub(super) struct Inflating {
     /// Those that the disk was asked for, by the number that the question's token carries.
     reading: [Option<(u32, u32)>; GZIPS_READ_MAX],
     /// Those whose gzip was read, or could not be.
-    ready: VecDeque<((u32, u32), Result<Vec<u8>, Errno>)>,
+    ready: VecDeque<GzipRead>,
+}
+
+struct GzipRead {
+    key: (u32, u32),
+    gzip: Result<Vec<u8>, Errno>,
 }
 
 struct Job {
@@ -87,7 +92,7 @@ impl<D: Driver> Worker<D> {
             Done::Read(bytes) => Ok(bytes),
             _ => Err(Errno::IO),
         });
-        self.inflating.ready.push_back((key, gzip));
+        self.inflating.ready.push_back(GzipRead { key, gzip });
     }
 
     /// Reads and inflates what there is time for in this turn, and answers who waited for it.
@@ -96,7 +101,7 @@ impl<D: Driver> Worker<D> {
         loop {
             self.read_gzips();
             let Inflating { jobs, ready, .. } = &mut self.inflating;
-            let Some((key, gzip)) = ready.pop_front() else {
+            let Some(GzipRead { key, gzip }) = ready.pop_front() else {
                 return;
             };
             let Entry::Occupied(job) = jobs.entry(key) else {
@@ -104,7 +109,7 @@ impl<D: Driver> Worker<D> {
             };
             inflated += job.get().inflation.len();
             if inflated > INFLATED_PER_TURN_MAX {
-                return ready.push_front((key, gzip));
+                return ready.push_front(GzipRead { key, gzip });
             }
             let Job { inflation, askers } = job.remove();
             self.counters.inflated += 1;
@@ -141,7 +146,7 @@ impl<D: Driver> Worker<D> {
             };
             let asker = token(Kind::Inflation, place as u32, 0);
             match job.inflation.read(&mut self.driver, asker) {
-                Started::Now(gzip) => ready.push_back((key, gzip)),
+                Started::Now(gzip) => ready.push_back(GzipRead { key, gzip }),
                 Started::Pending => reading[place] = Some(key),
             }
         }
