@@ -1,9 +1,10 @@
-//! HTTPS as a client sees it: handshakes, answers, ends, certificates, redirects.
+//! HTTPS as a client sees it: handshakes, answers, ends, redirects; `tls/certificates.rs` has what
+//! concerns the certificates.
 
+#[path = "tls/certificates.rs"]
+mod certificates;
 mod support;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::{fs, thread};
 
 use rustls::crypto::aws_lc_rs::{self, cipher_suite as suites, kx_group as groups};
@@ -13,7 +14,7 @@ use support::content::{assert_pattern, pattern};
 use support::engine::on_both_engines;
 use support::process::until;
 use support::tls::{Abilities, Authority, KeyKind, Secure, connection};
-use support::{Folder, Signal, gannet, gannet_in};
+use support::{Folder, gannet, gannet_in};
 
 const METRICS: [&str; 2] = ["--metrics", "127.0.0.1:0"];
 
@@ -123,39 +124,6 @@ fn sessions_are_resumed_whichever_worker_is_met() {
         );
         let name = "gannet_tls_handshakes_total{kind=\"resumed\"}";
         assert_eq!(metric(&secure.server, name), 7);
-    });
-}
-
-#[test]
-fn the_certificate_is_chosen_by_name() {
-    let site = Folder::site();
-    on_both_engines(|engine| {
-        let authority = Authority::new();
-        let names: [&[&str]; 3] = [&["first.test"], &["second.test"], &["*.wild.test"]];
-        let files: Vec<_> = names
-            .iter()
-            .map(|names| authority.issue(&format!("{}.pem", names[0]), KeyKind::P256, names))
-            .collect();
-        let flags: Vec<&str> = files
-            .iter()
-            .flat_map(|file| ["--tls-cert", file.to_str().expect("UTF-8")])
-            .collect();
-        let server = engine.serve(site.path(), &flags);
-        let config = authority.client(Abilities::default());
-        for name in ["first.test", "second.test", "a.wild.test"] {
-            let mut client = Client::tls(server.address(), connection(&config, name));
-            client.get("/").expect(200);
-        }
-        // Without a name, and for one that nobody has, the first is shown. The client can tell.
-        let silent = authority.client(Abilities {
-            sni: false,
-            ..Abilities::default()
-        });
-        let mut client = Client::tls(server.address(), connection(&silent, "first.test"));
-        client.get("/").expect(200);
-        let mut client = Client::tls(server.address(), connection(&config, "other.test"));
-        let refused = client.try_send(head("GET", "/", &[]));
-        assert!(refused.is_err(), "the certificate is for another name");
     });
 }
 
@@ -485,172 +453,6 @@ fn a_file_that_shrinks_ends_short_and_without_a_goodbye() {
         assert!(rest.len() < len - 100_000);
         assert_eq!(rest[..], pattern(len, 3)[100_000..100_000 + rest.len()]);
     });
-}
-
-#[test]
-fn certificates_are_swapped_under_load_and_nobody_notices() {
-    let site = Folder::site();
-    on_both_engines(|engine| {
-        let secure = Secure::serve(engine, site.path(), &[]);
-        let mut server = secure.server;
-        let before = secure
-            .authority
-            .issued(KeyKind::P256, &["localhost", "old.test"]);
-        secure.authority.replace("site.pem", &before);
-        server.signal(Signal::HUP);
-        assert_eq!(
-            server.next_line().as_deref(),
-            Some("certificates were read again")
-        );
-        let address = server.address();
-        let is_over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let load = |name: &'static str| {
-                let (config, is_over) = (&secure.config, &is_over);
-                scope.spawn(move || {
-                    let mut count = 0;
-                    while !is_over.load(Ordering::Relaxed) {
-                        let mut client = Client::tls(address, connection(config, name));
-                        client.get("/").expect(200);
-                        client.get("/about").expect(200);
-                        count += 1;
-                    }
-                    count
-                })
-            };
-            let clients = [load("localhost"), load("localhost")];
-            let mut old = Client::tls(address, connection(&secure.config, "old.test"));
-            old.get("/").expect(200);
-            for round in 0..4 {
-                let kind = [KeyKind::P384, KeyKind::Ed25519, KeyKind::Rsa, KeyKind::P256][round];
-                let next = secure.authority.issued(kind, &["localhost", "new.test"]);
-                secure.authority.replace("site.pem", &next);
-                server.signal(Signal::HUP);
-                let line = server.next_line();
-                assert_eq!(line.as_deref(), Some("certificates were read again"));
-            }
-            // A connection from before lives on, a broken file changes nothing.
-            old.get("/").expect(200);
-            secure.authority.replace("site.pem", "no certificate");
-            server.signal(Signal::HUP);
-            let line = server.next_error_line().expect("a line");
-            assert!(line.contains("the old certificates stay in use"), "{line}");
-            let mut new = Client::tls(address, connection(&secure.config, "new.test"));
-            new.get("/").expect(200);
-            is_over.store(true, Ordering::Relaxed);
-            for client in clients {
-                assert!(client.join().expect("no failure") > 0);
-            }
-        });
-    });
-}
-
-#[test]
-fn a_changed_file_is_noticed_without_a_signal() {
-    let site = Folder::site();
-    on_both_engines(|engine| {
-        let mut secure = Secure::serve(engine, site.path(), &[]);
-        let next = secure.authority.issued(KeyKind::P256, &["later.test"]);
-        secure.authority.replace("site.pem", &next);
-        let line = secure.server.next_line();
-        assert_eq!(line.as_deref(), Some("certificates were read again"));
-        secure
-            .connect_with(&secure.config, "later.test")
-            .get("/")
-            .expect(200);
-    });
-}
-
-#[test]
-fn a_certificate_for_development_is_made_and_can_be_trusted() {
-    let site = Folder::site();
-    let home = Folder::new();
-    let with_home = |command: &mut std::process::Command| {
-        command.env("XDG_DATA_HOME", home.path());
-    };
-    let mut export = support::command();
-    with_home(export.arg("cert"));
-    let authority = support::run(&mut export).success();
-    let pem = authority.text().to_owned();
-    assert!(pem.starts_with("-----BEGIN CERTIFICATE-----"), "{pem}");
-    let mut serve = support::command();
-    serve.args(["--port", "0", "--tls"]).arg(site.path());
-    with_home(&mut serve);
-    let server = support::Gannet::start(&mut serve);
-    assert!(
-        server.urls()[0].starts_with("https://"),
-        "{:?}",
-        server.urls()
-    );
-    let lines = server.start_lines().join("\n");
-    assert!(lines.contains("SHA-256 "), "{lines}");
-
-    let mut roots = rustls::RootCertStore::empty();
-    let der =
-        <rustls::pki_types::CertificateDer as rustls::pki_types::pem::PemObject>::from_pem_slice(
-            pem.as_bytes(),
-        );
-    roots.add(der.expect("PEM")).expect("a certificate");
-    let provider = Arc::new(aws_lc_rs::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("versions")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    let config = Arc::new(config);
-    for name in ["localhost", "127.0.0.1"] {
-        let mut client = Client::tls(server.address(), connection(&config, name));
-        client.get("/").expect(200);
-    }
-}
-
-#[test]
-fn mistakes_are_named_before_anything_is_served() {
-    let site = Folder::site();
-    let authority = Authority::new();
-    let one = authority.issued(KeyKind::P256, &["localhost"]);
-    let other = authority.issued(KeyKind::P256, &["localhost"]);
-    let key = |text: &str| text[text.find("-----BEGIN PRIVATE").expect("a key")..].to_owned();
-    let chain = site.write("chain.pem", one.replace(&key(&one), ""));
-    let wrong = site.write("wrong.pem", key(&other));
-    let run = |flags: &[&str]| {
-        let site = site.path().to_str().expect("UTF-8");
-        gannet([&["--port", "0"], flags, &[site]].concat())
-    };
-    let path = |path: &std::path::Path| path.to_str().expect("UTF-8").to_owned();
-    let (chain, wrong) = (path(&chain), path(&wrong));
-    let check = |flags: &[&str], status: i32, part: &str| {
-        let ended = run(flags);
-        assert_eq!(ended.status, Some(status), "{flags:?}: {}", ended.err);
-        assert!(ended.err.contains(part), "{flags:?}: {}", ended.err);
-        assert!(ended.err.contains("help: "), "{flags:?}: {}", ended.err);
-    };
-    check(
-        &["--tls-cert", &chain, "--tls-key", &wrong],
-        1,
-        "does not belong to",
-    );
-    check(&["--tls-cert", &chain], 1, "no private key in the file");
-    check(
-        &["--tls-cert", "/no/such.pem"],
-        1,
-        "cannot read '/no/such.pem'",
-    );
-    check(
-        &["--tls-key", &wrong],
-        2,
-        "--tls-key makes no sense without HTTPS",
-    );
-    check(&["--hsts"], 2, "--hsts makes no sense without HTTPS");
-    let two = [
-        "--tls-cert",
-        &chain,
-        "--tls-cert",
-        &chain,
-        "--tls-key",
-        &wrong,
-    ];
-    check(&two, 2, "--tls-cert is given 2 times, --tls-key 1 times");
 }
 
 #[test]
