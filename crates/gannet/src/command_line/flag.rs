@@ -271,3 +271,19 @@ impl Description {
         text
     }
 }
+
+/// Each choice that a flag describes is one that it takes, and one that is nearly typed is named.
+#[cfg(test)]
+pub(super) fn check_choices<S: Default>(flags: &[Flag<S>]) {
+    for flag in flags {
+        let choices = flag.describe("").choices();
+        for choice in choices {
+            (flag.apply)(&mut S::default(), &[OsString::from(choice)]).expect(choice);
+        }
+        if let Some(last) = choices.last() {
+            let typed = OsString::from(format!("{last}x"));
+            let cause = (flag.apply)(&mut S::default(), &[typed]).expect_err(flag.name);
+            assert!(cause.contains(&format!("did you mean '{last}'")), "{cause}");
+        }
+    }
+}

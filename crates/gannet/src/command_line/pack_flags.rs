@@ -494,6 +494,7 @@ fn compress_type(value: &OsString) -> Result<(String, bool), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::command_line::flag::check_choices;
 
     #[test]
     fn the_default_that_is_described_is_the_default_that_holds() {
@@ -502,6 +503,11 @@ mod tests {
             (flag.apply)(&mut settings, &[OsString::from(flag.default)]).expect(flag.name);
             assert_eq!(settings, PackSettings::default(), "--{}", flag.name);
         }
+    }
+
+    #[test]
+    fn every_choice_is_taken_and_a_near_one_is_named() {
+        check_choices(PACK_FLAGS);
     }
 
     #[test]
