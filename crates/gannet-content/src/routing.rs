@@ -93,9 +93,14 @@ impl Routing {
                 &KAWIPIKO_SUFFIXES,
             ),
         };
+        // kawipiko's 200.html is a wildcard like others: what looks like an asset gets it, too.
+        let application = match compat {
+            Compat::Netlify | Compat::Cloudflare => FallbackKind::Application,
+            Compat::Kawipiko => FallbackKind::Wildcard,
+        };
         let kinds = [
             (FallbackKind::Wildcard, &["_wildcard"][..]),
-            (FallbackKind::Application, &["_200", "200"]),
+            (application, &["_200", "200"]),
             (FallbackKind::NotFound, &["_404", "404"]),
         ];
         let fallbacks = kinds.into_iter().flat_map(|(kind, stems)| {
@@ -166,7 +171,7 @@ mod tests {
             assert_eq!(routing.fallback_kind(name.as_bytes()), expect, "{name}");
         };
         check("_wildcard.txt", Some(FallbackKind::Wildcard));
-        check("_200.html", Some(FallbackKind::Application));
+        check("_200.html", Some(FallbackKind::Wildcard));
         check("404.json", Some(FallbackKind::NotFound));
         check("404.html.txt", None);
         assert_eq!(Routing::default().fallback_kind(b"404.json"), None);

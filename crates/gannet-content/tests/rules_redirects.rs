@@ -458,12 +458,16 @@ fn the_ipfs_specification_of_the_file_is_followed() {
 }
 
 #[test]
-fn kawipiko_has_hosts_and_folders_but_no_wildcards() {
+fn kawipiko_has_hosts_folders_and_catch_alls() {
     let files = [
         (
             "_redirects",
             "/old /new 301\n\
-             /a:b/* /literal 302\n\
+             /a:b/* /:literal 302\n\
+             /a:b/*/d* /star 302\n\
+             /a:b/c/d/* /deeper 302\n\
+             /a:b/c/e ../e?q 303\n\
+             ://h.example/* /host 301\n\
              ://h.example/x https://other.example/y 303\n\
              http://i.example/x /plain 307\n\
              https://j.example /root 308\n\
@@ -471,7 +475,7 @@ fn kawipiko_has_hosts_and_folders_but_no_wildcards() {
         ),
         (
             "docs/v 1/_redirects.txt",
-            "./intro /docs/start 302\n./ /docs/ 301\n",
+            "./intro ./start 302\n./ /docs/ 301\n./in/* /docs/* 301\n",
         ),
     ];
     let files = files.map(|(path, text)| SourceFile {
@@ -484,15 +488,24 @@ fn kawipiko_has_hosts_and_folders_but_no_wildcards() {
     for (asked, expect) in [
         ("/old", "301 /new"),
         ("/old/", "-"),
-        ("/a:b/*", "302 /literal"),
-        ("/a:b/c", "-"),
+        ("/a:b/*", "302 /:literal"),
+        ("/a:b/c", "302 /:literal"),
+        ("/a:b/", "302 /:literal"),
+        ("/a:b", "-"),
+        ("/a:b/*/d*", "302 /star"),
+        ("/a:b/*/dx", "302 /:literal"),
+        ("/a:b/c/d/f/g", "302 /deeper"),
+        ("/a:b/c/e", "303 /a:b/e?q"),
+        ("https://h.example/old", "301 /host"),
         ("https://h.example/x", "303 https://other.example/y"),
         ("http://h.example/x", "303 https://other.example/y"),
         ("https://i.example/x", "307 /plain"),
         ("http://j.example/", "308 /root"),
         ("/x", "-"),
         ("/here", "301 /there"),
-        ("/docs/v%201/intro", "302 /docs/start"),
+        ("/docs/v%201/intro", "302 /docs/v%201/start"),
+        ("/docs/v%201/in/x", "301 /docs/*"),
+        ("/docs/v%201/in", "-"),
         ("/docs/v%201/", "301 /docs/"),
         ("/old?q=1", "301 /new?q=1"),
     ] {

@@ -273,8 +273,12 @@ fn import(matches: &ArgMatches) -> Result<u8, Failure> {
     }
     let shown = messages::printable(&output.to_string_lossy());
     let files = counted(unpacked.file_count, "file");
+    let hint = match kind {
+        import::Kind::Kawipiko => "; pack it with '--compat kawipiko'",
+        import::Kind::Zip | import::Kind::Tar(_) => "",
+    };
     let (kind, bytes) = (kind.name(), size(unpacked.bytes));
-    print(&format!("{shown}: {files}, {bytes}, from {kind}\n"))
+    print(&format!("{shown}: {files}, {bytes}, from {kind}{hint}\n"))
 }
 
 fn inspect(matches: &ArgMatches) -> Result<u8, Failure> {

@@ -9,6 +9,7 @@ use signal_hook::low_level::emulate_default_handler;
 
 use gannet_archive::Coding;
 use gannet_content::policy::csp::PolicyOptions;
+use gannet_content::rules::Compat;
 
 use crate::command_line::pack_flags::PackSettings;
 use crate::import;
@@ -26,8 +27,11 @@ const SOURCE_DATE_EPOCH: &str = "SOURCE_DATE_EPOCH";
 ///
 /// # Errors
 /// No name for the archive can be made from the directory's, or the environment is wrong.
-pub fn options(directory: &Path, settings: PackSettings) -> Result<PackOptions, Failure> {
-    check_source(directory)?;
+pub fn options(directory: &Path, mut settings: PackSettings) -> Result<PackOptions, Failure> {
+    let kind = check_source(directory)?;
+    if kind == Some(import::Kind::Kawipiko) {
+        settings.site.compat.get_or_insert(Compat::Kawipiko);
+    }
     let output = match settings.output {
         Some(output) => output,
         None => output_name(directory)?,
@@ -191,15 +195,16 @@ impl Drop for Scratch {
     }
 }
 
-/// Names what is wrong with the directory before anything else is said about it.
-fn check_source(directory: &Path) -> Result<(), Failure> {
+/// Names what is wrong with the directory before anything else is said about it; what it is if it
+/// is an archive of another kind.
+fn check_source(directory: &Path) -> Result<Option<import::Kind>, Failure> {
     let refuse = |cause: String, help: &str| {
         Err(Failure::new("pack", directory.display(), cause).help(help))
     };
     match std::fs::metadata(directory) {
-        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Ok(metadata) if metadata.is_dir() => Ok(None),
         Ok(_) => match import::kind_of(directory) {
-            Ok(Some(_)) => Ok(()),
+            Ok(Some(kind)) => Ok(Some(kind)),
             Ok(None) => refuse(
                 "neither a directory nor a zip, tar or kawipiko archive".into(),
                 SOURCE_HELP,

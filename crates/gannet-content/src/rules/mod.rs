@@ -27,6 +27,7 @@ pub mod redirects;
 pub mod table;
 pub mod target;
 
+mod kawipiko;
 mod lines;
 mod percent;
 mod trie;

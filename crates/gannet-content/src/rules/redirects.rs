@@ -17,7 +17,7 @@ use super::pattern::{Pattern, Scheme, Syntax, name_len};
 use super::percent;
 use super::problem::Problem;
 use super::target::Target;
-use super::{Compat, Place, SourceFile};
+use super::{Compat, Place, SourceFile, kawipiko};
 
 /// The rules of a site, in the order in which they are asked.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -107,6 +107,9 @@ pub fn parse(files: &[SourceFile<'_>], compat: Compat) -> (Redirects, Vec<Proble
         parse_file(file, index as u16, &mut redirects, &mut report);
         report.finish();
     }
+    if compat == Compat::Kawipiko {
+        kawipiko::sort(&mut redirects.rules);
+    }
     (redirects, problems)
 }
 
@@ -124,7 +127,7 @@ fn parse_file(
     let mut budget = Budget::default();
     for line in lines(file, max, report) {
         let rule = match compat {
-            Compat::Kawipiko => parse_kawipiko(&line, file),
+            Compat::Kawipiko => kawipiko::parse(&line, file),
             Compat::Netlify | Compat::Cloudflare => parse_hosted(&line, compat),
         };
         let place = Place {
@@ -182,64 +185,7 @@ impl Budget {
 }
 
 /// A problem and the column of the token it is in.
-type Problems = (u32, Wrong);
-
-/// `source target code`, and nothing else.
-fn parse_kawipiko(line: &Line<'_>, file: &SourceFile<'_>) -> Result<Redirect, Problems> {
-    let tokens = line.tokens();
-    let [source, target, status] = tokens.as_slice() else {
-        let found = format!("{} fields", tokens.len());
-        let column = tokens.get(3).map_or(1, |token| token.column);
-        let wrong = Wrong::words(found, "exactly three: source, target, status");
-        return Err((column, wrong));
-    };
-    let pattern = kawipiko_source(source.text, file).map_err(at(source))?;
-    let target = Target::parse(target.text, None).map_err(at(target))?;
-    let (status, is_forced) = parse_status(status.text, Compat::Kawipiko).map_err(at(status))?;
-    Ok(Redirect {
-        place: Place::default(),
-        pattern,
-        query: Vec::new(),
-        target,
-        status,
-        is_forced,
-    })
-}
-
-fn kawipiko_source(text: &str, file: &SourceFile<'_>) -> Result<Pattern, Wrong> {
-    let syntax = Syntax {
-        has_wildcards: false,
-        has_inner_placeholders: false,
-        ignores_trailing_slash: false,
-    };
-    let folder = file.folder();
-    if let Some(relative) = text.strip_prefix("./") {
-        // The folder is the name of files, not text of a rule: it is taken as it is.
-        let mut pattern = Pattern::parse_path(&format!("/{relative}"), syntax)?;
-        let names = folder.split('/').filter(|name| !name.is_empty());
-        let head = names.map(|name| super::pattern::Segment::Literal(name.as_bytes().to_vec()));
-        pattern.head = head.chain(pattern.head).collect();
-        return Ok(pattern);
-    }
-    if folder != "/" {
-        let wrong = Wrong::new(text, "a source relative to its folder, './...'");
-        return Err(wrong.help("paths and hosts can be named in the file at the root"));
-    }
-    if text.starts_with('/') && !text.starts_with("//") {
-        return Pattern::parse_path(text, syntax);
-    }
-    let rest = ["://", "http://", "https://"]
-        .iter()
-        .find_map(|scheme| text.strip_prefix(scheme));
-    let Some(rest) = rest else {
-        return Err(Wrong::new(
-            text,
-            "a source: '/...', './...', '://host/...', 'http://host/...' or 'https://host/...'",
-        ));
-    };
-    // The scheme makes no difference there, so it makes none here.
-    parse_host_and_path(text, rest, syntax)
-}
+pub(super) type Problems = (u32, Wrong);
 
 /// `source [name=value ...] target [status[!]] [condition ...]`.
 fn parse_hosted(line: &Line<'_>, compat: Compat) -> Result<Redirect, Problems> {
@@ -340,7 +286,11 @@ fn hosted_source(text: &str, compat: Compat) -> Result<Pattern, Wrong> {
     Pattern::parse_path(text, syntax)
 }
 
-fn parse_host_and_path(text: &str, rest: &str, syntax: Syntax) -> Result<Pattern, Wrong> {
+pub(super) fn parse_host_and_path(
+    text: &str,
+    rest: &str,
+    syntax: Syntax,
+) -> Result<Pattern, Wrong> {
     let offset = text.len() - rest.len();
     let slash = rest.find('/').unwrap_or(rest.len());
     let (host, path) = rest.split_at(slash);
@@ -416,7 +366,7 @@ fn parse_parameter(text: &str) -> Result<QueryParameter, Wrong> {
     Ok(QueryParameter { name, value })
 }
 
-fn parse_status(text: &str, compat: Compat) -> Result<(u16, bool), Wrong> {
+pub(super) fn parse_status(text: &str, compat: Compat) -> Result<(u16, bool), Wrong> {
     let statuses = compat.statuses();
     let (digits, is_forced) = match text.strip_suffix('!') {
         Some(digits) => (digits, true),
@@ -460,7 +410,7 @@ fn unexpected_end(text: &str) -> Wrong {
 }
 
 /// Puts a problem at a token.
-fn at(token: &Token<'_>) -> impl Fn(Wrong) -> Problems {
+pub(super) fn at(token: &Token<'_>) -> impl Fn(Wrong) -> Problems {
     let column = token.column;
     move |wrong| (column, wrong)
 }

@@ -107,10 +107,10 @@ pub const fn compat<S: OfSite>(shown: Shown) -> Flag<S> {
         brief: "whose reading of _redirects and _headers: netlify, cloudflare or kawipiko",
         details: "kawipiko also brings its fourteen index names, its clean URLs (.html, .htm, \
             .xhtml, .xht, .txt) and its pages for everything below a folder (_wildcard.*, _200.*, \
-            _404.*).",
+            _404.*). Packing an archive of kawipiko implies it.",
         is_common: shown.is_common,
         apply: |settings, values| {
-            settings.site().compat = parse_compat(values)?;
+            settings.site().compat = Some(parse_compat(values)?);
             Ok(())
         },
     }

@@ -15,8 +15,9 @@ use crate::command_line::values::{choice, text};
 /// What answers a path, and with which fields.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct SiteSettings {
-    /// Whose reading of the rules files is followed, and whose index names.
-    pub compat: Compat,
+    /// Whose reading of the rules files is followed, and whose index names; nothing for that of
+    /// where the site comes from.
+    pub compat: Option<Compat>,
     /// Rules files are files like others.
     pub no_rules: bool,
     /// Index names; nothing for those of the reading.
@@ -33,7 +34,7 @@ impl SiteSettings {
     /// Which file answers which path.
     #[must_use]
     pub fn routing(&self) -> Routing {
-        let mut routing = Routing::new(self.compat);
+        let mut routing = Routing::new(self.compat.unwrap_or_default());
         if self.no_rules {
             routing.rules = None;
         }
@@ -180,7 +181,7 @@ mod tests {
     #[test]
     fn settings_make_a_routing() {
         let settings = SiteSettings {
-            compat: Compat::Kawipiko,
+            compat: Some(Compat::Kawipiko),
             no_rules: true,
             index: vec!["start.html".into()],
             ..SiteSettings::default()

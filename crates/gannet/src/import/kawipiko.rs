@@ -17,7 +17,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Read};
 
 use gannet_archive::Coding;
+use gannet_content::rules::{Compat, SourceFile, redirects};
 
+use super::kawipiko_types::{Suffixes, TypeRules};
 use super::limits::{FILES_MAX, RECORD_LEN_MAX};
 use super::{Entries, ImportError, read_error};
 use crate::pack::decoder;
@@ -144,10 +146,17 @@ pub(super) fn read(file: &dyn Positioned, entries: &mut dyn Entries) -> Result<(
     let records = Records::read(file)?;
     let paths: BTreeSet<&[u8]> = records.files.keys().map(Vec::as_slice).collect();
     let suffixes = records.suffixes(file)?;
+    let mut types = TypeRules::default();
     for (path, reference) in &records.files {
         let stored = records.stored(file, path, reference)?;
-        let suffix = suffixes.get(&stored.content_type);
-        let suffix = suffix.map_or(".html", String::as_str);
+        let is_page = |suffix: &str| {
+            STRIPPED
+                .iter()
+                .chain(&INDEX_SUFFIXES)
+                .any(|it| *it == suffix)
+        };
+        let suffix = suffixes.most(&stored.content_type, is_page);
+        let suffix = suffix.unwrap_or(".html");
         let Some(name) = records.file_name(path, reference, &paths, &stored, suffix) else {
             continue;
         };
@@ -158,13 +167,22 @@ pub(super) fn read(file: &dyn Positioned, entries: &mut dyn Entries) -> Result<(
         let coding = stored.coding.unwrap_or(Coding::Identity);
         let mut content = decoder(coding, reader).map_err(read_error)?;
         entries.file(&name, None, &mut content)?;
+        if !types.add(&name, &stored.content_type, &suffixes) {
+            entries.left_out(
+                &name,
+                "its content type: there are too many without a suffix",
+            );
+        }
+    }
+    if let Some(mut types) = types.file().filter(|_| !paths.contains(&b"/_headers"[..])) {
+        entries.file(b"_headers", None, &mut types)?;
     }
     let mut lines = String::new();
     for (source, reference) in &records.redirects {
         let stored = records.stored(file, source, reference)?;
         match redirect(source, &stored) {
-            Some(line) => lines.push_str(&line),
-            None => entries.left_out(source, "a redirect whose target cannot be read"),
+            Ok(line) => lines.push_str(&line),
+            Err(why) => entries.left_out(source, why),
         }
     }
     if !lines.is_empty() {
@@ -173,24 +191,27 @@ pub(super) fn read(file: &dyn Positioned, entries: &mut dyn Entries) -> Result<(
     Ok(())
 }
 
-/// The lines of the file `_redirects`.
-fn redirect(source: &[u8], stored: &Stored) -> Option<String> {
-    let source = str::from_utf8(source).ok()?;
-    let location = stored.location.as_deref()?;
-    let is_plain = |text: &str| {
-        !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic()) && !text.contains('#')
-    };
-    let is_status = matches!(stored.status, 301 | 302 | 303 | 307 | 308);
-    if !(is_plain(source) && is_plain(location) && is_status) {
-        return None;
+/// A line of the file `_redirects`, as kawipiko has it.
+///
+/// # Errors
+/// Why there is none: a file with a line that cannot be read would not be packed.
+fn redirect(source: &[u8], stored: &Stored) -> Result<String, &'static str> {
+    let unread = "a redirect whose target cannot be read";
+    let source = str::from_utf8(source).map_err(|_| unread)?;
+    let location = stored.location.as_deref().ok_or(unread)?;
+    if !matches!(stored.status, 301 | 302 | 303 | 307 | 308) {
+        return Err(unread);
     }
-    // `://host/path` is for both schemes; the other readings of the file want one.
-    let sources = match source.strip_prefix("://") {
-        Some(rest) => vec![format!("http://{rest}"), format!("https://{rest}")],
-        None => vec![source.to_owned()],
+    let line = format!("{source} {location} {}\n", stored.status);
+    let file = SourceFile {
+        path: "_redirects",
+        text: line.as_bytes(),
     };
-    let line = |source| format!("{source} {location} {}\n", stored.status);
-    Some(sources.into_iter().map(line).collect())
+    let (read, problems) = redirects::parse(&[file], Compat::Kawipiko);
+    match (read.rules.len(), problems.is_empty()) {
+        (1, true) => Ok(line),
+        _ => Err("a redirect that gannet does not have"),
+    }
 }
 
 fn damaged(path: &[u8], what: &str) -> ImportError {
@@ -276,6 +297,14 @@ impl Records {
         let metadata = keys(reference).find_map(|key| self.metadata.get(key));
         let content = keys(reference).find_map(|key| self.contents.get(key));
         let Some(metadata) = metadata else {
+            // Its archiver loses the metadata of an empty file where redirects came before.
+            if let Some(content) = content.filter(|content| content.len == 0) {
+                return Ok(Stored {
+                    content: Some(*content),
+                    status: 200,
+                    ..Stored::default()
+                });
+            }
             return Err(damaged(path, "has no metadata"));
         };
         let len = u32::try_from(metadata.len).unwrap_or(u32::MAX);
@@ -286,22 +315,18 @@ impl Records {
 
     /// Suffixes by content type: pages for whole folders have lost theirs, but there are other
     /// files of their type.
-    fn suffixes(&self, file: &dyn Positioned) -> Result<HashMap<Vec<u8>, String>, ImportError> {
-        let mut suffixes = HashMap::new();
-        let mut seen = BTreeSet::new();
+    fn suffixes(&self, file: &dyn Positioned) -> Result<Suffixes, ImportError> {
+        let mut suffixes = Suffixes::default();
+        let mut types: HashMap<&[u8], Vec<u8>> = HashMap::new();
         for (path, reference) in &self.files {
-            let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
-            let suffix = STRIPPED.iter().chain(&INDEX_SUFFIXES);
-            let suffix = suffix
-                .copied()
-                .find(|suffix| name.ends_with(suffix.as_bytes()));
-            let Some(suffix) = suffix else { continue };
-            let metadata = self.metadata_key(reference);
-            if seen.insert((metadata, suffix)) {
-                let stored = self.stored(file, path, reference)?;
-                suffixes
-                    .entry(stored.content_type)
-                    .or_insert_with(|| suffix.to_owned());
+            let Some(key) = self.metadata_key(reference) else {
+                continue;
+            };
+            if !types.contains_key(key) {
+                types.insert(key, self.stored(file, path, reference)?.content_type);
+            }
+            if let Some(content_type) = types.get(key) {
+                suffixes.count(path, content_type);
             }
         }
         Ok(suffixes)
@@ -325,7 +350,9 @@ impl Records {
         let is_same = |other: &[u8]| {
             paths.contains(other) && self.files.get(other).is_some_and(|it| it == reference)
         };
-        if let Some(folder) = relative.strip_suffix(b"*") {
+        let folder = relative.strip_suffix(b"*");
+        // Only a whole segment is a catch-all: `file*` is a name.
+        if let Some(folder) = folder.filter(|it| it.is_empty() || it.ends_with(b"/")) {
             let name: &[u8] = match stored.status {
                 404 if suffix == ".html" => b"404",
                 404 => b"_404",
@@ -459,6 +486,9 @@ fn numbered(name: u32, value: Value<'_>, stored: &mut Stored) {
             stored.content_type = value.to_be_bytes().to_vec();
         }
         (_, Value::Number(_)) => {}
+        (_, Value::Text(text)) if TYPE_NAMES.contains(&name) => {
+            stored.content_type = text.to_vec();
+        }
         // Names are in alphabetical order, and only an entity tag may come before the location.
         (_, Value::Text(text)) => {
             stored.location = String::from_utf8(text.to_vec()).ok();

@@ -18,3 +18,7 @@ pub(super) const RECORD_LEN_MAX: u32 = 64 << 10;
 
 /// Things that are left out and named; more are only counted.
 pub(super) const NAMED_MAX: usize = 100;
+
+/// Bytes of a file `_headers` that says which types files without a suffix have: for some ten
+/// thousand files, within what a rules file may have.
+pub(super) const HEADERS_LEN_MAX: usize = 2 << 20;

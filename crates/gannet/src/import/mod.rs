@@ -4,6 +4,7 @@
 //! is an error, links are not made, and there are bounds on files and bytes.
 
 mod kawipiko;
+mod kawipiko_types;
 mod limits;
 mod tar;
 mod unpack;

@@ -308,7 +308,7 @@ fn kawipiko_archives_of_all_years_give_files_once_and_redirects() {
     let lines = String::from_utf8_lossy(&kept.files["_redirects"]).into_owned();
     assert_eq!(
         lines,
-        "/old /new 301\n/older /new?h=1 301\nhttp://example.org/x /new 301\nhttps://example.org/x /new 301\n"
+        "/old /new 301\n/older /new?h=1 301\n://example.org/x /new 301\n"
     );
     assert_eq!(
         kept.left_out,
@@ -341,6 +341,91 @@ fn pages_of_folders_get_the_suffix_of_their_content_type() {
         names(&kept),
         ["_wildcard.txt", "a.txt", "b/_404.txt", "b/index.txt"]
     );
+}
+
+#[test]
+fn types_that_do_not_follow_from_names_become_rules() {
+    // As kawipiko writes them: numbers of types in its table, and text for one that it lacks.
+    let html = b"h0000001H000000dh000001dH0000003h0000026H0000011".as_slice();
+    let xml = b"h0000001H000000dh000001dH0000003h0000026Zaaxtext/xml; charset=utf-8".as_slice();
+    let unknown = b"h0000001H000000dh000001dH0000003h0000026H000001a".as_slice();
+    let archive = |more: &[(&[u8], &[u8])]| {
+        let mut records = vec![
+            (b"f:/a.html".as_slice(), b"m0000001d0000002".as_slice()),
+            // A file with the content of another one has its type, too: most files are right.
+            (b"f:/a.txt", b"m0000001d0000002"),
+            (b"f:/b.html", b"m0000001d0000002"),
+            (b"f:/no suffix:*", b"m0000001d0000002"),
+            (b"f:/feed", b"m0000003d0000002"),
+            (b"f:/image", b"m0000004d0000002"),
+            (b"f:/dir/", b"m0000001d0000002"),
+            (b"m0000001", html),
+            (b"m0000003", xml),
+            (b"m0000004", unknown),
+            (b"d0000002", b"any"),
+        ];
+        records.extend_from_slice(more);
+        import(&cdb_of(&records)).expect("sound").1
+    };
+    let kept = archive(&[]);
+    let rules = "/feed\n  Content-Type: text/xml; charset=utf-8\n\
+        /no%20suffix%3A%2A\n  Content-Type: text/html; charset=utf-8\n";
+    assert_eq!(String::from_utf8_lossy(&kept.files["_headers"]), rules);
+    assert!(
+        kept.files.contains_key("dir/index.html"),
+        "{:?}",
+        names(&kept)
+    );
+    // A file of the site is not overwritten.
+    let kept = archive(&[(b"f:/_headers", b"m0000001d0000002")]);
+    assert_eq!(kept.files["_headers"], b"any");
+}
+
+#[test]
+fn redirects_keep_their_form_and_strange_ones_are_left_out() {
+    let moved = |location: &str| {
+        let len = location.len();
+        let digits = [len / 625, len / 25 % 25, len % 25].map(|it| (b'a' + it as u8) as char);
+        let digits: String = digits.iter().collect();
+        format!("h0000001Zaad302h000003fZ{digits}{location}").into_bytes()
+    };
+    let locations = [
+        "./page",
+        "https://h.example:8080/#a",
+        "mailto:a@h.example",
+        "//h.example/x",
+    ];
+    let metadata = locations.map(moved);
+    let sources = ["r:/docs/gone", "r:/docs/*", "r:/post", "r:/other"];
+    let keys: Vec<String> = (1..5).map(|it| format!("m000000{it}")).collect();
+    let references: Vec<String> = keys.iter().map(|key| format!("{key}d0000009")).collect();
+    let mut records: Vec<(&[u8], &[u8])> = vec![
+        (b"f:/empty.html", b"m000000ad0000009"),
+        (b"r:://h.example:8080/x", b"m0000002d0000009"),
+        (b"d0000009", b""),
+    ];
+    for index in 0..4 {
+        records.push((sources[index].as_bytes(), references[index].as_bytes()));
+        records.push((keys[index].as_bytes(), &metadata[index]));
+    }
+    // kawipiko writes no metadata for an empty file if it had redirects before, and answers it
+    // with 500; its other files are none the worse for it.
+    let (_, kept) = import(&cdb_of(&records)).expect("sound");
+    assert_eq!(kept.files["empty.html"], b"");
+    assert_eq!(
+        String::from_utf8_lossy(&kept.files["_redirects"]),
+        "/docs/* https://h.example:8080/#a 302\n/docs/gone ./page 302\n"
+    );
+    let why = "a redirect that gannet does not have";
+    let left_out = ["/other", "/post", "://h.example:8080/x"];
+    assert_eq!(
+        kept.left_out,
+        left_out.map(|source| format!("{source}: {why}"))
+    );
+
+    records[2].1 = b"something";
+    let damaged = import(&cdb_of(&records)).err().expect("it may be coded");
+    assert_eq!(damaged.to_string(), "'/empty.html' has no metadata");
 }
 
 #[test]
