@@ -81,7 +81,10 @@ pub(crate) fn parse(input: &[u8]) -> Result<Option<Head>, HeadError> {
                 .any(|token| token.trim_ascii().eq_ignore_ascii_case(b"close"));
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             return Err(HeadError::TransferCoding);
-        } else if name.eq_ignore_ascii_case(b"content-encoding") {
+        } else if name.eq_ignore_ascii_case(b"content-encoding")
+            // No coding, though nobody has to say so (RFC 9110 section 8.4.1): kawipiko does.
+            && !value.eq_ignore_ascii_case(b"identity")
+        {
             return Err(HeadError::ContentCoding);
         }
     }
@@ -195,6 +198,12 @@ mod tests {
         check(
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
             Err(TransferCoding),
+        );
+        let plain =
+            parse(b"HTTP/1.1 200 OK\r\nContent-Encoding: identity\r\nContent-Length: 1\r\n\r\n");
+        assert_eq!(
+            plain.map(|head| head.map(|it| it.content_length)),
+            Ok(Some(1))
         );
         check(
             "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n",
