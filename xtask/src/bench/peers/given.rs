@@ -60,11 +60,22 @@ pub(super) fn find(given: GivenProgram, path: Option<&Path>) -> Result<(PathBuf,
                 program.display()
             );
             let text = process::output(&program.to_string_lossy(), &["--version"])?;
-            text.lines().next().unwrap_or_default().trim().to_owned()
+            kawipiko_version(&text)
         }
         GivenProgram::Httpd | GivenProgram::Faf => format!("{name} (says no version)"),
     };
     Ok((program, version))
+}
+
+/// kawipiko says it in one of several lines, `* version       : 1.2.3`.
+fn kawipiko_version(text: &str) -> String {
+    let value = |line: &str| {
+        let (key, value) = line.strip_prefix("* ")?.split_once(':')?;
+        (key.trim() == "version").then(|| value.trim().to_owned())
+    };
+    let version = text.lines().find_map(value);
+    let first = || text.lines().next().unwrap_or_default().trim().to_owned();
+    version.map_or_else(first, |version| format!("kawipiko {version}"))
 }
 
 fn archiver(server: &Path) -> PathBuf {
@@ -156,6 +167,13 @@ mod tests {
         ] {
             assert!(!unfit(peer, fits) && unfit(peer, not), "{peer}");
         }
+    }
+
+    #[test]
+    fn the_version_of_kawipiko_is_that_of_its_line() {
+        let text = "* tool          : kawipiko-server\n* version       : 0.1.0-dev\n";
+        assert_eq!(kawipiko_version(text), "kawipiko 0.1.0-dev");
+        assert_eq!(kawipiko_version("0.1.0\nmore"), "0.1.0");
     }
 
     #[test]
