@@ -193,6 +193,88 @@ fn import_writes_files_and_names_what_it_cannot_take() {
     );
 }
 
+/// An archive of kawipiko, whose hash tables are empty: importing does not need them.
+fn kawipiko_archive(records: &[(&str, &str)]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (key, value) in records {
+        body.extend((key.len() as u32).to_le_bytes());
+        body.extend((value.len() as u32).to_le_bytes());
+        body.extend(key.bytes().chain(value.bytes()));
+    }
+    let end = (2048 + body.len()) as u32;
+    let table = [end.to_le_bytes(), 0u32.to_le_bytes()].concat();
+    [table.repeat(256), body].concat()
+}
+
+#[test]
+fn an_archive_of_kawipiko_answers_as_its_server_did() {
+    // Metadata is pairs of numbers: a status of 200 or 404, no coding, plain text.
+    let (plain, missing) = (
+        "h0000001H000000dh000001dH0000003h0000026H000000f",
+        "h0000001H000000eh000001dH0000003h0000026H000000f",
+    );
+    let moved = "h0000001Zaad301h000003fZaaf./new";
+    let archive = kawipiko_archive(&[
+        ("schema", "kawipiko-2021d"),
+        ("f:/docs/", "m0000001d0000004"),
+        ("f:/docs/index", "m0000001d0000004"),
+        ("f:/docs/index.txt", "m0000001d0000004"),
+        ("f:/README first", "m0000001d0000004"),
+        ("f:/docs/*", "m0000002d0000004"),
+        ("r:/docs/old/*", "m0000003d0000005"),
+        ("r:/docs/old/this", "m0000006d0000005"),
+        ("m0000001", plain),
+        ("m0000002", missing),
+        ("m0000003", "h0000001Zaad302h000003fZaae/all"),
+        ("m0000006", moved),
+        ("d0000004", "some text"),
+        ("d0000005", ""),
+    ]);
+    let (folder, out) = (Folder::new(), Folder::new());
+    let cdb = folder.write("site.cdb", &archive);
+    let cdb = cdb.to_str().expect("UTF-8");
+    let packed = out.join("site.gannet");
+    let packed = packed.to_str().expect("UTF-8");
+    gannet(["pack", cdb, "--fast", "--quiet", "-o", packed]).success();
+    for (path, lines) in [
+        (
+            "/docs/",
+            ["status 200", "content-type: text/plain; charset=utf-8"],
+        ),
+        (
+            "/docs/index",
+            ["status 200", "content-type: text/plain; charset=utf-8"],
+        ),
+        (
+            "/README%20first",
+            ["status 200", "content-type: text/plain; charset=utf-8"],
+        ),
+        (
+            "/docs/none",
+            ["status 404", "content-type: text/plain; charset=utf-8"],
+        ),
+        ("/docs/old/x/y", ["status 302", "location: /all"]),
+        ("/docs/old/this", ["status 301", "location: /docs/old/new"]),
+    ] {
+        let explained = gannet(["explain", path, packed]).success();
+        for line in lines {
+            let has = explained.text().lines().any(|it| it == line);
+            assert!(has, "{path} {line}: {explained:?}");
+        }
+    }
+
+    let output = out.join("files");
+    let output = output.to_str().expect("UTF-8");
+    let imported = gannet(["import", cdb, "-o", output]).success();
+    let hint = ", from kawipiko; pack it with '--compat kawipiko'\n";
+    assert!(imported.text().ends_with(hint), "{imported:?}");
+    let redirects = std::fs::read_to_string(Path::new(output).join("_redirects"));
+    assert_eq!(
+        redirects.expect("it is there"),
+        "/docs/old/* /all 302\n/docs/old/this ./new 301\n"
+    );
+}
+
 #[test]
 fn the_bill_of_materials_and_the_licences_are_in_the_program() {
     let sbom = gannet(["sbom"]).success();
