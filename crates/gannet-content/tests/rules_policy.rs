@@ -139,13 +139,15 @@ fn other_names_are_not_taken_for_hashed_ones() {
 fn two_releases_tell_which_names_change_with_their_content() {
     let digest = |byte: u8| [byte; 32];
     let previous = [
-        ("app.k3x9z1q7.js", digest(1)),
-        ("app.3f2a9c1b.css", digest(2)),
-        ("lib.q8w2e4r6.js", digest(3)),
-        ("lib.fixed99x.js", digest(4)),
-        ("moved.a1b2c3x.js", digest(5)),
-        ("same.js", digest(6)),
-        ("docs-1.0.1.js", digest(7)),
+        ("app.k3x9z1q7.js", digest(1), Lifetime::Revalidate),
+        ("app.3f2a9c1b.css", digest(2), Lifetime::Revalidate),
+        ("lib.q8w2e4r6.js", digest(3), Lifetime::Revalidate),
+        ("lib.fixed99x.js", digest(4), Lifetime::Revalidate),
+        ("moved.a1b2c3x.js", digest(5), Lifetime::Revalidate),
+        ("same.js", digest(6), Lifetime::Immutable),
+        ("kept.x1y2z3w4.js", digest(8), Lifetime::Immutable),
+        ("once.1f2e3d4c.js", digest(9), Lifetime::Revalidate),
+        ("docs-1.0.1.js", digest(7), Lifetime::Revalidate),
     ];
     let current = [
         ("app.m7n5b3v1.js", digest(11)),
@@ -156,6 +158,8 @@ fn two_releases_tell_which_names_change_with_their_content() {
         ("same.js", digest(6)),
         ("docs-1.0.2.js", digest(17)),
         ("new.p0o9i8u7.js", digest(18)),
+        ("kept.x1y2z3w4.js", digest(8)),
+        ("once.1f2e3d4c.js", digest(9)),
     ];
     let releases = Releases::compare(previous, current);
     let verdicts = current.map(|(path, _)| (path, releases.verdict(path)));
@@ -171,6 +175,9 @@ fn two_releases_tell_which_names_change_with_their_content() {
             ("same.js", Verdict::Unknown),
             ("docs-1.0.2.js", Verdict::Unknown),
             ("new.p0o9i8u7.js", Verdict::Unknown),
+            // What was found before holds on; a name without a token proves nothing ("same.js").
+            ("kept.x1y2z3w4.js", Verdict::StillImmutable),
+            ("once.1f2e3d4c.js", Verdict::StillAskedFor),
         ]
     );
     let check = |path, expect| {

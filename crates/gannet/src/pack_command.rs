@@ -63,6 +63,7 @@ pub fn options(directory: &Path, mut settings: PackSettings) -> Result<PackOptio
         dotfiles: settings.dotfiles,
         exclude: settings.exclude,
         include: settings.include,
+        previous: settings.previous,
         sign: settings.sign,
         memory: BuildMemory {
             keeps_archives: settings.cache.is_some(),

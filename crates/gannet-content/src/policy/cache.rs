@@ -61,8 +61,12 @@ pub fn lifetime(path: &str, content_type: &str, releases: Option<&Releases>) -> 
         return (Lifetime::Revalidate, Reason::Page);
     }
     match releases.map(|releases| releases.verdict(path)) {
-        Some(Verdict::ChangedUnderName) => (Lifetime::Revalidate, Reason::ChangedUnderName),
-        Some(Verdict::RenamedWithContent) => (Lifetime::Immutable, Reason::RenamedWithContent),
+        Some(Verdict::ChangedUnderName | Verdict::StillAskedFor) => {
+            (Lifetime::Revalidate, Reason::ChangedUnderName)
+        }
+        Some(Verdict::RenamedWithContent | Verdict::StillImmutable) => {
+            (Lifetime::Immutable, Reason::RenamedWithContent)
+        }
         Some(Verdict::Unknown) | None if has_content_hash(path) => {
             (Lifetime::Immutable, Reason::HashedName)
         }
@@ -93,34 +97,48 @@ pub enum Verdict {
     RenamedWithContent,
     /// The content changed and the name did not.
     ChangedUnderName,
-    /// Neither.
+    /// Nothing changed, and the previous release had found that the name changes with the content.
+    StillImmutable,
+    /// Nothing changed, and the previous release had it asked for although the name has a hash.
+    StillAskedFor,
+    /// None of these.
     Unknown,
 }
 
 impl Releases {
-    /// Compares two releases, each as paths relative to the root and digests of the content.
+    /// Compares two releases, each as paths relative to the root and digests of the content; the
+    /// previous one with what its answers said.
     ///
     /// A new file whose name is that of a file that is gone, but for one token of letters and
     /// digits, was renamed with its content, if the contents differ, and if no name of that form
-    /// has kept its name while its content changed.
+    /// has kept its name while its content changed. What such a comparison found before holds as
+    /// long as name and content stay.
     #[must_use]
     pub fn compare<'a>(
-        previous: impl IntoIterator<Item = (&'a str, [u8; 32])>,
+        previous: impl IntoIterator<Item = (&'a str, [u8; 32], Lifetime)>,
         current: impl IntoIterator<Item = (&'a str, [u8; 32])>,
     ) -> Self {
-        let previous: HashMap<&str, [u8; 32]> = previous.into_iter().collect();
+        let previous: HashMap<&str, ([u8; 32], Lifetime)> = previous
+            .into_iter()
+            .map(|(path, digest, lifetime)| (path, (digest, lifetime)))
+            .collect();
         let current: Vec<(&str, [u8; 32])> = current.into_iter().collect();
         let mut verdicts = HashMap::new();
         let mut unstable = HashSet::new();
         for (path, digest) in &current {
-            if previous.get(path).is_some_and(|before| before != digest) {
-                verdicts.insert((*path).to_owned(), Verdict::ChangedUnderName);
-                unstable.extend(form(path));
-            }
+            let verdict = match previous.get(path) {
+                Some((before, _)) if before != digest => {
+                    unstable.extend(form(path));
+                    Some(Verdict::ChangedUnderName)
+                }
+                Some((_, lifetime)) => still(path, *lifetime),
+                None => None,
+            };
+            verdicts.extend(verdict.map(|verdict| ((*path).to_owned(), verdict)));
         }
         let present: HashSet<&str> = current.iter().map(|(path, _)| *path).collect();
         let mut gone: HashMap<Form<'_>, Vec<[u8; 32]>> = HashMap::new();
-        for (path, digest) in &previous {
+        for (path, (digest, _)) in &previous {
             if !present.contains(path)
                 && let Some(form) = form(path)
             {
@@ -144,6 +162,15 @@ impl Releases {
     #[must_use]
     pub fn verdict(&self, path: &str) -> Verdict {
         self.verdicts.get(path).copied().unwrap_or(Verdict::Unknown)
+    }
+}
+
+/// What holds on for a file that is the same as before, if its name alone does not say so.
+fn still(path: &str, lifetime: Lifetime) -> Option<Verdict> {
+    match (lifetime, has_content_hash(path)) {
+        (Lifetime::Immutable, false) => form(path).map(|_| Verdict::StillImmutable),
+        (Lifetime::Revalidate, true) => Some(Verdict::StillAskedFor),
+        _ => None,
     }
 }
 

@@ -89,8 +89,10 @@ struct Diff<'a> {
 impl<'a> Diff<'a> {
     /// Both lists are in the order of their keys.
     fn walk(&mut self) -> Result<(), CommandError> {
-        let mut old = self.before.archive().entries().peekable();
-        let mut new = self.after.archive().entries().peekable();
+        // What rules send in place of a path is no URL of its own.
+        let is_url = |entry: &Entry<'_>| entry.key().namespace != Namespace::Unruled;
+        let mut old = self.before.archive().entries().filter(is_url).peekable();
+        let mut new = self.after.archive().entries().filter(is_url).peekable();
         loop {
             let order = match (old.peek(), new.peek()) {
                 (None, None) => return Ok(()),

@@ -57,6 +57,8 @@ pub struct PackSettings {
     pub fresh: bool,
     /// The secret key to sign with.
     pub sign: Option<PathBuf>,
+    /// The archive of the release before.
+    pub previous: Option<PathBuf>,
     /// Content types by suffix.
     pub types: Vec<(String, String)>,
     /// Threads; 0 means one per core.
@@ -92,6 +94,7 @@ impl Default for PackSettings {
             verify_sources: false,
             fresh: false,
             sign: None,
+            previous: None,
             types: Vec::new(),
             threads: 0,
             quiet: false,
@@ -393,6 +396,21 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         is_common: false,
         apply: |settings, values| {
             settings.fresh = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "previous",
+        short: None,
+        value: FILE,
+        group: Group::Packing,
+        default: "",
+        brief: "the archive of the release before",
+        details: "What it has shows which names change with their content: cache-control of both. It \
+            may be the archive that is replaced.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.previous = Some(path(values)?);
             Ok(())
         },
     },

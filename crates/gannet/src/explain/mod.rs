@@ -9,7 +9,7 @@ use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 
 use gannet_archive::Entry;
-use gannet_content::answer::{Resource, ready_fields};
+use gannet_content::answer::{CACHE_IMMUTABLE, CACHE_REVALIDATE, Resource, ready_fields};
 use gannet_content::directory::sidecars::{SIDECARS, is_usable, may_have_sidecars};
 use gannet_content::policy::cache::{self, Reason};
 use gannet_content::policy::security::{self, AnswerKind, SecurityOptions};
@@ -236,7 +236,13 @@ fn content(
         line(text, format!("  {name:<9}{len:>10}  {why}{how}"));
     }
     for (name, value) in block {
-        let origin = origin(&name, &file.url, &file.content_type, site.place());
+        let origin = match (name.as_str(), site.place()) {
+            ("cache-control", Place::Archive(_)) => {
+                let reason = lifetime_reason(&file.url, &file.content_type);
+                packed_lifetime(reason, &value).to_owned()
+            }
+            _ => origin(&name, &file.url, &file.content_type, site.place()),
+        };
         answer.set(&name, &value, &origin);
     }
 }
@@ -343,6 +349,31 @@ fn directory_url(directory: &DirectoryPlace, number: usize) -> Vec<u8> {
         .unwrap_or_default()
 }
 
+fn lifetime_reason(url: &[u8], content_type: &str) -> Reason {
+    let path = String::from_utf8_lossy(url);
+    cache::lifetime(path.trim_start_matches('/'), content_type, None).1
+}
+
+/// The reason that an archive has for a lifetime: if it is not that of the name alone, it is the
+/// release that the archive was compared with.
+fn packed_lifetime(by_name: Reason, value: &str) -> &'static str {
+    words_of(match (by_name, value) {
+        (Reason::PlainName, CACHE_IMMUTABLE) => Reason::RenamedWithContent,
+        (Reason::HashedName, CACHE_REVALIDATE) => Reason::ChangedUnderName,
+        (by_name, _) => by_name,
+    })
+}
+
+fn words_of(reason: Reason) -> &'static str {
+    match reason {
+        Reason::HashedName => "the name has a content hash",
+        Reason::RenamedWithContent => "the name changed with the content",
+        Reason::ChangedUnderName => "the content changed under its name",
+        Reason::Page => "a page is asked for again",
+        Reason::PlainName => "the name has no content hash: it is asked for again",
+    }
+}
+
 /// Where a field of a content comes from.
 fn origin(name: &str, url: &[u8], content_type: &str, place: &Place) -> String {
     let is_archive = matches!(place, Place::Archive(_));
@@ -356,17 +387,7 @@ fn origin(name: &str, url: &[u8], content_type: &str, place: &Place) -> String {
         "vary" => "there are several codings",
         "accept-ranges" => "parts can be asked for",
         "x-content-type-options" => "always sent",
-        "cache-control" => {
-            let path = String::from_utf8_lossy(url);
-            let path = path.trim_start_matches('/');
-            match cache::lifetime(path, content_type, None).1 {
-                Reason::HashedName => "the name has a content hash",
-                Reason::RenamedWithContent => "the name changed with the content",
-                Reason::ChangedUnderName => "the content changed under its name",
-                Reason::Page => "a page is asked for again",
-                Reason::PlainName => "the name has no content hash: it is asked for again",
-            }
-        }
+        "cache-control" => words_of(lifetime_reason(url, content_type)),
         _ if is_archive => "packed into the archive",
         _ => "a default of the server",
     };

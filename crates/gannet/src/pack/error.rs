@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use gannet_archive::{ArchiveError, Rule};
 use gannet_content::rules::problem::Problem;
 
+use crate::archive_commands::CommandError;
 use crate::messages::{Failure, cause};
 
 /// Why a site could not be packed. An archive that was there before is untouched.
@@ -37,6 +38,8 @@ pub enum PackError {
     Pattern(String, String),
     /// The rules files of the site have mistakes.
     Rules(Vec<Problem>),
+    /// The release before cannot be compared with.
+    Previous(CommandError),
     /// A key that cannot sign, and why.
     Key(PathBuf, String),
     /// The archive would break a rule of its format.
@@ -91,6 +94,9 @@ impl PackError {
             Self::Changed(_) => Some("pack again when nothing writes to the site".into()),
             Self::Pattern(..) => {
                 Some("patterns have the syntax of .gitignore, such as '*.map' or '/drafts/'".into())
+            }
+            Self::Previous(_) => {
+                Some("leave --previous out where there is no earlier release".into())
             }
             Self::Key(..) => Some(format!(
                 "it is a secret key of minisign; 'gannet keygen NAME' makes one; a password is \
@@ -156,6 +162,7 @@ impl fmt::Display for PackError {
                 )
             }
             Self::Pattern(object, error) => write!(out, "cannot use pattern {object}: {error}"),
+            Self::Previous(error) => write!(out, "{error}"),
             Self::Key(path, why) => {
                 write!(out, "cannot sign with '{}': {why}", path.display())
             }

@@ -40,6 +40,7 @@ mod parallel;
 mod previous;
 mod progress;
 mod recipe;
+mod releases;
 mod report;
 pub(crate) mod rules;
 mod sign;
@@ -118,6 +119,8 @@ pub struct PackOptions {
     pub include: Vec<String>,
     /// What may be known from earlier builds.
     pub memory: BuildMemory,
+    /// The archive of the release before: which names changed with their content.
+    pub previous: Option<PathBuf>,
     /// The secret key to sign with.
     pub sign: Option<PathBuf>,
     /// Content types by file name suffix (without the dot), before the built-in table.
@@ -163,6 +166,7 @@ impl PackOptions {
             exclude: Vec::new(),
             include: Vec::new(),
             memory: BuildMemory::default(),
+            previous: None,
             sign: None,
             types: Vec::new(),
             threads: 0,

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use gannet_archive::{Content, Key, Namespace, VariantsId, Writer};
-use gannet_content::policy::cache::{self, Lifetime};
+use gannet_content::policy::cache::Lifetime;
 use gannet_content::policy::csp::{self, Policy};
 use gannet_content::policy::page;
 use gannet_content::routing::{FallbackKind, TrailingSlash};
@@ -333,8 +333,7 @@ impl<'o> Site<'o> {
     ) -> Result<Content<'s>, PackError> {
         let source: &'s Source = &to.files[number];
         let last_modified = self.last_modified(source);
-        let name = String::from_utf8_lossy(source.file.url.strip_prefix(b"/").unwrap_or_default());
-        let (lifetime, _) = cache::lifetime(&name, &source.content_type, None);
+        let lifetime = source.lifetime;
         let changes = url.and_then(|url| self.host.rules.changes(url));
         let changes = changes.filter(|changes| !changes.is_empty());
         // Its names differ in nothing then, and a million of them need no map.

@@ -9,11 +9,13 @@ use std::sync::Arc;
 use gannet_archive::DigestTable;
 use gannet_content::directory::sidecars::SIDECARS;
 use gannet_content::mime::Types;
+use gannet_content::policy::cache::{Lifetime, lifetime};
 
 use super::host::{self, SourceHost};
 use super::limits::{COPY_CHUNK, IN_FLIGHT_MAX, IN_FLIGHT_MIN, STREAMED_FROM};
 use super::parallel::{Work, in_order};
 use super::progress::{Phase, Progress};
+use super::releases;
 use super::stamps::Stamps;
 use super::walk::{Skipped, SourceFile};
 use super::{PackError, PackOptions};
@@ -44,6 +46,8 @@ pub(super) struct Source {
     pub(super) content_type: Arc<str>,
     /// Whether its type is worth compressing.
     pub(super) is_compressible: bool,
+    /// How long its answers may be kept.
+    pub(super) lifetime: Lifetime,
     /// Which of the contents it has.
     pub(super) content: usize,
 }
@@ -125,15 +129,21 @@ impl Sources {
             };
             sources.contents[content].is_compressible |= is_compressible;
             sources.contents[content].file_count += 1;
+            let name = String::from_utf8_lossy(file.url.strip_prefix(b"/").unwrap_or_default());
+            let (lifetime, _) = lifetime(&name, &content_type, None);
             sources.files.push(Source {
                 file,
                 content_type,
                 is_compressible,
+                lifetime,
                 content,
             });
         }
         sources.skipped.sort_by(|a, b| a.path.cmp(&b.path));
         sources.warn();
+        if let Some(previous) = &options.previous {
+            releases::apply(&mut sources, previous)?;
+        }
         Ok(sources)
     }
 

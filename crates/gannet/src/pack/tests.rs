@@ -18,6 +18,7 @@ use crate::archive_commands::{
 
 mod choosing;
 mod rebuilding;
+mod releases;
 mod signing;
 mod whole;
 
