@@ -11,24 +11,24 @@ use std::sync::Arc;
 use gannet_content::multipart::{Boundary, multipart};
 use gannet_content::plan::{self, Outcome};
 use gannet_content::policy::digest::{CONTENT_DIGEST, REPR_DIGEST};
-use gannet_content::policy::security::preflight_fields;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::{answer, error_page};
 use gannet_http::h1;
 use gannet_http::h2::{StreamId, Time};
 use gannet_http::semantics::date::DATE_LINE_LEN;
 use gannet_http::semantics::range::ByteRange;
-use gannet_http::semantics::ready_fields::{ReadyFields, ReadyFieldsError, RepresentationFields};
+use gannet_http::semantics::ready_fields::{ReadyFields, ReadyFieldsError};
 use gannet_http::semantics::request::{Method, Request, TargetForm};
 use gannet_http::semantics::response::{ReadyPart, ResponseHead, Status};
 use gannet_io::driver::Nanos;
 use gannet_io::memory::Memory;
 
-use crate::config::ContentOptions;
 use crate::conn::Part;
 use crate::digests::Digests;
 use crate::limits::COPY_MAX;
 use crate::outgoing::Outgoing;
+use crate::own_fields::{FAVICON, OwnFields};
+use crate::redirect::Redirect;
 use crate::site::rules::Ruling;
 use crate::site::{Selected, Source};
 use crate::start::UPGRADE;
@@ -52,104 +52,6 @@ pub(crate) struct Turn<'a> {
     pub(crate) defaults: &'a OwnFields,
     /// The scheme of the connection.
     pub(crate) scheme: Scheme,
-}
-
-/// Where clients are sent that came by `http` and should come by `https`.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub(crate) struct Redirect {
-    /// The port that they came to.
-    pub(crate) from: u16,
-    /// The port that speaks TLS.
-    pub(crate) to: u16,
-}
-
-impl Redirect {
-    /// The authority under which the same host is reached by `https`; `None` for one that is not
-    /// well formed.
-    ///
-    /// A client that names no port came to port 80. If that is not where we listen, ports are
-    /// mapped on the way, and 443 is what the other end of the mapping will be.
-    fn authority(self, asked: &[u8]) -> Option<Vec<u8>> {
-        let is_port = |digits: &[u8]| digits.iter().all(u8::is_ascii_digit);
-        let colon = asked.iter().rposition(|b| *b == b':');
-        let (host, has_port) = match colon {
-            Some(at) if is_port(&asked[at + 1..]) => (&asked[..at], at + 1 < asked.len()),
-            _ => (asked, false),
-        };
-        let is_plain = |b: &u8| b.is_ascii_alphanumeric() || b"-._~%[]:".contains(b);
-        if host.is_empty() || !host.iter().all(is_plain) {
-            return None;
-        }
-        let mut authority = host.to_vec();
-        let is_mapped = !has_port && self.from != 80;
-        if self.to != 443 && !is_mapped {
-            authority.extend_from_slice(format!(":{}", self.to).as_bytes());
-        }
-        Some(authority)
-    }
-}
-
-/// The icon for sites that have none: a bird on blue.
-const FAVICON: &[u8] = include_bytes!("favicon.png");
-
-/// How long that is kept: not so long that an icon which a site is given later is not seen.
-const FAVICON_CACHE: &str = "max-age=3600";
-
-/// Fields of answers that the server makes itself, unless somebody says otherwise.
-#[derive(Debug)]
-pub(crate) struct OwnFields {
-    /// Of error pages and listings.
-    page: Vec<(&'static str, String)>,
-    /// Of redirects.
-    redirect: Vec<(&'static str, String)>,
-    /// Of answers to `OPTIONS`.
-    options: Vec<(&'static str, String)>,
-    /// Of the icon for sites that have none; `None` if they are to stay without.
-    favicon: Option<Vec<(&'static str, String)>>,
-    /// This path answers that the server is well.
-    pub(crate) health: Option<Vec<u8>>,
-    /// The constant answer to everything: its fields and content.
-    pub(crate) dummy: Option<(ReadyFields, &'static str)>,
-    /// Names of fields that the operator configures, which replace what is there, but for `vary`.
-    replaced: Vec<String>,
-}
-
-impl OwnFields {
-    /// The fields under these options. What the operator configures replaces them.
-    pub(crate) fn new(options: &ContentOptions) -> Self {
-        let is_free = |(name, _): &(&'static str, String)| {
-            let mut configured = options.fields.iter();
-            !configured.any(|(configured, _)| configured == name)
-        };
-        let free = |fields: Vec<_>| fields.into_iter().filter(is_free).collect();
-        let mut of_icon = options.defaults.of_page();
-        of_icon.retain(|(name, _)| *name != "cache-control");
-        of_icon.push(("cache-control", FAVICON_CACHE.to_owned()));
-        Self {
-            favicon: options.favicon.then(|| free(of_icon)),
-            page: free(options.defaults.of_page()),
-            redirect: free(options.defaults.of_redirect()),
-            options: free(preflight_fields(&options.defaults.cors)),
-            health: options.health.clone().map(String::into_bytes),
-            dummy: options.dummy.map(|text| {
-                let fields = RepresentationFields {
-                    content_length: text.len() as u64,
-                    content_type: (!text.is_empty()).then_some(b"text/plain"),
-                    ..RepresentationFields::default()
-                };
-                (
-                    fields.render().expect("constant fields are well formed"),
-                    text,
-                )
-            }),
-            replaced: options
-                .fields
-                .iter()
-                .map(|(name, _)| name.clone())
-                .filter(|name| name != "vary")
-                .collect(),
-        }
-    }
 }
 
 /// What was answered, for counters and log.

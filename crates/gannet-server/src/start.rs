@@ -1,8 +1,6 @@
 //! From a configuration to running workers.
 
-use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -19,15 +17,16 @@ use crate::config::{Config, ContentOptions, EngineChoice, Hosted, ListenAddress,
 use crate::log::{LogFactory, LogSink, LogWriter};
 use crate::metrics_server::MetricsServer;
 use crate::open::{OpenError, OpenedContent, hosts};
+use crate::own_fields::OwnFields;
+use crate::redirect::Redirect;
 use crate::rules_watch::RulesSource;
 use crate::running::{CertificateNews, Running, SiteReport, StartReport, WorkerHandle};
-use crate::serve::OwnFields;
-use crate::serve::Redirect;
 use crate::site::Site;
 use crate::site::files::ServedFiles;
 use crate::site::sites::Sites;
-use crate::tls::certificates::{CertificateError, CertificateStore, Warning};
-use crate::tls::kernel::{KernelTls, Off};
+use crate::start_error::StartError;
+use crate::tls::certificates::{CertificateStore, Warning};
+use crate::tls::kernel::KernelTls;
 use crate::tls::limits::SEALED_RECORDS_MAX;
 use crate::tls::watch::{self, Watch};
 use crate::worker::{Message, Worker, WorkerSettings};
@@ -100,87 +99,6 @@ fn worker_count(configured: usize) -> usize {
     match configured {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         n => n,
-    }
-}
-
-/// Why a server did not start.
-#[derive(Debug)]
-pub enum StartError {
-    /// The content cannot be served.
-    Content(OpenError),
-    /// The engine that was asked for cannot be had.
-    Engine {
-        /// The engine and the cause.
-        cause: String,
-        /// What to do about it.
-        help: Option<String>,
-    },
-    /// The certificates cannot be used.
-    Certificate(CertificateError),
-    /// An address speaks TLS, and there is no certificate.
-    NoCertificate,
-    /// The kernel is to seal large bodies, and cannot.
-    KernelTls(Off),
-    /// The log file cannot be opened.
-    Log(String, io::Error),
-    /// The metrics address cannot be bound.
-    Metrics(SocketAddr, io::Error),
-    /// Accepting cannot be deferred at this address.
-    DeferAccept(SocketAddr, io::Error),
-    /// A thread cannot be started, or a descriptor not be had.
-    Resource(io::Error),
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Content(error) => error.fmt(f),
-            Self::Engine { cause, .. } => f.write_str(cause),
-            Self::Certificate(error) => error.fmt(f),
-            Self::KernelTls(why) => write!(f, "cannot use kernel TLS: {why}"),
-            Self::NoCertificate => f.write_str("an address speaks TLS without a certificate"),
-            Self::Log(path, error) => write!(f, "cannot open the log file '{path}': {error}"),
-            Self::Metrics(address, error) => {
-                write!(f, "cannot answer metrics on '{address}': {error}")
-            }
-            Self::DeferAccept(address, error) => {
-                write!(f, "cannot defer accepting on '{address}': {error}")
-            }
-            Self::Resource(error) => write!(f, "cannot start the server: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for StartError {}
-
-impl StartError {
-    /// What to do about it, if we know.
-    #[must_use]
-    pub fn help(&self) -> Option<String> {
-        match self {
-            Self::Content(error) => error.help(),
-            Self::Engine { help, .. } => help.clone(),
-            Self::Certificate(error) => error.help(),
-            Self::KernelTls(why) => why.help().map(Into::into),
-            Self::NoCertificate => {
-                Some("name one with --tls-cert FILE, or have one made with --tls".into())
-            }
-            Self::Log(..) => Some("check the directory and its permissions".into()),
-            Self::Metrics(_, error) => match error.kind() {
-                io::ErrorKind::AddrInUse => {
-                    Some("choose another port with --metrics ADDR:PORT".into())
-                }
-                io::ErrorKind::PermissionDenied => {
-                    Some("ports below 1024 need CAP_NET_BIND_SERVICE; choose a higher one".into())
-                }
-                io::ErrorKind::AddrNotAvailable => {
-                    Some("name an address of this machine, such as 127.0.0.1".into())
-                }
-                _ => None,
-            },
-            Self::DeferAccept(..) => Some("leave --defer-accept out".into()),
-            Self::Resource(_) => Some("check 'ulimit -n' and 'ulimit -u'".into()),
-        }
     }
 }
 
