@@ -78,6 +78,10 @@ site() { # TITLE DIR CHANGED FLAGS...
     timed "\`gannet inspect\`" "$gannet" inspect "$archive"
     timed "floor: \`cp\` of the archive" cp "$archive" "$work/copy"
     timed "floor: \`find -printf\` of the tree" find "$dir" -type f -printf '%s %T@\n'
+    "$gannet" inspect --json "$archive" | python3 -c '
+import json, sys
+for coding, stored in json.load(sys.stdin)["codings"].items():
+    print("| stored as %s | | | | %d |" % (coding, stored["bytes"]))'
     cp -p "$work/kept" "$changed"
     rm -f "$work/kept" "$work/copy"
 }
