@@ -8,9 +8,14 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread;
 
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection};
 use support::content::pattern;
+use support::tls::{Authority, KeyKind};
 use support::{Ended, Folder, Gannet, command, gannet_in, run};
 
 /// A length that is no multiple of anything.
@@ -313,6 +318,49 @@ fn a_right_digest_and_chunks_are_taken() {
         let (folder, ended) = get_of(answer, "copy");
         ended.success();
         assert_eq!(downloaded(&folder, "copy"), b"Hello");
+    }
+}
+
+/// Without a length the end of TLS is the end of the content: that of TCP can be anyone's.
+#[test]
+fn a_content_that_tls_does_not_end_is_cut_off() {
+    let authority = Authority::new();
+    let pem = authority.issued(KeyKind::P256, &["127.0.0.1"]);
+    let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).expect("issued");
+    let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).expect("issued");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("its own")
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .expect("they belong together");
+    let config = Arc::new(config);
+    for closes in [true, false] {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
+        let url = format!("https://{}/", listener.local_addr().expect("bound"));
+        let mut tls = ServerConnection::new(config.clone()).expect("a good configuration");
+        let server = thread::spawn(move || {
+            let (mut socket, _) = listener.accept().expect("the client comes");
+            let mut stream = rustls::Stream::new(&mut tls, &mut socket);
+            let (mut request, mut chunk) = (Vec::new(), [0; 1024]);
+            while !request.ends_with(b"\r\n\r\n") {
+                let count = stream.read(&mut chunk).expect("a request");
+                request.extend_from_slice(&chunk[..count]);
+            }
+            let answer = b"HTTP/1.1 200 OK\r\n\r\nHello";
+            stream.write_all(answer).expect("the client reads");
+            if closes {
+                tls.send_close_notify();
+            }
+            while tls.wants_write() {
+                tls.write_tls(&mut socket).expect("the client reads");
+            }
+        });
+        let ended = run(command().args(["get", "-k", &url]));
+        server.join().expect("the server does not panic");
+        assert_eq!(ended.status, Some(i32::from(!closes)), "{}", ended.err);
+        assert_eq!(ended.err.contains("was cut off"), !closes, "{}", ended.err);
     }
 }
 

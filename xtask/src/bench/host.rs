@@ -256,8 +256,11 @@ impl WorkDir {
         if free <= need {
             bail!("'{shown}' has {free} bytes free (needed: {need}); choose another with --work");
         }
-        let lock = File::create(base.join("gannet-bench.lock"))
-            .with_context(|| format!("cannot write to '{shown}'"))?;
+        // It stays when a run is over, and may be another user's: to be read is enough for a lock.
+        let lock = base.join("gannet-bench.lock");
+        let lock = File::open(&lock)
+            .or_else(|_| File::create(&lock))
+            .with_context(|| format!("cannot write '{}' (see --work)", lock.display()))?;
         flock(&lock, FlockOperation::NonBlockingLockExclusive)
             .context("another measurement is running on this machine")?;
         let path = base.join(format!("gannet-bench-{}", std::process::id()));
