@@ -102,18 +102,13 @@ impl Disk {
         how: Blocking,
     ) -> Result<Vec<u8>, Errno> {
         let mut bytes = self.reads.pop().unwrap_or_default();
-        // What is in it is overwritten, and cut off where nothing was read.
-        if bytes.len() < len {
-            bytes.resize(len, 0);
+        match file.read_into(offset, len, &mut bytes, how) {
+            Ok(()) => Ok(bytes),
+            Err(errno) => {
+                self.give_back(bytes);
+                Err(errno)
+            }
         }
-        bytes.truncate(len);
-        let read = file.read_into(offset, &mut bytes, how);
-        if let Ok(count) = read {
-            bytes.truncate(count);
-            return Ok(bytes);
-        }
-        self.give_back(bytes);
-        read.map(|_| Vec::new())
     }
 
     /// Takes back what a read has delivered.

@@ -292,8 +292,8 @@ pub trait Driver {
     /// An empty vector with some capacity for [`SendList::wire`], recycled from earlier sends.
     fn output(&mut self) -> Vec<u8>;
 
-    /// As [`output`](Self::output), `len` bytes long and with any content in it, for those who
-    /// overwrite all of it.
+    /// As [`output`](Self::output), at least `len` bytes long and with any content in it, for those
+    /// who overwrite what they send of it: one [`Piece::Wire`] tells how much that is.
     fn output_of(&mut self, len: usize) -> Vec<u8> {
         let mut vec = self.output();
         vec.resize(len, 0);

@@ -5,19 +5,19 @@
 //! (`RESOLVE_CACHED`).
 
 use std::ffi::CStr;
-use std::io::{self, IoSliceMut};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, Statx, StatxFlags};
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::Errno;
 
 use crate::driver::{DirectoryEntry, File, FileKind, Meta, OpenedFile, Root};
 use crate::helpers::Closer;
 use crate::limits;
 use crate::memory::Memory;
-use crate::residency::Residency;
+use crate::residency::{Residency, last_errno};
 use crate::sim::{SimFile, SimRoot};
 
 /// What a [`File`] holds.
@@ -348,40 +348,71 @@ impl RealFile {
     /// With [`Blocking::No`], `EAGAIN` when any of it is not in memory, and `EOPNOTSUPP` when the
     /// file system cannot tell.
     pub(crate) fn read(&self, offset: u64, len: usize, how: Blocking) -> Result<Vec<u8>, Errno> {
-        let mut bytes = vec![0; len];
-        let count = self.read_into(offset, &mut bytes, how)?;
-        bytes.truncate(count);
+        let mut bytes = Vec::new();
+        self.read_into(offset, len, &mut bytes, how)?;
         Ok(bytes)
     }
 
-    /// As [`read`](Self::read), into memory that is there already; returns how much was read.
+    /// As [`read`](Self::read), into a vector whose memory is used again. Nothing is cleared first:
+    /// that would cost half as much as reading.
     pub(crate) fn read_into(
         &self,
         offset: u64,
-        bytes: &mut [u8],
+        len: usize,
+        bytes: &mut Vec<u8>,
         how: Blocking,
-    ) -> Result<usize, Errno> {
-        let len = bytes.len();
-        let mut done = 0;
-        while done < len {
-            let at = offset.saturating_add(done as u64);
-            let room = &mut bytes[done..];
-            let read = match how {
-                Blocking::Yes => rustix::io::pread(self, room, at),
-                Blocking::No => {
-                    let mut rooms = [IoSliceMut::new(room)];
-                    let flags = ReadWriteFlags::NOWAIT;
-                    rustix::io::preadv2(self, &mut rooms, at, flags)
-                }
-            };
-            match read {
+    ) -> Result<(), Errno> {
+        bytes.clear();
+        bytes.try_reserve_exact(len).map_err(|_| Errno::NOMEM)?;
+        while bytes.len() < len {
+            let at = offset.saturating_add(bytes.len() as u64);
+            let left = len - bytes.len();
+            match self.read_more(at, left, bytes, how) {
                 Ok(0) => break,
-                Ok(count) => done += count,
-                Err(Errno::INTR) => {}
+                Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno),
             }
         }
-        Ok(done)
+        Ok(())
+    }
+
+    /// Reads once, at most `len` bytes, behind what is in the vector. It must have room for them.
+    fn read_more(
+        &self,
+        offset: u64,
+        len: usize,
+        bytes: &mut Vec<u8>,
+        how: Blocking,
+    ) -> Result<usize, Errno> {
+        let flags = match how {
+            Blocking::Yes => 0,
+            Blocking::No => libc::RWF_NOWAIT,
+        };
+        let room = &mut bytes.spare_capacity_mut()[..len];
+        let room = libc::iovec {
+            iov_base: room.as_mut_ptr().cast(),
+            iov_len: room.len(),
+        };
+        // The system call takes the offset in two words; on a 64-bit machine the second is empty.
+        let half = libc::c_long::BITS / 2;
+        let (low, high) = (offset, offset >> half >> half);
+        let (low, high) = (low as libc::c_long, high as libc::c_long);
+        let fd = self.as_fd().as_raw_fd();
+        // SAFETY: `room` is one entry for `iov_len` bytes of spare capacity, which `bytes` owns and
+        // which nobody else looks at during the call; the kernel writes there alone. The arguments
+        // are of the types that preadv2(2) takes.
+        let count =
+            unsafe { libc::syscall(libc::SYS_preadv2, fd, &raw const room, 1, low, high, flags) };
+        let Ok(count) = usize::try_from(count) else {
+            return Err(last_errno());
+        };
+        assert!(
+            count <= len,
+            "the kernel reads no more than it was asked for"
+        );
+        // SAFETY: the kernel has written the `count` bytes behind `len()`, within the capacity.
+        unsafe { bytes.set_len(bytes.len() + count) };
+        Ok(count)
     }
 
     /// Sets who closes the descriptor, if closing it may block.

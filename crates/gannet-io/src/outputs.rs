@@ -17,16 +17,15 @@ impl Outputs {
             .unwrap_or_else(|| Vec::with_capacity(limits::OUTPUT_CAPACITY))
     }
 
-    /// A vector of this length, with any content.
+    /// A vector of at least this length, with any content. Long ones stay as long as they were:
+    /// to grow again after they were cut would be to clear what is overwritten anyway.
     pub(crate) fn take_of(&mut self, len: usize) -> Vec<u8> {
         let mut vec = if len <= limits::OUTPUT_KEPT_CAPACITY_MAX {
             self.take()
         } else {
             self.large.pop().unwrap_or_default()
         };
-        if vec.len() > len {
-            vec.truncate(len);
-        } else {
+        if vec.len() < len {
             vec.resize(len, 0);
         }
         vec
@@ -43,5 +42,30 @@ impl Outputs {
             vec.clear();
             self.kept.push(vec);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_vectors_stay_as_long_as_they_were() {
+        let mut outputs = Outputs::default();
+        let long = limits::OUTPUT_KEPT_CAPACITY_MAX + 1;
+        let mut vec = outputs.take_of(2 * long);
+        vec.fill(7);
+        let memory = vec.as_ptr();
+        outputs.give_back(vec);
+        let vec = outputs.take_of(long);
+        assert_eq!((vec.as_ptr(), vec.len()), (memory, 2 * long));
+        assert!(vec.iter().all(|byte| *byte == 7), "nothing was cleared");
+        outputs.give_back(vec);
+        assert!(outputs.take_of(3 * long).len() >= 3 * long);
+        // Short ones are as long as was asked for, and begin empty elsewhere.
+        outputs.give_back(vec![1; 100]);
+        assert_eq!(outputs.take_of(50).len(), 50);
+        outputs.give_back(vec![1; 100]);
+        assert!(outputs.take().is_empty());
     }
 }

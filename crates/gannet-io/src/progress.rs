@@ -60,28 +60,35 @@ impl Progress {
 
     /// What is left, if it is one contiguous run of the wire bytes (the usual case).
     pub(crate) fn as_one(&self) -> Option<Part> {
-        self.list.pieces.is_empty().then(|| {
-            let sent = self.sent as usize;
-            Part {
-                start: self.list.wire[sent..].as_ptr(),
-                len: self.list.wire.len() - sent,
-            }
+        self.wire_left().map(|left| Part {
+            start: left.as_ptr(),
+            len: left.len(),
         })
     }
 
     /// What is left, likewise, as a slice.
     pub(crate) fn wire_left(&self) -> Option<&[u8]> {
-        self.list
-            .pieces
-            .is_empty()
-            .then(|| &self.list.wire[self.sent as usize..])
+        let sent = self.sent as usize;
+        match &*self.list.pieces {
+            [] => Some(&self.list.wire[sent..]),
+            [Piece::Wire(range)] => {
+                let range = range.start as usize..range.end as usize;
+                Some(&self.list.wire[range][sent..])
+            }
+            _ => None,
+        }
     }
 
     /// What is left, in order, without empty parts.
     pub(crate) fn parts(&self) -> impl Iterator<Item = Part> + '_ {
         let mut skip = self.sent as usize;
-        let whole = self.as_one().into_iter().filter(|part| part.len > 0);
-        let pieces = self.list.pieces.iter().filter_map(move |piece| {
+        let one = self.as_one();
+        let pieces = match one {
+            Some(_) => &[],
+            None => &*self.list.pieces,
+        };
+        let whole = one.into_iter().filter(|part| part.len > 0);
+        let pieces = pieces.iter().filter_map(move |piece| {
             let part = part_of(&self.list, piece);
             let skipped = skip.min(part.len);
             skip -= skipped;
@@ -187,6 +194,27 @@ mod tests {
         progress.advance(2);
         assert_eq!(bytes_of(&progress), b"c");
         assert_eq!(progress.as_one().map(|part| part.len), Some(1));
+    }
+
+    /// A single piece of the wire is as good as a shorter wire.
+    #[test]
+    fn takes_a_part_of_the_wire_alone() {
+        let list = SendList {
+            wire: b"abcdef".to_vec(),
+            pieces: vec![Piece::Wire(1..4)],
+            more: false,
+        };
+        let mut progress = Progress::new(list);
+        assert_eq!(
+            (progress.total(), progress.wire_left()),
+            (3, Some(&b"bcd"[..]))
+        );
+        progress.advance(2);
+        assert_eq!(bytes_of(&progress), b"d");
+        assert_eq!(progress.as_one().map(|part| part.len), Some(1));
+        progress.advance(1);
+        assert!(progress.is_done());
+        assert_eq!(bytes_of(&progress), b"");
     }
 
     #[test]

@@ -119,13 +119,14 @@ pub struct ContentOptions {
     pub favicon: bool,
     /// Every `GET` is answered with this, whatever is served: the most that the engine can do.
     pub dummy: Option<&'static str>,
-    /// Bytes of small files kept in memory by each server, over all workers (directory mode).
+    /// Bytes of files and archives kept in memory by each server, over all workers. Archives that
+    /// are copied unasked take at most half of them.
     pub cache_memory: u64,
     /// Files up to this length (but longer than small ones) are copied into sealed memory and
     /// sent from there, so that no change of the file can reach a byte that was sent; they count
     /// against `cache_memory`. Longer ones are sent from the file itself, under a lease.
     pub snapshot_max: u64,
-    /// Copy an archive into sealed memory instead of mapping it.
+    /// Copy an archive of any length into sealed memory instead of mapping it.
     pub archive_memory: bool,
     /// Read a mapped archive once at start, so that it is in memory.
     pub preload: bool,

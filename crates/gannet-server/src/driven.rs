@@ -97,6 +97,7 @@ impl<D: Driver> Driven<D> {
             defaults: Arc::new(OwnFields::new(options)),
             kernel_tls,
             key_records_max,
+            archive_copied: 0,
             seed: 0,
         };
         let (messages, inbox) = mpsc::channel();

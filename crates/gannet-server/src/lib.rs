@@ -5,6 +5,7 @@
 //! to `site` (content) to `serve` (the answer) to `outgoing` (one send) to `worker/sending`.
 #![forbid(unsafe_code)]
 
+mod archive_room;
 pub mod config;
 mod conn;
 mod digests;

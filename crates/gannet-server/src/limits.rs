@@ -50,6 +50,14 @@ pub(crate) const COPY_SLICE_MAX: u64 = 256 << 10;
 /// answer sends from memory. Above it `sendfile` is cheaper than copying.
 pub(crate) const SMALL_FILE_MAX: u64 = 32 << 10;
 
+/// The longest archive that is copied into memory without being asked to. Copying it takes a start
+/// some 30 ms, if it is in the page cache.
+pub(crate) const ARCHIVE_COPY_MAX: u64 = 64 << 20;
+
+/// Such an archive is at most one of so many parts of the memory that is to be had: unlike the pages
+/// of a mapped file, the system cannot take a copy back.
+pub(crate) const ARCHIVE_COPY_PART: u64 = 8;
+
 /// Bytes of a file that are sealed for one send, at most: they are read, sealed and copied by the
 /// kernel while they are in the second-level cache, and a send costs little beside that. With it
 /// 1 GB over HTTPS in one stream, by one worker, costs 240 to 320 ms of CPU from a directory and

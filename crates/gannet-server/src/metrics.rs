@@ -42,6 +42,8 @@ pub struct Counters {
     pub cache_misses: u64,
     /// Bodies of archives that were inflated: they are stored as gzip alone.
     pub inflated: u64,
+    /// Bytes of archives that are copied into memory, counted by one of the workers that share them.
+    pub archive_copied: u64,
     /// Connections that spoke HTTP/2.
     pub h2_connections: u64,
     /// Requests that came as HTTP/2 streams.
@@ -207,6 +209,7 @@ impl AddAssign<&Counters> for Counters {
             cache_hits,
             cache_misses,
             inflated,
+            archive_copied,
             h2_connections,
             h2_requests,
             h2_resets,
@@ -231,6 +234,7 @@ impl AddAssign<&Counters> for Counters {
         self.cache_hits += cache_hits;
         self.cache_misses += cache_misses;
         self.inflated += inflated;
+        self.archive_copied += archive_copied;
         self.h2_connections += h2_connections;
         self.h2_requests += h2_requests;
         self.h2_resets += h2_resets;
@@ -334,6 +338,12 @@ fn rows(c: &Counters) -> Vec<Row> {
             "counter",
             "Bodies stored as gzip alone that were inflated.",
             c.inflated,
+        ),
+        (
+            "archive_memory_bytes",
+            "gauge",
+            "Bytes of archives copied into memory.",
+            c.archive_copied,
         ),
         (
             "h2_connections_total",

@@ -15,6 +15,7 @@ use gannet_content::rules::table::TableError;
 use gannet_io::driver::{Errno, File, Root};
 use gannet_io::memory::{self, Memory};
 
+use crate::archive_room::ArchiveRoom;
 use crate::config::{Content, ContentOptions};
 use crate::rules_watch::RulesSource;
 use crate::signature::{self, PublicKey, SignatureError};
@@ -130,11 +131,15 @@ impl OpenError {
 }
 
 impl OpenedContent {
-    /// Opens and checks.
+    /// Opens and checks. An archive for which there is `room` is copied into memory.
     ///
     /// # Errors
     /// See [`OpenError`]. Whatever a previous server serves is not touched.
-    pub(crate) fn open(content: &Content, options: &ContentOptions) -> Result<Self, OpenError> {
+    pub(crate) fn open(
+        content: &Content,
+        options: &ContentOptions,
+        room: &mut ArchiveRoom,
+    ) -> Result<Self, OpenError> {
         if let (Some(_), Content::Directory(path) | Content::File(path)) =
             (&options.require_signature, content)
         {
@@ -156,7 +161,7 @@ impl OpenedContent {
                 })
             }
             Content::File(path) => Self::open_single(path),
-            Content::Archive(path) => Self::open_archive(path, options),
+            Content::Archive(path) => Self::open_archive(path, options, room),
         }
     }
 
@@ -180,7 +185,11 @@ impl OpenedContent {
         })
     }
 
-    fn open_archive(path: &Path, options: &ContentOptions) -> Result<Self, OpenError> {
+    fn open_archive(
+        path: &Path,
+        options: &ContentOptions,
+        room: &mut ArchiveRoom,
+    ) -> Result<Self, OpenError> {
         let io_error = |e| OpenError::Io("archive", path.to_owned(), e);
         let bad = |e| OpenError::Archive(path.to_owned(), e);
         let file = fs::File::open(path).map_err(io_error)?;
@@ -200,11 +209,20 @@ impl OpenedContent {
         let bad_rules = |e| OpenError::ArchiveRules(path.to_owned(), e);
         let hosts = hosts_with_rules(&archive).map_err(bad_rules)?;
         let whole = usize::try_from(len).unwrap_or(usize::MAX);
-        let file = if options.archive_memory {
-            fs::File::from(memory::sealed_copy(&file, whole).map_err(io_error)?)
+        let copy = || memory::sealed_copy(&file, whole);
+        let copy = if options.archive_memory {
+            Some(copy().map_err(io_error)?)
         } else {
-            file
+            // Without a copy it is mapped: that is slower, and no reason not to serve.
+            let is_granted = room.take(len);
+            let copy = is_granted.then(|| copy().ok()).flatten();
+            if is_granted && copy.is_none() {
+                room.give_back(len);
+            }
+            copy
         };
+        let is_sealed = copy.is_some();
+        let file = copy.map_or(file, fs::File::from);
         if let Some(key) = &options.require_signature {
             // The bodies are those of the file that will be sent from: the sealed copy, if asked for.
             PublicKey::parse(key)
@@ -213,7 +231,7 @@ impl OpenedContent {
                 .and_then(|()| signature::check_bodies(&archive, &file))
                 .map_err(|error| OpenError::Signature(path.to_owned(), error))?;
         }
-        if options.preload && !options.archive_memory {
+        if options.preload && !is_sealed {
             Memory::map(&file, 0, whole)
                 .and_then(|m| m.preload())
                 .map_err(io_error)?;
@@ -223,9 +241,21 @@ impl OpenedContent {
             archive,
             file,
             len,
-            is_sealed: options.archive_memory,
+            is_sealed,
             hosts,
         })
+    }
+
+    /// Bytes of it that are copied into memory, for as long as it is served.
+    pub(crate) fn copied_len(&self) -> u64 {
+        match self {
+            Self::Archive {
+                is_sealed: true,
+                len,
+                ..
+            } => *len,
+            Self::Archive { .. } | Self::Directory { .. } => 0,
+        }
     }
 
     /// The rules files that are to be watched.

@@ -89,9 +89,9 @@ impl Secure {
         len > ONE_FLIGHT_LEN && has_rested
     }
 
-    /// Seals what a send would carry into a vector that `output` gives for a length. Pieces that
-    /// user code may not touch are read into `scratch` first. With `is_last`, `close_notify`
-    /// follows in the same send.
+    /// Seals what a send would carry into a vector that `output` gives for a length, or a longer
+    /// one. Pieces that user code may not touch are read into `scratch` first. With `is_last`,
+    /// `close_notify` follows in the same send.
     ///
     /// # Errors
     /// [`NotSealed`]; the answer cannot be finished.
@@ -101,7 +101,7 @@ impl Secure {
         is_last: bool,
         scratch: &mut Vec<u8>,
         output: impl FnOnce(usize) -> Vec<u8>,
-    ) -> Result<Vec<u8>, NotSealed> {
+    ) -> Result<SendList, NotSealed> {
         if list.pieces.is_empty() {
             return self.seal_slices(&[&list.wire], is_last, output);
         }
@@ -132,7 +132,7 @@ impl Secure {
         slices: &[&[u8]],
         is_last: bool,
         output: impl FnOnce(usize) -> Vec<u8>,
-    ) -> Result<Vec<u8>, NotSealed> {
+    ) -> Result<SendList, NotSealed> {
         let session = match &mut self.state {
             State::Open(session) => session,
             State::Early(handshake) => {
@@ -146,25 +146,48 @@ impl Secure {
                 if is_last && !self.is_over {
                     self.is_over = handshake.end_early(&mut wire);
                 }
-                return Ok(wire);
+                return Ok(list_of(wire));
             }
             State::Shaking(_) => return Err(NotSealed),
         };
-        let mut wire = sealed(session, slices, output)?;
+        let (mut wire, mut used) = sealed(session, slices, output)?;
         if is_last && !self.is_over {
             self.is_over = true;
-            session.end(Alert::CLOSE_NOTIFY, &mut wire);
+            let mut goodbye = Vec::new();
+            session.end(Alert::CLOSE_NOTIFY, &mut goodbye);
+            let end = used + goodbye.len();
+            debug_assert!(end <= wire.len(), "room was left for it");
+            wire[used..end].copy_from_slice(&goodbye);
+            used = end;
         }
-        Ok(wire)
+        if wire.len() - used < CUT_MAX {
+            wire.truncate(used);
+            return Ok(list_of(wire));
+        }
+        let end = u32::try_from(used).expect("a send is far shorter");
+        Ok(SendList {
+            pieces: vec![Piece::Wire(0..end)],
+            ..list_of(wire)
+        })
     }
 }
 
-/// Seals slices as one stream. Nothing is cleared or copied but what goes in front of them.
+/// A send of all of `wire`.
+fn list_of(wire: Vec<u8>) -> SendList {
+    SendList {
+        wire,
+        ..SendList::default()
+    }
+}
+
+/// Seals slices as one stream; returns a vector and how much of it is used. At least
+/// [`GOODBYE_LEN_MAX`] bytes are free behind that. Nothing is cleared or copied but what goes in
+/// front of the slices.
 fn sealed(
     session: &mut Session,
     slices: &[&[u8]],
     output: impl FnOnce(usize) -> Vec<u8>,
-) -> Result<Vec<u8>, NotSealed> {
+) -> Result<(Vec<u8>, usize), NotSealed> {
     let len = slices.iter().map(|slice| slice.len()).sum();
     let mut first = Vec::new();
     session.prepare(&mut first).map_err(|_| NotSealed)?;
@@ -176,27 +199,37 @@ fn sealed(
     let used = sealer
         .seal_into(slices, &mut records[..sealed_len])
         .map_err(|_| NotSealed)?;
-    wire.truncate(first.len() + used);
-    Ok(wire)
+    Ok((wire, first.len() + used))
 }
+
+/// A vector is cut to what is sent of it if that is less than this shorter. One that stays long has
+/// nothing to be cleared when it is used again; a list that says how much of it counts costs an
+/// allocation.
+const CUT_MAX: usize = 1024;
 
 /// A sealed alert is no longer than this: room for it avoids that a long vector grows.
 const GOODBYE_LEN_MAX: usize = 2 + RECORD_OVERHEAD_MAX;
 
 /// Reads the pieces that lie in mapped files, one behind the other: touching the mapping of a
 /// truncated file would end the process.
+///
+/// `scratch` stays as long as it ever was, so that it is not cleared each time. That is at most what
+/// the pieces of one send are together: [`PIECES_MAX`] bodies of up to 32 KiB.
 fn read_mapped(pieces: &[Piece], scratch: &mut Vec<u8>) -> Result<(), NotSealed> {
-    scratch.clear();
+    let mut start = 0;
     for piece in pieces {
         let Piece::Memory(memory, range) = piece else {
             continue;
         };
         if memory.as_heap_slice().is_none() {
-            let start = scratch.len();
-            scratch.resize(start + range.len(), 0);
+            let end = start + range.len();
+            if scratch.len() < end {
+                scratch.resize(end, 0);
+            }
             memory
-                .copy_to(range.clone(), &mut scratch[start..])
+                .copy_to(range.clone(), &mut scratch[start..end])
                 .map_err(|_| NotSealed)?;
+            start = end;
         }
     }
     Ok(())

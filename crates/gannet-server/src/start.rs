@@ -13,6 +13,7 @@ use gannet_io::net;
 use gannet_io::options::EngineOptions;
 use gannet_io::uring::Uring;
 
+use crate::archive_room::ArchiveRoom;
 use crate::config::{Config, ContentOptions, EngineChoice, Hosted, ListenAddress, Scheme};
 use crate::log::{LogFactory, LogSink, LogWriter};
 use crate::metrics_server::MetricsServer;
@@ -118,8 +119,9 @@ pub fn start(
         }
     }
     let mut opened = Vec::with_capacity(content.len());
+    let mut room = ArchiveRoom::new(config.content.cache_memory);
     for hosted in content {
-        let content = OpenedContent::open(&hosted.content, &config.content);
+        let content = OpenedContent::open(&hosted.content, &config.content, &mut room);
         opened.push((hosted.hosts, content.map_err(StartError::Content)?));
     }
     let (log, factory) = LogWriter::start(config.log, config.log_file.as_deref()).map_err(|e| {
@@ -288,7 +290,7 @@ impl Plan {
         uring: bool,
     ) -> Result<(WorkerHandle, EngineReport), Declined> {
         let sockets = self.sockets(index)?;
-        let settings = self.settings();
+        let settings = self.settings(index);
         let opened = Arc::clone(&self.opened);
         let options = self.config.content.clone();
         let workers = self.workers;
@@ -374,7 +376,7 @@ impl Plan {
             .collect()
     }
 
-    fn settings(&self) -> WorkerSettings {
+    fn settings(&self, index: usize) -> WorkerSettings {
         let limits = self.config.limits;
         let total = match limits.connections_max {
             0 => usize::MAX,
@@ -395,6 +397,11 @@ impl Plan {
             defaults: Arc::new(OwnFields::new(&self.config.content)),
             kernel_tls: self.kernel_tls.clone(),
             key_records_max: tls.map_or(SEALED_RECORDS_MAX, |tls| tls.key_records_max),
+            archive_copied: if index == 0 {
+                copied_len(&self.opened)
+            } else {
+                0
+            },
             seed: random_seed(),
         }
     }
@@ -473,7 +480,13 @@ fn sites(
     options: &ContentOptions,
     workers: usize,
 ) -> Result<Sites, OpenError> {
-    let memory = options.cache_memory / workers.max(1) as u64 / opened.len().max(1) as u64;
+    let copied = match options.archive_memory {
+        // Asked for whatever it takes, and no part of the budget.
+        true => 0,
+        false => copied_len(opened),
+    };
+    let memory = options.cache_memory.saturating_sub(copied);
+    let memory = memory / workers.max(1) as u64 / opened.len().max(1) as u64;
     let files = ServedFiles::default();
     let mut list: Vec<(Vec<String>, Site)> = Vec::new();
     for (names, content) in opened {
@@ -488,6 +501,11 @@ fn sites(
         }
     }
     Ok(Sites::new(list, options.unknown_host, files))
+}
+
+/// Bytes of archives that are copied into memory.
+fn copied_len(opened: &[(Vec<String>, OpenedContent)]) -> u64 {
+    opened.iter().map(|(_, content)| content.copied_len()).sum()
 }
 
 /// What is told of the content: all that is known if it is one archive.

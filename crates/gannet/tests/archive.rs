@@ -6,7 +6,7 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use support::client::{Client, ask, get};
+use support::client::{Client, ask, get, metric};
 use support::content::{Numbers, assert_pattern, pattern};
 use support::engine::on_both_engines;
 use support::{Folder, command, gannet_in, run};
@@ -32,6 +32,9 @@ fn tree() -> Folder {
     folder.write("large.bin", pattern(3 << 20, 3));
     folder
 }
+
+/// Without memory for copies an archive is mapped.
+const MAPPED: [&str; 2] = ["--cache-memory", "0"];
 
 fn pack(folder: &Folder, out: &Folder, more: &[&str]) -> PathBuf {
     let path = out.join("site.gannet");
@@ -80,7 +83,8 @@ fn every_file_in_every_coding_byte_for_byte() {
     let out = Folder::new();
     let archive = pack(&folder, &out, &[]);
     on_both_engines(|engine| {
-        for flags in [&[][..], &["--archive-memory"], &["--preload"]] {
+        let preloaded = [&MAPPED[..], &["--preload"]].concat();
+        for flags in [&[][..], &MAPPED, &["--archive-memory"], &preloaded] {
             let server = engine.serve(&archive, flags);
             let mut client = Client::new(&server);
             let mut coded = 0;
@@ -247,7 +251,7 @@ fn an_archive_replaced_by_rename_leaves_the_old_one_in_service() {
         let folder = Folder::site();
         let out = Folder::new();
         let archive = pack(&folder, &out, &[]);
-        for flags in [&[][..], &["--archive-memory"]] {
+        for flags in [&[][..], &MAPPED, &["--archive-memory"]] {
             folder.write("about.html", "old");
             folder.write("large.bin", pattern(1 << 20, 8));
             pack(&folder, &out, &[]);
@@ -271,14 +275,41 @@ fn nothing_that_happens_to_the_file_is_seen_in_memory() {
         let folder = tree();
         let out = Folder::new();
         let archive = pack(&folder, &out, &[]);
-        let server = engine.serve(&archive, &["--archive-memory"]);
+        let servers = [&[][..], &["--archive-memory"]].map(|flags| engine.serve(&archive, flags));
         fs::File::options()
             .write(true)
             .open(&archive)
             .and_then(|file| file.set_len(0))
             .expect("truncated");
         for (path, content) in folder.files() {
-            assert!(get(&server, &target(&path)).expect(200).body == content);
+            for server in &servers {
+                assert!(get(server, &target(&path)).expect(200).body == content);
+            }
+        }
+    });
+}
+
+#[test]
+fn only_what_fits_the_budget_is_copied_into_memory() {
+    let folder = tree();
+    let out = Folder::new();
+    let archive = pack(&folder, &out, &[]);
+    let len = fs::metadata(&archive).expect("it was packed").len();
+    let (fits, short) = ((2 * len).to_string(), (2 * len - 1).to_string());
+    let cases: [(&[&str], u64); 5] = [
+        (&["--workers", "2"], len),
+        (&["--cache-memory", &fits], len),
+        (&["--cache-memory", &short], 0),
+        (&MAPPED, 0),
+        (&["--archive-memory", "--cache-memory", "0"], len),
+    ];
+    on_both_engines(|engine| {
+        for (flags, expect) in cases {
+            let flags = [flags, &["--metrics", "127.0.0.1:0"]].concat();
+            let server = engine.serve(&archive, &flags);
+            assert_pattern(&get(&server, "/large.bin").expect(200).body, 3);
+            let copied = metric(&server, "gannet_archive_memory_bytes");
+            assert_eq!(copied, expect, "{flags:?}");
         }
     });
 }
@@ -291,7 +322,8 @@ fn a_mapped_archive_truncated_by_mistake_never_sends_zeros() {
         folder.write("small.bin", pattern(20_000, 6));
         let out = Folder::new();
         let archive = pack(&folder, &out, &["--compress", "none"]);
-        let server = engine.serve(&archive, &["--workers", "1"]);
+        let flags = [&MAPPED[..], &["--workers", "1"]].concat();
+        let server = engine.serve(&archive, &flags);
         let mut client = Client::slow(&server);
         client.send(support::client::head("GET", "/large.bin", &[]));
         client.head().expect(200);

@@ -74,6 +74,8 @@ pub(crate) struct WorkerSettings {
     pub(crate) kernel_tls: Option<KernelTls>,
     /// Records that a key of a connection seals before it is replaced.
     pub(crate) key_records_max: u64,
+    /// Bytes of archives in memory that this worker tells of: one of those that share them does.
+    pub(crate) archive_copied: u64,
     /// A secret, for multipart delimiters.
     pub(crate) seed: u64,
 }
@@ -202,13 +204,17 @@ impl<D: Driver> Worker<D> {
         let date = DateLine::new(driver.unix_seconds());
         let certificates = settings.certificates.as_ref().map(Adopted::new);
         let delays = delay::Delays::new(settings.limits.delay_ms);
+        let counters = Counters {
+            archive_copied: settings.archive_copied,
+            ..Counters::default()
+        };
         let mut worker = Self {
             driver,
             settings,
             conns: Conns::default(),
             wheel: Wheel::new(now),
             sites,
-            counters: Counters::default(),
+            counters,
             log,
             inbox,
             date,

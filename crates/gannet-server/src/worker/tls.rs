@@ -376,12 +376,17 @@ impl<D: Driver> Worker<D> {
 
     /// Sends bytes as they are: records that are sealed already.
     pub(super) fn send_raw(&mut self, slot: u32, wire: Vec<u8>) {
-        let conn = self.conns.at(slot);
-        conn.expected = wire.len() as u64;
         let list = SendList {
             wire,
             ..SendList::default()
         };
+        self.send_records(slot, list);
+    }
+
+    /// The same for a list.
+    fn send_records(&mut self, slot: u32, list: SendList) {
+        let conn = self.conns.at(slot);
+        conn.expected = list_len(&list);
         self.driver
             .send(conn.socket, token(Kind::Send, slot, conn.generation), list);
     }
@@ -403,7 +408,7 @@ impl<D: Driver> Worker<D> {
         let driver = &mut self.driver;
         let output = |len| driver.output_of(len);
         let scratch = &mut self.read_back;
-        let Ok(wire) = tls.seal(&list, is_last, scratch, output) else {
+        let Ok(sealed) = tls.seal(&list, is_last, scratch, output) else {
             self.cut_short(slot);
             return None;
         };
@@ -411,10 +416,7 @@ impl<D: Driver> Worker<D> {
             self.counters.tls.updated(session.take_key_updates());
         }
         self.keep_spare(list.wire);
-        Some(SendList {
-            wire,
-            ..SendList::default()
-        })
+        Some(sealed)
     }
 
     /// Decides how `len` bytes of plaintext are cut into records, and whether the connection ends
@@ -471,11 +473,11 @@ impl<D: Driver> Worker<D> {
         let Some(tls) = &mut conn.tls else { return };
         let slices: [&[u8]; 2] = [&head, bytes];
         match tls.seal_slices(&slices, is_last, |len| driver.output_of(len)) {
-            Ok(wire) => {
+            Ok(list) => {
                 if let State::Open(session) = &mut tls.state {
                     self.counters.tls.updated(session.take_key_updates());
                 }
-                self.send_raw(slot, wire);
+                self.send_records(slot, list);
             }
             Err(_) => return self.cut_short(slot),
         }

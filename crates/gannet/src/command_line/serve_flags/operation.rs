@@ -99,8 +99,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: one("SIZE"),
         group: Group::Memory,
         default: "256MiB",
-        brief: "the most memory for small files of a directory; 0 keeps none",
-        details: "Over all workers together; also for what an archive has as gzip alone. Sizes take K, M, G (powers of 1024) or KB, MB, GB.",
+        brief: "the most memory for copies of files and archives; 0 keeps none",
+        details: "Over all workers together: small files of a directory, archives of up to 64 MiB \
+            (in at most half of it), and what an archive has as gzip alone. Sizes take K, M, G \
+            (powers of 1024) or KB, MB, GB.",
         is_common: false,
         apply: |settings, values| {
             settings.server.content.cache_memory = parse_size(text(values)?)?;
@@ -113,9 +115,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: Value::Switch,
         group: Group::Memory,
         default: "false",
-        brief: "copy an archive into sealed memory instead of mapping its file",
+        brief: "copy an archive of any length into sealed memory instead of mapping its file",
         details: "Takes as much memory as the archive is long. Nothing that happens to the file \
-            afterwards can be seen.",
+            afterwards can be seen. Archives of up to 64 MiB are copied without this, within \
+            --cache-memory.",
         is_common: false,
         apply: |settings, values| {
             settings.server.content.archive_memory = switch(values)?;
