@@ -497,6 +497,8 @@ fn kawipiko_has_hosts_folders_and_catch_alls() {
         ("/a:b/c/d/f/g", "302 /deeper"),
         ("/a:b/c/e", "303 /a:b/e?q"),
         ("https://h.example/old", "301 /host"),
+        ("FILE https://h.example/old", "301 /host"),
+        ("FILE /old", "-"),
         ("https://h.example/x", "303 https://other.example/y"),
         ("http://h.example/x", "303 https://other.example/y"),
         ("https://i.example/x", "307 /plain"),

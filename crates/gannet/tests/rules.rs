@@ -173,7 +173,7 @@ fn a_site_for_kawipiko_is_served_as_it_was() {
     let site = site();
     site.write(
         "_redirects",
-        "/old /new 301\n/kept /lost 302\n://a.example/h /b 307\n",
+        "/old /new 301\n/kept /lost 302\n://a.example/h /b 307\n://b.example/* /a 308\n",
     );
     site.write("docs/_index.txt", "documents");
     site.write("docs/readme.txt", "read me");
@@ -187,6 +187,7 @@ fn a_site_for_kawipiko_is_served_as_it_was() {
             ("", "/old", "301 /new"),
             ("", "/old/", "404 nothing here"),
             ("", "/kept", "200 kept"),
+            ("b.example", "/kept", "308 /a"),
             ("a.example", "/h", "307 /b"),
             ("", "/h", "404 nothing here"),
             ("", "/docs/", "200 documents"),

@@ -1,8 +1,9 @@
 //! The lines of `_redirects` as kawipiko reads them: `source target status`, and nothing else.
 //!
-//! Its server asks for the host first, for the exact path before a catch-all (`/old/*`), and for a
-//! deeper catch-all before a shallower one, whatever the order of the lines. What it sends as
-//! `location` is the target as it stands, which may be relative to the path that was asked for.
+//! Its server asks for the host first, which no file has, for the exact path before a catch-all
+//! (`/old/*`), and for a deeper catch-all before a shallower one, whatever the order of the lines.
+//! What it sends as `location` is the target as it stands, which may be relative to the path that
+//! was asked for.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -36,7 +37,9 @@ pub(super) fn parse(line: &Line<'_>, file: &SourceFile<'_>) -> Result<Redirect, 
         false => Cow::Borrowed(target.text),
     };
     let target = Target::parse(&location, None).map_err(at(target))?;
-    let (status, is_forced) = parse_status(status.text, Compat::Kawipiko).map_err(at(status))?;
+    let (status, _) = parse_status(status.text, Compat::Kawipiko).map_err(at(status))?;
+    // No file has a host there, and what has one is asked before what has none.
+    let is_forced = pattern.host.is_some();
     Ok(Redirect {
         place: Place::default(),
         pattern,
