@@ -123,6 +123,10 @@ fn the_smallest_acceptable_variant_with_its_own_validators() {
             ask(&server, "GET", "/assets/app.css", &[&line]).expect(200)
         };
         let all = sized("gzip, br, zstd");
+        // Who takes nothing that there is gets the plain form.
+        for accept in ["*;q=0", "identity;q=0", "identity;q=0, x-own"] {
+            assert_eq!(sized(accept).field("content-encoding"), None, "{accept}");
+        }
         let mut tags = Vec::new();
         for accept in ["gzip", "br", "zstd", "identity"] {
             let one = sized(accept);

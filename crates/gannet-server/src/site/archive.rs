@@ -108,7 +108,12 @@ impl ArchiveSite {
     ) -> Resolved<'s> {
         match entry.kind() {
             EntryKind::Redirect { location, .. } => Resolved::Redirect(location.into()),
-            EntryKind::Content => match entry.select(wanted.codings.bits()) {
+            // Who takes no coding that is there, nor the plain form, gets the plain form: RFC 9110
+            // section 12.5.3 prefers that to an error, and a directory does the same.
+            EntryKind::Content => match entry
+                .select(wanted.codings.bits())
+                .or_else(|| entry.select(gannet_archive::Coding::Identity.bit()))
+            {
                 Some(variant) => {
                     let selected = self.selected(&entry, variant, status);
                     let is_fixed = self.rules.as_ref().is_none_or(|r| r.fields_are_fixed());

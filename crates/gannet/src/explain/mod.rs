@@ -221,9 +221,13 @@ fn content(
         Place::Directory(directory) => of_directory(directory, number, accepted),
     };
     variants.sort_by_key(|variant| variant.len);
+    let place = |coding: Coding| variants.iter().position(|it| it.coding == coding);
     let chosen = variants.iter().position(|it| accepted.contains(it.coding));
+    let is_accepted = chosen.is_some();
+    let chosen = chosen.or_else(|| place(Coding::Identity));
     for (position, variant) in variants.iter().enumerate() {
         let why = match chosen {
+            Some(chosen) if position == chosen && !is_accepted => "sent: none is accepted",
             Some(chosen) if position == chosen => "sent: the smallest that is accepted",
             _ if !accepted.contains(variant.coding) => "not accepted by the request",
             _ => "larger than what is sent",
@@ -266,6 +270,7 @@ fn of_archive(entry: &Entry<'_>, accepted: CodingSet) -> (Vec<Variant>, Vec<(Str
         is_inflated: variant.is_inflated(),
     });
     let chosen = entry.variants().find(|it| accepted.contains(coding(it)));
+    let chosen = chosen.or_else(|| entry.variants().find(|it| coding(it) == Coding::Identity));
     let block = chosen.map(|variant| lines_of(&variant.h1().whole()));
     (variants.collect(), block.unwrap_or_default())
 }
@@ -308,6 +313,7 @@ fn of_directory(
     found.sort_by_key(|(_, file)| file.len);
     let is_coded = found.len() > 1;
     let chosen = found.iter().find(|(coding, _)| accepted.contains(*coding));
+    let chosen = chosen.or_else(|| found.iter().find(|(coding, _)| *coding == Coding::Identity));
     let content_type = gannet_content::mime::content_type(url);
     let block = chosen.and_then(|(coding, file)| {
         let name = String::from_utf8_lossy(url);
