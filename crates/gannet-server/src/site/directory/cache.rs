@@ -66,7 +66,9 @@ impl Cache {
         }
     }
 
-    /// What a path came to, if the disk confirmed it recently or `is_same` finds it so now.
+    /// What a path came to, if the disk confirmed it recently or `is_same` finds it so now. When it
+    /// is time for a whole lookup, one request is sent to make it; those that come meanwhile, which
+    /// may be thousands in one turn, go by `is_same` for a little longer.
     pub(super) fn fresh(
         &mut self,
         path: &[u8],
@@ -78,7 +80,12 @@ impl Cache {
         }
         let found = self.young.paths.get_mut(path)?;
         if now > found.confirmed.plus_ms(BELIEVED_MS) {
-            if now > found.looked_up.plus_ms(CONFIRMED_MS) || !is_same(&found.cached) {
+            if now > found.looked_up.plus_ms(CONFIRMED_MS) {
+                let grace_ms = CONFIRMED_MS - BELIEVED_MS;
+                found.looked_up = Nanos(now.0.saturating_sub(grace_ms * 1_000_000));
+                return None;
+            }
+            if !is_same(&found.cached) {
                 return None;
             }
             found.confirmed = now;
@@ -162,7 +169,17 @@ mod tests {
                 .is_some()
         );
         let stale = start.plus_ms(CONFIRMED_MS + 1);
-        assert!(cache.fresh(b"/a", stale, |_| true).is_none());
+        assert!(cache.fresh(b"/a", stale, |_| true).is_none(), "looks it up");
+        assert!(
+            cache.fresh(b"/a", stale, |_| false).is_none(),
+            "another version"
+        );
+        assert!(cache.fresh(b"/a", stale, |_| true).is_some(), "meanwhile");
+        let forgotten = stale.plus_ms(BELIEVED_MS + 1);
+        assert!(
+            cache.fresh(b"/a", forgotten, |_| true).is_none(),
+            "looks again"
+        );
         assert!(cache.any(b"/a").is_some());
         assert!(cache.fresh(b"/b", start, |_| true).is_none());
     }
