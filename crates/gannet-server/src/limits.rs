@@ -50,8 +50,8 @@ pub(crate) const COPY_SLICE_MAX: u64 = 256 << 10;
 /// answer sends from memory. Above it `sendfile` is cheaper than copying.
 pub(crate) const SMALL_FILE_MAX: u64 = 32 << 10;
 
-/// The longest archive that is copied into memory without being asked to. Copying it takes a start
-/// some 30 ms, if it is in the page cache.
+/// The longest archive that is copied into memory without being asked to. Copying takes a start about
+/// 2 ms per MiB, if the archive is in the page cache.
 pub(crate) const ARCHIVE_COPY_MAX: u64 = 64 << 20;
 
 /// Such an archive is at most one of so many parts of the memory that is to be had: unlike the pages
