@@ -93,3 +93,10 @@ pub(super) const RECIPE_LEN_MAX: usize = 1 << 20;
 /// Bytes of an earlier archive that are copied together, but for the last blob: so many that the
 /// number of calls does not count, and few enough for the progress to be seen.
 pub(super) const KEPT_RUN_MAX: u64 = 256 << 20;
+
+/// Files that look like secrets that the report names: enough to see what kind they are.
+pub(super) const SECRETS_NAMED: usize = 3;
+
+/// Bytes at the beginning of a file in which a private key is looked for: certificates of a chain
+/// may come before it.
+pub(super) const SECRET_LOOKED_AT: u64 = 16 << 10;

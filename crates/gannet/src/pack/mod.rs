@@ -43,6 +43,7 @@ mod recipe;
 mod releases;
 mod report;
 pub(crate) mod rules;
+mod secrets;
 mod sign;
 mod site;
 mod sources;

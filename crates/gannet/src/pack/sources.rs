@@ -16,6 +16,7 @@ use super::limits::{COPY_CHUNK, IN_FLIGHT_MAX, IN_FLIGHT_MIN, STREAMED_FROM};
 use super::parallel::{Work, in_order};
 use super::progress::{Phase, Progress};
 use super::releases;
+use super::secrets;
 use super::stamps::Stamps;
 use super::walk::{Skipped, SourceFile};
 use super::{PackError, PackOptions};
@@ -165,6 +166,8 @@ impl Sources {
     }
 
     fn warn(&mut self) {
+        let secrets = secrets::warning(&self.files, |source| self.shown(source));
+        self.warnings.extend(secrets);
         for source in &self.files {
             let url = String::from_utf8_lossy(&source.file.url);
             if source.file.len >= STREAMED_FROM && source.is_compressible {

@@ -274,6 +274,44 @@ fn compressed_copies_keep_their_addresses_and_are_told() {
 }
 
 #[test]
+fn what_looks_like_a_secret_is_told() {
+    let place = Place::new();
+    let key = "-----BEGIN EC PRIVATE KEY-----\nMHc\n";
+    let certificate = "-----BEGIN CERTIFICATE-----\nMII\n";
+    place.file("index.html", "front");
+    // Nobody's secrets: by content, by being read as a whole name, by being left out.
+    place.file("ca.pem", certificate);
+    place.file("talk.key", "slides");
+    place.file("id_rsa.pub", "ssh-rsa AAAA");
+    place.file(".env", "PASSWORD=1");
+    assert_eq!(place.pack().warnings, [""; 0]);
+
+    place.file("tls/Server.KEY", key);
+    let one = "'/tls/Server.KEY' looks like a secret, and everybody could load it; leave it out \
+               (--exclude '/tls/Server.KEY')";
+    assert_eq!(place.pack().warnings, [one]);
+    // What the line says helps.
+    let mut options = place.options();
+    options.exclude = vec!["/tls/Server.KEY".into()];
+    let report = pack(&options, &mut NoProgress).expect("it packs");
+    assert_eq!(report.warnings, [""; 0]);
+
+    place.file("both.pem", format!("{certificate}{key}"));
+    place.file("backup/id_ed25519", "a key");
+    place.file("a.p12", "keys");
+    let mut options = place.options();
+    options.dotfiles = true;
+    place.file(".env.example", "PASSWORD=");
+    place.file(".env.local", "PASSWORD=1");
+    place.file(".htpasswd", "a:b");
+    let report = pack(&options, &mut NoProgress).expect("it packs");
+    let all = "7 files look like secrets, and everybody could load them, such as '/.env', \
+               '/.env.local', '/.htpasswd'; leave them out (--exclude '/.env' --exclude \
+               '/.env.local' --exclude '/.htpasswd')";
+    assert_eq!(report.warnings, [all]);
+}
+
+#[test]
 fn the_same_input_gives_the_same_bytes() {
     let place = Place::new();
     let moment = UNIX_EPOCH + Duration::from_secs(1_700_000_000);

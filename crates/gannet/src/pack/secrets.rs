@@ -1,0 +1,78 @@
+//! Files that hold what nobody else should know, told by their names.
+//!
+//! This is a warning and no promise: a secret under another name is not found. Contents are looked
+//! at only where the name alone says too little, and then no further than their beginning.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use super::limits::{SECRET_LOOKED_AT, SECRETS_NAMED};
+use super::sources::Source;
+
+/// The whole name says it.
+const NAMES: [&[u8]; 6] = [
+    b".htpasswd",
+    b".env",
+    b"id_dsa",
+    b"id_ecdsa",
+    b"id_ed25519",
+    b"id_rsa",
+];
+/// Certificates with their keys (PKCS #12).
+const SUFFIXES: [&[u8]; 2] = [b".p12", b".pfx"];
+/// Keys, but also certificates, public keys, and documents of some programs: the content says it.
+const MAYBE: [&[u8]; 2] = [b".key", b".pem"];
+/// Environments for one purpose, such as `.env.production`; those for copying hold no secret.
+const ENVIRONMENT: &[u8] = b".env.";
+const FOR_COPYING: [&[u8]; 4] = [b".dist", b".example", b".sample", b".template"];
+/// The end of the first line of a key in PEM (RFC 7468), whatever its kind.
+const PRIVATE_KEY: &[u8] = b"PRIVATE KEY-----";
+
+/// What to tell of the files that look like secrets, if there are any. `shown` gives the URL of a
+/// file.
+pub(super) fn warning(files: &[Source], shown: impl Fn(&Source) -> String) -> Option<String> {
+    let found: Vec<&Source> = files
+        .iter()
+        .filter(|source| is_secret(&source.file.url, &source.file.path))
+        .collect();
+    let first = &found[..found.len().min(SECRETS_NAMED)];
+    let named: Vec<String> = first.iter().map(|it| format!("'{}'", shown(it))).collect();
+    // Patterns know no hosts: they hold in the folder of each.
+    let flags: Vec<String> = first
+        .iter()
+        .map(|it| format!("--exclude '{}'", String::from_utf8_lossy(&it.file.url)))
+        .collect();
+    let count = found.len();
+    let (named, flags) = (named.join(", "), flags.join(" "));
+    match count {
+        0 => None,
+        1 => Some(format!(
+            "{named} looks like a secret, and everybody could load it; leave it out ({flags})"
+        )),
+        _ => Some(format!(
+            "{count} files look like secrets, and everybody could load them, such as {named}; \
+             leave them out ({flags})"
+        )),
+    }
+}
+
+fn is_secret(url: &[u8], path: &Path) -> bool {
+    let name = url.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let name = name.to_ascii_lowercase();
+    let ends_with = |suffixes: &[&[u8]]| suffixes.iter().any(|suffix| name.ends_with(suffix));
+    NAMES.contains(&&*name)
+        || (name.starts_with(ENVIRONMENT) && !ends_with(&FOR_COPYING))
+        || ends_with(&SUFFIXES)
+        || (ends_with(&MAYBE) && begins_with_key(path))
+}
+
+/// Whether the beginning of a file has a private key. The file has been read before, or an earlier
+/// build did: one that cannot be read now makes no warning.
+fn begins_with_key(path: &Path) -> bool {
+    let mut first = Vec::new();
+    let read =
+        File::open(path).and_then(|file| file.take(SECRET_LOOKED_AT).read_to_end(&mut first));
+    let mut windows = first.windows(PRIVATE_KEY.len());
+    read.is_ok() && windows.any(|window| window == PRIVATE_KEY)
+}
