@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use support::client::{Client, Response};
 use support::engine::{Engine, on_both_engines};
-use support::{Folder, Gannet, gannet_in};
+use support::{Folder, Gannet, command, gannet_in, run};
 
 /// Serves a site as a directory and as an archive, with the same flags.
 fn both(engine: Engine, site: &Folder, out: &Folder, flags: &[&str]) -> [Gannet; 2] {
@@ -419,6 +419,24 @@ fn mistakes_stop_the_build_and_the_start_with_their_places() {
             assert!(ended.err.contains(place), "{place}: {}", ended.err);
         }
         assert!(ended.err.contains("help: "), "{}", ended.err);
+    }
+    // From elsewhere, the names can be opened as they are printed.
+    let parent = site.path().parent().expect("it is in a folder");
+    let name = site.path().file_name().expect("it has a name");
+    let name = name.to_str().expect("UTF-8");
+    let inner = format!("./{name}");
+    for arguments in [
+        vec!["pack", &inner, "-o", archive],
+        vec!["serve", name],
+        vec!["check", name],
+    ] {
+        let ended = run(command().args(&arguments).current_dir(parent));
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        let told = format!("{}{}", ended.err, ended.text());
+        for place in ["_redirects:1:7", "_headers:2:3"] {
+            let line = format!("\n  {name}/{place}");
+            assert!(told.contains(&line), "{line}: {told}");
+        }
     }
     assert!(!out.join("a.gannet").exists(), "no archive is left behind");
     let ended = gannet_in(&site, ["pack", ".", "--no-rules", "--fast", "-o", archive]);

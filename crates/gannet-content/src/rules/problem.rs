@@ -1,6 +1,7 @@
 //! What is wrong with a rules file: where, what was found, and what was expected.
 
 use std::fmt;
+use std::path::Path;
 
 /// Whether a problem stops the build.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -16,7 +17,8 @@ pub enum Severity {
 pub struct Problem {
     /// Whether the build stops.
     pub severity: Severity,
-    /// The path of the file, relative to the root of the site.
+    /// The path of the file, relative to the root of the site; after [`Problem::of_site`] a path
+    /// that can be opened.
     pub file: String,
     /// The line, from 1.
     pub line: u32,
@@ -158,6 +160,18 @@ impl fmt::Display for What {
                 write!(out, "there is nothing at the target '{path}'")
             }
         }
+    }
+}
+
+impl Problem {
+    /// The same with the folder of the site before the name of the file, so that it can be opened
+    /// from where the program runs.
+    #[must_use]
+    pub fn of_site(mut self, root: &Path) -> Self {
+        let path = root.join(&self.file);
+        let path = path.strip_prefix(".").unwrap_or(&path);
+        self.file = path.to_string_lossy().into_owned();
+        self
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) enum Ruled {
 /// Why there are no rules although there are files with rules.
 #[derive(Clone, Debug)]
 pub enum RulesError {
-    /// A file cannot be read: its name and the cause.
+    /// A file cannot be read: its path and the cause.
     Io(String, Arc<io::Error>),
     /// What is wrong in the files, all of it.
     Problems(Vec<Problem>),
@@ -122,7 +122,8 @@ impl SiteRules {
             found.headers = (!rules.rules.is_empty()).then(|| HeaderTable::new(rules));
         }
         if has_errors(&problems) {
-            return Err(RulesError::Problems(problems));
+            let problems = problems.into_iter().map(|problem| problem.of_site(root));
+            return Err(RulesError::Problems(problems.collect()));
         }
         Ok(found.or_none())
     }
@@ -207,8 +208,9 @@ pub fn redirects_files(root: &Path, compat: Compat) -> io::Result<Vec<String>> {
 
 /// A file of the directory, if it is there.
 fn read(root: &Path, name: &str) -> Result<Option<Vec<u8>>, RulesError> {
-    let fail = |error| RulesError::Io(name.to_owned(), Arc::new(error));
-    let file = match File::open(root.join(name)) {
+    let path = root.join(name);
+    let fail = |error| RulesError::Io(path.display().to_string(), Arc::new(error));
+    let file = match File::open(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(fail(error)),

@@ -95,10 +95,11 @@ pub fn check(options: &CheckOptions, out: &mut dyn Write) -> Result<bool, Comman
     Ok(report.error_count > 0 || (options.strict && report.warning_count > 0))
 }
 
-/// Annotations name files as the repository does.
+/// Annotations name files as the repository does, and text so that they can be opened. JSON names
+/// them within the site.
 fn prefix(site: &SiteOptions, format: Format) -> String {
     match format {
-        Format::Github if site.path.is_dir() => {
+        Format::Github | Format::Text if site.path.is_dir() => {
             let path = site.path.to_string_lossy();
             let path = path.strip_prefix("./").unwrap_or(&path);
             match path.trim_end_matches('/') {

@@ -58,13 +58,11 @@ impl PackError {
         }
     }
 
-    /// The same with the folder of a host before the names of rules files.
+    /// The same with the folder of the site before the names of rules files.
     pub(super) fn in_folder(mut self, folder: &Path) -> Self {
         if let Self::Rules(problems) = &mut self {
-            let folder = folder.file_name().unwrap_or_default().to_string_lossy();
-            for problem in problems {
-                problem.file = format!("{folder}/{}", problem.file);
-            }
+            let found = std::mem::take(problems).into_iter();
+            *problems = found.map(|problem| problem.of_site(folder)).collect();
         }
         self
     }

@@ -27,7 +27,8 @@ pub(super) fn walk_one(
     let folder = options.source.clone();
     let found = |count, bytes| progress.found(count, bytes);
     let mut tree = walk(&folder, 0, options, found)?;
-    let rules = SiteRules::take(&mut tree.files, &options.routing)?;
+    let rules = SiteRules::take(&mut tree.files, &options.routing);
+    let rules = rules.map_err(|error| error.in_folder(&folder))?;
     let host = SourceHost {
         folder,
         rules,

@@ -222,8 +222,8 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
         site.add_files(&sources, &stored.contents, &mut writer, &mut output)?;
         let has_content = |path: &[u8]| site.has_content(path);
         let problems = host.rules.lint(&has_content);
-        let shown = problems.iter();
-        let shown = shown.map(|problem| rules::shown(&host.folder, problem));
+        let shown = problems.into_iter();
+        let shown = shown.map(|problem| problem.of_site(&host.folder).to_string());
         sources.warnings.extend(shown);
     }
     sources.warnings.extend(broken_pages(&site.broken_pages));

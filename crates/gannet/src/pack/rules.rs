@@ -1,7 +1,6 @@
 //! The rules files of a site: read, checked, looked over, and made sections of the archive.
 
 use std::fs;
-use std::path::PathBuf;
 
 use gannet_archive::{SectionKind, Writer};
 use gannet_content::routing::Routing;
@@ -131,11 +130,4 @@ impl SiteRules {
 
 fn depth(url: &[u8]) -> usize {
     url.iter().filter(|byte| **byte == b'/').count()
-}
-
-/// Where a problem is, with the folder of the site before it.
-pub(super) fn shown(source: &std::path::Path, problem: &Problem) -> String {
-    let place: PathBuf = source.join(&problem.file);
-    let (line, column, what) = (problem.line, problem.column, &problem.what);
-    format!("{}:{line}:{column}: {what}", place.display())
 }
