@@ -20,6 +20,7 @@ pub mod offline;
 pub mod pack;
 pub mod pack_command;
 pub mod quantities;
+mod removal;
 pub mod serve;
 pub mod target;
 
@@ -53,6 +54,7 @@ use crate::messages::{Exit, Failure};
 use crate::offline::SiteOptions;
 use crate::pack::size;
 use crate::quantities::counted;
+use crate::removal::{RemovalOnSignal, Unpacking};
 
 /// Does what the command line asks for and gives the exit status.
 #[must_use]
@@ -265,17 +267,24 @@ fn import(matches: &ArgMatches) -> Result<u8, Failure> {
                 .help("zip, tar, tar.gz, tar.zst and the archives of kawipiko can be imported"),
         );
     };
-    archive_commands::prepare(&output)?;
-    let unpacked =
-        import::unpack(&source, kind, &output).map_err(|error| error.failure(&source))?;
+    let unpacking = Unpacking::into(&output)?;
+    let stopped = unpacking.clone();
+    let _removal = RemovalOnSignal::by(move || stopped.undo())?;
+    let unpacked = import::unpack(&source, kind, &output)
+        .inspect_err(|_| unpacking.undo())
+        .map_err(|error| error.failure(&source))?;
     for left_out in &unpacked.left_out {
         eprintln!("gannet: left out {}", messages::printable(left_out));
     }
     let shown = messages::printable(&output.to_string_lossy());
     let files = counted(unpacked.file_count, "file");
-    let hint = match kind {
-        import::Kind::Kawipiko => "; pack it with '--compat kawipiko'",
-        import::Kind::Zip | import::Kind::Tar(_) => "",
+    let hint = match (kind, &unpacked.only_folder) {
+        (import::Kind::Kawipiko, _) => "; pack it with '--compat kawipiko'".into(),
+        (_, Some(folder)) => {
+            let site = messages::printable(&output.join(folder).to_string_lossy());
+            format!("; all in one folder: the site may be '{site}'")
+        }
+        (_, None) => String::new(),
     };
     let (kind, bytes) = (kind.name(), size(unpacked.bytes));
     print(&format!("{shown}: {files}, {bytes}, from {kind}{hint}\n"))

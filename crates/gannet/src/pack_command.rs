@@ -3,10 +3,6 @@
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
-use signal_hook::iterator::{Handle, Signals};
-use signal_hook::low_level::emulate_default_handler;
-
 use gannet_archive::Coding;
 use gannet_content::policy::csp::PolicyOptions;
 use gannet_content::rules::Compat;
@@ -15,8 +11,9 @@ use crate::command_line::pack_flags::PackSettings;
 use crate::import;
 use crate::messages::{Failure, cause, printable};
 use crate::pack::{
-    self, Bar, BuildMemory, Compressible, Encoder, NoProgress, PackOptions, Progress,
+    self, Bar, BuildMemory, Compressible, Encoder, NoProgress, PackOptions, PackReport, Progress,
 };
+use crate::removal::{RemovalOnSignal, remove_folder};
 use crate::serve::Terminal;
 
 /// The environment variable by which builds are made repeatable everywhere
@@ -86,11 +83,16 @@ pub fn run(directory: &Path, settings: PackSettings) -> Result<String, Failure> 
     let list_skipped = settings.list_skipped;
     let colour = Terminal::look(settings.colour).colour;
     let mut options = options(directory, settings)?;
-    let _removal = RemovalOnSignal::of(&options.output)
-        .map_err(|error| Failure::new("handle", "SIGINT and SIGTERM", cause(&error)))?;
-    let scratch = imported(directory, &options.output)?;
-    if let Some(scratch) = &scratch {
-        options.source = scratch.path().to_path_buf();
+    let unfinished = pack::temporary_of(&options.output);
+    let folder = Scratch::path_beside(&options.output);
+    let _removal = RemovalOnSignal::by(move || {
+        // What is not there, or cannot be removed, does not keep the process alive.
+        let _ = unfinished.as_ref().map(std::fs::remove_file);
+        remove_folder(&folder);
+    })?;
+    let imported = imported(directory, &options.output)?;
+    if let Some(imported) = &imported {
+        options.source = imported.scratch.path().to_path_buf();
         // Inodes and times of what was just unpacked tell nothing about its content.
         options.memory.verify_sources = true;
     }
@@ -98,7 +100,11 @@ pub fn run(directory: &Path, settings: PackSettings) -> Result<String, Failure> 
     let mut nothing = NoProgress;
     let watched = !quiet && io::stderr().is_terminal();
     let progress: &mut dyn Progress = if watched { &mut bar } else { &mut nothing };
-    let report = pack::pack(&options, progress)?;
+    let packed = pack::pack(&options, progress).map_err(Failure::from);
+    let report = match &imported {
+        Some(imported) => imported.told(directory, packed, options.hosts)?,
+        None => packed?,
+    };
     Ok(if quiet {
         String::new()
     } else {
@@ -107,7 +113,7 @@ pub fn run(directory: &Path, settings: PackSettings) -> Result<String, Failure> 
 }
 
 /// Unpacks an archive of another kind beside the output, if that is what is to be packed.
-fn imported(source: &Path, output: &Path) -> Result<Option<Scratch>, Failure> {
+fn imported(source: &Path, output: &Path) -> Result<Option<Imported>, Failure> {
     let is_file = std::fs::metadata(source).is_ok_and(|it| it.is_file());
     if !is_file {
         return Ok(None);
@@ -122,7 +128,57 @@ fn imported(source: &Path, output: &Path) -> Result<Option<Scratch>, Failure> {
     for left_out in &unpacked.left_out {
         eprintln!("gannet: left out {}", printable(left_out));
     }
-    Ok(Some(scratch))
+    Ok(Some(Imported {
+        only_folder: unpacked.only_folder,
+        scratch,
+    }))
+}
+
+/// An archive of another kind, unpacked.
+struct Imported {
+    scratch: Scratch,
+    /// The folder that all its files are in.
+    only_folder: Option<String>,
+}
+
+impl Imported {
+    /// What is told of packing, in the words of who packs the archive `source`: not of a directory
+    /// that nobody can look into later.
+    fn told(
+        &self,
+        source: &Path,
+        packed: Result<PackReport, Failure>,
+        hosts: bool,
+    ) -> Result<PackReport, Failure> {
+        let (from, to) = (self.scratch.path(), source.display().to_string());
+        // As rules files are named: without `./`.
+        let shown = from.strip_prefix(".").unwrap_or(from).display().to_string();
+        let in_archive = |text: &str| {
+            text.replace(&*from.to_string_lossy(), &to)
+                .replace(&shown, &to)
+        };
+        let mut report = packed.map_err(|failure| Failure {
+            message: in_archive(&failure.message),
+            ..failure
+        })?;
+        for warning in &mut report.warnings {
+            *warning = in_archive(warning);
+        }
+        for skipped in &mut report.skipped {
+            if let Ok(inner) = skipped.path.strip_prefix(from) {
+                skipped.path = source.join(inner);
+            }
+        }
+        // With hosts, the folder is the name of one.
+        if let Some(folder) = self.only_folder.as_ref().filter(|_| !hosts) {
+            report.warnings.push(format!(
+                "all files of '{to}' are in its folder '{folder}', and their paths begin with \
+                 '/{folder}/'; to have them at '/': 'gannet import {to} -o DIR', then 'gannet \
+                 pack DIR/{folder}'"
+            ));
+        }
+        Ok(report)
+    }
 }
 
 /// A directory that is removed in the end.
@@ -145,47 +201,6 @@ impl Scratch {
 
     fn path(&self) -> &Path {
         &self.0
-    }
-}
-
-/// As long as it lives, SIGINT and SIGTERM remove what is unfinished before they end the process:
-/// nothing is dropped then. They end it at once, however long a file still takes to compress.
-struct RemovalOnSignal(Handle);
-
-impl RemovalOnSignal {
-    fn of(output: &Path) -> io::Result<Self> {
-        let file = pack::temporary_of(output);
-        let folder = Scratch::path_beside(output);
-        let mut signals = Signals::new([SIGINT, SIGTERM])?;
-        let handle = signals.handle();
-        std::thread::Builder::new()
-            .name("gannet-signals".into())
-            .spawn(move || {
-                for signal in signals.forever() {
-                    // What is not there, or cannot be removed, does not keep the process alive.
-                    let _ = file.as_ref().map(std::fs::remove_file);
-                    remove_folder(&folder);
-                    let _ = emulate_default_handler(signal);
-                }
-            })?;
-        Ok(Self(handle))
-    }
-}
-
-impl Drop for RemovalOnSignal {
-    fn drop(&mut self) {
-        self.0.close();
-    }
-}
-
-/// Removes a folder into which another thread may still be writing: that can make an attempt fail.
-fn remove_folder(folder: &Path) {
-    const ATTEMPTS: usize = 100;
-    for _ in 0..ATTEMPTS {
-        match std::fs::remove_dir_all(folder) {
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
-            _ => return,
-        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod support;
 
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use support::{Folder, gannet, gannet_in, same};
 
@@ -153,7 +154,7 @@ fn a_tar_becomes_the_archive_of_its_directory() {
         let ended = gannet(["diff", &direct, output]);
         same(ended.text(), "no differences\n");
         // The directory that it was unpacked to is gone.
-        let left = std::fs::read_dir(out.path()).expect("it is there");
+        let left = fs::read_dir(out.path()).expect("it is there");
         let hidden = left.filter_map(Result::ok);
         let mut hidden = hidden.filter(|it| it.file_name().as_encoded_bytes()[0] == b'.');
         assert!(hidden.next().is_none());
@@ -171,7 +172,7 @@ fn import_writes_files_and_names_what_it_cannot_take() {
     assert!(ended.text().ends_with(", from tar\n"), "{ended:?}");
     for (path, content) in folder.files() {
         assert_eq!(
-            std::fs::read(Path::new(output).join(path)).expect("it is there"),
+            fs::read(Path::new(output).join(path)).expect("it is there"),
             content
         );
     }
@@ -191,6 +192,81 @@ fn import_writes_files_and_names_what_it_cannot_take() {
              help: zip, tar, tar.gz, tar.zst and the archives of kawipiko can be imported\n"
         ),
     );
+}
+
+/// A site of which an entry leads out, and before it there are sound ones.
+#[test]
+fn a_failed_import_leaves_what_was_there_before() {
+    let out = Folder::new();
+    let mut builder = tar_of_one_folder();
+    let mut header = header(3);
+    header.as_mut_bytes()[..7].copy_from_slice(b"../evil");
+    header.set_cksum();
+    builder.append(&header, &b"bad"[..]).expect("in memory");
+    out.write("site.tar", builder.into_inner().expect("in memory"));
+    fs::create_dir_all(out.join("there/empty")).expect("writable");
+    let names = |path: &str| {
+        let items = fs::read_dir(out.join(path)).expect("it is there");
+        let name = |item: io::Result<fs::DirEntry>| item.expect("readable").file_name();
+        let mut names: Vec<_> = items.map(name).collect();
+        names.sort();
+        names
+    };
+    for output in ["new", "there/new/deep", "there/empty"] {
+        let ended = gannet_in(&out, ["import", "site.tar", "-o", output]);
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        assert!(ended.err.contains("leads out of the archive"), "{ended:?}");
+        assert_eq!(names(""), ["site.tar", "there"], "{output}");
+        assert_eq!(names("there"), ["empty"], "{output}");
+        assert_eq!(names("there/empty").len(), 0, "{output}");
+    }
+}
+
+#[test]
+fn an_archive_of_one_folder_is_told_and_its_files_are_named_within_it() {
+    let out = Folder::new();
+    let mut builder = tar_of_one_folder();
+    out.write("site.tar", builder.get_mut());
+    let pack = |archive: &str| gannet_in(&out, ["pack", archive, "--fast", "-o", "a.gannet"]);
+    let told = "warning: all files of 'site.tar' are in its folder 'dist', and their paths begin \
+                with '/dist/'; to have them at '/': 'gannet import site.tar -o DIR', then 'gannet \
+                pack DIR/dist'\n";
+    let packed = pack("site.tar").success();
+    assert!(packed.text().contains(told), "{packed:?}");
+    let imported = gannet_in(&out, ["import", "site.tar", "-o", "site"]).success();
+    let hint = "from tar; all in one folder: the site may be 'site/dist'\n";
+    assert!(imported.text().ends_with(hint), "{imported:?}");
+
+    // Rules at the top: it is no folder any more, and what is wrong has its place in the archive.
+    for (rules, status) in [("/a /b\n/a /c\n", 0), ("/a /b 399\n", 1)] {
+        let mut header = header(rules.len() as u64);
+        let added = builder.append_data(&mut header, "_redirects", rules.as_bytes());
+        added.expect("in memory");
+        out.write("rules.tar", builder.get_mut());
+        let packed = pack("./rules.tar");
+        assert_eq!(packed.status, Some(status), "{packed:?}");
+        let told = format!("{}{}", packed.text(), packed.err);
+        assert!(told.contains(" ./rules.tar/_redirects:"), "{told}");
+        assert!(!told.contains("its folder"), "{told}");
+        assert!(!told.contains(".import-"), "{told}");
+    }
+}
+
+fn header(len: u64) -> tar::Header {
+    let mut header = tar::Header::new_ustar();
+    header.set_size(len);
+    header.set_mode(0o644);
+    header
+}
+
+/// Not finished.
+fn tar_of_one_folder() -> tar::Builder<Vec<u8>> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for path in ["dist/index.html", "dist/about/index.html"] {
+        let added = builder.append_data(&mut header(5), path, &b"<p>it"[..]);
+        added.expect("in memory");
+    }
+    builder
 }
 
 /// An archive of kawipiko, whose hash tables are empty: importing does not need them.
@@ -268,7 +344,7 @@ fn an_archive_of_kawipiko_answers_as_its_server_did() {
     let imported = gannet(["import", cdb, "-o", output]).success();
     let hint = ", from kawipiko; pack it with '--compat kawipiko'\n";
     assert!(imported.text().ends_with(hint), "{imported:?}");
-    let redirects = std::fs::read_to_string(Path::new(output).join("_redirects"));
+    let redirects = fs::read_to_string(Path::new(output).join("_redirects"));
     assert_eq!(
         redirects.expect("it is there"),
         "/docs/old/* /all 302\n/docs/old/this ./new 301\n"

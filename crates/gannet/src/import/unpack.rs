@@ -46,6 +46,9 @@ pub struct Unpacked {
     pub left_out: Vec<String>,
     /// How much was left out.
     pub left_out_count: u64,
+    /// The folder of the archive that all files are in, if they are in one, and it is a zip or a
+    /// tar: those of folders often are.
+    pub only_folder: Option<String>,
 }
 
 /// Unpacks an archive into a directory that is empty.
@@ -65,7 +68,23 @@ pub fn unpack(archive: &Path, kind: Kind, directory: &Path) -> Result<Unpacked, 
         bytes_max: BYTES_FREE.saturating_add(len.saturating_mul(EXPANSION_MAX)),
     };
     read_file(archive, kind, &mut into)?;
+    if kind != Kind::Kawipiko {
+        into.unpacked.only_folder = only_folder(&into.files);
+    }
     Ok(into.unpacked)
+}
+
+/// The first component of all paths, if it is the same and the name of a folder.
+fn only_folder(files: &BTreeSet<PathBuf>) -> Option<String> {
+    // In a sorted set, the first and the last differ the most in their beginnings.
+    let folder = |path: &PathBuf| {
+        let mut components = path.components();
+        let first = components.next()?;
+        components.next()?;
+        Some(first.as_os_str().to_string_lossy().into_owned())
+    };
+    let (first, last) = (folder(files.first()?)?, folder(files.last()?)?);
+    (first == last).then_some(first)
 }
 
 struct Directory {
