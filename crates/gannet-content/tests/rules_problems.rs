@@ -104,6 +104,28 @@ fn problems_of_netlify_redirects() {
     }
 }
 
+/// Who writes a placeholder of Cloudflare's is told whose it is, and nobody else.
+#[test]
+fn placeholders_within_segments_are_explained() {
+    let help = |compat, text: &str| problems(compat, "_redirects", text.as_bytes())[0].help();
+    let explained = help(Netlify, "/pre-:x.html /new/:x");
+    let explained = explained.expect("there is a next step");
+    assert!(explained.contains("--compat cloudflare"), "{explained}");
+    for (compat, text) in [
+        (Netlify, "/pre-:xy.html /new/:x"),
+        (Netlify, "/pre/:y /new/:x"),
+        (Netlify, "/old /new/:x"),
+        (Cloudflare, "/pre-:y.html /new/:x"),
+    ] {
+        assert_eq!(
+            help(compat, text),
+            Some("write '%3A' for a colon"),
+            "{text}"
+        );
+    }
+    assert!(problems(Cloudflare, "_redirects", b"/pre-:x.html /new/:x").is_empty());
+}
+
 #[test]
 fn problems_of_the_other_dialects() {
     for (text, expect) in [

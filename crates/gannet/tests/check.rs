@@ -119,6 +119,35 @@ fn text_groups_places_and_annotations_are_escaped() {
     );
 }
 
+#[test]
+fn pictures_without_url_and_for_previews_are_looked_for() {
+    let folder = Folder::new();
+    folder.write(
+        "index.html",
+        "<meta property='og:image' content='https://example.org/none.png'>\n\
+         <meta property='og:image' content='https://example.org/there.png'>\n\
+         <meta name='twitter:image' content=none.png>\n\
+         <meta property='og:image' content='http://elsewhere.example/x.png'>\n\
+         <meta property='og:image:alt' content='a picture'>\n\
+         <p style='background: image-set(\"there.png\" 1x, \"twice.png\" 2x)'>\n",
+    );
+    folder.write("there.png", "png");
+    folder.write(
+        "style.css",
+        "p { background: image-set('there.png' type('image/png'),\n 'none.avif' 2x) }\n",
+    );
+    let origin = ["check", ".", "--json", "--origin", "https://example.org"];
+    let ended = gannet_in(&folder, origin);
+    let expected = [
+        "missing-asset index.html:1",
+        "missing-asset index.html:3",
+        "missing-asset index.html:6",
+        "missing-asset style.css:2",
+    ];
+    let expected: BTreeSet<String> = expected.map(str::to_owned).into();
+    assert_eq!(findings(ended.text()), expected, "{}", ended.text());
+}
+
 /// Mistakes of the rules files have their column, as when packing.
 #[test]
 fn rules_files_have_columns() {

@@ -238,3 +238,47 @@ fn limits_of_the_process_are_set() {
     assert_eq!(soft("Max open files").as_deref(), Some("200"));
     assert_eq!(soft("Max data size").as_deref(), Some("1073741824"));
 }
+
+/// Starts with a limit of 9, which is too low, and gives the least that the error names.
+fn least(folder: &Folder, flag: &str, workers: &str, content: &str) -> String {
+    let given = [
+        "serve",
+        "--port",
+        "0",
+        "--workers",
+        workers,
+        flag,
+        "9",
+        content,
+    ];
+    let ended = gannet_in(folder, given);
+    assert_eq!(ended.status, Some(2), "{ended:?}");
+    let start = format!("gannet: {flag} 9: too ");
+    assert!(ended.err.starts_with(&start), "{ended:?}");
+    let (message, help) = ended.err.split_once("\nhelp: give ").expect(&ended.err);
+    let (_, rest) = message.split_once(": at least ").expect(message);
+    let (least, _) = rest.split_once(" are needed (").expect(message);
+    assert!(help.starts_with(least), "{ended:?}");
+    least.to_owned()
+}
+
+#[test]
+fn limits_too_low_to_start_are_told_with_a_least_that_is_enough() {
+    let folder = sites();
+    gannet_in(&folder, ["pack", "a.example", "-o", "a.gannet", "--quiet"]).success();
+    on_both_engines(|engine| {
+        for content in ["a.example", "a.gannet"] {
+            for (flag, workers) in [
+                ("--max-descriptors", "1"),
+                ("--max-descriptors", "3"),
+                ("--max-memory", "1"),
+                ("--max-memory", "3"),
+            ] {
+                let least = least(&folder, flag, workers, content);
+                let flags = [flag, &least, "--workers", workers, content];
+                let server = start(engine.name(), &folder, &flags);
+                check(&server, &[("any", "/", 200, "site a")]);
+            }
+        }
+    });
+}

@@ -216,7 +216,12 @@ fn parse_hosted(line: &Line<'_>, compat: Compat) -> Result<Redirect, Problems> {
     };
     let names = rule.pattern.distinct_names(rule.query_names());
     let names = names.map_err(at(source))?;
-    rule.target = Target::parse(target.text, Some(&names)).map_err(at(target))?;
+    let read = Target::parse(target.text, Some(&names)).map_err(at(target));
+    rule.target = read.map_err(|(column, wrong)| {
+        let is_text = compat == Compat::Netlify && has_within_segment(source.text, &wrong.found);
+        let help = is_text.then_some(INNER_PLACEHOLDER).or(wrong.help);
+        (column, Wrong { help, ..wrong })
+    })?;
     let mut rest = rest;
     if let Some((status, behind)) = rest.split_first() {
         (rule.status, rule.is_forced) = parse_status(status.text, compat).map_err(at(status))?;
@@ -409,6 +414,18 @@ fn unexpected_end(text: &str) -> Wrong {
     Wrong::new(text, "the end of the line after the status")
 }
 
+/// Whether a source has this placeholder (`':name'`) within a segment, as in `/pre-:name.html`.
+fn has_within_segment(source: &str, placeholder: &str) -> bool {
+    let name = placeholder.trim_matches('\'').strip_prefix(':');
+    let mut colons = source.match_indices(':').map(|(index, _)| index);
+    name.is_some_and(|name| {
+        colons.any(|colon| {
+            let rest = &source[colon + 1..];
+            !source[..colon].ends_with('/') && &rest[..name_len(rest)] == name
+        })
+    })
+}
+
 /// Puts a problem at a token.
 pub(super) fn at(token: &Token<'_>) -> impl Fn(Wrong) -> Problems {
     let column = token.column;
@@ -417,4 +434,6 @@ pub(super) fn at(token: &Token<'_>) -> impl Fn(Wrong) -> Problems {
 
 const REDIRECTED_FALLBACK: &str = "Cloudflare leaves such a rule out; '/* /index.html 200' \
      answers what no file is for";
+const INNER_PLACEHOLDER: &str = "with '--compat netlify' a placeholder is a whole segment, as in \
+     '/news/:page'; '--compat cloudflare' takes ':name' within one";
 const NO_LIMIT: &str = "'--compat netlify' has no such limit, but lets files win over rules";

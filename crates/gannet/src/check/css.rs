@@ -1,4 +1,5 @@
-//! The URLs in a style sheet: `url(...)` and `@import "..."` (CSS Syntax, sections 4.3.5, 4.3.6).
+//! The URLs in a style sheet: `url(...)`, `@import "..."` (CSS Syntax, sections 4.3.5, 4.3.6) and
+//! the strings of `image-set("..." 1x)` (CSS Images 4, section 2.4).
 
 /// The URLs with their lines, from 1.
 pub(super) fn urls(text: &str) -> Vec<(String, u64)> {
@@ -7,12 +8,31 @@ pub(super) fn urls(text: &str) -> Vec<(String, u64)> {
         line: 1,
     };
     let mut found = Vec::new();
+    // How many parentheses are open in `image-set(`; 0 outside. In others within, such as
+    // `type("image/png")`, strings are no URLs.
+    let mut set_depth = 0_u32;
     while let Some(letter) = scanner.peek() {
         match letter {
             '/' if scanner.rest.starts_with("/*") => scanner.skip_comment(),
             '"' | '\'' => {
-                scanner.string();
+                let line = scanner.line;
+                let string = scanner.string().filter(|_| set_depth == 1);
+                found.extend(string.map(|url| (url, line)));
             }
+            '(' | ')' if set_depth > 0 => {
+                set_depth = if letter == '(' {
+                    set_depth + 1
+                } else {
+                    set_depth - 1
+                };
+                scanner.take(1);
+            }
+            // Whatever was open ends with the declaration or its block.
+            ';' | '{' | '}' => {
+                set_depth = 0;
+                scanner.take(1);
+            }
+            _ if set_depth == 0 && scanner.begins_image_set() => set_depth = 1,
             '@' if scanner.starts_with_word("@import") => {
                 scanner.take("@import".len());
                 scanner.skip_space();
@@ -52,6 +72,16 @@ impl Scanner<'_> {
     fn starts_with_word(&self, word: &str) -> bool {
         let start = self.rest.as_bytes().get(..word.len());
         start.is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()))
+    }
+
+    /// Takes the name of an `image-set` and its parenthesis, if they are next.
+    fn begins_image_set(&mut self) -> bool {
+        let mut names = ["image-set(", "-webkit-image-set("].into_iter();
+        let name = names.find(|name| self.starts_with_word(name));
+        if let Some(name) = name {
+            self.take(name.len());
+        }
+        name.is_some()
     }
 
     fn skip_comment(&mut self) {
@@ -173,6 +203,16 @@ mod tests {
             "url(data:image/png;base64,AA==)",
             &["data:image/png;base64,AA=="],
         );
+        check(
+            "a { b: image-set('x.png' 1x, \"y.png\" 2x) }",
+            &["x.png", "y.png"],
+        );
+        check(
+            "-webkit-image-set(url(a) 1x, 'b' type('image/png') 2x) 'c'",
+            &["a", "b"],
+        );
+        check("my-image-set('x') image-set ('y')", &[]);
+        check("image-set('x' 1x; content: 'y'", &["x"]);
         check("url(", &[""]);
         check("'\\", &[]);
         check("/*", &[]);

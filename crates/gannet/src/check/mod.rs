@@ -254,7 +254,7 @@ impl Check<'_> {
         let mut seen = HashSet::new();
         for reference in &references {
             self.count(1, 1);
-            if !seen.insert((&reference.url, reference.purpose == Purpose::Asset)) {
+            if !seen.insert((&reference.url, reference.purpose)) {
                 continue;
             }
             self.check_reference(&Source {
@@ -268,7 +268,7 @@ impl Check<'_> {
     fn check_reference(&self, source: &Source<'_>) {
         let reference = source.reference;
         let is_asset = reference.purpose == Purpose::Asset;
-        if is_asset && reference.url.trim().is_empty() {
+        if reference.purpose != Purpose::Link && reference.url.trim().is_empty() {
             return;
         }
         match resolve(source.base, &reference.url, self.origins) {
@@ -355,7 +355,9 @@ impl Check<'_> {
                 format!("{shown} is spelled with other letters in the site"),
             ),
             (_, Purpose::Link) => ("dead-link", format!("{shown} is not found: {why}")),
-            (_, Purpose::Asset) => ("missing-asset", format!("{shown} is not found: {why}")),
+            (_, Purpose::Asset | Purpose::Preview) => {
+                ("missing-asset", format!("{shown} is not found: {why}"))
+            }
         };
         self.find(source, Severity::Error, kind, message, &help);
     }
@@ -364,7 +366,7 @@ impl Check<'_> {
         let Some(fragment) = target.fragment.as_deref() else {
             return;
         };
-        if source.reference.purpose == Purpose::Asset {
+        if source.reference.purpose != Purpose::Link {
             return;
         }
         // Text fragments are directives to the browser, not names.

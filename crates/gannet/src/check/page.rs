@@ -15,12 +15,14 @@ use html5ever::tokenizer::{
 use super::css;
 
 /// What a reference is for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Purpose {
     /// To go there.
     Link,
     /// To load it as a part of the page.
     Asset,
+    /// To show it where others refer to the page; browsers do not load it.
+    Preview,
 }
 
 /// A URL in a page.
@@ -182,6 +184,9 @@ impl State<'_> {
                         self.refer(Purpose::Link, url, line, element, "refresh");
                     }
                 }
+                "content" if element == "meta" && is_preview(get("property"), get("name")) => {
+                    self.refer(Purpose::Preview, value, line, element, key);
+                }
                 "action" if element == "form" && is_get(get("method")) => {
                     self.refer(Purpose::Link, value, line, element, key);
                 }
@@ -273,6 +278,30 @@ fn is_refresh(kind: Option<&str>) -> bool {
     kind.is_some_and(|kind| kind.eq_ignore_ascii_case("refresh"))
 }
 
+/// Whether a `meta` element names what others show of the page: Open Graph's pictures, videos and
+/// sounds, and the pictures of X's cards. Both are found under either attribute.
+fn is_preview(property: Option<&str>, name: Option<&str>) -> bool {
+    const PREVIEWS: [&str; 11] = [
+        "og:image",
+        "og:image:url",
+        "og:image:secure_url",
+        "og:video",
+        "og:video:url",
+        "og:video:secure_url",
+        "og:audio",
+        "og:audio:url",
+        "og:audio:secure_url",
+        "twitter:image",
+        "twitter:image:src",
+    ];
+    let is_one = |it: &str| {
+        PREVIEWS
+            .iter()
+            .any(|known| known.eq_ignore_ascii_case(it.trim()))
+    };
+    property.is_some_and(is_one) || name.is_some_and(is_one)
+}
+
 fn is_get(method: Option<&str>) -> bool {
     method.is_none_or(|method| method.eq_ignore_ascii_case("get"))
 }
@@ -319,11 +348,22 @@ mod tests {
         link("<meta http-equiv=Refresh content='0; URL=x'>", &["x"]);
         link("<form action=x><form method=post action=y>", &["x"]);
         link("<link rel=next href=x><link rel=canonical href=y>", &["x"]);
+        let preview = |text: &str, expect: &[&str]| check(text, Purpose::Preview, expect);
+        preview("<meta property='og:image' content=x.png>", &["x.png"]);
+        preview("<meta name=Twitter:Image content=x.png>", &["x.png"]);
+        preview(
+            "<meta property='og:image:alt' content=x><meta content=y>",
+            &[],
+        );
         asset("<link rel='shortcut ICON' href=x>", &["x"]);
         asset("<img src=a srcset='b 1x, c,d 2x'>", &["a", "b", "c,d"]);
         asset("<img srcset='a, b'>", &["a", "b"]);
         asset("<video poster=p><source src=v>", &["p", "v"]);
         asset("<p style='background: url(x.png)'>", &["x.png"]);
+        asset(
+            "<p style='background: image-set(\"x.png\" 1x)'>",
+            &["x.png"],
+        );
         asset(
             "<style>@import 'a.css';\np{b:url(c)}</style>",
             &["a.css", "c"],

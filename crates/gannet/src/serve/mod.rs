@@ -2,6 +2,7 @@
 
 pub mod addresses;
 mod port_owner;
+mod process_limits;
 mod signals;
 pub mod start_lines;
 pub mod tls;
@@ -17,7 +18,6 @@ use gannet_server::config::{
     Config, Content, ContentOptions, Hosted, ListenAddress, LogFormat, Scheme, UnknownHost,
 };
 use gannet_server::{OpenError, Running, StartError};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::SIGHUP;
 
 use crate::command_line::arguments::mistyped_command;
@@ -26,6 +26,7 @@ use crate::command_line::settings::{ColourChoice, LogChoice, Settings};
 use crate::host_folders::HostFolders;
 use crate::messages::{Exit, Failure, cause};
 use crate::serve::addresses::Listening;
+use crate::serve::process_limits::Needs;
 use crate::serve::signals::Wish;
 use crate::serve::start_lines::Lines;
 
@@ -59,7 +60,12 @@ pub fn run(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
         },
         ..settings.server.clone()
     };
-    limit_resources(settings)?;
+    let kinds: Vec<Content> = content
+        .iter()
+        .map(|hosted| hosted.content.clone())
+        .collect();
+    let count = wanted.addresses.len() + usize::from(settings.tls.redirect.is_some());
+    process_limits::set(settings, &Needs::of(&config, &kinds, count))?;
     let wishes =
         signals::listen().map_err(|error| Failure::new("listen for", "signals", cause(&error)))?;
     let Listening { mut bound, note } = addresses::bind(&wanted, config.workers)?;
@@ -77,7 +83,7 @@ pub fn run(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
     let sockets = SocketFiles::of(addresses.iter().map(|(address, _)| address));
     let log = (config.log, config.log_file.is_some());
     let running = gannet_server::start(config, content.clone(), bound)
-        .map_err(|error| start_failure(&error))?;
+        .map_err(|error| start_failure(&error, settings))?;
     let people = People::choose(settings.quiet, log);
     let interfaces = addresses::interface_addresses();
     let lines = Lines {
@@ -96,7 +102,7 @@ pub fn run(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
 }
 
 /// A server's error in our form, with the errno's name where there is one.
-fn start_failure(error: &StartError) -> Failure {
+fn start_failure(error: &StartError, settings: &Settings) -> Failure {
     let failure = match error {
         StartError::Content(OpenError::Io(what, path, error)) => {
             Failure::new(&format!("open {what}"), path.display(), cause(error))
@@ -118,8 +124,12 @@ fn start_failure(error: &StartError) -> Failure {
             ..Failure::usage(error.to_string())
         },
     };
+    let of_flags = match error {
+        StartError::Resource(_) => process_limits::help(settings),
+        _ => None,
+    };
     Failure {
-        help: error.help(),
+        help: of_flags.or_else(|| error.help()),
         ..failure
     }
 }
@@ -360,45 +370,6 @@ impl Drop for SocketFiles {
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let meta = std::fs::symlink_metadata(path).ok()?;
     Some((meta.dev(), meta.ino()))
-}
-
-/// Sets the limits of the process.
-fn limit_resources(settings: &Settings) -> Result<(), Failure> {
-    let limit = |resource, name: &str, value: u64| {
-        let wanted = Rlimit {
-            current: Some(value),
-            maximum: getrlimit(resource).maximum,
-        };
-        setrlimit(resource, wanted)
-            .map_err(|error| Failure::new("set the limit", name, cause(&error.into())))
-    };
-    match settings.max_descriptors {
-        0 => raise_descriptor_limit(),
-        most => limit(Resource::Nofile, "--max-descriptors", most)?,
-    }
-    match settings.max_memory {
-        0 => Ok(()),
-        most => limit(Resource::Data, "--max-memory", most),
-    }
-}
-
-/// The most descriptors asked for. Some containers have a hard limit of a thousand million, and
-/// tables are sized by the soft one.
-const DESCRIPTORS_MAX: u64 = 1 << 20;
-
-/// Every connection and open file is a descriptor; the soft limit is often 1024 for the sake of
-/// programs that use `select`.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let wanted = limit.maximum.unwrap_or(u64::MAX).min(DESCRIPTORS_MAX);
-    if limit.current.is_some_and(|current| current < wanted) {
-        let raised = Rlimit {
-            current: Some(wanted),
-            maximum: limit.maximum,
-        };
-        // Refused in a sandbox: the server then has fewer connections, as the manual says.
-        let _ = setrlimit(Resource::Nofile, raised);
-    }
 }
 
 #[cfg(test)]
