@@ -107,7 +107,11 @@ fn problems_of_netlify_redirects() {
 /// Who writes a placeholder of Cloudflare's is told whose it is, and nobody else.
 #[test]
 fn placeholders_within_segments_are_explained() {
-    let help = |compat, text: &str| problems(compat, "_redirects", text.as_bytes())[0].help();
+    let help = |compat, text: &str| {
+        problems(compat, "_redirects", text.as_bytes())[0]
+            .what
+            .help()
+    };
     let explained = help(Netlify, "/pre-:x.html /new/:x");
     let explained = explained.expect("there is a next step");
     assert!(explained.contains("--compat cloudflare"), "{explained}");
