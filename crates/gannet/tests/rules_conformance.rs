@@ -147,7 +147,7 @@ fn which_rule_is_followed() {
             "a redirect of everything to an index page is left out",
             "/* /index.html 302",
             "/b/d",
-            ["302 /index.html", REFUSED, "404"]
+            ["302 /index.html", REFUSED, "302 /index.html"]
         ],
         [
             "Cloudflare",
