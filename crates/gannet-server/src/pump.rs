@@ -249,7 +249,10 @@ impl<D: Driver> Pump<'_, D> {
             _ if on.is_early || has_early_data(request) => {
                 return Some(to.error(Status::TOO_EARLY, None));
             }
-            Method::Options => return Some(to.options(ALLOW)),
+            Method::Options => {
+                let Answering { reply, out, .. } = to;
+                return Some(self.options(reply, request, out));
+            }
             Method::Other => return Some(to.error(Status::METHOD_NOT_ALLOWED, Some(ALLOW))),
         }
         if !matches!(
@@ -308,6 +311,45 @@ impl<D: Driver> Pump<'_, D> {
                 };
                 self.counters.cache_hits += 1;
                 Some(to.selected(request, &cached.select(codings, status)))
+            }
+        }
+    }
+
+    /// Answers which methods a resource has. An archive carries its own policy for other sites'
+    /// scripts: what a resource's fields say holds for preflight requests, too.
+    fn options(&mut self, reply: Reply<'_>, request: &Request<'_>, out: &mut Outgoing) -> Answered {
+        let mut to = Answering {
+            reply,
+            turn: self.turn,
+            out,
+            ruling: None,
+        };
+        let form = request.target.form;
+        if !matches!(form, TargetForm::Origin | TargetForm::Absolute) {
+            return to.options(ALLOW);
+        }
+        let Ok(path) = decode_path(request.target.path, self.scratch) else {
+            return to.options(ALLOW);
+        };
+        let path = path.as_bytes();
+        let Ok(Site::Archive(archive)) = self
+            .sites
+            .select(request.authority)
+            .map(|number| self.sites.at(number))
+        else {
+            return to.options(ALLOW);
+        };
+        to.ruling = archive.rules.as_deref().map(|rules| Ruling {
+            rules,
+            asked: asked(self.turn.scheme, request, path),
+        });
+        // Which coding is selected makes no difference to the policy.
+        let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
+        match archive.resolve(Wanted { path, codings }, to.ruling.as_ref()) {
+            Resolved::Selected(selected) => to.preflight(&selected, ALLOW),
+            _ => {
+                to.ruling = None;
+                to.options(ALLOW)
             }
         }
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use gannet_content::multipart::{Boundary, multipart};
 use gannet_content::plan::{self, Outcome};
 use gannet_content::policy::digest::{CONTENT_DIGEST, REPR_DIGEST};
+use gannet_content::policy::security::{Cors, preflight_fields};
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::{answer, error_page};
 use gannet_http::h1;
@@ -392,6 +393,36 @@ impl Answering<'_> {
     pub(crate) fn options(&mut self, allow: (&'static str, &[u8])) -> Answered {
         let status = Status::NO_CONTENT;
         self.made(status, None, &self.turn.defaults.options, &[allow]);
+        Answered {
+            status,
+            body_len: 0,
+        }
+    }
+
+    /// The same for a resource whose own fields may allow an origin to read it.
+    pub(crate) fn preflight(
+        &mut self,
+        selected: &Selected<'_>,
+        allow: (&'static str, &[u8]),
+    ) -> Answered {
+        // The fields as a `GET` would have them; those of the operator are not among them.
+        let changed = self.changed(selected).ok().flatten();
+        let block = changed
+            .as_ref()
+            .map_or(selected.block, ReadyFields::as_block);
+        let mut lines = block.lines();
+        let origin = lines.find(|(name, _, _)| *name == b"access-control-allow-origin");
+        let origin = origin.and_then(|(_, value, _)| std::str::from_utf8(value).ok());
+        // The rest of what rules change is about the content, and none is sent.
+        self.ruling = None;
+        let Some(origin) = origin else {
+            return self.options(allow);
+        };
+        let mut own = preflight_fields(&Cors::Origin(origin.to_owned()));
+        let configured = &self.turn.defaults.replaced;
+        own.retain(|(name, _)| !configured.iter().any(|it| it == name));
+        let status = Status::NO_CONTENT;
+        self.made(status, None, &own, &[allow]);
         Answered {
             status,
             body_len: 0,

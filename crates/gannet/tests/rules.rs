@@ -399,6 +399,62 @@ fn security_fields_are_everywhere_and_can_be_switched_off() {
     });
 }
 
+/// What a preflight request for this target is answered, but for the fields of every answer.
+fn preflight(client: &mut Client, target: &str) -> [Option<String>; 3] {
+    client.send(format!(
+        "OPTIONS {target} HTTP/1.1\r\nHost: h\r\nOrigin: https://app.example.org\r\n\
+         Access-Control-Request-Method: GET\r\nAccess-Control-Request-Headers: range\r\n\r\n"
+    ));
+    let response = client.response().expect(204);
+    assert!(response.field("allow").is_some(), "{target}");
+    [
+        "access-control-allow-origin",
+        "access-control-allow-methods",
+        "access-control-allow-headers",
+    ]
+    .map(|name| response.field(name).map(str::to_owned))
+}
+
+#[test]
+fn preflights_are_answered_as_the_content_is() {
+    const APP: &str = "https://app.example.org";
+    let site = site();
+    let out = Folder::new();
+    on_both_engines(|engine| {
+        for server in &both(engine, &site, &out, &["--cors", APP]) {
+            let mut client = Client::new(server);
+            for target in ["/", "/about", "/pics/a.png"] {
+                let [origin, methods, names] = preflight(&mut client, target);
+                assert_eq!(origin.as_deref(), Some(APP), "{target}");
+                assert_eq!(methods.as_deref(), Some("GET, HEAD, OPTIONS"), "{target}");
+                assert!(
+                    names.is_some_and(|names| names.contains("range")),
+                    "{target}"
+                );
+                let response = get(&mut client, "h", target);
+                let origin = response.field("access-control-allow-origin");
+                assert_eq!(origin, Some(APP), "{target}");
+            }
+        }
+        for server in &both(engine, &site, &out, &[]) {
+            let mut client = Client::new(server);
+            for target in ["/", "/none", "*", "/%zz"] {
+                assert_eq!(
+                    preflight(&mut client, target),
+                    [None, None, None],
+                    "{target}"
+                );
+            }
+        }
+        // The operator has the last word, as over every field.
+        let archive = pack(&site, &out, engine, &["--cors", APP]);
+        let other = "access-control-allow-origin: https://other.example";
+        let server = engine.serve(archive, &["--header", other]);
+        let [origin, ..] = preflight(&mut Client::new(&server), "/about");
+        assert_eq!(origin.as_deref(), Some("https://other.example"));
+    });
+}
+
 #[test]
 fn mistakes_stop_the_build_and_the_start_with_their_places() {
     let site = site();

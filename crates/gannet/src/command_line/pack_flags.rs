@@ -264,8 +264,8 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
     ),
     site_flags::cors(
         FURTHER,
-        "Such as https://app.example.org. Preflight requests are answered as the same flag \
-            of gannet serve says.",
+        "Such as https://app.example.org. Preflight requests for what is there are answered \
+            accordingly, without the same flag of gannet serve.",
     ),
     Flag {
         name: "csp",
