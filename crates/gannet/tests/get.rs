@@ -183,8 +183,55 @@ fn only_files_are_replaced() {
     gannet_in(&folder, ["get", &url(&server), "-o", "link"]).success();
     assert!(downloaded(&folder, "real") == pattern(LEN, 7));
     assert!(folder.join("link").is_symlink());
-    let ended = gannet_in(&folder, ["get", &url(&server), "-o", "-"]);
-    assert_eq!(ended.status, Some(2), "{}", ended.err);
+}
+
+#[test]
+fn a_content_is_written_to_standard_output_alone_and_in_order() {
+    let (folder, server) = site();
+    let url = url(&server);
+    for version in [None, Some("-2")] {
+        let arguments = ["get", &url, "-o", "-"].into_iter().chain(version);
+        let ended = gannet_in(&folder, arguments).success();
+        assert!(ended.out == pattern(LEN, 7), "{version:?}");
+    }
+    assert!(!folder.join("-").exists() && !folder.join("-.part").exists());
+    for further in [&["-c", "2"][..], &["--continue"], &["--json"], &[&url]] {
+        let arguments = [&["get", &url, "-o", "-"], further].concat();
+        let ended = gannet_in(&folder, arguments);
+        assert_eq!(ended.status, Some(2), "{further:?}: {}", ended.err);
+        assert!(
+            ended.out.is_empty() && ended.err.contains("help: "),
+            "{ended:?}"
+        );
+    }
+    let ended = gannet_in(&folder, ["get", &format!("{url}.none"), "-o", "-"]);
+    assert_eq!(
+        (ended.status, ended.out.len()),
+        (Some(1), 0),
+        "{}",
+        ended.err
+    );
+}
+
+/// Whoever reads the first bytes only, such as `head`, ends it without a word.
+#[test]
+fn a_reader_of_standard_output_may_go_away() {
+    let (_folder, server) = site();
+    let mut command = command();
+    command.args(["get", &url(&server), "-o", "-"]);
+    command.stdout(std::process::Stdio::piped());
+    command.stderr(std::process::Stdio::piped());
+    let mut child = command.spawn().expect("the binary starts");
+    let mut first = [0; 100];
+    let mut out = child.stdout.take().expect("piped");
+    out.read_exact(&mut first).expect("it begins");
+    assert_eq!(first, pattern(LEN, 7)[..100]);
+    drop(out);
+    let ended = child.wait_with_output().expect("it ends");
+    assert_eq!(
+        (ended.status.code(), ended.stderr.as_slice()),
+        (Some(0), &b""[..])
+    );
 }
 
 /// Frames of HTTP/2: a content that is shorter than it was said to be is no download.

@@ -345,7 +345,7 @@ pub static COMMANDS: &[Command] = &[
                 "output",
                 'o',
                 "FILE",
-                "write the content there; without it, it is thrown away",
+                "write the content there, - to standard output; without it, it is thrown away",
                 ValueHint::FilePath,
             ),
             switch(

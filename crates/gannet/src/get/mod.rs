@@ -13,6 +13,7 @@ mod limits;
 mod output;
 mod report;
 mod response;
+mod standard_output;
 pub(crate) mod transport;
 pub(crate) mod url;
 
@@ -50,7 +51,7 @@ pub struct GetOptions {
     pub urls: Vec<String>,
     /// Connections at a time, 1 to 1024.
     pub connections: usize,
-    /// Where the content goes; `None` throws it away.
+    /// Where the content goes; `-` is standard output, `None` throws it away.
     pub output: Option<PathBuf>,
     /// Whether an earlier download goes on.
     pub resumes: bool,
@@ -83,7 +84,7 @@ pub fn connections(typed: &str) -> Result<usize, Failure> {
     })
 }
 
-/// Downloads and returns the report.
+/// Downloads and returns the report; nothing where the content goes to standard output.
 ///
 /// # Errors
 /// A URL makes no sense, a server cannot be reached or answers something else than the content,
@@ -101,15 +102,12 @@ pub fn run(options: &GetOptions) -> Result<String, Failure> {
         return Err(Failure::usage("--output takes one URL")
             .help("download the others one by one, or leave --output away to measure"));
     }
-    if options
+    let to_standard_output = options
         .output
         .as_ref()
-        .is_some_and(|path| path.as_os_str() == "-")
-    {
-        return Err(
-            Failure::usage("--output -: standard output is for the report")
-                .help("name a file; ./- is one with that name"),
-        );
+        .is_some_and(|path| path.as_os_str() == "-");
+    if to_standard_output {
+        standard_output::check(options)?;
     }
     if options.resumes && options.output.is_none() {
         return Err(Failure::usage("--continue needs --output FILE"));
@@ -129,6 +127,10 @@ pub fn run(options: &GetOptions) -> Result<String, Failure> {
         received: AtomicU64::new(0),
         expected: AtomicU64::new(0),
     };
+    if to_standard_output {
+        client.print(&urls[0].0, &urls[0].1)?;
+        return Ok(String::new());
+    }
     let (started, cpu) = (Instant::now(), cpu_time());
     let result = match &options.output {
         None => client.measure(&urls),

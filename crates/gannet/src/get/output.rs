@@ -259,7 +259,7 @@ pub(super) fn shares(start: u64, left: u64, count: usize) -> Vec<Part> {
 
 /// The first digest of `repr-digest` that can be checked: a dictionary of byte sequences
 /// (RFC 9530 section 3, RFC 9651 section 3.2).
-fn wanted_digest(field: &str) -> Option<(&'static str, &'static Algorithm, String)> {
+pub(super) fn wanted_digest(field: &str) -> Option<(&'static str, &'static Algorithm, String)> {
     field.split(',').find_map(|member| {
         let (name, value) = member.trim().split_once('=')?;
         // A member may have parameters, which say nothing here.
@@ -274,7 +274,7 @@ fn wanted_digest(field: &str) -> Option<(&'static str, &'static Algorithm, Strin
 }
 
 /// RFC 4648 section 4.
-fn base64(bytes: &[u8]) -> String {
+pub(super) fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
