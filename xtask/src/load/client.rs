@@ -204,7 +204,7 @@ impl<'a> Client<'a> {
     /// answering some would be slow to accept the others, which is not what is measured.
     fn connect_all(&mut self, events: &mut Vec<epoll::Event>) -> Result<(), LoadError> {
         let deadline = Instant::now() + self.plan.connect;
-        while (self.opened < self.slots.len() || self.connecting > 0) && Instant::now() < deadline {
+        while self.opening() && Instant::now() < deadline {
             while self.opened < self.slots.len() && self.connecting < OPENING_MAX {
                 let index = self.opened;
                 self.opened += 1;
@@ -212,12 +212,11 @@ impl<'a> Client<'a> {
             }
             self.turn(events)?;
         }
-        if self.slots.iter().all(|s| {
-            matches!(
-                s.state,
-                State::Unopened | State::Connecting | State::Handshaking
-            )
-        }) {
+        let unconnected = |slot: &Slot| {
+            use State::{Connecting, Handshaking, Unopened};
+            matches!(slot.state, Unopened | Connecting | Handshaking)
+        };
+        if self.responses == 0 && self.slots.iter().all(unconnected) {
             let time = self.plan.connect.as_millis();
             return Err(LoadError::Refused(format!(
                 "no connection within {time} ms"
@@ -233,6 +232,13 @@ impl<'a> Client<'a> {
         }
         self.last_arrival = self.now();
         Ok(())
+    }
+
+    /// Whether connections still have to be made before a run begins. With a connection per request
+    /// some are always being made: once each was begun and one has answered, the others follow.
+    fn opening(&self) -> bool {
+        let follow = !self.plan.keep_alive && self.responses > 0;
+        self.opened < self.slots.len() || (self.connecting > 0 && !follow)
     }
 
     fn run_for(&mut self, time: Duration, events: &mut Vec<epoll::Event>) -> Result<(), LoadError> {
@@ -745,4 +751,31 @@ impl<'a> Client<'a> {
 fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::load::{Content, Target};
+
+    #[test]
+    fn a_run_does_not_wait_for_connections_that_are_made_anew() {
+        let interrupt = std::sync::atomic::AtomicBool::new(false);
+        let targets = [Target {
+            path: "/".into(),
+            content: Content::new(b"Hello, World!"[..].into(), 0, 13),
+        }];
+        for (keep_alive, responses, expected) in
+            [(true, 1, true), (false, 0, true), (false, 1, false)]
+        {
+            let mut plan =
+                crate::load::tests::plan(([127, 0, 0, 1], 1).into(), &targets, &interrupt);
+            plan.keep_alive = keep_alive;
+            let mut client = Client::new(&plan).expect("a client");
+            assert!(client.opening(), "none was begun");
+            (client.opened, client.connecting) = (plan.connections, 1);
+            client.responses = responses;
+            assert_eq!(client.opening(), expected, "{keep_alive} {responses}");
+        }
+    }
 }

@@ -59,7 +59,11 @@ fn targets() -> Vec<Target> {
     }]
 }
 
-fn plan<'a>(address: SocketAddr, targets: &'a [Target], interrupt: &'a AtomicBool) -> Plan<'a> {
+pub(super) fn plan<'a>(
+    address: SocketAddr,
+    targets: &'a [Target],
+    interrupt: &'a AtomicBool,
+) -> Plan<'a> {
     Plan {
         address,
         targets,
