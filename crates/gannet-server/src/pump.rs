@@ -30,8 +30,8 @@ pub(crate) enum Stop {
     NeedInput,
     /// The answers gathered have to be sent first.
     Full,
-    /// The disk has to be asked, or a body be inflated, on behalf of the last request, whose head is this many bytes and
-    /// ends where the consumed input ends.
+    /// The disk has to be asked, or a body be inflated, on behalf of the last request, whose head is
+    /// this many bytes and ends where the consumed input ends.
     AskDisk(usize),
 }
 
