@@ -10,8 +10,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::process;
-use crate::served::Served;
+use crate::browser_site;
+use xtask::process;
+use xtask::served::Served;
 
 /// Tiles in a row and in a column.
 const COLUMNS: u32 = 24;
@@ -36,7 +37,8 @@ pub(crate) fn main() -> Result<()> {
     };
     let gannet = process::build(&["-p", "gannet"], "dev")?;
     let folder = std::env::temp_dir().join(format!("gannet-browser-{}", std::process::id()));
-    let result = show_all(&chromium, &gannet, &folder);
+    let result = show_all(&chromium, &gannet, &folder)
+        .and_then(|()| browser_site::run_all(&chromium, &gannet, &folder.join("site-2")));
     fs::remove_dir_all(&folder)?;
     result
 }
@@ -75,20 +77,9 @@ fn show(chromium: &Path, gannet: &Path, folder: &Path, content: &Path, is_h2: bo
     let screenshot = folder.join("screenshot.png");
     // One that is left from before would be compared.
     let _ = fs::remove_file(&screenshot);
-    let mut browser = Command::new(chromium);
-    browser.args([
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--hide-scrollbars",
-    ]);
-    browser.args([
-        "--disable-dev-shm-usage",
-        "--no-first-run",
-        "--disable-background-networking",
-    ]);
-    browser.args(["--ignore-certificate-errors", "--force-color-profile=srgb"]);
-    browser.args(["--force-device-scale-factor=1", "--disable-extensions"]);
+    let mut browser = headless(chromium, folder);
+    browser.args(["--hide-scrollbars", "--force-color-profile=srgb"]);
+    browser.arg("--force-device-scale-factor=1");
     if !is_h2 {
         browser.arg("--disable-http2");
     }
@@ -96,10 +87,6 @@ fn show(chromium: &Path, gannet: &Path, folder: &Path, content: &Path, is_h2: bo
     // A window has more than a page: what is below is not looked at.
     browser.arg(format!("--window-size={width},{}", height + 200));
     browser.arg(format!("--screenshot={}", screenshot.display()));
-    browser.arg(format!(
-        "--user-data-dir={}",
-        folder.join("profile").display()
-    ));
     browser.arg(format!("https://127.0.0.1:{}/", server.port));
     let output = browser.stdin(Stdio::null()).output()?;
     ensure!(
@@ -118,6 +105,24 @@ fn show(chromium: &Path, gannet: &Path, folder: &Path, content: &Path, is_h2: bo
         "{by_h2} of {requests} requests by HTTP/2"
     );
     Ok(requests)
+}
+
+/// A browser without a window, that leaves nothing outside of the folder.
+pub(crate) fn headless(chromium: &Path, folder: &Path) -> Command {
+    let mut browser = Command::new(chromium);
+    browser.args(["--headless", "--no-sandbox", "--disable-gpu"]);
+    browser.args([
+        "--disable-dev-shm-usage",
+        "--no-first-run",
+        "--disable-extensions",
+    ]);
+    browser.args([
+        "--disable-background-networking",
+        "--ignore-certificate-errors",
+    ]);
+    let profile = folder.join("profile");
+    browser.arg(format!("--user-data-dir={}", profile.display()));
+    browser
 }
 
 /// The colour that an asset gives to its tile. Neighbours differ, and none is that of a page.

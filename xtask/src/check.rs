@@ -5,7 +5,8 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use lexopt::prelude::*;
 
-use crate::{licenses, no_io, process, tidy};
+use crate::{licenses, no_io, tidy};
+use xtask::process;
 
 /// Simulator seeds of `cargo xtask check`.
 const CHECK_SEEDS: u64 = 20;

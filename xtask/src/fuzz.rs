@@ -5,7 +5,7 @@ use std::process::Stdio;
 use anyhow::{Context, Result, bail, ensure};
 use lexopt::prelude::*;
 
-use crate::process;
+use xtask::process;
 
 /// Seconds per target unless told otherwise.
 const SECONDS: u64 = 10;

@@ -5,9 +5,9 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::served::Served;
+use xtask::served::Served;
 
-/// What is installed if it is not there.
+/// The module that is installed if it is not there, from where this machine's Go has modules from.
 const SOURCE: &str = "github.com/summerwind/h2spec/cmd/h2spec@latest";
 
 /// Cases that fail in clear text: on a port that speaks HTTP/1, too, what is no preface is answered

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use lexopt::prelude::*;
 use serde_json::Value;
 
-use crate::process;
+use xtask::process;
 
 /// What gannet is built for: dependencies of other systems are not in it.
 const TARGETS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];

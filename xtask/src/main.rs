@@ -1,22 +1,21 @@
 //! The project's own chores, run as `cargo xtask NAME`.
 #![forbid(unsafe_code)]
 
-use std::process::ExitCode;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
 
 use anyhow::{Result, bail};
 use lexopt::prelude::*;
+use xtask::process;
 
-mod bench;
 mod browser;
+mod browser_site;
 mod check;
+mod crawl;
 mod fuzz;
 mod h2spec;
-mod instructions;
 mod licenses;
-mod load;
 mod no_io;
-mod process;
-mod served;
 mod tidy;
 mod vm;
 
@@ -30,12 +29,18 @@ cargo xtask NAME
   fuzz-smoke   each fuzz target for a short time (--seconds N)
   licenses     the bill of materials and licence texts in the program (--check: compare only)
   h2spec       HTTP/2's conformance tests, on each engine, over TLS and in clear text
-  browser      a page of hundreds of assets in headless Chromium, its screenshot compared
+  browser      headless Chromium: hundreds of assets, login windows, workers, WebAssembly, a deploy
+  crawl        sites of generators, path by path, beside nginx
+  caches       nginx, Varnish and Apache in front of gannet, as the manual configures them
   deny         licences and known vulnerabilities of dependencies
   instructions count the instructions of the pure crates (--update commits new counts)
+  idle         user memory of idle connections, of each kind (--help for its flags)
   vm           tests on Debian's kernels in QEMU, kernel TLS among them (--help for its flags)
   bench        measure gannet and its peers side by side (--help for its flags)
 ";
+
+/// Chores of the lab.
+const LAB: [&str; 4] = ["bench", "caches", "idle", "instructions"];
 
 fn main() -> ExitCode {
     match dispatch() {
@@ -58,8 +63,7 @@ fn dispatch() -> Result<()> {
         Some(argument) => return Err(argument.unexpected().into()),
     };
     match name.as_str() {
-        "bench" => return bench::main(&mut parser),
-        "instructions" => return instructions::main(&mut parser),
+        lab if LAB.contains(&lab) => return run_lab(lab, &mut parser),
         "fuzz-smoke" => return fuzz::main(&mut parser),
         "licenses" => return licenses::main(&mut parser),
         "sim" => return check::sim(&mut parser),
@@ -74,8 +78,23 @@ fn dispatch() -> Result<()> {
         "tidy" => tidy::main(),
         "no-io" => no_io::main(),
         "browser" => browser::main(),
+        "crawl" => crawl::main(),
         "h2spec" => h2spec::main(),
         "deny" => check::deny(),
         other => bail!("no chore is named '{other}'; 'cargo xtask --help' lists them"),
     }
+}
+
+/// Becomes the lab, which cargo builds first: a program of its own, so that the checks do not wait
+/// for a load client to compile.
+fn run_lab(name: &str, parser: &mut lexopt::Parser) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    // Arguments may name files from where the user is: the directory stays.
+    let mut command = Command::new(cargo);
+    command.args(["run", "--quiet", "--package", "gannet-lab"]);
+    command.args(["--profile", "xtask", "--manifest-path"]);
+    command.arg(process::root().join("Cargo.toml"));
+    command.arg("--").arg(name).args(parser.raw_args()?);
+    let error = command.exec();
+    bail!("cannot start cargo for the lab: {error}")
 }

@@ -9,10 +9,8 @@ use std::{collections::BTreeSet, fs, path::Path, process::Stdio};
 
 use anyhow::{Context, Result, bail};
 
-use crate::{
-    process,
-    tidy::{self, source},
-};
+use crate::tidy::{self, source};
+use xtask::process;
 
 /// The crates that do no I/O.
 const CRATES: [&str; 3] = ["gannet-http", "gannet-archive", "gannet-content"];
@@ -20,7 +18,7 @@ const CRATES: [&str; 3] = ["gannet-http", "gannet-archive", "gannet-content"];
 /// What they may depend on, directly or not: computation alone. `cc`, `shlex` and
 /// `find-msvc-tools` are run by a build script; `libc` tells the features of a CPU on aarch64. The
 /// HTML parser keeps its interned names behind a lock (`parking_lot` and what it is made of).
-const DEPENDENCIES: [&str; 45] = [
+const DEPENDENCIES: [&str; 47] = [
     "arrayvec",
     "base64",
     "blake3",
@@ -41,6 +39,7 @@ const DEPENDENCIES: [&str; 45] = [
     "lock_api",
     "log",
     "markup5ever",
+    "md-5",
     "memchr",
     "new_debug_unreachable",
     "parking_lot",
@@ -53,6 +52,7 @@ const DEPENDENCIES: [&str; 45] = [
     "proc-macro2",
     "quote",
     "scopeguard",
+    "sha1",
     "sha2",
     "shlex",
     "siphasher",

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 
 /// The root of the workspace: the one that the current directory is in, so that a program that was
 /// built in another checkout works on this one; outside of any, the one it was built from.
-pub(crate) fn root() -> PathBuf {
+pub fn root() -> PathBuf {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     let find = || {
         let here = std::env::current_dir().ok();
@@ -23,7 +23,7 @@ pub(crate) fn root() -> PathBuf {
     ROOT.get_or_init(find).clone()
 }
 
-/// The project's workspace that `directory` is in; others within it, as that of `bench/peers`, are
+/// The project's workspace that `directory` is in; others within it, as that of `lab/peers`, are
 /// not meant.
 fn workspace_of(directory: &Path) -> Option<PathBuf> {
     let is_workspace = |directory: &&Path| {
@@ -34,15 +34,24 @@ fn workspace_of(directory: &Path) -> Option<PathBuf> {
     directory.ancestors().find(is_workspace).map(Path::to_owned)
 }
 
+/// Where cargo puts what it builds, and chores what they keep.
+pub fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
 /// The cargo that runs this, or the one on the path.
-pub(crate) fn cargo() -> Command {
+pub fn cargo() -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root());
     command
 }
 
 /// Runs `command` to its end with its output shown; an exit other than 0 is an error.
-pub(crate) fn run(command: &mut Command) -> Result<()> {
+///
+/// # Errors
+///
+/// When it cannot be started, or fails.
+pub fn run(command: &mut Command) -> Result<()> {
     let shown = show(command);
     let status = command
         .status()
@@ -53,8 +62,17 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// Whether this runs in CI, where a check that was skipped must not look like one that passed.
+pub fn is_ci() -> bool {
+    std::env::var("CI").is_ok_and(|value| !matches!(&value[..], "" | "0" | "false"))
+}
+
 /// Builds what `what` names and returns the program's path, as cargo tells it.
-pub(crate) fn build(what: &[&str], profile: &str) -> Result<PathBuf> {
+///
+/// # Errors
+///
+/// When it does not build, or is no program.
+pub fn build(what: &[&str], profile: &str) -> Result<PathBuf> {
     let mut command = cargo();
     command.args(["build", "--profile", profile]).args(what);
     command
@@ -71,14 +89,22 @@ pub(crate) fn build(what: &[&str], profile: &str) -> Result<PathBuf> {
 }
 
 /// The trimmed standard output of a program, or its standard error where that is empty.
-pub(crate) fn output(program: &str, arguments: &[&str]) -> Result<String> {
+///
+/// # Errors
+///
+/// When it cannot be started, or fails.
+pub fn output(program: &str, arguments: &[&str]) -> Result<String> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null());
     capture(&mut command)
 }
 
 /// Runs `command` to its end and returns what it printed.
-pub(crate) fn capture(command: &mut Command) -> Result<String> {
+///
+/// # Errors
+///
+/// When it cannot be started, or fails.
+pub fn capture(command: &mut Command) -> Result<String> {
     let shown = show(command);
     let output = command
         .output()
@@ -92,7 +118,7 @@ pub(crate) fn capture(command: &mut Command) -> Result<String> {
 }
 
 /// Where `program` is, on the path or in the directories of system programs.
-pub(crate) fn find(program: &str) -> Option<PathBuf> {
+pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/usr/local/sbin", "/sbin"].map(PathBuf::from);
     std::env::split_paths(&path)
@@ -102,7 +128,11 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
 }
 
 /// Finds `program`, installing `package` by apt-get where that is possible.
-pub(crate) fn find_or_install(program: &str, package: &str) -> Result<PathBuf> {
+///
+/// # Errors
+///
+/// When it is not there and cannot be installed.
+pub fn find_or_install(program: &str, package: &str) -> Result<PathBuf> {
     if let Some(path) = find(program) {
         return Ok(path);
     }
@@ -112,11 +142,14 @@ pub(crate) fn find_or_install(program: &str, package: &str) -> Result<PathBuf> {
 
 /// Finds `program`, also among those that cargo installed, and lets cargo install the crate of that
 /// name below the build directory where it `may`.
-pub(crate) fn find_or_cargo_install(program: &str, may: bool) -> Result<PathBuf> {
+///
+/// # Errors
+///
+/// When it is not there and must not, or cannot, be installed.
+pub fn find_or_cargo_install(program: &str, may: bool) -> Result<PathBuf> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root().join("target"), PathBuf::from);
-    let tools = target.join("tools");
+    let tools = target().join("tools");
     let places = home
         .iter()
         .chain([&tools])
@@ -137,7 +170,11 @@ pub(crate) fn find_or_cargo_install(program: &str, may: bool) -> Result<PathBuf>
 }
 
 /// Installs `package` by apt-get, which only root can.
-pub(crate) fn install(package: &str) -> Result<()> {
+///
+/// # Errors
+///
+/// When it cannot be installed.
+pub fn install(package: &str) -> Result<()> {
     if find("apt-get").is_none() || !rustix::process::geteuid().is_root() {
         bail!("only root with apt-get can install '{package}'");
     }
@@ -173,11 +210,11 @@ mod tests {
     #[test]
     fn the_workspace_is_looked_for_above_the_directory() {
         let base = std::env::temp_dir().join(format!("gannet-workspace-{}", std::process::id()));
-        let inner = base.join("bench/peers/src");
+        let inner = base.join("lab/peers/src");
         fs::create_dir_all(&inner).expect("a writable temporary directory");
         fs::create_dir_all(base.join("xtask")).expect("writable");
         let write = |path: &str, text: &str| fs::write(base.join(path), text).expect("writable");
-        write("bench/peers/Cargo.toml", "[workspace]\n");
+        write("lab/peers/Cargo.toml", "[workspace]\n");
         write("xtask/Cargo.toml", "[package]\n");
         assert_eq!(
             workspace_of(&inner),
@@ -191,6 +228,6 @@ mod tests {
 
     #[test]
     fn the_root_is_this_project() {
-        assert!(root().join("bench/scenarios").is_dir());
+        assert!(root().join("lab/scenarios").is_dir());
     }
 }

@@ -7,17 +7,21 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result};
 
 /// A running server.
-pub(crate) struct Served {
+pub struct Served {
     child: Child,
     /// The port that it listens on.
-    pub(crate) port: String,
+    pub port: String,
     /// Where its metrics are, as `address:port`; if it was told to have some.
     metrics: Option<String>,
 }
 
 impl Served {
     /// Starts it, and waits until it listens. `None` if it says that it cannot.
-    pub(crate) fn start(command: &mut Command) -> Result<Option<Self>> {
+    ///
+    /// # Errors
+    ///
+    /// When it cannot be started, or its output cannot be read.
+    pub fn start(command: &mut Command) -> Result<Option<Self>> {
         let mut child = command.stdout(Stdio::piped()).spawn()?;
         let out = child.stdout.take().context("it was piped")?;
         let mut lines = BufReader::new(out).lines();
@@ -46,8 +50,17 @@ impl Served {
         }))
     }
 
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The value of one of its metrics.
-    pub(crate) fn metric(&self, name: &str) -> Result<u64> {
+    ///
+    /// # Errors
+    ///
+    /// When it was told to have none, or none of that name.
+    pub fn metric(&self, name: &str) -> Result<u64> {
         let address = self
             .metrics
             .as_ref()

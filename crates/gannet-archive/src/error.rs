@@ -14,6 +14,8 @@ pub enum ArchiveError {
         /// Bytes that are there.
         found: u64,
     },
+    /// No bytes at all.
+    Empty,
     /// More bytes than the archive says it has, and no tail announced.
     TrailingBytes {
         /// Bytes that are expected.
@@ -159,6 +161,9 @@ impl ArchiveError {
                 }
             },
             Self::Truncated { .. } => "the file is cut short; copy or build it again",
+            Self::Empty => {
+                "a copy or a build may have ended before its first byte; copy or build it again"
+            }
             Self::Version { .. } | Self::Features { .. } => {
                 "a newer gannet wrote this archive; update gannet, or build the archive again with this version"
             }
@@ -181,6 +186,7 @@ impl fmt::Display for ArchiveError {
                     "file is cut short (found {found} bytes, expected {expected})"
                 )
             }
+            Self::Empty => out.write_str("file is empty"),
             Self::TrailingBytes { expected, found } => {
                 write!(
                     out,

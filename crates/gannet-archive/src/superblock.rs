@@ -47,6 +47,8 @@ pub enum SectionKind {
     HostRules,
     /// How the codings were made: text for a packer, which uses an archive to make the next one.
     Recipe,
+    /// Why files have their lifetimes: text for a packer and for people.
+    Lifetimes,
     /// A kind this version does not know and need not know.
     Other(u32),
 }
@@ -67,14 +69,15 @@ impl SectionKind {
     ];
 
     /// The kinds that an archive may have, once each. A server must know those it has, but for the
-    /// recipe, which is for packers.
-    pub const OPTIONAL: [Self; 6] = [
+    /// recipe and the lifetimes, which are for packers.
+    pub const OPTIONAL: [Self; 7] = [
         Self::Hosts,
         Self::RedirectRules,
         Self::FieldRules,
         Self::FieldsCommon,
         Self::HostRules,
         Self::Recipe,
+        Self::Lifetimes,
     ];
 
     /// The number that stands in the file.
@@ -96,6 +99,7 @@ impl SectionKind {
             Self::FieldsCommon => 15,
             Self::HostRules => 16,
             Self::Recipe => 32,
+            Self::Lifetimes => 33,
             Self::Other(number) => number,
         }
     }
@@ -128,6 +132,7 @@ impl fmt::Display for SectionKind {
             Self::FieldsCommon => "fields-common",
             Self::HostRules => "host-rules",
             Self::Recipe => "recipe",
+            Self::Lifetimes => "lifetimes",
             Self::Other(number) => return write!(out, "{number}"),
         })
     }
@@ -464,7 +469,10 @@ fn build_id(prefix: &[u8], metadata: &[u8]) -> [u8; 32] {
 }
 
 fn not_an_archive(first: &[u8], file_len: u64) -> ArchiveError {
-    if !first.is_empty() && layout::MAGIC.starts_with(first) {
+    if first.is_empty() {
+        return ArchiveError::Empty;
+    }
+    if layout::MAGIC.starts_with(first) {
         let expected = SUPERBLOCK_LEN as u64;
         return ArchiveError::Truncated {
             expected,

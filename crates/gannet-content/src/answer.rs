@@ -19,8 +19,16 @@
 use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::ready_fields::{ReadyFields, ReadyFieldsError, RepresentationFields};
 
-/// `cache-control` of what may change under its name: kept, but asked for again each time.
-pub const CACHE_REVALIDATE: &str = "no-cache";
+/// `cache-control` of what may change under its name: browsers keep it and revalidate it each time.
+///
+/// Shared caches keep it for a second before they do: neither nginx nor Varnish stores anything that
+/// says `no-cache` or `max-age=0` alone, so that without `s-maxage` they would fetch the whole of a
+/// film for each of its ranges. A second is what a live directory takes to notice a change.
+pub const CACHE_REVALIDATE: &str = "public, max-age=0, s-maxage=1, must-revalidate";
+
+/// `cache-control` of what no shared cache should hold, and browsers revalidate: redirects, and a
+/// site's own page for what is not found, since a deploy may be about to bring it.
+pub const CACHE_NO_CACHE: &str = "no-cache";
 
 /// `cache-control` of what never changes under its name: kept for a year, never asked for again
 /// (RFC 8246).

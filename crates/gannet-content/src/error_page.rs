@@ -82,7 +82,7 @@ pages! {
     501 NOT_IMPLEMENTED "Not Implemented"
         "The server does not know what was asked of it."
     503 SERVICE_UNAVAILABLE "Service Unavailable"
-        "The server is busy. Please try again in a moment."
+        "The server cannot answer this right now. Please try again in a moment."
     505 HTTP_VERSION_NOT_SUPPORTED "HTTP Version Not Supported"
         "The server does not speak this version of HTTP."
 }

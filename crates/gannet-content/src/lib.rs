@@ -2,7 +2,8 @@
 //!
 //! Everything here is a pure function of its arguments: no file is opened, no clock is read. Who
 //! serves a live directory asks [`directory::lookup`] which paths to try and tells it what was
-//! found; who serves an archive has the same questions answered at pack time.
+//! found; who serves an archive has the same questions answered at pack time, and by [`archive`]
+//! what is left of them. The server, `explain` and `check` all go by these two.
 //!
 //! ```text
 //! target path ──▶ directory::lookup ──▶ a file ──▶ validators, mime ──▶ answer (ready fields)
@@ -13,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+pub mod archive;
 pub mod directory;
 pub mod error_page;
 pub mod limits;
@@ -22,4 +24,5 @@ pub mod plan;
 pub mod policy;
 pub mod routing;
 pub mod rules;
+pub mod stored_coding;
 pub mod validators;

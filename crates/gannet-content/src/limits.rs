@@ -12,6 +12,10 @@ pub const SUFFIX_MAX: usize = 16;
 /// scrolls; a folder with more gets a note that says so.
 pub const LISTING_ENTRIES_MAX: usize = 10_000;
 
+/// The longest listing, in bytes; one of so many entries with names of the usual length is a
+/// quarter of it. A name of 255 bytes can take 2.5 KB on a page, all of its bytes escaped twice.
+pub const LISTING_BYTES_MAX: usize = 8 << 20;
+
 /// The most folders that a listing's breadcrumbs link to, the nearest ones. Their links take bytes
 /// with the square of the depth, and a path may be 2,000 folders deep.
 pub const LISTING_CRUMBS_MAX: usize = 32;

@@ -7,6 +7,7 @@
 //! that the document itself declares (RFC 7303 section 3).
 
 use crate::limits::SUFFIX_MAX;
+use crate::stored_coding;
 
 mod table;
 
@@ -16,10 +17,11 @@ pub const UNKNOWN: &str = "application/octet-stream";
 /// The content type of a path by its last segment, from the built-in table.
 ///
 /// The suffix is what follows the last dot, in any case; a name that begins with its only dot has
-/// none. A few names without suffix are known whole (`LICENSE`, `apple-app-site-association`).
+/// none. A few names without suffix are known whole (`LICENSE`, `apple-app-site-association`). A
+/// file that is [stored in a coding](stored_coding) has the type of what it comes to.
 #[must_use]
 pub fn content_type(path: &[u8]) -> &'static str {
-    let name = last_segment(path);
+    let name = last_segment(decoded(path));
     let Some(suffix) = suffix(name) else {
         return table::of_name(name).unwrap_or(UNKNOWN);
     };
@@ -63,7 +65,7 @@ impl Types {
     /// The content type of a path by its last segment.
     #[must_use]
     pub fn content_type(&self, path: &[u8]) -> &str {
-        if let Some(key) = suffix(last_segment(path)).and_then(suffix_key)
+        if let Some(key) = suffix(last_segment(decoded(path))).and_then(suffix_key)
             && let Ok(index) = self.own.binary_search_by_key(&key, |&(key, _)| key)
         {
             return &self.own[index].1;
@@ -110,6 +112,11 @@ pub fn looks_like_asset(path: &[u8]) -> bool {
     })
 }
 
+/// The path of what a file comes to.
+fn decoded(path: &[u8]) -> &[u8] {
+    stored_coding::of(path).map_or(path, |(_, inner)| inner)
+}
+
 fn last_segment(path: &[u8]) -> &[u8] {
     path.rsplit(|&byte| byte == b'/').next().unwrap_or_default()
 }
@@ -148,26 +155,38 @@ fn is_content_type(text: &str) -> bool {
 }
 
 /// Types outside `text/*` that are not compressed by themselves.
-const COMPRESSIBLE: [&str; 33] = [
+const COMPRESSIBLE: [&str; 57] = [
+    "application/cbor",
+    "application/geopackage+sqlite3",
     "application/javascript",
     "application/json",
     "application/json5",
     "application/jsonl",
+    "application/jwt",
     "application/msword",
     "application/n-quads",
     "application/n-triples",
     "application/octet-stream",
     "application/postscript",
     "application/rtf",
+    "application/sparql-query",
+    "application/sparql-update",
     "application/sql",
     "application/toml",
     "application/trig",
+    "application/vnd.apache.arrow.file",
+    "application/vnd.apache.arrow.stream",
     "application/vnd.apple.mpegurl",
+    "application/vnd.chess-pgn",
+    "application/vnd.las",
+    "application/vnd.mapbox-vector-tile",
     "application/vnd.ms-excel",
     "application/vnd.ms-fontobject",
     "application/vnd.ms-powerpoint",
+    "application/vnd.msgpack",
     "application/vnd.sqlite3",
     "application/wasm",
+    "application/x-java-jnlp-file",
     "application/x-ndjson",
     "application/x-protobuf",
     "application/x-sh",
@@ -175,13 +194,25 @@ const COMPRESSIBLE: [&str; 33] = [
     "application/xml",
     "application/xml-dtd",
     "application/yaml",
+    "application/yang",
+    "audio/basic",
     "audio/midi",
     "font/collection",
     "font/otf",
     "font/ttf",
     "image/bmp",
+    "image/fits",
     "image/vnd.adobe.photoshop",
+    "image/vnd.dxf",
     "image/vnd.microsoft.icon",
+    "image/vnd.ms-dds",
+    "image/x-portable-anymap",
+    "image/x-portable-bitmap",
+    "image/x-portable-graymap",
+    "image/x-portable-pixmap",
+    "image/x-tga",
+    "image/x-xbitmap",
+    "image/x-xpixmap",
 ];
 
 #[cfg(test)]
@@ -213,6 +244,13 @@ mod tests {
         check("/feed.atom", "application/atom+xml");
         check("/sitemap.xml", "application/xml");
         check("/subtitles.vtt", "text/vtt; charset=utf-8");
+        check("/notebook.ipynb", "application/x-ipynb+json");
+        check("/data.parquet", "application/vnd.apache.parquet");
+        check("/map.geojson", "application/geo+json");
+        check("/x.jxl", "image/jxl");
+        check("/start.jnlp", "application/x-java-jnlp-file");
+        check("/app.war", "application/java-archive");
+        check("/shader.wgsl", "text/wgsl; charset=utf-8");
     }
 
     #[test]
@@ -300,13 +338,38 @@ mod tests {
             "a.obj",
             "a",
             "a.md",
+            "a.ipynb",
+            "a.jnlp",
         ] {
             assert!(is_compressible(content_type(path.as_bytes())), "{path}");
         }
         for path in [
-            "a.png", "a.jpg", "a.webp", "a.avif", "a.jxl", "a.gif", "a.mp4", "a.webm", "a.mp3",
-            "a.ogg", "a.flac", "a.woff", "a.woff2", "a.zip", "a.gz", "a.br", "a.zst", "a.7z",
-            "a.pdf", "a.docx", "a.epub", "a.jar", "a.iso",
+            "a.png",
+            "a.jpg",
+            "a.webp",
+            "a.avif",
+            "a.jxl",
+            "a.gif",
+            "a.mp4",
+            "a.webm",
+            "a.mp3",
+            "a.ogg",
+            "a.flac",
+            "a.woff",
+            "a.woff2",
+            "a.zip",
+            "a.gz",
+            "a.br",
+            "a.zst",
+            "a.7z",
+            "a.pdf",
+            "a.docx",
+            "a.epub",
+            "a.jar",
+            "a.iso",
+            "a.parquet",
+            "a.war",
+            "a.cbz",
         ] {
             assert!(!is_compressible(content_type(path.as_bytes())), "{path}");
         }

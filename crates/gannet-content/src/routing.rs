@@ -3,6 +3,10 @@
 //! Directory mode asks [`directory::lookup`](crate::directory::lookup), which follows a
 //! [`Routing`]; the packer follows the same one once for all paths.
 
+use gannet_http::semantics::fields::Fields;
+use gannet_http::semantics::status::Status;
+
+use crate::mime::looks_like_asset;
 use crate::rules::Compat;
 
 /// How paths lead to files.
@@ -70,6 +74,56 @@ pub enum FallbackKind {
     NotFound,
 }
 
+impl FallbackKind {
+    /// The status with which a page of this kind answers for `path`, which nothing has; `None` if it
+    /// does not answer.
+    #[must_use]
+    pub fn status(self, path: &[u8], is_navigation: bool) -> Option<Status> {
+        match self {
+            Self::Wildcard => Some(Status::OK),
+            Self::Application => is_application_path(path, is_navigation).then_some(Status::OK),
+            Self::NotFound => Some(Status::NOT_FOUND),
+        }
+    }
+}
+
+/// Whether the page of an application may answer for a path that nothing has. A name with a suffix
+/// is taken for an asset, unless the request is a navigation: `/docs/v1.2` in the address bar is a
+/// page of the application, and the same path in an `<img>` is not. Names that begin with a dot are
+/// none of its pages.
+#[must_use]
+pub fn is_application_path(path: &[u8], is_navigation: bool) -> bool {
+    let relative = path.strip_prefix(b"/").unwrap_or(path);
+    (is_navigation || !looks_like_asset(path)) && hidden_segment(relative).is_none()
+}
+
+/// Whether a browser asks for a page to show, as it says itself (Fetch Metadata Request Headers,
+/// section 2.2). It is looked for only where a path names nothing, so it has no place in the table
+/// of known fields.
+#[must_use]
+pub fn is_navigation(fields: &Fields<'_>) -> bool {
+    let mode = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"sec-fetch-mode");
+    fields
+        .iter()
+        .find(mode)
+        .is_some_and(|(_, value)| value == b"navigate")
+}
+
+/// Where the first segment of a path (without its first slash) begins that has a dot as its first
+/// letter. RFC 8615 gives one such folder of the root a meaning for everybody.
+#[must_use]
+pub fn hidden_segment(path: &[u8]) -> Option<usize> {
+    let mut start = 0;
+    for segment in path.split(|&byte| byte == b'/') {
+        let is_well_known = start == 0 && segment == b".well-known";
+        if segment.starts_with(b".") && !is_well_known {
+            return Some(start);
+        }
+        start += segment.len() + 1;
+    }
+    None
+}
+
 /// The suffixes of kawipiko's index and fallback pages.
 const KAWIPIKO_SUFFIXES: [&str; 7] = ["html", "htm", "xhtml", "xht", "txt", "json", "xml"];
 
@@ -131,6 +185,22 @@ impl Routing {
         }
     }
 
+    /// Whether a path ends as pages do: then nothing is appended to it, and no page answers it
+    /// without a suffix of its own.
+    #[must_use]
+    pub fn has_page_suffix(&self, path: &[u8]) -> bool {
+        let mut suffixes = self.page_suffixes.iter();
+        suffixes.any(|suffix| path.ends_with(suffix))
+    }
+
+    /// The path that a page answers without its suffix, if that is the one of this position. A
+    /// directory appends the suffixes in their order; this is the way back, for whoever has the page.
+    #[must_use]
+    pub fn clean_path<'p>(&self, page: &'p [u8], position: usize) -> Option<&'p [u8]> {
+        let clean = page.strip_suffix(self.page_suffixes.get(position)?.as_slice())?;
+        (!clean.ends_with(b"/") && !self.has_page_suffix(clean)).then_some(clean)
+    }
+
     /// What `name` is as a fallback, if it is one.
     #[must_use]
     pub fn fallback_kind(&self, name: &[u8]) -> Option<FallbackKind> {
@@ -175,6 +245,22 @@ mod tests {
         check("404.json", Some(FallbackKind::NotFound));
         check("404.html.txt", None);
         assert_eq!(Routing::default().fallback_kind(b"404.json"), None);
+    }
+
+    #[test]
+    fn a_page_answers_without_its_suffix() {
+        let routing = Routing::new(Compat::Kawipiko);
+        let check = |page: &str, position, expect: Option<&str>| {
+            let found = routing.clean_path(page.as_bytes(), position);
+            assert_eq!(found, expect.map(str::as_bytes), "{page} {position}");
+        };
+        check("/about.html", 0, Some("/about"));
+        check("/about.html", 1, None);
+        check("/about.htm", 1, Some("/about"));
+        check("/about.txt.html", 0, None);
+        check("/.html", 0, None);
+        check("/about", 0, None);
+        check("/about.html", 9, None);
     }
 
     #[test]

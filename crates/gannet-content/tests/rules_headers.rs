@@ -222,6 +222,8 @@ fn a_block_changes_as_a_list_of_fields_does() {
         "/*\n  ! Content-Security-Policy\n  ! X-Content-Type-Options\n",
         "/*\n  Content-Security-Policy: default-src 'self'\n  Set-Cookie: a=1\n  Set-Cookie: b=2\n",
         "/other\n  X-A: 1\n",
+        // What the server has coded stays as it is.
+        "/*\n  Content-Encoding: br\n  Content-Language: de\n",
     ];
     for text in files {
         let table = table(Netlify, text);

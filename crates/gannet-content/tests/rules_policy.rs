@@ -1,210 +1,15 @@
 //! Default fields: how long content is kept, security fields, policies of pages, digests.
 
-use gannet_content::policy::cache::{
-    Lifetime, Reason, Releases, Verdict, lifetime, lifetime_of_status,
-};
-use gannet_content::policy::csp::{Policy, PolicyOptions, hash_source, policy};
+use gannet_content::policy::cache::{Lifetime, lifetime_of_status};
+use gannet_content::policy::csp::{Policy, PolicyOptions, ScriptNeeds, hash_source, policy};
 use gannet_content::policy::digest::{self, Extent};
 use gannet_content::policy::page::{self, FindingKind};
-use gannet_content::policy::security::{
-    AnswerKind, Cors, SecurityOptions, cors_fields, fields, preflight_fields,
-};
-
-fn is_immutable(path: &str) -> bool {
-    let content_type = gannet_content::mime::content_type(path.as_bytes());
-    lifetime(path, content_type, None).0 == Lifetime::Immutable
-}
-
-#[test]
-fn names_with_a_content_hash_are_recognised() {
-    for path in [
-        // webpack, Create React App, Parcel, Docusaurus
-        "app.3f2a9c1b.js",
-        "main.abcdef12.chunk.js",
-        "static/js/2.4e1f9a7c.chunk.js",
-        "static/js/main.787c3ba9.js.map",
-        "static/js/main.787c3ba9.js.LICENSE.txt",
-        "static/media/logo.6ce24c58023cc2f8fd88fe9d219db6c6.svg",
-        "vendors~main.9f8e7d6c.chunk.js",
-        "index.1a2b3c4d.css",
-        "assets/js/runtime~main.0f1e2d3c.js",
-        "assets/images/cover-5f6a7b8c9d0e1f2a3b4c5d6e7f8a9b0c.png",
-        "dist/3f2a9c1b4d5e6f708192.png",
-        "dist/d41d8cd98f00b204e9800998ecf8427e.woff2",
-        "style_3f2a9c1b.css",
-        // Angular, older and newer
-        "main.7e2a5c0f6d8b4a1e.js",
-        "polyfills-5AHMD2TL.js",
-        "chunk-7XK2L3QZ.js",
-        "styles-5INURTSO.css",
-        // Rails, Django, Hugo
-        "assets/application-0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0.js",
-        "static/base.27e20196a850.js",
-        "css/style.min.d86e3d4f0c8a5b1f2e3d4c5b6a79880f1e2d3c4b5a69788796a5b4c3d2e1f012.css",
-        // Vite, Rollup
-        "assets/index-BxY3k9Zq.css",
-        "assets/index-D_s-9Kx1.js",
-        "assets/index-DkXzaBpQ.js",
-        "assets/inter-latin-wght-normal-Dx4kXJAl.woff2",
-        "assets/logo-3f2a9c1b.svg",
-        "assets/app.BxY3k9Zq.js",
-        "assets/chunks/theme.DQx7bM2k.js",
-        "assets/index.md.CSNPNcoX.lean.js",
-        "index-BxY3k9Zq.css",
-        // Next, Nuxt, SvelteKit, Astro, Gatsby
-        "_next/static/chunks/framework-2c79e2a64abdb08b.js",
-        "_next/static/ZxT9/_buildManifest.js",
-        "_next/static/media/inter.p.woff2",
-        "docs/_next/static/css/app.css",
-        "_nuxt/DC5HVSK5.js",
-        "_nuxt/entry.js",
-        "_app/immutable/entry/start.js",
-        "_astro/index.DkXz1a2B.css",
-        "_astro/hero.png",
-        "component---src-pages-index-js-4f0c6e1b2a3d5c7e9f81.js",
-    ] {
-        assert!(is_immutable(path), "{path}");
-    }
-}
-
-#[test]
-fn other_names_are_not_taken_for_hashed_ones() {
-    for path in [
-        "index.html",
-        "index-BxY3k9Zq.html",
-        "_next/static/page.html",
-        "app.js",
-        "style.css",
-        "sw.js",
-        "favicon.ico",
-        // versions
-        "jquery-3.7.1.min.js",
-        "jquery.3.7.1.js",
-        "assets/jquery-ui-1.13.2.min.js",
-        "bootstrap-5.3.0-alpha1.css",
-        "font-awesome-v6.4.2.css",
-        "lib-1.0.0-beta.12345678.js",
-        "d3.v7.min.js",
-        "three.r128.js",
-        // dates and numbers
-        "report-20240131.pdf",
-        "report.20240131.csv",
-        "backup-2024-01-31.tar.gz",
-        "app.1706700000.js",
-        "photo-20240131T120000.jpg",
-        "assets/photo-IMG_1234.jpg",
-        "assets/photo-DSC_0042.jpg",
-        "assets/scan-RGB_2024.png",
-        "assets/file-A4_print.pdf",
-        "invoice-12345678.pdf",
-        "assets/tour-20240131.jpg",
-        // identifiers
-        "users/550e8400-e29b-41d4-a716-446655440000.json",
-        "img/photo-550e8400-e29b-41d4-a716-44665544abcd.png",
-        "550e8400-e29b-41d4-a716-44665544abcd.js",
-        "507f1f77bcf86cd799439011.jpg",
-        "avatars/205e460b479e2e5b48aec07710c08d50.jpg",
-        "3f2a9c1b.js",
-        // words
-        "facade.defaced.js",
-        "the-effaced.css",
-        "cafe-deadbeef.js",
-        "my-decade80.js",
-        "assets/widget-LinkList.js",
-        "assets/widget-linklist.js",
-        "assets/widget-MyBigApp.js",
-        "assets/font-MyFont24.woff2",
-        "assets/data-report24.json",
-        "assets/README-LICENSES.js",
-        "assets/app-VERSION2.js",
-        "assets/lang-pt_BR_v2.js",
-        "assets/icon-iPhone12.png",
-        "main-PRODUCTS.css",
-        "assets/some-software.js",
-        "hello-Software.js",
-        // too short, or no suffix
-        "app.3f2a9c.js",
-        "app-3f2a9c1b",
-        ".3f2a9c1b",
-        "_nuxt/builds/latest.json",
-        "_nuxt/builds/meta/3f2a.json",
-        "assets/-BxY3k9Z.js",
-        "é-BxY3k9Zq",
-    ] {
-        assert!(!is_immutable(path), "{path}");
-    }
-}
-
-#[test]
-fn two_releases_tell_which_names_change_with_their_content() {
-    let digest = |byte: u8| [byte; 32];
-    let previous = [
-        ("app.k3x9z1q7.js", digest(1), Lifetime::Revalidate),
-        ("app.3f2a9c1b.css", digest(2), Lifetime::Revalidate),
-        ("lib.q8w2e4r6.js", digest(3), Lifetime::Revalidate),
-        ("lib.fixed99x.js", digest(4), Lifetime::Revalidate),
-        ("moved.a1b2c3x.js", digest(5), Lifetime::Revalidate),
-        ("same.js", digest(6), Lifetime::Immutable),
-        ("kept.x1y2z3w4.js", digest(8), Lifetime::Immutable),
-        ("once.1f2e3d4c.js", digest(9), Lifetime::Revalidate),
-        ("docs-1.0.1.js", digest(7), Lifetime::Revalidate),
-    ];
-    let current = [
-        ("app.m7n5b3v1.js", digest(11)),
-        ("app.3f2a9c1b.css", digest(12)),
-        ("lib.z9x8c7v6.js", digest(13)),
-        ("lib.fixed99x.js", digest(14)),
-        ("moved.d4e5f6x.js", digest(5)),
-        ("same.js", digest(6)),
-        ("docs-1.0.2.js", digest(17)),
-        ("new.p0o9i8u7.js", digest(18)),
-        ("kept.x1y2z3w4.js", digest(8)),
-        ("once.1f2e3d4c.js", digest(9)),
-    ];
-    let releases = Releases::compare(previous, current);
-    let verdicts = current.map(|(path, _)| (path, releases.verdict(path)));
-    assert_eq!(
-        verdicts,
-        [
-            ("app.m7n5b3v1.js", Verdict::RenamedWithContent),
-            ("app.3f2a9c1b.css", Verdict::ChangedUnderName),
-            // A name of the same form kept its name while its content changed.
-            ("lib.z9x8c7v6.js", Verdict::Unknown),
-            ("lib.fixed99x.js", Verdict::ChangedUnderName),
-            ("moved.d4e5f6x.js", Verdict::Unknown),
-            ("same.js", Verdict::Unknown),
-            ("docs-1.0.2.js", Verdict::Unknown),
-            ("new.p0o9i8u7.js", Verdict::Unknown),
-            // What was found before holds on; a name without a token proves nothing ("same.js").
-            ("kept.x1y2z3w4.js", Verdict::StillImmutable),
-            ("once.1f2e3d4c.js", Verdict::StillAskedFor),
-        ]
-    );
-    let check = |path, expect| {
-        let found = lifetime(path, "text/javascript", Some(&releases));
-        assert_eq!(found, expect, "{path}");
-    };
-    check(
-        "app.m7n5b3v1.js",
-        (Lifetime::Immutable, Reason::RenamedWithContent),
-    );
-    check(
-        "app.3f2a9c1b.css",
-        (Lifetime::Revalidate, Reason::ChangedUnderName),
-    );
-    check(
-        "other.3f2a9c1b.css",
-        (Lifetime::Immutable, Reason::HashedName),
-    );
-    check("same.js", (Lifetime::Revalidate, Reason::PlainName));
-    let page = lifetime("a.3f2a9c1b", "text/html; charset=utf-8", Some(&releases));
-    assert_eq!(page, (Lifetime::Revalidate, Reason::Page));
-}
+use gannet_content::policy::security::{Cors, cors_fields, fields, preflight_fields};
 
 #[test]
 fn lifetimes_are_cache_control_values() {
     for (status, expect) in [
-        (200, "no-cache"),
+        (200, "public, max-age=0, s-maxage=1, must-revalidate"),
         (301, "no-cache"),
         (308, "no-cache"),
         (404, "no-store"),
@@ -232,46 +37,73 @@ fn lines(fields: &[(&str, String)]) -> String {
 }
 
 #[test]
-fn security_fields_depend_on_the_answer_and_on_tls() {
-    let plain = SecurityOptions::default();
-    let tls = SecurityOptions {
-        has_tls: true,
-        ..plain
-    };
+fn security_fields_break_no_site() {
     let common =
         "x-content-type-options: nosniff\nreferrer-policy: strict-origin-when-cross-origin";
-    assert_eq!(lines(&fields(AnswerKind::Part, &plain, None)), common);
-    assert_eq!(
-        lines(&fields(AnswerKind::Document, &plain, None)),
-        format!(
-            "{common}\ncontent-security-policy: frame-ancestors 'self'\n\
-             cross-origin-opener-policy: same-origin"
-        )
-    );
-    assert_eq!(
-        lines(&fields(AnswerKind::Redirect, &tls, None)),
-        format!("{common}\nstrict-transport-security: max-age=31536000")
-    );
+    assert_eq!(lines(&fields(None)), common);
     let of_page = |is_enforced| Policy {
         value: "script-src 'self'".to_owned(),
         is_enforced,
     };
-    let reported = lines(&fields(AnswerKind::Document, &tls, Some(&of_page(false))));
-    assert!(reported.contains("content-security-policy-report-only: script-src 'self'\n"));
-    assert!(reported.contains(
-        "\ncontent-security-policy: frame-ancestors 'self'; upgrade-insecure-requests\n"
-    ));
-    let enforced = lines(&fields(AnswerKind::Document, &plain, Some(&of_page(true))));
-    assert!(
-        enforced.contains("\ncontent-security-policy: script-src 'self'; frame-ancestors 'self'\n")
+    assert_eq!(
+        lines(&fields(Some(&of_page(false)))),
+        format!("{common}\ncontent-security-policy-report-only: script-src 'self'")
     );
-    assert!(!enforced.contains("report-only"));
-    for (content_type, expect) in [
-        ("text/html; charset=utf-8", AnswerKind::Document),
-        ("image/svg+xml", AnswerKind::Document),
-        ("text/css", AnswerKind::Part),
+    assert_eq!(
+        lines(&fields(Some(&of_page(true)))),
+        format!("{common}\ncontent-security-policy: script-src 'self'")
+    );
+}
+
+#[test]
+fn a_policy_allows_what_the_scripts_of_the_site_need() {
+    let of = |html: &str, scripts: ScriptNeeds| {
+        let options = PolicyOptions {
+            scripts,
+            ..PolicyOptions::default()
+        };
+        let policy = policy(&page::read(html.as_bytes()), &options);
+        policy.expect("short enough").value
+    };
+    let plain = of("<p>", ScriptNeeds::default());
+    assert!(
+        !plain.contains("wasm") && !plain.contains("worker-src"),
+        "{plain}"
+    );
+    let needs = ScriptNeeds::of_script(
+        b"x=new Worker(URL.createObjectURL(new Blob([t])));WebAssembly.instantiate(b)",
+    );
+    assert!(needs.has_wasm && needs.has_blob_workers && !needs.has_eval);
+    let inline = "<script>WebAssembly.compile(x)</script>";
+    for value in [of("<p>", needs), of(inline, ScriptNeeds::default())] {
+        assert!(value.starts_with("script-src 'self' ") && value.contains("'wasm-unsafe-eval'"));
+    }
+    assert!(of("<p>", needs).ends_with("; worker-src 'self' blob:"));
+    let own = PolicyOptions {
+        scripts: needs,
+        directives: vec!["worker-src 'none'".to_owned()],
+        ..PolicyOptions::default()
+    };
+    let own = policy(&page::read(b"<p>"), &own)
+        .expect("short enough")
+        .value;
+    assert!(
+        own.ends_with("; worker-src 'none'") && !own.contains("blob:"),
+        "{own}"
+    );
+    for (script, has_eval) in [
+        ("eval('x')", true),
+        ("(0,eval)('x')", false),
+        ("retrieval('x')", false),
+        ("a.eval(x)", false),
+        ("new Function('x')", true),
+        ("", false),
     ] {
-        assert_eq!(AnswerKind::of_content_type(content_type), expect);
+        assert_eq!(
+            ScriptNeeds::of_script(script.as_bytes()).has_eval,
+            has_eval,
+            "{script}"
+        );
     }
 }
 
@@ -455,6 +287,7 @@ fn a_policy_names_what_the_page_has() {
         script_sources: vec!["'wasm-unsafe-eval'".to_owned()],
         style_sources: Vec::new(),
         directives: vec!["connect-src 'self'".to_owned()],
+        ..PolicyOptions::default()
     };
     let made = policy(&page, &options).expect("a short policy");
     assert!(made.is_enforced);

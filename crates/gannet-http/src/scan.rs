@@ -13,13 +13,14 @@ pub(crate) fn find_control(bytes: &[u8]) -> usize {
     )
 }
 
-/// Index of the first byte that is not visible (up to 0x20, or 0x7f); the length if none.
+/// Index of the first byte that is not visible ASCII (up to 0x20, or from 0x7f on); the length if
+/// there is none.
 #[inline]
 pub(crate) fn find_not_visible(bytes: &[u8]) -> usize {
     find(
         bytes,
-        |word| below(word, 0x21) | equal(word, 0x7f),
-        |byte| byte <= 0x20 || byte == 0x7f,
+        |word| below(word, 0x21) | equal(word, 0x7f) | word & HIGH,
+        |byte| !byte.is_ascii_graphic(),
     )
 }
 
@@ -113,7 +114,7 @@ mod tests {
                 bytes.iter().position(|&byte| hit(byte)).unwrap_or(bytes.len())
             };
             prop_assert_eq!(find_control(&bytes), plain(|b| b < 0x20 || b == 0x7f));
-            prop_assert_eq!(find_not_visible(&bytes), plain(|b| b <= 0x20 || b == 0x7f));
+            prop_assert_eq!(find_not_visible(&bytes), plain(|b| b <= 0x20 || b >= 0x7f));
             prop_assert_eq!(find_byte(&bytes, b':'), plain(|b| b == b':'));
             prop_assert_eq!(find_path_end(&bytes), plain(|b| b == b'?' || b == b'#'));
         }

@@ -1,228 +1,109 @@
-//! Everything about files that the two real engines share: what ends at once, what a helper does.
+//! Files: opening below a root, metadata, reading, listing, copying.
+//!
+//! Both real engines have the same disk ([`os_disk`](crate::os_disk)); the simulator has one of its
+//! own.
+//!
+//! # Order of calls
+//!
+//! A [`Root`] is opened by whoever starts the server, below which paths are opened:
+//!
+//! ```text
+//!   open ─▶ OpenedFile ─▶ read, copy, meta, or Network::send_file ─▶ dropped
+//!   peek, list: by path, and no descriptor remains
+//! ```
+//!
+//! `peek` and `meta` end at once. What returns [`Started`] ends at once where nothing has to be
+//! waited for, and otherwise in a completion of a later wait, with the token that was given; there is
+//! no way to ask it back, and whoever has lost interest drops the completion. A file may be dropped
+//! at any time: operations that were begun with it keep it open.
 
-use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::fmt;
 
 use rustix::io::Errno;
 
-use crate::driver::{
-    Completion, DirectoryEntry, Done, File, OpenedFile, Root, Started, Token, Waker,
-};
-use crate::files::{Blocking, RealFile, Store};
-use crate::guard::Guards;
-use crate::helpers::{Answer, Asker, Helpers, Job};
-use crate::limits;
-use crate::waker::{Bell, WakerInner};
+use crate::file::{File, OpenedFile};
+use crate::meta::{DirectoryEntry, Meta};
+use crate::operation::{Started, Token};
+use crate::root::Root;
 
-/// The files' side of a real engine: helpers, guards, and the bell that both ring.
+/// A directory that was read.
 #[derive(Debug)]
-pub(crate) struct Disk {
-    pub(crate) bell: Arc<Bell>,
-    helpers: Helpers,
-    guards: Guards,
-    wake_token: Option<Token>,
-    /// Vectors of reads, for reuse.
-    reads: Vec<Vec<u8>>,
-    /// Jobs handed to helpers.
-    pub(crate) helped: u64,
+pub struct Listed {
+    /// The directory's own metadata, from its descriptor, before the first entry was read.
+    pub meta: Meta,
+    /// What [`Render`] made of its entries.
+    pub rendered: Vec<u8>,
 }
 
-/// The answer to a socket that waits for a helper.
-#[derive(Debug)]
-pub(crate) enum Ready {
-    /// The range is in memory now.
-    Warm,
-    /// The bytes themselves.
-    Bytes(Vec<u8>),
+/// Makes bytes of a directory's entries. It runs where the directory is read, off the thread of
+/// the caller: sorting and rendering tens of thousands of entries takes tens of milliseconds.
+pub struct Render(Box<RenderFn>);
+
+type RenderFn = dyn FnOnce(Vec<DirectoryEntry>) -> Vec<u8> + Send;
+
+impl Render {
+    /// Renders by this function.
+    pub fn new(render: impl FnOnce(Vec<DirectoryEntry>) -> Vec<u8> + Send + 'static) -> Self {
+        Self(Box::new(render))
+    }
+
+    pub(crate) fn run(self, entries: Vec<DirectoryEntry>) -> Vec<u8> {
+        (self.0)(entries)
+    }
 }
 
-impl Disk {
-    pub(crate) fn new(helpers_max: usize) -> Result<Self, Errno> {
-        let bell = Arc::new(Bell::new()?);
-        Ok(Self {
-            helpers: Helpers::new(helpers_max, Arc::clone(&bell)),
-            guards: Guards::new(Arc::clone(&bell)),
-            bell,
-            wake_token: None,
-            reads: Vec::new(),
-            helped: 0,
-        })
+impl fmt::Debug for Render {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Render")
     }
+}
 
-    pub(crate) fn waker(&mut self, token: Token) -> Waker {
-        self.wake_token = Some(token);
-        Waker(Arc::new(WakerInner::Bell(Arc::clone(&self.bell))))
-    }
+/// The side of an engine that has to do with files.
+pub trait Disk {
+    /// Opens `path` (relative, no leading slash, `""` for the root itself) below `root`, following
+    /// symbolic links only inside it (`openat2`: `RESOLVE_BENEATH`, no magic links), without
+    /// blocking on FIFOs or devices, and reads its metadata from the descriptor. Only regular
+    /// files and directories are opened for reading; others come back as [`FileKind::Other`](crate::meta::FileKind::Other).
+    ///
+    /// Errors: `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `ENAMETOOLONG`, `EXDEV` (left the root),
+    /// `EMFILE`, `EIO`, ...
+    fn open(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile>;
 
-    pub(crate) fn open(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
-        let real = root.as_real();
-        if !real.is_remote() {
-            match real.open(path, Blocking::No) {
-                // Not all of the path is in the kernel's cache.
-                Err(Errno::AGAIN) => {}
-                result => return Started::Now(result),
-            }
-        }
-        self.hand_over(Job::Open {
-            root: root.clone(),
-            path: path.into(),
-            token,
-        })
-    }
+    /// The metadata of what `path` names below `root` at this moment, if that can be found out at
+    /// once and without a descriptor. `known` is what [`open`](Self::open) found there: symbolic
+    /// links are followed wherever they lead, so this is only good for comparing with that, and the
+    /// same identity is the same file. `None` if it is not there, or was not on the root's own
+    /// mount or on one that cannot hang: then asking may wait.
+    fn peek(&self, root: &Root, path: &[u8], known: &Meta) -> Option<Meta>;
 
-    pub(crate) fn read(
-        &mut self,
-        file: &File,
-        offset: u64,
-        len: usize,
-        token: Token,
-    ) -> Started<Vec<u8>> {
-        let real = file.as_real();
-        let result = match real.store {
-            Store::Memory => self.read_now(real, offset, len, Blocking::Yes),
-            Store::Disk => self.read_now(real, offset, len, Blocking::No),
-            Store::Remote => Err(Errno::AGAIN),
-        };
-        match result {
-            Err(Errno::AGAIN | Errno::OPNOTSUPP) => self.hand_over(Job::Read {
-                file: file.clone(),
-                offset,
-                len,
-                token,
-            }),
-            result => Started::Now(result),
-        }
-    }
+    /// The metadata of an open file, now.
+    fn meta(&self, file: &File) -> Result<Meta, Errno>;
 
-    fn read_now(
-        &mut self,
-        file: &RealFile,
-        offset: u64,
-        len: usize,
-        how: Blocking,
-    ) -> Result<Vec<u8>, Errno> {
-        let mut bytes = self.reads.pop().unwrap_or_default();
-        match file.read_into(offset, len, &mut bytes, how) {
-            Ok(()) => Ok(bytes),
-            Err(errno) => {
-                self.give_back(bytes);
-                Err(errno)
-            }
-        }
-    }
+    /// Reads `len` bytes at `offset` (fewer only at the end of the file).
+    fn read(&mut self, file: &File, offset: u64, len: usize, token: Token) -> Started<Vec<u8>>;
 
-    /// Takes back what a read has delivered.
-    pub(crate) fn give_back(&mut self, bytes: Vec<u8>) {
-        let fits = (1..=limits::OUTPUT_LARGE_MAX).contains(&bytes.capacity());
-        if fits && self.reads.len() < limits::READS_KEPT_MAX {
-            self.reads.push(bytes);
-        }
-    }
-
-    pub(crate) fn list(
+    /// Reads the directory `path` below `root` (so many entries at most, in no order) and renders
+    /// its entries, both always on a helper thread. Only if it may hang is it read on a file system
+    /// of another machine or process, or on another mount than the root's; else that is `EXDEV`.
+    fn list(
         &mut self,
         root: &Root,
         path: &[u8],
-        max: usize,
+        max_and_may_hang: (usize, bool),
+        render: Render,
         token: Token,
-    ) -> Started<Vec<DirectoryEntry>> {
-        self.hand_over(Job::List {
-            root: root.clone(),
-            path: path.into(),
-            max,
-            token,
-        })
-    }
+    ) -> Started<Listed>;
 
-    fn hand_over<T>(&mut self, job: Job) -> Started<T> {
-        match self.submit(job) {
-            Ok(()) => Started::Pending,
-            Err(errno) => Started::Now(Err(errno)),
-        }
-    }
+    /// Copies the first `len` bytes of `file`, always on a helper thread, to a file in memory that
+    /// nobody can change: pages of it may sit in any queue for any time. Whether all of it is one
+    /// version of the file is for the caller to find out, by the metadata before and after.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`, `ENOMEM`; `ENODATA` when the file is shorter.
+    fn copy(&mut self, file: &File, len: u64, token: Token) -> Started<File>;
 
-    fn submit(&mut self, job: Job) -> Result<(), Errno> {
-        self.helped += 1;
-        self.helpers.submit(job)
+    /// Gives back what [`read`](Self::read) has delivered, for reuse.
+    fn give_back(&mut self, bytes: Vec<u8>) {
+        drop(bytes);
     }
-
-    /// Has a range read into the page cache for a socket.
-    pub(crate) fn warm(
-        &mut self,
-        file: &File,
-        offset: u64,
-        len: u64,
-        asker: Asker,
-    ) -> Result<(), Errno> {
-        self.submit(Job::Warm {
-            file: file.clone(),
-            offset,
-            len,
-            asker,
-        })
-    }
-
-    /// Has a range read for a socket.
-    pub(crate) fn fetch(
-        &mut self,
-        file: &File,
-        offset: u64,
-        len: usize,
-        asker: Asker,
-    ) -> Result<(), Errno> {
-        self.submit(Job::Fetch {
-            file: file.clone(),
-            offset,
-            len,
-            asker,
-        })
-    }
-
-    pub(crate) fn guard(&mut self, file: &File, token: Token) -> Result<(), Errno> {
-        self.guards.hold(file, token)
-    }
-
-    pub(crate) fn unguard(&mut self, file: &File) {
-        self.guards.end(file);
-    }
-
-    /// To be called when the bell's descriptor is readable: completes what helpers, signals and
-    /// wakers left, and returns the answers that sockets wait for.
-    pub(crate) fn hear(&mut self, out: &mut Vec<Completion>) -> Vec<(Asker, Result<Ready, Errno>)> {
-        let woken = self.bell.hear();
-        let mut end = |token, result| {
-            out.push(Completion {
-                token,
-                result,
-                more: false,
-            })
-        };
-        let mut for_sockets = Vec::new();
-        for answer in self.helpers.take_answers() {
-            match answer {
-                Answer::Opened(token, result) => end(token, result.map(Done::Opened)),
-                Answer::Read(token, result) => end(token, result.map(Done::Read)),
-                Answer::Listed(token, result) => end(token, result.map(Done::Listed)),
-                Answer::Warmed(asker, result) => {
-                    for_sockets.push((asker, result.map(|()| Ready::Warm)));
-                }
-                Answer::Fetched(asker, result) => {
-                    for_sockets.push((asker, result.map(Ready::Bytes)));
-                }
-            }
-        }
-        for token in self.guards.take_broken() {
-            end(token, Ok(Done::GuardBroken));
-        }
-        if let (true, Some(token)) = (woken, self.wake_token) {
-            end(token, Ok(Done::Woken));
-        }
-        for_sockets
-    }
-}
-
-/// Whether a `sendfile` of the range would wait for the disk.
-pub(crate) fn is_cold(file: &File, offset: u64, len: u64, now: crate::driver::Nanos) -> bool {
-    let real = file.as_real();
-    real.store != Store::Memory && !real.residency.is_resident(real.as_fd(), offset, len, now)
 }

@@ -5,11 +5,12 @@ use std::os::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 
-use crate::disk::{Disk, Ready, is_cold};
-use crate::driver::{File, Nanos, Token};
-use crate::files::Store;
+use crate::file::File;
 use crate::helpers::Asker;
 use crate::limits;
+use crate::operation::{Nanos, Token};
+use crate::os_disk::{OsDisk, Ready, is_cold};
+use crate::store::Store;
 
 /// A `send_file` under way.
 ///
@@ -28,6 +29,8 @@ pub(crate) struct FileSend {
     warm_to: u64,
     /// Fetch bytes by a helper instead of calling `sendfile`: it could block, or does not work.
     fetches: bool,
+    /// Waits for a helper, and not for room.
+    pub(crate) is_helped: bool,
     /// How often the socket was full in the middle of it.
     pub(crate) shorts: u64,
 }
@@ -46,7 +49,7 @@ pub(crate) enum Step {
 
 impl FileSend {
     pub(crate) fn new(token: Token, head: Vec<u8>, file: &File, offset: u64, len: u64) -> Self {
-        let fetches = file.as_real().store == Store::Remote;
+        let fetches = file.as_os().store == Store::Remote;
         Self {
             token,
             held: head,
@@ -57,6 +60,7 @@ impl FileSend {
             sent: 0,
             warm_to: 0,
             fetches,
+            is_helped: false,
             shorts: 0,
         }
     }
@@ -65,7 +69,19 @@ impl FileSend {
     pub(crate) fn step(
         &mut self,
         socket: BorrowedFd<'_>,
-        disk: &mut Disk,
+        disk: &mut OsDisk,
+        asker: Asker,
+        now: Nanos,
+    ) -> Step {
+        let step = self.try_step(socket, disk, asker, now);
+        self.is_helped = matches!(step, Step::Helper);
+        step
+    }
+
+    fn try_step(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        disk: &mut OsDisk,
         asker: Asker,
         now: Nanos,
     ) -> Step {
@@ -148,7 +164,7 @@ impl FileSend {
 
     fn send_range(&mut self, socket: BorrowedFd<'_>) -> Result<bool, Errno> {
         let asked = self.len.min(limits::SENDFILE_CALL_LEN);
-        let file = self.file.as_real();
+        let file = self.file.as_os();
         let sent =
             rustix::fs::sendfile(socket, file, Some(&mut self.offset), asked as usize)? as u64;
         self.sent += sent;

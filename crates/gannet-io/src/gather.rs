@@ -1,9 +1,14 @@
 //! The message header of a gathered send: where the kernel finds the parts.
 
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
-use crate::driver::PIECES_MAX;
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+
+use crate::operation::PIECES_MAX;
 use crate::progress::Progress;
+use crate::residency::last_errno;
 
 /// A `msghdr` with room for all parts of a send list. It stays at its address, wherever the
 /// `Gather` itself is moved, while the kernel may read it.
@@ -54,5 +59,19 @@ impl Gather {
         header.msg_iov = parts.as_mut_ptr();
         header.msg_iovlen = count;
         &raw const self.0.header
+    }
+
+    /// Sends what is left, as far as the socket takes it at once.
+    pub(crate) fn send(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        progress: &Progress,
+        flags: SendFlags,
+    ) -> Result<usize, Errno> {
+        let header = self.fill(progress);
+        // SAFETY: the header and its parts were just filled in and live until after the call; the
+        // parts lie in memory that `progress` keeps alive.
+        let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), header, flags.bits() as i32) };
+        usize::try_from(sent).map_err(|_| last_errno())
     }
 }

@@ -1,19 +1,27 @@
 //! Threads for file calls that may block: slow opens, reads, listings, warming.
 //!
-//! They start when first needed, up to a limit, and wait for jobs in one bounded queue. Answers go
+//! They start when first needed, up to a limit, and wait for jobs in bounded queues. Answers go
 //! into a list of their driver, whose bell they ring.
+//!
+//! Jobs on file systems of another machine or process (NFS, FUSE), which may hang for any time,
+//! have a queue of their own and never all of the threads. Where a path leads is not known before
+//! it is looked up: that begins on the root's own mount, and who comes to the border changes the
+//! queue.
 
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use rustix::io::Errno;
 
-use crate::driver::{DirectoryEntry, File, OpenedFile, Root, Token};
-use crate::files::Blocking;
+use crate::closer::Closer;
+use crate::disk::{Listed, Render};
+use crate::file::{Blocking, File, OpenedFile};
 use crate::limits;
+use crate::operation::Token;
+use crate::root::{Reach, Root};
 use crate::waker::Bell;
 
 /// A call that may block.
@@ -22,6 +30,7 @@ pub(crate) enum Job {
     Open {
         root: Root,
         path: Box<[u8]>,
+        reach: Reach,
         token: Token,
     },
     Read {
@@ -34,8 +43,12 @@ pub(crate) enum Job {
         root: Root,
         path: Box<[u8]>,
         max: usize,
+        reach: Reach,
+        render: Render,
         token: Token,
     },
+    /// Copies the beginning of a file into sealed memory.
+    Copy { file: File, len: u64, token: Token },
     /// Reads a range into the page cache for a `sendfile` of the named socket.
     Warm {
         file: File,
@@ -66,7 +79,8 @@ pub(crate) struct Asker {
 pub(crate) enum Answer {
     Opened(Token, Result<OpenedFile, Errno>),
     Read(Token, Result<Vec<u8>, Errno>),
-    Listed(Token, Result<Vec<DirectoryEntry>, Errno>),
+    Listed(Token, Result<Listed, Errno>),
+    Copied(Token, Result<File, Errno>),
     Warmed(Asker, Result<(), Errno>),
     Fetched(Asker, Result<Vec<u8>, Errno>),
 }
@@ -81,6 +95,8 @@ pub(crate) struct Helpers {
 
 #[derive(Debug)]
 struct Shared {
+    /// Threads that may be in jobs on other machines at once.
+    foreign_max: usize,
     queue: Mutex<Queue>,
     changed: Condvar,
     answers: Mutex<Vec<Answer>>,
@@ -90,6 +106,10 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     jobs: VecDeque<Job>,
+    /// Those on file systems of another machine or process.
+    foreign: VecDeque<Job>,
+    /// How many of these are being done.
+    foreign_now: usize,
     /// Threads waiting for a job.
     idle: usize,
     ended: bool,
@@ -97,7 +117,9 @@ struct Queue {
 
 impl Helpers {
     pub(crate) fn new(max: usize, bell: Arc<Bell>) -> Self {
+        let max = max.clamp(1, 64);
         let shared = Shared {
+            foreign_max: (max - max / limits::HELPERS_LOCAL_PART).max(1),
             queue: Mutex::default(),
             changed: Condvar::new(),
             answers: Mutex::default(),
@@ -106,7 +128,7 @@ impl Helpers {
         Self {
             shared: Arc::new(shared),
             started: 0,
-            max: max.clamp(1, 64),
+            max,
         }
     }
 
@@ -115,19 +137,22 @@ impl Helpers {
     /// # Errors
     /// `EAGAIN` when the queue is full, or no thread could be started.
     pub(crate) fn submit(&mut self, job: Job) -> Result<(), Errno> {
+        let is_foreign = job.is_foreign();
         let mut queue = lock(&self.shared.queue);
-        if queue.jobs.len() >= limits::HELPER_QUEUE_MAX {
+        let jobs = queue.of(is_foreign);
+        if jobs.len() >= limits::HELPER_QUEUE_MAX {
             return Err(Errno::AGAIN);
         }
-        queue.jobs.push_back(job);
-        let wants_thread = queue.idle < queue.jobs.len() && self.started < self.max;
+        jobs.push_back(job);
+        let waiting = queue.jobs.len() + queue.foreign.len();
+        let wants_thread = queue.idle < waiting && self.started < self.max;
         drop(queue);
         if wants_thread {
             match self.start() {
                 Ok(()) => self.started += 1,
                 Err(_) if self.started > 0 => {}
                 Err(_) => {
-                    lock(&self.shared.queue).jobs.pop_back();
+                    lock(&self.shared.queue).of(is_foreign).pop_back();
                     return Err(Errno::AGAIN);
                 }
             }
@@ -157,56 +182,103 @@ impl Drop for Helpers {
         let mut queue = lock(&self.shared.queue);
         queue.ended = true;
         queue.jobs.clear();
+        queue.foreign.clear();
         drop(queue);
         self.shared.changed.notify_all();
     }
 }
 
-/// Hands descriptors to the helpers to close.
-#[derive(Debug)]
-pub(crate) struct Closer(Weak<Shared>);
-
-impl Closer {
-    /// Closes the descriptor later; at once when the helpers are gone or hopelessly behind.
-    pub(crate) fn close(&self, fd: OwnedFd) {
-        let Some(shared) = self.0.upgrade() else {
-            return;
-        };
-        let mut queue = lock(&shared.queue);
-        // Ends are not refused at the bound of the queue, which is there for beginnings.
-        if !queue.ended && queue.jobs.len() < 2 * limits::HELPER_QUEUE_MAX {
-            queue.jobs.push_back(Job::Close { fd });
-            drop(queue);
-            shared.changed.notify_one();
+impl Queue {
+    fn of(&mut self, is_foreign: bool) -> &mut VecDeque<Job> {
+        match is_foreign {
+            true => &mut self.foreign,
+            false => &mut self.jobs,
         }
     }
 }
 
 impl Shared {
+    /// Hands descriptors to the helpers to close, as long as there are any.
+    fn closer(self: &Arc<Self>) -> Closer {
+        let helpers = Arc::downgrade(self);
+        Closer::new(move |fd| {
+            if let Some(helpers) = helpers.upgrade() {
+                helpers.close(fd);
+            }
+        })
+    }
+
+    /// Closes the descriptor later; at once when the helpers have ended or are hopelessly behind.
+    fn close(&self, fd: OwnedFd) {
+        let mut queue = lock(&self.queue);
+        // Ends are not refused at the bound of the queue, which is there for beginnings.
+        if !queue.ended && queue.foreign.len() < 2 * limits::HELPER_QUEUE_MAX {
+            queue.foreign.push_back(Job::Close { fd });
+            drop(queue);
+            self.changed.notify_one();
+        }
+    }
+
     /// A thread's life.
     fn work(self: &Arc<Self>) {
-        while let Some(job) = self.next_job() {
-            if let Some(answer) = job.run() {
-                if let Answer::Opened(_, Ok(opened)) = &answer {
-                    opened
-                        .file
-                        .as_real()
-                        .close_by(|| Closer(Arc::downgrade(self)));
-                }
-                lock(&self.answers).push(answer);
-                self.bell.ring();
+        while let Some((job, is_foreign)) = self.next_job() {
+            let outcome = job.run();
+            if is_foreign {
+                self.end_foreign();
+            }
+            match outcome {
+                Outcome::Answered(answer) => self.answer(answer),
+                Outcome::Crosses(job) => self.cross(job),
+                Outcome::Done => {}
             }
         }
     }
 
-    fn next_job(&self) -> Option<Job> {
+    fn answer(self: &Arc<Self>, answer: Answer) {
+        if let Answer::Opened(_, Ok(opened)) = &answer {
+            opened.file.as_os().close_by(|| self.closer());
+        }
+        lock(&self.answers).push(answer);
+        self.bell.ring();
+    }
+
+    /// A lookup has come to the border of the root's mount: it goes on among those that may hang.
+    fn cross(self: &Arc<Self>, job: Job) {
+        let mut queue = lock(&self.queue);
+        if queue.foreign.len() < limits::HELPER_QUEUE_MAX {
+            queue.foreign.push_back(job);
+            drop(queue);
+            self.changed.notify_one();
+        } else if let Some(answer) = job.refuse() {
+            drop(queue);
+            self.answer(answer);
+        }
+    }
+
+    fn end_foreign(&self) {
+        let mut queue = lock(&self.queue);
+        queue.foreign_now -= 1;
+        if !queue.foreign.is_empty() {
+            drop(queue);
+            self.changed.notify_one();
+        }
+    }
+
+    /// The next job, and whether it is one that may hang.
+    fn next_job(&self) -> Option<(Job, bool)> {
         let mut queue = lock(&self.queue);
         loop {
             if queue.ended {
                 return None;
             }
             if let Some(job) = queue.jobs.pop_front() {
-                return Some(job);
+                return Some((job, false));
+            }
+            if queue.foreign_now < self.foreign_max
+                && let Some(job) = queue.foreign.pop_front()
+            {
+                queue.foreign_now += 1;
+                return Some((job, true));
             }
             queue.idle += 1;
             queue = self
@@ -218,41 +290,96 @@ impl Shared {
     }
 }
 
+/// What came of a job.
+enum Outcome {
+    Answered(Answer),
+    /// It needs no answer.
+    Done,
+    /// It leaves the root's mount, and has to begin again as one that may.
+    Crosses(Job),
+}
+
 impl Job {
-    fn run(self) -> Option<Answer> {
-        Some(match self {
-            Self::Open { root, path, token } => {
-                Answer::Opened(token, root.as_real().open(&path, Blocking::Yes))
-            }
+    /// Whether it may hang in a file system of another machine or process.
+    fn is_foreign(&self) -> bool {
+        match self {
+            Self::Open { reach, .. } | Self::List { reach, .. } => *reach == Reach::Everywhere,
+            Self::Read { file, .. }
+            | Self::Copy { file, .. }
+            | Self::Warm { file, .. }
+            | Self::Fetch { file, .. } => file.is_foreign(),
+            Self::Close { .. } => true,
+        }
+    }
+
+    fn run(self) -> Outcome {
+        Outcome::Answered(match self {
+            Self::Open {
+                root,
+                path,
+                reach,
+                token,
+            } => match root.as_os().open(&path, reach) {
+                Err(Errno::XDEV) if reach == Reach::Mount => {
+                    return Outcome::Crosses(Self::Open {
+                        root,
+                        path,
+                        reach: Reach::Everywhere,
+                        token,
+                    });
+                }
+                result => Answer::Opened(token, result),
+            },
             Self::Read {
                 file,
                 offset,
                 len,
                 token,
-            } => Answer::Read(token, file.as_real().read(offset, len, Blocking::Yes)),
+            } => Answer::Read(token, file.as_os().read(offset, len, Blocking::Yes)),
             Self::List {
                 root,
                 path,
                 max,
+                reach,
+                render,
                 token,
-            } => Answer::Listed(token, root.as_real().list(&path, max)),
+            } => {
+                let read = root.as_os().list(&path, max, reach);
+                let listed = read.map(|(meta, entries)| Listed {
+                    meta,
+                    rendered: render.run(entries),
+                });
+                Answer::Listed(token, listed)
+            }
+            Self::Copy { file, len, token } => {
+                let copied = crate::memory::sealed_file(file.as_os(), len);
+                Answer::Copied(token, copied.map(|memfd| std::fs::File::from(memfd).into()))
+            }
             Self::Warm {
                 file,
                 offset,
                 len,
                 asker,
-            } => Answer::Warmed(asker, file.as_real().warm(offset, len)),
+            } => Answer::Warmed(asker, file.as_os().warm(offset, len)),
             Self::Fetch {
                 file,
                 offset,
                 len,
                 asker,
-            } => Answer::Fetched(asker, file.as_real().read(offset, len, Blocking::Yes)),
+            } => Answer::Fetched(asker, file.as_os().read(offset, len, Blocking::Yes)),
             Self::Close { fd } => {
                 drop(fd);
-                return None;
+                return Outcome::Done;
             }
         })
+    }
+
+    /// The answer to a lookup for which there is no room.
+    fn refuse(self) -> Option<Answer> {
+        match self {
+            Self::Open { token, .. } => Some(Answer::Opened(token, Err(Errno::AGAIN))),
+            _ => None,
+        }
     }
 }
 
@@ -279,6 +406,7 @@ mod tests {
             let job = Job::Open {
                 root: root.clone(),
                 path: (*b"dev").into(),
+                reach: Reach::Mount,
                 token: Token(n),
             };
             helpers.submit(job).unwrap();
@@ -304,11 +432,14 @@ mod tests {
     fn closes_for_others() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let mut helpers = Helpers::new(1, Arc::new(Bell::new().unwrap()));
-        let file = File::real(writer, crate::files::Store::Remote);
-        file.as_real()
-            .close_by(|| Closer(Arc::downgrade(&helpers.shared)));
+        let file = File::os(writer, crate::store::Store::Remote);
+        file.as_os().close_by(|| helpers.shared.closer());
         drop(file);
-        assert_eq!(lock(&helpers.shared.queue).jobs.len(), 1, "not closed here");
+        assert_eq!(
+            lock(&helpers.shared.queue).foreign.len(),
+            1,
+            "not closed here"
+        );
         let null = File::from(std::fs::File::open("/dev/null").unwrap());
         helpers
             .submit(Job::Read {

@@ -21,7 +21,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::io::Errno;
 
-use crate::driver::CONTROL_LEN_MAX;
+use crate::operation::CONTROL_LEN_MAX;
 
 /// The AEAD of a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

@@ -1,4 +1,5 @@
-//! The kernel: one completion-shaped [`Driver`](driver::Driver) trait and its three engines.
+//! The kernel: one completion-shaped [`Driver`](driver::Driver) trait, of a network and a disk, and
+//! its three engines.
 //!
 //! All `unsafe` code of the project is in this crate.
 //!
@@ -9,25 +10,43 @@
 //! The program ignores SIGPIPE, as Rust programs do from their start: `sendfile` has no flag of its
 //! own against it.
 
+pub mod cause;
 pub(crate) mod clock;
+pub(crate) mod closer;
+pub(crate) mod completion;
+pub mod descriptors;
 pub(crate) mod disk;
 pub mod driver;
+pub(crate) mod endpoint;
 pub mod epoll;
+pub(crate) mod file;
 pub(crate) mod file_send;
-pub mod files;
 pub(crate) mod gather;
-pub(crate) mod guard;
 pub(crate) mod helpers;
 pub mod ktls;
 pub mod limits;
 pub mod memory;
+pub(crate) mod meta;
+pub mod named_file;
 pub mod net;
+pub(crate) mod network;
+pub(crate) mod operation;
 pub mod options;
+pub(crate) mod os_disk;
+pub(crate) mod os_engine;
 pub(crate) mod outputs;
 pub mod probe;
+pub mod process;
 pub(crate) mod progress;
+pub mod readiness;
+pub mod reserve;
 pub(crate) mod residency;
+pub(crate) mod root;
+pub(crate) mod route;
 pub mod sim;
 pub(crate) mod socket;
+pub(crate) mod store;
+pub(crate) mod unavailable;
+pub mod unix_socket;
 pub mod uring;
 pub(crate) mod waker;

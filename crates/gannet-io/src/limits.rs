@@ -21,7 +21,11 @@ pub const RECEIVE_BUFFER_LEN: u32 = 4096;
 /// have to wait.
 pub const HELPERS_MAX: usize = 16;
 
-/// Jobs waiting for a helper thread. Beyond it the operation fails with `EAGAIN`, so that a disk
+/// One of so many helper threads is never in a job on a file system of another machine or process,
+/// so that those which hang for ever leave some to the disk.
+pub const HELPERS_LOCAL_PART: usize = 4;
+
+/// Jobs waiting for a helper thread, in each of the two queues. Beyond it the operation fails with `EAGAIN`, so that a disk
 /// that hangs cannot collect memory.
 pub const HELPER_QUEUE_MAX: usize = 4096;
 
@@ -43,6 +47,14 @@ pub const OUTPUTS_LARGE_KEPT_MAX: usize = 8;
 
 /// Vectors of finished reads kept for reuse; each is used up before the next turn, usually.
 pub const READS_KEPT_MAX: usize = 4;
+
+/// Message headers of gathered sends kept for reuse, with as many sends in flight as usual.
+pub const GATHERS_KEPT_MAX: usize = 64;
+
+/// Lists of so many bytes the ring engine sends at once, by a plain call. In a turn with many of them
+/// the last would be made before the first had left, in memory that is not in the processor's caches
+/// any more. Shorter ones share a submission, which costs less than a call for each.
+pub const SEND_AT_ONCE_MIN: u64 = 32 * 1024;
 
 /// Connections accepted from one listener in one turn of the epoll engine, so that a flood of
 /// connects does not starve those already accepted.

@@ -1,14 +1,11 @@
-//! Binding listening sockets: TCP over IPv4 and IPv6, and Unix stream sockets.
+//! Binding listening sockets: TCP over IPv4 and IPv6. Those of Unix are in
+//! [`unix_socket`](crate::unix_socket).
 
-use std::fs;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::limits;
 
@@ -82,40 +79,6 @@ pub fn defer_accept(listener: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Binds a Unix stream listener at `path`. A socket file that nobody listens on any more is
-/// removed first; anything else in the way is `EADDRINUSE`.
-///
-/// # Errors
-/// `EADDRINUSE`, `ENOENT` and `EACCES` of the folder, `ENAMETOOLONG` beyond 107 bytes.
-pub fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
-    let address = SocketAddrUnix::new(path)?;
-    let socket = rustix::net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
-    match rustix::net::bind(&socket, &address) {
-        Err(rustix::io::Errno::ADDRINUSE) if is_stale(path) => {
-            fs::remove_file(path)?;
-            rustix::net::bind(&socket, &address)?;
-        }
-        other => other?,
-    }
-    rustix::net::listen(&socket, limits::BACKLOG)?;
-    Ok(socket)
-}
-
-/// Whether `path` is a socket (and not a link to one) that refuses connections.
-fn is_stale(path: &Path) -> bool {
-    let is_socket = fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket());
-    let refuses = || {
-        UnixStream::connect(path)
-            .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
-    };
-    is_socket && refuses()
-}
-
 /// The address that a TCP listener is bound to; `None` for a Unix socket.
 ///
 /// # Errors
@@ -159,37 +122,5 @@ mod tests {
     fn binds_tcp() {
         check_tcp("127.0.0.1:0");
         check_tcp("[::1]:0");
-    }
-
-    /// A stale socket file is replaced; a live one, a file and a link are left alone.
-    #[test]
-    fn binds_unix() {
-        let folder = std::env::temp_dir().join(format!("gannet-net-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("socket");
-        let first = bind_unix(&path).unwrap();
-        assert_eq!(
-            bind_unix(&path).unwrap_err().kind(),
-            io::ErrorKind::AddrInUse
-        );
-        drop(first);
-        let again = bind_unix(&path).unwrap();
-        assert!(defer_accept(&again).is_err());
-        assert_eq!(local_addr(&again).unwrap(), None);
-        drop(again);
-        let link = folder.join("link");
-        std::os::unix::fs::symlink(&path, &link).unwrap();
-        assert_eq!(
-            bind_unix(&link).unwrap_err().kind(),
-            io::ErrorKind::AddrInUse
-        );
-        let file = folder.join("file");
-        fs::write(&file, "content").unwrap();
-        assert_eq!(
-            bind_unix(&file).unwrap_err().kind(),
-            io::ErrorKind::AddrInUse
-        );
-        assert_eq!(fs::read(&file).unwrap(), b"content");
-        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -23,7 +23,10 @@ impl Outputs {
         let mut vec = if len <= limits::OUTPUT_KEPT_CAPACITY_MAX {
             self.take()
         } else {
-            self.large.pop().unwrap_or_default()
+            // Not one that is far longer: whoever has to wait for its peer holds all of it.
+            let fits = |vec: &Vec<u8>| (len..=2 * len).contains(&vec.capacity());
+            let found = self.large.iter().rposition(fits);
+            found.map_or_else(Vec::new, |at| self.large.remove(at))
         };
         if vec.len() < len {
             vec.resize(len, 0);
@@ -33,7 +36,11 @@ impl Outputs {
 
     pub(crate) fn give_back(&mut self, mut vec: Vec<u8>) {
         let large = limits::OUTPUT_KEPT_CAPACITY_MAX + 1..=limits::OUTPUT_LARGE_MAX;
-        if large.contains(&vec.capacity()) && self.large.len() < limits::OUTPUTS_LARGE_KEPT_MAX {
+        if large.contains(&vec.capacity()) {
+            if self.large.len() >= limits::OUTPUTS_LARGE_KEPT_MAX {
+                // The length that nobody has asked for longest.
+                self.large.remove(0);
+            }
             self.large.push(vec);
             return;
         }
@@ -62,6 +69,16 @@ mod tests {
         assert!(vec.iter().all(|byte| *byte == 7), "nothing was cleared");
         outputs.give_back(vec);
         assert!(outputs.take_of(3 * long).len() >= 3 * long);
+        // One that is far longer stays for whoever needs it.
+        outputs.give_back(vec![0; 5 * long]);
+        assert!(outputs.take_of(2 * long).capacity() <= 4 * long);
+        assert_eq!(outputs.take_of(4 * long).len(), 5 * long);
+        // What is asked for now is kept, and not what was asked for once.
+        for len in [3 * long; limits::OUTPUTS_LARGE_KEPT_MAX] {
+            outputs.give_back(vec![0; len]);
+        }
+        outputs.give_back(vec![9; 7 * long]);
+        assert_eq!(outputs.take_of(7 * long)[0], 9);
         // Short ones are as long as was asked for, and begin empty elsewhere.
         outputs.give_back(vec![1; 100]);
         assert_eq!(outputs.take_of(50).len(), 50);

@@ -1,24 +1,12 @@
-//! Can this kernel do the ring? And if not, why, in words and with the fix.
-
-use std::fmt;
+//! Can this kernel do the ring, and what reading files needs? And if not, why, in words and with
+//! the fix.
 
 use rustix::io::Errno;
 
 use crate::options::EngineOptions;
+use crate::residency::last_errno;
+pub use crate::unavailable::Unavailable;
 use crate::uring::Uring;
-
-/// Why io_uring cannot be used here.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Unavailable {
-    /// What was tried when it failed: `io_uring_setup`, `multishot receive`, ...
-    pub step: &'static str,
-    /// The kernel's answer.
-    pub errno: Errno,
-    /// The cause, in words.
-    pub why: String,
-    /// What to do about it, if we know.
-    pub help: Option<String>,
-}
 
 /// Sets a ring up on this thread, tries it out, and throws it away.
 ///
@@ -28,73 +16,50 @@ pub fn check(options: &EngineOptions) -> Result<(), Unavailable> {
     Uring::new(Vec::new(), options).map(drop)
 }
 
-impl fmt::Display for Unavailable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.step, self.why)
-    }
-}
+/// Tries out the system calls without which no file can be served: `openat2` opens below a
+/// directory, `preadv2` reads without waiting, `sendfile` sends. A sandbox may lack them, or refuse
+/// them, and every answer would be an error.
+///
+/// # Errors
+/// The first that is not there. Descriptors that nobody has make calls fail that are.
+pub fn check_files(has_directories: bool) -> Result<(), Unavailable> {
+    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
-impl std::error::Error for Unavailable {}
-
-impl Unavailable {
-    /// Explains an error of setting the ring up or of using it for the first time.
-    pub(crate) fn explain(step: &'static str, errno: Errno) -> Self {
-        let (why, help) = reason(errno);
-        Self {
-            step,
-            errno,
-            why,
-            help,
+    let call = |number| {
+        const NONE: libc::c_long = -1;
+        const ZERO: libc::c_long = 0;
+        // SAFETY: the first two arguments are descriptors that nobody has (the second of `preadv2`
+        // an address, of zero entries), so the call ends before it reads or writes any memory.
+        let result = unsafe { libc::syscall(number, NONE, NONE, ZERO, ZERO, ZERO, ZERO) };
+        if result < 0 {
+            last_errno()
+        } else {
+            Errno::BADF
         }
+    };
+    if has_directories {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let confined = ResolveFlags::BENEATH;
+        let errno = rustix::fs::openat2(CWD, c".", flags, Mode::empty(), confined).err();
+        check_call("openat2", errno.unwrap_or(Errno::BADF))?;
     }
+    check_call("preadv2", call(libc::SYS_preadv2))?;
+    check_call("sendfile", call(libc::SYS_sendfile))
 }
 
-/// The usual causes. `io_uring_setup(2)` and `io_uring_register(2)` name the errors.
-fn reason(errno: Errno) -> (String, Option<String>) {
-    let text = |s: &str| Some(s.to_owned());
-    match errno {
-        Errno::PERM | Errno::ACCESS => match disabled_sysctl() {
-            Some(value @ (1 | 2)) => (
-                format!("not permitted (EPERM): the sysctl kernel.io_uring_disabled is {value}"),
-                text("set it to 0, or start with --engine=epoll"),
-            ),
-            _ => (
-                "not permitted (EPERM): probably the container's seccomp profile".to_owned(),
-                text("allow io_uring_setup, io_uring_enter and io_uring_register in the profile"),
-            ),
-        },
-        Errno::NOSYS => (
-            "not implemented (ENOSYS): a kernel without io_uring, or a seccomp profile".to_owned(),
-            text("use a kernel built with CONFIG_IO_URING, or allow io_uring in the profile"),
-        ),
-        Errno::NOMEM => (
-            "out of memory (ENOMEM): the limit of locked memory is too low".to_owned(),
-            text("raise it: ulimit -l, or LimitMEMLOCK= in the service file"),
-        ),
-        Errno::INVAL | Errno::OPNOTSUPP => (
-            format!("this kernel is too old ({})", name(errno)),
-            text("use Linux 6.1 or newer"),
-        ),
-        Errno::MFILE | Errno::NFILE => (
-            format!("no descriptor is free ({})", name(errno)),
-            text("raise the limit of open files: ulimit -n"),
-        ),
-        other => (format!("{other} ({})", name(other)), None),
-    }
-}
-
-fn name(errno: Errno) -> String {
-    match errno {
-        Errno::INVAL => "EINVAL".to_owned(),
-        Errno::OPNOTSUPP => "EOPNOTSUPP".to_owned(),
-        Errno::MFILE => "EMFILE".to_owned(),
-        Errno::NFILE => "ENFILE".to_owned(),
-        other => format!("error {}", other.raw_os_error()),
-    }
-}
-
-/// The sysctl `kernel.io_uring_disabled` (Linux 6.6): 0 allowed, 1 for one group, 2 for nobody.
-fn disabled_sysctl() -> Option<u8> {
-    let text = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok()?;
-    text.trim().parse().ok()
+/// Whether the error is that of a system call that is missing or refused.
+fn check_call(step: &'static str, errno: Errno) -> Result<(), Unavailable> {
+    let why = match errno {
+        Errno::NOSYS => "not implemented (ENOSYS): a kernel that is too old, or a sandbox",
+        Errno::PERM => "not permitted (EPERM): probably the container's seccomp profile",
+        _ => return Ok(()),
+    };
+    Err(Unavailable {
+        step,
+        errno,
+        why: why.to_owned(),
+        help: Some(format!(
+            "allow {step} in the seccomp profile, or use Linux 6.1 or newer"
+        )),
+    })
 }

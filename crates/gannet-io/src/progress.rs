@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::driver::{PIECES_MAX, Piece, SendList};
+use crate::operation::{PIECES_MAX, Piece, SendList};
 
 /// A send list under way, and how many of its bytes are out.
 ///

@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::driver::Nanos;
 use crate::limits::{
     RESIDENT_CHUNK, RESIDENT_CHUNKS_MAX, RESIDENT_COUNTED_FOR_MS, RESIDENT_FOR_MS,
 };
+use crate::operation::Nanos;
 
 /// What a file remembers of earlier tests, so that hot content costs hardly a system call.
 ///
@@ -298,7 +298,12 @@ mod tests {
             return;
         }
         assert!(test(12 * SECOND + 5), "known a moment ago");
-        assert!(!test(14 * SECOND), "a sample is missing");
+        let is_found = test(14 * SECOND);
+        if is_found && cached_pages(file.as_fd(), 0, RESIDENT_CHUNK) != Ok(0) {
+            eprintln!("skipped the cold half: the kernel has read pages in again");
+            return;
+        }
+        assert!(!is_found, "a sample is missing");
         assert!(!test(14 * SECOND + 5), "and nothing is believed");
     }
 

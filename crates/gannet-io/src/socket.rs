@@ -25,10 +25,63 @@ pub(crate) fn unsent(socket: BorrowedFd<'_>) -> u64 {
     }
 }
 
+/// Bytes that a write would not have to wait for: see
+/// [`Network::room`](crate::network::Network::room).
+pub(crate) fn room(socket: BorrowedFd<'_>, unsent_max: u32) -> u64 {
+    /// Numbers of 32 bits that `SO_MEMINFO` gives (`linux/sock_diag.h`), and which is which.
+    const NUMBERS: usize = 9;
+    const WRITE_ALLOCATED: usize = 2;
+    const SEND_BUFFER: usize = 3;
+    const WRITE_QUEUED: usize = 5;
+    let mut info = [0u32; NUMBERS];
+    let mut len = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: the descriptor is open while borrowed; the kernel writes at most `len` bytes, the
+    // length of `info`.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            info.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    };
+    if result != 0 {
+        return 0;
+    }
+    // TCP counts what waits in its queue, a Unix socket what was allocated.
+    let queued = info[WRITE_QUEUED].max(info[WRITE_ALLOCATED]);
+    let room = info[SEND_BUFFER].saturating_sub(queued);
+    if unsent_max == u32::MAX {
+        return u64::from(room);
+    }
+    u64::from(room.min(unsent_max.saturating_sub(not_sent(socket))))
+}
+
+/// Bytes queued that were not sent yet, not even once.
+fn not_sent(socket: BorrowedFd<'_>) -> u32 {
+    /// `SIOCOUTQNSD` (`linux/sockios.h`).
+    const NOT_SENT: libc::Ioctl = 0x894b;
+    let mut queued: libc::c_int = 0;
+    // SAFETY: the descriptor is open while borrowed; the call writes one int. A socket that is not
+    // a TCP one has an error instead, and nothing that is not sent.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), NOT_SENT, &raw mut queued) };
+    match result {
+        0 => u32::try_from(queued).unwrap_or(0),
+        _ => 0,
+    }
+}
+
 /// Holds partial segments back, or lets them go.
 pub(crate) fn cork(socket: BorrowedFd<'_>, on: bool) {
     // Fails on a socket that is not a TCP one, which has no segments.
     let _ = rustix::net::sockopt::set_tcp_cork(socket, on);
+}
+
+/// Acknowledges what was received, and is not acknowledged yet.
+pub(crate) fn acknowledge(socket: BorrowedFd<'_>) {
+    // Fails on a socket that is not a TCP one, which has no acknowledgements.
+    let _ = rustix::net::sockopt::set_tcp_quickack(socket, true);
 }
 
 /// Has writing wait while so many bytes are in the queue that were not sent yet.

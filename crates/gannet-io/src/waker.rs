@@ -6,7 +6,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::event::EventfdFlags;
 
-/// What a [`Waker`](crate::driver::Waker) holds.
+/// Wakes a driver from another thread.
+#[derive(Clone, Debug)]
+pub struct Waker(pub(crate) Arc<WakerInner>);
+
+impl Waker {
+    /// Makes the driver's `wait` return with `Done::Woken`. Several calls may become one.
+    pub fn wake(&self) {
+        self.0.wake();
+    }
+}
+
+/// What a [`Waker`] holds.
 #[derive(Debug)]
 pub(crate) enum WakerInner {
     /// A driver of a real kernel.

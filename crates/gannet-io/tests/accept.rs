@@ -11,6 +11,7 @@ use gannet_io::driver::{Done, Errno, Listener, SendList, Token};
 use gannet_io::epoll::Epoll;
 use gannet_io::net;
 use gannet_io::options::EngineOptions;
+use gannet_io::unix_socket::{self, Access};
 use gannet_io::uring::Uring;
 
 /// Every connection is accepted once, with its peer's address.
@@ -143,11 +144,19 @@ fn accepts_unix() {
         assert!(second.join().unwrap() == content);
     };
     let nowhere = "0.0.0.0:0".parse().unwrap();
-    match Uring::new(vec![net::bind_unix(&path).unwrap()], &options) {
+    let listener = || {
+        let (socket, mut file) = unix_socket::bind(&path, &Access::default()).unwrap();
+        file.publish().unwrap();
+        (socket, file)
+    };
+    let (socket, file) = listener();
+    match Uring::new(vec![socket], &options) {
         Ok(driver) => run(Desk::new(Box::new(driver), "uring", nowhere)),
         Err(why) => eprintln!("uring skipped: {why}"),
     }
-    let driver = Epoll::new(vec![net::bind_unix(&path).unwrap()], &options).unwrap();
+    drop(file);
+    let (socket, _file) = listener();
+    let driver = Epoll::new(vec![socket], &options).unwrap();
     run(Desk::new(Box::new(driver), "epoll", nowhere));
 }
 

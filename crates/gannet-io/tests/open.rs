@@ -5,9 +5,12 @@ mod desk;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::sync::mpsc;
 
 use desk::{Desk, Folder, each, pattern};
-use gannet_io::driver::{DirectoryEntry, Done, Errno, FileKind, OpenedFile, Root, Started, Token};
+use gannet_io::driver::{
+    DirectoryEntry, Done, Errno, FileKind, OpenedFile, Render, Root, Started, Token,
+};
 
 fn open(desk: &mut Desk, root: &Root, path: &str) -> Result<OpenedFile, Errno> {
     match desk.driver.open(root, path.as_bytes(), Token(1)) {
@@ -39,13 +42,58 @@ fn list(
     path: &str,
     max: usize,
 ) -> Result<Vec<DirectoryEntry>, Errno> {
-    match desk.driver.list(root, path.as_bytes(), max, Token(3)) {
-        Started::Now(result) => result,
+    let (sender, entries) = mpsc::channel();
+    let render = Render::new(move |entries| {
+        sender.send(entries).unwrap();
+        b"rendered".to_vec()
+    });
+    let started = desk
+        .driver
+        .list(root, path.as_bytes(), (max, true), render, Token(3));
+    let listed = match started {
+        Started::Now(result) => result?,
         Started::Pending => match desk.next().result? {
-            Done::Listed(entries) => Ok(entries),
+            Done::Listed(listed) => listed,
             other => panic!("{other:?}"),
         },
-    }
+    };
+    assert_eq!(listed.rendered, b"rendered");
+    let opened = open(desk, root, path)?;
+    assert_eq!(listed.meta, opened.meta, "the directory's own");
+    Ok(entries.recv().unwrap())
+}
+
+/// A copy has the bytes of the beginning, and nothing changes it any more.
+#[test]
+fn copies_what_nobody_can_change() {
+    let folder = Folder::new("open-copy");
+    let content = pattern(1_000_000);
+    let path = folder.path().join("file");
+    std::fs::write(&path, &content).unwrap();
+    let root = Root::open(folder.path()).unwrap();
+    each(|mut desk| {
+        std::fs::write(&path, &content).unwrap();
+        let opened = open(&mut desk, &root, "file").unwrap();
+        let mut copy = |len| {
+            let started = desk.driver.copy(&opened.file, len, Token(4));
+            assert!(matches!(started, Started::Pending), "on a helper thread");
+            match desk.next().result? {
+                Done::Copied(file) => Ok::<_, Errno>(file),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(copy(1_000_001).unwrap_err(), Errno::NODATA);
+        let (whole, part, none) = (copy(1_000_000), copy(300_001), copy(0));
+        std::fs::write(&path, "other").unwrap();
+        for (copy, len) in [(whole, 1_000_000), (part, 300_001), (none, 0)] {
+            let file = copy.unwrap();
+            let meta = desk.driver.meta(&file).unwrap();
+            assert_eq!(meta.len, len as u64);
+            let opened = OpenedFile { file, meta };
+            assert!(read(&mut desk, &opened, 0, 1_000_001).unwrap() == content[..len]);
+            assert_eq!(opened.file.sealed_memory().is_some(), len > 0);
+        }
+    });
 }
 
 /// Files and directories open, with the metadata of their descriptor.
@@ -71,8 +119,11 @@ fn opens_files_and_directories() {
             std::os::unix::fs::MetadataExt::ino(&expected)
         );
         assert_eq!(desk.driver.meta(&opened.file), Ok(opened.meta));
-        assert_eq!(desk.driver.peek(&root, b"a/b/file"), Some(opened.meta));
-        assert_eq!(desk.driver.peek(&root, b"a/b/absent"), None);
+        assert_eq!(
+            desk.driver.peek(&root, b"a/b/file", &opened.meta),
+            Some(opened.meta)
+        );
+        assert_eq!(desk.driver.peek(&root, b"a/b/absent", &opened.meta), None);
         assert!(read(&mut desk, &opened, 0, 100_000).unwrap() == content);
         assert!(read(&mut desk, &opened, 99_990, 50).unwrap() == content[99_990..]);
         assert!(read(&mut desk, &opened, 200_000, 50).unwrap().is_empty());

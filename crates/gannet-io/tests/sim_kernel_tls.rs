@@ -1,11 +1,11 @@
 //! Kernel TLS in the simulation: the lent sealer seals all that is sent, in order, by its keys.
 
 use gannet_io::driver::{
-    Completion, Done, Driver, Errno, Listener, SendList, Socket, Started, Token,
+    Completion, Disk, Done, Errno, Listener, Network, SendList, Socket, Started, Token,
 };
 use gannet_io::ktls::{Cipher, ControlType, TxKeys};
 use gannet_io::options::EngineOptions;
-use gannet_io::sim::{Client, Faults, KernelTlsModel, RecordSealer, Sim, SimHandle};
+use gannet_io::sim::{Client, End, Faults, KernelTlsModel, RecordSealer, Sim, SimHandle};
 
 /// Writes what it was asked to seal: key, sequence number, type and content.
 struct Witness {
@@ -194,4 +194,52 @@ fn seals_in_order_under_faults() {
                 .all(|(n, record)| { usize::from(record.1) == n + 5 && record.3.len() <= 1 << 14 })
         );
     }
+}
+
+/// A control record waits for room in a full socket; the end of the stream comes behind it.
+#[test]
+fn control_records_wait_for_room_and_the_end_for_them() {
+    let mut table = Table::new(1, Faults::default());
+    let socket = table.socket;
+    table.handle.set_kernel_tls(Some(model(true)));
+    let installed = table.driver.seal_in_kernel(socket, &keys(&[1; 16], 0));
+    assert_eq!(installed, Ok(()));
+    let capacity = 64 << 10;
+    let list = SendList {
+        wire: vec![7; capacity],
+        ..SendList::default()
+    };
+    let mut out = Vec::new();
+    table.driver.send(socket, Token(1), list);
+    table.driver.wait(None, &mut out).unwrap();
+    assert!(matches!(
+        out[..],
+        [Completion {
+            result: Ok(Done::Sent(_)),
+            ..
+        }]
+    ));
+    out.clear();
+    table
+        .driver
+        .send_control(socket, Token(2), ControlType::Alert, &[1, 0]);
+    table.driver.shutdown_write(socket);
+    for _ in 0..10 {
+        let soon = table.handle.now().plus_ms(10);
+        table.handle.wake_at(Some(soon));
+        table.driver.wait(None, &mut out).unwrap();
+    }
+    assert!(out.is_empty(), "the socket is full: {out:?}");
+    assert_eq!(table.client.end(), End::Open);
+    table.got = table.client.read();
+    assert_eq!(table.sent(), Ok(2));
+    let records = table.records();
+    let data: usize = records[..records.len() - 1]
+        .iter()
+        .map(|it| it.3.len())
+        .sum();
+    assert_eq!(data, capacity);
+    let last = records.last().unwrap();
+    assert_eq!((last.2, &last.3[..]), (21, &[1, 0][..]));
+    assert_eq!(table.client.end(), End::Finished);
 }

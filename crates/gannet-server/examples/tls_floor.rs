@@ -1,7 +1,7 @@
 //! What TLS costs without sockets: handshakes, sealing, opening, and the memory of a session.
 //!
 //! `cargo run --release --example tls_floor -p gannet-server`. Server and client run in one thread;
-//! only the server's calls are timed. Not a benchmark of the server: see `bench/`.
+//! only the server's calls are timed. Not a benchmark of the server: see `lab/`.
 
 use std::io::{Read, Write};
 use std::path::PathBuf;

@@ -1,11 +1,13 @@
 //! What a server is started with: typed, complete, already validated by whoever fills it in.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::tls::{kernel, watch};
 use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::routing::Routing;
+use gannet_io::unix_socket::Access;
 
 /// Which engine to use.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -24,8 +26,27 @@ pub enum EngineChoice {
 pub enum ListenAddress {
     /// A TCP address.
     Tcp(SocketAddr),
-    /// A Unix socket at this path.
-    Unix(PathBuf),
+    /// A Unix socket.
+    Unix(UnixAddress),
+}
+
+impl fmt::Display for ListenAddress {
+    /// As it is named: `127.0.0.1:8080`, `unix:/run/socket`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(unix) => write!(f, "unix:{}", unix.path.display()),
+        }
+    }
+}
+
+/// A Unix socket.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct UnixAddress {
+    /// Its file.
+    pub path: PathBuf,
+    /// Who may connect.
+    pub access: Access,
 }
 
 /// What is spoken at an address.
@@ -124,14 +145,32 @@ pub struct ContentOptions {
     pub cache_memory: u64,
     /// Files up to this length (but longer than small ones) are copied into sealed memory and
     /// sent from there, so that no change of the file can reach a byte that was sent; they count
-    /// against `cache_memory`. Longer ones are sent from the file itself, under a lease.
+    /// against `cache_memory`. Longer ones are sent from the file itself, slice by slice.
     pub snapshot_max: u64,
-    /// Copy an archive of any length into sealed memory instead of mapping it.
+    /// Copy an archive of any length into sealed memory.
     pub archive_memory: bool,
-    /// Read a mapped archive once at start, so that it is in memory.
+    /// Read an archive that is not copied once at start, so that it is in the page cache.
     pub preload: bool,
     /// The minisign public key, in Base64, whose signature an archive must have.
     pub require_signature: Option<String>,
+}
+
+/// The end of a long file that leaves as copies is one of so many parts of the longest file that is
+/// copied whole: 1 MiB of 4. The pages before it are acknowledged while it leaves, as a rule.
+const TAIL_PART: u64 = 4;
+
+impl ContentOptions {
+    /// How much of the end of a long file leaves as copies where its pages are sent.
+    pub(crate) fn tail_len(&self) -> u64 {
+        self.snapshot_max.max(crate::limits::SMALL_FILE_MAX) / TAIL_PART
+    }
+
+    /// Whether archives are copied into memory whatever that takes: on request, or because a
+    /// signature has to hold for every byte that is sent.
+    #[must_use]
+    pub fn copies_archives(&self) -> bool {
+        self.archive_memory || self.require_signature.is_some()
+    }
 }
 
 impl Default for ContentOptions {
@@ -207,6 +246,8 @@ pub enum LogFormat {
     },
     /// The combined log format.
     Combined,
+    /// The same with the host before all of it, as Apache's `vhost_combined`.
+    CombinedHost,
     /// One JSON object a line.
     Json,
 }

@@ -6,23 +6,23 @@ use std::sync::mpsc::{self, Sender};
 
 use gannet_archive::{Archive, ArchiveError, SUPERBLOCK_LEN, Superblock};
 use gannet_io::driver::{Driver, Errno, File, Nanos, Root};
-use gannet_io::memory::Memory;
 
 use crate::config::{ContentOptions, Limits, LogFormat, Scheme};
-use crate::log::LogWriter;
-use crate::metrics::Counters;
-use crate::own_fields::OwnFields;
-use crate::redirect::Redirect;
+use crate::exchange::own_fields::OwnFields;
+use crate::exchange::redirect::Redirect;
+use crate::limits::OPEN_FILES_MAX;
+use crate::observe::log::LogWriter;
+use crate::observe::metrics::Counters;
 use crate::site::archive::ArchiveSite;
-use crate::site::directory::DirectorySite;
-use crate::site::files::ServedFiles;
+use crate::site::directory::{DirectorySite, Room};
 use crate::site::inflated::Inflated;
 use crate::site::rules::SiteRules;
 use crate::site::sites::Sites;
-use crate::site::{Site, Trust};
+use crate::site::{ServedFile, Site};
 use crate::tls::certificates::CertificateStore;
 use crate::tls::kernel::KernelTls;
 use crate::tls::limits::SEALED_RECORDS_MAX;
+use crate::worker::ledger::Holding;
 use crate::worker::{Message, Worker, WorkerSettings};
 
 /// What a driven worker serves.
@@ -73,14 +73,17 @@ impl<D: Driver> Driven<D> {
             Some(tls) => (Some(tls.certificates), tls.kernel, tls.key_records_max),
             None => (None, None, SEALED_RECORDS_MAX),
         };
-        let files = ServedFiles::default();
         let site = match content {
             DrivenContent::Directory(root) => {
-                let site = DirectorySite::new(root, options, None, &files, options.cache_memory);
+                let room = Room {
+                    memory: options.cache_memory,
+                    descriptors: OPEN_FILES_MAX,
+                };
+                let site = DirectorySite::new(root, options, None, room);
                 Site::Directory(site.expect("the types were checked"))
             }
             DrivenContent::Archive(bytes, file) => {
-                Site::Archive(archive(bytes, file, &files, options)?)
+                Site::Archive(archive(bytes, &driver, file, options)?)
             }
         };
         let settings = WorkerSettings {
@@ -96,19 +99,14 @@ impl<D: Driver> Driven<D> {
             certificates,
             defaults: Arc::new(OwnFields::new(options)),
             kernel_tls,
+            tail_len: options.tail_len(),
             key_records_max,
             archive_copied: 0,
-            seed: 0,
+            secret: [0; 32],
         };
         let (messages, inbox) = mpsc::channel();
         let (_, factory) = LogWriter::start(LogFormat::Off, None).expect("no log is opened");
-        let worker = Worker::new(
-            driver,
-            settings,
-            Sites::one(site, files),
-            factory.sink(),
-            inbox,
-        );
+        let worker = Worker::new(driver, settings, Sites::one(site), factory.sink(), inbox);
         Ok(Self { worker, messages })
     }
 
@@ -137,16 +135,28 @@ impl<D: Driver> Driven<D> {
         self.worker.is_over()
     }
 
+    /// What it holds for its clients.
+    #[must_use]
+    pub fn holdings(&self) -> Vec<Holding> {
+        self.worker.holdings()
+    }
+
+    /// Bytes of the shared bodies that connections hold, counted without charges.
+    #[must_use]
+    pub fn pinned_bytes(&self) -> u64 {
+        self.worker.pinned_bytes()
+    }
+
     /// What it has counted.
     pub fn counters(&mut self) -> Counters {
         self.worker.snapshot()
     }
 }
 
-fn archive(
+fn archive<D: Driver>(
     bytes: Vec<u8>,
+    driver: &D,
     file: File,
-    files: &ServedFiles,
     options: &ContentOptions,
 ) -> Result<ArchiveSite, ArchiveError> {
     let first = &bytes[..SUPERBLOCK_LEN.min(bytes.len())];
@@ -154,18 +164,17 @@ fn archive(
     let range = superblock.metadata_range();
     let metadata = bytes[range.start as usize..range.end as usize].to_vec();
     let archive = Archive::new(superblock, metadata)?;
+    let meta = driver.meta(&file).expect("it is open");
     let spa = archive.options().spa;
     let fallbacks = ArchiveSite::fallbacks(&archive, 0);
     let rules = SiteRules::of_archive(&archive, 0).ok().flatten();
     Ok(ArchiveSite {
         archive: Arc::new(archive),
-        memory: Arc::new(Memory::from_vec(bytes)),
-        file: files.add(file, None, Trust::Constant),
+        memory: None,
+        file: Rc::new(ServedFile::live(file, meta)),
         inflated: Inflated::new(options.cache_memory),
         spa,
-        is_sealed: false,
         host: 0,
-        is_first_host: true,
         fallbacks,
         rules: rules.map(|rules| Rc::new(Arc::new(rules))),
     })

@@ -1,39 +1,32 @@
 //! The engine: connections, protocols and content meet here, on any [`gannet_io::driver::Driver`].
 //!
-//! One worker per core, each with its own engine, listeners and view of the content. The path of
-//! a request through the files: `worker` (completions) to `worker/receiving` to `pump` (requests)
-//! to `site` (content) to `serve` (the answer) to `outgoing` (one send) to `worker/sending`.
+//! One worker per core, each with its own engine, listeners and view of the content. The path of a
+//! request: `worker` finds the connection that a completion is for; `connection/receiving` lends the
+//! bytes to `exchange/pump`, which takes requests from them; `site` says what is there;
+//! `exchange/answering` makes the answer; `exchange/outgoing` gathers answers for
+//! `connection/sending`.
 #![forbid(unsafe_code)]
 
-mod archive_room;
 pub mod config;
-mod conn;
-mod digests;
+mod connection;
 pub mod driven;
+mod exchange;
 mod limits;
-mod log;
-pub mod metrics;
-mod metrics_server;
-mod open;
-mod outgoing;
-mod own_fields;
-mod pump;
-mod redirect;
-mod rules_watch;
-mod running;
-mod secure;
-mod serve;
+mod observe;
 pub mod signature;
 mod site;
 mod start;
-mod start_error;
-mod streams;
-mod timers;
 pub mod tls;
 mod worker;
 
-pub use open::OpenError;
-pub use running::{Running, SiteReport, StartReport};
+pub use exchange::own_fields::FAVICON;
+pub use limits::RULES_FILE_MAX;
+pub use observe::metrics;
+pub use site::archive::namespace;
 pub use site::rules::{RulesError, redirects_files};
-pub use start::{Bound, bind, start};
-pub use start_error::StartError;
+pub use start::bound::{Bound, bind};
+pub use start::open::{OpenError, permission};
+pub use start::running::{Running, SiteReport, StartReport};
+pub use start::start_error::StartError;
+pub use start::{Prepared, prepare};
+pub use worker::ledger;

@@ -59,7 +59,7 @@ impl fmt::Display for SignatureError {
                 write!(out, "the body at offset {offset} is not what was signed")
             }
             Self::Key => out.write_str("the public key is malformed"),
-            Self::Io(error) => error.fmt(out),
+            Self::Io(error) => out.write_str(&gannet_io::cause::cause(error)),
         }
     }
 }

@@ -3,18 +3,32 @@
 //! A run that fails names its seed; `GANNET_SIM_SEED=N` runs that one alone. `GANNET_SIM_SEEDS=N`
 //! runs more of them than the usual 200.
 
+#[path = "sim/asks.rs"]
+mod asks;
+#[path = "sim/budget.rs"]
+mod budget;
 #[path = "sim/client.rs"]
 mod client;
 #[path = "sim/directed.rs"]
 mod directed;
 #[path = "sim/files.rs"]
 mod files;
+#[path = "sim/floods.rs"]
+mod floods;
 #[path = "sim/inflating.rs"]
 mod inflating;
+#[path = "../../gannet-http/tests/fuzz_checks/pipelines.rs"]
+mod model;
+#[path = "sim/pipelines.rs"]
+mod pipelines;
 #[path = "sim/response.rs"]
 mod response;
 #[path = "sim/run.rs"]
 mod run;
+#[path = "sim/secure.rs"]
+mod secure;
+#[path = "sim/states.rs"]
+mod states;
 #[path = "sim/streams.rs"]
 mod streams;
 #[path = "sim/wire.rs"]

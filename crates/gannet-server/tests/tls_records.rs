@@ -359,10 +359,12 @@ fn padding_and_lengths() {
         let sealed = records.seal(23, &body, padding);
         assert_eq!(records.open(&sealed), Ok(body), "{len} {padding}");
     }
-    // The longest record: 2^14 + 256 bytes sealed; content, type and padding of 2^14 + 240.
-    let sealed = records.seal(23, &pattern(16_384), 239);
-    assert_eq!(sealed.len(), 5 + CIPHERTEXT_MAX_TLS13);
-    assert_eq!(records.open(&sealed).map(|plain| plain.len()), Ok(16_384));
+    // The longest record: content, type and padding of 2^14 + 1 bytes (RFC 8446 section 5.4).
+    for (content, padding) in [(16_384, 0), (16_000, 384), (0, 16_384)] {
+        let sealed = records.seal(23, &pattern(content), padding);
+        assert_eq!(sealed.len(), 5 + CIPHERTEXT_MAX_TLS13);
+        assert_eq!(records.open(&sealed).map(|plain| plain.len()), Ok(content));
+    }
     let check = |content: usize, padding: usize| {
         let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
         let sealed = records.seal(23, &pattern(content), padding);
@@ -370,6 +372,13 @@ fn padding_and_lengths() {
     };
     let overflow = Err(Fault::Ours(Alert::RECORD_OVERFLOW));
     assert_eq!(check(16_385, 0), overflow, "content over 2^14");
+    for (content, padding) in [(16_384, 1), (16_384, 239), (5, 16_380), (0, 16_600)] {
+        assert_eq!(
+            check(content, padding),
+            overflow,
+            "by padding: {content} {padding}"
+        );
+    }
     assert_eq!(check(16_384, 240), overflow, "a record over 2^14 + 256");
     // Nothing but zeros has no type (RFC 8446 section 5.4).
     let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
@@ -387,11 +396,11 @@ fn an_impossible_record_is_not_waited_for() {
         records.open(header)
     };
     assert_eq!(
-        check(&[23, 3, 3, 0x41, 1]),
+        check(&[23, 3, 3, 0x40, 18]),
         Err(Fault::Ours(Alert::RECORD_OVERFLOW))
     );
     assert_eq!(
-        check(&[23, 3, 3, 0x41, 0]),
+        check(&[23, 3, 3, 0x40, 17]),
         Ok(Vec::new()),
         "the longest one is"
     );
@@ -491,6 +500,42 @@ fn fruitless_records_are_bounded() {
         (fault, updates),
         (Fault::Ours(Alert::UNEXPECTED_MESSAGE), KEY_UPDATES_MAX)
     );
+}
+
+/// What was sent pays for key updates as well as what was received: a long download may have any
+/// number of them. What was sent long ago pays for no flood.
+#[test]
+fn key_updates_are_bounded_by_the_records_between_them() {
+    let update = |duo: &mut Duo| {
+        duo.client.refresh_traffic_keys().unwrap();
+        let sealed = from_client(&mut duo.client);
+        duo.server.receive(&sealed, &mut Vec::new())
+    };
+    let content = pattern(20_000);
+    for is_kernel in [false, true] {
+        let mut duo = Duo::plain();
+        if is_kernel {
+            duo.server.into_kernel().unwrap();
+        }
+        for round in 0..10 * KEY_UPDATES_MAX {
+            if is_kernel {
+                // The kernel seals; our own key is updated now and then.
+                let _ = duo.server.kernel_sends(20_000);
+                assert!(duo.server.kernel_update().is_some());
+            } else {
+                assert!(duo.down(&[&content]) == content);
+            }
+            assert_eq!(update(&mut duo), Ok(Received::Open), "{round}");
+        }
+        let followed = (0..).take_while(|_| update(&mut duo).is_ok()).count();
+        assert!(followed <= KEY_UPDATES_MAX as usize, "{followed}");
+    }
+    // Requests count, too.
+    let mut duo = Duo::plain();
+    for _ in 0..3 * KEY_UPDATES_MAX {
+        assert_eq!(duo.up(b"GET"), b"GET");
+        assert_eq!(update(&mut duo), Ok(Received::Open));
+    }
 }
 
 #[test]
@@ -685,7 +730,7 @@ fn fewer_records_may_be_asked_for() {
 }
 
 #[test]
-fn tickets_wait_for_the_first_answer() {
+fn tickets_leave_with_the_first_answer() {
     let authority = Authority::new();
     let options = gannet_server::tls::config::Options::default();
     let set = set(&[&authority.issue(KeyKind::P256, &["localhost"])], &options);
@@ -695,6 +740,7 @@ fn tickets_wait_for_the_first_answer() {
     );
     let mut server = shake(&set, &mut client).unwrap().session;
     assert_eq!(server.into_kernel().err(), Some(StaysOurs::Waiting));
+    assert!(server.has_waiting());
     client.writer().write_all(b"request").unwrap();
     let sealed = from_client(&mut client);
     assert_eq!(server.receive(&sealed, &mut Vec::new()), Ok(Received::Open));

@@ -4,9 +4,10 @@ mod tls_support;
 
 use std::io::Write;
 
+use gannet_server::tls::alert::Alert;
 use gannet_server::tls::certificates::CertificateSet;
 use gannet_server::tls::config::Options;
-use gannet_server::tls::handshake::{Handshake, Kind, Step};
+use gannet_server::tls::handshake::{Failure, Handshake, Kind, Step};
 use rustls::ClientConnection;
 use rustls::crypto::aws_lc_rs::cipher_suite as suites;
 use tls_support::*;
@@ -235,4 +236,62 @@ fn early_data_is_not_taken_twice() {
         second.len(),
         first.len()
     );
+}
+
+/// Early data that is rejected is dropped, however it was cut on its way, and the handshake goes on
+/// without it.
+#[test]
+fn early_data_that_is_rejected_is_dropped() {
+    let authority = Authority::new();
+    let issued = authority.issue(KeyKind::P256, &["localhost"]);
+    let early_data = |early_data| {
+        let options = Options {
+            early_data,
+            ..Options::default()
+        };
+        set(&[&issued], &options)
+    };
+    let send = |sets: (&CertificateSet, &CertificateSet), len: usize, cut: usize| {
+        let abilities = Abilities {
+            early_data: true,
+            ..Abilities::default()
+        };
+        let config = client_config(&authority, abilities);
+        visit(sets.0, &mut connect(&config, "localhost"));
+        let mut client = connect(&config, "localhost");
+        let mut early = client.early_data().expect("a session");
+        early.write_all(&vec![b'e'; len]).unwrap();
+        let (mut server, mut out) = (Handshake::new(), Vec::new());
+        loop {
+            let flight = from_client(&mut client);
+            assert!(!flight.is_empty(), "neither side goes on");
+            for part in flight.chunks(cut) {
+                match server.receive(sets.1, part, &mut out)? {
+                    Step::NeedInput => {}
+                    Step::Done(mut done) => {
+                        assert!(!client.is_early_data_accepted() && done.early.is_empty());
+                        done.session.seal(&[b"answer"], &mut out).unwrap();
+                        assert_eq!(to_client(&mut client, &out).unwrap(), b"answer");
+                        return Ok(());
+                    }
+                }
+            }
+            to_client(&mut client, &std::mem::take(&mut out)).unwrap();
+        }
+    };
+    // The session is another server's, or early data was switched off since.
+    let (on, other, off) = (early_data(true), early_data(true), early_data(false));
+    for second in [&other, &off] {
+        for len in [1, 4_000, 8_192, 9_000, 16_384, 20_000] {
+            for cut in [usize::MAX, 4_096, 1_000, 7] {
+                let result = send((&on, second), len, cut);
+                assert_eq!(result, Ok(()), "{len} bytes in pieces of {cut}");
+            }
+        }
+        // The library counts a record again whenever it looks at its input: there is an end to it.
+        let Err(Failure::Ours { alert, .. }) = send((&on, second), 60_000, 4_096) else {
+            panic!("more than is dropped");
+        };
+        assert_eq!(alert, Alert::BAD_RECORD_MAC);
+    }
 }

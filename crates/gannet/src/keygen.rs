@@ -7,14 +7,16 @@ use std::path::{Path, PathBuf};
 
 use minisign::KeyPair;
 
-use crate::messages::{Failure, cause, printable};
+use crate::messages::{Failure, printable};
 
 /// Writes `NAME.key`, which only its owner may read, and `NAME.pub`. Nothing is overwritten.
 ///
 /// # Errors
 /// One of the files is there already, or cannot be written.
 pub fn keygen(name: &Path) -> Result<String, Failure> {
-    let failed = |error: minisign::PError| Failure::new("make", "a pair of keys", error);
+    let failed = |error: minisign::PError| {
+        Failure::new("make", "a pair of keys", error).help("'minisign -G' makes keys, too")
+    };
     let pair = KeyPair::generate_unencrypted_keypair().map_err(failed)?;
     let secret = pair.sk.to_box(Some("gannet secret key")).map_err(failed)?;
     let public = pair.pk.to_box().map_err(failed)?;
@@ -47,7 +49,7 @@ fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
         .open(path)
         .and_then(|mut file| file.write_all(text.as_bytes()))
         .map_err(|error| {
-            let failure = Failure::new("write", path.display(), cause(&error));
+            let failure = Failure::of_system("write", path.display(), &error);
             match error.kind() {
                 std::io::ErrorKind::AlreadyExists => {
                     failure.help("keys are not overwritten: choose another name")

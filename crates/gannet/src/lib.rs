@@ -12,6 +12,7 @@ pub mod documents;
 pub mod explain;
 pub mod get;
 pub mod host_folders;
+pub mod host_name;
 pub mod import;
 pub mod json;
 pub mod keygen;
@@ -32,8 +33,6 @@ use std::sync::atomic::AtomicBool;
 
 use clap::ArgMatches;
 use gannet_archive::Coding;
-use gannet_content::directory::lookup::LookupOptions;
-use gannet_content::rules::Compat;
 use signal_hook::consts::SIGXFSZ;
 use signal_hook::flag;
 
@@ -42,16 +41,17 @@ use crate::archive_commands::{
 };
 use crate::check::{CheckOptions, Format};
 use crate::command_line::arguments::{self, Asked};
-use crate::command_line::commands::{self, PACK_SECTION, REFERENCE_COMMAND};
+use crate::command_line::commands::{self, COMMANDS, PACK_SECTION, REFERENCE_COMMAND};
 use crate::command_line::config_file::{self, ConfigFile};
 use crate::command_line::flag::Flag;
 use crate::command_line::layers::{self, CONFIG_VARIABLE, Origins};
+use crate::command_line::nearest::nearest;
 use crate::command_line::pack_flags::PACK_FLAGS;
 use crate::command_line::serve_flags::SERVE_FLAGS;
+use crate::command_line::{site_arguments, values};
 use crate::explain::ExplainOptions;
 use crate::get::GetOptions;
 use crate::messages::{Exit, Failure};
-use crate::offline::SiteOptions;
 use crate::pack::size;
 use crate::quantities::counted;
 use crate::removal::{RemovalOnSignal, Unpacking};
@@ -93,6 +93,8 @@ fn dispatch(typed: &[OsString]) -> Result<u8, Failure> {
         Some(("keygen", matches)) => print(&keygen::keygen(Path::new(text(matches, "name")))?),
         Some(("get", matches)) => get(matches),
         Some(("cert", _)) => print(&serve::tls::authority()?),
+        Some(("help", matches)) => print(&help(matches)?),
+        Some(("version", _)) => print(&arguments::version()),
         Some(("sbom", _)) => write(components::write_sbom),
         Some(("licenses", matches)) => {
             let brief = matches.get_flag("brief");
@@ -105,26 +107,48 @@ fn dispatch(typed: &[OsString]) -> Result<u8, Failure> {
     }
 }
 
+fn help(matches: &ArgMatches) -> Result<String, Failure> {
+    let Some(name) = matches.get_one::<OsString>("command") else {
+        return Ok(documents::help::short());
+    };
+    let known = COMMANDS.iter().find(|command| name == command.name);
+    known.map(documents::help::of_command).ok_or_else(|| {
+        let shown = messages::printable(&name.to_string_lossy());
+        let names = COMMANDS.iter().map(|command| command.name);
+        let failure = Failure::usage(format!("'{shown}' is no command"));
+        match nearest(&shown, names) {
+            Some(meant) => failure.help(format!("did you mean 'gannet help {meant}'?")),
+            None => failure.help("'gannet --help-all' names all of them"),
+        }
+    })
+}
+
 fn serve(matches: &ArgMatches) -> Result<u8, Failure> {
     let (settings, origins) = resolve(SERVE_FLAGS, "", matches)?;
     if matches.get_flag("check-config") {
-        serve::check(&settings, &origins)?;
-        return print("the configuration is valid\n");
+        let notes = serve::check(&settings, &origins)?;
+        return print(&format!("{notes}the configuration is valid\n"));
     }
     serve::run(&settings, &origins)
 }
 
 fn pack(matches: &ArgMatches) -> Result<u8, Failure> {
-    let (settings, _) = resolve(PACK_FLAGS, PACK_SECTION, matches)?;
+    let (settings, origins) = resolve(PACK_FLAGS, PACK_SECTION, matches)?;
     let directory = Path::new(text(matches, "directory"));
     if matches.get_flag("check-config") {
-        pack_command::options(directory, settings)?;
+        pack_command::check(directory, settings, &origins)?;
         return print("the configuration is valid\n");
     }
-    print(&pack_command::run(directory, settings)?)
+    print(&pack_command::run(directory, settings, &origins)?)
 }
 
 fn ls(matches: &ArgMatches) -> Result<u8, Failure> {
+    if matches.get_flag("long") && matches.get_flag("json") {
+        return Err(
+            Failure::usage("--long has no effect with --json, which has everything")
+                .help("leave one of them out"),
+        );
+    }
     let options = LsOptions {
         archive: archive(matches),
         long: matches.get_flag("long"),
@@ -170,26 +194,49 @@ fn diff(matches: &ArgMatches) -> Result<u8, Failure> {
 
 /// 0 if nothing is wrong, 1 if something is, 2 if the site cannot be read.
 fn check(matches: &ArgMatches) -> Result<u8, Failure> {
-    let typed = matches.get_one::<OsString>("format");
-    let format = match typed.and_then(|typed| typed.to_str()) {
-        None if matches.get_flag("json") => Format::Json,
-        None if typed.is_none() => Format::Text,
-        Some("text") => Format::Text,
-        Some("json") => Format::Json,
-        Some("github") => Format::Github,
-        _ => {
-            return Err(Failure::usage("unknown value of --format")
-                .help("the formats are text, json and github"));
-        }
-    };
+    let format = format(matches)?;
     let origins = matches.get_many::<OsString>("origin").unwrap_or_default();
+    if let Some(bad) = origins
+        .clone()
+        .find(|it| host_of(&it.to_string_lossy()).is_empty())
+    {
+        let shown = messages::printable(&bad.to_string_lossy());
+        return Err(Failure::usage(format!("--origin '{shown}' names no host"))
+            .help("write it as https://HOST, or the host alone"));
+    }
     let options = CheckOptions {
-        site: site_options(matches, "site")?,
+        site: site_arguments::options("check", matches, matches.get_flag("listing"))?,
         origins: origins.map(|it| host_of(&it.to_string_lossy())).collect(),
         format,
         strict: matches.get_flag("strict"),
     };
     judge(|out| Ok(check::check(&options, out)?))
+}
+
+/// How findings are written.
+fn format(matches: &ArgMatches) -> Result<Format, Failure> {
+    let set = [
+        ("text", Format::Text),
+        ("json", Format::Json),
+        ("github", Format::Github),
+    ];
+    let is_json = matches.get_flag("json");
+    let Some(typed) = matches.get_one::<OsString>("format") else {
+        return Ok(if is_json { Format::Json } else { Format::Text });
+    };
+    let shown = messages::printable(&typed.to_string_lossy());
+    let wrong = |cause: String| {
+        Failure::usage(format!("cannot use '--format {shown}': {cause}"))
+            .help("see 'gannet check --help'")
+    };
+    let format = values::choice(std::slice::from_ref(typed), &set).map_err(wrong)?;
+    if is_json && format != Format::Json {
+        return Err(Failure::usage(format!(
+            "--json and '--format {shown}' contradict each other"
+        ))
+        .help("leave one of them out"));
+    }
+    Ok(format)
 }
 
 /// The host of an origin; a host alone is one, too.
@@ -202,42 +249,39 @@ fn host_of(origin: &str) -> String {
 fn explain(matches: &ArgMatches) -> Result<u8, Failure> {
     let fields = matches.get_many::<OsString>("field").unwrap_or_default();
     let server = matches.get_one::<OsString>("server");
+    let cacert = matches.get_one::<OsString>("cacert").map(PathBuf::from);
+    let is_insecure = matches.get_flag("insecure");
+    for (name, is_given) in [("insecure", is_insecure), ("cacert", cacert.is_some())] {
+        if is_given && server.is_none() {
+            return Err(
+                Failure::usage(format!("--{name} has no effect without --server"))
+                    .help("add --server URL, or leave it out"),
+            );
+        }
+    }
+    check_trust(is_insecure, cacert.as_ref())?;
     let options = ExplainOptions {
         url: text(matches, "url").to_string_lossy().into_owned(),
-        site: site_options(matches, "site")?,
+        site: site_arguments::options("explain", matches, !matches.get_flag("no-listing"))?,
         fields: fields.map(|it| it.to_string_lossy().into_owned()).collect(),
         server: server.map(|it| explain::Server {
             address: it.to_string_lossy().into_owned(),
-            is_insecure: matches.get_flag("insecure"),
-            cacert: matches.get_one::<OsString>("cacert").map(PathBuf::from),
+            is_insecure,
+            cacert,
         }),
     };
     judge(|out| explain::explain(&options, out))
 }
 
-fn site_options(matches: &ArgMatches, name: &str) -> Result<SiteOptions, Failure> {
-    let typed = matches.get_one::<OsString>("compat");
-    let compat = match typed.and_then(|typed| typed.to_str()) {
-        None if typed.is_none() => Compat::default(),
-        Some("netlify") => Compat::Netlify,
-        Some("cloudflare") => Compat::Cloudflare,
-        Some("kawipiko") => Compat::Kawipiko,
-        _ => {
-            return Err(Failure::usage("unknown value of --compat")
-                .help("the values are netlify, cloudflare and kawipiko"));
+/// Whoever believes any certificate has no use for a list of some.
+fn check_trust(is_insecure: bool, cacert: Option<&PathBuf>) -> Result<(), Failure> {
+    match is_insecure && cacert.is_some() {
+        false => Ok(()),
+        true => {
+            Err(Failure::usage("--cacert has no effect with --insecure")
+                .help("leave one of them out"))
         }
-    };
-    let path = matches.get_one::<OsString>(name);
-    Ok(SiteOptions {
-        path: path.map_or_else(|| PathBuf::from("."), PathBuf::from),
-        compat,
-        lookup: LookupOptions {
-            clean_urls: !matches.get_flag("no-clean-urls"),
-            spa: matches.get_flag("spa"),
-            listing: matches.get_flag("listing"),
-            dotfiles: matches.get_flag("dotfiles"),
-        },
-    })
+    }
 }
 
 fn extract(matches: &ArgMatches) -> Result<u8, Failure> {
@@ -258,9 +302,7 @@ fn extract(matches: &ArgMatches) -> Result<u8, Failure> {
 fn import(matches: &ArgMatches) -> Result<u8, Failure> {
     let source = archive(matches);
     let output = PathBuf::from(text(matches, "output"));
-    let refuse = |error: io::Error| {
-        Failure::new("import", source.display(), messages::cause(&error)).help("check the path")
-    };
+    let refuse = |error: io::Error| Failure::of_system("import", source.display(), &error);
     let Some(kind) = import::kind_of(&source).map_err(refuse)? else {
         return Err(
             Failure::new("import", source.display(), "not an archive that is known")
@@ -303,9 +345,12 @@ fn verify(matches: &ArgMatches) -> Result<u8, Failure> {
     let key = matches.get_one::<OsString>("public-key");
     let signed = match key {
         Some(key) => {
-            let wrong = |cause: String| Failure::usage(format!("cannot use --public-key: {cause}"));
+            let wrong = |cause: String| {
+                Failure::usage(format!("cannot use --public-key: {cause}"))
+                    .help("give the line of Base64 in the .pub file, or the name of that file")
+            };
             let key = key.to_str().ok_or_else(|| wrong("not UTF-8".into()))?;
-            let key = command_line::values::public_key(key).map_err(wrong)?;
+            let key = values::public_key(key).map_err(wrong)?;
             archive_commands::verify_signature(&archive, &key)?;
             ", signed"
         }
@@ -330,6 +375,7 @@ fn get(matches: &ArgMatches) -> Result<u8, Failure> {
         None => 1,
         Some(typed) => get::connections(&typed.to_string_lossy())?,
     };
+    check_trust(matches.get_flag("insecure"), path("cacert").as_ref())?;
     let options = GetOptions {
         urls: urls.map(|url| url.to_string_lossy().into_owned()).collect(),
         connections,

@@ -8,6 +8,9 @@
 use std::fmt;
 use std::io::{self, Write};
 
+pub use gannet_io::cause::cause;
+use rustix::io::Errno;
+
 /// The exit status of a failure, documented in the manual.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Exit {
@@ -56,6 +59,14 @@ impl Failure {
         }
     }
 
+    /// The same for an error of the system, with what can be done about it.
+    pub fn of_system(doing: &str, object: impl fmt::Display, error: &io::Error) -> Self {
+        Self {
+            help: next_step(error).map(Into::into),
+            ..Self::new(doing, object, cause(error))
+        }
+    }
+
     /// A mistake on the command line, in the environment or in the configuration: status 2.
     pub fn usage(message: impl Into<String>) -> Self {
         Self {
@@ -74,7 +85,7 @@ impl Failure {
         };
         Self {
             exit,
-            ..Self::new("write to", "standard output", cause(&error))
+            ..Self::of_system("write to", "standard output", &error)
         }
     }
 
@@ -112,6 +123,41 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// What can be done about an error of the system where nothing more is known of it; `None` where only
+/// the cause itself can tell.
+#[must_use]
+pub fn next_step(error: &io::Error) -> Option<&'static str> {
+    let is = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
+    Some(match error.kind() {
+        io::ErrorKind::NotFound => "check the path",
+        io::ErrorKind::AlreadyExists => "choose another name, or remove what is there",
+        io::ErrorKind::PermissionDenied => {
+            "look at its permissions and those of its folder ('namei -l PATH'), and at the user that \
+             gannet runs as"
+        }
+        io::ErrorKind::IsADirectory => "it is a folder: name a file",
+        io::ErrorKind::NotADirectory => "a part of the path is no folder: check the path",
+        io::ErrorKind::InvalidInput => "name a regular file",
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            "make room there, or choose another place"
+        }
+        io::ErrorKind::ReadOnlyFilesystem => "choose a place that can be written to",
+        io::ErrorKind::FileTooLarge => {
+            "the file system or a limit (ulimit -f) does not allow files of this length"
+        }
+        io::ErrorKind::OutOfMemory => "free memory, or raise a limit on it (ulimit -v)",
+        io::ErrorKind::CrossesDevices => "choose a place on the same file system",
+        _ if is(Errno::MFILE) => "raise the limit of descriptors: 'ulimit -n'",
+        _ if is(Errno::NFILE) => "raise the system's limit of open files: the sysctl fs.file-max",
+        _ if is(Errno::AGAIN) => {
+            "raise the limit of threads, or of memory: 'ulimit -u', 'ulimit -v'"
+        }
+        _ if is(Errno::LOOP) => "links lead in a circle there: check the path",
+        _ if is(Errno::IO) => "the disk is failing, or its cable: look at 'dmesg'",
+        _ => return None,
+    })
+}
 
 /// Names come from disks, networks and other programs: what could steer a terminal is shown, not
 /// sent.
@@ -151,71 +197,6 @@ pub fn hide_panics() {
     }));
 }
 
-/// An operating system error in words, with its name: `permission denied (EACCES)`.
-#[must_use]
-pub fn cause(error: &io::Error) -> String {
-    let Some(number) = error.raw_os_error() else {
-        return error.to_string();
-    };
-    let text = error.to_string();
-    // The standard library writes "Permission denied (os error 13)".
-    let words = text.split(" (os error").next().unwrap_or(&text);
-    let mut letters = words.chars();
-    let words: String = match letters.next() {
-        Some(first) => first.to_lowercase().chain(letters).collect(),
-        None => String::new(),
-    };
-    match errno_name(number) {
-        Some(name) => format!("{words} ({name})"),
-        None => format!("{words} (errno {number})"),
-    }
-}
-
-/// The name of an errno that a user may meet here.
-fn errno_name(number: i32) -> Option<&'static str> {
-    use rustix::io::Errno;
-    const NAMES: &[(Errno, &str)] = &[
-        (Errno::PERM, "EPERM"),
-        (Errno::NOENT, "ENOENT"),
-        (Errno::IO, "EIO"),
-        (Errno::BADF, "EBADF"),
-        (Errno::AGAIN, "EAGAIN"),
-        (Errno::NOMEM, "ENOMEM"),
-        (Errno::ACCESS, "EACCES"),
-        (Errno::BUSY, "EBUSY"),
-        (Errno::EXIST, "EEXIST"),
-        (Errno::XDEV, "EXDEV"),
-        (Errno::NODEV, "ENODEV"),
-        (Errno::NOTDIR, "ENOTDIR"),
-        (Errno::ISDIR, "EISDIR"),
-        (Errno::INVAL, "EINVAL"),
-        (Errno::NFILE, "ENFILE"),
-        (Errno::MFILE, "EMFILE"),
-        (Errno::TXTBSY, "ETXTBSY"),
-        (Errno::FBIG, "EFBIG"),
-        (Errno::NOSPC, "ENOSPC"),
-        (Errno::ROFS, "EROFS"),
-        (Errno::NAMETOOLONG, "ENAMETOOLONG"),
-        (Errno::NOSYS, "ENOSYS"),
-        (Errno::NOTEMPTY, "ENOTEMPTY"),
-        (Errno::LOOP, "ELOOP"),
-        (Errno::OPNOTSUPP, "EOPNOTSUPP"),
-        (Errno::AFNOSUPPORT, "EAFNOSUPPORT"),
-        (Errno::ADDRINUSE, "EADDRINUSE"),
-        (Errno::ADDRNOTAVAIL, "EADDRNOTAVAIL"),
-        (Errno::CONNREFUSED, "ECONNREFUSED"),
-        (Errno::CONNRESET, "ECONNRESET"),
-        (Errno::TIMEDOUT, "ETIMEDOUT"),
-        (Errno::DQUOT, "EDQUOT"),
-        (Errno::STALE, "ESTALE"),
-    ];
-    let number = Errno::from_raw_os_error(number);
-    NAMES
-        .iter()
-        .find(|(errno, _)| *errno == number)
-        .map(|(_, name)| *name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -232,12 +213,20 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_lower_case_and_carry_the_errno_name() {
-        let check = |number: i32, expect: &str| {
-            assert_eq!(cause(&io::Error::from_raw_os_error(number)), expect);
+    fn an_error_of_the_system_has_a_next_step() {
+        let check = |errno: Errno, expect: &str| {
+            let error = io::Error::from(errno);
+            let failure = Failure::of_system("open", "x", &error);
+            let help = failure.help.unwrap_or_default();
+            assert!(help.contains(expect), "{errno:?}: {help:?}");
         };
-        check(13, "permission denied (EACCES)");
-        check(2, "no such file or directory (ENOENT)");
-        check(20, "not a directory (ENOTDIR)");
+        check(Errno::NOENT, "check the path");
+        check(Errno::ACCESS, "permissions");
+        check(Errno::ISDIR, "name a file");
+        check(Errno::NOSPC, "make room");
+        check(Errno::ROFS, "written to");
+        check(Errno::MFILE, "ulimit -n");
+        check(Errno::LOOP, "in a circle");
+        assert_eq!(next_step(&io::Error::other("damaged")), None);
     }
 }

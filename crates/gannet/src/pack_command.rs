@@ -1,5 +1,7 @@
 //! `gannet pack`: the settings become options, the report becomes a table.
 
+mod effects;
+
 use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
@@ -7,11 +9,13 @@ use gannet_archive::Coding;
 use gannet_content::policy::csp::PolicyOptions;
 use gannet_content::rules::Compat;
 
+use crate::command_line::layers::Origins;
 use crate::command_line::pack_flags::PackSettings;
 use crate::import;
 use crate::messages::{Failure, cause, printable};
 use crate::pack::{
-    self, Bar, BuildMemory, Compressible, Encoder, NoProgress, PackOptions, PackReport, Progress,
+    self, Bar, BuildMemory, Compressible, Encoder, NoProgress, PackError, PackOptions, PackReport,
+    Progress, ProgressLines,
 };
 use crate::removal::{RemovalOnSignal, remove_folder};
 use crate::serve::Terminal;
@@ -21,10 +25,12 @@ use crate::serve::Terminal;
 const SOURCE_DATE_EPOCH: &str = "SOURCE_DATE_EPOCH";
 
 /// What the settings ask for.
-///
-/// # Errors
-/// No name for the archive can be made from the directory's, or the environment is wrong.
-pub fn options(directory: &Path, mut settings: PackSettings) -> Result<PackOptions, Failure> {
+fn options(
+    directory: &Path,
+    mut settings: PackSettings,
+    origins: &Origins,
+) -> Result<PackOptions, Failure> {
+    let effort = effects::effort(&settings, origins)?;
     let kind = check_source(directory)?;
     if kind == Some(import::Kind::Kawipiko) {
         settings.site.compat.get_or_insert(Compat::Kawipiko);
@@ -33,6 +39,7 @@ pub fn options(directory: &Path, mut settings: PackSettings) -> Result<PackOptio
         Some(output) => output,
         None => output_name(directory)?,
     };
+    check_output(&output)?;
     let has_gzip = settings.compress.iter().any(|(it, _)| *it == Coding::Gzip);
     if settings.drop_identity && !has_gzip {
         return Err(
@@ -44,7 +51,7 @@ pub fn options(directory: &Path, mut settings: PackSettings) -> Result<PackOptio
         source: directory.to_owned(),
         hosts: settings.hosts,
         output,
-        encoders: Encoder::chosen(&settings.compress, settings.effort),
+        encoders: Encoder::chosen(&settings.compress, effort),
         drop_identity: settings.drop_identity,
         compressible: Compressible::new(settings.compress_types),
         spa: settings.spa,
@@ -78,32 +85,26 @@ pub fn options(directory: &Path, mut settings: PackSettings) -> Result<PackOptio
 ///
 /// # Errors
 /// Packing failed.
-pub fn run(directory: &Path, settings: PackSettings) -> Result<String, Failure> {
+pub fn run(directory: &Path, settings: PackSettings, origins: &Origins) -> Result<String, Failure> {
     let quiet = settings.quiet;
+    // Who names levels has chosen them.
+    let levels = settings.compress.iter().any(|(_, level)| level.is_some());
+    let offers_fast = !settings.fast && !levels;
     let list_skipped = settings.list_skipped;
     let colour = Terminal::look(settings.colour).colour;
-    let mut options = options(directory, settings)?;
-    let unfinished = pack::temporary_of(&options.output);
-    let folder = Scratch::path_beside(&options.output);
-    let _removal = RemovalOnSignal::by(move || {
-        // What is not there, or cannot be removed, does not keep the process alive.
-        let _ = unfinished.as_ref().map(std::fs::remove_file);
-        remove_folder(&folder);
-    })?;
-    let imported = imported(directory, &options.output)?;
-    if let Some(imported) = &imported {
-        options.source = imported.scratch.path().to_path_buf();
-        // Inodes and times of what was just unpacked tell nothing about its content.
-        options.memory.verify_sources = true;
-    }
-    let mut bar = Bar::new();
+    let job = Job::begin(directory, settings, origins)?;
+    let mut bar = Bar::new(offers_fast);
+    let mut lines = ProgressLines::new(offers_fast);
     let mut nothing = NoProgress;
-    let watched = !quiet && io::stderr().is_terminal();
-    let progress: &mut dyn Progress = if watched { &mut bar } else { &mut nothing };
-    let packed = pack::pack(&options, progress).map_err(Failure::from);
-    let report = match &imported {
-        Some(imported) => imported.told(directory, packed, options.hosts)?,
-        None => packed?,
+    let progress: &mut dyn Progress = match (quiet, io::stderr().is_terminal()) {
+        (true, _) => &mut nothing,
+        (false, true) => &mut bar,
+        (false, false) => &mut lines,
+    };
+    let packed = job.told(pack::pack(&job.options, progress))?;
+    let report = match &job.imported {
+        Some(imported) => imported.report(directory, packed, job.options.hosts),
+        None => packed,
     };
     Ok(if quiet {
         String::new()
@@ -112,13 +113,70 @@ pub fn run(directory: &Path, settings: PackSettings) -> Result<String, Failure> 
     })
 }
 
+/// Does what packing does before it reads contents and writes.
+///
+/// # Errors
+/// Whatever would keep the site from being packed.
+pub fn check(directory: &Path, settings: PackSettings, origins: &Origins) -> Result<(), Failure> {
+    let job = Job::begin(directory, settings, origins)?;
+    job.told(pack::check(&job.options))
+}
+
+/// What is to be packed, ready.
+struct Job {
+    source: PathBuf,
+    options: PackOptions,
+    /// The source, if it is an archive of another kind.
+    imported: Option<Imported>,
+    _removal: RemovalOnSignal,
+}
+
+impl Job {
+    fn begin(source: &Path, settings: PackSettings, origins: &Origins) -> Result<Self, Failure> {
+        let mut options = options(source, settings, origins)?;
+        let unfinished = pack::temporary_of(&options.output);
+        let folder = Scratch::path_beside(&options.output);
+        let removal = RemovalOnSignal::by(move || {
+            // What is not there, or cannot be removed, does not keep the process alive.
+            let _ = unfinished.as_ref().map(std::fs::remove_file);
+            remove_folder(&folder);
+        })?;
+        let imported = imported(source, &options.output)?;
+        if let Some(imported) = &imported {
+            options.source = imported.scratch.path().to_path_buf();
+            // Inodes and times of what was just unpacked tell nothing about its content.
+            options.memory.verify_sources = true;
+        }
+        Ok(Self {
+            source: source.to_path_buf(),
+            options,
+            imported,
+            _removal: removal,
+        })
+    }
+
+    /// A result of packing, with errors in the words of who named the source.
+    fn told<T>(&self, result: Result<T, PackError>) -> Result<T, Failure> {
+        result.map_err(|error| {
+            let failure = Failure::from(error);
+            match &self.imported {
+                Some(imported) => Failure {
+                    message: imported.in_archive(&self.source, &failure.message),
+                    ..failure
+                },
+                None => failure,
+            }
+        })
+    }
+}
+
 /// Unpacks an archive of another kind beside the output, if that is what is to be packed.
 fn imported(source: &Path, output: &Path) -> Result<Option<Imported>, Failure> {
     let is_file = std::fs::metadata(source).is_ok_and(|it| it.is_file());
     if !is_file {
         return Ok(None);
     }
-    let refuse = |error: io::Error| Failure::new("import", source.display(), cause(&error));
+    let refuse = |error: io::Error| Failure::of_system("import", source.display(), &error);
     let Some(kind) = import::kind_of(source).map_err(refuse)? else {
         return Ok(None);
     };
@@ -142,27 +200,21 @@ struct Imported {
 }
 
 impl Imported {
-    /// What is told of packing, in the words of who packs the archive `source`: not of a directory
-    /// that nobody can look into later.
-    fn told(
-        &self,
-        source: &Path,
-        packed: Result<PackReport, Failure>,
-        hosts: bool,
-    ) -> Result<PackReport, Failure> {
+    /// A text in the words of who packs the archive `source`: not of a directory that nobody can
+    /// look into later.
+    fn in_archive(&self, source: &Path, text: &str) -> String {
         let (from, to) = (self.scratch.path(), source.display().to_string());
         // As rules files are named: without `./`.
         let shown = from.strip_prefix(".").unwrap_or(from).display().to_string();
-        let in_archive = |text: &str| {
-            text.replace(&*from.to_string_lossy(), &to)
-                .replace(&shown, &to)
-        };
-        let mut report = packed.map_err(|failure| Failure {
-            message: in_archive(&failure.message),
-            ..failure
-        })?;
+        text.replace(&*from.to_string_lossy(), &to)
+            .replace(&shown, &to)
+    }
+
+    /// What is told of packing, in these words.
+    fn report(&self, source: &Path, mut report: PackReport, hosts: bool) -> PackReport {
+        let (from, to) = (self.scratch.path(), source.display());
         for warning in &mut report.warnings {
-            *warning = in_archive(warning);
+            *warning = self.in_archive(source, warning);
         }
         for skipped in &mut report.skipped {
             if let Ok(inner) = skipped.path.strip_prefix(from) {
@@ -177,7 +229,7 @@ impl Imported {
                  pack DIR/{folder}'"
             ));
         }
-        Ok(report)
+        report
     }
 }
 
@@ -188,7 +240,7 @@ impl Scratch {
     fn beside(output: &Path) -> Result<Self, Failure> {
         let path = Self::path_beside(output);
         std::fs::create_dir(&path)
-            .map_err(|error| Failure::new("create", path.display(), cause(&error)))?;
+            .map_err(|error| Failure::of_system("create", path.display(), &error))?;
         Ok(Self(path))
     }
 
@@ -214,22 +266,32 @@ impl Drop for Scratch {
 /// Names what is wrong with the directory before anything else is said about it; what it is if it
 /// is an archive of another kind.
 fn check_source(directory: &Path) -> Result<Option<import::Kind>, Failure> {
-    let refuse = |cause: String, help: &str| {
-        Err(Failure::new("pack", directory.display(), cause).help(help))
+    let refuse = |cause: String| Failure::new("pack", directory.display(), cause).help(SOURCE_HELP);
+    let fail = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::InvalidInput => refuse(cause(&error)),
+        io::ErrorKind::PermissionDenied => {
+            refuse(cause(&error)).help("make it readable for this user")
+        }
+        _ => Failure::of_system("pack", directory.display(), &error),
     };
-    match std::fs::metadata(directory) {
-        Ok(metadata) if metadata.is_dir() => Ok(None),
-        Ok(_) => match import::kind_of(directory) {
-            Ok(Some(kind)) => Ok(Some(kind)),
-            Ok(None) => refuse(
-                "neither a directory nor a zip, tar or kawipiko archive".into(),
-                SOURCE_HELP,
-            ),
-            Err(error) => refuse(cause(&error), "make it readable for this user"),
-        },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => refuse(cause(&error), SOURCE_HELP),
-        Err(error) => refuse(cause(&error), "make it readable for this user"),
+    if std::fs::metadata(directory).map_err(fail)?.is_dir() {
+        return Ok(None);
     }
+    let kind = import::kind_of(directory).map_err(fail)?;
+    kind.map(Some)
+        .ok_or_else(|| refuse("neither a directory nor a zip, tar or kawipiko archive".into()))
+}
+
+/// Names a folder that is missing before anything is read.
+fn check_output(output: &Path) -> Result<(), Failure> {
+    let folder = output.parent().filter(|it| !it.as_os_str().is_empty());
+    let Some(folder) = folder.filter(|it| !it.exists()) else {
+        return Ok(());
+    };
+    let shown = printable(&folder.to_string_lossy());
+    let cause = format!("there is no folder '{shown}'");
+    let help = format!("make it first: 'mkdir -p {shown}'");
+    Err(Failure::new("write", output.display(), cause).help(help))
 }
 
 const SOURCE_HELP: &str = "name the folder that holds the site: 'gannet pack DIR -o site.gannet'; \
@@ -276,7 +338,9 @@ fn source_date_epoch() -> Result<Option<i64>, Failure> {
         Some(seconds) => Ok(Some(seconds)),
         None => {
             let object = format!("{SOURCE_DATE_EPOCH}={}", value.to_string_lossy());
-            Err(Failure::new("use", object, "not a number of seconds").as_usage())
+            Err(Failure::new("use", object, "not a number of seconds")
+                .as_usage()
+                .help("give seconds since 1970, such as $(git log -1 --format=%ct)"))
         }
     }
 }

@@ -9,7 +9,7 @@ use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::emulate_default_handler;
 
 use crate::archive_commands::{self, CommandError};
-use crate::messages::{Failure, cause};
+use crate::messages::Failure;
 
 /// As long as it lives, SIGINT and SIGTERM remove what is unfinished before they end the process:
 /// nothing is dropped then. They end it at once, however long a file still takes to compress.
@@ -21,7 +21,7 @@ impl RemovalOnSignal {
     /// # Errors
     /// The system allows no handler, or no thread.
     pub(crate) fn by(remove: impl Fn() + Send + 'static) -> Result<Self, Failure> {
-        let refuse = |error: io::Error| Failure::new("handle", "SIGINT and SIGTERM", cause(&error));
+        let refuse = |error: io::Error| Failure::of_system("handle", "SIGINT and SIGTERM", &error);
         let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(refuse)?;
         let handle = signals.handle();
         std::thread::Builder::new()

@@ -34,6 +34,18 @@ impl Target {
     /// # Errors
     /// It is no path that a server would take; the reason in words.
     pub fn parse(typed: &str) -> Result<Self, &'static str> {
+        let mut target = Self::undecoded(typed)?;
+        match target.decode() {
+            true => Ok(target),
+            false => Err("no server would take this path"),
+        }
+    }
+
+    /// The same, whatever a server says of the path, which is left as it is sent.
+    ///
+    /// # Errors
+    /// It has no host where one is due.
+    pub fn undecoded(typed: &str) -> Result<Self, &'static str> {
         let typed = typed.split('#').next().unwrap_or_default();
         let (is_https, rest) = match (
             typed.strip_prefix("https://"),
@@ -70,16 +82,23 @@ impl Target {
                 }
             }
         }
-        let mut scratch = Vec::new();
-        let path = decode_path(raw_path.as_bytes(), &mut scratch)
-            .map_err(|_| "no server would take this path")?;
         Ok(Self {
             is_https,
             host,
-            path: path.as_bytes().to_vec(),
+            path: raw_path.clone().into_bytes(),
             raw_path,
             query,
         })
+    }
+
+    /// Brings the path into its canonical form. False if a server answers 400 instead.
+    pub fn decode(&mut self) -> bool {
+        let mut scratch = Vec::new();
+        let Ok(path) = decode_path(self.raw_path.as_bytes(), &mut scratch) else {
+            return false;
+        };
+        self.path = path.as_bytes().to_vec();
+        true
     }
 
     /// Path and query as they are sent.

@@ -217,10 +217,11 @@ fn what_cannot_be_read_ends_with_2_and_wrong_words_are_named() {
     let folder = Folder::new();
     gannet_in(&folder, ["check", "none"]).failure(
         2,
-        "gannet: cannot open 'none': no such file or directory (ENOENT)\n",
+        "gannet: cannot open 'none': no such file or directory (ENOENT)\nhelp: check the path\n",
     );
     gannet_in(&folder, ["check", ".", "--format", "xml"]).failure(
         2,
-        "gannet: unknown value of --format\nhelp: the formats are text, json and github\n",
+        "gannet: cannot use '--format xml': not one of text, json, github\n\
+         help: see 'gannet check --help'\n",
     );
 }

@@ -1,6 +1,8 @@
 //! The program from outside: everything but what a running server answers.
 
 mod support;
+#[path = "cli/terminal.rs"]
+mod terminal;
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -27,6 +29,33 @@ fn help_comes_on_standard_output_short_and_long() {
     );
     let version = concat!("gannet ", env!("CARGO_PKG_VERSION"), "\n");
     same(gannet(["--version"]).success().text(), version);
+    // Words do what the flags do.
+    same(gannet(["version"]).success().text(), version);
+    same(gannet(["help"]).success().text(), short.text());
+    let pack = gannet(["pack", "--help"]).success();
+    same(gannet(["help", "pack"]).success().text(), pack.text());
+    gannet(["help", "pakc"]).failure(
+        2,
+        "gannet: 'pakc' is no command\nhelp: did you mean 'gannet help pack'?\n",
+    );
+}
+
+/// The short help of a command names the way to all of its flags, and that goes without arguments.
+#[test]
+fn every_flag_of_a_command_can_be_found() {
+    for (command, flag) in [("pack", "--compress-type"), ("serve", "--send-rate-min")] {
+        let short = gannet([command, "--help"]).success();
+        let way = format!("Every flag: gannet {command} --help-all\n");
+        assert!(short.text().contains(&way), "{}", short.text());
+        assert!(!short.text().contains(flag), "it is not a common one");
+        let all = gannet([command, "--help-all"]).success();
+        assert!(all.text().contains(flag), "{}", all.text());
+    }
+    let pack = gannet(["pack", "--help-all"]).success();
+    assert!(
+        !pack.text().contains("--send-rate-min"),
+        "flags of others are not its own"
+    );
 }
 
 #[test]
@@ -48,8 +77,22 @@ fn a_typo_names_what_was_probably_meant() {
     );
     check(
         &["--log", "jsno", "."],
-        "gannet: cannot use '--log jsno': not one of auto, pretty, combined, json, off (did you \
+        "gannet: cannot use '--log jsno': not one of auto, pretty, combined, combined-host, json, off (did you \
          mean 'json'?)\nhelp: see 'gannet --help-all'\n",
+    );
+    check(
+        &["completions", "ksh"],
+        "gannet: no completions are made for ksh\n\
+         help: they are made for bash, elvish, fish, powershell, zsh\n",
+    );
+    check(
+        &["check", "-f", "xml", "."],
+        "gannet: cannot use '--format xml': not one of text, json, github\n\
+         help: see 'gannet check --help'\n",
+    );
+    check(
+        &["verify", "a.gannet", "b.gannet"],
+        "gannet: unexpected argument 'b.gannet'\nhelp: see 'gannet verify --help'\n",
     );
     check(
         &["completions", "bahs"],
@@ -113,7 +156,7 @@ fn configuration_is_checked_with_file_and_line() {
     let folder = Folder::new();
     folder.write(
         "good.toml",
-        "port = 9000\nspa = true\n[header]\nX-A = 'b'\n",
+        "path = '.'\nport = 0\nno-listing = true\n[header]\nX-A = 'b'\n",
     );
     let good = gannet_in(&folder, ["--config", "good.toml", "--check-config"]).success();
     same(good.text(), "the configuration is valid\n");
@@ -135,11 +178,12 @@ fn configuration_is_checked_with_file_and_line() {
     check(
         "# size\ncache-memory = 'much'\n",
         "gannet: cannot use 'bad.toml': line 2: cache-memory: not a size: write bytes, or a \
-         number with K, M, G or T\n",
+         number with K, M, G or T\nhelp: 'gannet --help-all' tells what each key takes\n",
     );
     gannet_in(&folder, ["-c", "none.toml", "."]).failure(
         2,
-        "gannet: cannot read configuration 'none.toml': no such file or directory (ENOENT)\n",
+        "gannet: cannot read configuration 'none.toml': no such file or directory (ENOENT)\n\
+         help: check the path\n",
     );
 }
 
@@ -150,16 +194,17 @@ fn the_environment_is_read_and_its_mistakes_are_told() {
         let variables = variables.iter().copied();
         run(command()
             .current_dir(folder.path())
+            .env("GANNET_PATH", ".")
             .envs(variables)
             .arg("--check-config"))
         .failure(status, err);
     };
-    check(&[("GANNET_PORT", "9000"), ("GANNET_PATH", ".")], 0, "");
+    check(&[("GANNET_PORT", "0")], 0, "");
     check(
         &[("GANNET_GRACE", "soon")],
         2,
         "gannet: cannot use 'GANNET_GRACE=soon': not a duration: write a number with ms, s, m or \
-         h\n",
+         h\nhelp: correct the variable, or unset it\n",
     );
     check(
         &[("GANNET_HAED_TIMEOUT", "1s")],
@@ -180,7 +225,8 @@ fn the_environment_is_read_and_its_mistakes_are_told() {
     check(
         &[("GANNET_CONFIG", "none.toml")],
         2,
-        "gannet: cannot read configuration 'none.toml': no such file or directory (ENOENT)\n",
+        "gannet: cannot read configuration 'none.toml': no such file or directory (ENOENT)\n\
+         help: check the path\n",
     );
 }
 
@@ -247,8 +293,11 @@ fn what_keeps_a_server_from_starting_is_told() {
     gannet_in(&folder, ["-p0", "--metrics", &address, "."]).failure(
         1,
         &format!(
-            "gannet: cannot answer metrics on '{address}': address already in use (EADDRINUSE)\n\
-             help: choose another port with --metrics ADDR:PORT\n"
+            "gannet: cannot answer metrics on '{address}': address already in use (EADDRINUSE) (used \
+             by {}, process {})\n\
+             help: choose another port with --metrics ADDR:PORT\n",
+            comm(),
+            std::process::id()
         ),
     );
 }
@@ -319,7 +368,8 @@ fn a_closed_pipe_is_success_and_a_full_disk_is_not() {
     let output = output.expect("the binary starts");
     same(
         &String::from_utf8_lossy(&output.stderr),
-        "gannet: cannot write to 'standard output': no space left on device (ENOSPC)\n",
+        "gannet: cannot write to 'standard output': no space left on device (ENOSPC)\n\
+         help: make room there, or choose another place\n",
     );
     assert_eq!(output.status.code(), Some(1));
 }
@@ -420,7 +470,8 @@ fn packing_takes_its_flags_from_every_layer() {
         .current_dir(folder.path()))
     .failure(
         2,
-        "gannet: cannot use 'SOURCE_DATE_EPOCH=today': not a number of seconds\n",
+        "gannet: cannot use 'SOURCE_DATE_EPOCH=today': not a number of seconds\n\
+         help: give seconds since 1970, such as $(git log -1 --format=%ct)\n",
     );
 }
 
@@ -455,6 +506,53 @@ fn what_cannot_be_packed_is_named_and_leaves_nothing_behind() {
         2,
         "gannet: missing <SITE>\nhelp: see 'gannet pack --help'\n",
     );
+    gannet_in(&folder, ["pack", ".", "-o", "none/x.gannet"]).failure(
+        1,
+        "gannet: cannot write 'none/x.gannet': there is no folder 'none'\n\
+         help: make it first: 'mkdir -p none'\n",
+    );
+    let keys = Folder::new();
+    let ssh = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEA\n";
+    let public = "untrusted comment: minisign public key 0\nRWSuYTcs/iAggykbW8uO\n";
+    for (text, what) in [
+        (ssh, "it is a key of OpenSSH, not of minisign"),
+        (
+            public,
+            "it is a public key; archives are signed with the secret one",
+        ),
+        ("\u{0}", "it is no secret key of minisign"),
+    ] {
+        let key = keys.write("key", text);
+        let key = key.to_str().expect("UTF-8");
+        let ended = gannet_in(&folder, ["pack", ".", "-o", "x.gannet", "--sign", key]);
+        let expect = format!("gannet: cannot sign with '{key}': {what}\nhelp: ");
+        assert!(ended.err.starts_with(&expect), "{}", ended.err);
+    }
+}
+
+/// A site whose front page is missing is mostly the wrong folder.
+#[test]
+fn a_site_without_a_front_page_is_packed_with_a_warning() {
+    let warning = "has no index.html: '/' is answered with 404";
+    let told = |folder: &Folder, more: &[&str]| {
+        let arguments = ["pack", ".", "--fast"].iter().chain(more);
+        let ended = gannet_in(folder, arguments).success();
+        ended.text().contains(warning)
+    };
+    let outer = Folder::new();
+    let folder = Folder::new();
+    folder.write("about.html", "about");
+    let out = outer.join("x.gannet");
+    let out = ["-o", out.to_str().expect("UTF-8")];
+    assert!(told(&folder, &out));
+    assert!(
+        !told(&folder, &[&out[..], &["--listing"]].concat()),
+        "it is listed"
+    );
+    folder.write("_redirects", "/ /about 302\n");
+    assert!(!told(&folder, &out), "a rule answers");
+    let site = Folder::site();
+    assert!(!told(&site, &out));
 }
 
 #[test]
@@ -687,57 +785,8 @@ fn a_summary_comes_on_standard_error_when_asked_for() {
     let mut server = Gannet::serve(site.path(), &["--quiet=false"]);
     server.signal(Signal::USR1);
     let line = server.next_error_line().expect("a summary");
+    assert!(line.starts_with("engine: "), "{line}");
+    let line = server.next_error_line().expect("more of it");
     assert!(line.starts_with("connections: "), "{line}");
     assert_eq!(server.stop().status, Some(0));
-}
-
-/// Both ends of a terminal: who holds the first sees what is written to the second.
-fn terminal() -> (fs::File, fs::File) {
-    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-    let outer =
-        openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
-    grantpt(&outer).expect("granted");
-    unlockpt(&outer).expect("unlocked");
-    let name = ptsname(&outer, Vec::new())
-        .expect("a name")
-        .into_string()
-        .expect("ASCII");
-    let inner = fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(name)
-        .expect("opened");
-    (outer.into(), inner)
-}
-
-#[test]
-fn the_current_directory_is_served_to_whoever_sits_at_a_terminal() {
-    let site = Folder::site();
-    let (_outer, inner) = terminal();
-    let server = Gannet::start(
-        command()
-            .args(["-p", "0"])
-            .current_dir(site.path())
-            .stdin(inner),
-    );
-    let expect = format!("serving  {} (directory)", site.path().display());
-    same(&server.start_lines()[1], &expect);
-    server.stop().success();
-}
-
-#[test]
-fn a_closed_terminal_ends_the_server_and_a_rotated_log_does_not() {
-    let site = Folder::site();
-    let log = site.join("log");
-    let flags = ["-p", "0", "--log-file", log.to_str().expect("UTF-8")];
-    let (outer, inner) = terminal();
-    let mut server = Gannet::start(command().args(flags).arg(site.path()).stdin(inner));
-    fs::remove_file(&log).expect("it was made at the start");
-    server.signal(Signal::HUP);
-    server.signal(Signal::USR1);
-    server.next_error_line().expect("it still serves");
-    drop(outer);
-    server.signal(Signal::HUP);
-    assert_eq!(server.wait().status, Some(0));
-    assert!(log.exists(), "the log was not opened anew");
 }

@@ -102,6 +102,63 @@ fn a_slow_disk_delays_only_its_own_readers() {
     });
 }
 
+/// A slow file system that is mounted below a local root: nobody waits for it but those who want
+/// something of it, however many these are, and whether it was fast before.
+#[test]
+fn a_slow_disk_below_a_fast_one_delays_only_its_own_readers() {
+    on_both_engines(|engine| {
+        let site = Folder::new();
+        site.write("fine.txt", "fine");
+        site.write("folder/page.txt", "page");
+        std::fs::create_dir(site.join("slow")).expect("made");
+        let names: Vec<String> = (0..24).map(|number| format!("{number}.txt")).collect();
+        let mut files: Vec<(&str, &[u8], Disk)> = names
+            .iter()
+            .map(|name| (name.as_str(), &b"late"[..], Disk::SlowName))
+            .collect();
+        files.push(("small.txt", b"late", Disk::SlowFrom(0)));
+        let Some(disk) = Mounted::at(&site.join("slow"), &files) else {
+            return;
+        };
+        let server = engine.serve(site.path(), &["--workers", "1"]);
+        let _release = disk.release_at_end();
+        disk.release();
+        assert_eq!(get(&server, "/slow/0.txt").expect(200).body, b"late");
+        disk.hold();
+        // It is remembered; at some time the disk is asked whether that still holds.
+        let mut waiting = Vec::new();
+        until("it is asked again", || {
+            let mut client = Client::new(&server);
+            client.send(head("GET", "/slow/0.txt", &[]));
+            waiting.push(client);
+            disk.hanging() >= 1
+        });
+        for name in names[1..].iter().map(String::as_str).chain(["small.txt"]) {
+            let mut client = Client::new(&server);
+            client.send(head("GET", &format!("/slow/{name}"), &[]));
+            waiting.push(client);
+        }
+        until("many hang", || disk.hanging() >= 8);
+        let mut other = Client::new(&server);
+        for round in 0..100 {
+            assert_eq!(other.get("/fine.txt").expect(200).body, b"fine");
+            get(&server, "/nothing").expect(404);
+            let new = format!("new-{round}.txt");
+            site.write(&new, "new");
+            assert_eq!(other.get(&format!("/{new}")).expect(200).body, b"new");
+            // Lists are made by the threads that hang in the slow disk.
+            let list = other.get("/folder/").expect(200);
+            assert!(list.text().contains("page.txt"));
+            let list = other.get("/").expect(200);
+            assert!(list.text().contains("slow/"), "{}", list.text());
+        }
+        disk.release();
+        for mut client in waiting {
+            assert_eq!(client.response().expect(200).body, b"late");
+        }
+    });
+}
+
 /// Bodies that an archive has as gzip alone are read before they are inflated: that delays only
 /// those who want them, and who want the same wait for one read.
 #[test]

@@ -3,11 +3,13 @@
 mod support;
 
 use std::fs::File;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 use support::engine::{Engine, on_both_engines};
 use support::tls::Secure;
-use support::{Folder, gannet, gannet_in};
+use support::{Folder, Gannet, command, gannet, gannet_in, run};
 
 fn site() -> Folder {
     let folder = Folder::site();
@@ -43,7 +45,6 @@ fn rules_files_variants_and_origins_are_told() {
         &["/about"],
         &[
             "GET /about",
-            "  no redirect rule applies",
             "  nothing at 'about'",
             "  a file at 'about.html'",
             "file about.html",
@@ -64,13 +65,19 @@ fn rules_files_variants_and_origins_are_told() {
         ],
     );
     check(&["/docs"], &["status 308", "location: /docs/"]);
-    check(&["/none"], &["file 404.html", "status 404"]);
+    let missing = ["  no redirect rule applies", "file 404.html", "status 404"];
+    check(&["/none"], &missing);
     let gzip = ["/assets/app.css", "-H", "accept-encoding: gzip"];
     check(
         &gzip,
         &["content-encoding: gzip", "    there are several codings"],
     );
-    let ended = explain(folder.path(), &gzip[..1]).success();
+    // Without the field a browser's is taken, and said.
+    let browser = "as a browser asks, with 'accept-encoding: gzip, deflate, br, zstd' (another: -H \
+                   'accept-encoding: identity')";
+    check(&gzip[..1], &[browser, "content-encoding: gzip"]);
+    let plain = ["/assets/app.css", "-H", "accept-encoding: identity"];
+    let ended = explain(folder.path(), &plain).success();
     assert!(
         ended.text().contains("not accepted by the request"),
         "{ended:?}"
@@ -85,8 +92,8 @@ fn a_server_answers_as_foreseen() {
     let name = archive.to_str().expect("UTF-8");
     gannet_in(&folder, ["pack", ".", "-q", "--fast", "-o", name]).success();
     on_both_engines(|engine| {
-        for site in [folder.path(), &archive] {
-            let server = engine.serve(site, &["--no-listing"]);
+        for (site, flags) in [(folder.path(), &["--no-listing"][..]), (&archive, &[])] {
+            let server = engine.serve(site, flags);
             let address = format!("http://{}", server.address());
             for url in [
                 "/",
@@ -96,6 +103,10 @@ fn a_server_answers_as_foreseen() {
                 "/docs",
                 "/old",
                 "/none",
+                "/favicon.ico",
+                "/a%zz",
+                "/..",
+                "/a%2fb",
             ] {
                 for coding in ["identity", "gzip", "br, zstd"] {
                     let field = format!("accept-encoding: {coding}");
@@ -139,9 +150,22 @@ fn a_server_is_asked_over_tls() {
     let ended = explain(folder.path(), &["/about", "--server", &address]);
     assert_eq!(ended.status, Some(2), "{ended:?}");
     assert!(
+        ended.err.contains("help: name its authority with --cacert"),
+        "{ended:?}"
+    );
+    let clear = address.replace("https", "http");
+    let ended = explain(folder.path(), &["/about", "--server", &clear]);
+    assert!(
+        ended.text().contains("  status 400 (foreseen 200)"),
+        "{ended:?}"
+    );
+    let plain = Engine::Epoll.serve(folder.path(), &[]);
+    let address = format!("https://{}", plain.address());
+    let ended = explain(folder.path(), &["/about", "--server", &address]);
+    assert!(
         ended
             .err
-            .contains("name the authority of its certificate with --cacert"),
+            .contains("the server does not speak TLS there\nhelp: ask for http://"),
         "{ended:?}"
     );
 }
@@ -149,10 +173,15 @@ fn a_server_is_asked_over_tls() {
 #[test]
 fn what_cannot_be_explained_is_told() {
     let folder = Folder::new();
-    gannet_in(&folder, ["explain", "/.."]).failure(
+    gannet_in(&folder, ["explain", "http:///x"]).failure(
         2,
-        "gannet: cannot explain '/..': no server would take this path\n",
+        "gannet: cannot explain 'http:///x': it has no host\n\
+         help: write it as /PATH or http://HOST/PATH\n",
     );
+    for path in ["/..", "/a%zz", "/a%2fb"] {
+        let ended = gannet_in(&folder, ["explain", path]).success();
+        assert!(ended.text().ends_with("\n\nstatus 400\n"), "{ended:?}");
+    }
     gannet_in(&folder, ["explain", "/", "-H", "x"]).failure(
         2,
         "gannet: 'x' is no field\nhelp: write it as NAME: VALUE\n",
@@ -175,7 +204,71 @@ fn what_cannot_be_explained_is_told() {
     )
     .failure(
         2,
-        "gannet: cannot ask 'https://localhost': certificates: 'none': I/O error: No such file or \
-         directory (os error 2)\n",
+        "gannet: cannot ask 'https://localhost': certificates: 'none': no such file or directory \
+         (ENOENT)\n\
+         help: name a file of certificates (PEM) with --cacert FILE\n",
     );
+}
+
+/// What a server may not open it answers with 403, and the site's icon that is not there with its own.
+#[test]
+fn what_may_not_be_read_and_what_the_server_has_itself_are_foreseen() {
+    let folder = Folder::new();
+    for name in [
+        "closed.html",
+        "shut/page.html",
+        "names/page.html",
+        "open.html",
+    ] {
+        folder.write(name, "x");
+    }
+    let set = |name: &str, mode| {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(folder.join(name), mode).expect("ours");
+    };
+    set("closed.html", 0o000);
+    set("shut", 0o000);
+    set("names", 0o744);
+    let is_root = rustix::process::geteuid().is_root();
+    let as_somebody = |arguments: &[&str]| {
+        let mut command = command();
+        command.current_dir(folder.path()).args(arguments);
+        if is_root {
+            command.uid(65_534).gid(65_534);
+        }
+        command
+    };
+    let server = Gannet::start(&mut as_somebody(&["--port", "0", "."]));
+    let address = format!("http://{}", server.address());
+    for (path, status) in [
+        ("/closed.html", 403),
+        ("/closed", 403),
+        ("/shut", 403),
+        ("/shut/", 403),
+        ("/shut/page.html", 403),
+        ("/shut/none", 403),
+        ("/names/page.html", 403),
+        ("/names/", 403),
+        ("/open", 200),
+        ("/none", 404),
+        ("/favicon.ico", 200),
+    ] {
+        let ended = run(&mut as_somebody(&["explain", path, ".", "-s", &address]));
+        let expect = format!("\nstatus {status}\n");
+        assert!(ended.text().contains(&expect), "{path}: {ended:?}");
+        assert_eq!(ended.status, Some(0), "{path}: {ended:?}");
+    }
+    let ended = run(&mut as_somebody(&[
+        "explain",
+        "/favicon.ico",
+        ".",
+        "--no-favicon",
+    ]));
+    assert!(ended.text().contains("\nstatus 404\n"), "{ended:?}");
+    // What cannot be read cannot be checked.
+    let ended = run(&mut as_somebody(&["check", "."]));
+    assert_eq!(ended.status, Some(2), "{ended:?}");
+    for name in ["shut", "names"] {
+        set(name, 0o755);
+    }
 }

@@ -8,11 +8,14 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use std::thread;
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ServerConfig, ServerConnection};
 use support::content::pattern;
 use support::tls::{Authority, KeyKind};
@@ -261,7 +264,8 @@ fn what_is_not_there_is_an_error_and_no_file() {
     let (folder, server) = site();
     let missing = format!("http://{}/missing", server.address());
     let expect = format!(
-        "gannet: cannot download '{missing}': the server answers 404 (expected the content)\n"
+        "gannet: cannot download '{missing}': the server answers 404 (expected the content)\n\
+         help: there is nothing at this URL: check its path\n"
     );
     gannet_in(&folder, ["get", &missing]).failure(1, &expect);
     gannet_in(&folder, ["get", &missing, "-o", "copy"]).failure(1, &expect);
@@ -455,6 +459,98 @@ fn https_believes_who_it_is_told_to() {
     assert!(!Path::new(&folder.join("nobody.bin")).exists());
 }
 
+/// Old certificates have no names to compare, and a server may speak no TLS at all.
+#[test]
+fn a_server_that_cannot_be_believed_is_told_about() {
+    let folder = Folder::site();
+    let openssl = |arguments: &[&str]| {
+        run(Command::new("openssl")
+            .args(arguments)
+            .current_dir(folder.path()));
+    };
+    let key = [
+        "-newkey",
+        "ec",
+        "-pkeyopt",
+        "ec_paramgen_curve:P-256",
+        "-nodes",
+    ];
+    let files = [
+        "-keyout",
+        "key.pem",
+        "-out",
+        "request.pem",
+        "-subj",
+        "/CN=localhost",
+    ];
+    openssl(&[&["req", "-new"][..], &key, &files].concat());
+    let sign = ["x509", "-req", "-in", "request.pem", "-signkey", "key.pem"];
+    openssl(&[&sign[..], &["-out", "v1.pem", "-days", "9"]].concat());
+    let text = fs::read(folder.join("v1.pem")).expect("openssl has made it");
+    let certificate = CertificateDer::from_pem_slice(&text).expect("it is PEM");
+    let key = PrivateKeyDer::from_pem_file(folder.join("key.pem")).expect("it is PEM");
+    let key = rustls::crypto::aws_lc_rs::sign::any_supported_type(&key).expect("usable");
+    let resolver = SingleCertAndKey::from(CertifiedKey::new(vec![certificate], key));
+    let config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(resolver));
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let port = listener.local_addr().expect("bound").port();
+    let server = thread::spawn(move || {
+        let (mut socket, _) = listener.accept().expect("it comes");
+        let mut tls = ServerConnection::new(Arc::new(config)).expect("sound");
+        // The client ends the handshake.
+        while tls.is_handshaking() && tls.complete_io(&mut socket).is_ok() {}
+    });
+    let url = format!("https://localhost:{port}/");
+    let ended = gannet_in(&folder, ["get", &url, "-A", "v1.pem"]);
+    server.join().expect("the server does not panic");
+    ended.failure(
+        1,
+        &format!(
+            "gannet: cannot download '{url}': the server's certificate is of X.509 version 1, which \
+             has no names to compare (expected 3)\n\
+             help: if you know whose it is, believe any with --insecure\n"
+        ),
+    );
+    let plain = Gannet::serve(folder.path(), &[]);
+    let url = format!("https://{}/", plain.address());
+    gannet_in(&folder, ["get", "-k", &url]).failure(
+        1,
+        &format!(
+            "gannet: cannot download '{url}': the server does not speak TLS there\n\
+             help: ask for http:// there, or name the port of HTTPS\n"
+        ),
+    );
+}
+
+/// What cannot be gone on with is fetched anew, and that is told before it takes long.
+#[test]
+fn a_part_without_its_tag_is_begun_anew_with_a_word() {
+    let (folder, server) = site();
+    let url = url(&server);
+    for (tag, why) in [
+        (None, "is missing"),
+        (Some("x"), "does not say what is in it"),
+    ] {
+        folder.write("copy.part", "what is left");
+        if let Some(tag) = tag {
+            folder.write("copy.part.tag", tag);
+        }
+        let ended = gannet_in(&folder, ["get", "-q", "-C", &url, "-o", "copy"]);
+        assert_eq!(ended.status, Some(0), "{ended:?}");
+        let expect = format!(
+            "gannet: 'copy.part' cannot be gone on with, since 'copy.part.tag' {why}: begun anew\n"
+        );
+        assert_eq!(ended.err, expect);
+        assert!(downloaded(&folder, "copy") == pattern(LEN, 7));
+        fs::remove_file(folder.join("copy")).expect("ours");
+    }
+    // Whoever does not ask to go on needs no word.
+    folder.write("copy.part", "what is left");
+    gannet_in(&folder, ["get", "-q", &url, "-o", "copy"]).success();
+}
+
 /// The certificate of an authority that has signed nothing here: another gannet's.
 fn pem_of_another() -> Vec<u8> {
     let folder = Folder::new();
@@ -463,4 +559,68 @@ fn pem_of_another() -> Vec<u8> {
         .env("XDG_DATA_HOME", folder.path())
         .env("HOME", folder.path());
     run(command.arg("cert")).success().out
+}
+
+/// Complete files are left alone; what another tool has begun goes on if its date proves it.
+#[test]
+fn what_is_there_is_left_or_gone_on_with_if_that_can_be_proved() {
+    let (folder, server) = site();
+    let source = fs::File::options()
+        .write(true)
+        .open(folder.join("site/file.bin"));
+    // A date counts as a proof when its second is over.
+    let yesterday = std::time::SystemTime::now() - std::time::Duration::from_secs(86_400);
+    source.expect("ours").set_modified(yesterday).expect("ours");
+    let url = url(&server);
+    gannet_in(&folder, ["get", "-q", &url, "-o", "copy"]).success();
+    let get = || gannet_in(&folder, ["get", "-C", &url, "-o", "copy"]);
+    let whole = "copy: whole already, nothing was downloaded\n";
+    assert_eq!(get().success().text(), whole);
+    // The date says that it is the beginning, as `curl -R` leaves it.
+    let date = fs::metadata(folder.join("copy"))
+        .expect("there")
+        .modified()
+        .expect("kept");
+    let begun = |content: &[u8], dated: bool| {
+        let file = fs::File::create(folder.join("copy")).expect("writable");
+        (&file).write_all(content).expect("room on the disk");
+        if dated {
+            file.set_modified(date).expect("ours");
+        }
+    };
+    let mut half = vec![b'x'; LEN / 2];
+    begun(&half, true);
+    get().success();
+    let got = downloaded(&folder, "copy");
+    assert_eq!(got.len(), LEN);
+    assert!(
+        got[..LEN / 2 - 1].iter().all(|byte| *byte == b'x'),
+        "only the rest was fetched"
+    );
+    // Without the date nothing is touched.
+    half[0] = b'y';
+    begun(&half, false);
+    let ended = get();
+    assert_eq!(ended.status, Some(1));
+    let expect = format!(
+        "gannet: cannot continue 'copy': nothing proves that it is the beginning of {url}\n"
+    );
+    assert!(ended.err.starts_with(&expect), "{}", ended.err);
+    assert!(
+        ended
+            .err
+            .contains("help: if you know that it is, say so: touch -d '"),
+        "{}",
+        ended.err
+    );
+    assert!(downloaded(&folder, "copy") == half);
+    // What is longer is something else.
+    begun(&vec![b'x'; LEN + 1], true);
+    let ended = get();
+    assert_eq!(ended.status, Some(1));
+    assert!(
+        ended.err.contains("it is longer than the content of"),
+        "{}",
+        ended.err
+    );
 }

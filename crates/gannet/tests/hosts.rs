@@ -83,6 +83,60 @@ fn each_host_has_its_folder() {
     });
 }
 
+/// Folders are named as people write hosts; what cannot be one is named with the reason.
+#[test]
+fn names_are_taken_as_they_are_meant() {
+    let folder = Folder::new();
+    for (name, text) in [
+        ("Capital.Example", "capital"),
+        ("b\u{fc}cher.example", "books"),
+        ("::1", "address"),
+        ("twice.example", "once"),
+        ("Twice.example", "never"),
+        ("no host", "never"),
+        ("bu\u{308}cher.example", "never"),
+        (".hidden", "never"),
+    ] {
+        folder.write(format!("{name}/index.html"), text);
+    }
+    folder.write("notes.txt", "a file is no mistake");
+    on_both_engines(|engine| {
+        let mut server = start(engine.name(), &folder, &["--hosts", "."]);
+        check(
+            &server,
+            &[
+                ("capital.example", "/", 200, "capital"),
+                ("CAPITAL.example", "/", 200, "capital"),
+                ("xn--bcher-kva.example", "/", 200, "books"),
+                ("[::1]", "/", 200, "address"),
+                ("[0:0::0:1]:8080", "/", 200, "address"),
+                ("[::2]", "/", 421, "<!doctype"),
+                ("twice.example", "/", 200, "once"),
+            ],
+        );
+        let mut lines: Vec<String> = (0..3)
+            .map(|_| server.next_error_line().expect("a line for each"))
+            .collect();
+        lines.sort();
+        for (line, parts) in lines.iter().zip([
+            ["Twice.example': ", "is for the same host"],
+            ["u\u{308}cher.example': ", "U+0308"],
+            ["no host': ", "not the name of a host"],
+        ]) {
+            assert!(parts.iter().all(|part| line.contains(part)), "{lines:?}");
+        }
+        assert_eq!(server.stop().status, Some(0));
+        let server = start(engine.name(), &folder, &["--site", "[::1],X.example=::1"]);
+        check(
+            &server,
+            &[
+                ("[::1]", "/", 200, "address"),
+                ("x.example", "/", 200, "address"),
+            ],
+        );
+    });
+}
+
 #[test]
 fn archives_and_directories_side_by_side() {
     let folder = sites();

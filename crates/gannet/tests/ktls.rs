@@ -129,6 +129,34 @@ fn a_narrow_client_gets_every_byte() {
     });
 }
 
+/// The last records of a connection, and those that announce new keys, find the socket of a narrow
+/// client full: they come all the same, in their place, and the end behind them.
+#[test]
+fn a_narrow_client_gets_new_keys_and_a_goodbye() {
+    let site = Folder::site();
+    let len = 3_000_000;
+    site.write("big.bin", pattern(len, 5));
+    let can_update = gannet_io::ktls::probe().is_ok_and(|support| support.can_update_keys);
+    on_both_engines(|engine| {
+        let Some(secure) = serve_with(engine, site.path(), &["--tls-key-records", "256"]) else {
+            return;
+        };
+        for _ in 0..4 {
+            let mut client = narrow(&secure);
+            if can_update {
+                // 184 records each, and one more for each send: keys change in the middle.
+                assert_pattern(&client.get("/big.bin").expect(200).body, 5);
+            }
+            let last = client.request("GET", "/big.bin", &["connection: close"]);
+            assert_eq!(last.body.len(), len);
+            assert_pattern(&last.body, 5);
+            client.closes();
+        }
+        assert_eq!(metric(&secure.server, SEALED), 4);
+        assert_eq!(metric(&secure.server, UPDATED) >= 4, can_update);
+    });
+}
+
 /// The client asks for a new key in the middle of a body. A kernel that can goes on with one; an
 /// older one finishes the answer and ends the connection in order.
 #[test]

@@ -123,6 +123,38 @@ fn serve_with_descriptors(engine: Engine, site: &Folder, count: u32, flags: &[&s
     Gannet::start(&mut command)
 }
 
+/// Files are kept open for later requests, and never so many that others cannot be opened.
+#[test]
+fn more_files_than_descriptors_are_all_served() {
+    let site = Folder::new();
+    let seed = |number: usize| (number % 251) as u8;
+    for number in 0..600 {
+        site.write(format!("{number}.bin"), pattern(40_000, seed(number)));
+        site.write(format!("folder-{number}/page.txt"), "text");
+    }
+    on_both_engines(|engine| {
+        let server = serve_with_descriptors(engine, &site, 200, &[]);
+        let mut clients: Vec<Client> = (0..8).map(|_| Client::new(&server)).collect();
+        for round in 0..2 {
+            for number in 0..600 {
+                let client = &mut clients[number % 8];
+                let body = client.get(&format!("/{number}.bin")).expect(200).body;
+                assert_eq!(body.len(), 40_000, "{number} in round {round}");
+                assert_pattern(&body, seed(number));
+            }
+            client_lists(&mut clients[0]);
+        }
+        assert!(descriptors(&server) < 200, "some are left");
+    });
+}
+
+/// Lists need a descriptor, too.
+fn client_lists(client: &mut Client) {
+    for number in (0..600).step_by(50) {
+        client.get(&format!("/folder-{number}/")).expect(200);
+    }
+}
+
 #[test]
 fn service_goes_on_when_descriptors_were_short() {
     raise_descriptor_limit();

@@ -5,6 +5,7 @@
 mod certificates;
 mod support;
 
+use std::net::TcpStream;
 use std::{fs, thread};
 
 use rustls::crypto::aws_lc_rs::{self, cipher_suite as suites, kx_group as groups};
@@ -14,7 +15,7 @@ use support::content::{assert_pattern, pattern};
 use support::engine::on_both_engines;
 use support::process::until;
 use support::tls::{Abilities, Authority, KeyKind, Secure, connection};
-use support::{Folder, gannet, gannet_in};
+use support::{DEADLINE, Folder, gannet, gannet_in};
 
 const METRICS: [&str; 2] = ["--metrics", "127.0.0.1:0"];
 
@@ -126,6 +127,29 @@ fn sessions_are_resumed_whichever_worker_is_met() {
         );
         let name = "gannet_tls_handshakes_total{kind=\"resumed\"}";
         assert_eq!(metric(&secure.server, name), 7);
+    });
+}
+
+/// A client that gathers what it writes (Nagle) sends its request when the end of its handshake was
+/// acknowledged: it gets the tickets before it has asked for anything.
+#[test]
+fn tickets_do_not_wait_for_a_request() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, site.path(), &[]);
+        let mut tls = connection(&secure.config, "localhost");
+        let mut socket = TcpStream::connect(secure.server.address()).expect("it listens");
+        socket.set_read_timeout(Some(DEADLINE)).expect("set");
+        while tls.is_handshaking() || tls.tls13_tickets_received() < 2 {
+            while tls.wants_write() {
+                tls.write_tls(&mut socket).expect("sent");
+            }
+            assert!(tls.read_tls(&mut socket).expect("in time") > 0);
+            tls.process_new_packets().expect("TLS");
+        }
+        let mut client = Client::over(socket, tls);
+        client.get("/").expect(200);
+        client.get("/about").expect(200);
     });
 }
 
@@ -411,6 +435,43 @@ fn where_no_key_can_be_replaced_the_connection_ends() {
         assert_ne!(end, End::Closed, "this must not look like an end");
         assert!(got.len() > 4_000_000 && got.len() < huge);
         assert!(got[..] == pattern(huge, 9)[..got.len()], "other bytes");
+    });
+}
+
+/// The same over HTTP/2, whose peer may have closed its half by then.
+#[test]
+fn where_no_key_can_be_replaced_http2_ends_too() {
+    let site = Folder::site();
+    let huge = 20_000_000;
+    site.write("huge.bin", pattern(huge, 9));
+    on_both_engines(|engine| {
+        let secure = Secure::serve(engine, site.path(), &["--tls-key-records", "256"]);
+        let config = secure.authority.client(Abilities {
+            suites: vec![suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256],
+            alpn: vec![b"h2".to_vec()],
+            ..Abilities::default()
+        });
+        // The preface, a large window for streams and for the connection, and a request.
+        let mut asks = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
+        asks.extend([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0x7f, 0xff, 0xff, 0xff]);
+        asks.extend([0, 0, 4, 8, 0, 0, 0, 0, 0, 0x3f, 0xff, 0xff, 0xff]);
+        let block = b"\x82\x87\x04\x09/huge.bin\x01\x09localhost";
+        asks.extend([0, 0, block.len() as u8, 1, 5, 0, 0, 0, 1]);
+        asks.extend(block);
+        for closes_half in [false, true] {
+            let mut client = secure.connect_with(&config, "localhost");
+            std::io::Write::write_all(client.secure(), &asks).expect("sent");
+            let mut got = vec![0; 1_000];
+            std::io::Read::read_exact(client.secure(), &mut got).expect("it has begun");
+            if closes_half {
+                let socket = &client.secure().sock;
+                socket.shutdown(std::net::Shutdown::Write).expect("open");
+            }
+            // However it ends: in order, or not.
+            let _ = std::io::Read::read_to_end(client.secure(), &mut got);
+            assert!((3_000_000..huge).contains(&got.len()), "{}", got.len());
+            secure.connect().get("/").expect(200);
+        }
     });
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Result, bail};
 
-use crate::process;
+use xtask::process;
 
 mod links;
 pub(crate) mod source;

@@ -1,21 +1,20 @@
-//! Packages of Debian by the host's apt, with sources and lists of our own: nothing is installed.
+//! Packages of Debian by the host's apt, from the host's sources of Debian with another suite, and with
+//! lists of our own: nothing is installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
-use crate::process;
+use xtask::process;
 
-/// An apt that knows other sources than the host's.
+/// An apt that knows other suites than the host's.
 pub(super) struct Apt {
     directory: PathBuf,
 }
 
-/// Debian's own archive; a proxy, if there is one, is that of the host's apt.
-const ARCHIVE: &str = "http://deb.debian.org/debian";
-
+/// Debian's keys: whoever has a copy of its archive, these signed it.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 impl Apt {
@@ -35,9 +34,10 @@ impl Apt {
         for folder in ["lists/partial", "cache/archives/partial", "packages"] {
             fs::create_dir_all(directory.join(folder))?;
         }
+        let archive = apt.archive()?;
         let sources: String = suites
             .iter()
-            .map(|suite| format!("deb [signed-by={KEYRING}] {ARCHIVE} {suite} main\n"))
+            .map(|suite| format!("deb [signed-by={KEYRING}] {archive} {suite} main\n"))
             .collect();
         fs::write(directory.join("sources.list"), sources)?;
         process::capture(apt.command("apt-get").args(["update", "--quiet"]))?;
@@ -66,23 +66,92 @@ impl Apt {
         Ok(())
     }
 
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(program);
-        let mut set = |name: &str, value: &str| {
-            command.arg("-o").arg(format!("{name}={value}"));
+    /// Where this machine has Debian's archive from.
+    fn archive(&self) -> Result<String> {
+        let known = process::capture(Command::new("apt-get").arg("indextargets"))?;
+        if let Some(archive) = archive_of(&known) {
+            return Ok(archive.to_owned());
+        }
+        // Whose a source is stands in its lists, which images of containers come without.
+        let host = |arguments: &[&str]| {
+            let mut command = Command::new("apt-get");
+            self.set_directories(&mut command);
+            process::capture(command.args(arguments))
         };
+        // Another source may fail without harm to that of Debian.
+        let updated = host(&["update", "--quiet"]);
+        if let Some(archive) = archive_of(&host(&["indextargets"])?) {
+            return Ok(archive.to_owned());
+        }
+        updated?;
+        bail!(
+            "apt has no source of Debian's archive: add one for 'main' to /etc/apt/sources.list.d"
+        )
+    }
+
+    /// Lets apt keep what it fetches in our directory.
+    fn set_directories(&self, command: &mut Command) {
         let at = |name: &str| self.directory.join(name).display().to_string();
-        set("Dir::Etc::sourcelist", &at("sources.list"));
-        set("Dir::Etc::sourceparts", "-");
-        set("Dir::State::lists", &at("lists"));
-        set("Dir::Cache", &at("cache"));
-        set("APT::Architecture", "amd64");
-        set("APT::Sandbox::User", "root");
-        set("Acquire::Languages", "none");
+        set(command, "Dir::State::lists", &at("lists"));
+        set(command, "Dir::Cache", &at("cache"));
+        set(command, "APT::Sandbox::User", "root");
+        set(command, "Acquire::Languages", "none");
         set(
+            command,
             "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled",
             "false",
         );
+    }
+
+    fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(program);
+        self.set_directories(&mut command);
+        let sources = self.directory.join("sources.list").display().to_string();
+        set(&mut command, "Dir::Etc::sourcelist", &sources);
+        set(&mut command, "Dir::Etc::sourceparts", "-");
+        set(&mut command, "APT::Architecture", "amd64");
         command
+    }
+}
+
+fn set(command: &mut Command, name: &str, value: &str) {
+    command.arg("-o").arg(format!("{name}={value}"));
+}
+
+/// The archive of Debian among what `apt-get indextargets` prints: a paragraph for each list of each
+/// source.
+fn archive_of(targets: &str) -> Option<&str> {
+    targets.split("\n\n").find_map(|target| {
+        let field = |name: &str| {
+            let mut lines = target.lines();
+            lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+        };
+        // What is for security alone has another label.
+        let is_debian = field("Origin") == Some("Debian") && field("Label") == Some("Debian");
+        let is_main = field("Component") == Some("main");
+        field("Repo-URI").filter(|_| is_debian && is_main)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_archive_is_that_of_the_machine() {
+        let target = |label: &str, component: &str, uri: &str| {
+            format!(
+                "MetaKey: {component}/binary-amd64/Packages\nLabel: {label}\nOrigin: Debian\n\
+                 Component: {component}\nRepo-URI: {uri}\nSite: x\n"
+            )
+        };
+        let other = "Origin: Other\nLabel: Debian\nComponent: main\nRepo-URI: http://o/\n";
+        let security = target("Debian-Security", "main", "http://s/");
+        let contrib = target("Debian", "contrib", "http://c/");
+        let main = target("Debian", "main", "http://mirror.example/debian/");
+        let all = [other, &security, &contrib, &main].join("\n");
+        assert_eq!(archive_of(&all), Some("http://mirror.example/debian/"));
+        assert_eq!(archive_of(&[other, &security].join("\n")), None);
+        assert_eq!(archive_of(""), None);
     }
 }

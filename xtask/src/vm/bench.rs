@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::bench::certificate::{Certificate, Key};
-use crate::process;
 use crate::vm::boot::{self, Accelerator};
 use crate::vm::cpio::Cpio;
 use crate::vm::kernels::Kernel;
 use crate::vm::{directory, image};
+use xtask::certificate::{Certificate, ECDSA_P256};
+use xtask::process;
 
 /// Length of the file.
 const MEBIBYTES: u32 = 64;
@@ -122,7 +122,7 @@ fn write_image(kernel: &Kernel, programs: &Programs) -> Result<PathBuf> {
     for folder in ["var/log/nginx", "var/lib/nginx", "bench/site"] {
         cpio.folder(&format!("/{folder}"))?;
     }
-    let certificate = Certificate::create(Key::EcdsaP256, &directory())?;
+    let certificate = Certificate::create(ECDSA_P256, &directory())?;
     cpio.bytes("/bench/chain.pem", &fs::read(&certificate.chain)?)?;
     cpio.bytes("/bench/key.pem", &fs::read(&certificate.key)?)?;
     for (kind, port, options) in [

@@ -12,9 +12,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use crate::process;
 use crate::vm::cpio::Cpio;
 use crate::vm::kernels::Kernel;
+use xtask::process;
 
 /// What to run in the VM.
 pub(super) struct Suites {
@@ -26,10 +26,9 @@ pub(super) struct Suites {
 
 /// Test binaries that are of use in a VM: package and name. What does not ask the kernel anything
 /// is left out, since an emulated machine is slow.
-const TESTS: [(&str, &str); 11] = [
+const TESTS: [(&str, &str); 10] = [
     ("gannet-io", "accept"),
     ("gannet-io", "cancel"),
-    ("gannet-io", "guard"),
     ("gannet-io", "kernel_tls"),
     ("gannet-io", "open"),
     ("gannet-io", "receive"),

@@ -87,7 +87,8 @@ impl Report {
 
     /// Whether all suites ran to their end without a failure.
     pub(super) fn is_success(&self) -> bool {
-        self.has_finished && self.suites.iter().all(Suite::is_success)
+        let has_run = self.suites.iter().any(|suite| suite.passed > 0);
+        self.has_finished && has_run && self.suites.iter().all(Suite::is_success)
     }
 
     /// Whether the machine came to the end.

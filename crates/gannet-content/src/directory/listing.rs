@@ -44,7 +44,7 @@ pub enum Sort {
 }
 
 /// In which form a listing is wanted.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, Hash, PartialEq)]
 pub enum Format {
     /// A page.
     #[default]
@@ -53,6 +53,20 @@ pub enum Format {
     /// (RFC 3339), and `href` where the name is not UTF-8 and `name` therefore not exact.
     Json,
 }
+
+impl Format {
+    /// The content type of a listing in this form.
+    #[must_use]
+    pub fn content_type(self) -> &'static [u8] {
+        match self {
+            Self::Html => b"text/html; charset=utf-8",
+            Self::Json => b"application/json",
+        }
+    }
+}
+
+/// The field that goes with every listing: its form depends on `Accept`.
+pub const VARY: (&str, &[u8]) = ("vary", b"accept");
 
 /// What is to be listed and how.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -105,6 +119,13 @@ impl<'a> ListingRequest<'a> {
     }
 }
 
+/// Where an archive keeps the JSON of the folder whose listing is at `path`: under the path and the
+/// query by which a live directory is asked for it, as one path.
+#[must_use]
+pub fn json_path(path: &[u8]) -> Vec<u8> {
+    [path, b"?format=json"].concat()
+}
+
 /// A rendered listing.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Page {
@@ -116,7 +137,8 @@ pub struct Page {
     pub further: Option<(&'static str, &'static [u8])>,
 }
 
-/// Renders a listing. Only the first [`LISTING_ENTRIES_MAX`] entries are shown; a page says so.
+/// Renders a listing. Only the first [`LISTING_ENTRIES_MAX`] entries are shown, and as many as fit
+/// [`LISTING_BYTES_MAX`](crate::limits::LISTING_BYTES_MAX); a page says so.
 #[must_use]
 pub fn render(request: &ListingRequest<'_>, mut entries: Vec<Entry>) -> Page {
     entries.retain(|entry| {
@@ -125,17 +147,14 @@ pub fn render(request: &ListingRequest<'_>, mut entries: Vec<Entry>) -> Page {
     });
     entries.sort_by(|a, b| compare(request, a, b));
     let shown = &entries[..entries.len().min(LISTING_ENTRIES_MAX)];
-    let (content_type, content): (&[u8], _) = match request.format {
-        Format::Html => (
-            b"text/html; charset=utf-8",
-            html::render(request, shown, entries.len() > shown.len()),
-        ),
-        Format::Json => (b"application/json", json::render(shown)),
+    let content = match request.format {
+        Format::Html => html::render(request, shown, entries.len() > shown.len()),
+        Format::Json => json::render(shown),
     };
     Page {
-        content_type,
+        content_type: request.format.content_type(),
         content,
-        further: Some(("vary", b"accept")),
+        further: Some(VARY),
     }
 }
 

@@ -38,8 +38,8 @@ use gannet_http::semantics::status::Status;
 use gannet_http::semantics::target_path::encode_path;
 
 use crate::limits::NOT_FOUND_FOLDERS_MAX;
-use crate::mime::looks_like_asset;
-use crate::routing::{FallbackKind, Routing, TrailingSlash};
+use crate::routing::{FallbackKind, Routing, TrailingSlash, hidden_segment, is_application_path};
+use crate::rules::table::Ruled;
 
 /// What a lookup does beyond exact names and index pages.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -107,8 +107,17 @@ pub enum Found<'a> {
         /// Its path relative to the root, `""` for the root itself.
         path: &'a [u8],
     },
-    /// Nothing has the path, and the site's redirects are to be asked. If they have nothing for
-    /// it either, [`Lookup::go_on`] says what answers.
+    /// Where a redirect rule leads.
+    Elsewhere {
+        /// 301, 302, 303, 307 or 308.
+        status: Status,
+        /// The value of the field, whole.
+        location: &'a [u8],
+        /// The position of the rule.
+        rule: u32,
+    },
+    /// Nothing has the path, and the site's redirects are to be asked: [`Lookup::claim`] takes what
+    /// they say. If they have nothing for it either, [`Lookup::go_on`] says what answers.
     Unclaimed,
     /// 404, and the site has no page for it.
     Missing,
@@ -136,6 +145,8 @@ pub struct Lookup {
     rule_status: Option<Status>,
     /// Fallbacks are searched above this many bytes of the path.
     fallback_len: usize,
+    /// A browser asks for a page to show.
+    is_navigation: bool,
     state: State,
 }
 
@@ -174,6 +185,7 @@ enum State {
 enum End {
     File { status: Status, is_own: bool },
     Redirect,
+    Elsewhere { status: Status, rule: u32 },
     Listing,
     Unclaimed,
     Missing,
@@ -189,16 +201,33 @@ impl Lookup {
         Self::begin(path, options, routing, None)
     }
 
-    /// Begins the lookup of a path that a redirect rule wants to be sent with a status. It is
-    /// found with or without a slash at its end; what is not there is 404.
+    /// The same, for a browser that asks for a page to show: see
+    /// [`is_application_path`].
     #[must_use]
-    pub fn of_rule(
-        path: &[u8],
-        status: Status,
-        options: LookupOptions,
-        routing: &Arc<Routing>,
-    ) -> Self {
-        Self::begin(path, options, routing, Some(status))
+    pub fn of_navigation(self, is_navigation: bool) -> Self {
+        Self {
+            is_navigation,
+            ..self
+        }
+    }
+
+    /// A redirect rule decides: because it goes before files, when nothing was asked yet, or because
+    /// the path is [unclaimed](Found::Unclaimed). Content that it names is found with or without a
+    /// slash at its end; what is not there is 404.
+    pub fn claim(&mut self, ruled: Ruled) {
+        match ruled {
+            Ruled::Elsewhere {
+                status,
+                location,
+                rule,
+            } => {
+                self.name = location;
+                self.state = State::Done(End::Elsewhere { status, rule });
+            }
+            Ruled::Content { status, path, .. } => {
+                *self = Self::begin(&path, self.options, &self.routing, Some(status));
+            }
+        }
     }
 
     fn begin(
@@ -219,11 +248,13 @@ impl Lookup {
             trailing_slash,
             rule_status,
             fallback_len: path.len().saturating_sub(1),
+            is_navigation: false,
             state: State::Exact,
         };
+        let hidden = hidden_segment(&lookup.path).filter(|_| !options.dotfiles);
         if !is_canonical(path) {
             lookup.state = State::Done(End::Missing);
-        } else if let Some(hidden) = lookup.hidden_segment() {
+        } else if let Some(hidden) = hidden {
             // Searched above it: whether the folder that is hidden exists must not show.
             lookup.fallback_len = hidden;
             lookup.unclaimed();
@@ -251,6 +282,11 @@ impl Lookup {
                 is_own,
             },
             End::Redirect => Found::Redirect { location: path },
+            End::Elsewhere { status, rule } => Found::Elsewhere {
+                status,
+                location: path,
+                rule,
+            },
             End::Listing => Found::Listing { path },
             End::Unclaimed => Found::Unclaimed,
             End::Missing => Found::Missing,
@@ -333,10 +369,9 @@ impl Lookup {
     /// Asks for the path with the suffix of a page, from number `next` on.
     fn ask_clean_url(&mut self, is_directory: bool, next: usize) {
         let routing = Arc::clone(&self.routing);
-        let suffixes = &routing.page_suffixes;
         // `/page.html` is no clean URL: nothing is appended to it.
-        let is_clean = !suffixes.iter().any(|suffix| self.path.ends_with(suffix));
-        match suffixes.get(next) {
+        let is_clean = !routing.has_page_suffix(&self.path);
+        match routing.page_suffixes.get(next) {
             Some(suffix) if self.options.clean_urls && is_clean => {
                 self.ask(State::CleanUrl { is_directory, next }, suffix);
             }
@@ -383,11 +418,10 @@ impl Lookup {
     fn ask_slash_page(&mut self, next: usize) {
         let routing = Arc::clone(&self.routing);
         let path = self.path.strip_suffix(b"/").unwrap_or_default();
-        let is_clean = |suffix: &Vec<u8>| !path.ends_with(suffix);
         let may_have = self.options.clean_urls
             && self.trailing_slash.removes()
             && !path.is_empty()
-            && routing.page_suffixes.iter().all(is_clean);
+            && !routing.has_page_suffix(path);
         match routing.page_suffixes.get(next).filter(|_| may_have) {
             Some(suffix) => {
                 self.name = [path, suffix].concat();
@@ -450,11 +484,9 @@ impl Lookup {
 
     /// Nothing claims the target path: the application's page, or the nearest fallback.
     fn not_found(&mut self) {
-        let is_hidden = self.fallback_len < self.path.len();
         if self.options.spa
             && self.rule_status.is_none()
-            && !is_hidden
-            && !looks_like_asset(&self.path)
+            && is_application_path(&self.path, self.is_navigation)
         {
             self.name.clear();
             self.name.extend_from_slice(b"index.html");
@@ -481,10 +513,9 @@ impl Lookup {
     fn ask_fallback(&mut self, folder_len: usize, next: usize) {
         let routing = Arc::clone(&self.routing);
         let is_rule = self.rule_status.is_some();
-        let may_answer = |kind| match kind {
-            FallbackKind::NotFound => true,
-            FallbackKind::Wildcard => !is_rule,
-            FallbackKind::Application => !is_rule && !looks_like_asset(&self.path),
+        let may_answer = |kind: FallbackKind| match kind.status(&self.path, self.is_navigation) {
+            Some(status) => !is_rule || status == Status::NOT_FOUND,
+            None => false,
         };
         let mut rest = (next..).zip(routing.fallbacks.get(next..).unwrap_or_default());
         if let Some((next, fallback)) = rest.find(|(_, one)| may_answer(one.kind)) {
@@ -510,27 +541,8 @@ impl Lookup {
             return self.ask_fallback(folder_len, next + 1);
         }
         let kind = self.routing.fallbacks.get(next).map(|one| one.kind);
-        self.found_other(match kind {
-            Some(FallbackKind::Wildcard | FallbackKind::Application) => Status::OK,
-            Some(FallbackKind::NotFound) | None => Status::NOT_FOUND,
-        });
-    }
-
-    /// Where the first segment begins that is a dotfile's and not to be served.
-    fn hidden_segment(&self) -> Option<usize> {
-        if self.options.dotfiles {
-            return None;
-        }
-        let mut start = 0;
-        for segment in self.path.split(|&byte| byte == b'/') {
-            // RFC 8615 gives this one folder of the root a meaning for everybody.
-            let is_well_known = start == 0 && segment == b".well-known";
-            if segment.starts_with(b".") && !is_well_known {
-                return Some(start);
-            }
-            start += segment.len() + 1;
-        }
-        None
+        let status = kind.and_then(|kind| kind.status(&self.path, self.is_navigation));
+        self.found_other(status.unwrap_or(Status::NOT_FOUND));
     }
 }
 

@@ -1,13 +1,18 @@
 //! How long an answer may be kept: `cache-control` (RFC 9111, RFC 8246).
 //!
-//! Content under a name that changes whenever the content does is kept for a year. Everything
-//! else is kept too, but asked for again each time, which costs a round trip and no body as long
-//! as it is unchanged. Errors are not kept.
+//! Content under a name that changes whenever the content does is kept for a year. There has to be
+//! evidence for that, since it cannot be taken back from browsers: a digest of the content in the
+//! name, or a convention of the tool that wrote the file. Everything else is kept too, but
+//! revalidated each time, which costs a round trip and no body as long as it is unchanged. Errors
+//! are not kept, whatever a rule says: a script that was asked for a moment too early would be dead
+//! in that browser until the rule's time is over.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 
-use super::fingerprint::{has_content_hash, split_token};
-use crate::answer::{CACHE_IMMUTABLE, CACHE_REVALIDATE};
+use super::content_digest::Algorithm;
+use super::hashed_name::{Form, framework_folder};
+use crate::answer::{CACHE_IMMUTABLE, CACHE_NO_CACHE, CACHE_REVALIDATE};
 
 /// `cache-control` of errors.
 pub const CACHE_NOTHING: &str = "no-store";
@@ -17,8 +22,10 @@ pub const CACHE_NOTHING: &str = "no-store";
 pub enum Lifetime {
     /// A year, without asking again.
     Immutable,
-    /// Until it is asked for, and then if it has not changed.
+    /// Revalidated before it is used, by shared caches once a second.
     Revalidate,
+    /// Revalidated before each use, and not for shared caches.
+    NoCache,
     /// Not at all.
     Nothing,
 }
@@ -30,48 +37,98 @@ impl Lifetime {
         match self {
             Self::Immutable => CACHE_IMMUTABLE,
             Self::Revalidate => CACHE_REVALIDATE,
+            Self::NoCache => CACHE_NO_CACHE,
             Self::Nothing => CACHE_NOTHING,
         }
     }
 }
 
-/// Why a file has its lifetime, for `explain`.
+/// Why a file has its lifetime.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Reason {
-    /// Its name has a content hash in a form that bundlers write.
-    HashedName,
-    /// Its name changed with its content since the previous release.
-    RenamedWithContent,
-    /// Its content changed under its name since the previous release.
-    ChangedUnderName,
+    /// Its name has a digest of its content.
+    Digest(Algorithm),
+    /// A framework keeps nothing but files under names of their hash in its folder.
+    Folder(&'static str),
+    /// Its name has a hash in a form of bundlers, and the site refers to it by that name.
+    Referenced(Form),
+    /// It would be one of the above, but its content changed under its name.
+    Changed,
+    /// It would be one of the above, but the content of another file of its folder and form changed
+    /// under its name.
+    ChangedBeside,
     /// It is a page.
     Page,
     /// Nothing says that its name changes with its content.
-    PlainName,
+    Plain,
 }
 
-/// The lifetime of the content at a path of a site, sent with 200 or 206, and the reason.
-///
-/// `path` is relative to the root, without a slash at the start; `releases` is a comparison with
-/// the previous release, if there is one.
+impl Reason {
+    /// The lifetime of the content, sent with 200 or 206.
+    #[must_use]
+    pub const fn lifetime(self) -> Lifetime {
+        match self {
+            Self::Digest(_) | Self::Folder(_) | Self::Referenced(_) => Lifetime::Immutable,
+            Self::Changed | Self::ChangedBeside | Self::Page | Self::Plain => Lifetime::Revalidate,
+        }
+    }
+
+    /// What the name of a file alone says. `path` is relative to the root.
+    #[must_use]
+    pub fn of_name(path: &str, content_type: &str) -> Self {
+        if is_page(content_type) {
+            return Self::Page;
+        }
+        framework_folder(path).map_or(Self::Plain, Self::Folder)
+    }
+
+    /// The files that have this evidence along with the one at `path`, as a pattern; `None` for what
+    /// is no evidence.
+    #[must_use]
+    pub fn pattern(self, path: &str) -> Option<String> {
+        let path = path.strip_prefix('/').unwrap_or(path);
+        let folder = path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        let slash = if folder.is_empty() { "" } else { "/" };
+        let names = match self {
+            Self::Digest(_) => "NAME.DIGEST",
+            Self::Folder(_) => "*",
+            Self::Referenced(form) => form.shown(),
+            Self::Changed | Self::ChangedBeside | Self::Page | Self::Plain => return None,
+        };
+        Some(format!("{folder}{slash}{names}"))
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Digest(algorithm) => {
+                write!(out, "the name has the {} of the content", algorithm.name())
+            }
+            Self::Folder(folder) => write!(out, "names in {folder} change with the content"),
+            Self::Referenced(form) => write!(
+                out,
+                "the name has the form {} of bundlers, and the site refers to it",
+                form.shown()
+            ),
+            Self::Changed => out.write_str("revalidated: the content changed under this name"),
+            Self::ChangedBeside => out.write_str(
+                "revalidated: the content of another file of this folder and form changed under \
+                 its name",
+            ),
+            Self::Page => out.write_str("revalidated: a page"),
+            Self::Plain => {
+                out.write_str("revalidated: nothing proves that the name changes with the content")
+            }
+        }
+    }
+}
+
+/// Whether content of a type is a page: its address is kept, whatever it looks like.
 #[must_use]
-pub fn lifetime(path: &str, content_type: &str, releases: Option<&Releases>) -> (Lifetime, Reason) {
+pub fn is_page(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default().trim();
-    if matches!(essence, "text/html" | "application/xhtml+xml") {
-        return (Lifetime::Revalidate, Reason::Page);
-    }
-    match releases.map(|releases| releases.verdict(path)) {
-        Some(Verdict::ChangedUnderName | Verdict::StillAskedFor) => {
-            (Lifetime::Revalidate, Reason::ChangedUnderName)
-        }
-        Some(Verdict::RenamedWithContent | Verdict::StillImmutable) => {
-            (Lifetime::Immutable, Reason::RenamedWithContent)
-        }
-        Some(Verdict::Unknown) | None if has_content_hash(path) => {
-            (Lifetime::Immutable, Reason::HashedName)
-        }
-        Some(Verdict::Unknown) | None => (Lifetime::Revalidate, Reason::PlainName),
-    }
+    matches!(essence, "text/html" | "application/xhtml+xml")
 }
 
 /// The lifetime of an answer that is not the content of a path: redirects and errors. A redirect
@@ -79,106 +136,87 @@ pub fn lifetime(path: &str, content_type: &str, releases: Option<&Releases>) -> 
 #[must_use]
 pub const fn lifetime_of_status(status: u16) -> Lifetime {
     match status {
-        200..=399 => Lifetime::Revalidate,
+        200..=299 => Lifetime::Revalidate,
+        300..=399 => Lifetime::NoCache,
         _ => Lifetime::Nothing,
     }
 }
 
-/// What two releases of a site say about the names in the new one.
-#[derive(Clone, Debug, Default)]
-pub struct Releases {
-    verdicts: HashMap<String, Verdict>,
+/// What an archive keeps of the lifetimes of its files for the packer that replaces it, and for
+/// people: the evidence that names alone do not show, and what took it away.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Lifetimes {
+    /// By paths: `/name`, or `//host/name`.
+    pub reasons: HashMap<String, Reason>,
+    /// Patterns of which a name kept its place while its content changed.
+    pub changed: HashSet<String>,
 }
 
-/// What two releases say about a name.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Verdict {
-    /// The name came when the content did, in place of a name that differs in one token only.
-    RenamedWithContent,
-    /// The content changed and the name did not.
-    ChangedUnderName,
-    /// Nothing changed, and the previous release had found that the name changes with the content.
-    StillImmutable,
-    /// Nothing changed, and the previous release had it asked for although the name has a hash.
-    StillAskedFor,
-    /// None of these.
-    Unknown,
-}
+/// The first line of the text.
+const TITLE: &str = "gannet-lifetimes 1";
 
-impl Releases {
-    /// Compares two releases, each as paths relative to the root and digests of the content; the
-    /// previous one with what its answers said.
-    ///
-    /// A new file whose name is that of a file that is gone, but for one token of letters and
-    /// digits, was renamed with its content, if the contents differ, and if no name of that form
-    /// has kept its name while its content changed. What such a comparison found before holds as
-    /// long as name and content stay.
+impl Lifetimes {
+    /// What is known of a path.
     #[must_use]
-    pub fn compare<'a>(
-        previous: impl IntoIterator<Item = (&'a str, [u8; 32], Lifetime)>,
-        current: impl IntoIterator<Item = (&'a str, [u8; 32])>,
-    ) -> Self {
-        let previous: HashMap<&str, ([u8; 32], Lifetime)> = previous
-            .into_iter()
-            .map(|(path, digest, lifetime)| (path, (digest, lifetime)))
-            .collect();
-        let current: Vec<(&str, [u8; 32])> = current.into_iter().collect();
-        let mut verdicts = HashMap::new();
-        let mut unstable = HashSet::new();
-        for (path, digest) in &current {
-            let verdict = match previous.get(path) {
-                Some((before, _)) if before != digest => {
-                    unstable.extend(form(path));
-                    Some(Verdict::ChangedUnderName)
-                }
-                Some((_, lifetime)) => still(path, *lifetime),
-                None => None,
+    pub fn get(&self, path: &str) -> Option<Reason> {
+        self.reasons.get(path).copied()
+    }
+
+    /// As text, with the same bytes for the same findings; at most `max` paths are listed, since
+    /// what is not listed is found again. Nothing if there is nothing to keep.
+    #[must_use]
+    pub fn to_text(&self, max: usize) -> String {
+        let mut lines: Vec<String> = Vec::new();
+        for (path, reason) in &self.reasons {
+            let what = match reason {
+                Reason::Digest(algorithm) => format!("digest {}", algorithm.name()),
+                Reason::Referenced(form) => format!("referenced {}", form.shown()),
+                Reason::Changed => "changed -".to_owned(),
+                _ => continue,
             };
-            verdicts.extend(verdict.map(|verdict| ((*path).to_owned(), verdict)));
+            lines.push(format!("{what} {path}"));
         }
-        let present: HashSet<&str> = current.iter().map(|(path, _)| *path).collect();
-        let mut gone: HashMap<Form<'_>, Vec<[u8; 32]>> = HashMap::new();
-        for (path, (digest, _)) in &previous {
-            if !present.contains(path)
-                && let Some(form) = form(path)
-            {
-                gone.entry(form).or_default().push(*digest);
-            }
+        // What changed must not be forgotten: it sorts first.
+        lines.sort_unstable();
+        lines.truncate(max);
+        let patterns = self.changed.iter();
+        let mut patterns: Vec<_> = patterns.map(|it| format!("pattern - {it}")).collect();
+        patterns.sort_unstable();
+        patterns.truncate(max);
+        lines.append(&mut patterns);
+        if lines.is_empty() {
+            return String::new();
         }
-        for (path, digest) in &current {
-            let Some(form) = form(path).filter(|_| !previous.contains_key(path)) else {
+        format!("{TITLE}\n{}\n", lines.join("\n"))
+    }
+
+    /// Reads the text of an archive. Lines that are not understood are left out: all that comes of
+    /// it is that evidence is sought anew.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let mut found = Self::default();
+        let mut lines = text.lines();
+        if lines.next() != Some(TITLE) {
+            return found;
+        }
+        for line in lines {
+            let mut words = line.splitn(3, ' ');
+            let (Some(what), Some(how), Some(path)) = (words.next(), words.next(), words.next())
+            else {
                 continue;
             };
-            let before = gone.get(&form).map(Vec::as_slice).unwrap_or_default();
-            let is_new_content = !before.is_empty() && !before.contains(digest);
-            if is_new_content && !unstable.contains(&form) {
-                verdicts.insert((*path).to_owned(), Verdict::RenamedWithContent);
-            }
+            let reason = match what {
+                "digest" => Algorithm::parse(how).map(Reason::Digest),
+                "referenced" => Form::parse(how).map(Reason::Referenced),
+                "changed" => Some(Reason::Changed),
+                "pattern" => {
+                    found.changed.insert(path.to_owned());
+                    None
+                }
+                _ => None,
+            };
+            found.reasons.extend(reason.map(|it| (path.to_owned(), it)));
         }
-        Self { verdicts }
+        found
     }
-
-    /// What the releases say about a path of the new one.
-    #[must_use]
-    pub fn verdict(&self, path: &str) -> Verdict {
-        self.verdicts.get(path).copied().unwrap_or(Verdict::Unknown)
-    }
-}
-
-/// What holds on for a file that is the same as before, if its name alone does not say so.
-fn still(path: &str, lifetime: Lifetime) -> Option<Verdict> {
-    match (lifetime, has_content_hash(path)) {
-        (Lifetime::Immutable, false) => form(path).map(|_| Verdict::StillImmutable),
-        (Lifetime::Revalidate, true) => Some(Verdict::StillAskedFor),
-        _ => None,
-    }
-}
-
-/// A path without the token in its name: folder, what is before it, what is after it.
-type Form<'a> = (&'a str, &'a str, &'a str);
-
-fn form(path: &str) -> Option<Form<'_>> {
-    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-    let (before, _, after) = split_token(name)?;
-    Some((folder, before, after))
 }

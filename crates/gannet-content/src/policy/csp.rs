@@ -23,8 +23,55 @@ pub struct PolicyOptions {
     pub script_sources: Vec<String>,
     /// Further sources of styles.
     pub style_sources: Vec<String>,
+    /// What is known of the site's scripts, which no page shows.
+    pub scripts: ScriptNeeds,
     /// Further directives: `connect-src 'self' https://api.example.org`, `report-uri /csp`.
     pub directives: Vec<String>,
+}
+
+/// What the scripts of a site need to be allowed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ScriptNeeds {
+    /// There is WebAssembly, which browsers compile only if the policy says so.
+    pub has_wasm: bool,
+    /// Scripts make workers of text that they have put together, under `blob:` URLs.
+    pub has_blob_workers: bool,
+    /// Scripts run text as a script (`eval`): that stays forbidden, and is to be said.
+    pub has_eval: bool,
+}
+
+impl ScriptNeeds {
+    /// What a script needs, as far as its text shows. That it names a function is taken for its
+    /// using it.
+    #[must_use]
+    pub fn of_script(text: &[u8]) -> Self {
+        let has = |needle: &[u8]| text.windows(needle.len()).any(|window| window == needle);
+        Self {
+            has_wasm: has(b"WebAssembly."),
+            has_blob_workers: has(b"createObjectURL(") && has(b"Worker("),
+            has_eval: has(b"new Function(") || has_word(text, b"eval("),
+        }
+    }
+
+    /// What either needs.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            has_wasm: self.has_wasm || other.has_wasm,
+            has_blob_workers: self.has_blob_workers || other.has_blob_workers,
+            has_eval: self.has_eval || other.has_eval,
+        }
+    }
+}
+
+/// Whether `needle` is there and not the end of a longer name.
+fn has_word(text: &[u8], needle: &[u8]) -> bool {
+    let mut places = text.windows(needle.len()).enumerate();
+    places.any(|(at, window)| {
+        let before = at.checked_sub(1).map_or(b' ', |at| text[at]);
+        let is_name = before.is_ascii_alphanumeric() || matches!(before, b'_' | b'$' | b'.');
+        window == needle && !is_name
+    })
 }
 
 /// The policy of a page.
@@ -57,6 +104,12 @@ pub fn policy(page: &Page, options: &PolicyOptions) -> Option<Policy> {
         scripts.hash_attributes(&page.event_handlers);
         styles.hash_attributes(&page.style_attributes);
     }
+    let inline = page.scripts.iter();
+    let inline = inline.map(|text| ScriptNeeds::of_script(text.as_bytes()));
+    let needs = inline.fold(options.scripts, ScriptNeeds::or);
+    if needs.has_wasm {
+        scripts.add("'wasm-unsafe-eval'".to_owned());
+    }
     let mut base = Sources::new(&[]);
     for source in &page.base_origins {
         base.add(source.clone());
@@ -67,6 +120,13 @@ pub fn policy(page: &Page, options: &PolicyOptions) -> Option<Policy> {
         "object-src 'none'".to_owned(),
         format!("base-uri {}", base.0.join(" ")),
     ];
+    let has_workers = options
+        .directives
+        .iter()
+        .any(|it| it.starts_with("worker-src"));
+    if needs.has_blob_workers && !has_workers {
+        directives.push("worker-src 'self' blob:".to_owned());
+    }
     directives.extend(options.directives.iter().cloned());
     let value = directives.join("; ");
     (value.len() <= POLICY_MAX).then_some(Policy {

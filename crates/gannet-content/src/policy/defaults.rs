@@ -2,7 +2,7 @@
 
 use super::cache::{CACHE_NOTHING, Lifetime};
 use super::csp::Policy;
-use super::security::{AnswerKind, Cors, SecurityOptions, cors_fields, fields};
+use super::security::{Cors, cors_fields, fields};
 use crate::answer::PAGE_POLICY;
 
 /// Which fields answers have by default.
@@ -24,18 +24,21 @@ impl Default for DefaultFields {
     }
 }
 
+/// Where browsers ask for a site's icon, unbidden.
+pub const ICON_PATH: &[u8] = b"/favicon.ico";
+
+/// How long the icon for sites that have none is kept: not so long that one which a site is given
+/// later is not seen.
+const ICON_CACHE: &str = "max-age=3600";
+
 /// `x-content-type-options`, which ready fields have by themselves.
 const NOSNIFF: &str = "x-content-type-options";
 
 impl DefaultFields {
-    /// Of content of a type, beside those of [`ready_fields`](crate::answer::ready_fields).
+    /// Of content, beside those of [`ready_fields`](crate::answer::ready_fields).
     #[must_use]
-    pub fn of_content(
-        &self,
-        content_type: &str,
-        policy: Option<&Policy>,
-    ) -> Vec<(&'static str, String)> {
-        let mut all = self.security(AnswerKind::of_content_type(content_type), policy);
+    pub fn of_content(&self, policy: Option<&Policy>) -> Vec<(&'static str, String)> {
+        let mut all = self.security(policy);
         all.extend(cors_fields(&self.cors));
         all
     }
@@ -49,44 +52,40 @@ impl DefaultFields {
             ("content-security-policy", PAGE_POLICY.to_owned()),
             (NOSNIFF, "nosniff".to_owned()),
         ];
-        let security = self.security(AnswerKind::Document, None);
-        all.extend(
-            security
-                .into_iter()
-                .filter(|(name, _)| *name != "content-security-policy"),
-        );
+        all.extend(self.security(None));
         all.extend(cors_fields(&self.cors));
+        all
+    }
+
+    /// Of the icon that a server has for sites without one.
+    #[must_use]
+    pub fn of_icon(&self) -> Vec<(&'static str, String)> {
+        let mut all = self.of_page();
+        all.retain(|(name, _)| *name != "cache-control");
+        all.push(("cache-control", ICON_CACHE.to_owned()));
         all
     }
 
     /// Of a redirect. It is asked for again, even a permanent one.
     #[must_use]
     pub fn of_redirect(&self) -> Vec<(&'static str, String)> {
-        let cache_control = Lifetime::Revalidate.cache_control().to_owned();
+        let cache_control = Lifetime::NoCache.cache_control().to_owned();
         let mut all = vec![
             ("cache-control", cache_control),
             (NOSNIFF, "nosniff".to_owned()),
         ];
-        all.extend(self.security(AnswerKind::Redirect, None));
+        all.extend(self.security(None));
         all.extend(cors_fields(&self.cors));
         all
     }
 
-    fn security(&self, kind: AnswerKind, policy: Option<&Policy>) -> Vec<(&'static str, String)> {
-        if !self.security {
-            let name = |policy: &Policy| match policy.is_enforced {
-                true => "content-security-policy",
-                false => "content-security-policy-report-only",
-            };
-            return policy
-                .map(|it| (name(it), it.value.clone()))
-                .into_iter()
-                .collect();
-        }
-        let all = fields(kind, &SecurityOptions::default(), policy);
-        all.into_iter()
-            .filter(|(name, _)| *name != NOSNIFF)
-            .collect()
+    fn security(&self, policy: Option<&Policy>) -> Vec<(&'static str, String)> {
+        let mut all = fields(policy);
+        // The policy of a page was asked for, whatever else is sent.
+        all.retain(|(name, _)| {
+            *name != NOSNIFF && (self.security || name.starts_with("content-security-policy"))
+        });
+        all
     }
 }
 
@@ -104,12 +103,7 @@ mod tests {
             cors: Cors::Any,
             ..DefaultFields::default()
         };
-        for fields in [
-            on.of_content("text/html", None),
-            on.of_content("text/css", None),
-            on.of_page(),
-            on.of_redirect(),
-        ] {
+        for fields in [on.of_content(None), on.of_page(), on.of_redirect()] {
             let mut sorted = names(&fields);
             sorted.sort_unstable();
             let count = sorted.len();
@@ -122,13 +116,13 @@ mod tests {
             security: false,
             cors: Cors::Off,
         };
-        assert_eq!(names(&off.of_content("text/html", None)), [""; 0]);
+        assert_eq!(names(&off.of_content(None)), [""; 0]);
         assert_eq!(names(&off.of_redirect()), ["cache-control", NOSNIFF]);
         let policy = Policy {
             value: "script-src 'self'".into(),
             is_enforced: true,
         };
-        let fields = off.of_content("text/html", Some(&policy));
+        let fields = off.of_content(Some(&policy));
         assert_eq!(names(&fields), ["content-security-policy"]);
     }
 }

@@ -13,9 +13,16 @@ pub const FINDINGS_MAX: usize = 100;
 /// The most bytes of text that a finding quotes.
 pub const QUOTE_MAX: usize = 60;
 
-/// The shortest and the longest run of hexadecimal digits that is taken for a content hash: the
-/// shortest that bundlers use by default, and SHA-512.
-pub const HEX_HASH_MIN: usize = 8;
+/// The fewest characters of a digest that a script's or style's name must have of its content:
+/// what bundlers write at least. By accident one in 600 million names would have them.
+pub const DIGEST_TOKEN_MIN: usize = 8;
 
-/// See [`HEX_HASH_MIN`].
-pub const HEX_HASH_MAX: usize = 128;
+/// The same for other files, of which a site may have millions: what Django writes.
+pub const DIGEST_TOKEN_MIN_OTHER: usize = 12;
+
+/// The most parts of a name that are compared with the digests of the content. Names of bundlers
+/// have one or two.
+pub const DIGEST_TOKENS_MAX: usize = 8;
+
+/// The longest name of a file that is looked for in texts: what file systems have.
+pub const NAME_MENTIONED_MAX: usize = 255;

@@ -3,11 +3,12 @@
 //! All of them are defaults: a rule of the site's `_headers` file replaces or removes them.
 
 pub mod cache;
+pub mod content_digest;
 pub mod csp;
 pub mod defaults;
 pub mod digest;
+pub mod hashed_name;
 pub mod limits;
 pub mod page;
+pub mod references;
 pub mod security;
-
-mod fingerprint;

@@ -1,76 +1,17 @@
 //! Security fields that every answer has unless the site says otherwise, and the CORS switch.
-
-/// What the fields are made of.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct SecurityOptions<'a> {
-    /// The site is reached over TLS only: browsers are told to remember that for a year
-    /// (RFC 6797), and to ask for everything over TLS.
-    pub has_tls: bool,
-    /// Who may show pages in a frame: the sources of `frame-ancestors` (CSP level 3), usually
-    /// `'self'`.
-    pub frame_ancestors: &'a str,
-    /// Pages are not reachable from windows of other sites that opened them, and the reverse.
-    pub has_opener_policy: bool,
-}
-
-impl Default for SecurityOptions<'_> {
-    fn default() -> Self {
-        Self {
-            has_tls: false,
-            frame_ancestors: "'self'",
-            has_opener_policy: true,
-        }
-    }
-}
-
-/// What an answer is.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum AnswerKind {
-    /// What a browser may show in a window or frame: pages, SVG, PDF, errors.
-    Document,
-    /// Scripts, styles, images and the like.
-    Part,
-    /// A redirect, which a browser does not show.
-    Redirect,
-}
-
-impl AnswerKind {
-    /// The kind of content by its type.
-    #[must_use]
-    pub fn of_content_type(content_type: &str) -> Self {
-        let essence = content_type.split(';').next().unwrap_or_default().trim();
-        let is_document = matches!(
-            essence,
-            "text/html"
-                | "application/xhtml+xml"
-                | "image/svg+xml"
-                | "application/pdf"
-                | "application/xml"
-                | "text/xml"
-                | "text/plain"
-        );
-        if is_document {
-            Self::Document
-        } else {
-            Self::Part
-        }
-    }
-}
-
-/// The value of `strict-transport-security`: a year. Neither subdomains nor preloading, which
-/// are promises about more than this site.
-pub const HSTS: &str = "max-age=31536000";
+//!
+//! Only fields that break no site are sent unasked. `cross-origin-opener-policy` is not among them:
+//! `same-origin` cuts pages off from the windows in which people log in or pay, and
+//! `same-origin-allow-popups` cuts off the page that such a window ends with. Nor is
+//! `frame-ancestors`, which would take widgets, previews and slides away from the pages that embed
+//! them; a static site has no sessions for a frame to abuse.
 
 /// The fields: names in lower case, in the order in which they are sent.
 ///
 /// `policy` is what a page's own policy adds: see [`csp`](super::csp). It is `None` for content
 /// that has none.
 #[must_use]
-pub fn fields(
-    kind: AnswerKind,
-    options: &SecurityOptions<'_>,
-    policy: Option<&super::csp::Policy>,
-) -> Vec<(&'static str, String)> {
+pub fn fields(policy: Option<&super::csp::Policy>) -> Vec<(&'static str, String)> {
     let mut fields = vec![
         ("x-content-type-options", "nosniff".to_owned()),
         (
@@ -78,27 +19,12 @@ pub fn fields(
             "strict-origin-when-cross-origin".to_owned(),
         ),
     ];
-    if options.has_tls {
-        fields.push(("strict-transport-security", HSTS.to_owned()));
-    }
-    if kind == AnswerKind::Document {
-        let mut enforced = format!("frame-ancestors {}", options.frame_ancestors);
-        if options.has_tls {
-            enforced.push_str("; upgrade-insecure-requests");
-        }
-        match policy {
-            Some(policy) if policy.is_enforced => {
-                enforced = format!("{}; {enforced}", policy.value);
-            }
-            Some(policy) => {
-                fields.push(("content-security-policy-report-only", policy.value.clone()))
-            }
-            None => {}
-        }
-        fields.push(("content-security-policy", enforced));
-        if options.has_opener_policy {
-            fields.push(("cross-origin-opener-policy", "same-origin".to_owned()));
-        }
+    if let Some(policy) = policy {
+        let name = match policy.is_enforced {
+            true => "content-security-policy",
+            false => "content-security-policy-report-only",
+        };
+        fields.push((name, policy.value.clone()));
     }
     fields
 }

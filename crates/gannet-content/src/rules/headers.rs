@@ -8,6 +8,8 @@
 //!   ! X-Frame-Options
 //! ```
 
+use std::borrow::Cow;
+
 use gannet_http::semantics::ready_fields::{
     BlockChanges, ReadyFields, ReadyFieldsError, check_field,
 };
@@ -87,13 +89,26 @@ impl FieldChanges {
         self.set.is_empty() && self.remove.is_empty()
     }
 
+    /// Without what they do to fields that say how long an answer may be kept, or how its content is
+    /// coded: those are meant for the content of a path, not for an error or a page that stands in
+    /// for it.
+    #[must_use]
+    pub fn without_caching(mut self) -> Self {
+        let is_meant = |name: &str| !is_caching_field(name) && name != CODING;
+        self.set.retain(|(name, _)| is_meant(name));
+        self.remove.retain(|name| !is_caching_field(name));
+        self
+    }
+
     /// Changes the fields that an answer would have without rules. `vary` is added to, because
     /// caches rely on what the server says there.
     pub fn apply_to(&self, fields: &mut Vec<(String, Vec<u8>)>) {
+        let is_coded = fields.iter().any(|(name, _)| name == CODING);
+        let changes = self.fitting(is_coded);
         let is_replaced =
-            |name: &String| name != VARY && self.set.iter().any(|(changed, _)| changed == name);
-        fields.retain(|(name, _)| !self.remove.contains(name) && !is_replaced(name));
-        for (name, value) in &self.set {
+            |name: &String| name != VARY && changes.set.iter().any(|(changed, _)| changed == name);
+        fields.retain(|(name, _)| !changes.remove.contains(name) && !is_replaced(name));
+        for (name, value) in &changes.set {
             let known = fields
                 .iter_mut()
                 .find(|(known, _)| known == name && name == VARY);
@@ -110,12 +125,14 @@ impl FieldChanges {
     /// # Errors
     /// What comes out is too long.
     pub fn apply_to_block(&self, block: ReadyBlock<'_>) -> Result<ReadyFields, ReadyFieldsError> {
-        let mut remove: Vec<&str> = self.remove.iter().map(String::as_str).collect();
-        remove.extend(self.set.iter().map(|(name, _)| name.as_str()));
+        let is_coded = block.lines().any(|(name, _, _)| name == CODING.as_bytes());
+        let changes = self.fitting(is_coded);
+        let mut remove: Vec<&str> = changes.remove.iter().map(String::as_str).collect();
+        remove.extend(changes.set.iter().map(|(name, _)| name.as_str()));
         let known_vary = block.lines().find(|(name, _, _)| *name == VARY.as_bytes());
         let mut vary = known_vary.map(|(_, value, _)| value.to_vec());
         let (mut representation, mut shared) = (Vec::new(), Vec::new());
-        for (name, value) in &self.set {
+        for (name, value) in &changes.set {
             match (&mut vary, name.as_str()) {
                 (Some(known), VARY) => join(known, value),
                 (_, name) if name.starts_with("content-") && !name.starts_with(POLICY) => {
@@ -125,7 +142,7 @@ impl FieldChanges {
             }
         }
         if let Some(vary) = vary.as_deref().filter(|_| remove.contains(&VARY))
-            && !self.remove.iter().any(|name| name == VARY)
+            && !changes.remove.iter().any(|name| name == VARY)
         {
             shared.push((VARY, vary));
         }
@@ -135,6 +152,17 @@ impl FieldChanges {
             shared: &shared,
         };
         changes.apply(block)
+    }
+
+    /// What of them fits a representation: one that the server has coded has its own coding.
+    fn fitting(&self, is_coded: bool) -> Cow<'_, Self> {
+        let is_coding = |(name, _): &(String, Vec<u8>)| name == CODING;
+        if !is_coded || !self.set.iter().any(is_coding) {
+            return Cow::Borrowed(self);
+        }
+        let mut fitting = self.clone();
+        fitting.set.retain(|field| !is_coding(field));
+        Cow::Owned(fitting)
     }
 
     pub(crate) fn apply(&mut self, rule: &HeaderRule, from: Captured<'_>) {
@@ -151,6 +179,8 @@ impl FieldChanges {
                     let value = expand(value, from);
                     let known = self.set.iter_mut().find(|(known, _)| known == name);
                     match known.filter(|_| name != SET_COOKIE) {
+                        // A list of codings would mean one after the other.
+                        Some((name, known)) if name == CODING => *known = value,
                         Some((_, known)) => join(known, &value),
                         None => self.set.push((name.clone(), value)),
                     }
@@ -224,6 +254,25 @@ pub fn parse(file: &SourceFile<'_>, compat: Compat) -> (Headers, Vec<Problem>) {
     (headers, problems)
 }
 
+/// Whether a field says how long an answer may be kept, to browsers or to caches on the way
+/// (RFC 9111, RFC 9213). Its name is in lower case.
+#[must_use]
+pub fn is_caching_field(name: &str) -> bool {
+    let is_known = matches!(
+        name,
+        "cache-control" | "expires" | "pragma" | "surrogate-control"
+    );
+    // `cdn-cache-control`, and those of single networks.
+    is_known || name.ends_with("cdn-cache-control")
+}
+
+/// Whether a rule that caches may be meant for an answer of this status, if it is that of the path
+/// itself: others are errors, or redirects that hold for a while only.
+#[must_use]
+pub const fn may_be_cached(status: u16) -> bool {
+    matches!(status, 200 | 203 | 206 | 301 | 304 | 308)
+}
+
 /// Whether a rule may set or remove a field. The server computes those it may not: a value from
 /// elsewhere would break the message, its caching, or its coding.
 pub(crate) fn may_be_set(name: &str) -> bool {
@@ -236,7 +285,6 @@ const FORBIDDEN: &[&str] = &[
     "age",
     "allow",
     "connection",
-    "content-encoding",
     "content-length",
     "content-range",
     "date",
@@ -257,6 +305,9 @@ const FORBIDDEN: &[&str] = &[
 const VARY: &str = "vary";
 /// Policies are no metadata of the content, for all their name: a 304 has them too.
 const POLICY: &str = "content-security-policy";
+pub(crate) const CODING: &str = "content-encoding";
+/// Codings that a rule may say a file has.
+const CODINGS: [&str; 3] = ["br", "gzip", "zstd"];
 const SET_COOKIE: &str = "set-cookie";
 
 enum Block {
@@ -357,6 +408,13 @@ fn parse_field(
         let trimmed = name.trim_start();
         let offset = text.len() - trimmed.len();
         let name = check_name(trimmed).map_err(|wrong| (at(offset), wrong))?;
+        if name == CODING {
+            let wrong = Wrong::new(trimmed, "a field that is not the server's own");
+            return Err((
+                at(offset),
+                wrong.help("its value follows from what is sent"),
+            ));
+        }
         return Ok(FieldOperation::Remove { name });
     }
     let Some((name, value)) = text.split_once(':') else {
@@ -372,6 +430,10 @@ fn parse_field(
     if value.is_empty() {
         let wrong = Wrong::words("no value", "a value after the colon");
         return Err((at(value_offset), wrong.help("'! Name' takes a field away")));
+    }
+    if name == CODING && !CODINGS.contains(&value) {
+        let wrong = Wrong::new(value, "'br', 'gzip' or 'zstd', as the file is coded");
+        return Err((at(value_offset), wrong));
     }
     if check_field(&name, value.as_bytes()).is_err() {
         let wrong = Wrong::new(value, "a value that a field can have");

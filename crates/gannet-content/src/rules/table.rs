@@ -1,5 +1,7 @@
 //! Rules ready to be asked: what the server holds.
 
+use gannet_http::semantics::status::Status;
+
 use super::headers::{FieldChanges, Headers};
 use super::limits::{HOST_MAX, PASSED_OVER_MAX};
 use super::matcher::{Matcher, Request, captures, normal_host};
@@ -15,6 +17,29 @@ pub struct RedirectTable {
     redirects: Redirects,
     matcher: Matcher,
     wins_over_files: bool,
+}
+
+/// What a rule makes of a request, with where it leads.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Ruled {
+    /// It is answered with this location.
+    Elsewhere {
+        /// 301, 302, 303, 307 or 308.
+        status: Status,
+        /// The value of the field.
+        location: Vec<u8>,
+        /// The position of the rule.
+        rule: u32,
+    },
+    /// It is answered with the content of another path. What is not there is 404.
+    Content {
+        /// 200, 404, 410 or 451.
+        status: Status,
+        /// The path, decoded.
+        path: Vec<u8>,
+        /// The position of the rule.
+        rule: u32,
+    },
 }
 
 /// What the redirects have for a request.
@@ -132,6 +157,38 @@ impl RedirectTable {
             from = index + 1;
         }
         Decision::Pass
+    }
+
+    /// What goes before any file at the path.
+    #[must_use]
+    pub fn before_files(&self, request: &Request<'_>) -> Option<Ruled> {
+        match self.wins_over_files {
+            true => self.ruled(request, true),
+            false => None,
+        }
+    }
+
+    /// What answers where no file does.
+    #[must_use]
+    pub fn for_missing(&self, request: &Request<'_>) -> Option<Ruled> {
+        self.ruled(request, false)
+    }
+
+    fn ruled(&self, request: &Request<'_>, has_file: bool) -> Option<Ruled> {
+        let mut out = Vec::new();
+        match self.decide(request, has_file, &mut out) {
+            Decision::Pass => None,
+            Decision::Redirect { status, rule } => Some(Ruled::Elsewhere {
+                status: Status(status),
+                location: out,
+                rule,
+            }),
+            Decision::Content { status, rule } => Some(Ruled::Content {
+                status: Status(status),
+                path: out,
+                rule,
+            }),
+        }
     }
 
     /// Writes where a rule leads, unless it leads nowhere.

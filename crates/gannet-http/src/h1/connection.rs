@@ -15,7 +15,8 @@
 //! ```
 //!
 //! 1. Call [`Connection::receive`] with all unconsumed bytes, first those left over, then those
-//!    that arrived; drop [`Step::consumed`] of them. [`Event::NeedMore`] asks for more.
+//!    that arrived; drop [`Step::consumed`] of them. Those are exactly the bytes of the event: a
+//!    request consumes its head and nothing else. [`Event::NeedMore`] asks for more.
 //! 2. After [`Event::Request`] or [`Event::Reject`] write the answer with
 //!    [`Connection::respond`], once; send content after it if it says so.
 //! 3. If then [`Connection::is_closing`], nothing more is read: close when all is sent, after
@@ -44,19 +45,38 @@ use crate::semantics::response::ResponseHead;
 /// What became of input.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
-    /// Bytes that are done with. The caller drops them, once it is done with `event`.
+    /// The length of what `event` is about, at the beginning of the input; 0 if more is needed.
+    /// The caller drops these bytes, once it is done with `event`.
     pub consumed: usize,
     /// What they were.
     pub event: Event<'a>,
+}
+
+impl<'a> Step<'a> {
+    const NEED_MORE: Self = Self {
+        consumed: 0,
+        event: Event::NeedMore,
+    };
+
+    /// After the last response all input is dropped.
+    fn closing(input: &'a [u8]) -> Self {
+        Self {
+            consumed: input.len(),
+            event: Event::Closing,
+        }
+    }
 }
 
 /// What input amounts to.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::large_enum_variant, reason = "the large one is the usual one")]
 pub enum Event<'a> {
-    /// Nothing yet: call again with the bytes not consumed and more behind them.
+    /// Nothing yet: call again with the same bytes and more behind them.
     NeedMore,
-    /// A request: call [`Connection::respond`] next.
+    /// Content of the last request, or the empty line before the next: of no use to a server of
+    /// static content. Call again with what follows.
+    Dropped,
+    /// A request, whose head is the bytes consumed: call [`Connection::respond`] next.
     Request(Request<'a>),
     /// A request that must be refused: call [`Connection::respond`] with this status next.
     Reject(Rejection),
@@ -141,28 +161,25 @@ impl Connection {
             "respond comes before the next receive"
         );
         if self.state == State::Head && input.first() != Some(&b'\r') {
-            return self.receive_head(input, 0);
+            return self.receive_head(input);
         }
         self.receive_other(input)
     }
 
-    /// Reads the head that begins at `start` of the input.
+    /// Reads the head that the input begins with.
     #[inline]
-    fn receive_head<'a>(&mut self, input: &'a [u8], start: usize) -> Step<'a> {
-        match head::parse(&input[start..], &mut self.progress) {
+    fn receive_head<'a>(&mut self, input: &'a [u8]) -> Step<'a> {
+        match head::parse(input, &mut self.progress) {
             Ok(Some(head)) => {
                 self.accept(&head);
                 Step {
-                    consumed: start + head.len,
+                    consumed: head.len,
                     event: Event::Request(head.request),
                 }
             }
-            Ok(None) => Step {
-                consumed: start,
-                event: Event::NeedMore,
-            },
+            Ok(None) => Step::NEED_MORE,
             Err(why) => {
-                self.is_head = input[start..].starts_with(b"HEAD ");
+                self.is_head = input.starts_with(b"HEAD ");
                 self.reject();
                 Step {
                     consumed: input.len(),
@@ -175,45 +192,40 @@ impl Connection {
     /// Input other than a head at the beginning: content to discard, an empty line, or a rest.
     #[cold]
     fn receive_other<'a>(&mut self, input: &'a [u8]) -> Step<'a> {
-        let mut start = 0;
-        if self.state == State::Discard {
-            match self.discard(input) {
-                Some(consumed) => start = consumed,
+        match self.state {
+            State::Discard if input.is_empty() => Step::NEED_MORE,
+            State::Discard => match self.discard(input) {
+                Some(consumed) => Step {
+                    consumed,
+                    event: Event::Dropped,
+                },
                 None => {
                     self.state = State::Closing;
                     self.is_lingering = true;
+                    Step::closing(input)
+                }
+            },
+            State::Closing => Step::closing(input),
+            State::Head | State::Respond => self.receive_empty_line(input),
+        }
+    }
+
+    /// RFC 9112 section 2.2: an empty line before a request line is skipped, one.
+    fn receive_empty_line<'a>(&mut self, input: &'a [u8]) -> Step<'a> {
+        if !self.progress.is_none() || self.has_skipped_line {
+            return self.receive_head(input);
+        }
+        match input {
+            [b'\r', b'\n', ..] => {
+                self.has_skipped_line = true;
+                Step {
+                    consumed: 2,
+                    event: Event::Dropped,
                 }
             }
-            if self.state == State::Discard {
-                return Step {
-                    consumed: start,
-                    event: Event::NeedMore,
-                };
-            }
+            [b'\r'] => Step::NEED_MORE,
+            _ => self.receive_head(input),
         }
-        if self.state == State::Closing {
-            return Step {
-                consumed: input.len(),
-                event: Event::Closing,
-            };
-        }
-        // RFC 9112 2.2: an empty line before a request line is skipped, one.
-        if self.progress.is_none() && !self.has_skipped_line {
-            match input[start..] {
-                [b'\r', b'\n', ..] => {
-                    self.has_skipped_line = true;
-                    start += 2;
-                }
-                [b'\r'] => {
-                    return Step {
-                        consumed: start,
-                        event: Event::NeedMore,
-                    };
-                }
-                _ => {}
-            }
-        }
-        self.receive_head(input, start)
     }
 
     /// Takes note of a request.

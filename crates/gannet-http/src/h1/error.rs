@@ -21,7 +21,7 @@ impl Rejection {
                 Status::REQUEST_HEADER_FIELDS_TOO_LARGE
             }
             Why::VersionUnsupported => Status::HTTP_VERSION_NOT_SUPPORTED,
-            Why::CodingUnsupported => Status::NOT_IMPLEMENTED,
+            Why::MethodTooLong | Why::CodingUnsupported => Status::NOT_IMPLEMENTED,
             Why::ExpectationUnknown => Status::EXPECTATION_FAILED,
             Why::Timeout => Status::REQUEST_TIMEOUT,
             Why::RequestLine
@@ -47,7 +47,10 @@ pub enum Why {
     RequestLine,
     /// The request line is longer than [`super::limits::REQUEST_LINE_MAX`].
     RequestLineTooLong,
-    /// A target in no form, in one that the method does not have, or with a forbidden byte.
+    /// The same, and there is nothing but a method in it.
+    MethodTooLong,
+    /// A target in no form, in one that the method does not have, or with a byte that is not visible
+    /// ASCII: RFC 3986 has no others, and two readers may decode them in two ways.
     Target,
     /// The version is missing or misspelt; HTTP/0.9 looks like this too.
     VersionMalformed,

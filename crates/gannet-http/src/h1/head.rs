@@ -92,7 +92,7 @@ fn resume(input: &[u8], progress: &mut Progress) -> Result<bool, Why> {
     progress.scanned = input.len() as u32;
     if fields_start == 0 {
         if !has_line_end && input.len() >= REQUEST_LINE_MAX {
-            return Err(Why::RequestLineTooLong);
+            return Err(too_long(&input[..REQUEST_LINE_MAX]));
         }
         return Ok(has_line_end);
     }
@@ -162,8 +162,18 @@ fn parse_request_line(input: &[u8]) -> Result<Option<RequestLine<'_>>, Why> {
 fn incomplete_or(why: Why, view: &[u8]) -> Result<Option<RequestLine<'_>>, Why> {
     match memchr::memchr(b'\n', view) {
         Some(_) => Err(why),
-        None if view.len() == REQUEST_LINE_MAX => Err(Why::RequestLineTooLong),
+        None if view.len() == REQUEST_LINE_MAX => Err(too_long(view)),
         None => Ok(None),
+    }
+}
+
+/// What a request line without an end is. RFC 9112 section 3 tells a method that is longer than any
+/// from a target that is.
+fn too_long(view: &[u8]) -> Why {
+    match view.iter().position(|&byte| !scan::is_token_byte(byte)) {
+        None => Why::MethodTooLong,
+        Some(end) if view[end] == b' ' => Why::RequestLineTooLong,
+        Some(_) => Why::RequestLine,
     }
 }
 

@@ -324,7 +324,7 @@ impl Connection {
         self.check_at = None;
     }
 
-    /// Whether the caller has this stream on its mind: a request or response that is not over.
+    /// Whether the stream is still open for the caller.
     fn is_callers(&self, slot: super::streams::Slot) -> bool {
         self.streams.get(slot).response != Response::Done
     }

@@ -8,15 +8,15 @@ use super::request::{Content, Method, Request, RequestTarget, TargetForm, Versio
 /// An owned [`Request`].
 #[derive(Clone, Debug)]
 pub struct KeptRequest {
-    /// Method, target, path, query, authority and field section, one after the other.
+    /// Method, target and field section, one after the other; behind them what is no part of these.
     bytes: Vec<u8>,
     method: Method,
     method_end: usize,
-    target_end: usize,
-    path_end: usize,
+    /// The field section, which begins where the target ends.
+    section: Range<usize>,
+    path: Range<usize>,
     query: Option<Range<usize>>,
     authority: Option<Range<usize>>,
-    section_start: usize,
     form: TargetForm,
     version: Version,
     content: Content,
@@ -24,36 +24,49 @@ pub struct KeptRequest {
 }
 
 impl KeptRequest {
-    /// Copies a request. It takes as many bytes as the request did, and a few hundred more.
+    /// Copies a request. It takes as many bytes as the request did, and a few hundred more: path,
+    /// query and authority are kept once, as the parts of target or section that they mostly are.
     #[must_use]
     pub fn new(request: &Request<'_>) -> Self {
         let (section, index) = request.fields.parts();
-        let mut bytes = Vec::with_capacity(section.len() + 2 * request.target.raw.len() + 64);
-        let mut copy = |part: &[u8]| {
-            let start = bytes.len();
-            bytes.extend_from_slice(part);
-            start..bytes.len()
+        let RequestTarget {
+            raw, path, query, ..
+        } = request.target;
+        let method_end = request.method_name.len();
+        let section_start = method_end + raw.len();
+        let mut bytes = [request.method_name, raw, section].concat();
+        let mut keep = |part: &[u8], whole: &[u8], start: usize| {
+            let found = within(part, whole).map(|it| start + it.start..start + it.end);
+            found.unwrap_or_else(|| {
+                let start = bytes.len();
+                bytes.reserve_exact(part.len());
+                bytes.extend_from_slice(part);
+                start..bytes.len()
+            })
         };
-        let method_end = copy(request.method_name).end;
-        let target_end = copy(request.target.raw).end;
-        let path_end = copy(request.target.path).end;
-        let query = request.target.query.map(&mut copy);
-        let authority = request.authority.map(&mut copy);
-        let section_start = copy(section).start;
+        let path = keep(path, raw, method_end);
+        let query = query.map(|query| keep(query, raw, method_end));
+        let authority = request.authority;
+        let authority = authority.map(|authority| keep(authority, section, section_start));
         Self {
-            bytes,
             method: request.method,
             method_end,
-            target_end,
-            path_end,
+            section: section_start..section_start + section.len(),
+            path,
             query,
             authority,
-            section_start,
             form: request.target.form,
             version: request.version,
             content: request.content,
             index,
+            bytes,
         }
+    }
+
+    /// Bytes of memory that it takes.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        size_of::<Self>() + self.bytes.capacity()
     }
 
     /// The request, borrowed.
@@ -64,17 +77,24 @@ impl KeptRequest {
             method: self.method,
             method_name: &self.bytes[..self.method_end],
             target: RequestTarget {
-                raw: &self.bytes[self.method_end..self.target_end],
+                raw: &self.bytes[self.method_end..self.section.start],
                 form: self.form,
-                path: &self.bytes[self.target_end..self.path_end],
+                path: part(&self.path),
                 query: self.query.as_ref().map(part),
             },
             authority: self.authority.as_ref().map(part),
             version: self.version,
-            fields: Fields::indexed(&self.bytes[self.section_start..], &self.index),
+            fields: Fields::indexed(part(&self.section), &self.index),
             content: self.content,
         }
     }
+}
+
+/// Where in `whole` a part of it is; none if its bytes are elsewhere.
+fn within(part: &[u8], whole: &[u8]) -> Option<Range<usize>> {
+    let start = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
+    let range = start..start.checked_add(part.len())?;
+    (whole.get(range.clone()) == Some(part)).then_some(range)
 }
 
 #[cfg(test)]
@@ -95,6 +115,10 @@ mod tests {
                 panic!("a request: {head}");
             };
             let kept = KeptRequest::new(&request);
+            assert!(
+                kept.bytes.capacity() <= head.len(),
+                "twice the bytes: {head}"
+            );
             let again = kept.as_request();
             assert_eq!(format!("{again:?}"), format!("{request:?}"));
         }

@@ -3,12 +3,14 @@
 //! The targets in `fuzz/` call these, and so does the replay of their seeds in plain tests.
 
 pub(crate) mod peer;
+pub mod pipelines;
 
 use gannet_http::semantics::date::{parse_date, write_date};
 use gannet_http::semantics::range::{RangeRequest, parse_range};
 use gannet_http::semantics::target_path::{decode_path, encode_path};
 
 use peer::Peer;
+use pipelines::{Dice, Seen, Then};
 
 /// The same bytes whole, one by one and in pieces lead to the same events and output.
 #[allow(dead_code)]
@@ -18,6 +20,55 @@ pub(crate) fn request_head(bytes: &[u8]) {
     for len in [1, piece_len] {
         assert_eq!(record_in_pieces(bytes, len), whole, "in pieces of {len}");
     }
+}
+
+/// A generated pipeline, cut anywhere, is read as the model reads it: the same requests, nothing
+/// else, and the same end. The bytes are the seed; what is behind the first eight is appended.
+#[allow(dead_code)]
+pub(crate) fn pipeline(bytes: &[u8]) {
+    let (seed, rest) = bytes.split_at(bytes.len().min(8));
+    let seed = seed
+        .iter()
+        .fold(0, |seed, &byte| seed << 8 | u64::from(byte));
+    let mut dice = Dice::new(seed);
+    let mut targets = (0..20).map(|number| format!("/{number}")).collect();
+    let mut stream = pipelines::write(&mut dice, &mut targets);
+    if pipelines::read(&stream).1 == Then::Closed {
+        // Whatever follows the last request is dropped.
+        stream.extend_from_slice(rest);
+    }
+    let (seen, then) = pipelines::read(&stream);
+    let mut peer = Peer::new();
+    for piece in pipelines::cut(&mut dice, &stream) {
+        peer.feed(&piece);
+    }
+    let lines: Vec<&str> = peer.record.lines().collect();
+    let events = lines.iter().filter_map(|line| line.strip_prefix("! "));
+    let events: Vec<&str> = events.filter(|event| !event.starts_with("close")).collect();
+    assert_eq!(
+        events.len(),
+        seen.len(),
+        "{events:?}: {}",
+        stream.escape_ascii()
+    );
+    for (event, seen) in events.iter().zip(&seen) {
+        let is_same = match seen {
+            Seen::Request { method, target } => {
+                let form = event.split(' ').nth(2).unwrap_or_default();
+                *event.split(" host=").next().unwrap_or_default()
+                    == format!("request {method} {form} {target}")
+            }
+            Seen::Refused { .. } => event.starts_with("reject "),
+        };
+        assert!(is_same, "{event}, not {seen:?}: {}", stream.escape_ascii());
+    }
+    let has_closed = peer.connection.is_closing();
+    assert_eq!(
+        has_closed,
+        then == Then::Closed,
+        "{}",
+        stream.escape_ascii()
+    );
 }
 
 /// What a machine does that gets the bytes in pieces of this length.

@@ -37,12 +37,22 @@ impl Peer {
                 "no more is consumed than was given"
             );
             match step.event {
-                Event::NeedMore | Event::Closing => {
-                    input.drain(..consumed);
+                Event::NeedMore => {
+                    assert_eq!(consumed, 0, "what is not complete is kept");
                     break;
                 }
+                Event::Closing => {
+                    assert_eq!(consumed, input.len(), "nothing is kept at the end");
+                    input.clear();
+                    break;
+                }
+                Event::Dropped => assert!(consumed > 0, "or it would come for ever"),
                 Event::Request(request) => {
-                    assert!(consumed > 0, "a request has bytes");
+                    assert!(
+                        input[..consumed].starts_with(request.method_name),
+                        "a request consumes its head and nothing before it"
+                    );
+                    assert!(input[..consumed].ends_with(b"\r\n\r\n"), "and all of it");
                     self.record_request(&request);
                     self.answer(status_for(&request));
                 }

@@ -4,5 +4,6 @@ mod conversations;
 #[path = "../fuzz_checks/mod.rs"]
 mod fuzz_checks;
 mod pieces;
+mod pipelines;
 mod probes;
 mod replay;

@@ -37,3 +37,8 @@ fn dates() {
 fn target_paths() {
     replay("target_path", fuzz_checks::target_path);
 }
+
+#[test]
+fn pipelines() {
+    replay("pipeline", fuzz_checks::pipeline);
+}

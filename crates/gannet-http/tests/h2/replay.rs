@@ -32,3 +32,33 @@ fn field_blocks() {
 fn operations() {
     replay("h2_operations", h2_checks::h2_operations);
 }
+
+/// What makes a connection hold the most: as many streams as there may be, pings and priorities
+/// that wait, and a field block that goes on and on.
+#[test]
+fn what_is_held_is_in_proportion_to_what_was_sent() {
+    use super::h2_checks::wire::{frame, get, request};
+    let streams = (0..200).map(|number| request(1 + 2 * number, "/hold/70000"));
+    let streams: Vec<u8> = streams.flatten().collect();
+    let pings = frame(6, 0, 0, &[7; 8]).repeat(100);
+    let priorities: Vec<u8> = (0..100u32)
+        .flat_map(|number| {
+            frame(
+                0x10,
+                0,
+                0,
+                &[&(901 + 2 * number).to_be_bytes()[..], b"u=1"].concat(),
+            )
+        })
+        .collect();
+    let block = [get("/"), vec![0; 10_000]].concat();
+    let block = [
+        frame(1, 1, 999, &block),
+        frame(9, 0, 999, &vec![0; 9_000]),
+        frame(9, 0, 999, &vec![0; 9_000]),
+    ]
+    .concat();
+    for bytes in [&streams, &pings, &priorities, &block] {
+        h2_checks::h2_frames(bytes);
+    }
+}

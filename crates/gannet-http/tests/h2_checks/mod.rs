@@ -3,6 +3,8 @@
 //! The targets in `fuzz/` call these, and so does the replay of their seeds in plain tests.
 
 pub(crate) mod client;
+#[allow(dead_code, reason = "no target needs all of it")]
+pub(crate) mod held;
 pub(crate) mod peer;
 #[allow(dead_code, reason = "no target needs all of it")]
 pub(crate) mod wire;
@@ -12,6 +14,7 @@ use gannet_http::h2::hpack::encoder::write_field;
 use gannet_http::h2::limits::MEMORY_MAX;
 
 use client::Client;
+use held::Held;
 use peer::Peer;
 
 /// The same frames whole, one by one and in pieces lead to the same events and output. The bytes
@@ -29,8 +32,12 @@ pub(crate) fn h2_frames(bytes: &[u8]) {
 /// What a machine does that gets the bytes in pieces of this length, and puts out at the end.
 pub(crate) fn record_in_pieces(bytes: &[u8], piece_len: usize) -> String {
     let mut peer = Peer::new();
+    let mut held = Held::default();
     for piece in bytes.chunks(piece_len.min(bytes.len().max(1))) {
         peer.feed(piece);
+        held.sent(piece);
+        let (has, most) = (peer.connection.memory(), held.most());
+        assert!(has <= most, "{has} bytes are held, of at most {most}");
     }
     peer.poll();
     assert!(peer.connection.memory() <= MEMORY_MAX, "bounded");

@@ -1,6 +1,6 @@
 //! Receive buffers of the epoll engine.
 
-use crate::driver::Lease;
+use crate::operation::Lease;
 
 /// Buffers of one length. The last released is the first lent: it is still in the cache.
 #[derive(Debug)]

@@ -1,30 +1,31 @@
 //! The virtual disk: files that are created, replaced, truncated, slow or broken.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::io::Errno;
 
-use crate::driver::{DirectoryEntry, File, FileKind, Meta, OpenedFile, Token};
-use crate::files::FileInner;
+use crate::file::{File, OpenedFile};
+use crate::meta::{DirectoryEntry, FileKind, Meta};
 
 /// A virtual open file; counted while it lives.
 #[derive(Debug)]
-pub(crate) struct SimFile {
+pub(super) struct SimFile {
     pub(super) node: Arc<Mutex<Node>>,
     open_count: Arc<AtomicUsize>,
+    /// Of a copy: all bytes of copies in memory, and its own.
+    copied: Option<(Arc<AtomicU64>, u64)>,
 }
 
 impl Drop for SimFile {
     fn drop(&mut self) {
         self.open_count.fetch_sub(1, Ordering::Relaxed);
+        if let Some((copied, len)) = &self.copied {
+            copied.fetch_sub(*len, Ordering::Relaxed);
+        }
     }
 }
-
-/// A virtual root directory: there is one disk per simulation, so it needs no content.
-#[derive(Debug)]
-pub(crate) struct SimRoot;
 
 /// What a file is, whatever its name.
 #[derive(Debug)]
@@ -35,17 +36,6 @@ pub(super) struct Node {
     pub(super) broken_at: Option<u64>,
     /// Opening and reading take this long.
     pub(super) slow_ns: u64,
-    /// Guards, each told of a waiting change or not yet.
-    pub(super) guards: Vec<(Token, Told)>,
-    /// Changes that wait for the guards to end.
-    waiting: Vec<Change>,
-}
-
-/// Whether the holder of a guard has been told that somebody waits.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Told {
-    Yes,
-    No,
 }
 
 /// A change of a file's bytes in place.
@@ -53,6 +43,10 @@ pub(super) enum Told {
 pub(super) enum Change {
     Truncate(u64),
     Overwrite(Vec<u8>),
+    /// The first half of a write of as many bytes as there are: the times are set at its beginning.
+    Begin(Vec<u8>),
+    /// The rest of it.
+    End(Vec<u8>),
 }
 
 /// The tree of names.
@@ -60,8 +54,15 @@ pub(super) enum Change {
 pub(super) struct Disk {
     /// Paths without leading or trailing slash. Directories exist as long as something is below.
     files: BTreeMap<Vec<u8>, Arc<Mutex<Node>>>,
+    /// When a name in a directory last changed. (A name far below counts as well: its folders may
+    /// have come into being with it.)
+    changed: BTreeMap<Vec<u8>, i128>,
     next_inode: u64,
     pub(super) open_count: Arc<AtomicUsize>,
+    /// Bytes of copies in memory.
+    pub(super) copied: Arc<AtomicU64>,
+    /// A folder on another machine, and how long listing anything in it takes.
+    pub(super) foreign: Option<(Vec<u8>, u64)>,
 }
 
 /// Locks a node; a panicked test left nothing behind that matters.
@@ -79,20 +80,40 @@ impl Disk {
             mtime_ns: now_ns,
             ctime_ns: now_ns,
             identity: (1, self.next_inode),
+            links: 1,
         };
         let node = Node {
             content,
             meta,
             broken_at: None,
             slow_ns: 0,
-            guards: Vec::new(),
-            waiting: Vec::new(),
         };
-        self.files.insert(path.to_vec(), Arc::new(Mutex::new(node)));
+        let before = self.files.insert(path.to_vec(), Arc::new(Mutex::new(node)));
+        unlink(before, now_ns);
+        self.touch_directories(path, now_ns);
     }
 
-    pub(super) fn remove(&mut self, path: &[u8]) {
-        self.files.remove(path);
+    pub(super) fn remove(&mut self, path: &[u8], now_ns: i128) {
+        unlink(self.files.remove(path), now_ns);
+        self.touch_directories(path, now_ns);
+    }
+
+    fn touch_directories(&mut self, path: &[u8], now_ns: i128) {
+        let mut parent = path;
+        while let Some(slash) = parent.iter().rposition(|&byte| byte == b'/') {
+            parent = &parent[..slash];
+            self.changed.insert(parent.to_vec(), now_ns);
+        }
+        self.changed.insert(Vec::new(), now_ns);
+    }
+
+    /// Has every file be so much older.
+    pub(super) fn age(&mut self, ns: i128) {
+        for node in self.files.values() {
+            let meta = &mut lock(node).meta;
+            meta.mtime_ns -= ns;
+            meta.ctime_ns -= ns;
+        }
     }
 
     pub(super) fn node(&self, path: &[u8]) -> Option<&Arc<Mutex<Node>>> {
@@ -116,7 +137,7 @@ impl Disk {
             return Ok(Arc::clone(node));
         }
         if self.is_directory(trimmed) {
-            return Ok(Arc::new(Mutex::new(directory_node(trimmed))));
+            return Ok(Arc::new(Mutex::new(self.directory_node(trimmed))));
         }
         // A file where a directory would have to be.
         let mut parent = trimmed;
@@ -137,27 +158,34 @@ impl Disk {
             mtime_ns: 0,
             ctime_ns: 0,
             identity: (0, 0),
+            links: 0,
         };
         let node = Node {
             content: bytes.to_vec(),
             meta,
             broken_at: None,
             slow_ns: 0,
-            guards: Vec::new(),
-            waiting: Vec::new(),
         };
-        self.opened(Arc::new(Mutex::new(node))).file
+        let len = bytes.len() as u64;
+        self.copied.fetch_add(len, Ordering::Relaxed);
+        let copied = Some((Arc::clone(&self.copied), len));
+        self.open_as(Arc::new(Mutex::new(node)), copied).file
     }
 
     fn opened(&self, node: Arc<Mutex<Node>>) -> OpenedFile {
+        self.open_as(node, None)
+    }
+
+    fn open_as(&self, node: Arc<Mutex<Node>>, copied: Option<(Arc<AtomicU64>, u64)>) -> OpenedFile {
         self.open_count.fetch_add(1, Ordering::Relaxed);
         let meta = lock(&node).meta;
         let file = SimFile {
             node,
             open_count: Arc::clone(&self.open_count),
+            copied,
         };
         OpenedFile {
-            file: File(Arc::new(FileInner::Sim(file))),
+            file: File::of_virtual(file),
             meta,
         }
     }
@@ -181,6 +209,12 @@ impl Disk {
         })
     }
 
+    /// How long a listing takes of what is on another machine.
+    pub(super) fn foreign_ns(&self, path: &[u8]) -> Option<u64> {
+        let (folder, slow_ns) = self.foreign.as_ref()?;
+        path.starts_with(folder).then_some(*slow_ns)
+    }
+
     pub(super) fn list(&self, path: &[u8], max: usize) -> Result<Vec<DirectoryEntry>, Errno> {
         if self.files.contains_key(path) {
             return Err(Errno::NOTDIR);
@@ -193,7 +227,11 @@ impl Disk {
             match rest.iter().position(|&byte| byte == b'/') {
                 Some(slash) => {
                     let name = rest[..slash].to_vec();
-                    let meta = directory_node(&name).meta;
+                    let full = match path {
+                        b"" => name.clone(),
+                        _ => [path, b"/", &name].concat(),
+                    };
+                    let meta = self.directory_node(&full).meta;
                     entries
                         .entry(name.clone())
                         .or_insert(DirectoryEntry { name, meta });
@@ -209,28 +247,28 @@ impl Disk {
         }
         Ok(entries.into_values().take(max).collect())
     }
-}
 
-fn directory_node(path: &[u8]) -> Node {
-    // Directories have no identity beyond their path: a number made from it.
-    let inode = path.iter().fold(1u64 << 63, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3) | 1 << 63
-    });
-    let kind = FileKind::Directory;
-    let meta = Meta {
-        kind,
-        len: 4096,
-        mtime_ns: 0,
-        ctime_ns: 0,
-        identity: (1, inode),
-    };
-    Node {
-        content: Vec::new(),
-        meta,
-        broken_at: None,
-        slow_ns: 0,
-        guards: Vec::new(),
-        waiting: Vec::new(),
+    fn directory_node(&self, path: &[u8]) -> Node {
+        // Directories have no identity beyond their path: a number made from it.
+        let inode = path.iter().fold(1u64 << 63, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3) | 1 << 63
+        });
+        let kind = FileKind::Directory;
+        let changed_ns = self.changed.get(path).copied().unwrap_or(0);
+        let meta = Meta {
+            kind,
+            len: 4096,
+            mtime_ns: changed_ns,
+            ctime_ns: changed_ns,
+            identity: (1, inode),
+            links: 1,
+        };
+        Node {
+            content: Vec::new(),
+            meta,
+            broken_at: None,
+            slow_ns: 0,
+        }
     }
 }
 
@@ -254,38 +292,28 @@ impl Node {
         Ok(&self.content[offset as usize..end as usize])
     }
 
-    /// Changes the bytes in place, when the guards let it.
+    /// Changes the bytes in place.
     pub(super) fn change(&mut self, change: Change, now_ns: i128) {
-        if self.guards.is_empty() {
-            self.apply(change, now_ns);
-        } else {
-            self.waiting.push(change);
-        }
-    }
-
-    /// Whether a writer waits for the guards.
-    pub(super) fn has_waiting(&self) -> bool {
-        !self.waiting.is_empty()
-    }
-
-    pub(super) fn unguard(&mut self, token: Token, now_ns: i128) {
-        if let Some(index) = self.guards.iter().position(|&(held, _)| held == token) {
-            self.guards.remove(index);
-        }
-        if self.guards.is_empty() {
-            for change in std::mem::take(&mut self.waiting) {
-                self.apply(change, now_ns);
-            }
-        }
-    }
-
-    fn apply(&mut self, change: Change, now_ns: i128) {
         match change {
             Change::Truncate(len) => self.content.resize(len as usize, 0),
             Change::Overwrite(content) => self.content = content,
+            Change::Begin(content) => {
+                let half = content.len() / 2;
+                self.content[..half].copy_from_slice(&content[..half]);
+            }
+            Change::End(content) => return self.content = content,
         }
         self.meta.len = self.content.len() as u64;
         self.meta.mtime_ns = now_ns;
         self.meta.ctime_ns = now_ns;
+    }
+}
+
+/// A file has lost its name: that is a change of its status.
+fn unlink(node: Option<Arc<Mutex<Node>>>, now_ns: i128) {
+    if let Some(node) = node {
+        let meta = &mut lock(&node).meta;
+        meta.links = 0;
+        meta.ctime_ns = now_ns;
     }
 }

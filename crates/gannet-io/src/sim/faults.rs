@@ -21,6 +21,8 @@ pub struct Faults {
     pub reset: u32,
     /// Accepting fails with `EMFILE`.
     pub accept_fails: u32,
+    /// Opening fails with `EMFILE` while so many files are open; 0 means that there is no limit.
+    pub files_max: usize,
     /// A file or a range is not in memory: the answer comes later.
     pub cold: u32,
     /// An open, a read or a file send fails with `EIO`.
@@ -54,6 +56,7 @@ impl Faults {
             queue_full: 20,
             reset: 0,
             accept_fails: 20,
+            files_max: 0,
             cold: 200,
             io_error: 0,
             clock_jump: 2,

@@ -1,46 +1,25 @@
 //! The other side of a simulation: clients, the disk's owner, and the judge.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
 use crate::driver::{Listener, Nanos, Root};
-use crate::files::RootInner;
-use crate::sim::disk::{Change, SimRoot, lock};
+use crate::sim::disk::{Change, lock};
+use crate::sim::faults::Faults;
+use crate::sim::kernel_tls::KernelTlsModel;
+use crate::sim::leaks::Leaks;
 use crate::sim::network::{Connection, ServerEnd};
 use crate::sim::world::World;
-use crate::sim::{Faults, KernelTlsModel};
 
 /// Drives everything in a simulation that is not the server. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct SimHandle(pub(super) Arc<Mutex<World>>);
 
-/// What a finished run must not leave behind.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub struct Leaks {
-    /// Sockets that the server has not closed.
-    pub open_sockets: usize,
-    /// Receive buffers on loan.
-    pub leases_out: usize,
-    /// Files that are still open (caches of the server included).
-    pub files_open: usize,
-    /// Operations under way.
-    pub operations_in_flight: usize,
-    /// Guards that were not ended.
-    pub guards_held: usize,
-}
-
-impl Leaks {
-    /// Whether nothing is left.
-    #[must_use]
-    pub fn is_clean(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 impl SimHandle {
     /// The root directory of the virtual disk.
     #[must_use]
     pub fn root(&self) -> Root {
-        Root(Arc::new(RootInner::Sim(SimRoot)))
+        Root::virtual_one()
     }
 
     /// The virtual time.
@@ -61,9 +40,14 @@ impl SimHandle {
     }
 
     /// Loads the kernel's TLS module, so to say (`None` unloads it, for connections to come).
-    /// Without it [`seal_in_kernel`](crate::driver::Driver::seal_in_kernel) fails with `ENOENT`.
+    /// Without it [`seal_in_kernel`](crate::driver::Network::seal_in_kernel) fails with `ENOENT`.
     pub fn set_kernel_tls(&self, model: Option<KernelTlsModel>) {
         lock(&self.0).kernel_tls = model;
+    }
+
+    /// Clients are on the same machine from now on: their bytes leave by no device.
+    pub fn set_near(&self, is_near: bool) {
+        lock(&self.0).is_near = is_near;
     }
 
     /// Moves the wall clock, and not the monotonic one.
@@ -75,6 +59,13 @@ impl SimHandle {
     #[must_use]
     pub fn leaks(&self) -> Leaks {
         lock(&self.0).leaks()
+    }
+
+    /// Bytes that the server has given to sends and that no socket has taken: what it holds in
+    /// memory for peers that take nothing. Files, which stay where they are, do not count.
+    #[must_use]
+    pub fn untaken(&self) -> u64 {
+        lock(&self.0).untaken()
     }
 
     /// Connects a client. `None` when the listener is closed.
@@ -96,19 +87,43 @@ impl SimHandle {
 
     /// Deletes the file; those who have it open keep it.
     pub fn remove_file(&self, path: &str) {
-        lock(&self.0).disk.remove(path.as_bytes());
+        let mut world = lock(&self.0);
+        let now_ns = world.wall_ns();
+        world.disk.remove(path.as_bytes(), now_ns);
     }
 
-    /// Truncates (or extends with zeros) in place. Waits, as a writer would, for guards to end.
-    /// Panics if there is no such file.
+    /// Truncates (or extends with zeros) in place. Panics if there is no such file.
     pub fn truncate_file(&self, path: &str, len: u64) {
         self.change_file(path, Change::Truncate(len));
     }
 
-    /// Replaces all bytes in place. Waits, as a writer would, for guards to end. Panics if there
-    /// is no such file.
+    /// Replaces all bytes in place. Panics if there is no such file.
     pub fn overwrite_file(&self, path: &str, content: impl Into<Vec<u8>>) {
         self.change_file(path, Change::Overwrite(content.into()));
+    }
+
+    /// Bytes of all copies of files ([`Disk::copy`](crate::driver::Disk::copy)) that somebody
+    /// has open.
+    #[must_use]
+    pub fn copied_bytes(&self) -> u64 {
+        lock(&self.0).disk.copied.load(Ordering::Relaxed)
+    }
+
+    /// Begins to replace all bytes in place by as many others, in one write: half of them are there
+    /// when it returns. Panics if there is no such file.
+    pub fn begin_overwrite(&self, path: &str, content: impl Into<Vec<u8>>) {
+        self.change_file(path, Change::Begin(content.into()));
+    }
+
+    /// Ends what [`begin_overwrite`](Self::begin_overwrite) has begun. As in a kernel, the times of
+    /// the file are not set again.
+    pub fn end_overwrite(&self, path: &str, content: impl Into<Vec<u8>>) {
+        self.change_file(path, Change::End(content.into()));
+    }
+
+    /// Has every file be so much older than it is.
+    pub fn age_files(&self, ms: u64) {
+        lock(&self.0).disk.age(i128::from(ms) * 1_000_000);
     }
 
     /// The length that the file has now; `None` if there is none at the path.
@@ -147,6 +162,11 @@ impl SimHandle {
             .node(path.as_bytes())
             .expect("a file that the test has put");
         lock(node).slow_ns = delay_ns;
+    }
+
+    /// Puts a folder on another machine, where listing anything takes this long.
+    pub fn mount_foreign(&self, folder: &str, delay_ns: u64) {
+        lock(&self.0).disk.foreign = Some((folder.into(), delay_ns));
     }
 }
 
@@ -199,6 +219,12 @@ impl Client {
     #[must_use]
     pub fn readable(&self) -> usize {
         self.with(|connection| connection.queued())
+    }
+
+    /// How many of the bytes that were sent the server has not received.
+    #[must_use]
+    pub fn unreceived(&self) -> usize {
+        self.with(|connection| connection.to_server.len())
     }
 
     /// How the connection has ended, as known when all bytes are read.

@@ -1,6 +1,6 @@
 //! A virtual network, disk and clock, driven by a seed: the third engine.
 //!
-//! The server and its clients run in one thread. The server calls [`Driver::wait`] on a [`Sim`];
+//! The server and its clients run in one thread. The server calls [`Network::wait`] on a [`Sim`];
 //! the test acts as clients and as the disk's owner through a [`SimHandle`], between the server's
 //! turns. The same seed and the same calls give the same run, to the byte.
 //!
@@ -11,16 +11,18 @@
 //! are never passed over; clients that are slow on purpose set an alarm.
 //!
 //! What `sendfile` queues are references to the file, as in the kernel: a file that is truncated
-//! in place while bytes of it are queued reaches the client as zeros, unless the server holds a
-//! guard.
+//! in place while bytes of it are queued reaches the client as zeros, and one that is overwritten
+//! as bytes of both versions.
 
 mod buffers;
-pub(crate) mod disk;
+mod disk;
 mod faults;
 mod handle;
 mod kernel_tls;
+mod leaks;
 mod network;
 mod random;
+mod sealed_sends;
 mod world;
 
 use std::fmt;
@@ -30,22 +32,22 @@ use std::sync::{Arc, Mutex};
 use rustix::io::Errno;
 
 use crate::driver::{
-    Completion, DirectoryEntry, Done, Driver, EngineReport, File, IoCounters, Lease, Listener,
-    Meta, Nanos, OpenedFile, Root, SendList, Socket, Started, Token, Waker,
+    Completion, Disk, Done, EngineReport, File, IoCounters, Lease, Listed, Listener, Meta, Nanos,
+    Network, OpenedFile, Render, Root, SendList, Socket, Started, Token, Waker,
 };
 use crate::ktls::{ControlRecord, ControlType, TxKeys};
 use crate::options::EngineOptions;
 use crate::outputs::Outputs;
 use crate::progress::Progress;
 use crate::sim::buffers::Buffers;
-use crate::sim::disk::{Told, lock};
+use crate::sim::disk::lock;
 use crate::sim::world::{Job, JobKind, Sending, World, sim_file};
 use crate::waker::WakerInner;
 
-pub(crate) use crate::sim::disk::{SimFile, SimRoot};
 pub use crate::sim::faults::Faults;
-pub use crate::sim::handle::{Client, End, Leaks, SimHandle};
+pub use crate::sim::handle::{Client, End, SimHandle};
 pub use crate::sim::kernel_tls::{KernelTlsModel, RecordSealer};
+pub use crate::sim::leaks::Leaks;
 pub use crate::sim::random::Random;
 
 /// The simulated engine.
@@ -53,13 +55,11 @@ pub struct Sim {
     world: Arc<Mutex<World>>,
     /// As read by the last wait.
     now: Nanos,
-    unix_seconds: i64,
+    unix_ms: i64,
     buffers: Buffers,
     outputs: Outputs,
     /// Ends of operations that came about outside of a wait, each with its socket.
     posted: Vec<(Option<Socket>, Completion)>,
-    /// Files with a guard of ours, each with its token.
-    guarded: Vec<(File, Token)>,
     woken: Arc<AtomicBool>,
     wake_token: Option<Token>,
 }
@@ -77,12 +77,11 @@ impl Sim {
         let world = World::new(seed, listeners, faults);
         Self {
             now: world.now,
-            unix_seconds: seconds(world.wall_ns()),
+            unix_ms: milliseconds(world.wall_ns()),
             world: Arc::new(Mutex::new(world)),
             buffers: Buffers::new(options.buffers, options.buffer_len),
             outputs: Outputs::default(),
             posted: Vec::new(),
-            guarded: Vec::new(),
             woken: Arc::new(AtomicBool::new(false)),
             wake_token: None,
         }
@@ -106,7 +105,6 @@ impl Sim {
     fn advance(&mut self, until: Option<Nanos>, out: &mut Vec<Completion>) {
         let mut world = lock(&self.world);
         loop {
-            world.tell_guards(&self.guarded, out);
             let (mut actions, next) = world.actions();
             if !actions.is_empty() {
                 let reorder = world.faults.reorder;
@@ -162,7 +160,7 @@ impl Sim {
             world.jump_wall_clock(seconds);
         }
         self.now = world.now;
-        self.unix_seconds = seconds(world.wall_ns());
+        self.unix_ms = milliseconds(world.wall_ns());
     }
 
     fn pend(&mut self, due: Nanos, token: Token, what: JobKind) {
@@ -172,28 +170,17 @@ impl Sim {
     }
 }
 
-impl Drop for Sim {
-    /// Closing a descriptor ends its lease: writers wait no more.
-    fn drop(&mut self) {
-        let mut world = lock(&self.world);
-        for (file, token) in self.guarded.drain(..) {
-            world.guards_held -= 1;
-            lock(&sim_file(&file).node).unguard(token, world.wall_ns());
-        }
-    }
+fn milliseconds(ns: i128) -> i64 {
+    ns.div_euclid(1_000_000) as i64
 }
 
-fn seconds(ns: i128) -> i64 {
-    ns.div_euclid(1_000_000_000) as i64
-}
-
-impl Driver for Sim {
+impl Network for Sim {
     fn now(&self) -> Nanos {
         self.now
     }
 
-    fn unix_seconds(&self) -> i64 {
-        self.unix_seconds
+    fn unix_ms(&self) -> i64 {
+        self.unix_ms
     }
 
     fn report(&self) -> EngineReport {
@@ -340,6 +327,11 @@ impl Driver for Sim {
         lock(&self.world).connection(socket).queued() as u64
     }
 
+    fn room(&mut self, socket: Socket, unsent_max: u32) -> u64 {
+        let room = lock(&self.world).room(socket) as u64;
+        room.min(u64::from(unsent_max))
+    }
+
     fn bound_unsent(&mut self, _socket: Socket, _bytes: u32) {
         // Its sockets hold less than any bound.
     }
@@ -348,89 +340,21 @@ impl Driver for Sim {
         // It cuts what is sent by chance.
     }
 
+    fn acknowledge(&mut self, _socket: Socket) {
+        // Its clients do not wait for that.
+    }
+
     fn acknowledged(&mut self, socket: Socket) -> u64 {
         lock(&self.world).connection(socket).acknowledged
     }
 
-    fn open(&mut self, _root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
-        let due = {
-            let mut world = lock(&self.world);
-            let slow_ns = world.disk.node(path).map_or(0, |node| lock(node).slow_ns);
-            match world.due(slow_ns) {
-                Some(due) => due,
-                None => return Started::Now(world.open(path)),
-            }
-        };
-        self.pend(due, token, JobKind::Open(path.to_vec()));
-        Started::Pending
-    }
-
-    fn peek(&self, _root: &Root, path: &[u8]) -> Option<Meta> {
-        lock(&self.world).peek(path)
-    }
-
-    fn meta(&mut self, file: &File) -> Result<Meta, Errno> {
-        Ok(lock(&sim_file(file).node).meta)
-    }
-
-    fn read(&mut self, file: &File, offset: u64, len: usize, token: Token) -> Started<Vec<u8>> {
-        let due = {
-            let slow_ns = lock(&sim_file(file).node).slow_ns;
-            let mut world = lock(&self.world);
-            match world.due(slow_ns) {
-                Some(due) => due,
-                None => return Started::Now(world.read(file, offset, len)),
-            }
-        };
-        self.pend(due, token, JobKind::Read(file.clone(), offset, len));
-        Started::Pending
-    }
-
-    fn list(
-        &mut self,
-        _root: &Root,
-        path: &[u8],
-        max: usize,
-        token: Token,
-    ) -> Started<Vec<DirectoryEntry>> {
-        let due = {
-            let mut world = lock(&self.world);
-            let now = world.now;
-            world.due(0).unwrap_or(now)
-        };
-        self.pend(due, token, JobKind::List(path.to_vec(), max));
-        Started::Pending
-    }
-
-    fn snapshot(&mut self, bytes: &[u8]) -> Result<File, Errno> {
-        Ok(lock(&self.world).disk.snapshot(bytes))
+    fn leaves_by_device(&self, _socket: Socket) -> bool {
+        !lock(&self.world).is_near
     }
 
     fn is_local(&self, _socket: Socket) -> bool {
         // The virtual network has no shared pages: what was acknowledged was delivered.
         false
-    }
-
-    fn guard(&mut self, file: &File, token: Token) -> Result<(), Errno> {
-        let mut node = lock(&sim_file(file).node);
-        if node.has_waiting() {
-            return Err(Errno::AGAIN);
-        }
-        node.guards.push((token, Told::No));
-        drop(node);
-        self.guarded.push((file.clone(), token));
-        lock(&self.world).guards_held += 1;
-        Ok(())
-    }
-
-    fn unguard(&mut self, file: &File) {
-        let is_it = |(held, _): &(File, Token)| Arc::ptr_eq(&held.0, &file.0);
-        if let Some(index) = self.guarded.iter().position(is_it) {
-            let (_, token) = self.guarded.swap_remove(index);
-            let mut world = lock(&self.world);
-            world.guards_held -= 1;
-            lock(&sim_file(file).node).unguard(token, world.wall_ns());
-        }
     }
 
     fn wait(&mut self, until: Option<Nanos>, out: &mut Vec<Completion>) -> Result<(), Errno> {
@@ -453,5 +377,73 @@ impl Driver for Sim {
         drop(world);
         out.append(&mut happened);
         Ok(())
+    }
+}
+
+impl Disk for Sim {
+    fn open(&mut self, _root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
+        let due = {
+            let mut world = lock(&self.world);
+            let slow_ns = world.disk.node(path).map_or(0, |node| lock(node).slow_ns);
+            match world.due(slow_ns) {
+                Some(due) => due,
+                None => return Started::Now(world.open(path)),
+            }
+        };
+        self.pend(due, token, JobKind::Open(path.to_vec()));
+        Started::Pending
+    }
+
+    fn peek(&self, _root: &Root, path: &[u8], _known: &Meta) -> Option<Meta> {
+        lock(&self.world).peek(path)
+    }
+
+    fn meta(&self, file: &File) -> Result<Meta, Errno> {
+        Ok(lock(&sim_file(file).node).meta)
+    }
+
+    fn read(&mut self, file: &File, offset: u64, len: usize, token: Token) -> Started<Vec<u8>> {
+        let due = {
+            let slow_ns = lock(&sim_file(file).node).slow_ns;
+            let mut world = lock(&self.world);
+            match world.due(slow_ns) {
+                Some(due) => due,
+                None => return Started::Now(world.read(file, offset, len)),
+            }
+        };
+        self.pend(due, token, JobKind::Read(file.clone(), offset, len));
+        Started::Pending
+    }
+
+    fn list(
+        &mut self,
+        _root: &Root,
+        path: &[u8],
+        (max, may_hang): (usize, bool),
+        render: Render,
+        token: Token,
+    ) -> Started<Listed> {
+        let due = {
+            let mut world = lock(&self.world);
+            let now = world.now;
+            let slow_ns = world.disk.foreign_ns(path);
+            if slow_ns.is_some() && !may_hang {
+                return Started::Now(Err(Errno::XDEV));
+            }
+            world.due(slow_ns.unwrap_or(0)).unwrap_or(now)
+        };
+        self.pend(due, token, JobKind::List(path.to_vec(), max, render));
+        Started::Pending
+    }
+
+    fn copy(&mut self, file: &File, len: u64, token: Token) -> Started<File> {
+        let slow_ns = lock(&sim_file(file).node).slow_ns;
+        let due = {
+            let mut world = lock(&self.world);
+            let now = world.now;
+            world.due(slow_ns).unwrap_or(now)
+        };
+        self.pend(due, token, JobKind::Copy(file.clone(), len));
+        Started::Pending
     }
 }

@@ -6,19 +6,19 @@ use std::sync::atomic::Ordering;
 use rustix::io::Errno;
 
 use crate::driver::{
-    Completion, DirectoryEntry, Done, File, IoCounters, Listener, Meta, Nanos, OpenedFile, Socket,
-    Token,
+    Completion, DirectoryEntry, Done, File, IoCounters, Listed, Listener, Meta, Nanos, OpenedFile,
+    Render, Socket, Token,
 };
-use crate::files::FileInner;
 use crate::ktls::ControlRecord;
 use crate::outputs::Outputs;
 use crate::progress::Progress;
 use crate::sim::buffers::Buffers;
-use crate::sim::disk::{Disk, SimFile, Told, lock};
+use crate::sim::disk::{Disk, SimFile, lock};
+use crate::sim::faults::Faults;
 use crate::sim::kernel_tls::{KernelTlsModel, Sealing};
+use crate::sim::leaks::Leaks;
 use crate::sim::network::{Connection, ServerEnd};
 use crate::sim::random::Random;
-use crate::sim::{Faults, Leaks};
 
 /// Where the wall clock starts: the first second of 2026.
 const WALL_START_NS: i128 = 1_767_225_600 * 1_000_000_000;
@@ -41,7 +41,8 @@ pub(crate) struct World {
     pub(super) disk: Disk,
     pub(super) jobs: Vec<Job>,
     pub(super) leases_out: usize,
-    pub(super) guards_held: usize,
+    /// Clients are on the same machine.
+    pub(super) is_near: bool,
     pub(super) counters: IoCounters,
     pub(super) kernel_tls: Option<KernelTlsModel>,
 }
@@ -97,7 +98,8 @@ pub(super) struct Job {
 pub(super) enum JobKind {
     Open(Vec<u8>),
     Read(File, u64, usize),
-    List(Vec<u8>, usize),
+    List(Vec<u8>, usize, Render),
+    Copy(File, u64),
 }
 
 /// Something that can happen now.
@@ -124,7 +126,7 @@ impl World {
             disk: Disk::default(),
             jobs: Vec::new(),
             leases_out: 0,
-            guards_held: 0,
+            is_near: false,
             counters: IoCounters::default(),
             kernel_tls: None,
         }
@@ -152,7 +154,6 @@ impl World {
             leases_out: self.leases_out,
             files_open: self.disk.open_count.load(Ordering::Relaxed),
             operations_in_flight: open().map(operations).sum::<usize>() + self.jobs.len(),
-            guards_held: self.guards_held,
         }
     }
 
@@ -301,6 +302,25 @@ impl World {
         }
     }
 
+    /// Bytes in sends under way.
+    pub(super) fn untaken(&self) -> u64 {
+        let sends = self.sockets.iter().filter_map(|it| it.sending.as_ref());
+        let bytes = sends.map(|sending| match sending {
+            Sending::List(_, progress) => progress.total() - progress.sent(),
+            Sending::Control(_, record) => record.content().len() as u64,
+            Sending::File {
+                head, head_sent, ..
+            } => (head.len() - head_sent) as u64,
+        });
+        bytes.sum()
+    }
+
+    /// Bytes that a socket takes now.
+    pub(super) fn room(&mut self, socket: Socket) -> usize {
+        self.capacity()
+            .saturating_sub(self.connection(socket).queued())
+    }
+
     /// Lets one thing happen (or be late).
     pub(super) fn perform(
         &mut self,
@@ -445,9 +465,7 @@ impl World {
 
     /// Moves some bytes; the total when that were the last.
     fn send_some(&mut self, socket: Socket, sending: &mut Sending) -> Result<Option<u64>, Errno> {
-        let mut room = self
-            .capacity()
-            .saturating_sub(self.connection(socket).queued());
+        let mut room = self.room(socket);
         if room > 0 && self.random.chance(self.faults.short_send) {
             room = 1 + self.random.below(room as u64) as usize;
         }
@@ -525,7 +543,14 @@ impl World {
         let result = match job.what {
             JobKind::Open(path) => self.open(&path).map(Done::Opened),
             JobKind::Read(file, offset, len) => self.read(&file, offset, len).map(Done::Read),
-            JobKind::List(path, max) => self.list(&path, max).map(Done::Listed),
+            JobKind::List(path, max, render) => {
+                let read = self.list(&path, max);
+                read.map(|(meta, entries)| {
+                    let rendered = render.run(entries);
+                    Done::Listed(Listed { meta, rendered })
+                })
+            }
+            JobKind::Copy(file, len) => self.copy(&file, len).map(Done::Copied),
         };
         out.push(Completion {
             token: job.token,
@@ -546,7 +571,18 @@ impl World {
         if self.random.chance(self.faults.io_error) {
             return Err(Errno::IO);
         }
+        self.check_descriptors()?;
         self.disk.open(path)
+    }
+
+    /// Refuses one more open file than there may be.
+    pub(super) fn check_descriptors(&self) -> Result<(), Errno> {
+        let open_count = self.disk.open_count.load(Ordering::Relaxed);
+        match self.faults.files_max {
+            0 => Ok(()),
+            max if open_count < max => Ok(()),
+            _ => Err(Errno::MFILE),
+        }
     }
 
     pub(super) fn read(&mut self, file: &File, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
@@ -560,28 +596,19 @@ impl World {
         if is_whole { Ok(bytes) } else { Err(Errno::IO) }
     }
 
-    fn list(&mut self, path: &[u8], max: usize) -> Result<Vec<DirectoryEntry>, Errno> {
-        self.disk.list(path.strip_suffix(b"/").unwrap_or(path), max)
+    fn list(&self, path: &[u8], max: usize) -> Result<(Meta, Vec<DirectoryEntry>), Errno> {
+        let path = path.strip_suffix(b"/").unwrap_or(path);
+        let entries = self.disk.list(path, max)?;
+        Ok((self.disk.meta(path)?, entries))
     }
 
-    /// Tells the holders of guards that somebody waits for them.
-    pub(super) fn tell_guards(&mut self, guarded: &[(File, Token)], out: &mut Vec<Completion>) {
-        for (file, _) in guarded {
-            let mut node = lock(&sim_file(file).node);
-            if !node.has_waiting() {
-                continue;
-            }
-            for (token, told) in &mut node.guards {
-                if std::mem::replace(told, Told::Yes) == Told::No {
-                    let result = Ok(Done::GuardBroken);
-                    out.push(Completion {
-                        token: *token,
-                        result,
-                        more: false,
-                    });
-                }
-            }
+    fn copy(&mut self, file: &File, len: u64) -> Result<File, Errno> {
+        let bytes = self.read(file, 0, len as usize)?;
+        if (bytes.len() as u64) < len {
+            return Err(Errno::NODATA);
         }
+        self.check_descriptors()?;
+        Ok(self.disk.snapshot(&bytes))
     }
 }
 
@@ -603,8 +630,5 @@ impl Sending {
 
 /// The virtual file behind a handle. Panics on a real one, which the simulator never gave out.
 pub(super) fn sim_file(file: &File) -> &SimFile {
-    match &*file.0 {
-        FileInner::Sim(file) => file,
-        FileInner::Real(_) => panic!("a real file in the simulator"),
-    }
+    file.as_virtual().expect("a file of the virtual disk")
 }

@@ -8,7 +8,7 @@ use io_uring::types::BufRingEntry;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-use crate::driver::Lease;
+use crate::operation::Lease;
 
 /// The buffer group of the ring.
 pub(super) const GROUP: u16 = 0;

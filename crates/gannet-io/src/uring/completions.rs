@@ -7,14 +7,15 @@ use io_uring::cqueue;
 use rustix::io::Errno;
 use rustix::net::{Shutdown, SocketFlags};
 
-use crate::disk::Ready;
-use crate::driver::{Completion, Done, Driver, Socket, Token};
-use crate::helpers::Asker;
+use crate::completion::{Completion, Done};
+use crate::endpoint::Sending;
 use crate::limits;
+use crate::operation::{Socket, Token};
+use crate::os_engine::{OsEngine, OsSends};
 use crate::socket::is_of_one_connection;
-use crate::uring::Uring;
+use crate::uring::engine::Uring;
 use crate::uring::ring::BATCH;
-use crate::uring::slots::{Kind, Receiving, Sending, parse_user_data};
+use crate::uring::slots::{Kind, Receiving, parse_user_data};
 
 impl Uring {
     /// Handles all completions that are in the queue.
@@ -37,16 +38,16 @@ impl Uring {
         let more = cqueue::more(entry.flags());
         match kind {
             Kind::Receive => {
-                debug_assert_eq!(self.slots.peek(index).generation, generation);
+                debug_assert_eq!(self.slots.peek(index).endpoint.generation, generation);
                 self.on_receive(index, entry, more, out);
             }
             Kind::Send => {
-                debug_assert_eq!(self.slots.peek(index).generation, generation);
+                debug_assert_eq!(self.slots.peek(index).endpoint.generation, generation);
                 self.on_send(index, outcome(entry), out);
             }
             Kind::Accept => self.on_accept(index, outcome(entry), more, out),
             Kind::Room | Kind::Arrival => {
-                debug_assert_eq!(self.slots.peek(index).generation, generation);
+                debug_assert_eq!(self.slots.peek(index).endpoint.generation, generation);
                 self.on_poll(index, kind);
             }
             Kind::CancelReceive | Kind::CancelSend => {
@@ -88,7 +89,7 @@ impl Uring {
                 self.buffers.release(lease);
             }
             if more {
-                self.counters.stale += 1;
+                self.parts.counters.stale += 1;
             } else {
                 self.slots.get(index).receiving = Receiving::Idle;
                 self.ended(index);
@@ -101,15 +102,18 @@ impl Uring {
             slot.receiving = Receiving::Idle;
         }
         let slot = self.slots.get(index);
-        let token = slot.receive_token.expect("only armed with a token");
+        let token = slot
+            .endpoint
+            .receive_token
+            .expect("only armed with a token");
         match outcome(entry) {
             Ok(0) => {
                 if let Some(lease) = lease {
                     self.buffers.release(lease);
                 }
                 // A paused caller meets the end when it resumes.
-                if self.slots.get(index).wants {
-                    self.slots.get(index).wants = false;
+                if self.slots.get(index).endpoint.wants {
+                    self.slots.get(index).endpoint.wants = false;
                     out.push(Completion {
                         token,
                         result: Ok(Done::Ended),
@@ -119,9 +123,9 @@ impl Uring {
             }
             Ok(_) => {
                 let lease = lease.expect("received bytes are in a provided buffer");
-                let goes_on = slot.wants && !slot.wants_once;
-                if slot.wants_once {
-                    slot.wants = false;
+                let goes_on = slot.endpoint.wants && !slot.endpoint.wants_once;
+                if slot.endpoint.wants_once {
+                    slot.endpoint.wants = false;
                 }
                 let result = Ok(Done::Received(lease));
                 out.push(Completion {
@@ -134,7 +138,7 @@ impl Uring {
                     self.arm_receive(index);
                 } else if more && !goes_on {
                     // Asked for once while a multishot receive was still with the kernel.
-                    self.pause_receiving(Socket(index));
+                    OsEngine::pause_receiving(self, index);
                 }
             }
             Err(errno) => {
@@ -157,27 +161,27 @@ impl Uring {
         match errno {
             // Paused. If it was resumed before the kernel noticed: start again.
             Errno::CANCELED | Errno::INTR => {
-                if slot.wants {
+                if slot.endpoint.wants {
                     self.arm_receive(index);
                 }
             }
             // All buffers are on loan. The socket may have nothing to say yet; it is tried again
             // when buffers have returned.
             Errno::NOBUFS => {
-                self.counters.no_buffers += 1;
+                self.parts.counters.no_buffers += 1;
                 slot.receiving = Receiving::Starved;
                 self.starved.push_back(index);
             }
             // An old kernel that does not wait on non-blocking sockets.
             Errno::AGAIN => {
-                if slot.wants {
+                if slot.endpoint.wants {
                     slot.receiving = Receiving::Polling;
                     self.arm_poll(index, Kind::Arrival, libc::POLLIN);
                 }
             }
             // ECONNRESET, ETIMEDOUT, EHOSTUNREACH, ...: the connection is over.
             errno => {
-                slot.wants = false;
+                slot.endpoint.wants = false;
                 out.push(Completion {
                     token,
                     result: Err(errno),
@@ -195,7 +199,7 @@ impl Uring {
         let slot = self.slots.get(index);
         let Sending::List {
             token, progress, ..
-        } = &mut slot.sending
+        } = &mut slot.endpoint.sending
         else {
             unreachable!("the list of a send stays until its completion")
         };
@@ -204,13 +208,11 @@ impl Uring {
             Ok(count) => {
                 progress.advance(u64::from(count));
                 if !progress.is_done() {
-                    self.counters.short_sends += 1;
+                    self.parts.counters.short_sends += 1;
                     self.submit_list(index);
                     return;
                 }
-                let total = progress.total();
-                slot.sent += total;
-                Ok(Done::Sent(total))
+                Ok(progress.total())
             }
             Err(Errno::INTR) => {
                 self.submit_list(index);
@@ -221,17 +223,11 @@ impl Uring {
                 self.arm_poll(index, Kind::Room, libc::POLLOUT);
                 return;
             }
-            // EPIPE, ECONNRESET, EFAULT (a mapping whose file was truncated), ...
+            // EPIPE, ECONNRESET, ...
             Err(errno) => Err(errno),
         };
-        let sending = std::mem::take(&mut slot.sending);
-        self.recycle(sending);
-        out.push(Completion {
-            token,
-            result,
-            more: false,
-        });
-        self.shut_down_if_asked(index);
+        let completion = self.end_send(index, token, result);
+        out.push(completion);
     }
 
     fn on_poll(&mut self, index: u32, kind: Kind) {
@@ -244,18 +240,13 @@ impl Uring {
         let slot = self.slots.get(index);
         if kind == Kind::Arrival {
             slot.receiving = Receiving::Idle;
-            if slot.wants {
+            if slot.endpoint.wants {
                 self.arm_receive(index);
             }
             return;
         }
         // Errors of the poll are left to be found by the call that it was for.
-        match slot.sending {
-            Sending::List { .. } => self.submit_list(index),
-            Sending::File(_) => self.step_file(index),
-            Sending::Control(..) => self.step_control(index),
-            Sending::Nothing => {}
-        }
+        self.go_on(index);
     }
 
     fn on_accept(
@@ -344,36 +335,21 @@ impl Uring {
             Kind::CancelReceive => slot.receiving == Receiving::Cancelling,
             _ => slot.send_op.is_some(),
         };
-        if slot.generation == generation && slot.is_closing && slot.in_flight > 0 && remains {
-            let _ = rustix::net::shutdown(slot.socket(), Shutdown::Both);
+        if slot.endpoint.generation == generation
+            && slot.is_closing
+            && slot.in_flight > 0
+            && remains
+        {
+            let _ = rustix::net::shutdown(slot.endpoint.socket(), Shutdown::Both);
         }
     }
 
     fn on_bell(&mut self, more: bool, out: &mut Vec<Completion>) {
-        for (asker, answer) in self.disk.hear(out) {
+        for (asker, answer) in self.parts.disk.hear(out) {
             self.on_helper(asker, answer);
         }
         if !more {
             self.watch_bell();
-        }
-    }
-
-    fn on_helper(&mut self, asker: Asker, answer: Result<Ready, Errno>) {
-        let slot = self.slots.get(asker.slot);
-        if slot.generation != asker.generation || !slot.is_open() {
-            self.counters.stale += 1;
-            return;
-        }
-        let Sending::File(sending) = &mut slot.sending else {
-            return;
-        };
-        match sending.receive(answer) {
-            Ok(()) => self.step_file(asker.slot),
-            Err(errno) => {
-                if let Sending::File(sending) = std::mem::take(&mut slot.sending) {
-                    self.end_file(asker.slot, *sending, Err(errno));
-                }
-            }
         }
     }
 }

@@ -9,8 +9,8 @@ use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, squeue};
 use rustix::io::Errno;
 
-use crate::probe::Unavailable;
 use crate::residency::last_errno;
+use crate::unavailable::Unavailable;
 
 /// A set-up ring. Belongs to the thread that made it (`IORING_SETUP_SINGLE_ISSUER`).
 pub(super) struct Ring {

@@ -1,12 +1,8 @@
 //! What the ring engine knows of each socket, and how it finds it again from a completion.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
-use crate::driver::Token;
-use crate::file_send::FileSend;
-use crate::gather::Gather;
-use crate::ktls::{ControlRecord, Stage};
-use crate::progress::Progress;
+use crate::endpoint::{Endpoint, Sending};
 
 /// Which operation a completion belongs to: the top byte of its `user_data`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -62,28 +58,16 @@ pub(super) fn parse_user_data(value: u64) -> (Kind, u32, u32) {
 /// (`in_flight == 0`), so a completion can never meet a stranger; the generation only proves it.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
-    pub(super) fd: Option<OwnedFd>,
-    pub(super) generation: u32,
+    pub(super) endpoint: Endpoint,
     /// Operations of which the last completion has not been reaped.
     pub(super) in_flight: u32,
     /// The caller has forgotten the socket.
     pub(super) is_closing: bool,
     /// A Unix socket, of which the kernel does not tell what was acknowledged.
     pub(super) is_unix: bool,
-    /// End the sending half when the send under way is done.
-    pub(super) shuts_down: bool,
     pub(super) receiving: Receiving,
-    /// The caller wants to receive (or has not said that it does not).
-    pub(super) wants: bool,
-    /// It wants to receive only once.
-    pub(super) wants_once: bool,
-    pub(super) receive_token: Option<Token>,
-    pub(super) sending: Sending,
     /// What the kernel has of the send: the send itself, a poll for room, or nothing.
     pub(super) send_op: Option<Kind>,
-    /// Bytes sent in all completed sends.
-    pub(super) sent: u64,
-    pub(super) kernel_tls: Stage,
 }
 
 /// The state of a socket's multishot receive.
@@ -102,32 +86,10 @@ pub(super) enum Receiving {
     Polling,
 }
 
-/// The send of a socket.
-#[derive(Debug, Default)]
-pub(super) enum Sending {
-    #[default]
-    Nothing,
-    List {
-        token: Token,
-        progress: Progress,
-        /// Where the kernel finds the parts, if they are several.
-        gather: Option<Gather>,
-    },
-    File(Box<FileSend>),
-    Control(Token, ControlRecord),
-}
-
 impl Slot {
-    pub(super) fn socket(&self) -> BorrowedFd<'_> {
-        self.fd
-            .as_ref()
-            .expect("a slot in use has its descriptor")
-            .as_fd()
-    }
-
     /// Whether the caller knows the socket.
     pub(super) fn is_open(&self) -> bool {
-        self.fd.is_some() && !self.is_closing
+        self.endpoint.fd.is_some() && !self.is_closing
     }
 }
 
@@ -146,7 +108,7 @@ impl Slots {
             u32::try_from(self.slots.len() - 1).expect("descriptors number fewer than 2^31")
         });
         let slot = &mut self.slots[index as usize];
-        slot.fd = Some(fd);
+        slot.endpoint.fd = Some(fd);
         slot.is_unix = is_unix;
         index
     }
@@ -155,16 +117,11 @@ impl Slots {
     pub(super) fn remove(&mut self, index: u32) -> Sending {
         let slot = &mut self.slots[index as usize];
         assert_eq!(slot.in_flight, 0, "the kernel has let go of the socket");
-        let generation = slot.generation.wrapping_add(1) & GENERATION_MASK;
-        let old = std::mem::replace(
-            slot,
-            Slot {
-                generation,
-                ..Slot::default()
-            },
-        );
+        let generation = slot.endpoint.generation.wrapping_add(1) & GENERATION_MASK;
+        let old = std::mem::take(slot);
+        slot.endpoint.generation = generation;
         self.free.push(index);
-        old.sending
+        old.endpoint.sending
     }
 
     pub(super) fn get(&mut self, index: u32) -> &mut Slot {

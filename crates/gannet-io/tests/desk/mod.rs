@@ -4,6 +4,7 @@
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -45,6 +46,28 @@ pub(crate) fn each_with(options: &EngineOptions, body: impl Fn(Desk)) {
     }
     let (listener, address) = listener();
     let driver = Epoll::new(vec![listener], options).unwrap();
+    body(Desk::new(Box::new(driver), "epoll", address));
+}
+
+/// Runs the body on every engine; accepted sockets have a send buffer of about this many bytes.
+pub(crate) fn each_with_send_buffer(bytes: usize, body: impl Fn(Desk)) {
+    let options = EngineOptions::default();
+    // Accepted sockets inherit it.
+    let narrow = || {
+        let (listener, address) = listener();
+        rustix::net::sockopt::set_socket_send_buffer_size(&listener, bytes).unwrap();
+        (listener, address)
+    };
+    match probe::check(&options) {
+        Ok(()) => {
+            let (listener, address) = narrow();
+            let driver = Uring::new(vec![listener], &options).expect("just probed");
+            body(Desk::new(Box::new(driver), "uring", address));
+        }
+        Err(why) => eprintln!("uring skipped: {why}"),
+    }
+    let (listener, address) = narrow();
+    let driver = Epoll::new(vec![listener], &options).unwrap();
     body(Desk::new(Box::new(driver), "epoll", address));
 }
 
@@ -219,6 +242,15 @@ impl Drop for Folder {
 /// Open descriptors of this process.
 pub(crate) fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+/// Bytes that a client has written and that were not acknowledged.
+pub(crate) fn unacknowledged(client: &TcpStream) -> i32 {
+    let mut bytes = 0;
+    // SAFETY: the descriptor is open while borrowed; `TIOCOUTQ` writes one int.
+    let result = unsafe { libc::ioctl(client.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+    assert_eq!(result, 0);
+    bytes
 }
 
 /// Runs this test binary's one test `name` in a process of its own, with a mark in its environment.

@@ -4,18 +4,20 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use gannet_archive::{Archive, Body, Entry, EntryKind, Key, Namespace, Variant};
-use gannet_content::mime;
+use gannet_content::archive::{Entries, Facts, Outcome, Space, resolve};
+use gannet_content::directory::listing::{Format, ListingRequest, json_path};
 use gannet_content::plan::Representation;
+use gannet_content::routing::{FallbackKind, is_navigation};
 use gannet_content::rules::matcher::Request as Asked;
+use gannet_content::rules::pattern::Scheme;
 use gannet_http::semantics::coding::{Coding, accept_encoding};
 use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::request::Request;
 use gannet_http::semantics::response::{HpackBlock, ReadyBlock, Status};
-use gannet_http::semantics::target_path::encode_path;
 use gannet_io::memory::Memory;
 
-use super::inflated::{GzipBody, Inflated, Inflation};
-use super::rules::{Ruled, Rules, Ruling};
+use super::inflated::{Inflated, Inflation, Stored, StoredBody};
+use super::rules::{Rules, Ruling};
 use super::{Resolved, Selected, ServedFile, Source, Wanted};
 use crate::limits::SMALL_FILE_MAX;
 
@@ -23,49 +25,72 @@ use crate::limits::SMALL_FILE_MAX;
 pub(crate) struct ArchiveSite {
     /// Index, entries and field blocks, validated; shared by all workers, never written.
     pub(crate) archive: Arc<Archive<Vec<u8>>>,
-    /// The whole file, mapped or copied. A worker has its own handle, so that counting its uses
-    /// touches no cache line of another worker.
-    pub(crate) memory: Arc<Memory>,
-    /// The descriptor that large bodies are sent from.
+    /// The whole file, if it was copied into memory that nobody can change. A worker has its own
+    /// handle, so that counting its uses touches no cache line of another worker.
+    pub(crate) memory: Option<Arc<Memory>>,
+    /// The descriptor that large bodies are sent from; without a copy, all are read from it.
     pub(crate) file: Rc<ServedFile>,
-    /// Bodies that are stored as gzip alone.
+    /// Bodies that have to be read or inflated first.
     pub(crate) inflated: Inflated,
     /// Paths that name nothing are answered with the front page.
     pub(crate) spa: bool,
-    /// The archive was copied into memory that nobody can change.
-    pub(crate) is_sealed: bool,
     /// Which of the archive's hosts this is.
     pub(crate) host: u16,
-    /// It is the one among them that the file's guard belongs to.
-    pub(crate) is_first_host: bool,
-    /// The name spaces of pages that answer for folders, best first.
-    pub(crate) fallbacks: Vec<Namespace>,
+    /// The kinds of page for folders that it has, best first.
+    pub(crate) fallbacks: Vec<FallbackKind>,
     /// The site's own rules.
     pub(crate) rules: Option<Rules>,
 }
 
 impl ArchiveSite {
-    /// The name spaces of pages that answer for folders, as far as an archive has them, best
-    /// first.
-    pub(crate) fn fallbacks(archive: &Archive<Vec<u8>>, host: u16) -> Vec<Namespace> {
+    /// The kinds of page for folders that an archive has, best first.
+    pub(crate) fn fallbacks(archive: &Archive<Vec<u8>>, host: u16) -> Vec<FallbackKind> {
         [
-            Namespace::Wildcard,
-            Namespace::ApplicationPage,
-            Namespace::NotFoundPage,
+            FallbackKind::Wildcard,
+            FallbackKind::Application,
+            FallbackKind::NotFound,
         ]
         .into_iter()
-        .filter(|namespace| archive.has_namespace(host, *namespace))
+        .filter(|kind| archive.has_namespace(host, namespace(Space::Fallback(*kind))))
         .collect()
     }
 
     /// What a path comes to.
     pub(crate) fn resolve(&self, wanted: Wanted<'_>, ruling: Option<&Ruling<'_>>) -> Resolved<'_> {
-        if let Some(ruled) = ruling.and_then(Ruling::before_files) {
-            return self.ruled(ruled, wanted);
-        }
-        match self.find(Namespace::Content, wanted.path) {
-            Some(entry) => self.answer(entry, wanted, Status::OK, true),
-            None => self.missing(wanted, ruling),
+        let rules = self.rules.as_deref();
+        let facts = Facts {
+            spa: self.spa,
+            slash_redirects: self.archive.options().slash_redirects,
+            has_unruled: rules.is_some_and(|it| it.has_fields() && it.fields_are_fixed()),
+            fallbacks: &self.fallbacks,
+            redirects: rules.and_then(|it| it.redirects()),
+        };
+        let unruled = Asked {
+            scheme: Scheme::Http,
+            host: b"",
+            path: wanted.path,
+            query: None,
+        };
+        let asked = ruling.map_or(&unruled, |ruling| &ruling.asked);
+        match resolve(&self, &facts, asked, || {
+            is_navigation(&wanted.request.fields)
+        }) {
+            Outcome::Entry {
+                entry,
+                status,
+                is_own,
+            } => {
+                let entry = match is_own && wanted.path.ends_with(b"/") {
+                    true => self.in_form(entry, wanted),
+                    false => entry,
+                };
+                self.answer(entry, wanted, status, is_own)
+            }
+            Outcome::Redirect(location) => Resolved::Redirect(location.into()),
+            Outcome::Elsewhere {
+                status, location, ..
+            } => Resolved::Elsewhere(status, location),
+            Outcome::Missing => Resolved::Error(Status::NOT_FOUND),
         }
     }
 
@@ -75,28 +100,27 @@ impl ArchiveSite {
     pub(crate) fn inflation(&self, request: &Request<'_>, asked: Asked<'_>) -> Option<Inflation> {
         let path = asked.path;
         let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
-        let ruling = self.rules.as_deref().map(|rules| Ruling { rules, asked });
-        match self.resolve(Wanted { path, codings }, ruling.as_ref()) {
+        let ruling = self.rules.as_deref().map(|rules| Ruling::new(rules, asked));
+        let wanted = Wanted {
+            path,
+            codings,
+            request,
+        };
+        match self.resolve(wanted, ruling.as_ref()) {
             Resolved::Selected(selected) => match selected.source {
-                Source::Gzip(body) => body.inflation(),
+                Source::Stored(body) => body.inflation(),
                 _ => None,
             },
             _ => None,
         }
     }
 
-    fn find(&self, namespace: Namespace, path: &[u8]) -> Option<Entry<'_>> {
-        let key = Key {
-            host: self.host,
-            namespace,
-            path,
-        };
-        self.archive.lookup(key)
-    }
-
-    fn find_content(&self, path: &[u8]) -> Option<Entry<'_>> {
-        let entry = self.find(Namespace::Content, path);
-        entry.filter(|entry| matches!(entry.kind(), EntryKind::Content))
+    /// A listing as JSON, if that is asked for; any other entry as it is.
+    fn in_form<'s>(&'s self, entry: Entry<'s>, wanted: Wanted<'_>) -> Entry<'s> {
+        let is_json = entry.is_generated()
+            && ListingRequest::of(wanted.request, wanted.path).format == Format::Json;
+        let json = is_json.then(|| (&self).find(Space::Content, &json_path(wanted.path)));
+        json.flatten().unwrap_or(entry)
     }
 
     fn answer<'s>(
@@ -108,8 +132,8 @@ impl ArchiveSite {
     ) -> Resolved<'s> {
         match entry.kind() {
             EntryKind::Redirect { location, .. } => Resolved::Redirect(location.into()),
-            // Who takes no coding that is there, nor the plain form, gets the plain form: RFC 9110
-            // section 12.5.3 prefers that to an error, and a directory does the same.
+            // If no stored coding is acceptable, serve identity, as a directory does (RFC 9110
+            // section 12.5.3).
             EntryKind::Content => match entry
                 .select(wanted.codings.bits())
                 .or_else(|| entry.select(gannet_archive::Coding::Identity.bit()))
@@ -119,6 +143,7 @@ impl ArchiveSite {
                     let is_fixed = self.rules.as_ref().is_none_or(|r| r.fields_are_fixed());
                     Resolved::Selected(Selected {
                         is_ruled: is_own && is_fixed,
+                        is_own,
                         ..selected
                     })
                 }
@@ -127,106 +152,33 @@ impl ArchiveSite {
         }
     }
 
-    /// What a redirect rule wants.
-    #[cold]
-    fn ruled(&self, ruled: Ruled, wanted: Wanted<'_>) -> Resolved<'_> {
-        let (status, path) = match ruled {
-            Ruled::Elsewhere { status, location } => return Resolved::Elsewhere(status, location),
-            Ruled::Content { status, path } => (status, path),
-        };
-        // With or without a slash at its end.
-        let other = match path.strip_suffix(b"/") {
-            Some(path) => path.to_vec(),
-            None => [path.as_slice(), b"/"].concat(),
-        };
-        let found = self.find_other(&path).or_else(|| self.find_other(&other));
-        match found {
-            Some(entry) => self.answer(entry, wanted, status, false),
-            None => {
-                let at = Wanted {
-                    path: &path,
-                    ..wanted
-                };
-                self.fallback(at, &[Namespace::NotFoundPage])
-            }
-        }
-    }
-
-    /// The content of a path, to answer for another one.
-    fn find_other(&self, path: &[u8]) -> Option<Entry<'_>> {
-        let unruled = self.rules.as_ref()?;
-        let unruled = unruled.fields_are_fixed().then_some(Namespace::Unruled);
-        let unruled = unruled.and_then(|namespace| self.find(namespace, path));
-        unruled.or_else(|| self.find_content(path))
-    }
-
-    /// Nothing has the path itself.
-    #[cold]
-    fn missing(&self, wanted: Wanted<'_>, ruling: Option<&Ruling<'_>>) -> Resolved<'_> {
-        if let Some(path) = wanted.path.strip_suffix(b"/")
-            && self.archive.options().slash_redirects
-            && self.find_content(path).is_some()
-        {
-            let mut location = Vec::new();
-            encode_path(path, &mut location);
-            return Resolved::Redirect(location.into());
-        }
-        if let Some(ruled) = ruling.and_then(Ruling::for_missing) {
-            return self.ruled(ruled, wanted);
-        }
-        let is_page = self.spa && !mime::looks_like_asset(wanted.path);
-        if is_page {
-            let front = self.find_other(b"/").or_else(|| self.find_content(b"/"));
-            if let Some(entry) = front {
-                return self.answer(entry, wanted, Status::OK, false);
-            }
-        }
-        self.fallback(wanted, &self.fallbacks)
-    }
-
-    /// The page of the nearest folder that answers for what is missing below it.
-    fn fallback(&self, wanted: Wanted<'_>, namespaces: &[Namespace]) -> Resolved<'_> {
-        // The path is at most PATH_MAX long, so this climbs a bounded number of folders.
-        let mut folder = wanted.path;
-        while let Some(slash) = folder.iter().rposition(|b| *b == b'/') {
-            for namespace in namespaces {
-                let status = match namespace {
-                    Namespace::NotFoundPage => Status::NOT_FOUND,
-                    Namespace::ApplicationPage if mime::looks_like_asset(wanted.path) => continue,
-                    _ => Status::OK,
-                };
-                if let Some(entry) = self.find(*namespace, &folder[..=slash]) {
-                    return self.answer(entry, wanted, status, false);
-                }
-            }
-            folder = &folder[..slash];
-        }
-        Resolved::Error(Status::NOT_FOUND)
-    }
-
     fn selected<'s>(
         &'s self,
         entry: &Entry<'s>,
         variant: Variant<'s>,
         status: Status,
     ) -> Selected<'s> {
+        let stored = |stored, len| {
+            let body = StoredBody {
+                inflated: &self.inflated,
+                file: &self.file,
+                number: variant.blob_number(),
+                stored,
+                len,
+            };
+            (len, Source::Stored(body))
+        };
         let (len, source) = match variant.body() {
             Body::Tiny(bytes) => (bytes.len() as u64, Source::Bytes(bytes)),
-            Body::Blob { offset, len } if len <= SMALL_FILE_MAX => {
-                let offset = usize::try_from(offset).expect("the file is mapped");
-                (len, Source::Memory(&self.memory, offset))
-            }
+            Body::Blob { offset, len } if len <= SMALL_FILE_MAX => match &self.memory {
+                Some(memory) => {
+                    let offset = usize::try_from(offset).expect("it is in memory");
+                    (len, Source::Memory(memory, offset))
+                }
+                None => stored(Stored::Plain(offset), len),
+            },
             Body::Blob { offset, len } => (len, Source::File(&self.file, offset)),
-            Body::Inflated { gzip, len } => {
-                let body = GzipBody {
-                    inflated: &self.inflated,
-                    file: &self.file,
-                    number: variant.blob_number(),
-                    gzip,
-                    len,
-                };
-                (len, Source::Gzip(body))
-            }
+            Body::Inflated { gzip, len } => stored(Stored::Gzip(gzip), len),
         };
         let h1 = variant.h1();
         Selected {
@@ -255,7 +207,38 @@ impl ArchiveSite {
             source,
             sha256: None,
             is_ruled: true,
+            is_own: true,
         }
+    }
+}
+
+impl<'s> Entries for &'s ArchiveSite {
+    type Entry = Entry<'s>;
+
+    #[inline]
+    fn find(&self, space: Space, path: &[u8]) -> Option<Entry<'s>> {
+        let key = Key {
+            host: self.host,
+            namespace: namespace(space),
+            path,
+        };
+        self.archive.lookup(key)
+    }
+
+    fn has_content(&self, entry: &Entry<'s>) -> bool {
+        matches!(entry.kind(), EntryKind::Content)
+    }
+}
+
+/// Where an archive keeps the entries of a space.
+#[must_use]
+pub fn namespace(space: Space) -> Namespace {
+    match space {
+        Space::Content => Namespace::Content,
+        Space::Unruled => Namespace::Unruled,
+        Space::Fallback(FallbackKind::Wildcard) => Namespace::Wildcard,
+        Space::Fallback(FallbackKind::Application) => Namespace::ApplicationPage,
+        Space::Fallback(FallbackKind::NotFound) => Namespace::NotFoundPage,
     }
 }
 

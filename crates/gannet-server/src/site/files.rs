@@ -1,98 +1,195 @@
-//! The files that a worker sends from, by numbers that a guard's token can carry.
-//!
-//! All sites of a worker share one list, so that a number means one file however many sites there
-//! are. A number is given again only when the guard of the file that had it has been ended.
+//! Files that responses are sent from, each in one version.
 
-use std::cell::{Cell, RefCell};
-use std::rc::{Rc, Weak};
+use std::cell::Cell;
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use gannet_io::driver::{File, Meta};
+use gannet_io::driver::{Driver, File, Meta};
 
-use super::{ServedFile, Trust};
-
-/// The files of a worker.
-#[derive(Clone, Default)]
-pub(crate) struct ServedFiles(Rc<RefCell<List>>);
-
-#[derive(Default)]
-struct List {
-    by_number: Vec<Weak<ServedFile>>,
-    free: Vec<u32>,
-    /// Numbers of files that nobody serves any more, with their descriptors if they are guarded.
-    dropped: Vec<(u32, Option<File>)>,
+/// A file that responses are sent from.
+///
+/// A live one may be changed at any time by whoever may write to it. So bytes read from it count
+/// only if [`is_unchanged`](Self::is_unchanged) says so *after* they were read.
+pub(crate) struct ServedFile {
+    /// The descriptor.
+    pub(crate) file: File,
+    /// What it was when it was opened; `None` if nobody can change it.
+    version: Option<Version>,
 }
 
-impl ServedFiles {
-    /// A file with a number of its own; `meta` is what is known of a live one.
-    pub(crate) fn add(&self, file: File, meta: Option<Meta>, trust: Trust) -> Rc<ServedFile> {
-        let mut list = self.0.borrow_mut();
-        let id = list.free.pop().unwrap_or_else(|| {
-            list.by_number.push(Weak::new());
-            u32::try_from(list.by_number.len() - 1).expect("descriptors are numbered by i32")
-        });
-        let served = Rc::new(ServedFile {
+struct Version {
+    /// The metadata, with the links that were seen last.
+    seen: Cell<Meta>,
+    /// It was found to be another version: it stays that.
+    is_over: Cell<bool>,
+    /// The archive that it is.
+    archive: Option<Arc<OpenArchive>>,
+}
+
+/// An archive that is served from its file, as all workers see it.
+pub(crate) struct OpenArchive {
+    /// Its path, for messages.
+    pub(crate) path: PathBuf,
+    pub(crate) file: fs::File,
+    /// Its first bytes, which have the digest of all others.
+    pub(crate) start: Vec<u8>,
+    /// The operator was told that it has changed.
+    pub(crate) is_told: AtomicBool,
+}
+
+impl ServedFile {
+    /// A file that nobody can change.
+    pub(crate) fn constant(file: File) -> Self {
+        Self {
             file,
-            trust: Cell::new(trust),
-            id,
-            meta,
-            files: Some(self.clone()),
+            version: None,
+        }
+    }
+
+    /// A file that may change; `meta` is what it was when it was opened.
+    pub(crate) fn live(file: File, meta: Meta) -> Self {
+        Self::new(file, meta, None)
+    }
+
+    /// The file of an archive; `meta` is what it was when it was opened.
+    pub(crate) fn archive(file: File, meta: Meta, archive: &Arc<OpenArchive>) -> Self {
+        Self::new(file, meta, Some(Arc::clone(archive)))
+    }
+
+    fn new(file: File, meta: Meta, archive: Option<Arc<OpenArchive>>) -> Self {
+        let version = Version {
+            seen: Cell::new(meta),
+            is_over: Cell::new(false),
+            archive,
+        };
+        Self {
+            file,
+            version: Some(version),
+        }
+    }
+
+    /// Whether nobody can change it.
+    pub(crate) fn is_constant(&self) -> bool {
+        self.version.is_none()
+    }
+
+    /// Whether it is still the version that was opened, so that what was read from it belongs to
+    /// that version. Once false, always false.
+    pub(crate) fn is_unchanged<D: Driver>(&self, driver: &D) -> bool {
+        let Some(version) = &self.version else {
+            return true;
+        };
+        if version.is_over.get() {
+            return false;
+        }
+        let seen = version.seen.get();
+        let now = driver.meta(&self.file);
+        let is_same = now.is_ok_and(|now| {
+            let is_same = now == seen
+                || is_link_change(&seen, &now)
+                || version
+                    .archive
+                    .as_ref()
+                    .is_some_and(|it| it.is_same(&seen, &now));
+            if is_same {
+                version.seen.set(now);
+            }
+            is_same
         });
-        list.by_number[id as usize] = Rc::downgrade(&served);
-        served
+        version.is_over.set(!is_same);
+        if let (false, Some(archive)) = (is_same, &version.archive) {
+            archive.tell();
+        }
+        is_same
     }
 
-    /// The file with this number, if it is still in use.
-    pub(crate) fn at(&self, id: u32) -> Option<Rc<ServedFile>> {
-        self.0.borrow().by_number.get(id as usize)?.upgrade()
+    /// Whether it was found to be another version.
+    pub(crate) fn is_over(&self) -> bool {
+        self.version.as_ref().is_some_and(|v| v.is_over.get())
+    }
+}
+
+impl OpenArchive {
+    /// Whether a change is one of its status alone. What ends a download of a live file must not
+    /// end a whole site: here the first bytes decide, which no other archive has.
+    fn is_same(&self, seen: &Meta, now: &Meta) -> bool {
+        let but_for_status = Meta {
+            ctime_ns: seen.ctime_ns,
+            links: seen.links,
+            ..*now
+        };
+        let mut start = vec![0; self.start.len()];
+        but_for_status == *seen
+            && self.file.read_exact_at(&mut start, 0).is_ok()
+            && start == self.start
     }
 
-    /// Nobody serves the file with this number any more.
-    pub(super) fn drop_file(&self, id: u32, guarded: Option<File>) {
-        self.0.borrow_mut().dropped.push((id, guarded));
+    /// Tells the operator, once.
+    fn tell(&self) {
+        if !self.is_told.swap(true, Ordering::Relaxed) {
+            eprintln!(
+                "gannet: archive '{}': it was changed while it is served; only what is in memory \
+                 is sent from now on\nhelp: start gannet again, and next time publish by renaming \
+                 the new archive over the old one",
+                self.path.display()
+            );
+        }
     }
+}
 
-    /// Descriptors of files that nobody serves any more, and whose guards are to be ended now.
-    pub(crate) fn take_dropped(&self) -> Vec<File> {
-        let mut list = self.0.borrow_mut();
-        let List { free, dropped, .. } = &mut *list;
-        let guarded = dropped.drain(..).filter_map(|(id, guarded)| {
-            free.push(id);
-            guarded
-        });
-        guarded.collect()
-    }
+/// Whether only names were made or removed in between: a deletion, or a replacement by rename. Both
+/// set the time of the last status change, too, and leave the bytes to those who have it open.
+pub(crate) fn is_link_change(seen: &Meta, now: &Meta) -> bool {
+    let but_for_links = Meta {
+        ctime_ns: seen.ctime_ns,
+        links: seen.links,
+        ..*now
+    };
+    now.links != seen.links && but_for_links == *seen
 }
 
 #[cfg(test)]
 mod tests {
+    use gannet_io::driver::FileKind;
+
     use super::*;
 
-    fn open() -> File {
-        File::from(std::fs::File::open("/proc/self/exe").expect("it runs"))
-    }
-
     #[test]
-    fn a_number_means_one_file_until_its_guard_is_ended() {
-        let files = ServedFiles::default();
-        let (first, second) = (
-            files.add(open(), None, Trust::Constant),
-            files.add(open(), None, Trust::Copies),
-        );
-        assert_eq!((first.id, second.id), (0, 1));
-        second.trust.set(Trust::Guarded);
-        drop(second);
-        assert!(files.at(1).is_none(), "nobody serves it");
-        let third = files.add(open(), None, Trust::Copies);
-        assert_eq!(third.id, 2, "the guard of number 1 may still break");
-        assert_eq!(files.take_dropped().len(), 1, "the guard is to be ended");
-        let fourth = files.add(open(), None, Trust::Copies);
-        assert_eq!(fourth.id, 1);
-        drop(fourth);
-        assert_eq!(files.take_dropped().len(), 0, "it had no guard");
-        for (file, number) in [(&first, 0), (&third, 2)] {
-            let found = files.at(number).expect("in use");
-            assert!(Rc::ptr_eq(&found, file));
+    fn a_change_of_names_is_told_from_a_change_of_bytes() {
+        let seen = Meta {
+            kind: FileKind::Regular,
+            len: 10,
+            mtime_ns: 1_000,
+            ctime_ns: 2_000,
+            identity: (1, 2),
+            links: 1,
+        };
+        let check = |now: Meta, expect: bool| assert_eq!(is_link_change(&seen, &now), expect);
+        let later = Meta {
+            ctime_ns: 3_000,
+            ..seen
+        };
+        check(Meta { links: 0, ..later }, true);
+        check(Meta { links: 2, ..later }, true);
+        check(later, false);
+        for changed in [
+            Meta { len: 11, ..later },
+            Meta {
+                mtime_ns: 1_001,
+                ..later
+            },
+        ] {
+            check(changed, false);
+            check(
+                Meta {
+                    links: 0,
+                    ..changed
+                },
+                false,
+            );
         }
-        assert!(files.at(u32::MAX).is_none());
     }
 }

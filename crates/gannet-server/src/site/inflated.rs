@@ -1,10 +1,12 @@
-//! Bodies of an archive that are stored as gzip alone, for clients that take no coding.
+//! Bodies of an archive that have to be made or read before they are sent: those that are stored as
+//! gzip alone, for clients that take no coding, and the short ones of an archive that is not in
+//! memory, which somebody may overwrite while they are sent.
 //!
-//! A body is inflated whole, at the first request that sends bytes of it, and remembered as long as
+//! A body is read and inflated whole, at the first request that sends bytes of it, and remembered as long as
 //! there is room; the last one always, so that a client which asks for one part after the other
 //! costs it once. Its length is bounded by the format. What a connection still sends is found
 //! again, too: of no body there are two copies at a time, so slow clients cannot hold more than the
-//! site is long. When a body is read and inflated is the worker's business (`worker/inflating`).
+//! site is long. When a body is read and inflated is the worker's business (`exchange/inflating`).
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -13,7 +15,7 @@ use std::sync::{Arc, Weak};
 
 use gannet_archive::limits::INFLATED_LEN_MAX;
 use gannet_archive::{Gzip, inflate};
-use gannet_io::driver::{Driver, Started, Token};
+use gannet_io::driver::{Driver, Errno, Started, Token};
 use gannet_io::memory::Memory;
 
 use super::ServedFile;
@@ -31,16 +33,25 @@ struct Bodies {
     kept_bytes_max: u64,
 }
 
-/// A body that is stored as gzip alone.
+/// A body that is in memory only after somebody has asked for it.
 #[derive(Clone, Copy)]
-pub(crate) struct GzipBody<'s> {
+pub(crate) struct StoredBody<'s> {
     pub(crate) inflated: &'s Inflated,
     /// The archive.
     pub(crate) file: &'s Rc<ServedFile>,
     pub(crate) number: u32,
-    pub(crate) gzip: Gzip<'s>,
+    pub(crate) stored: Stored<'s>,
     /// Its length in bytes.
     pub(crate) len: u64,
+}
+
+/// How an archive has a body.
+#[derive(Clone, Copy)]
+pub(crate) enum Stored<'s> {
+    /// Compressed.
+    Gzip(Gzip<'s>),
+    /// As it is, from this offset.
+    Plain(u64),
 }
 
 /// What is to be done until a body is in memory.
@@ -48,8 +59,10 @@ pub(crate) struct Inflation {
     inflated: Inflated,
     file: Rc<ServedFile>,
     number: u32,
-    /// The gzip, or where it is in the file.
-    gzip: Result<Vec<u8>, (u64, usize)>,
+    /// It is stored as gzip.
+    is_gzip: bool,
+    /// What is stored, or where it is in the file.
+    stored: Result<Vec<u8>, (u64, usize)>,
     /// Length of the body in bytes.
     len: u64,
 }
@@ -75,7 +88,7 @@ impl Inflated {
     }
 }
 
-impl GzipBody<'_> {
+impl StoredBody<'_> {
     /// The body, if it is in memory.
     pub(crate) fn body(&self) -> Option<Arc<Memory>> {
         self.inflated.known(self.number)
@@ -83,15 +96,17 @@ impl GzipBody<'_> {
 
     /// What is to be done until it is; `None` if it can never be.
     pub(crate) fn inflation(&self) -> Option<Inflation> {
-        let gzip = match self.gzip {
-            Gzip::Tiny(gzip) => Ok(gzip.to_vec()),
-            Gzip::Blob { offset, len } => Err((offset, usize::try_from(len).ok()?)),
+        let stored = match self.stored {
+            Stored::Gzip(Gzip::Tiny(gzip)) => Ok(gzip.to_vec()),
+            Stored::Gzip(Gzip::Blob { offset, len }) => Err((offset, usize::try_from(len).ok()?)),
+            Stored::Plain(offset) => Err((offset, usize::try_from(self.len).ok()?)),
         };
         Some(Inflation {
             inflated: self.inflated.clone(),
             file: Rc::clone(self.file),
             number: self.number,
-            gzip,
+            is_gzip: matches!(self.stored, Stored::Gzip(_)),
+            stored,
             len: self.len,
         })
     }
@@ -99,8 +114,8 @@ impl GzipBody<'_> {
 
 impl Inflation {
     /// Which body of which file it is.
-    pub(crate) fn key(&self) -> (u32, u32) {
-        (self.file.id, self.number)
+    pub(crate) fn key(&self) -> (usize, u32) {
+        (Rc::as_ptr(&self.file).addr(), self.number)
     }
 
     /// Length of the body in bytes.
@@ -108,20 +123,41 @@ impl Inflation {
         self.len
     }
 
-    /// Reads the gzip; what is not in memory comes later.
+    /// Length of what is stored, in bytes.
+    pub(crate) fn stored_len(&self) -> u64 {
+        match &self.stored {
+            Ok(gzip) => gzip.len() as u64,
+            Err((_, len)) => *len as u64,
+        }
+    }
+
+    /// Whether it is to be inflated.
+    pub(crate) fn is_gzip(&self) -> bool {
+        self.is_gzip
+    }
+
+    /// Reads what is stored; what is not in memory comes later.
     pub(crate) fn read<D: Driver>(&mut self, driver: &mut D, asker: Token) -> Started<Vec<u8>> {
-        match &mut self.gzip {
+        match &mut self.stored {
             Ok(gzip) => Started::Now(Ok(std::mem::take(gzip))),
+            Err(_) if self.file.is_over() => Started::Now(Err(Errno::IO)),
             Err((offset, len)) => driver.read(&self.file.file, *offset, *len, asker),
         }
     }
 
-    /// The body; `None` if the gzip cannot be read, or is not that of a body of this length.
-    pub(crate) fn inflate(&self, gzip: &[u8]) -> Option<Arc<Memory>> {
+    /// The body; `None` if what was read is not that of a body of this length, or of a file that has
+    /// changed since it was opened.
+    pub(crate) fn inflate<D: Driver>(&self, stored: Vec<u8>, driver: &D) -> Option<Arc<Memory>> {
         if let Some(known) = self.inflated.known(self.number) {
             return Some(known);
         }
-        let body = inflate(gzip, self.len).ok()?;
+        if self.stored.is_err() && !self.file.is_unchanged(driver) {
+            return None;
+        }
+        let body = match self.is_gzip {
+            true => inflate(&stored, self.len).ok()?,
+            false => Some(stored).filter(|body| body.len() as u64 == self.len)?,
+        };
         let body = Arc::new(Memory::from_vec(body));
         self.inflated.0.borrow_mut().add(self.number, &body);
         Some(body)
@@ -149,33 +185,42 @@ impl Bodies {
 /// What remembering a body costs beside its bytes.
 const BODY_COST: u64 = 128;
 
-/// Bodies that are known without being remembered, before those are looked for that are gone.
+/// Uncached `known` entries tolerated before dead ones are purged.
 const KNOWN_SPARE: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use gannet_io::options::EngineOptions;
+    use gannet_io::sim::{Faults, Sim};
+
     use super::*;
-    use crate::site::Trust;
-    use crate::site::files::ServedFiles;
 
     /// 36 bytes, by gzip -9n.
     const GZIP: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xcb\x48\xcd\xc9\xc9\x57\xc8\xc0\x47\x72\x01\x00\xf3\xa0\x5d\xc7\x24\x00\x00\x00";
 
     fn file() -> Rc<ServedFile> {
         let file = std::fs::File::open("/proc/self/exe").expect("it runs");
-        ServedFiles::default().add(file.into(), None, Trust::Constant)
+        Rc::new(ServedFile::constant(file.into()))
+    }
+
+    fn driver() -> Sim {
+        Sim::new(0, 0, &EngineOptions::default(), Faults::none())
     }
 
     /// A body, inflated if it is not in memory.
     fn body(inflated: &Inflated, number: u32) -> Arc<Memory> {
-        let body = GzipBody {
+        let body = StoredBody {
             inflated,
             file: &file(),
             number,
-            gzip: Gzip::Tiny(GZIP),
+            stored: Stored::Gzip(Gzip::Tiny(GZIP)),
             len: 36,
         };
-        let inflate = || body.inflation().expect("it is in memory").inflate(GZIP);
+        let inflate = || {
+            body.inflation()
+                .expect("it is in memory")
+                .inflate(GZIP.to_vec(), &driver())
+        };
         body.body().or_else(inflate).expect("sound")
     }
 
@@ -183,7 +228,7 @@ mod tests {
     fn a_body_is_inflated_once_while_there_is_room_or_somebody_has_it() {
         let room = Inflated::with_room(2 * (36 + BODY_COST));
         let first = body(&room, 1);
-        assert_eq!(first.as_heap_slice().map(<[u8]>::len), Some(36));
+        assert_eq!(first.len(), 36);
         let held = Arc::as_ptr(&first);
         assert_eq!(Arc::as_ptr(&body(&room, 1)), held, "remembered");
         let second = Arc::downgrade(&body(&room, 2));
@@ -224,15 +269,18 @@ mod tests {
     fn what_is_not_as_announced_is_no_body() {
         let room = Inflated::new(1 << 20);
         let check = |gzip: &[u8], len, expect: bool| {
-            let body = GzipBody {
+            let body = StoredBody {
                 inflated: &room,
                 file: &file(),
                 number: 7,
-                gzip: Gzip::Tiny(gzip),
+                stored: Stored::Gzip(Gzip::Tiny(gzip)),
                 len,
             };
             let inflation = body.inflation().expect("it is in memory");
-            assert_eq!(inflation.inflate(gzip).is_some(), expect);
+            assert_eq!(
+                inflation.inflate(gzip.to_vec(), &driver()).is_some(),
+                expect
+            );
         };
         check(GZIP, 35, false);
         check(GZIP, 37, false);

@@ -8,15 +8,18 @@ pub(crate) mod rules;
 pub(crate) mod sites;
 
 use std::borrow::Cow;
-use std::cell::{Cell, OnceCell};
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use gannet_content::plan::Representation;
 use gannet_http::semantics::coding::CodingSet;
+use gannet_http::semantics::request::Request;
 use gannet_http::semantics::response::{ReadyBlock, Status};
-use gannet_io::driver::{File, Meta};
+use gannet_io::driver::Driver;
 use gannet_io::memory::Memory;
+
+pub(crate) use self::files::ServedFile;
 
 /// What a worker serves.
 pub(crate) enum Site {
@@ -55,6 +58,15 @@ pub(crate) struct Selected<'s> {
     pub(crate) sha256: Option<&'s OnceCell<[u8; 32]>>,
     /// The block is what the site's rules make of it for this request.
     pub(crate) is_ruled: bool,
+    /// It is the content of the path, and does not stand in for it.
+    pub(crate) is_own: bool,
+}
+
+impl Selected<'_> {
+    /// Whether its file has changed, so that an answer with bytes of it could not be finished.
+    pub(crate) fn is_lost<D: Driver>(&self, driver: &D) -> bool {
+        matches!(self.source, Source::File(file, _) if !file.is_unchanged(driver))
+    }
 }
 
 /// Where the bytes of a representation are.
@@ -62,60 +74,14 @@ pub(crate) struct Selected<'s> {
 pub(crate) enum Source<'s> {
     /// In memory that is always safe to read.
     Bytes(&'s [u8]),
-    /// In shared memory, from this offset; possibly a mapping that only the kernel may read.
+    /// In shared memory, from this offset.
     Memory(&'s Arc<Memory>, usize),
     /// In a file, from this offset.
     File(&'s Rc<ServedFile>, u64),
-    /// In memory, when it is inflated. That is for who has to send bytes of it.
-    Gzip(inflated::GzipBody<'s>),
-}
-
-/// A file that responses are sent from.
-pub(crate) struct ServedFile {
-    /// The descriptor.
-    pub(crate) file: File,
-    /// How its bytes may leave.
-    pub(crate) trust: Cell<Trust>,
-    /// Names the file within its worker, for guards; `u32::MAX` if it is in no list.
-    pub(crate) id: u32,
-    /// What was known of a live file when it was opened; `None` for an archive.
-    pub(crate) meta: Option<Meta>,
-    /// The list that it is in, and that has to end its guard when it is dropped. A file that
-    /// cannot change is in none.
-    pub(crate) files: Option<files::ServedFiles>,
-}
-
-impl Drop for ServedFile {
-    fn drop(&mut self) {
-        let Some(files) = &self.files else { return };
-        let is_guarded = matches!(self.trust.get(), Trust::Guarded | Trust::Broken);
-        files.drop_file(self.id, is_guarded.then(|| self.file.clone()));
-    }
-}
-
-impl ServedFile {
-    /// Whether bytes read from it are still those of the version that was announced, going by its
-    /// metadata now. A file that has only become longer is taken to be one that is appended to.
-    /// (The time of the last status change says nothing: a rename or a deletion sets it too.)
-    pub(crate) fn is_same_version(&self, now: &Meta) -> bool {
-        let is_same = |then: Meta| then.len == now.len && then.mtime_ns == now.mtime_ns;
-        self.meta
-            .is_none_or(|then| is_same(then) || now.len > then.len)
-    }
-}
-
-/// Whether page-cache pages of a file may sit in socket queues.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) enum Trust {
-    /// Yes: by its kind the file cannot change (sealed memory, an archive).
-    Constant,
-    /// Yes: a guard stands, and we are told before a writer gets at it.
-    Guarded,
-    /// No: it may be truncated at any time, and pages of it would then be sent as zeros. Its
-    /// bytes are read first.
-    Copies,
-    /// No more: a writer is waiting for the guard to end.
-    Broken,
+    /// Loaded and inflated on demand.
+    Stored(inflated::StoredBody<'s>),
+    /// On the disk: nobody has asked for bytes of it yet.
+    Unread,
 }
 
 /// What of a request decides the representation.
@@ -125,6 +91,8 @@ pub(crate) struct Wanted<'r> {
     pub(crate) path: &'r [u8],
     /// Codings that the client accepts.
     pub(crate) codings: CodingSet,
+    /// All of it, for what hardly any answer depends on.
+    pub(crate) request: &'r Request<'r>,
 }
 
 impl Site {

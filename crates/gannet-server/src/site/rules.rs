@@ -1,7 +1,6 @@
 //! A site's own rules, as workers ask them: redirects first, fields last.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,10 +11,10 @@ use gannet_content::rules::headers::{self, FieldChanges};
 use gannet_content::rules::matcher::Request as Asked;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::problem::{Problem, has_errors};
-use gannet_content::rules::table::{Decision, HeaderTable, RedirectTable, TableError};
+use gannet_content::rules::table::{HeaderTable, RedirectTable, Ruled, TableError};
 use gannet_content::rules::{Compat, SourceFile, redirects};
 use gannet_http::semantics::request::Request;
-use gannet_http::semantics::response::Status;
+use gannet_io::named_file;
 
 use crate::limits::{RULES_FILE_MAX, RULES_FOLDERS_MAX};
 
@@ -29,25 +28,6 @@ pub(crate) struct SiteRules {
 /// A worker's own handle on the rules: counting its uses touches no other worker's memory.
 pub(crate) type Rules = Rc<Arc<SiteRules>>;
 
-/// What redirects make of a request.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) enum Ruled {
-    /// It is answered with this location.
-    Elsewhere {
-        /// 301, 302, 303, 307 or 308.
-        status: Status,
-        /// The value of the field.
-        location: Vec<u8>,
-    },
-    /// It is answered with the content of another path.
-    Content {
-        /// 200, 404, 410 or 451.
-        status: Status,
-        /// The path, decoded.
-        path: Vec<u8>,
-    },
-}
-
 /// Why there are no rules although there are files with rules.
 #[derive(Clone, Debug)]
 pub enum RulesError {
@@ -60,7 +40,7 @@ pub enum RulesError {
 impl std::fmt::Display for RulesError {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Io(name, error) => write!(out, "{name}: {error}"),
+            Self::Io(name, error) => write!(out, "{name}: {}", gannet_io::cause::cause(error)),
             Self::Problems(problems) => {
                 let errors = problems.iter().map(|problem| match problem.what.help() {
                     Some(help) => format!("{problem} ({help})"),
@@ -132,18 +112,14 @@ impl SiteRules {
         (self.redirects.is_some() || self.headers.is_some()).then_some(self)
     }
 
-    /// What goes before any file at the path.
-    pub(crate) fn before_files(&self, asked: &Asked<'_>) -> Option<Ruled> {
-        let redirects = self.redirects.as_ref()?;
-        if !redirects.wins_over_files() {
-            return None;
-        }
-        decide(redirects, asked, true)
+    /// The redirects, if there are any.
+    pub(crate) fn redirects(&self) -> Option<&RedirectTable> {
+        self.redirects.as_ref()
     }
 
-    /// What answers where no file does.
-    pub(crate) fn for_missing(&self, asked: &Asked<'_>) -> Option<Ruled> {
-        decide(self.redirects.as_ref()?, asked, false)
+    /// Whether there are rules for fields.
+    pub(crate) fn has_fields(&self) -> bool {
+        self.headers.is_some()
     }
 
     /// Whether the fields of a path's own content depend on the path alone, so that they are
@@ -210,32 +186,10 @@ pub fn redirects_files(root: &Path, compat: Compat) -> io::Result<Vec<String>> {
 fn read(root: &Path, name: &str) -> Result<Option<Vec<u8>>, RulesError> {
     let path = root.join(name);
     let fail = |error| RulesError::Io(path.display().to_string(), Arc::new(error));
-    let file = match File::open(&path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(fail(error)),
-    };
-    let mut text = Vec::new();
-    let len = file.take(RULES_FILE_MAX + 1).read_to_end(&mut text);
-    if len.map_err(fail)? as u64 > RULES_FILE_MAX {
-        let cause = format!("longer than {RULES_FILE_MAX} bytes");
-        return Err(fail(io::Error::new(io::ErrorKind::FileTooLarge, cause)));
-    }
-    Ok(Some(text))
-}
-
-fn decide(redirects: &RedirectTable, asked: &Asked<'_>, has_file: bool) -> Option<Ruled> {
-    let mut out = Vec::new();
-    match redirects.decide(asked, has_file, &mut out) {
-        Decision::Pass => None,
-        Decision::Redirect { status, .. } => Some(Ruled::Elsewhere {
-            status: Status(status),
-            location: out,
-        }),
-        Decision::Content { status, .. } => Some(Ruled::Content {
-            status: Status(status),
-            path: out,
-        }),
+    match named_file::read(&path, RULES_FILE_MAX) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(fail(error)),
     }
 }
 
@@ -252,20 +206,43 @@ pub(crate) fn asked<'a>(scheme: Scheme, request: &Request<'a>, path: &'a [u8]) -
 /// The rules, and the request that they are asked about.
 #[derive(Clone, Copy)]
 pub(crate) struct Ruling<'a> {
-    pub(crate) rules: &'a SiteRules,
+    rules: &'a SiteRules,
     pub(crate) asked: Asked<'a>,
+    /// The answer is the content of the path itself, or a lasting redirect: rules may say how long
+    /// it is kept.
+    may_cache: bool,
 }
 
-impl Ruling<'_> {
+impl<'a> Ruling<'a> {
+    pub(crate) fn new(rules: &'a SiteRules, asked: Asked<'a>) -> Self {
+        Self {
+            rules,
+            asked,
+            may_cache: true,
+        }
+    }
+
+    /// For an answer that is an error, or stands in for the content of the path.
+    pub(crate) fn without_caching(self) -> Self {
+        Self {
+            may_cache: false,
+            ..self
+        }
+    }
+
     pub(crate) fn before_files(&self) -> Option<Ruled> {
-        self.rules.before_files(&self.asked)
+        self.rules.redirects()?.before_files(&self.asked)
     }
 
     pub(crate) fn for_missing(&self) -> Option<Ruled> {
-        self.rules.for_missing(&self.asked)
+        self.rules.redirects()?.for_missing(&self.asked)
     }
 
     pub(crate) fn changes(&self) -> Option<FieldChanges> {
-        self.rules.changes(&self.asked)
+        let changes = self.rules.changes(&self.asked)?;
+        Some(match self.may_cache {
+            true => changes,
+            false => changes.without_caching(),
+        })
     }
 }

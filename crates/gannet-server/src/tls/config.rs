@@ -127,13 +127,14 @@ impl HostConfig {
         config.enable_secret_extraction = true;
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
+        // Without stored sessions none is taken; what a client sends all the same is dropped.
+        config.max_early_data_size = EARLY_DATA_MAX;
         if options.resumption {
             config.send_tls13_tickets = options.tickets.min(8);
             // RFC 9149: a client that says how many tickets it needs gets no more than that.
             config.max_tls13_tickets = 4;
             if options.early_data {
                 config.session_storage = ServerSessionMemoryCache::new(EARLY_SESSIONS_MAX);
-                config.max_early_data_size = EARLY_DATA_MAX;
                 // Answering before the client has finished is what early data is for.
                 config.send_half_rtt_data = true;
             } else {

@@ -77,7 +77,10 @@ impl fmt::Display for DevelopmentError {
         f.write_str("cannot make a certificate for development: ")?;
         match self {
             Self::NoDirectory => f.write_str("neither XDG_DATA_HOME nor HOME is set"),
-            Self::File(path, error) => write!(f, "'{}': {error}", path.display()),
+            Self::File(path, error) => {
+                let cause = gannet_io::cause::cause(error);
+                write!(f, "'{}': {cause}", path.display())
+            }
             Self::Damaged(path, why) => write!(f, "'{}' is damaged: {why}", path.display()),
             Self::Make(why) => f.write_str(why),
         }

@@ -26,7 +26,10 @@ use super::alert::Alert;
 use super::certificates::CertificateSet;
 use super::config::{Protocol, secrets_of};
 use super::hello::{self, Look};
-use super::limits::{CLIENT_HELLO_MAX, HANDSHAKE_INPUT_MAX, HANDSHAKE_STEPS_MAX};
+use super::limits::{
+    CIPHERTEXT_MAX_TLS12, CLIENT_HELLO_MAX, HANDSHAKE_INPUT_MAX, HANDSHAKE_STEPS_MAX,
+    RECORD_HEADER_LEN,
+};
 use super::record::ContentType;
 use super::record::aead::Version;
 use super::session::Session;
@@ -37,6 +40,9 @@ pub struct Handshake {
     state: State,
     /// Received and not yet used.
     input: Vec<u8>,
+    /// How much of it the library has been given, in whole records. It keeps what it drops (early
+    /// data that was rejected) in its input, and counts it each time.
+    shown: usize,
     server_name: Option<Box<str>>,
     early: Vec<u8>,
     plain: Vec<u8>,
@@ -127,6 +133,11 @@ impl fmt::Display for Failure {
 }
 
 impl Handshake {
+    /// Bytes received and not yet used.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.input.capacity() + self.early.capacity() + self.plain.capacity()
+    }
+
     /// A handshake of a connection from which nothing was received yet.
     #[must_use]
     pub fn new() -> Self {
@@ -177,6 +188,10 @@ impl Handshake {
             return Ok(Step::NeedInput);
         };
         let start = out.len();
+        if !self.has_new_record() {
+            self.state = State::Running(connection);
+            return Ok(Step::NeedInput);
+        }
         match self.drive(&mut connection, out) {
             Ok(false) => {
                 self.has_spoken |= out.len() > start;
@@ -251,8 +266,35 @@ impl Handshake {
                 is_sealed = written > 0;
             }
         }
-        self.input.drain(..discard);
+        self.discard(discard);
         is_sealed
+    }
+
+    /// Whether there is a record that the library has not been given, or the beginning of what can
+    /// be none, which it refuses.
+    fn has_new_record(&mut self) -> bool {
+        let before = self.shown;
+        loop {
+            let rest = &self.input[self.shown..];
+            let Some(header) = rest.first_chunk::<RECORD_HEADER_LEN>() else {
+                return self.shown > before || !matches!(rest.first(), None | Some(20..=23));
+            };
+            let len = usize::from(u16::from_be_bytes([header[3], header[4]]));
+            let is_possible = matches!(header[..2], [20..=23, 3]) && len <= CIPHERTEXT_MAX_TLS12;
+            if !is_possible {
+                return true;
+            }
+            if rest.len() < RECORD_HEADER_LEN + len {
+                return self.shown > before;
+            }
+            self.shown += RECORD_HEADER_LEN + len;
+        }
+    }
+
+    /// Drops input that was used.
+    fn discard(&mut self, len: usize) {
+        self.input.drain(..len);
+        self.shown = self.shown.saturating_sub(len);
     }
 
     fn start(&mut self, certificates: &CertificateSet, hello: hello::Hello) -> Result<(), Failure> {
@@ -317,7 +359,7 @@ impl Handshake {
                 ConnectionState::WriteTraffic(_) => is_writable = true,
                 _ => is_waiting = true,
             }
-            self.input.drain(..discard);
+            self.discard(discard);
             if self.is_closed && connection.is_handshaking() {
                 // Closed in the middle of the handshake: the peer has lost interest.
                 return Err(Error::AlertReceived(AlertDescription::CloseNotify));

@@ -13,8 +13,10 @@ pub const TAG_LEN: usize = 16;
 /// with AES-GCM 5 + 8 + 16.
 pub const RECORD_OVERHEAD_MAX: usize = RECORD_HEADER_LEN + 8 + TAG_LEN;
 
-/// The most bytes after the header of a TLS 1.3 record: 2^14 + 256 (RFC 8446 section 5.2).
-pub const CIPHERTEXT_MAX_TLS13: usize = PLAINTEXT_MAX + 256;
+/// The most bytes after the header of a TLS 1.3 record. The RFC leaves room for AEADs that add up
+/// to 255 bytes; those in use add a tag, and what they seal is at most 2^14 bytes and a content
+/// type, padding included (RFC 8446 sections 5.2 and 5.4).
+pub const CIPHERTEXT_MAX_TLS13: usize = PLAINTEXT_MAX + 1 + TAG_LEN;
 
 /// The same for TLS 1.2: 2^14 + 2048 (RFC 5246 section 6.2.3). No suite in use needs as much, and
 /// the plaintext inside is held to [`PLAINTEXT_MAX`] all the same.
@@ -36,8 +38,10 @@ pub const HANDSHAKE_STEPS_MAX: usize = 4096;
 /// 5.1 allows them as a traffic analysis countermeasure, so some must pass.
 pub const EMPTY_RECORDS_MAX: u32 = 32;
 
-/// Key updates in a row without application data between them; each costs two key derivations.
-pub const KEY_UPDATES_MAX: u32 = 32;
+/// Key updates of a peer that are followed at once; each costs two key derivations. After that one
+/// for each record with content that was sent or received: a long download may have any number of
+/// them, and they cost little beside its records.
+pub const KEY_UPDATES_MAX: u32 = 128;
 
 /// Warning alerts in a row (TLS 1.2, and `user_canceled`) that are ignored.
 pub const WARNING_ALERTS_MAX: u32 = 4;
@@ -72,9 +76,12 @@ pub const SMALL_RECORDS: u32 = 10;
 /// Answers up to this length go in full records in any case: all of it fits in those segments.
 pub const ONE_FLIGHT_LEN: usize = SMALL_RECORDS as usize * SMALL_RECORD_LEN;
 
-/// Plaintext bytes of early data (0-RTT) taken from one connection, if early data is on: more
-/// than any request head that is served.
-pub const EARLY_DATA_MAX: u32 = 16 << 10;
+/// Plaintext bytes of early data (0-RTT) taken from one connection, if early data is on: far more
+/// than the request heads that a client sends at once. Also what is dropped of early data that was
+/// rejected. There the TLS library counts a record again each time that it looks at its input, three
+/// times at least: a client whose 20,000 bytes were rejected goes on, one that had sent more has to
+/// connect again.
+pub const EARLY_DATA_MAX: u32 = 64 << 10;
 
 /// Sessions remembered for 0-RTT, over all workers. A stored session is used once, which is what
 /// keeps early data from being replayed to this server (RFC 8446 section 8.1).

@@ -13,8 +13,9 @@
 //! [`Session::kernel_update`].
 //!
 //! # Tickets
-//! The last flight of the handshake (session tickets) waits for the first answer and leaves in the
-//! same send, or with the close.
+//! The last flight of the handshake (session tickets) leaves in the same send as the first answer,
+//! or with the close. If no request came with the end of the handshake, the caller sends it at
+//! once: see [`Session::take_waiting`].
 
 use std::fmt;
 
@@ -42,6 +43,10 @@ pub struct Session {
     /// Our last alert was sealed: nothing may follow it.
     is_ended: bool,
     updates: KeyUpdates,
+    /// Records sealed with earlier keys of ours.
+    sealed_before: u64,
+    /// Records that were sealed when the peer last sent something.
+    sealed_seen: u64,
     /// After so many records a key of ours is updated.
     records_max: u64,
 }
@@ -103,6 +108,11 @@ pub enum StaysOurs {
 }
 
 impl Session {
+    /// Bytes held for records that are not whole, and to be sent.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.opener.held_bytes() + self.waiting.capacity()
+    }
+
     pub(super) fn new(
         version: Version,
         tx: Secrets,
@@ -119,6 +129,8 @@ impl Session {
             owes_key_update: false,
             is_ended: false,
             updates: KeyUpdates::default(),
+            sealed_before: 0,
+            sealed_seen: 0,
             records_max: SEALED_RECORDS_MAX,
         }
     }
@@ -140,6 +152,9 @@ impl Session {
     /// (plaintext before the fault was appended and may be answered or dropped); for
     /// [`Fault::Peers`] close at once.
     pub fn receive(&mut self, mut input: &[u8], plain: &mut Vec<u8>) -> Result<Received, Fault> {
+        let sealed = self.sealed_before + self.sealed_by_key();
+        self.opener.allow_key_updates(sealed - self.sealed_seen);
+        self.sealed_seen = sealed;
         while let Some(control) = self.opener.receive(&mut input, plain)? {
             match control {
                 Control::KeyUpdate { is_requested } => {
@@ -256,6 +271,7 @@ impl Session {
         self.sealer()
             .seal_control(ContentType::Handshake, &content, out)?;
         let secrets = self.next_secrets().ok_or(Exhausted)?;
+        self.sealed_before += self.sealed_by_key();
         self.sealer().rekey(secrets);
         self.updates.ours += 1;
         self.owes_key_update = false;
@@ -276,7 +292,9 @@ impl Session {
         }
     }
 
-    /// Takes what waits to be sent in front of the next records (tickets), if anything.
+    /// Takes what waits to be sent in front of the next records (tickets), if anything. A peer
+    /// that waits for nothing else may wait for this: without `TCP_NODELAY` it sends its request
+    /// when its end of the handshake was acknowledged, which takes 40 ms if nothing is sent.
     pub fn take_waiting(&mut self, out: &mut Vec<u8>) {
         if out.is_empty() {
             std::mem::swap(out, &mut self.waiting);
@@ -284,6 +302,12 @@ impl Session {
             out.append(&mut self.waiting);
         }
         self.waiting = Vec::new();
+    }
+
+    /// Whether [`take_waiting`](Self::take_waiting) would give something.
+    #[must_use]
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Whether the kernel seals.
@@ -347,11 +371,20 @@ impl Session {
     /// the kernel does not seal.
     pub fn kernel_update(&mut self) -> Option<([u8; 5], Secrets)> {
         let secrets = self.is_kernel().then(|| self.next_secrets()).flatten()?;
+        self.sealed_before += self.sealed_by_key();
         if let Sender::Kernel { records, .. } = &mut self.sender {
             *records = 0;
         }
         self.owes_key_update = false;
         Some((KEY_UPDATE, secrets))
+    }
+
+    /// Records that our key has sealed.
+    fn sealed_by_key(&self) -> u64 {
+        match &self.sender {
+            Sender::Ours(sealer) => sealer.sequence(),
+            Sender::Kernel { records, .. } => *records,
+        }
     }
 
     fn next_secrets(&mut self) -> Option<Secrets> {

@@ -5,13 +5,8 @@
 //! for one look, because a certificate and its key are rarely written at the same moment. New
 //! pairs that cannot be used leave the old ones in place and are reported once per change.
 
-use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::certificates::{
@@ -19,6 +14,7 @@ use super::certificates::{
     now_unix,
 };
 use super::config::Options;
+use crate::start::lookout::{Lookout, Quiet, Stamp};
 
 /// How often the files are looked at.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -88,39 +84,8 @@ impl Source {
     }
 }
 
-/// What changes when a file does.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    len: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    fn of(path: &Path) -> Option<Self> {
-        let meta = fs::metadata(path).ok()?;
-        Some(Self {
-            device: meta.dev(),
-            inode: meta.ino(),
-            len: meta.len(),
-            modified: (meta.mtime(), meta.mtime_nsec()),
-            changed: (meta.ctime(), meta.ctime_nsec()),
-        })
-    }
-}
-
-/// The thread that watches. Dropping it ends the thread.
-pub struct Watch {
-    asks: Option<Sender<Ask>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-enum Ask {
-    /// Read again now.
-    Reload,
-}
+/// Watches the files. Dropping it ends that.
+pub struct Watch(Lookout);
 
 impl Watch {
     /// Starts to watch. `report` is called on the watching thread, for every [`Reload`].
@@ -131,61 +96,23 @@ impl Watch {
         source: Source,
         store: Arc<CertificateStore>,
         every: Duration,
-        report: impl FnMut(Reload) + Send + 'static,
+        mut report: impl FnMut(Reload) + Send + 'static,
     ) -> io::Result<Self> {
-        let (asks, inbox) = mpsc::channel();
         // Taken before the thread runs: a change from now on is seen.
-        let stamps = source.stamps();
-        let thread = std::thread::Builder::new()
-            .name("gannet-tls".into())
-            .spawn(move || watch(&source, &store, stamps, every, &inbox, report))?;
-        Ok(Self {
-            asks: Some(asks),
-            thread: Some(thread),
-        })
+        let mut quiet = Quiet::new(source.stamps());
+        let look = move |is_asked| {
+            let stamps = source.stamps();
+            if quiet.is_due(&stamps) || is_asked {
+                quiet.acted(stamps);
+                report(source.reload(&store));
+            }
+        };
+        Lookout::start("gannet-tls", every, look).map(Self)
     }
 
     /// Has the certificates read now, whether they have changed or not (SIGHUP).
     pub fn reload(&self) {
-        if let Some(asks) = &self.asks {
-            // The thread lives as long as this value.
-            let _ = asks.send(Ask::Reload);
-        }
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.asks = None;
-        if let Some(thread) = self.thread.take() {
-            // A panic of the reporter was printed when it happened.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn watch(
-    source: &Source,
-    store: &CertificateStore,
-    mut known: Vec<Option<Stamp>>,
-    every: Duration,
-    inbox: &Receiver<Ask>,
-    mut report: impl FnMut(Reload),
-) {
-    let mut last = known.clone();
-    loop {
-        let is_asked = match inbox.recv_timeout(every) {
-            Ok(Ask::Reload) => true,
-            Err(RecvTimeoutError::Timeout) => false,
-            Err(RecvTimeoutError::Disconnected) => return,
-        };
-        let stamps = source.stamps();
-        let is_quiet = stamps == last;
-        last.clone_from(&stamps);
-        if is_asked || (stamps != known && is_quiet) {
-            known = stamps;
-            report(source.reload(store));
-        }
+        self.0.ask();
     }
 }
 

@@ -95,6 +95,8 @@ pub(crate) struct Allowed {
     pub(crate) cuts: bool,
     /// 500 and 503.
     pub(crate) failures: bool,
+    /// What there is of an answer that ends early is true as well.
+    pub(crate) parts: bool,
     /// Longest that a connection may last in which the client does nothing, nanoseconds.
     pub(crate) quiet_ns: u64,
 }
@@ -424,7 +426,7 @@ impl Client {
         let Reading {
             head, ask, body, ..
         } = reading;
-        if head.status == 408 {
+        if head.status == 408 || !is_whole && !self.allowed.parts {
             return Ok(());
         }
         let ask = &self.asks[*ask];

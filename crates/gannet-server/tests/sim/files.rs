@@ -1,8 +1,8 @@
 //! What the files of a run contained, and when: the oracle of response bodies.
 //!
-//! Every incarnation of a file (created, or put in place by rename) has bytes of its own; changes
-//! in place only move its end. So a body tells which incarnation it came from, and any slice of it
-//! can be judged on its own.
+//! Every incarnation of a file (created, put in place by rename, or overwritten in place) has bytes
+//! of its own; other changes in place only move its end. So a body tells which incarnation it came
+//! from, and any slice of it can be judged on its own.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,6 @@ struct Tracked {
     /// The bytes of each incarnation, up to the longest that it may grow to.
     incarnations: Vec<Vec<u8>>,
     spells: Vec<Spell>,
-    /// A change in place waits for guards: the length that it leads to.
-    pending: Option<u64>,
     is_sidecar: bool,
 }
 
@@ -78,38 +76,39 @@ impl Files {
 
     /// A new incarnation of a file. Gives its bytes.
     pub(crate) fn put(&mut self, path: &str, len: u64, random: &mut Random) -> Vec<u8> {
-        let now = self.disk.now().0;
-        let file = self.files.entry(path.into()).or_default();
-        file.is_sidecar = path.ends_with(".gz");
-        let key = random.next_u64();
-        file.incarnations.push(pattern(key, len * 2 + 64));
-        file.turn(now, Some((file.incarnations.len() - 1, len)));
-        let bytes = file.incarnations.last().unwrap()[..len as usize].to_vec();
+        let bytes = self.incarnate(path, len, random);
         if self.is_live {
             self.disk.put_file(path, bytes.clone());
         }
         bytes
     }
 
+    fn incarnate(&mut self, path: &str, len: u64, random: &mut Random) -> Vec<u8> {
+        let now = self.disk.now().0;
+        let file = self.files.entry(path.into()).or_default();
+        file.is_sidecar = path.ends_with(".gz");
+        let key = random.next_u64();
+        file.incarnations.push(pattern(key, len * 2 + 64));
+        file.turn(now, Some((file.incarnations.len() - 1, len)));
+        file.incarnations.last().unwrap()[..len as usize].to_vec()
+    }
+
     /// Something happens to some file: it is renamed over, deleted, slow, and if `in_place`
-    /// truncated, grown or broken.
+    /// truncated, grown, overwritten or broken.
     pub(crate) fn change(&mut self, random: &mut Random, in_place: bool) {
-        self.settle();
+        let now = self.disk.now().0;
         let paths: Vec<_> = self.files.keys().cloned().collect();
         let path = &paths[random.below(paths.len() as u64) as usize];
         let file = self.files.get_mut(path).unwrap();
-        if file.pending.is_some() {
-            return;
-        }
         let current = file.spells.last().unwrap().what;
         let Some((incarnation, len)) = current else {
             let len = file.incarnations.last().unwrap().len() as u64 / 2;
             self.put(path, len, random);
             return;
         };
-        match random.below(if in_place { 10 } else { 5 }) {
+        match random.below(if in_place { 14 } else { 5 }) {
             0 => {
-                file.turn(self.disk.now().0, None);
+                file.turn(now, None);
                 self.disk.remove_file(path);
             }
             1..4 => {
@@ -125,27 +124,24 @@ impl Files {
             6..9 => {
                 let len = random.below(len + 1);
                 self.disk.truncate_file(path, len);
-                file.pending = Some(len);
+                file.turn(now, Some((incarnation, len)));
             }
-            _ => {
+            9 => {
                 let longest = file.incarnations[incarnation].len() as u64;
                 let len = len + random.below(longest - len + 1);
                 let bytes = &file.incarnations[incarnation][..len as usize];
                 self.disk.overwrite_file(path, bytes);
-                file.pending = Some(len);
+                file.turn(now, Some((incarnation, len)));
             }
-        }
-        self.settle();
-    }
-
-    /// Takes note of changes in place that no guard holds up any more.
-    pub(crate) fn settle(&mut self) {
-        let now = self.disk.now().0;
-        for (path, file) in &mut self.files {
-            if file.pending.is_some() && self.disk.file_len(path) == file.pending {
-                let len = file.pending.take();
-                let (incarnation, _) = file.spells.last().unwrap().what.unwrap();
-                file.turn(now, len.map(|len| (incarnation, len)));
+            how => {
+                // As `cp` does: other bytes in the same file, fewer, more, or as many.
+                let len = match how {
+                    10 => random.below(len + 1),
+                    11 => len + 1 + random.below(len + 1),
+                    _ => len,
+                };
+                let bytes = self.incarnate(path, len.min(400_000), random);
+                self.disk.overwrite_file(path, bytes);
             }
         }
     }

@@ -8,12 +8,13 @@ use gannet_archive::{
 use gannet_content::answer::{self, Resource};
 use gannet_content::validators::hash_tag;
 use gannet_http::semantics::coding::Coding as ContentCoding;
-use gannet_io::driver::{Driver, File, Nanos, Started, Token};
+use gannet_io::driver::{Disk, File, Nanos, Network, Started, Token};
 use gannet_io::ktls::TxKeys;
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Faults, KernelTlsModel, Random, RecordSealer, Sim, SimHandle};
 use gannet_server::config::{ContentOptions, Limits};
 use gannet_server::driven::{Driven, DrivenContent, DrivenTls};
+use gannet_server::ledger::{Account, Bound};
 use gannet_server::tls::config::Options as TlsOptions;
 use gannet_server::tls::kernel::KernelTls;
 use gannet_server::tls::limits::SEALED_RECORDS_MAX;
@@ -23,7 +24,8 @@ use gannet_server::tls::record::seal::Sealer;
 use rustls::ClientConfig;
 use zlib_rs::{Deflate, DeflateFlush, Status};
 
-use crate::client::{Actor, Allowed, Ask, Asked, Client, Kind, Manners};
+use crate::asks::{ask, asks, nonsense};
+use crate::client::{Actor, Allowed, Client, Manners};
 use crate::files::Files;
 use crate::streams::{self, StreamsClient};
 use crate::tls_support::{Authority, Issued, KeyKind, store};
@@ -65,6 +67,8 @@ pub(crate) struct Scenario {
     pub(crate) tls: Tls,
     /// What arrives is looked at so much later.
     pub(crate) delay_ms: u64,
+    /// Clients are on the server's machine.
+    pub(crate) is_near: bool,
 }
 
 /// How bytes travel.
@@ -76,6 +80,8 @@ pub(crate) enum Tls {
     Own,
     /// Large bodies sealed by the kernel, which can change its keys, or not.
     Kernel { can_update: bool },
+    /// The same, and early data is answered.
+    Early,
     /// The kernel was probed well, and then refuses.
     Refused,
 }
@@ -99,6 +105,7 @@ impl Scenario {
             has_streams: false,
             tls: Tls::None,
             delay_ms: 0,
+            is_near: random.chance(300),
         }
     }
 }
@@ -128,10 +135,15 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
     let disk = driver.handle();
     let mut files = Files::new(disk.clone(), scenario.is_live);
     let content = content(&mut driver, &mut files, scenario, &mut random);
+    // In some runs nothing has just been changed at the beginning.
+    if random.chance(700) {
+        disk.age_files(10_000);
+    }
+    disk.set_near(scenario.is_near);
     disk.set_faults(faults.clone());
     let options = ContentOptions {
         cache_memory: 1 << (12 + random.below(12)),
-        // Some of the files are read whole, the longer ones are sent under a guard.
+        // Some of the files are read whole, the longer ones are sent slice by slice.
         snapshot_max: 64 << 10,
         ..ContentOptions::default()
     };
@@ -141,6 +153,8 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
     };
     let allowed = Allowed {
         cuts: faults.reset + faults.io_error + faults.accept_fails > 0 || scenario.in_place,
+        // Pages that are on their way may change; then the answer is never whole.
+        parts: scenario.is_near || scenario.tls != Tls::None || !scenario.in_place,
         failures: faults.io_error > 0 || scenario.in_place,
         quiet_ns: (LIMITS.head_timeout_ms
             + LIMITS.idle_timeout_ms
@@ -193,7 +207,7 @@ pub(crate) fn secure(
     };
     let kernel = match tls {
         Tls::None => return None,
-        Tls::Own => None,
+        Tls::Own | Tls::Early => None,
         Tls::Kernel { can_update } => {
             disk.set_kernel_tls(Some(model(can_update)));
             Some(KernelTls::assumed(can_update))
@@ -206,12 +220,17 @@ pub(crate) fn secure(
         let issued = authority.issue(KeyKind::Ed25519, &["localhost"]);
         (authority, issued)
     });
+    let options = TlsOptions {
+        early_data: tls == Tls::Early,
+        ..TlsOptions::default()
+    };
+    let is_early = options.early_data;
     let tls = DrivenTls {
-        certificates: store(issued, &TlsOptions::default()),
+        certificates: store(issued, &options),
         kernel,
         key_records_max,
     };
-    Some((tls, crate::wire::config(authority)))
+    Some((tls, crate::wire::config(authority, is_early)))
 }
 
 /// The kernel's record layer, which here is ours.
@@ -240,6 +259,34 @@ impl RecordSealer for Kernel {
         };
         let sealed = self.0.seal_control(kind, content, out);
         sealed.expect("no run is that long");
+    }
+}
+
+/// After every turn each account is within its bound, and what is charged is there: copies of files
+/// are counted by the disk, too.
+pub(crate) fn check_holdings(server: &Driven<Sim>, disk: &SimHandle) -> Result<(), String> {
+    let holdings = server.holdings();
+    for holding in &holdings {
+        let (Bound::Connection(most) | Bound::Worker(most)) = holding.bound;
+        if holding.bounded > most || holding.held < holding.bounded {
+            return Err(format!("an account beyond its bound: {holding:?}"));
+        }
+    }
+    let of = |account| {
+        let mut found = holdings.iter().filter(|it| it.account == account);
+        found.next().map_or(0, |holding| holding.held)
+    };
+    let copied = disk.copied_bytes() + of(Account::FirstReads);
+    // The others are short files, which the server itself reads into memory.
+    let Some(short) = of(Account::Copies).checked_sub(copied) else {
+        return Err(format!("{copied} bytes of copies, charged: {holdings:?}"));
+    };
+    // An archive's bodies are no more than it has.
+    let has_archive = disk.file_len("site.gannet").is_some();
+    let pinned = server.pinned_bytes();
+    match has_archive || pinned <= short + of(Account::Listings) {
+        true => Ok(()),
+        false => Err(format!("{pinned} bytes pinned, charged: {holdings:?}")),
     }
 }
 
@@ -275,6 +322,7 @@ impl Run {
             self.server
                 .turn(None)
                 .map_err(|errno| format!("the engine gave up: {errno}"))?;
+            check_holdings(&self.server, &self.disk)?;
             self.check_end(started)?;
         }
         self.end(started)
@@ -293,7 +341,6 @@ impl Run {
             self.files.change(&mut self.random, self.scenario.in_place);
             self.changes_at = now + 1 + self.random.below(400 * MS);
         }
-        self.files.settle();
         for (number, client) in self.clients.iter_mut().enumerate() {
             client
                 .act(&self.disk, &mut self.files)
@@ -355,7 +402,6 @@ impl Run {
             return Err(format!("left behind by the worker: {leaks:?}"));
         }
         let now = self.disk.now().0;
-        self.files.settle();
         let mut outcome = Outcome {
             counted,
             lasted: now - started,
@@ -416,7 +462,7 @@ fn content(
             packing.add(name, &bytes, coded.as_deref());
         }
     }
-    if random.chance(150) {
+    if random.chance(300) {
         let bytes = files.put("huge.bin", 270_000 + random.below(100_000), random);
         if !scenario.is_live {
             packing.add("huge.bin", &bytes, None);
@@ -623,153 +669,4 @@ fn peer(
     let manners = streams::Manners::random(is_rude, random);
     let random = Random::new(random.next_u64());
     StreamsClient::new(manners, asks, allowed, random, tls)
-}
-
-fn asks(files: &Files, scenario: Scenario, is_rude: bool, random: &mut Random) -> Vec<Ask> {
-    let paths = files.paths();
-    let most = if random.chance(100) { 30 } else { 5 };
-    let count = 1 + random.below(most);
-    let mut asks = Vec::new();
-    for number in 0..count {
-        let path = paths[random.below(paths.len() as u64) as usize].clone();
-        let mut ask = ask(path, files, scenario, random);
-        let is_last = number + 1 == count;
-        if is_rude && random.chance(150) {
-            ask = nonsense(random);
-        }
-        // After the last answer a polite client asks for nothing more.
-        if ask.closes && !is_rude && !is_last {
-            continue;
-        }
-        asks.push(ask);
-    }
-    if asks.is_empty() {
-        asks.push(Ask {
-            kind: Kind::Options,
-            raw: b"OPTIONS / HTTP/1.1\r\nhost: sim\r\n\r\n".to_vec(),
-            parts: ("OPTIONS".into(), "/".into(), String::new()),
-            is_head: false,
-            closes: false,
-            sent_at: None,
-        });
-    }
-    asks
-}
-
-fn ask(path: String, files: &Files, scenario: Scenario, random: &mut Random) -> Ask {
-    let is_head = random.chance(150);
-    let method = if is_head { "HEAD" } else { "GET" };
-    let mut closes = random.chance(100);
-    let is_old = random.chance(150);
-    let mut fields = String::new();
-    if is_old {
-        // RFC 9112 section 9.3: an older client has to ask for a persistent connection.
-        closes = random.chance(500);
-        if !closes {
-            fields.push_str("connection: keep-alive\r\n");
-        }
-    } else if closes {
-        fields.push_str("connection: close\r\n");
-    }
-    let mut lines = String::new();
-    let (kind, target) = match random.below(20) {
-        0 => (Kind::Missing, "/no/such/thing.png".to_owned()),
-        1 => (Kind::Options, "/".to_owned()),
-        2 if scenario.is_live => (Kind::Folder, "/img?q=1".to_owned()),
-        3 if scenario.is_live => (Kind::Listing, "/img/".to_owned()),
-        4 => {
-            let content = 1 + random.below(300);
-            fields.push_str(&format!("content-length: {content}\r\n"));
-            let target = format!("/{path}");
-            let body = "x".repeat(content as usize);
-            let version = if is_old { "1.0" } else { "1.1" };
-            let raw = format!("POST {target} HTTP/{version}\r\nhost: sim\r\n{fields}\r\n{body}");
-            return Ask {
-                kind: Kind::OtherMethod,
-                raw: raw.into_bytes(),
-                parts: ("POST".into(), target, String::new()),
-                is_head: false,
-                closes,
-                sent_at: None,
-            };
-        }
-        _ => {
-            let asked;
-            (asked, lines) = self::asked(&path, files, random);
-            fields.push_str(&lines);
-            let target = match path.strip_suffix("index.html") {
-                Some(folder) if random.chance(500) => format!("/{folder}"),
-                _ => format!("/{path}"),
-            };
-            (Kind::File(path, asked), target)
-        }
-    };
-    let method = if matches!(kind, Kind::Options) {
-        "OPTIONS"
-    } else {
-        method
-    };
-    let version = if is_old { "1.0" } else { "1.1" };
-    let raw = format!("{method} {target} HTTP/{version}\r\nhost: sim\r\n{fields}\r\n");
-    Ask {
-        is_head: method == "HEAD",
-        kind,
-        raw: raw.into_bytes(),
-        parts: (method.to_owned(), target, lines),
-        closes,
-        sent_at: None,
-    }
-}
-
-fn asked(path: &str, files: &Files, random: &mut Random) -> (Asked, String) {
-    let mut asked = Asked::default();
-    let mut fields = String::new();
-    if random.chance(200) {
-        let first = random.below(40_000);
-        let last = first + random.below(40_000);
-        fields.push_str(&format!("range: bytes={first}-{last}\r\n"));
-        asked.range = Some((first, last));
-    } else if random.chance(80) {
-        let at = random.below(3_000);
-        fields.push_str(&format!(
-            "range: bytes={at}-{},{}-\r\n",
-            at + 10,
-            at + 3_000
-        ));
-        asked.has_many_ranges = true;
-    }
-    if random.chance(300) {
-        fields.push_str("accept-encoding: gzip\r\n");
-        asked.accepts_gzip = true;
-    }
-    let tag = files.some_tag(path, random);
-    if let Some(tag) = tag.filter(|_| random.chance(300)) {
-        let (name, slot) = match random.below(3) {
-            0 => ("if-none-match", &mut asked.if_none_match),
-            1 => ("if-match", &mut asked.if_match),
-            _ => ("if-range", &mut asked.if_range),
-        };
-        fields.push_str(&format!("{name}: {tag}\r\n"));
-        *slot = Some(tag);
-    }
-    (asked, fields)
-}
-
-fn nonsense(random: &mut Random) -> Ask {
-    let raws: [&[u8]; 6] = [
-        b"GET / HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n",
-        b"GET  / HTTP/1.1\r\nhost: a\r\n\r\n",
-        b"GET / HTTP/1.1\nhost: a\n\n",
-        b"GET /%00 HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
-        b"GET / HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
-    ];
-    Ask {
-        kind: Kind::Malformed,
-        raw: raws[random.below(raws.len() as u64) as usize].to_vec(),
-        parts: ("GET".into(), "/%00".into(), String::new()),
-        is_head: false,
-        closes: true,
-        sent_at: None,
-    }
 }

@@ -36,13 +36,14 @@ pub(crate) struct Tls {
 }
 
 /// What clients over TLS have in common.
-pub(crate) fn config(authority: &Authority) -> Arc<ClientConfig> {
+pub(crate) fn config(authority: &Authority, early_data: bool) -> Arc<ClientConfig> {
     // Of the same length in every run, so that a seed makes the same run.
     client_config(
         authority,
         Abilities {
             groups: vec![aws_lc_rs::kx_group::X25519],
             suites: vec![aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256],
+            early_data,
             ..Abilities::default()
         },
     )
@@ -50,6 +51,37 @@ pub(crate) fn config(authority: &Authority) -> Arc<ClientConfig> {
 
 impl Wire {
     pub(crate) fn connect(
+        disk: &SimHandle,
+        tls: Option<&Arc<ClientConfig>>,
+        updates_after: usize,
+    ) -> Option<Self> {
+        let wire = Self::open(disk, tls, updates_after)?;
+        wire.flush();
+        Some(wire)
+    }
+
+    /// A connection on which nothing was sent, not even a ClientHello.
+    pub(crate) fn unsent(disk: &SimHandle, tls: Option<&Arc<ClientConfig>>) -> Option<Self> {
+        Self::open(disk, tls, usize::MAX)
+    }
+
+    /// A connection that sends `bytes` as early data, and its part of the handshake when it reads.
+    pub(crate) fn early(
+        disk: &SimHandle,
+        tls: Option<&Arc<ClientConfig>>,
+        bytes: &[u8],
+    ) -> Option<Self> {
+        let wire = Self::open(disk, tls, usize::MAX)?;
+        if let Self::Secure(_, tls) = &wire {
+            let mut tls = tls.borrow_mut();
+            let mut early = tls.connection.early_data().expect("a session allows it");
+            early.write_all(bytes).expect("it is short");
+        }
+        wire.flush();
+        Some(wire)
+    }
+
+    fn open(
         disk: &SimHandle,
         tls: Option<&Arc<ClientConfig>>,
         updates_after: usize,
@@ -69,9 +101,7 @@ impl Wire {
             header: [0; 5],
             record_lens: Vec::new(),
         };
-        let wire = Self::Secure(client, Box::new(RefCell::new(tls)));
-        wire.flush();
-        Some(wire)
+        Some(Self::Secure(client, Box::new(RefCell::new(tls))))
     }
 
     /// Sends what TLS has to say.
@@ -157,6 +187,22 @@ impl Wire {
         self.client().reset();
     }
 
+    /// Whether its side of the handshake is still to come. Never in clear text.
+    pub(crate) fn is_shaking(&self) -> bool {
+        match self {
+            Self::Clear(_) => false,
+            Self::Secure(_, tls) => tls.borrow().connection.is_handshaking(),
+        }
+    }
+
+    /// Session tickets received so far.
+    pub(crate) fn tickets(&self) -> u32 {
+        match self {
+            Self::Clear(_) => 0,
+            Self::Secure(_, tls) => tls.borrow().connection.tls13_tickets_received(),
+        }
+    }
+
     /// Takes the lengths of the records received since the last call, headers included.
     pub(crate) fn take_record_lens(&self) -> Vec<usize> {
         match self {
@@ -165,7 +211,8 @@ impl Wire {
         }
     }
 
-    fn client(&self) -> &gannet_io::sim::Client {
+    /// The connection below TLS.
+    pub(crate) fn client(&self) -> &gannet_io::sim::Client {
         match self {
             Self::Clear(client) | Self::Secure(client, _) => client,
         }

@@ -4,13 +4,11 @@ use std::cmp::Ordering;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
 
-use gannet_archive::{Coding, Entry, EntryKind, Namespace, SectionKind};
-use gannet_content::rules::matcher::Request;
+use gannet_archive::{Coding, Entry, EntryKind, Namespace};
 use gannet_content::rules::pattern::Scheme;
-use gannet_content::rules::table::Decision;
 
 use super::{ArchiveFile, CommandError, entry_name, host_name, host_number, json_string};
-use crate::offline::rules::Rules;
+use crate::offline::{Asked, Located, Place, Site};
 use crate::pack::size;
 
 /// What to compare, and how to show it.
@@ -53,18 +51,14 @@ struct Counts {
 /// An archive cannot be opened or read, or `out` takes no more.
 pub fn diff(options: &DiffOptions, out: &mut dyn Write) -> Result<bool, CommandError> {
     let before = ArchiveFile::open(&options.before)?;
-    let after = ArchiveFile::open(&options.after)?;
-    // Rules that hold on every host are read once.
-    let last = match after.archive().section(SectionKind::HostRules) {
-        Some(_) => after.archive().hosts().len() as u16,
-        None => 0,
+    let site = Site::of_archive(&options.after, false)?;
+    let Place::Archive(after) = site.place() else {
+        unreachable!("it was opened as an archive");
     };
-    let rules = (0..=last).map(|host| Rules::of_archive(&after, host));
-    let rules: Vec<_> = rules.collect::<Result<_, _>>()?;
     let mut diff = Diff {
         before: &before,
-        after: &after,
-        rules: &rules,
+        after: after.file(),
+        site: &site,
         json: options.json,
         counts: Counts::default(),
         out,
@@ -78,9 +72,8 @@ pub fn diff(options: &DiffOptions, out: &mut dyn Write) -> Result<bool, CommandE
 struct Diff<'a> {
     before: &'a ArchiveFile,
     after: &'a ArchiveFile,
-    /// Those of the later one that are not entries for single paths, by the numbers of its
-    /// hosts; one if they hold on all of them.
-    rules: &'a [Rules],
+    /// The later one, as it answers.
+    site: &'a Site,
     json: bool,
     counts: Counts,
     out: &'a mut dyn Write,
@@ -123,26 +116,22 @@ impl<'a> Diff<'a> {
         }
     }
 
-    /// What is gone may lead elsewhere by a rule with a splat or a placeholder.
+    /// What is gone may lead elsewhere, by a rule or without its slash.
     fn removed(&self, entry: &Entry<'_>) -> Change {
         let key = entry.key();
-        let host = host_name(self.before.archive(), key.host).as_bytes();
-        // Whoever has no name any more is answered as all others are.
-        let number = host_number(self.after.archive(), host);
-        let rules = self.rules.get(usize::from(number)).or(self.rules.first());
-        let Some(table) = rules.and_then(Rules::redirects) else {
-            return Change::Removed;
-        };
-        let request = Request {
+        let host_name = host_name(self.before.archive(), key.host);
+        let asked = Asked {
+            // Whoever has no name any more is answered as all others are.
+            host: host_number(self.after.archive(), host_name.as_bytes()),
+            host_name,
             scheme: Scheme::Https,
-            host,
             path: key.path,
             query: None,
+            is_navigation: false,
         };
-        let mut location = Vec::new();
-        match table.decide(&request, false, &mut location) {
-            Decision::Redirect { .. } if key.namespace == Namespace::Content => {
-                Change::Redirected(String::from_utf8_lossy(&location).into_owned())
+        match self.site.locate(asked) {
+            Located::Redirect { location, .. } if key.namespace == Namespace::Content => {
+                Change::Redirected(location)
             }
             _ => Change::Removed,
         }

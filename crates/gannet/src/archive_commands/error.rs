@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use gannet_archive::ArchiveError;
 use gannet_server::signature::SignatureError;
 
-use crate::messages::{Failure, cause};
+use crate::messages::{Failure, cause, next_step};
 
 /// Why a command on an archive failed.
 #[derive(Debug)]
@@ -80,7 +80,9 @@ impl CommandError {
     pub fn help(&self) -> Option<String> {
         Some(match self {
             Self::Open(_, error) => return error.help().map(str::to_string),
-            Self::Io { .. } | Self::Output(_) => return None,
+            Self::Io { error, .. } | Self::Output(error) => {
+                return next_step(error).map(str::to_string);
+            }
             Self::NotFound {
                 redirect: Some(to), ..
             } => {

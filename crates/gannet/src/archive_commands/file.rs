@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use gannet_archive::{
     Archive, ArchiveError, Body, Coding, Entry, Gzip, SUPERBLOCK_LEN, Superblock, Variant, inflate,
 };
+use gannet_io::named_file;
 
 use super::CommandError;
 use crate::pack::decoder;
@@ -28,12 +29,8 @@ impl ArchiveFile {
     /// The file cannot be read, or is no sound archive.
     pub fn open(path: &Path) -> Result<Self, CommandError> {
         let refuse = |error| CommandError::io("open archive", path)(error);
-        let mut file = File::open(path).map_err(refuse)?;
+        let mut file = named_file::open(path).map_err(refuse)?;
         let metadata = file.metadata().map_err(refuse)?;
-        if metadata.is_dir() {
-            let error = io::Error::from_raw_os_error(rustix::io::Errno::ISDIR.raw_os_error());
-            return Err(refuse(error));
-        }
         let mut first = Vec::with_capacity(SUPERBLOCK_LEN);
         Read::by_ref(&mut file)
             .take(SUPERBLOCK_LEN as u64)

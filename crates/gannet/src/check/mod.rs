@@ -78,6 +78,10 @@ struct Report {
 /// The site cannot be read, or `out` takes no more.
 pub fn check(options: &CheckOptions, out: &mut dyn Write) -> Result<bool, CommandError> {
     let site = Site::open(&options.site)?;
+    if let Some(folder) = site.closed_folder() {
+        let denied = std::io::Error::from(rustix::io::Errno::ACCESS);
+        return Err(CommandError::io("read", &folder)(denied));
+    }
     let check = Check {
         site: &site,
         origins: &options.origins,
@@ -297,7 +301,8 @@ impl Check<'_> {
                 Located::File(found, status) if status < 400 => {
                     return self.check_anchor(source, target, found);
                 }
-                Located::Listing => return,
+                Located::Listing(status) if status < 400 => return,
+                Located::Icon => return,
                 Located::Redirect { location, .. } => {
                     if !passed.insert((path.clone(), query.clone())) {
                         break;
@@ -307,7 +312,10 @@ impl Check<'_> {
                         _ => return,
                     }
                 }
-                Located::File(..) | Located::Missing(_) | Located::Forbidden => {
+                Located::File(..)
+                | Located::Listing(_)
+                | Located::Missing(_)
+                | Located::Forbidden => {
                     return self.missing(source, target, &path);
                 }
             }
@@ -328,6 +336,7 @@ impl Check<'_> {
             scheme: Scheme::Https,
             path,
             query,
+            is_navigation: source.reference.purpose == Purpose::Link,
         }
     }
 

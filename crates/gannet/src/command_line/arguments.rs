@@ -60,6 +60,10 @@ pub enum Asked {
 /// # Errors
 /// It is wrong; the message names the nearest flag or command.
 pub fn parse(typed: &[OsString]) -> Result<Asked, Failure> {
+    // Asked for before anything else that a command needs is there.
+    if let Some(command) = asks_for_all_of(typed) {
+        return Ok(Asked::Text(help::all_of_command(command)));
+    }
     match command(Form::Parsing).try_get_matches_from(typed) {
         Ok(matches) if wants_long_help(&matches) => Ok(Asked::Text(help::long())),
         Ok(matches) => match late_command(&matches) {
@@ -118,6 +122,22 @@ pub fn command(form: Form) -> ClapCommand {
     }
 }
 
+/// What `--version` prints.
+#[must_use]
+pub fn version() -> String {
+    command(Form::Parsing).render_version()
+}
+
+/// The command behind `gannet COMMAND ... --help-all`.
+fn asks_for_all_of(typed: &[OsString]) -> Option<&'static Command> {
+    let command = COMMANDS
+        .iter()
+        .find(|it| typed.get(1).is_some_and(|word| word == it.name))?;
+    let mut flags = typed.iter().skip(2).take_while(|word| *word != "--");
+    let asks = command.table != Table::None && flags.any(|word| word == "--help-all");
+    asks.then_some(command)
+}
+
 fn help_argument() -> Arg {
     Arg::new("help")
         .short('h')
@@ -151,11 +171,7 @@ fn configuration_arguments() -> [Arg; 3] {
 }
 
 fn wants_long_help(matches: &ArgMatches) -> bool {
-    let asked = |matches: &ArgMatches| matches!(matches.try_get_one("help-all"), Ok(Some(true)));
-    asked(matches)
-        || matches
-            .subcommand()
-            .is_some_and(|(_, matches)| asked(matches))
+    matches!(matches.try_get_one("help-all"), Ok(Some(true)))
 }
 
 fn flag_arguments(table: Table, form: Form) -> Vec<Arg> {
@@ -284,9 +300,10 @@ fn command_too_late(name: &str) -> Failure {
     ))
 }
 
-/// Two words that are no flags: the first may be a mistyped command.
+/// Two words that are no flags: the first may be a mistyped command, unless it is one.
 fn mistyped_or(typed: &[OsString], failure: Failure) -> Failure {
-    match mistyped_command(typed.get(1)) {
+    let is_command = |word: &&OsString| COMMANDS.iter().any(|command| *word == command.name);
+    match mistyped_command(typed.get(1).filter(|word| !is_command(word))) {
         Some(meant) => failure.help(format!("did you mean the command 'gannet {meant}'?")),
         None => failure,
     }
@@ -392,6 +409,10 @@ mod tests {
             &["inspekt", "site.gannet"],
             "gannet: more than one path\nhelp: did you mean the command \
              'gannet inspect'?",
+        );
+        check(
+            &["verify", "site.gannet", "other"],
+            "gannet: unexpected argument 'other'\nhelp: see 'gannet verify --help'",
         );
         check(
             &["--port"],

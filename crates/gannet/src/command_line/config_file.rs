@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::ops::Range;
 use std::path::Path;
 
+use gannet_io::named_file;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::command_line::flag::{Description, Value};
 use crate::command_line::nearest::nearest;
-use crate::messages::{Failure, cause};
+use crate::messages::Failure;
 
 /// The most bytes that are read of a configuration; ours have a few hundred.
 const CONFIG_LEN_MAX: u64 = 1 << 20;
@@ -40,16 +41,8 @@ pub struct Entry {
 /// The file cannot be read, is not TOML, or has an unknown key or a value of the wrong kind.
 pub fn read(path: &Path, known: &[Description]) -> Result<ConfigFile, Failure> {
     let name = path.display().to_string();
-    let fail = |cause: String| Failure::new("read configuration", &name, cause).as_usage();
-    let len = std::fs::metadata(path)
-        .map_err(|error| fail(cause(&error)))?
-        .len();
-    if len > CONFIG_LEN_MAX {
-        return Err(fail(format!(
-            "{len} bytes; at most {CONFIG_LEN_MAX} are read"
-        )));
-    }
-    let text = std::fs::read_to_string(path).map_err(|error| fail(cause(&error)))?;
+    let fail = |error| Failure::of_system("read configuration", &name, &error).as_usage();
+    let text = named_file::read_text(path, CONFIG_LEN_MAX).map_err(fail)?;
     parse(&name, &text, known)
 }
 

@@ -22,6 +22,19 @@ pub enum Origin {
     CommandLine,
 }
 
+impl Origin {
+    /// How a flag was given, for messages: `--port`, `GANNET_PORT`, `'port' in the configuration`.
+    #[must_use]
+    pub fn shown(self, flag: &Description) -> String {
+        match (self, flag.value) {
+            (Self::CommandLine, Value::Positional { name }) => name.to_owned(),
+            (Self::CommandLine, _) => format!("--{}", flag.name),
+            (Self::Environment, _) => flag.variable(),
+            (Self::File, _) => format!("'{}' in the configuration", flag.key()),
+        }
+    }
+}
+
 /// Who set each flag that was set.
 pub type Origins = BTreeMap<&'static str, Origin>;
 
@@ -102,7 +115,8 @@ impl Given {
         let failure = Failure::new("use", &self.object, cause).as_usage();
         match self.origin {
             Origin::CommandLine => failure.help("see 'gannet --help-all'"),
-            Origin::Environment | Origin::File => failure,
+            Origin::Environment => failure.help("correct the variable, or unset it"),
+            Origin::File => failure.help("'gannet --help-all' tells what each key takes"),
         }
     }
 }
@@ -271,13 +285,19 @@ mod tests {
             &[],
             &[("GANNET_PORT", "x")],
             "",
-            &format!("gannet: cannot use 'GANNET_PORT=x': {cause}"),
+            &format!(
+                "gannet: cannot use 'GANNET_PORT=x': {cause}\n\
+                 help: correct the variable, or unset it"
+            ),
         );
         check(
             &[],
             &[],
             "\nport = 70000",
-            &format!("gannet: cannot use 'site.toml': line 2: port: {cause}"),
+            &format!(
+                "gannet: cannot use 'site.toml': line 2: port: {cause}\n\
+                 help: 'gannet --help-all' tells what each key takes"
+            ),
         );
     }
 

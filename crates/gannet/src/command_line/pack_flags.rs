@@ -11,7 +11,6 @@ use crate::command_line::settings::ColourChoice;
 use crate::command_line::site_flags::{self, OfSite, Shown};
 use crate::command_line::site_settings::SiteSettings;
 use crate::command_line::values::{choice, colour, number, path, switch, text};
-use crate::pack::Effort;
 use crate::pack::encoders::{Wish, parse_list};
 
 /// The settings of `pack`.
@@ -21,8 +20,10 @@ pub struct PackSettings {
     pub output: Option<PathBuf>,
     /// The directory has a folder for each host.
     pub hosts: bool,
-    /// How hard to compress.
-    pub effort: Effort,
+    /// Compress quickly.
+    pub fast: bool,
+    /// Compress as well as possible.
+    pub best: bool,
     /// Codings to try.
     pub compress: Vec<Wish>,
     /// Bodies that are stored as gzip are not stored without coding.
@@ -74,7 +75,8 @@ impl Default for PackSettings {
         Self {
             output: None,
             hosts: false,
-            effort: Effort::default(),
+            fast: false,
+            best: false,
             compress: [Coding::Gzip, Coding::Brotli, Coding::Zstd]
                 .map(|coding| (coding, None))
                 .to_vec(),
@@ -164,9 +166,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         details: "For trying things out: packing is paid once, each saved byte at every request.",
         is_common: true,
         apply: |settings, values| {
-            if switch(values)? {
-                settings.effort = Effort::Fast;
-            }
+            settings.fast = switch(values)?;
             Ok(())
         },
     },
@@ -180,9 +180,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         details: "Takes several times as long as the default, for one or two percent.",
         is_common: true,
         apply: |settings, values| {
-            if switch(values)? {
-                settings.effort = Effort::Best;
-            }
+            settings.best = switch(values)?;
             Ok(())
         },
     },
@@ -405,9 +403,9 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         value: FILE,
         group: Group::Packing,
         default: "",
-        brief: "the archive of the release before",
-        details: "What it has shows which names change with their content: cache-control of both. It \
-            may be the archive that is replaced.",
+        brief: "a release before, beside the archive that is replaced",
+        details: "A name whose content changed since is no hash of it: its answers are revalidated, \
+            as are those of its folder and form.",
         is_common: false,
         apply: |settings, values| {
             settings.previous = Some(path(values)?);
@@ -490,7 +488,16 @@ const PATTERNS: Value = Value::Many {
 };
 
 fn patterns(values: &[OsString]) -> Result<Vec<String>, String> {
-    let pattern = |value: &OsString| value.to_str().map(str::to_owned).ok_or("not UTF-8".into());
+    let pattern = |value: &OsString| {
+        let text = value.to_str().ok_or("not UTF-8")?;
+        match text.trim_end() {
+            "" => Err("an empty pattern, which fits nothing".to_owned()),
+            text if text.starts_with('#') => Err(format!(
+                "'{text}' is a comment; for a name that begins so write '\\{text}'"
+            )),
+            _ => Ok(text.to_owned()),
+        }
+    };
     values.iter().map(pattern).collect()
 }
 

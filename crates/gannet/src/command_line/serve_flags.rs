@@ -2,6 +2,7 @@
 
 mod connections;
 mod content;
+pub mod needs;
 mod operation;
 
 use crate::command_line::flag::{Flag, joined};

@@ -100,6 +100,8 @@ pub enum LogChoice {
     Pretty,
     /// The combined log format.
     Combined,
+    /// The same with the host in front.
+    CombinedHost,
     /// One JSON object a line.
     Json,
     /// Not at all.

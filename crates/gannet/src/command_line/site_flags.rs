@@ -185,7 +185,7 @@ pub const fn no_security_fields<S: OfSite>(shown: Shown, details: &'static str) 
         value: Value::Switch,
         group: shown.group,
         default: "false",
-        brief: "no Referrer-Policy, frame-ancestors and Cross-Origin-Opener-Policy",
+        brief: "no Referrer-Policy",
         details,
         is_common: shown.is_common,
         apply: |settings, values| {

@@ -4,13 +4,13 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use gannet_archive::is_host_name;
 use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::policy::security::Cors;
 use gannet_content::routing::{Routing, TrailingSlash};
 use gannet_content::rules::Compat;
 
 use crate::command_line::values::{choice, text};
+use crate::host_name::host_name;
 
 /// What answers a path, and with which fields.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -95,9 +95,6 @@ pub fn trailing_slash(values: &[OsString]) -> Result<TrailingSlash, String> {
 /// One is empty or no name.
 pub fn index_names(values: &[OsString]) -> Result<Vec<String>, String> {
     let list = text(values)?;
-    if list.is_empty() {
-        return Ok(Vec::new());
-    }
     let names = list.split(',').map(|name| match name.trim() {
         "" | "." | ".." => Err("an empty name in the list".to_owned()),
         name if name.contains('/') => Err(format!("'{name}' is a path, not a name")),
@@ -123,14 +120,8 @@ pub fn hosted(value: &OsString) -> Result<(Vec<String>, PathBuf), String> {
         return Err(form());
     }
     let hosts = hosts.split(',').map(|host| {
-        let host = host.trim().to_ascii_lowercase();
-        match is_host_name(host.as_bytes()) {
-            true => Ok(host),
-            false if !host.is_ascii() => Err(format!(
-                "'{host}' is not in ASCII: write the form that browsers send, 'xn--...'"
-            )),
-            false => Err(format!("'{host}' is not the name of a host, without port")),
-        }
+        let host = host.trim();
+        host_name(host).map_err(|cause| format!("'{host}': {cause}"))
     });
     Ok((hosts.collect::<Result<_, _>>()?, path))
 }

@@ -3,14 +3,17 @@
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use gannet_server::config::{ListenAddress, Scheme};
+use gannet_io::named_file;
+use gannet_io::unix_socket::Access;
+use gannet_server::config::{ListenAddress, Scheme, UnixAddress};
 use gannet_server::signature::PublicKey;
 
 use crate::command_line::nearest::nearest;
 use crate::command_line::settings::{ColourChoice, Listen};
 use crate::messages::cause;
+use crate::pack::sign::is_secret_key;
 
 /// The last value as text.
 ///
@@ -120,19 +123,90 @@ pub fn listen(value: &OsString) -> Result<Listen, String> {
 }
 
 fn listen_address(value: &OsString) -> Result<ListenAddress, String> {
-    if let Some(path) = value.as_bytes().strip_prefix(b"unix:") {
-        let path = std::ffi::OsStr::from_bytes(path);
-        // sun_path of sockaddr_un has 108 bytes with its final zero.
-        return match path.len() {
-            0 => Err("no path after 'unix:'".into()),
-            1..=107 => Ok(ListenAddress::Unix(PathBuf::from(path))),
-            len => Err(format!(
-                "a path of {len} bytes; a Unix socket's may have 107"
-            )),
-        };
+    if let Some(rest) = value.as_bytes().strip_prefix(b"unix:") {
+        return unix_address(rest).map(ListenAddress::Unix);
     }
     let text = value.to_str().ok_or("not UTF-8")?.trim();
     socket_address(text).map(ListenAddress::Tcp)
+}
+
+/// `PATH,mode=0660,group=NAME`. A comma that no `WORD=` follows belongs to the path.
+fn unix_address(text: &[u8]) -> Result<UnixAddress, String> {
+    let mut access = Access::default();
+    let mut path = text;
+    while let Some(at) = path.iter().rposition(|byte| *byte == b',') {
+        let option = str::from_utf8(&path[at + 1..]).unwrap_or_default();
+        let is_word = |word: &str| word.bytes().all(|byte| byte.is_ascii_lowercase());
+        let Some((word, value)) = option.split_once('=').filter(|(word, _)| is_word(word)) else {
+            break;
+        };
+        match word {
+            "mode" => {
+                let mode = u32::from_str_radix(value, 8)
+                    .ok()
+                    .filter(|mode| *mode <= 0o777);
+                let mode = mode.ok_or_else(|| {
+                    format!("'{value}' is no mode from 0000 to 0777, such as 0660")
+                })?;
+                access.mode = Some(mode);
+            }
+            "group" if !value.is_empty() => access.group = Some(value.to_owned()),
+            "group" => return Err("no name after 'group='".into()),
+            _ => {
+                return Err(format!(
+                    "a Unix socket has no option '{word}'; there are mode and group"
+                ));
+            }
+        }
+        path = &path[..at];
+    }
+    let path = std::ffi::OsStr::from_bytes(path);
+    // sun_path of sockaddr_un has 108 bytes with its final zero.
+    match path.len() {
+        0 => Err("no path after 'unix:'".into()),
+        1..=107 => Ok(UnixAddress {
+            path: PathBuf::from(path),
+            access,
+        }),
+        len => Err(format!(
+            "a path of {len} bytes; a Unix socket's may have 107"
+        )),
+    }
+}
+
+/// Addresses to listen on. A list in the environment is cut at commas, and so may be the options of
+/// a Unix socket: they are put back behind it.
+///
+/// # Errors
+/// One is none.
+pub fn listens(values: &[OsString]) -> Result<Vec<Listen>, String> {
+    let mut whole: Vec<OsString> = Vec::new();
+    for value in values {
+        let is_option = |option: &str| value.as_bytes().starts_with(option.as_bytes());
+        match whole.last_mut() {
+            Some(last)
+                if last.as_bytes().starts_with(b"unix:")
+                    && (is_option("mode=") || is_option("group=")) =>
+            {
+                last.push(",");
+                last.push(value);
+            }
+            _ => whole.push(value.clone()),
+        }
+    }
+    whole.iter().map(listen).collect()
+}
+
+/// An address that is TCP's: a Unix socket is told to be none.
+///
+/// # Errors
+/// As for [`socket_address`].
+pub fn tcp_address(text: &str) -> Result<SocketAddr, String> {
+    let text = text.trim();
+    if text.starts_with("unix:") {
+        return Err("TCP only: write ADDR:PORT, [ADDR]:PORT or a port".into());
+    }
+    socket_address(text).map_err(|cause| cause.replace(", a port, or unix:PATH", ", or a port"))
 }
 
 /// `ADDR:PORT`, or a bare port on loopback.
@@ -160,6 +234,9 @@ pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
     Err("not an address: write ADDR:PORT, [ADDR]:PORT, a port, or unix:PATH".into())
 }
 
+/// The most bytes that are read of a file with a public key, which has a comment and one line.
+const PUBLIC_KEY_LEN_MAX: u64 = 64 << 10;
+
 /// A minisign public key: its Base64, or the name of a file that has it. Gives the Base64.
 ///
 /// # Errors
@@ -168,10 +245,17 @@ pub fn public_key(text: &str) -> Result<String, String> {
     if PublicKey::parse(text).is_some() {
         return Ok(text.trim().to_owned());
     }
-    let content = std::fs::read_to_string(text).map_err(|error| {
+    let content = named_file::read_text(Path::new(text), PUBLIC_KEY_LEN_MAX).map_err(|error| {
         let error = cause(&error);
         format!("neither a minisign public key nor a file that can be read: {error}")
     })?;
+    if is_secret_key(&content) {
+        return Err(
+            "it is a secret key, to be kept by who signs; the public one is in the file .pub \
+                    beside it"
+                .into(),
+        );
+    }
     let key = content
         .lines()
         .map(str::trim)
@@ -266,7 +350,13 @@ mod tests {
         let check = |text: &str, expect: Result<&str, &str>| {
             let got = listen(&OsString::from(text)).map(|listen| match listen.address {
                 ListenAddress::Tcp(address) => address.to_string(),
-                ListenAddress::Unix(path) => path.display().to_string(),
+                ListenAddress::Unix(UnixAddress { path, access }) => match access {
+                    Access { mode, group } if mode.is_some() || group.is_some() => {
+                        let mode = mode.map(|mode| format!("{mode:o}"));
+                        format!("{} {mode:?} {group:?}", path.display())
+                    }
+                    _ => path.display().to_string(),
+                },
             });
             match expect {
                 Ok(expect) => assert_eq!(got.as_deref(), Ok(expect), "{text:?}"),
@@ -286,6 +376,18 @@ mod tests {
         check("0.0.0.0:80", Ok("0.0.0.0:80"));
         check("[::1]:8080", Ok("[::1]:8080"));
         check("unix:/run/gannet.sock", Ok("/run/gannet.sock"));
+        check(
+            "unix:/s,mode=0660,group=www-data",
+            Ok("/s Some(\"660\") Some(\"www-data\")"),
+        );
+        check("unix:/s,group=33", Ok("/s None Some(\"33\")"));
+        check("unix:/a,b", Ok("/a,b"));
+        check("unix:/a,b,mode=600", Ok("/a,b Some(\"600\") None"));
+        check("unix:/a,mode=0999", Err("no mode"));
+        check("unix:/a,mode=1777", Err("no mode"));
+        check("unix:/a,group=", Err("no name after"));
+        check("unix:/a,user=x", Err("no option 'user'"));
+        check("unix:,mode=0600", Err("no path"));
         check("65536", Err("0 to 65535"));
         check("127.0.0.1", Err("without a port"));
         check("::1", Err("without a port"));

@@ -49,19 +49,7 @@ pub fn long() -> String {
     text.push('\n');
     fold(&mut text, 0, LAYERS);
     for table in [Table::Serve, Table::Pack] {
-        for group in Group::ALL {
-            let flags = commands::flags(table);
-            let flags: Vec<_> = flags.iter().filter(|flag| flag.group == group).collect();
-            if flags.is_empty() {
-                continue;
-            }
-            let _ = write!(text, "\n{}\n", group.title());
-            for flag in flags {
-                let _ = writeln!(text, "  {}", flag.usage());
-                fold(&mut text, 6, &sentence(flag));
-                let _ = writeln!(text, "      [{}; {}]", flag.variable(), flag.key());
-            }
-        }
+        all_flags(&mut text, table);
     }
     text.push_str("\nConfiguration and help\n");
     for (name, letter, value, brief) in ACTIONS {
@@ -71,6 +59,51 @@ pub fn long() -> String {
     for command in COMMANDS {
         row(&mut text, command.name, command.brief);
     }
+    text
+}
+
+/// Every flag of a table, with its texts.
+fn all_flags(text: &mut String, table: Table) {
+    for group in Group::ALL {
+        let flags = commands::flags(table);
+        let flags: Vec<_> = flags.iter().filter(|flag| flag.group == group).collect();
+        if flags.is_empty() {
+            continue;
+        }
+        let _ = write!(text, "\n{}\n", group.title());
+        for flag in flags {
+            let _ = writeln!(text, "  {}", flag.usage());
+            fold(text, 6, &sentence(flag));
+            let _ = writeln!(text, "      [{}; {}]", flag.variable(), flag.key());
+        }
+    }
+}
+
+/// What is printed by `gannet COMMAND --help-all`.
+#[must_use]
+pub fn all_of_command(command: &Command) -> String {
+    let mut text = format!("usage: {}\n\n", command.usage());
+    fold(&mut text, 0, &capitalised(command.brief));
+    fold(&mut text, 0, command.details);
+    text.push('\n');
+    for argument in command.arguments {
+        row(&mut text, &argument.usage(), argument.brief);
+    }
+    text.push('\n');
+    fold(&mut text, 0, LAYERS);
+    all_flags(&mut text, command.table);
+    text.push_str("\nConfiguration and help\n");
+    // The version is the program's.
+    for (name, letter, value, brief) in ACTIONS.iter().filter(|action| action.0 != "version") {
+        row(&mut text, &action_shape(name, *letter, value), brief);
+    }
+    if !command.variables.is_empty() {
+        text.push_str("\nFurther variables of the environment\n");
+        for (name, brief) in command.variables {
+            row(&mut text, name, brief);
+        }
+    }
+    let _ = write!(text, "\nexample: {}\n", command.example);
     text
 }
 
@@ -100,8 +133,9 @@ pub fn of_command(command: &Command) -> String {
             "check the configuration, then end",
         );
     }
-    if command.table == Table::Serve {
-        text.push_str("\nEvery flag: gannet --help-all\n");
+    if command.table != Table::None {
+        let name = command.name;
+        let _ = write!(text, "\nEvery flag: gannet {name} --help-all\n");
     }
     let _ = write!(text, "\nexample: {}\n", command.example);
     text
@@ -197,6 +231,24 @@ mod tests {
         );
         for line in text.lines() {
             assert!(line.chars().count() <= WIDTH, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_whole_help_of_a_command_has_all_that_it_takes() {
+        for command in COMMANDS.iter().filter(|it| it.table != Table::None) {
+            let text = all_of_command(command);
+            for flag in commands::flags(command.table) {
+                assert!(text.contains(&flag.usage()), "{}", flag.name);
+            }
+            for name in ["--config FILE", "--check-config", "--help", "--help-all"] {
+                assert!(text.contains(name), "{name}");
+            }
+            for (name, _) in command.variables {
+                assert!(text.contains(name), "{name}");
+            }
+            let lines = || text.lines().map(|line| line.chars().count());
+            assert!(lines().all(|len| len <= WIDTH), "{text}");
         }
     }
 

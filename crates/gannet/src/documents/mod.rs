@@ -12,7 +12,12 @@ use clap_complete::Shell;
 
 use crate::command_line::arguments::{Form, command};
 use crate::command_line::nearest::nearest;
-use crate::messages::Failure;
+use crate::messages::{Failure, printable};
+
+/// Shells that are no mistyped others.
+const OTHER_SHELLS: [&str; 11] = [
+    "ash", "csh", "dash", "ksh", "mksh", "nu", "nushell", "sh", "tcsh", "xonsh", "yash",
+];
 
 /// The completion script for a shell.
 ///
@@ -25,7 +30,14 @@ pub fn completions(shell: &OsStr) -> Result<String, Failure> {
         .map(ToString::to_string)
         .collect();
     let Ok(shell) = Shell::from_str(&typed, false) else {
-        let failure = Failure::usage(format!("unknown shell '{typed}'"));
+        let shown = printable(&typed);
+        if OTHER_SHELLS.contains(&&*typed) {
+            return Err(
+                Failure::usage(format!("no completions are made for {shown}"))
+                    .help(format!("they are made for {}", names.join(", "))),
+            );
+        }
+        let failure = Failure::usage(format!("unknown shell '{shown}'"));
         return Err(match nearest(&typed, names.iter().map(String::as_str)) {
             Some(meant) => failure.help(format!("did you mean '{meant}'?")),
             None => failure.help(format!("one of {}", names.join(", "))),

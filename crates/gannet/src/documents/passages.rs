@@ -27,12 +27,14 @@ pub(crate) const SIGNALS: &[(&str, &str)] = &[
     ),
     (
         "SIGHUP",
-        "reopen the log file; stop, if gannet was started in a terminal that has been closed",
+        "reopen the log file, read certificates and rules again; stop, if gannet was started in a \
+         terminal that has been closed",
     ),
     (
         "SIGUSR1",
         "print a summary: connections, requests by status, bytes, operations",
     ),
+    ("SIGUSR2", "print which signals there are"),
 ];
 
 /// Copyable uses with what they do.

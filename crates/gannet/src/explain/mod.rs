@@ -8,22 +8,29 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 
-use gannet_archive::Entry;
-use gannet_content::answer::{CACHE_IMMUTABLE, CACHE_REVALIDATE, Resource, ready_fields};
+use gannet_archive::{Entry, SectionKind};
+use gannet_content::answer::{CACHE_NO_CACHE, Resource, ready_fields};
 use gannet_content::directory::sidecars::{SIDECARS, is_usable, may_have_sidecars};
-use gannet_content::policy::cache::{self, Reason};
-use gannet_content::policy::security::{self, AnswerKind, SecurityOptions};
-use gannet_content::rules::headers::FieldOperation;
+use gannet_content::policy::cache::{Lifetimes, Reason};
+use gannet_content::policy::defaults::DefaultFields;
+use gannet_content::policy::security;
+use gannet_content::rules::headers::{FieldOperation, may_be_cached};
 use gannet_content::rules::matcher::Request;
 use gannet_content::rules::pattern::Scheme;
+use gannet_content::stored_coding;
 use gannet_content::validators::{LiveFile, last_modified, live_tag};
 use gannet_http::semantics::coding::{Coding, CodingSet, accept_encoding};
+use gannet_server::FAVICON;
+use rustix::fs::Access;
 
 use crate::archive_commands::{self, CommandError};
 use crate::messages::{Failure, printable};
-use crate::offline::{Asked, DirectoryPlace, Located, Place, Site, SiteOptions};
+use crate::offline::{Asked, DirectoryPlace, Located, Place, Site, SiteOptions, may};
 use crate::pack::size;
 use crate::target::Target;
+
+/// What browsers accept over HTTPS, where no field says otherwise.
+const BROWSERS_CODINGS: &str = "gzip, deflate, br, zstd";
 
 /// What to explain.
 #[derive(Clone, Debug)]
@@ -65,8 +72,12 @@ struct Answer {
 /// # Errors
 /// The URL cannot be read, the site or the server cannot be reached, or `out` takes no more.
 pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Failure> {
-    let mut target = Target::parse(&options.url)
-        .map_err(|why| Failure::new("explain", &options.url, why).as_usage())?;
+    let mut target = Target::undecoded(&options.url).map_err(|why| {
+        Failure::new("explain", &options.url, why)
+            .as_usage()
+            .help("write it as /PATH or http://HOST/PATH")
+    })?;
+    let is_taken = target.decode();
     if let Some(server) = &options.server {
         // Rules for one scheme see the one that is spoken.
         target.is_https = server.is_secure();
@@ -83,7 +94,20 @@ pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Fa
     }
     let site = Site::open(&options.site)?;
     let mut text = String::new();
-    let answer = foresee(&site, &target, &request, &mut text);
+    if !request.iter().any(|(name, _)| name == "accept-encoding") {
+        request.push(("accept-encoding".into(), BROWSERS_CODINGS.into()));
+        line(
+            &mut text,
+            format!(
+                "as a browser asks, with 'accept-encoding: {BROWSERS_CODINGS}' (another: -H \
+                 'accept-encoding: identity')"
+            ),
+        );
+    }
+    let answer = match is_taken {
+        true => foresee(&site, &target, &request, &mut text),
+        false => refused(&target, &mut text),
+    };
     let mut differs = false;
     if let Some(server) = &options.server {
         let got = server::ask(server, &target, &request)?;
@@ -99,6 +123,22 @@ fn line(text: &mut String, words: impl AsRef<str>) {
     text.push('\n');
 }
 
+/// A path that means different things to different programs is not looked up.
+fn refused(target: &Target, text: &mut String) -> Answer {
+    line(text, format!("GET {}", target.path_and_query()));
+    line(
+        text,
+        "  no server takes this path: a '%' without two hexadecimal digits, an encoded slash or zero \
+         byte, or '..' above the root",
+    );
+    line(text, "");
+    line(text, "status 400");
+    Answer {
+        status: 400,
+        fields: Vec::new(),
+    }
+}
+
 fn foresee(
     site: &Site,
     target: &Target,
@@ -112,6 +152,9 @@ fn foresee(
         scheme: scheme(target),
         path: &target.path,
         query: target.query.as_deref(),
+        is_navigation: request
+            .iter()
+            .any(|(name, value)| name == "sec-fetch-mode" && value == "navigate"),
     };
     line(text, format!("GET {}", target.path_and_query()));
     let mut steps = Vec::new();
@@ -123,37 +166,43 @@ fn foresee(
         line(text, format!("  {why}"));
     }
     let mut answer = Answer::default();
-    match located {
+    match &located {
         Located::File(number, status) => {
-            answer.status = status;
-            content(site, number, request, &mut answer, text);
+            answer.status = *status;
+            content(site, *number, request, &mut answer, text);
         }
         Located::Missing(Some(number)) => {
             answer.status = 404;
-            content(site, number, request, &mut answer, text);
+            content(site, *number, request, &mut answer, text);
         }
+        Located::Icon => icon(&mut answer),
         Located::Missing(None) => answer.status = 404,
-        Located::Listing => answer.status = 200,
+        Located::Listing(status) => answer.status = *status,
         Located::Forbidden => answer.status = 403,
         Located::Redirect {
             status,
             location,
             rule,
         } => {
-            answer.status = status;
+            answer.status = *status;
             let origin = match rule {
-                Some(rule) => site.rules(asked.host).place_of_redirect(rule),
+                Some(rule) => site.rules(asked.host).place_of_redirect(*rule),
                 None => "a slash is missing at the end of a folder".into(),
             };
             // The query goes along with what only adds a slash; a rule has decided already.
             let value = match (&target.query, rule) {
                 (Some(query), None) => format!("{location}?{query}"),
-                _ => location,
+                _ => location.clone(),
             };
             answer.set("location", &value, &origin);
         }
     }
-    rules(site, target, &host, &mut answer);
+    if answer.status >= 400 && answer.fields.iter().any(|it| it.name == "cache-control") {
+        answer.set("cache-control", CACHE_NO_CACHE, "an error is not kept");
+    }
+    // The icon stands in for the site's own.
+    let may_cache = located != Located::Icon && may_be_cached(answer.status);
+    rules(site, target, &host, may_cache, &mut answer);
     line(text, "");
     line(text, format!("status {}", answer.status));
     for Field {
@@ -166,6 +215,18 @@ fn foresee(
         line(text, format!("    {origin}"));
     }
     answer
+}
+
+/// The server's own icon.
+fn icon(answer: &mut Answer) {
+    answer.status = 200;
+    let len = FAVICON.len().to_string();
+    let origin = "of the server's own icon (--no-favicon: none)";
+    answer.set("content-length", &len, origin);
+    answer.set("content-type", "image/png", origin);
+    for (name, value) in DefaultFields::default().of_icon() {
+        answer.set(name, &value, origin);
+    }
 }
 
 /// The host that is asked for: a field `host` wins over the URL.
@@ -204,7 +265,6 @@ fn content(
     answer: &mut Answer,
     text: &mut String,
 ) {
-    let file = &site.files()[number];
     let accepted = accept_encoding(
         request
             .iter()
@@ -241,11 +301,8 @@ fn content(
     }
     for (name, value) in block {
         let origin = match (name.as_str(), site.place()) {
-            ("cache-control", Place::Archive(_)) => {
-                let reason = lifetime_reason(&file.url, &file.content_type);
-                packed_lifetime(reason, &value).to_owned()
-            }
-            _ => origin(&name, &file.url, &file.content_type, site.place()),
+            ("cache-control", _) => reason_of(site, number).to_string(),
+            _ => origin(&name, site.place()),
         };
         answer.set(&name, &value, &origin);
     }
@@ -284,7 +341,11 @@ fn of_directory(
         return Default::default();
     };
     let live = |path: &std::path::Path| {
-        let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+        // What the server cannot open is not there for it.
+        let is_readable = may(path, Access::READ_OK);
+        let metadata = fs::metadata(path)
+            .ok()
+            .filter(|it| it.is_file() && is_readable)?;
         let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
         Some(LiveFile {
             mtime_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
@@ -298,7 +359,7 @@ fn of_directory(
     };
     let mut found = vec![(Coding::Identity, original)];
     let url = &directory_url(directory, number);
-    if may_have_sidecars(url, original.len) {
+    if may_have_sidecars(url, original.len) && stored_coding::of(url).is_none() {
         for sidecar in SIDECARS {
             let mut name = path.clone().into_os_string();
             name.push(String::from_utf8_lossy(sidecar.suffix).as_ref());
@@ -315,11 +376,9 @@ fn of_directory(
     let chosen = found.iter().find(|(coding, _)| accepted.contains(*coding));
     let chosen = chosen.or_else(|| found.iter().find(|(coding, _)| *coding == Coding::Identity));
     let content_type = gannet_content::mime::content_type(url);
+    let lifetime = live_reason(directory, number).lifetime();
     let block = chosen.and_then(|(coding, file)| {
-        let name = String::from_utf8_lossy(url);
-        let (lifetime, _) = cache::lifetime(name.trim_start_matches('/'), content_type, None);
-        let kind = AnswerKind::of_content_type(content_type);
-        let further = security::fields(kind, &SecurityOptions::default(), None);
+        let further = security::fields(None);
         let further: Vec<_> = further
             .iter()
             .filter(|(name, _)| *name != "x-content-type-options")
@@ -335,9 +394,10 @@ fn of_directory(
             cache_control: Some(lifetime.cache_control()),
             fields: &further,
         };
-        ready_fields(&resource)
-            .ok()
-            .map(|ready| lines_of(ready.as_block().bytes))
+        let ready = ready_fields(&resource).ok()?;
+        let changes = stored_coding::with_coding(None, url).unwrap_or_default();
+        let ready = changes.apply_to_block(ready.as_block()).ok()?;
+        Some(lines_of(ready.as_block().bytes))
     });
     let variants = found.iter().map(|(coding, file)| Variant {
         coding: *coding,
@@ -355,33 +415,40 @@ fn directory_url(directory: &DirectoryPlace, number: usize) -> Vec<u8> {
         .unwrap_or_default()
 }
 
-fn lifetime_reason(url: &[u8], content_type: &str) -> Reason {
-    let path = String::from_utf8_lossy(url);
-    cache::lifetime(path.trim_start_matches('/'), content_type, None).1
-}
-
-/// The reason that an archive has for a lifetime: if it is not that of the name alone, it is the
-/// release that the archive was compared with.
-fn packed_lifetime(by_name: Reason, value: &str) -> &'static str {
-    words_of(match (by_name, value) {
-        (Reason::PlainName, CACHE_IMMUTABLE) => Reason::RenamedWithContent,
-        (Reason::HashedName, CACHE_REVALIDATE) => Reason::ChangedUnderName,
-        (by_name, _) => by_name,
-    })
-}
-
-fn words_of(reason: Reason) -> &'static str {
-    match reason {
-        Reason::HashedName => "the name has a content hash",
-        Reason::RenamedWithContent => "the name changed with the content",
-        Reason::ChangedUnderName => "the content changed under its name",
-        Reason::Page => "a page is asked for again",
-        Reason::PlainName => "the name has no content hash: it is asked for again",
+/// Why a file's content may be kept as long as it may.
+fn reason_of(site: &Site, number: usize) -> Reason {
+    let file = &site.files()[number];
+    let archive = match site.place() {
+        Place::Archive(archive) => archive.file().archive(),
+        Place::Directory(directory) => return live_reason(directory, number),
+    };
+    let text = archive.section(SectionKind::Lifetimes).unwrap_or_default();
+    let lifetimes = Lifetimes::parse(str::from_utf8(text).unwrap_or_default());
+    let url = String::from_utf8_lossy(&file.url);
+    let shown = match archive_commands::host_name(archive, file.host) {
+        "" => url.to_string(),
+        host => format!("//{host}{url}"),
+    };
+    if let Some(found) = lifetimes.get(&shown) {
+        return found;
+    }
+    let reason = Reason::of_name(url.trim_start_matches('/'), &file.content_type);
+    match reason.pattern(&shown) {
+        Some(pattern) if lifetimes.changed.contains(&pattern) => Reason::ChangedBeside,
+        _ => reason,
     }
 }
 
+/// The same in a live directory, as long as no content has changed.
+fn live_reason(directory: &DirectoryPlace, number: usize) -> Reason {
+    let url = directory_url(directory, number);
+    let name = String::from_utf8_lossy(&url);
+    let name = name.trim_start_matches('/');
+    Reason::of_name(name, gannet_content::mime::content_type(&url))
+}
+
 /// Where a field of a content comes from.
-fn origin(name: &str, url: &[u8], content_type: &str, place: &Place) -> String {
+fn origin(name: &str, place: &Place) -> String {
     let is_archive = matches!(place, Place::Archive(_));
     let words = match name {
         "content-length" => "bytes of what is sent",
@@ -393,7 +460,6 @@ fn origin(name: &str, url: &[u8], content_type: &str, place: &Place) -> String {
         "vary" => "there are several codings",
         "accept-ranges" => "parts can be asked for",
         "x-content-type-options" => "always sent",
-        "cache-control" => words_of(lifetime_reason(url, content_type)),
         _ if is_archive => "packed into the archive",
         _ => "a default of the server",
     };
@@ -408,7 +474,7 @@ fn scheme(target: &Target) -> Scheme {
 }
 
 /// What the rules for fields do. An archive without rules for single hosts has them applied.
-fn rules(site: &Site, target: &Target, host: &str, answer: &mut Answer) {
+fn rules(site: &Site, target: &Target, host: &str, may_cache: bool, answer: &mut Answer) {
     let own = site.rules(host_number(site, host));
     let Some(table) = own.headers() else {
         return;
@@ -425,7 +491,10 @@ fn rules(site: &Site, target: &Target, host: &str, answer: &mut Answer) {
         let mut operations = rule.into_iter().flat_map(|rule| &rule.operations);
         operations.any(|it| matches!(it, FieldOperation::Set { name, .. } if name == wanted))
     };
-    let changes = table.changes(&request);
+    let mut changes = table.changes(&request);
+    if !may_cache {
+        changes = changes.without_caching();
+    }
     answer
         .fields
         .retain(|field| !changes.remove.contains(&field.name));

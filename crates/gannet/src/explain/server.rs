@@ -3,9 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::get::error::told;
 use crate::get::transport::{Transport, tls_config};
 use crate::get::url::Url;
-use crate::messages::{Failure, cause};
+use crate::messages::Failure;
 use crate::target::Target;
 
 /// Bytes of an answer's head that are read at most.
@@ -54,22 +55,15 @@ pub(super) fn ask(
         false => None,
         true => {
             let config = tls_config(server.is_insecure, server.cacert.as_deref(), false);
-            Some(config.map_err(|why| refuse(&format!("certificates: {why}")).as_usage())?)
+            Some(config.map_err(|why| {
+                refuse(&format!("certificates: {why}"))
+                    .as_usage()
+                    .help("name a file of certificates (PEM) with --cacert FILE")
+            })?)
         }
     };
     let request = request(&url, target, fields)?;
-    let failed = |error: io::Error| {
-        let text = cause(&error);
-        let failure = refuse(&text);
-        match error.kind() {
-            io::ErrorKind::ConnectionRefused => failure.help("is the server running there?"),
-            _ if text.contains("certificate") => failure.help(
-                "name the authority of its certificate with --cacert, or believe anyone with \
-                 --insecure",
-            ),
-            _ => failure,
-        }
-    };
+    let failed = |error: io::Error| told(&error).failure("ask", &server.address);
     let mut transport = Transport::connect(&url, config.as_ref()).map_err(failed)?;
     transport.send(request.as_bytes()).map_err(failed)?;
     let mut answer = Vec::new();
@@ -82,7 +76,9 @@ pub(super) fn ask(
             break;
         }
     }
-    parse(&answer).ok_or_else(|| refuse("its answer is not HTTP/1.1"))
+    parse(&answer).ok_or_else(|| {
+        refuse("its answer is not HTTP/1.1").help("is it a server of HTTP that listens there?")
+    })
 }
 
 fn request(url: &Url, target: &Target, fields: &[(String, String)]) -> Result<String, Failure> {
@@ -93,7 +89,8 @@ fn request(url: &Url, target: &Target, fields: &[(String, String)]) -> Result<St
     }
     for (name, value) in fields {
         if name.contains(['\r', '\n']) || value.contains(['\r', '\n']) {
-            return Err(Failure::usage("a field with a line end in it"));
+            return Err(Failure::usage("a field with a line end in it")
+                .help("give each field with an -H of its own"));
         }
         head.push_str(&format!("{name}: {value}\r\n"));
     }

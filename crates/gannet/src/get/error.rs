@@ -4,12 +4,12 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use rustls::CertificateError;
 use rustls::pki_types::UnixTime;
+use rustls::{CertificateError, InvalidMessage};
 
 use super::response::Head;
 use super::url::Url;
-use crate::messages::{Failure, cause, printable};
+use crate::messages::{Failure, cause, next_step, printable};
 
 /// Seconds of a day.
 const DAY_S: u64 = 24 * 60 * 60;
@@ -38,9 +38,17 @@ pub(super) fn unwritten(path: &Path, error: &io::Error) -> io::Error {
 /// A response that is not the content.
 pub(super) fn unexpected(head: &Head) -> io::Error {
     let status = head.status;
-    io::Error::other(format!(
-        "the server answers {status} (expected the content)"
-    ))
+    let help = match status {
+        // What a server of HTTPS says to clear text, and many others to what they do not understand.
+        400 => Some("if the port is that of HTTPS, ask for https:// there"),
+        401 | 403 | 407 => Some("this client has no permission, and no name to give"),
+        404 | 410 => Some("there is nothing at this URL: check its path"),
+        421 => Some("the server does not answer for this host: check the name"),
+        429 | 500..=599 => Some("the server cannot answer now: try again later"),
+        _ => None,
+    };
+    let text = format!("the server answers {status} (expected the content)");
+    io::Error::other(Told { text, help })
 }
 
 /// `error`, met at `url`, which a redirection from `asked` led to.
@@ -48,53 +56,119 @@ pub(super) fn redirected(error: io::Error, asked: &Url, url: &Url) -> io::Error 
     if asked == url {
         return error;
     }
-    let text = format!("{} (redirected to {url})", in_words(&error));
-    io::Error::new(error.kind(), text)
+    let Told { text, help } = told(&error);
+    let text = format!("{text} (redirected to {url})");
+    io::Error::new(error.kind(), Told { text, help })
 }
 
 /// The failure to download the URL that was typed.
 pub(super) fn failure(typed: &str, error: &io::Error) -> Failure {
     let inner = error.get_ref();
     if let Some(unwritten) = inner.and_then(|e| e.downcast_ref::<Unwritten>()) {
-        return Failure::new("write", unwritten.path.display(), &unwritten.cause);
+        let failure = Failure::new("write", unwritten.path.display(), &unwritten.cause);
+        return Failure {
+            help: next_step(&error.kind().into()).map(Into::into),
+            ..failure
+        };
     }
-    let text = in_words(error);
-    let failure = Failure::new("download", typed, &text);
-    if text.starts_with(NOBODY) {
-        return failure.help("name its authority with --cacert, or believe anyone with --insecure");
-    }
-    if text.contains("address information") {
-        return failure.help("no server of this name is known: is it spelt right?");
-    }
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => failure.help("nobody listens there"),
-        _ => failure,
+    told(error).failure("download", typed)
+}
+
+/// What an error says, for those who do not know the libraries it comes from, and what to do about
+/// it.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    text: String,
+    help: Option<&'static str>,
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
     }
 }
 
-/// How the text of a certificate of unknown origin begins.
-const NOBODY: &str = "the server's certificate is signed by nobody known here";
+impl std::error::Error for Told {}
 
-/// What an error says, for those who do not know the libraries it comes from.
-fn in_words(error: &io::Error) -> String {
+impl Told {
+    /// The failure to do something with `object`, which a server has to do with.
+    pub(crate) fn failure(self, doing: &str, object: &str) -> Failure {
+        let help = self.help.map(Into::into);
+        Failure {
+            help,
+            ..Failure::new(doing, object, self.text)
+        }
+    }
+}
+
+/// How to believe a certificate all the same.
+const BELIEVE: &str = "if you know whose it is, believe any with --insecure";
+
+/// What an error says, and what to do about it.
+pub(crate) fn told(error: &io::Error) -> Told {
     let inner = error.get_ref();
-    let Some(tls) = inner.and_then(|e| e.downcast_ref::<rustls::Error>()) else {
-        return printable(&cause(error));
+    if let Some(told) = inner.and_then(|e| e.downcast_ref::<Told>()) {
+        return told.clone();
+    }
+    if let Some(tls) = inner.and_then(|e| e.downcast_ref::<rustls::Error>()) {
+        let (text, help) = of_tls(tls);
+        let text = printable(&text);
+        return Told { text, help };
+    }
+    let text = printable(&cause(error));
+    let help = match error.kind() {
+        io::ErrorKind::ConnectionRefused => Some("nobody listens there: is the port right?"),
+        io::ErrorKind::ConnectionReset => {
+            Some("the server, or somebody on the way to it, ended the connection: try again")
+        }
+        io::ErrorKind::TimedOut => Some("the server, or the way to it, may be down: try again"),
+        io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
+            Some("there is no way to its address: look at this machine's network")
+        }
+        _ if text.contains("address information") => {
+            Some("no server of this name is known: is it spelt right?")
+        }
+        _ => None,
     };
-    let rustls::Error::InvalidCertificate(certificate) = tls else {
-        return printable(&format!("TLS: {tls}"));
-    };
+    Told { text, help }
+}
+
+fn of_tls(error: &rustls::Error) -> (String, Option<&'static str>) {
+    match error {
+        rustls::Error::InvalidCertificate(certificate) => {
+            let (why, help) = of_certificate(certificate);
+            (format!("the server's certificate {why}"), Some(help))
+        }
+        // What comes first is no record of TLS: clear text.
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => (
+            "the server does not speak TLS there".into(),
+            Some("ask for http:// there, or name the port of HTTPS"),
+        ),
+        other => (format!("TLS: {other}"), None),
+    }
+}
+
+/// What goes on after `the server's certificate`.
+fn of_certificate(error: &CertificateError) -> (String, &'static str) {
     let days = |from: UnixTime, to: UnixTime| to.as_secs().saturating_sub(from.as_secs()) / DAY_S;
-    match certificate {
-        CertificateError::UnknownIssuer => NOBODY.to_owned(),
+    let of_names =
+        "ask for a name that it has; if you know whose it is, believe any with --insecure";
+    let of_clock = "is this machine's clock right?";
+    match error {
+        CertificateError::UnknownIssuer => (
+            "is signed by nobody known here".into(),
+            "name its authority with --cacert FILE, or believe anyone with --insecure",
+        ),
         CertificateError::ExpiredContext { time, not_after } => {
             let days = days(*not_after, *time);
-            format!("the server's certificate expired {days} days ago")
+            (format!("expired {days} days ago"), BELIEVE)
         }
+        CertificateError::Expired => ("has expired".into(), BELIEVE),
         CertificateError::NotValidYetContext { time, not_before } => {
             let days = days(*time, *not_before);
-            format!("the server's certificate is not valid for another {days} days")
+            (format!("is not valid for another {days} days"), of_clock)
         }
+        CertificateError::NotValidYet => ("is not valid yet".into(), of_clock),
         CertificateError::NotValidForNameContext {
             expected,
             presented,
@@ -105,11 +179,21 @@ fn in_words(error: &io::Error) -> String {
                 name.strip_suffix("\")").unwrap_or(name)
             });
             let presented = names.collect::<Vec<_>>().join(", ");
-            printable(&format!(
-                "the server's certificate is not for '{expected}' (it is for {presented})"
-            ))
+            let why = format!("is not for '{expected}' (it is for {presented})");
+            (why, of_names)
         }
-        _ => printable(&format!("the server's certificate: {tls}")),
+        CertificateError::NotValidForName => ("is for another name".into(), of_names),
+        // What `openssl req -x509` makes if it is told nothing else.
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => (
+            "is that of an authority, which is not for servers".into(),
+            BELIEVE,
+        ),
+        // What `openssl x509 -req` made for a long time.
+        CertificateError::Other(other) if other.to_string().contains("UnsupportedCertVersion") => (
+            "is of X.509 version 1, which has no names to compare (expected 3)".into(),
+            BELIEVE,
+        ),
+        other => (format!("is not believed: {other}"), BELIEVE),
     }
 }
 
@@ -132,18 +216,32 @@ mod tests {
             not_after: at(10),
         };
         let text = said(expired);
-        assert!(text.ends_with("certificate expired 2 days ago"), "{text}");
+        assert!(
+            text.contains("'https://h/': the server's certificate expired 2 days ago\nhelp: if "),
+            "{text}"
+        );
         let early = CertificateError::NotValidYetContext {
             time: at(10),
             not_before: at(13),
         };
-        assert!(said(early).ends_with("is not valid for another 3 days"));
+        assert!(said(early).contains("is not valid for another 3 days\nhelp: is this machine's"));
         let other = CertificateError::NotValidForNameContext {
             expected: "h".try_into().expect("a name"),
             presented: vec!["DnsName(\"o\")".into()],
         };
-        assert!(said(other).ends_with("is not for 'h' (it is for o)"));
+        assert!(said(other).contains("is not for 'h' (it is for o)\nhelp: ask for a name"));
         assert!(said(CertificateError::UnknownIssuer).contains("help: name its authority"));
+    }
+
+    #[test]
+    fn clear_text_where_tls_is_expected_is_told_with_the_way_out() {
+        let error = rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType);
+        let text = failure("https://h/", &io::Error::other(error)).to_string();
+        assert_eq!(
+            text,
+            "gannet: cannot download 'https://h/': the server does not speak TLS there\n\
+             help: ask for http:// there, or name the port of HTTPS"
+        );
     }
 
     #[test]
@@ -155,12 +253,13 @@ mod tests {
             text.contains("(ECONNREFUSED) (redirected to http://o/)"),
             "{text}"
         );
-        assert!(text.ends_with("help: nobody listens there"), "{text}");
+        assert!(text.contains("\nhelp: nobody listens there"), "{text}");
         let full = io::Error::from_raw_os_error(28);
         let text = failure("h", &unwritten(Path::new("x"), &full)).to_string();
         assert_eq!(
             text,
-            "gannet: cannot write 'x': no space left on device (ENOSPC)"
+            "gannet: cannot write 'x': no space left on device (ENOSPC)\n\
+             help: make room there, or choose another place"
         );
     }
 }

@@ -28,3 +28,7 @@ pub(super) const TLS_STATES_MAX: usize = 1 << 20;
 
 /// Frames of HTTP/2 for a response's head: a server that sends more of other kinds is refused.
 pub(super) const FRAMES_BEFORE_HEAD_MAX: usize = 1024;
+
+/// Bytes of the file that says what a partial download holds: an entity tag and a line of at most 63
+/// bytes for each connection.
+pub(super) const TAG_LEN_MAX: u64 = 256 << 10;

@@ -5,7 +5,7 @@
 //! connecting. Contents that are not wanted are thrown away by the kernel where there is no TLS.
 
 mod bar;
-mod error;
+pub(crate) mod error;
 mod h1;
 mod h2;
 mod kept;
@@ -14,6 +14,7 @@ mod output;
 mod report;
 mod response;
 mod standard_output;
+mod there;
 pub(crate) mod transport;
 pub(crate) mod url;
 
@@ -34,9 +35,10 @@ use self::limits::{CONNECTIONS_MAX, REDIRECTS_MAX};
 use self::output::{Output, Part};
 use self::report::{Connection, Report};
 use self::response::Head;
+use self::there::There;
 use self::transport::Transport;
 use self::url::Url;
-use crate::messages::{Failure, cause};
+use crate::messages::Failure;
 
 /// How often the bar moves.
 const TICK: Duration = Duration::from_millis(100);
@@ -81,6 +83,7 @@ pub fn connections(typed: &str) -> Result<usize, Failure> {
             "--connections {}: not a number from 1 to {CONNECTIONS_MAX}",
             crate::messages::printable(typed)
         ))
+        .help("one is the default; a few use a fast line fully")
     })
 }
 
@@ -95,6 +98,7 @@ pub fn run(options: &GetOptions) -> Result<String, Failure> {
         let url = Url::parse(typed).map_err(|cause| {
             let typed = crate::messages::printable(typed);
             Failure::usage(format!("the URL '{typed}' cannot be used: {cause}"))
+                .help("write it as http://HOST/PATH or https://HOST:PORT/PATH")
         })?;
         urls.push((typed.clone(), url));
     }
@@ -110,14 +114,18 @@ pub fn run(options: &GetOptions) -> Result<String, Failure> {
         standard_output::check(options)?;
     }
     if options.resumes && options.output.is_none() {
-        return Err(Failure::usage("--continue needs --output FILE"));
+        return Err(Failure::usage("--continue needs --output FILE")
+            .help("name the file that an earlier download began"));
     }
     let config = match urls.iter().any(|(_, url)| url.is_https) || options.cacert.is_some() {
         false => None,
         true => {
             let cacert = options.cacert.as_deref();
             let config = transport::tls_config(options.is_insecure, cacert, options.http2);
-            Some(config.map_err(|cause| Failure::usage(format!("certificates: {cause}")))?)
+            Some(config.map_err(|cause| {
+                Failure::usage(format!("certificates: {cause}"))
+                    .help("name a file of certificates (PEM) with --cacert FILE")
+            })?)
         }
     };
     let client = Client {
@@ -132,6 +140,22 @@ pub fn run(options: &GetOptions) -> Result<String, Failure> {
         return Ok(String::new());
     }
     let (started, cpu) = (Instant::now(), cpu_time());
+    if let Some(path) = options.output.as_ref().filter(|_| options.resumes)
+        && let There::Whole(digest) = client.look_at(&urls[0].0, &urls[0].1, path)?
+    {
+        let report = Report {
+            connections: Vec::new(),
+            digest,
+            elapsed: started.elapsed(),
+            cpu: cpu_time().saturating_sub(cpu),
+            output: options.output.clone(),
+        };
+        let shown = crate::messages::printable(&path.to_string_lossy());
+        return Ok(match options.json {
+            true => report.json(),
+            false => format!("{shown}: whole already, nothing was downloaded\n"),
+        });
+    }
     let result = match &options.output {
         None => client.measure(&urls),
         Some(path) => client.download(&urls[0].0, &urls[0].1, path),
@@ -224,8 +248,11 @@ impl Client<'_> {
         url: &Url,
         path: &std::path::Path,
     ) -> Result<(Vec<Connection>, Option<&'static str>), Failure> {
-        let write = |error: io::Error| Failure::new("write", path.display(), cause(&error));
+        let write = |error: io::Error| Failure::of_system("write", path.display(), &error);
         let mut output = Output::open(path, self.options.resumes).map_err(write)?;
+        if let Some(note) = &output.note {
+            eprintln!("gannet: {note}");
+        }
         let result = self.download_into(typed, url, &mut output, &write);
         result.map_err(|failure| match output.abandon() {
             true if failure.help.is_none() => failure.help("--continue goes on with what is there"),

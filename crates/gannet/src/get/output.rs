@@ -8,13 +8,19 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use aws_lc_rs::digest::{Algorithm, Context, SHA256, SHA512};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use gannet_http::semantics::date::parse_date;
+use gannet_io::named_file;
 
 use super::error::unwritten;
 use super::kept::Kept;
-use super::limits::READ_LEN;
+use super::limits::{READ_LEN, TAG_LEN_MAX};
 use super::response::Head;
+use crate::messages::printable;
 
 /// One connection's share of the content.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -33,6 +39,8 @@ pub(super) struct Output {
     file: File,
     /// What is there from before.
     kept: Option<Kept>,
+    /// Why what is there is of no use, if it is not.
+    pub(super) note: Option<String>,
     /// The whole length, where it is known.
     len: Option<u64>,
     /// The entity tag of what is being fetched, if it is a strong one.
@@ -52,6 +60,14 @@ impl Output {
             PathBuf::from(name)
         };
         let (part, tag) = (beside(".part"), beside(".part.tag"));
+        // What is there may be a device or a FIFO, which would be given the file's name in the end.
+        if let Ok(found) = fs::metadata(&part)
+            && !found.is_file()
+        {
+            let shown = part.display();
+            let what = format!("'{shown}' is there and is no file");
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+        }
         let mut options = OpenOptions::new();
         let file = options
             .create(true)
@@ -60,11 +76,24 @@ impl Output {
             .write(true)
             .open(&part)?;
         let len = file.metadata()?.len();
-        let kept = match fs::read_to_string(&tag) {
-            Ok(text) if resumes && len > 0 => Kept::read(&text, len),
-            _ => None,
+        let is_begun = resumes && len > 0;
+        let (kept, lost) = match named_file::read_text(&tag, TAG_LEN_MAX) {
+            _ if !is_begun => (None, None),
+            Ok(text) => {
+                let kept = Kept::read(&text, len);
+                let lost = kept.is_none().then_some("does not say what is in it");
+                (kept, lost)
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => (None, Some("is missing")),
+            Err(_) => (None, Some("cannot be read")),
         };
+        // Whoever waits for the rest of a long file is told that all of it comes.
+        let note = lost.map(|why| {
+            let (part, tag) = (shown(&part), shown(&tag));
+            format!("'{part}' cannot be gone on with, since '{tag}' {why}: begun anew")
+        });
         Ok(Self {
+            note,
             path,
             part,
             tag,
@@ -210,6 +239,16 @@ impl Output {
                 )));
             }
         }
+        if let Some(date) = head.last_modified.as_deref()
+            && let Some(modified) = parse_date(date.as_bytes(), unix_now())
+            && let Ok(since) = u64::try_from(modified)
+        {
+            // By it a later download sees that nothing is to be done. A file system that keeps no
+            // times has the content all the same.
+            let _ = self
+                .file
+                .set_modified(UNIX_EPOCH + Duration::from_secs(since));
+        }
         fs::rename(&self.part, &self.path)?;
         remove(&self.tag)?;
         Ok(digest.map(|(name, _, _)| name))
@@ -227,6 +266,10 @@ impl Output {
     }
 }
 
+fn shown(path: &Path) -> String {
+    printable(&path.to_string_lossy())
+}
+
 /// Where the file is or is to be: behind links, and nothing else than a file, since a device or a pipe
 /// would be replaced by one.
 fn resolved(path: &Path) -> io::Result<PathBuf> {
@@ -235,10 +278,14 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
         found => found?,
     };
     if found.is_dir() {
-        return Err(io::Error::other("it is a directory"));
+        return Err(io::Error::new(
+            io::ErrorKind::IsADirectory,
+            "it is a directory",
+        ));
     }
     if !found.is_file() {
-        return Err(io::Error::other(
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
             "it is no file (without --output the content is thrown away)",
         ));
     }
@@ -275,21 +322,14 @@ pub(super) fn wanted_digest(field: &str) -> Option<(&'static str, &'static Algor
 
 /// RFC 4648 section 4.
 pub(super) fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
-    for group in bytes.chunks(3) {
-        let byte = |index: usize| u32::from(group.get(index).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for index in 0..4 {
-            let letter = LETTERS[(bits >> (18 - 6 * index) & 63) as usize];
-            text.push(if index <= group.len() {
-                letter.into()
-            } else {
-                '='
-            });
-        }
-    }
-    text
+    STANDARD.encode(bytes)
+}
+
+fn unix_now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| {
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    })
 }
 
 fn remove(path: &Path) -> io::Result<()> {
@@ -318,10 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_are_read_and_written() {
-        for (bytes, expect) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v")] {
-            assert_eq!(base64(bytes.as_bytes()), expect);
-        }
+    fn digests_are_read() {
         let found = wanted_digest("md5=:x:, sha-256=:abc=:, sha-512=:y:");
         assert_eq!(
             found.map(|(name, _, value)| (name, value)),

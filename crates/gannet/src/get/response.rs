@@ -13,6 +13,8 @@ pub(super) struct Head {
     pub(super) accepts_ranges: bool,
     /// The entity tag, when it is a strong one.
     pub(super) tag: Option<String>,
+    /// `last-modified`, as it was sent.
+    pub(super) last_modified: Option<String>,
     /// `repr-digest` (RFC 9530).
     pub(super) repr_digest: Option<String>,
     /// `location`.
@@ -53,6 +55,7 @@ impl Head {
             }
             b"accept-ranges" => self.accepts_ranges = text.eq_ignore_ascii_case("bytes"),
             b"etag" if text.starts_with('"') => self.tag = Some(text),
+            b"last-modified" => self.last_modified = Some(text),
             // Lines of one name are one list (RFC 9110 section 5.3).
             b"repr-digest" => match &mut self.repr_digest {
                 Some(before) => *before = format!("{before}, {text}"),

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gannet_io::named_file;
 use rustix::net::{RecvFlags, recv};
 use rustls::client::UnbufferedClientConnection;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -19,6 +20,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 
 use super::limits::{DISCARD_LEN, READ_LEN, SILENCE_S, TLS_STATES_MAX};
 use super::url::Url;
+use crate::messages::cause;
 
 /// Where distributions keep the certificates they trust.
 const SYSTEM_ROOTS: [&str; 4] = [
@@ -27,6 +29,9 @@ const SYSTEM_ROOTS: [&str; 4] = [
     "/etc/ssl/ca-bundle.pem",
     "/etc/ssl/cert.pem",
 ];
+
+/// The most bytes that are read of a file of certificates; a system's has a quarter of a million.
+const ROOTS_LEN_MAX: u64 = 16 << 20;
 
 /// Bytes that sealing adds to a request.
 const SEAL_MAX: usize = 64;
@@ -70,9 +75,12 @@ fn roots(cacert: Option<&Path>) -> Result<RootCertStore, String> {
         return Err("no certificates are trusted on this machine; name some with --cacert".into());
     };
     let shown = path.display();
-    let read = CertificateDer::pem_file_iter(path).map_err(|e| format!("'{shown}': {e}"))?;
+    let pem = named_file::read(path, ROOTS_LEN_MAX)
+        .map_err(|error| format!("'{shown}': {}", cause(&error)))?;
     let mut roots = RootCertStore::empty();
-    let certificates: Vec<_> = read.filter_map(Result::ok).collect();
+    let certificates: Vec<_> = CertificateDer::pem_slice_iter(&pem)
+        .filter_map(Result::ok)
+        .collect();
     let (added, _) = roots.add_parsable_certificates(certificates);
     match added {
         0 => Err(format!("'{shown}' holds no certificate (PEM)")),

@@ -17,8 +17,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use gannet_archive::Coding;
+use gannet_io::named_file;
 
-use crate::messages::{Exit, Failure, cause};
+use crate::messages::{Exit, Failure, cause, next_step};
 use crate::pack::decoder;
 
 pub use kawipiko::Positioned;
@@ -93,7 +94,7 @@ impl ImportError {
             Self::TooMuch(_) => Some("if you trust it, unpack it yourself and pack the directory"),
             Self::Unsupported(_) => Some("unpack it yourself, and pack the directory"),
             Self::Damaged(_) => Some("get the archive again"),
-            Self::Read(_) | Self::Write(..) => None,
+            Self::Read(error) | Self::Write(_, error) => next_step(error),
         };
         let failure = Failure::new("import", archive.display(), self);
         let failure = match help {
@@ -141,7 +142,7 @@ fn read_error(error: io::Error) -> ImportError {
 /// # Errors
 /// It cannot be read.
 pub fn kind_of(path: &Path) -> io::Result<Option<Kind>> {
-    let file = File::open(path)?;
+    let file = named_file::open(path)?;
     let mut first = Vec::new();
     (&file).take(2048).read_to_end(&mut first)?;
     Ok(Kind::of(&first, file.metadata()?.len()))
@@ -152,7 +153,7 @@ pub fn kind_of(path: &Path) -> io::Result<Option<Kind>> {
 /// # Errors
 /// See [`ImportError`].
 pub fn read_file(path: &Path, kind: Kind, entries: &mut dyn Entries) -> Result<(), ImportError> {
-    let file = File::open(path).map_err(ImportError::Read)?;
+    let file = named_file::open(path).map_err(ImportError::Read)?;
     match kind {
         Kind::Kawipiko => kawipiko::read(&file, entries),
         _ => read(BufReader::new(file), kind, entries),

@@ -1,19 +1,25 @@
 //! An archive: its entries, and what a server answers from them.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::Path;
 
-use gannet_archive::{Entry, EntryKind, Key, Namespace};
-use gannet_content::mime::looks_like_asset;
+use gannet_archive::{Archive, Entry, EntryKind, Key, Namespace};
+use gannet_content::archive::{Entries, Facts, Outcome, Space, resolve};
+use gannet_content::routing::FallbackKind;
+use gannet_content::rules::table::Ruled;
+use gannet_server::namespace;
 
-use super::{Located, SiteFile, folded, names_of};
+use super::{Asked, Located, Rules, SiteFile, folded, names_of};
 use crate::archive_commands::{ArchiveFile, CommandError};
 
 /// An archive whose files are known.
 #[derive(Debug)]
 pub struct ArchivePlace {
     file: ArchiveFile,
+    /// It is served with `--spa`.
+    spa: bool,
     files: Vec<SiteFile>,
     /// By the number of a file: the number of its entry.
     entries: Vec<u32>,
@@ -24,10 +30,11 @@ pub struct ArchivePlace {
 }
 
 impl ArchivePlace {
-    pub(super) fn open(path: &Path) -> Result<Self, CommandError> {
+    pub(super) fn open(path: &Path, spa: bool) -> Result<Self, CommandError> {
         let file = ArchiveFile::open(path)?;
         let mut place = Self {
             file,
+            spa,
             files: Vec::new(),
             entries: Vec::new(),
             by_blob: HashMap::new(),
@@ -89,50 +96,65 @@ impl ArchivePlace {
 
     pub(super) fn locate(
         &self,
-        host: u16,
-        path: &[u8],
-        with_pages: bool,
+        asked: &Asked<'_>,
+        rules: &Rules,
         tell: &mut dyn FnMut(String),
     ) -> Located {
-        let archive = self.file.archive();
-        if let Some(entry) = archive.lookup(Key::content(path).on(host)) {
-            tell("an entry has this path".into());
-            return self.located(&entry, 200);
+        let options = self.file.archive().options();
+        let host = self.on(asked.host);
+        let has = |kind: &FallbackKind| {
+            let space = namespace(Space::Fallback(*kind));
+            self.file.archive().has_namespace(asked.host, space)
+        };
+        let fallbacks = [
+            FallbackKind::Wildcard,
+            FallbackKind::Application,
+            FallbackKind::NotFound,
+        ];
+        let fallbacks: Vec<_> = fallbacks.into_iter().filter(has).collect();
+        let facts = Facts {
+            spa: self.spa || options.spa,
+            slash_redirects: options.slash_redirects,
+            has_unruled: rules.headers().is_some_and(|table| !table.has_hosts()),
+            fallbacks: &fallbacks,
+            redirects: rules.redirects(),
+        };
+        let tried = Tried {
+            host,
+            rules,
+            tell: RefCell::new(tell),
+        };
+        match resolve(&tried, &facts, &asked.request(), || asked.is_navigation) {
+            Outcome::Entry { entry, status, .. } => self.located(&entry, status.0),
+            Outcome::Redirect(location) => Located::Redirect {
+                status: 308,
+                location: String::from_utf8_lossy(&location).into_owned(),
+                rule: None,
+            },
+            Outcome::Elsewhere {
+                status,
+                location,
+                rule,
+            } => Located::Redirect {
+                status: status.0,
+                location: String::from_utf8_lossy(&location).into_owned(),
+                rule: Some(rule),
+            },
+            Outcome::Missing => Located::Missing(None),
         }
-        tell("no entry has this path".into());
-        if !with_pages {
-            return Located::Missing(None);
+    }
+
+    /// Whether a path has content of its own.
+    pub(super) fn has_content(&self, host: u16, path: &[u8]) -> bool {
+        let entry = self.on(host).find(Space::Content, path);
+        entry.is_some_and(|entry| entry.kind() == EntryKind::Content)
+    }
+
+    fn on(&self, number: u16) -> Host<'_> {
+        Host {
+            archive: self.file.archive(),
+            number,
         }
-        if archive.options().spa
-            && !looks_like_asset(path)
-            && let Some(entry) = archive.lookup(Key::content(b"/").on(host))
-        {
-            tell("the front page answers for it".into());
-            return self.located(&entry, 200);
-        }
-        let mut folder = path;
-        while let Some(slash) = folder.iter().rposition(|byte| *byte == b'/') {
-            let key = Key::not_found_page(&folder[..=slash]).on(host);
-            let of_folder = [
-                (Namespace::ApplicationPage, 200),
-                (Namespace::Wildcard, 200),
-                (Namespace::NotFoundPage, 404),
-            ];
-            for (namespace, status) in of_folder {
-                if namespace == Namespace::ApplicationPage && looks_like_asset(path) {
-                    continue;
-                }
-                if let Some(entry) = archive.lookup(key.within(namespace)) {
-                    let shown = crate::target::url(&folder[..=slash]);
-                    tell(format!(
-                        "the page of the folder '{shown}' answers, {status}"
-                    ));
-                    return self.located(&entry, status);
-                }
-            }
-            folder = &folder[..slash];
-        }
-        Located::Missing(None)
     }
 
     fn located(&self, entry: &Entry<'_>, status: u16) -> Located {
@@ -155,7 +177,7 @@ impl ArchivePlace {
             (number, 404) => Located::Missing(number),
             (Some(number), status) => Located::File(number, status),
             // A listing has no file.
-            (None, _) => Located::Listing,
+            (None, status) => Located::Listing(status),
         }
     }
 
@@ -164,5 +186,53 @@ impl ArchivePlace {
             .iter()
             .find_map(|name| self.folded.get(&(host, folded(name))).copied())?;
         Some(self.files.get(found)?.url.clone())
+    }
+}
+
+/// The entries of a host.
+#[derive(Clone, Copy)]
+struct Host<'a> {
+    archive: &'a Archive<Vec<u8>>,
+    number: u16,
+}
+
+impl<'a> Host<'a> {
+    fn find(self, space: Space, path: &[u8]) -> Option<Entry<'a>> {
+        let key = Key::content(path).on(self.number).within(namespace(space));
+        self.archive.lookup(key)
+    }
+}
+
+/// The same, telling what is tried.
+struct Tried<'a, 't> {
+    host: Host<'a>,
+    rules: &'a Rules,
+    tell: RefCell<&'t mut dyn FnMut(String)>,
+}
+
+impl<'a> Entries for Tried<'a, '_> {
+    type Entry = Entry<'a>;
+
+    fn find(&self, space: Space, path: &[u8]) -> Option<Entry<'a>> {
+        let found = self.host.find(space, path);
+        let shown = crate::target::url(path);
+        let words = match (space, &found) {
+            (Space::Content, Some(_)) => format!("an entry at '{shown}'"),
+            (Space::Content, None) => format!("no entry at '{shown}'"),
+            // It is the same content.
+            (Space::Unruled, _) => return found,
+            (Space::Fallback(_), None) => return None,
+            (Space::Fallback(_), Some(_)) => format!("the page of the folder '{shown}' answers"),
+        };
+        (self.tell.borrow_mut())(words);
+        found
+    }
+
+    fn has_content(&self, entry: &Entry<'a>) -> bool {
+        entry.kind() == EntryKind::Content
+    }
+
+    fn ruled(&self, ruled: Option<&Ruled>) {
+        (self.tell.borrow_mut())(self.rules.told(ruled));
     }
 }

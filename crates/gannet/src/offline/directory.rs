@@ -1,7 +1,8 @@
 //! A directory: its names, and what the server's lookup makes of them.
 
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::ffi::OsStr;
+use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -11,8 +12,10 @@ use gannet_content::directory::lookup::{Ask, Found, Lookup, LookupOptions, Told}
 use gannet_content::mime;
 use gannet_content::routing::Routing;
 use gannet_http::semantics::status::Status;
+use gannet_io::named_file;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use super::{Located, SiteFile, folded, names_of};
+use super::{Asked, Located, Rules, SiteFile, folded, names_of};
 use crate::archive_commands::CommandError;
 
 /// Folders within folders, as for packing: symbolic links that multiply come to an end here.
@@ -23,6 +26,7 @@ const DEPTH_MAX: usize = 128;
 pub struct DirectoryPlace {
     root: PathBuf,
     options: LookupOptions,
+    routing: Arc<Routing>,
     files: Vec<SiteFile>,
     /// By the path relative to the root, as the lookup asks.
     items: HashMap<Vec<u8>, Item>,
@@ -38,17 +42,25 @@ enum Item {
     Escapes,
     /// Neither file nor folder.
     Other,
+    /// A folder that this user may not look into, or a link that leads into one: what is in it is not
+    /// known.
+    Closed,
 }
 
 impl DirectoryPlace {
     /// Reads all names below `root`. Symbolic links are followed where a server follows them.
-    pub(super) fn scan(root: &Path, options: LookupOptions) -> Result<Self, CommandError> {
+    pub(super) fn scan(
+        root: &Path,
+        options: LookupOptions,
+        routing: &Routing,
+    ) -> Result<Self, CommandError> {
         let canonical = root
             .canonicalize()
             .map_err(CommandError::io("open", root))?;
         let mut place = Self {
             root: root.to_path_buf(),
             options,
+            routing: Arc::new(routing.clone()),
             files: Vec::new(),
             items: HashMap::from([(Vec::new(), Item::Folder)]),
             folded: HashMap::new(),
@@ -66,7 +78,18 @@ impl DirectoryPlace {
         url: &[u8],
         chain: &mut Vec<PathBuf>,
     ) -> Result<(), CommandError> {
-        for item in fs::read_dir(path).map_err(CommandError::io("read", path))? {
+        let items = match fs::read_dir(path) {
+            // Names can be read where nothing can be opened by them (`r` without `x`).
+            Ok(items) if may(path, Access::EXEC_OK) => items,
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
+                return Err(CommandError::io("read", path)(error));
+            }
+            _ => {
+                self.items.insert(url.to_vec(), Item::Closed);
+                return Ok(());
+            }
+        };
+        for item in items {
             let item = item.map_err(CommandError::io("read", path))?;
             let path = item.path();
             let name = item.file_name();
@@ -78,6 +101,10 @@ impl DirectoryPlace {
             let target = if kind.is_symlink() {
                 match path.canonicalize() {
                     Ok(target) if target.starts_with(root) => target,
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                        self.items.insert(url, Item::Closed);
+                        continue;
+                    }
                     _ => {
                         self.items.insert(url, Item::Escapes);
                         continue;
@@ -153,7 +180,7 @@ impl DirectoryPlace {
 
     pub(super) fn read(&self, number: usize, max: u64) -> io::Result<Option<Vec<u8>>> {
         let path = self.path_of(number).ok_or(io::ErrorKind::NotFound)?;
-        let file = File::open(path)?;
+        let file = named_file::open(&path)?;
         if file.metadata()?.len() > max {
             return Ok(None);
         }
@@ -165,60 +192,100 @@ impl DirectoryPlace {
 
     pub(super) fn locate(
         &self,
-        path: &[u8],
-        with_pages: bool,
+        asked: &Asked<'_>,
+        rules: &Rules,
         tell: &mut dyn FnMut(String),
     ) -> Located {
-        let options = LookupOptions {
-            spa: self.options.spa && with_pages,
-            ..self.options
-        };
-        // Who asks has the rules, and asks them.
-        let routing = Arc::new(Routing {
-            rules: None,
-            ..Routing::default()
-        });
-        let mut lookup = Lookup::new(path, options, &routing);
-        let mut last = None;
+        let request = asked.request();
+        let redirects = rules.redirects();
+        let mut lookup =
+            Lookup::new(asked.path, self.options, &self.routing).of_navigation(asked.is_navigation);
+        if let Some(ruled) = redirects.and_then(|table| table.before_files(&request)) {
+            tell(rules.told(Some(&ruled)));
+            lookup.claim(ruled);
+        }
         loop {
-            match lookup.step() {
-                Ask::Open(name) => {
-                    let item = self.items.get(name).copied();
-                    let (told, words) = match item {
-                        Some(Item::File(number)) => {
-                            last = Some(number);
-                            (Told::Regular, "a file")
+            let last = self.ask(&mut lookup, tell);
+            let Ask::Done(found) = lookup.step() else {
+                continue;
+            };
+            if found == Found::Unclaimed {
+                match redirects.map(|table| table.for_missing(&request)) {
+                    None => lookup.go_on(),
+                    Some(ruled) => {
+                        tell(rules.told(ruled.as_ref()));
+                        match ruled {
+                            Some(ruled) => lookup.claim(ruled),
+                            None => lookup.go_on(),
                         }
-                        Some(Item::Folder) => (Told::Directory, "a folder"),
-                        Some(Item::Other) => (Told::Other, "neither file nor folder"),
-                        Some(Item::Escapes) => (Told::Escapes, "a link out of the site"),
-                        None => (Told::Missing, "nothing"),
-                    };
-                    let shown = String::from_utf8_lossy(name);
-                    tell(format!("{words} at '{shown}'"));
-                    lookup.told(told);
+                    }
                 }
-                Ask::Done(found) => {
-                    return match found {
-                        Found::File { status, .. } if status == Status::NOT_FOUND => {
-                            Located::Missing(last)
-                        }
-                        Found::File { .. } => match last {
-                            Some(number) => Located::File(number, 200),
-                            None => Located::Missing(None),
-                        },
-                        Found::Redirect { location } => Located::Redirect {
-                            status: 308,
-                            location: String::from_utf8_lossy(location).into_owned(),
-                            rule: None,
-                        },
-                        Found::Listing { .. } => Located::Listing,
-                        Found::Forbidden => Located::Forbidden,
-                        Found::Unclaimed | Found::Missing | Found::Failed => Located::Missing(None),
-                    };
+                continue;
+            }
+            return located(found, last);
+        }
+    }
+
+    /// Whether a path has content of its own.
+    pub(super) fn has_content(&self, path: &[u8]) -> bool {
+        let mut lookup = Lookup::new(path, self.options, &self.routing);
+        self.ask(&mut lookup, &mut |_| {});
+        match lookup.step() {
+            Ask::Done(Found::File { is_own, .. }) => is_own,
+            Ask::Done(found) => matches!(found, Found::Listing { .. }),
+            Ask::Open(_) => false,
+        }
+    }
+
+    /// Answers all questions of a lookup. Gives the number of the last file.
+    fn ask(&self, lookup: &mut Lookup, tell: &mut dyn FnMut(String)) -> Option<usize> {
+        let mut last = None;
+        while let Ask::Open(name) = lookup.step() {
+            let (told, words) = match self.item(name) {
+                Some(Item::File(_)) if !may(&self.at(name), Access::READ_OK) => {
+                    (Told::Denied, "a file that this user may not read")
                 }
+                Some(Item::Closed) => (Told::Denied, "what this user may not look into"),
+                Some(Item::File(number)) => {
+                    last = Some(number);
+                    (Told::Regular, "a file")
+                }
+                Some(Item::Folder) => (Told::Directory, "a folder"),
+                Some(Item::Other) => (Told::Other, "neither file nor folder"),
+                Some(Item::Escapes) => (Told::Escapes, "a link out of the site"),
+                None => (Told::Missing, "nothing"),
+            };
+            let shown = String::from_utf8_lossy(name);
+            tell(format!("{words} at '{shown}'"));
+            lookup.told(told);
+        }
+        last
+    }
+
+    /// What is at a path; below a closed folder that.
+    fn item(&self, name: &[u8]) -> Option<Item> {
+        if let Some(item) = self.items.get(name) {
+            return Some(*item);
+        }
+        let mut above = name;
+        while let Some(slash) = above.iter().rposition(|byte| *byte == b'/') {
+            above = &above[..slash];
+            if let Some(item) = self.items.get(above) {
+                return Some(*item).filter(|item| *item == Item::Closed);
             }
         }
+        None
+    }
+
+    fn at(&self, name: &[u8]) -> PathBuf {
+        self.root.join(OsStr::from_bytes(name))
+    }
+
+    /// A folder whose names cannot be read.
+    pub(super) fn closed_folder(&self) -> Option<PathBuf> {
+        let mut items = self.items.iter();
+        let (name, _) = items.find(|(_, item)| **item == Item::Closed)?;
+        Some(self.at(name))
     }
 
     pub(super) fn differently_spelled(&self, path: &[u8]) -> Option<Vec<u8>> {
@@ -249,5 +316,38 @@ impl DirectoryPlace {
             let slash = name.iter().rposition(|byte| *byte == b'/')?;
             name = &name[..slash];
         }
+    }
+}
+
+/// Whether this user may do that to what is at a path, links followed.
+pub(crate) fn may(path: &Path, access: Access) -> bool {
+    accessat(CWD, path, access, AtFlags::EACCESS).is_ok()
+}
+
+fn located(found: Found<'_>, last: Option<usize>) -> Located {
+    let text = |location: &[u8]| String::from_utf8_lossy(location).into_owned();
+    match found {
+        Found::File { status, .. } if status == Status::NOT_FOUND => Located::Missing(last),
+        Found::File { status, .. } => match last {
+            Some(number) => Located::File(number, status.0),
+            None => Located::Missing(None),
+        },
+        Found::Redirect { location } => Located::Redirect {
+            status: 308,
+            location: text(location),
+            rule: None,
+        },
+        Found::Elsewhere {
+            status,
+            location,
+            rule,
+        } => Located::Redirect {
+            status: status.0,
+            location: text(location),
+            rule: Some(rule),
+        },
+        Found::Listing { .. } => Located::Listing(200),
+        Found::Forbidden => Located::Forbidden,
+        Found::Unclaimed | Found::Missing | Found::Failed => Located::Missing(None),
     }
 }

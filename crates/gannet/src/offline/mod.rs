@@ -1,8 +1,8 @@
 //! A site looked at without a server: what is at each path, and why.
 //!
-//! The answers are those that a server gives: a directory is asked by
-//! `gannet_content::directory::lookup`, an archive by its index, and rules by their tables. Only
-//! names are kept in memory; contents are read when they are asked for.
+//! The answers are those that a server gives, since both ask the same: a directory is asked by
+//! `gannet_content::directory::lookup`, an archive by `gannet_content::archive`. Only names are kept
+//! in memory; contents are read when they are asked for.
 
 mod archive;
 mod directory;
@@ -13,15 +13,16 @@ use std::path::{Path, PathBuf};
 
 use gannet_archive::SectionKind;
 use gannet_content::directory::lookup::LookupOptions;
-use gannet_content::rules::Compat;
+use gannet_content::policy::defaults::ICON_PATH;
+use gannet_content::routing::Routing;
 use gannet_content::rules::matcher::Request;
 use gannet_content::rules::pattern::Scheme;
-use gannet_content::rules::table::Decision;
 
 use crate::archive_commands::{CommandError, host_name};
 
 pub use archive::ArchivePlace;
 pub use directory::DirectoryPlace;
+pub(crate) use directory::may;
 pub use rules::Rules;
 
 /// How a site is looked at.
@@ -29,10 +30,12 @@ pub use rules::Rules;
 pub struct SiteOptions {
     /// A directory or an archive.
     pub path: PathBuf,
-    /// Whose reading of the rule files of a directory is followed.
-    pub compat: Compat,
+    /// Which file of a directory answers which path, and how its rules files are read.
+    pub routing: Routing,
     /// How a directory is served; an archive says so itself.
     pub lookup: LookupOptions,
+    /// A server has an icon of its own for a site without one.
+    pub icon: bool,
 }
 
 /// A site.
@@ -40,6 +43,7 @@ pub struct SiteOptions {
 pub struct Site {
     place: Place,
     rules: Rules,
+    icon: bool,
     /// Those of virtual hosts that have rules of their own, from number 1 on.
     host_rules: Vec<Rules>,
 }
@@ -77,6 +81,20 @@ pub struct Asked<'a> {
     pub path: &'a [u8],
     /// The query.
     pub query: Option<&'a str>,
+    /// A browser asks for a page to show.
+    pub is_navigation: bool,
+}
+
+impl Asked<'_> {
+    /// What rules look at.
+    fn request(&self) -> Request<'_> {
+        Request {
+            scheme: self.scheme,
+            host: self.host_name.as_bytes(),
+            path: self.path,
+            query: self.query.map(str::as_bytes),
+        }
+    }
 }
 
 /// What is at a path.
@@ -93,8 +111,10 @@ pub enum Located {
         /// The position of the rule.
         rule: Option<u32>,
     },
-    /// A list of what is in a folder.
-    Listing,
+    /// A list of what is in a folder, sent with this status.
+    Listing(u16),
+    /// The server's own icon, for a site that has none.
+    Icon,
     /// 404, with the page of this number if the site has one.
     Missing(Option<usize>),
     /// 403.
@@ -110,16 +130,33 @@ impl Site {
         let metadata =
             std::fs::metadata(&options.path).map_err(CommandError::io("open", &options.path))?;
         if metadata.is_dir() {
-            let directory = DirectoryPlace::scan(&options.path, options.lookup)?;
-            let rules = Rules::read(&options.path, options.compat)?;
+            let routing = &options.routing;
+            let directory = DirectoryPlace::scan(&options.path, options.lookup, routing)?;
+            let rules = match routing.rules {
+                Some(compat) => Rules::read(&options.path, compat)?,
+                None => Rules::default(),
+            };
             let place = Place::Directory(directory);
             return Ok(Self {
                 place,
                 rules,
+                icon: options.icon,
                 host_rules: Vec::new(),
             });
         }
-        let archive = ArchivePlace::open(&options.path)?;
+        let site = Self::of_archive(&options.path, options.lookup.spa)?;
+        Ok(Self {
+            icon: options.icon,
+            ..site
+        })
+    }
+
+    /// Looks at an archive that is served with `--spa` or without.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no archive.
+    pub fn of_archive(path: &Path, spa: bool) -> Result<Self, CommandError> {
+        let archive = ArchivePlace::open(path, spa)?;
         let file = archive.file();
         let rules = Rules::of_archive(file, 0)?;
         let mut host_rules = Vec::new();
@@ -131,6 +168,7 @@ impl Site {
         Ok(Self {
             place: Place::Archive(Box::new(archive)),
             rules,
+            icon: false,
             host_rules,
         })
     }
@@ -195,74 +233,24 @@ impl Site {
     /// The same, telling in words what was tried.
     pub fn locate_and_tell(&self, asked: Asked<'_>, tell: &mut dyn FnMut(String)) -> Located {
         let rules = self.rules(asked.host);
-        let Some(table) = rules.redirects() else {
-            return self.without_rules(asked, true, tell);
+        let located = match &self.place {
+            Place::Directory(directory) => directory.locate(&asked, rules, tell),
+            Place::Archive(archive) => archive.locate(&asked, rules, tell),
         };
-        let there = self.without_rules(asked, false, &mut |_| {});
-        let has_file = matches!(there, Located::File(..) | Located::Listing);
-        let request = Request {
-            scheme: asked.scheme,
-            host: asked.host_name.as_bytes(),
-            path: asked.path,
-            query: asked.query.map(str::as_bytes),
-        };
-        let mut out = Vec::new();
-        match table.decide(&request, has_file, &mut out) {
-            Decision::Pass => {
-                tell("no redirect rule applies".into());
-                self.without_rules(asked, true, tell)
-            }
-            Decision::Redirect { status, rule } => {
-                let location = String::from_utf8_lossy(&out).into_owned();
-                let place = rules.place_of_redirect(rule);
-                tell(format!("{place}: {status} to {location}"));
-                let rule = Some(rule);
-                Located::Redirect {
-                    status,
-                    location,
-                    rule,
-                }
-            }
-            Decision::Content { status, rule } => {
-                let place = rules.place_of_redirect(rule);
-                let shown = crate::target::url(&out);
-                tell(format!("{place}: the content of {shown}, with {status}"));
-                let asked = Asked {
-                    path: &out,
-                    ..asked
-                };
-                match self.without_rules(asked, true, tell) {
-                    Located::File(number, 200) => Located::File(number, status),
-                    other => other,
-                }
-            }
+        // In place of the site's page for what is missing, which is no icon.
+        if self.icon && matches!(located, Located::Missing(_)) && asked.path == ICON_PATH {
+            tell("the site has no icon: the server has one of its own".into());
+            return Located::Icon;
         }
+        located
     }
 
     /// Whether there is content at a path of a host, without rules.
     #[must_use]
     pub fn has_content(&self, host: u16, path: &[u8]) -> bool {
-        let asked = Asked {
-            host,
-            host_name: "",
-            scheme: Scheme::Https,
-            path,
-            query: None,
-        };
-        let there = self.without_rules(asked, false, &mut |_| {});
-        matches!(there, Located::File(..) | Located::Listing)
-    }
-
-    /// `with_pages`: what is not there may be answered by a page for a whole folder.
-    fn without_rules(
-        &self,
-        asked: Asked<'_>,
-        with_pages: bool,
-        tell: &mut dyn FnMut(String),
-    ) -> Located {
         match &self.place {
-            Place::Directory(directory) => directory.locate(asked.path, with_pages, tell),
-            Place::Archive(archive) => archive.locate(asked.host, asked.path, with_pages, tell),
+            Place::Directory(directory) => directory.has_content(path),
+            Place::Archive(archive) => archive.has_content(host, path),
         }
     }
 
@@ -272,6 +260,15 @@ impl Site {
         match &self.place {
             Place::Directory(directory) => directory.differently_spelled(asked.path),
             Place::Archive(archive) => archive.differently_spelled(asked.host, asked.path),
+        }
+    }
+
+    /// A folder whose names cannot be read.
+    #[must_use]
+    pub fn closed_folder(&self) -> Option<PathBuf> {
+        match &self.place {
+            Place::Directory(directory) => directory.closed_folder(),
+            Place::Archive(_) => None,
         }
     }
 

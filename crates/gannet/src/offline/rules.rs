@@ -1,6 +1,5 @@
 //! The rules of a site: from its files, or as an archive carries them.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
@@ -8,10 +7,10 @@ use gannet_archive::HostRules;
 use gannet_content::rules::headers;
 use gannet_content::rules::problem::Problem;
 use gannet_content::rules::redirects;
-use gannet_content::rules::table::{HeaderTable, RedirectTable};
+use gannet_content::rules::table::{HeaderTable, RedirectTable, Ruled};
 use gannet_content::rules::{Compat, Place, SourceFile};
-
-use gannet_server::redirects_files;
+use gannet_io::named_file;
+use gannet_server::{RULES_FILE_MAX, redirects_files};
 
 use crate::archive_commands::{ArchiveFile, CommandError};
 
@@ -130,6 +129,27 @@ impl Rules {
         shown(file.map_or(REDIRECTS, String::as_str), place)
     }
 
+    /// What redirects make of a request, in words.
+    pub(super) fn told(&self, ruled: Option<&Ruled>) -> String {
+        match ruled {
+            None => "no redirect rule applies".into(),
+            Some(Ruled::Elsewhere {
+                status,
+                location,
+                rule,
+            }) => {
+                let place = self.place_of_redirect(*rule);
+                let location = String::from_utf8_lossy(location);
+                format!("{place}: {} to {location}", status.0)
+            }
+            Some(Ruled::Content { status, path, rule }) => {
+                let place = self.place_of_redirect(*rule);
+                let shown = crate::target::url(path);
+                format!("{place}: the content of {shown}, with {}", status.0)
+            }
+        }
+    }
+
     /// `_headers:3`.
     #[must_use]
     pub fn place_of_header(&self, rule: u32) -> String {
@@ -153,7 +173,7 @@ fn shown(file: &str, place: Option<Place>) -> String {
 }
 
 fn read(path: &Path) -> Result<Option<Vec<u8>>, CommandError> {
-    match fs::read(path) {
+    match named_file::read(path, RULES_FILE_MAX) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(CommandError::io("read", path)(error)),

@@ -8,7 +8,7 @@ use gannet_archive::{ArchiveError, Rule};
 use gannet_content::rules::problem::Problem;
 
 use crate::archive_commands::CommandError;
-use crate::messages::{Failure, cause};
+use crate::messages::{Failure, cause, next_step};
 
 /// Why a site could not be packed. An archive that was there before is untouched.
 #[derive(Debug)]
@@ -38,6 +38,9 @@ pub enum PackError {
     Pattern(String, String),
     /// The rules files of the site have mistakes.
     Rules(Vec<Problem>),
+    /// What has the name of a file of rules or of patterns is none, and would be left out with all
+    /// that it says; what it is instead.
+    NoFile(PathBuf, &'static str),
     /// The release before cannot be compared with.
     Previous(CommandError),
     /// A key that cannot sign, and why.
@@ -80,7 +83,7 @@ impl PackError {
     #[must_use]
     pub fn help(&self) -> Option<String> {
         match self {
-            Self::Io { error, .. } => io_help(error).map(str::to_string),
+            Self::Io { doing, error, .. } => io_help(doing, error).map(str::to_string),
             Self::NotADirectory(_) => {
                 Some("name the folder that holds the site: 'gannet pack DIR -o site.gannet'".into())
             }
@@ -97,8 +100,8 @@ impl PackError {
                 Some("leave --previous out where there is no earlier release".into())
             }
             Self::Key(..) => Some(format!(
-                "it is a secret key of minisign; 'gannet keygen NAME' makes one; a password is \
-                 taken from {}",
+                "'gannet keygen NAME' makes a pair of keys, as 'minisign -G' does; the password of \
+                 one that has one is taken from {}",
                 super::sign::PASSWORD_VARIABLE
             )),
             Self::Types(_) => Some("write it as SUFFIX=TYPE/SUBTYPE".into()),
@@ -111,25 +114,54 @@ impl PackError {
             Self::Rules(_) => {
                 Some("mend them, or pack both files as they are with --no-rules".into())
             }
-            Self::Archive(..) => None,
+            Self::NoFile(..) => Some(
+                "make it a file, remove it, or leave it out with --exclude; --no-rules packs without \
+                 rules"
+                    .into(),
+            ),
+            Self::Archive(..) => {
+                Some("this is a bug in gannet: please report the site that led to it".into())
+            }
         }
     }
 }
 
-fn io_help(error: &io::Error) -> Option<&'static str> {
-    match error.kind() {
-        io::ErrorKind::PermissionDenied => Some(
-            "make it readable, or leave it out of the site; a site is packed whole or not at all",
-        ),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            Some("the archive needs about as much room as the site and its compressed copies")
+/// What was being done to the archive, in [`PackError::Io`].
+pub(super) const WRITE: &str = "write";
+/// What was being done to the key.
+pub(super) const READ_KEY: &str = "read the key";
+/// What was being done to the directory that builds keep things in.
+pub(super) const KEEP: &str = "keep anything in";
+
+fn io_help(doing: &str, error: &io::Error) -> Option<&'static str> {
+    use io::ErrorKind as Kind;
+    Some(match (doing, error.kind()) {
+        (READ_KEY, Kind::NotFound) => {
+            "check the path; 'gannet keygen NAME' makes a pair of keys, of which NAME.key signs"
         }
-        io::ErrorKind::FileTooLarge => {
-            Some("the file system or a limit (ulimit -f) does not allow files of this length")
+        (READ_KEY, Kind::PermissionDenied) => "sign as the user who may read the key",
+        (READ_KEY, Kind::InvalidInput | Kind::IsADirectory) => {
+            "name the file of a secret key, such as release.key"
         }
-        io::ErrorKind::NotFound => Some("it may have been removed while the site was packed"),
-        _ => None,
-    }
+        (KEEP, _) => "name a directory with --cache DIR, or one that can be made",
+        (WRITE, Kind::PermissionDenied | Kind::ReadOnlyFilesystem) => {
+            "name a file with -o in a folder that you may write to: the archive is made beside its \
+             name and then renamed"
+        }
+        (WRITE, Kind::NotFound) => "make the folder first, or name another file with -o",
+        (WRITE, Kind::IsADirectory) => "name a file in it: -o DIR/site.gannet",
+        (WRITE, Kind::InvalidInput) => {
+            "name another file with -o: an archive would take the place of what is there"
+        }
+        (_, Kind::StorageFull | Kind::QuotaExceeded) => {
+            "the archive needs about as much room as the site and its compressed copies"
+        }
+        ("read", Kind::PermissionDenied) => {
+            "make it readable, or leave it out of the site; a site is packed whole or not at all"
+        }
+        ("read", Kind::NotFound) => "it may have been removed while the site was packed",
+        _ => return next_step(error),
+    })
 }
 
 impl fmt::Display for PackError {
@@ -164,6 +196,11 @@ impl fmt::Display for PackError {
             Self::Key(path, why) => {
                 write!(out, "cannot sign with '{}': {why}", path.display())
             }
+            Self::NoFile(path, what) => write!(
+                out,
+                "cannot read '{}': it is {what} (expected a file)",
+                path.display()
+            ),
             Self::Types(pair) => write!(out, "cannot use content type '{pair}'"),
             Self::Rules(problems) => {
                 out.write_str("cannot use the rules of the site:")?;

@@ -19,8 +19,19 @@ pub(super) struct SourceHost {
     pub(super) rules: SiteRules,
 }
 
+/// Walks through all sites of a build, and reads their rules.
+pub(super) fn walk_all(
+    options: &PackOptions,
+    progress: &mut dyn Progress,
+) -> Result<(Tree, Vec<SourceHost>), PackError> {
+    match options.hosts {
+        true => walk_hosts(options, progress),
+        false => walk_one(options, progress),
+    }
+}
+
 /// Walks through the one site of a build without hosts.
-pub(super) fn walk_one(
+fn walk_one(
     options: &PackOptions,
     progress: &mut dyn Progress,
 ) -> Result<(Tree, Vec<SourceHost>), PackError> {
@@ -38,21 +49,28 @@ pub(super) fn walk_one(
 }
 
 /// Walks through the folder of each host, one after the other.
-pub(super) fn walk_hosts(
+fn walk_hosts(
     options: &PackOptions,
     progress: &mut dyn Progress,
 ) -> Result<(Tree, Vec<SourceHost>), PackError> {
     let root = &options.source;
-    let found = HostFolders::of(root).map_err(PackError::io("read", root))?;
+    let mut found = HostFolders::of(root).map_err(PackError::io("read", root))?;
+    // An archive has names only.
+    let is_address = |host: &Option<String>| host.as_ref().is_some_and(|it| it.starts_with('['));
+    for (_, path) in found.folders.extract_if(.., |(host, _)| is_address(host)) {
+        let cause = "an archive has names of hosts, and no addresses of IPv6";
+        found.others.push((path, cause.into()));
+    }
     if found.folders.is_empty() {
         return Err(PackError::NoHosts(root.clone()));
     }
     let mut tree = Tree::default();
-    tree.skipped
-        .extend(found.others.into_iter().map(|path| Skipped {
-            path,
-            rule: "no folder with the name of a host".into(),
-        }));
+    tree.skipped.extend(
+        found
+            .others
+            .into_iter()
+            .map(|(path, rule)| Skipped { path, rule }),
+    );
     let mut hosts = Vec::new();
     let (mut last, mut bytes_before) = (0, 0);
     for (name, folder) in found.folders {

@@ -5,12 +5,19 @@
 //! `.gannetignore` files from the file's own folder up to the site's root, the list below. A folder
 //! that is left out is not looked into, so nothing in it can be brought back.
 
+use std::fs;
+use std::io;
 use std::path::Path;
 
+use gannet_io::named_file;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
+use super::walk::no_file;
 use super::{PackError, PackOptions};
+
+/// The most bytes that are read of a file of patterns; they have a few hundred.
+const PATTERNS_FILE_MAX: u64 = 1 << 20;
 
 /// The file with patterns of a folder.
 pub(super) const FILE_NAME: &str = ".gannetignore";
@@ -19,7 +26,7 @@ pub(super) const FILE_NAME: &str = ".gannetignore";
 /// what programs write for themselves, and what `gannet pack .` has left in the site.
 const DEFAULTS: &[&str] = &[
     ".*",
-    "!.well-known",
+    "!/.well-known",
     ".DS_Store",
     "Thumbs.db",
     "desktop.ini",
@@ -55,6 +62,8 @@ impl IgnoreRules {
         let mut asked = GitignoreBuilder::new(root);
         let included = options.include.iter().map(|pattern| format!("!{pattern}"));
         for pattern in options.exclude.iter().cloned().chain(included) {
+            check_class(&pattern)
+                .map_err(|why| PackError::Pattern(format!("'{pattern}'"), why.into()))?;
             asked
                 .add_line(None, &pattern)
                 .map_err(|error| PackError::pattern(&pattern, &error))?;
@@ -84,13 +93,31 @@ impl IgnoreRules {
     /// Its `.gannetignore` cannot be read or has a malformed pattern.
     pub(super) fn enter(&mut self, folder: &Path) -> Result<(), PackError> {
         let file = folder.join(FILE_NAME);
-        if !file.is_file() {
-            self.folders.push(None);
-            return Ok(());
+        // Left out in silence, it would publish what it leaves out.
+        match fs::symlink_metadata(&file) {
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.folders.push(None);
+                return Ok(());
+            }
+            Err(error) => return Err(PackError::io("read", &file)(error)),
         }
+        if let Some(what) = no_file(fs::metadata(&file).as_ref()) {
+            return Err(PackError::NoFile(file, what));
+        }
+        let text = named_file::read_text(&file, PATTERNS_FILE_MAX)
+            .map_err(PackError::io("read", &file))?;
         let mut builder = GitignoreBuilder::new(folder);
-        if let Some(error) = builder.add(&file) {
-            return Err(PackError::patterns(&file, &error));
+        // Some editors begin a file so.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        for (number, line) in (1..).zip(text.lines()) {
+            let refuse = |why: String| {
+                PackError::Pattern(format!("'{line}' ({}:{number})", file.display()), why)
+            };
+            check_class(line).map_err(|why| refuse(why.into()))?;
+            builder
+                .add_line(Some(file.clone()), line)
+                .map_err(|error| refuse(error.to_string()))?;
         }
         let rules = builder
             .build()
@@ -130,6 +157,32 @@ impl IgnoreRules {
     }
 }
 
+/// Refuses a pattern with a `[` that no `]` ends: git fits nothing to such a pattern, others take the
+/// letter as it is, and neither is what it was written for.
+fn check_class(pattern: &str) -> Result<(), &'static str> {
+    let mut letters = pattern.chars().peekable();
+    if letters.peek() == Some(&'#') {
+        return Ok(());
+    }
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => {
+                letters.next();
+            }
+            '[' => {
+                letters.next_if(|it| matches!(it, '!' | '^'));
+                // The first letter of a class may be a `]`.
+                letters.next();
+                if !letters.by_ref().any(|it| it == ']') {
+                    return Err("a '[' without its ']'; for the letter itself write '\\['");
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,6 +207,8 @@ mod tests {
         check("index.html", None);
         check(".well-known/", None);
         check(".well-known/security.txt", None);
+        // That of the root alone has a meaning for everybody, as for a server.
+        check("docs/.well-known/", Some("dotfile"));
         check(".git/", Some("dotfile"));
         check("a/b/.htaccess", Some("dotfile"));
         check(".DS_Store", Some(".DS_Store"));
@@ -196,9 +251,14 @@ mod tests {
 
     #[test]
     fn malformed_patterns_are_named() {
-        let mut options = PackOptions::new("site", "site.gannet");
-        options.exclude = vec!["a[z-b]".into()];
-        let error = IgnoreRules::new(&options, &options.source).expect_err("no pattern");
-        assert!(error.to_string().contains("'a[z-b]'"), "{error}");
+        for bad in ["a[z-b]", "[", "a[b", "[!", "[]", "\\\\[", "[^]a"] {
+            let mut options = PackOptions::new("site", "site.gannet");
+            options.exclude = vec![bad.into()];
+            let error = IgnoreRules::new(&options, &options.source).expect_err(bad);
+            assert!(error.to_string().contains(&format!("'{bad}'")), "{error}");
+        }
+        for good in ["a[b-z]", "[]]", "[!]a]", "\\[", "[a][b]", "# ["] {
+            assert_eq!(check_class(good), Ok(()), "{good}");
+        }
     }
 }

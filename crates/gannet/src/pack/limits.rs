@@ -100,3 +100,21 @@ pub(super) const SECRETS_NAMED: usize = 3;
 /// Bytes at the beginning of a file in which a private key is looked for: certificates of a chain
 /// may come before it.
 pub(super) const SECRET_LOOKED_AT: u64 = 16 << 10;
+
+/// Bytes of pages, scripts and styles that are read for names of other files, in one build: what
+/// most sites have, in about a second. A name that is not found by then is revalidated.
+pub(super) const MENTIONS_READ_MAX: u64 = 1 << 30;
+
+/// Files of one folder that are read for a digest that their name could have, without success. A
+/// folder of files that are named by something else is not read whole.
+pub(super) const DIGEST_FOLDER_FAILURES_MAX: usize = 16;
+
+/// The same for the whole site, whose files may lie in a folder each.
+pub(super) const DIGEST_FAILURES_MAX: usize = 10_000;
+
+/// Names that an archive lists with the evidence for their lifetime; a server has them in memory.
+/// What is not listed is found again by the next build.
+pub(super) const LIFETIMES_LISTED_MAX: usize = 1 << 16;
+
+/// Patterns of files that are kept for a year that the report names one by one.
+pub(super) const KEPT_LISTED: usize = 10;

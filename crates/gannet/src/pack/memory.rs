@@ -8,6 +8,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+
+use super::error::KEEP;
 use super::limits::KEPT_ARCHIVES;
 use super::previous::Previous;
 use super::stamps::{Stamp, Stamps, stamps_path};
@@ -103,6 +106,16 @@ impl Memory {
             Ok(()) => None,
             Err(error) => warn(path, &error),
         }
+    }
+}
+
+/// Refuses a directory to keep things in that is none.
+pub(super) fn check(options: &PackOptions) -> Result<(), PackError> {
+    match kept_in(options).map(|folder| (folder, fs::metadata(folder))) {
+        Some((folder, Ok(found))) if !found.is_dir() => {
+            Err(PackError::io(KEEP, folder)(Errno::NOTDIR.into()))
+        }
+        _ => Ok(()),
     }
 }
 

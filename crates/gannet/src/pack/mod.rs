@@ -32,6 +32,7 @@ mod error;
 mod fields;
 mod host;
 mod ignore_rules;
+mod lifetimes;
 mod limits;
 mod memory;
 mod names;
@@ -40,11 +41,11 @@ mod parallel;
 mod previous;
 mod progress;
 mod recipe;
-mod releases;
 mod report;
 pub(crate) mod rules;
+mod script_needs;
 mod secrets;
-mod sign;
+pub(crate) mod sign;
 mod site;
 mod sources;
 mod spool;
@@ -52,10 +53,12 @@ mod stamps;
 mod store;
 mod walk;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use gannet_archive::{HostRules, Options, SectionKind, Superblock, Writer};
+use gannet_content::archive::FRONT_PAGE;
 use gannet_content::mime::Types;
 use gannet_content::policy::csp::PolicyOptions;
 use gannet_content::policy::defaults::DefaultFields;
@@ -65,13 +68,16 @@ pub(crate) use compress::decoder;
 pub use compressible::Compressible;
 pub use encoders::{Effort, Encoder};
 pub use error::PackError;
+pub use lifetimes::KeptPattern;
 pub(crate) use output::temporary_of;
-pub use progress::{Bar, NoProgress, Phase, Progress};
+pub use progress::{Bar, NoProgress, Phase, Progress, ProgressLines};
 pub(crate) use report::size;
 pub use report::{CodingReport, Largest, PackReport};
 pub use walk::Skipped;
 
+use error::WRITE;
 use host::SourceHost;
+use limits::LIFETIMES_LISTED_MAX;
 use memory::Memory;
 use output::Output;
 use recipe::Recipe;
@@ -120,7 +126,8 @@ pub struct PackOptions {
     pub include: Vec<String>,
     /// What may be known from earlier builds.
     pub memory: BuildMemory,
-    /// The archive of the release before: which names changed with their content.
+    /// The archive of the release before, where it is not the one that is replaced: names whose
+    /// content changed since are no hashes of it.
     pub previous: Option<PathBuf>,
     /// The secret key to sign with.
     pub sign: Option<PathBuf>,
@@ -193,9 +200,7 @@ impl PackOptions {
 /// nothing else is left behind.
 pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackReport, PackError> {
     let started = Instant::now();
-    let types = types(options)?;
-    // Before all the work, since a key may be wrong, or its password.
-    let signer = options.sign.as_deref().map(Signer::open).transpose()?;
+    let (types, signer) = prepare(options)?;
     let mut memory = Memory::open(options);
     let mut sources = Sources::read(options, &types, memory.known(), progress)
         .inspect_err(|error| memory.doubt(error))?;
@@ -209,6 +214,8 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
     let mut writer = Writer::with_spool(options.archive_options(), Box::new(spool));
     let recipe = Recipe::new(&options.encoders, &options.compressible);
     writer.set_section(SectionKind::Recipe, recipe.to_section());
+    let lifetimes = sources.lifetimes.to_text(LIFETIMES_LISTED_MAX);
+    writer.set_section(SectionKind::Lifetimes, lifetimes.into_bytes());
     let mut target = Target::new(&mut writer, &mut output);
     let stored = store(&sources, options, &previous, &mut target, progress)
         .inspect_err(|error| memory.doubt(error))?;
@@ -217,16 +224,39 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
     store_rules(&hosts, &mut writer);
     let no_host = SourceHost::default();
     let mut site = Site::new(options, &no_host, unix_now());
+    if options.csp.is_some() {
+        let (needs, warnings) = script_needs::find(&sources)?;
+        site.script_needs = needs;
+        sources.warnings.extend(warnings);
+    }
     for host in &hosts {
         site.begin(host);
         site.add_files(&sources, &stored.contents, &mut writer, &mut output)?;
         let has_content = |path: &[u8]| site.has_content(path);
         let problems = host.rules.lint(&has_content);
+        if !site.has_content(b"/") && !host.rules.answer(b"/") {
+            let names = options.routing.index_names.iter();
+            let name = names.map(|name| String::from_utf8_lossy(name)).next();
+            sources.warnings.push(format!(
+                "'{}' has no {}: '/' is answered with 404; is the site in a folder below it?",
+                host.folder.display(),
+                name.unwrap_or_default(),
+            ));
+        }
+        if options.spa && !site.has_content(FRONT_PAGE) {
+            sources.warnings.push(format!(
+                "--spa has no effect: '{}' has no index.html that would answer",
+                host.folder.display()
+            ));
+        }
         let shown = problems.into_iter();
         let shown = shown.map(|problem| problem.of_site(&host.folder).to_string());
         sources.warnings.extend(shown);
     }
     sources.warnings.extend(broken_pages(&site.broken_pages));
+    sources
+        .warnings
+        .extend(foreign_scripts(&site.foreign_scripts));
     sources.warnings.extend(site.double_claims.warnings());
     let stamps = std::mem::take(&mut sources.stamps);
     let mut report = PackReport {
@@ -244,7 +274,7 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
     let (mut finished, written) = output.finish(writer).map_err(refuse)?;
     written
         .and_then(|()| spool_error.check())
-        .map_err(PackError::io("write", &options.output))?;
+        .map_err(PackError::io(WRITE, &options.output))?;
     if let Some(signer) = signer {
         signer.sign(&mut finished)?;
     }
@@ -258,6 +288,33 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
         .extend(memory.keep(options, stamps, superblock.build_id()));
     report.elapsed = started.elapsed();
     Ok(report)
+}
+
+/// Does what [`pack`] does before it reads contents, compresses and writes: every file can be opened,
+/// rules and patterns are right, the key can sign, and the archive can be made where it is to be.
+///
+/// # Errors
+/// As for [`pack`].
+pub fn check(options: &PackOptions) -> Result<(), PackError> {
+    prepare(options)?;
+    let (tree, _) = host::walk_all(options, &mut NoProgress)?;
+    if tree.files.is_empty() {
+        return Err(PackError::Empty(options.source.clone()));
+    }
+    for file in &tree.files {
+        sources::open(&file.path)?;
+    }
+    // Removed when it is dropped.
+    Output::create(&options.output).map(drop)
+}
+
+/// What is looked at before all the work, since a key may be wrong, or its password.
+fn prepare(options: &PackOptions) -> Result<(Types, Option<Signer>), PackError> {
+    let types = types(options)?;
+    let signer = options.sign.as_deref().map(Signer::open).transpose()?;
+    memory::check(options)?;
+    lifetimes::open_previous(options)?;
+    Ok((types, signer))
 }
 
 /// The names of the hosts, and their rules; those of a site without hosts are its own.
@@ -286,6 +343,16 @@ fn broken_pages(pages: &[String]) -> Option<String> {
         "pages with event handlers, 'style=' attributes or 'javascript:' links, which a content \
          security policy would stop: {}, such as '{first}'",
         pages.len()
+    ))
+}
+
+/// What to tell of pages with scripts of other hosts, which may load what no page shows.
+fn foreign_scripts(origins: &BTreeSet<String>) -> Option<String> {
+    let first = origins.first()?;
+    Some(format!(
+        "what scripts of other hosts load or run is not known to the content security policy: {}, \
+         such as '{first}'; try it with '--csp report' first",
+        origins.len()
     ))
 }
 

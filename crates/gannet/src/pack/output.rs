@@ -9,8 +9,10 @@ use std::sync::Arc;
 
 use gannet_archive::limits::BLOB_ALIGN;
 use gannet_archive::{Archive, ArchiveError, Finished, SUPERBLOCK_LEN, Superblock, Writer};
+use rustix::io::Errno;
 
 use super::PackError;
+use super::error::WRITE;
 use super::limits::{COPY_CHUNK, KEPT_RUN_MAX, REOPENED_MAX};
 use super::previous::KeptBlob;
 
@@ -66,26 +68,23 @@ impl Drop for Temporary {
 impl Output {
     /// Begins a file that will be `target`. What is there now stays until [`Output::publish`].
     pub(super) fn create(target: &Path) -> Result<Self, PackError> {
+        let refuse = |error| PackError::io(WRITE, target)(error);
+        // A device or a FIFO would be replaced by a file.
+        match fs::metadata(target) {
+            Ok(found) if found.is_dir() => return Err(refuse(Errno::ISDIR.into())),
+            Ok(found) if !found.is_file() => {
+                let error = io::Error::new(io::ErrorKind::InvalidInput, "it is no file");
+                return Err(refuse(error));
+            }
+            _ => {}
+        }
         // A link stays a link: what it names is replaced.
         let target = target
             .canonicalize()
             .unwrap_or_else(|_| target.to_path_buf());
-        let name = target.file_name().ok_or_else(|| {
-            let error = io::Error::from_raw_os_error(rustix::io::Errno::ISDIR.raw_os_error());
-            PackError::Io {
-                doing: "write",
-                path: target.clone(),
-                error,
-            }
-        })?;
-        if target.is_dir() {
-            let error = io::Error::from_raw_os_error(rustix::io::Errno::ISDIR.raw_os_error());
-            return Err(PackError::Io {
-                doing: "write",
-                path: target,
-                error,
-            });
-        }
+        let name = target
+            .file_name()
+            .ok_or_else(|| PackError::io(WRITE, &target)(Errno::ISDIR.into()))?;
         let folder = folder_of(&target);
         let path = hidden_beside(&target, name);
         let file = OpenOptions::new()
@@ -94,7 +93,7 @@ impl Output {
             .create(true)
             .truncate(true)
             .open(&path)
-            .map_err(PackError::io("write", &target))?;
+            .map_err(PackError::io(WRITE, &target))?;
         let mut output = Self {
             target,
             folder,
@@ -112,7 +111,7 @@ impl Output {
         self.pad_to(offset)?;
         self.file
             .write_all(bytes)
-            .map_err(PackError::io("write", &self.target))?;
+            .map_err(PackError::io(WRITE, &self.target))?;
         self.offset += bytes.len() as u64;
         Ok(())
     }
@@ -250,7 +249,7 @@ impl Output {
             file,
             ..
         } = self;
-        let refuse = |error| PackError::io("write", &target)(error);
+        let refuse = |error| PackError::io(WRITE, &target)(error);
         let mut file = file
             .into_inner()
             .map_err(|error| refuse(error.into_error()))?;
@@ -266,7 +265,7 @@ impl Output {
         // The new name is on the disk only when its folder is.
         File::open(&folder)
             .and_then(|folder| folder.sync_all())
-            .map_err(PackError::io("write", &folder))
+            .map_err(PackError::io(WRITE, &folder))
     }
 
     fn pad_to(&mut self, offset: u64) -> Result<(), PackError> {
@@ -277,7 +276,7 @@ impl Output {
         let padding = offset.saturating_sub(self.offset);
         self.copy_run()
             .and_then(|()| io::copy(&mut io::repeat(0).take(padding), &mut self.file))
-            .map_err(PackError::io("write", &self.target))?;
+            .map_err(PackError::io(WRITE, &self.target))?;
         self.offset += padding;
         Ok(())
     }

@@ -16,6 +16,7 @@ use gannet_archive::{
     Coding, DigestTable, Inventory, ReadAt, SUPERBLOCK_LEN, SectionKind, Superblock, inflate,
     of_metadata,
 };
+use gannet_io::named_file;
 
 use super::Compressible;
 use super::encoders::Encoder;
@@ -161,7 +162,7 @@ const IDENTITY: usize = Coding::Identity as usize;
 
 impl PreviousArchive {
     fn open(path: &Path, compressible: &Compressible, stamps: &Stamps) -> Option<Self> {
-        let file = File::open(path).ok()?;
+        let file = named_file::open(path).ok()?;
         let stamp = Stamp::of_archive(&file.metadata().ok()?);
         let superblock = superblock_of(&file)?;
         let is_trusted = stamps.get(&stamp).as_ref() == Some(superblock.build_id());

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use gannet_archive::Coding;
 
-use super::limits::{LARGEST_COUNT, SKIPPED_LISTED};
+use super::lifetimes::{self, KeptPattern};
+use super::limits::{KEPT_LISTED, LARGEST_COUNT, SKIPPED_LISTED};
 use super::sources::{Source, Sources};
 use super::store::StoredContent;
 use super::walk::Skipped;
@@ -54,6 +55,8 @@ pub struct PackReport {
     pub best_bytes: u64,
     /// The largest files, largest first.
     pub largest: Vec<Largest>,
+    /// What browsers keep for a year, most files first.
+    pub kept: Vec<KeptPattern>,
     /// What was left out, and by which rule.
     pub skipped: Vec<Skipped>,
     /// What the user should know.
@@ -141,6 +144,7 @@ impl PackReport {
             best_len: best_len(source, contents),
         });
         report.largest = largest.collect();
+        report.kept = lifetimes::patterns(&sources);
         report.read_count = sources.read_count;
         report.skipped = sources.skipped;
         report.warnings = sources.warnings;
@@ -241,6 +245,7 @@ impl PackReport {
             counted(self.listing_count, "listing")
         )?;
         self.write_largest(out, dim, plain)?;
+        self.write_kept(out, dim, plain)?;
         self.write_skipped(out, dim, plain, list_skipped)?;
         for warning in &self.warnings {
             writeln!(out, "{warn}warning:{plain} {}", printable(warning))?;
@@ -255,6 +260,31 @@ impl PackReport {
             writeln!(out, "  {len:>10} -> {best:>10}  {}", printable(&file.url))?;
         }
         Ok(())
+    }
+
+    fn write_kept(&self, out: &mut impl fmt::Write, dim: &str, plain: &str) -> fmt::Result {
+        if self.kept.is_empty() {
+            return Ok(());
+        }
+        let count = self.kept.iter().map(|it| it.count).sum();
+        writeln!(
+            out,
+            "{dim}kept for a year ({}):{plain}",
+            counted(count, "file")
+        )?;
+        for kept in self.kept.iter().take(KEPT_LISTED) {
+            let pattern = printable(&kept.pattern);
+            writeln!(out, "  {:>9}  {pattern}  ({})", kept.count, kept.evidence)?;
+        }
+        let rest = self.kept.iter().skip(KEPT_LISTED).map(|it| it.count);
+        match rest.clone().count() {
+            0 => Ok(()),
+            folders => writeln!(
+                out,
+                "  {:>9}  in {folders} more patterns",
+                rest.sum::<u64>()
+            ),
+        }
     }
 
     /// All of a few, else how many by each rule.

@@ -1,7 +1,5 @@
 //! The rules files of a site: read, checked, looked over, and made sections of the archive.
 
-use std::fs;
-
 use gannet_archive::{SectionKind, Writer};
 use gannet_content::routing::Routing;
 use gannet_content::rules::SourceFile as RulesFile;
@@ -12,6 +10,8 @@ use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::problem::{Problem, has_errors};
 use gannet_content::rules::redirects::{self, Redirects};
 use gannet_content::rules::table::{HeaderTable, RedirectTable};
+use gannet_io::named_file;
+use gannet_server::RULES_FILE_MAX;
 
 use super::PackError;
 use super::walk::SourceFile;
@@ -46,7 +46,8 @@ impl SiteRules {
         found.sort_by_key(|file| (depth(&file.url), file.url.clone()));
         let mut texts = Vec::new();
         for file in &found {
-            let text = fs::read(&file.path).map_err(PackError::io("read", &file.path))?;
+            let text = named_file::read(&file.path, RULES_FILE_MAX)
+                .map_err(PackError::io("read", &file.path))?;
             texts.push((String::from_utf8_lossy(&file.url[1..]).into_owned(), text));
         }
         let (headers, redirects): (Vec<_>, Vec<_>) =
@@ -77,6 +78,18 @@ impl SiteRules {
         let files: Vec<&str> = self.files.iter().map(String::as_str).collect();
         let table = self.redirects.as_ref();
         table.map_or_else(Vec::new, |table| lint(table, &files, has_content))
+    }
+
+    /// Whether a redirect rule answers a path that has no content.
+    pub(super) fn answer(&self, path: &[u8]) -> bool {
+        let request = Request {
+            scheme: Scheme::Https,
+            host: b"",
+            path,
+            query: None,
+        };
+        let table = self.redirects.as_ref();
+        table.is_some_and(|table| table.for_missing(&request).is_some())
     }
 
     /// Whether there are rules for fields, and the fields of a path depend on it alone.

@@ -3,9 +3,10 @@
 //! This is a warning and no promise: a secret under another name is not found. Contents are looked
 //! at only where the name alone says too little, and then no further than their beginning.
 
-use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+
+use gannet_io::named_file;
 
 use super::limits::{SECRET_LOOKED_AT, SECRETS_NAMED};
 use super::sources::Source;
@@ -72,7 +73,7 @@ fn is_secret(url: &[u8], path: &Path) -> bool {
 fn begins_with_key(path: &Path) -> bool {
     let mut first = Vec::new();
     let read =
-        File::open(path).and_then(|file| file.take(SECRET_LOOKED_AT).read_to_end(&mut first));
+        named_file::open(path).and_then(|file| file.take(SECRET_LOOKED_AT).read_to_end(&mut first));
     let mut windows = first.windows(PRIVATE_KEY.len());
     read.is_ok() && windows.any(|window| window == PRIVATE_KEY)
 }

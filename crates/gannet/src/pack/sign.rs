@@ -3,15 +3,16 @@
 //! Inside, so that a release stays one file that is replaced at once and cannot lose its signature.
 //! The build id covers everything, so signing takes no time however long the archive is.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use gannet_archive::{Finished, Superblock, put_signature, signed_text};
+use gannet_io::named_file;
 use minisign::{ErrorKind, PError, SecretKey, SecretKeyBox};
 
 use super::PackError;
+use super::error::READ_KEY;
 
 /// The environment variable with the password of a secret key that has one.
 pub(super) const PASSWORD_VARIABLE: &str = "GANNET_KEY_PASSWORD";
@@ -27,6 +28,29 @@ pub(super) struct Signer {
 fn key_bytes(text: &str) -> Option<[u8; KEY_LEN]> {
     let coded = text.lines().nth(1)?;
     STANDARD.decode(coded.trim()).ok()?.try_into().ok()
+}
+
+/// Whether a file is a secret key of minisign.
+pub(crate) fn is_secret_key(text: &str) -> bool {
+    key_bytes(text).is_some()
+}
+
+/// What a file is that is no secret key of minisign.
+fn other_than_secret_key(text: &str) -> Option<&'static str> {
+    if key_bytes(text).is_some() {
+        return None;
+    }
+    Some(match text {
+        _ if text.contains("BEGIN OPENSSH PRIVATE KEY") => {
+            "it is a key of OpenSSH, not of minisign"
+        }
+        _ if text.contains("BEGIN PGP") => "it is a key of OpenPGP, not of minisign",
+        _ if text.contains("-----BEGIN") => "it is a PEM file, not a secret key of minisign",
+        _ if text.contains("minisign public key") => {
+            "it is a public key; archives are signed with the secret one"
+        }
+        _ => "it is no secret key of minisign",
+    })
 }
 
 fn has_no_password(text: &str) -> bool {
@@ -51,6 +75,9 @@ fn why(error: &PError) -> String {
     }
 }
 
+/// The longest file that is looked at for a key; minisign's have some 300 bytes.
+const KEY_FILE_MAX: u64 = 64 << 10;
+
 const KEY_LEN: usize = 158;
 const CHECKSUM_AT: usize = 126;
 
@@ -59,7 +86,12 @@ impl Signer {
     /// or is asked for at the terminal.
     pub(super) fn open(path: &Path) -> Result<Self, PackError> {
         let refuse = |why: String| PackError::Key(path.to_path_buf(), why);
-        let text = fs::read_to_string(path).map_err(PackError::io("read", path))?;
+        let bytes = named_file::read(path, KEY_FILE_MAX).map_err(PackError::io(READ_KEY, path))?;
+        // What is wrong is told before minisign says at which byte it stumbled.
+        let text = String::from_utf8(bytes).unwrap_or_default();
+        if let Some(what) = other_than_secret_key(&text) {
+            return Err(refuse(what.into()));
+        }
         let boxed = || SecretKeyBox::from_string(&text).map_err(|error| refuse(error.to_string()));
         let key = match boxed()?.into_unencrypted_secret_key() {
             Ok(key) => key,

@@ -1,19 +1,22 @@
 //! What each path of the site answers: files, their other names, redirects, listings.
 //!
-//! The same questions that a live directory answers at each request are answered here once
-//! (`gannet_content::directory::lookup`), with the same results.
+//! What a live directory answers at each request is asked here once, of the same lookup
+//! (`gannet_content::directory::lookup`): which paths a file may answer is known from its name.
 
+mod answers;
 mod folders;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 use gannet_archive::{Content, Key, Namespace, VariantsId, Writer};
+use gannet_content::archive::FRONT_PAGE;
 use gannet_content::policy::cache::Lifetime;
-use gannet_content::policy::csp::{self, Policy};
+use gannet_content::policy::csp::{self, Policy, PolicyOptions, ScriptNeeds};
 use gannet_content::policy::page;
 use gannet_content::routing::{FallbackKind, TrailingSlash};
 use gannet_content::rules::headers::FieldChanges;
+use gannet_content::stored_coding;
 use gannet_content::validators::last_modified;
 use gannet_http::semantics::target_path::encode_path;
 
@@ -27,6 +30,8 @@ use super::rules::RuleContents;
 use super::sources::{Source, SourceContent, Sources};
 use super::store::{StoredContent, read_whole};
 use super::{PackError, PackOptions};
+
+use answers::{Answer, AskedSite};
 
 /// Makes the entries.
 pub(super) struct Site<'o> {
@@ -44,9 +49,15 @@ pub(super) struct Site<'o> {
     /// Paths that have content, and the number of the file that they have it from; none for a
     /// listing.
     names: Names,
+    /// Paths that redirect to themselves with a slash.
+    redirects: HashSet<Vec<u8>>,
     pub(super) alias_count: u64,
     pub(super) redirect_count: u64,
     pub(super) listing_count: u64,
+    /// What the site's scripts need of the policies.
+    pub(super) script_needs: ScriptNeeds,
+    /// Other hosts that pages load scripts from.
+    pub(super) foreign_scripts: BTreeSet<String>,
     /// Pages with something that their policy would break.
     pub(super) broken_pages: Vec<String>,
     /// Paths that several files could answer.
@@ -56,6 +67,17 @@ pub(super) struct Site<'o> {
 /// Content, type and modification time, and what changes in the fields.
 type RepresentationKey = (usize, Arc<str>, Option<i64>, Lifetime, Option<ChangesKey>);
 type ChangesKey = (Vec<(String, Vec<u8>)>, Vec<String>);
+
+/// What a file answers.
+#[derive(Clone, Copy)]
+enum Role<'a> {
+    /// A path of its own: this one.
+    Own(&'a [u8]),
+    /// Other paths, in place of what they do not have.
+    StandIn,
+    /// The same, with the status 404.
+    NotFound,
+}
 
 /// What entries are made of, and where they go.
 struct Adding<'s> {
@@ -78,9 +100,12 @@ impl<'o> Site<'o> {
             common_fields: CommonFields::default(),
             policies: HashMap::new(),
             names: Names::default(),
+            redirects: HashSet::new(),
             alias_count: 0,
             redirect_count: 0,
             listing_count: 0,
+            script_needs: ScriptNeeds::default(),
+            foreign_scripts: BTreeSet::new(),
             broken_pages: Vec::new(),
             double_claims: DoubleClaims::default(),
         }
@@ -90,6 +115,7 @@ impl<'o> Site<'o> {
     pub(super) fn begin(&mut self, host: &'o SourceHost) {
         self.host = host;
         self.names = Names::default();
+        self.redirects.clear();
         // Files are numbered anew.
         self.of_files.clear();
     }
@@ -118,10 +144,11 @@ impl<'o> Site<'o> {
             // Every file has a path of its own.
             self.add_free(&mut to, &source.file.url, number, false)?;
         }
-        self.add_pages(&mut to)?;
-        self.add_indexes(&mut to)?;
+        let folders = self.folders(files);
+        let asked = AskedSite::new(self.options, &folders);
+        self.add_further(&mut to, &asked)?;
         self.add_fallbacks(&mut to)?;
-        self.add_folders(files, writer, output)?;
+        self.add_listings(files, &asked, writer, output)?;
         let mut to = Adding {
             files,
             contents,
@@ -136,20 +163,6 @@ impl<'o> Site<'o> {
         Key::content(path).on(self.host.number)
     }
 
-    /// Adds an entry of a file under a path, unless the path is taken.
-    fn add(
-        &mut self,
-        to: &mut Adding<'_>,
-        url: &[u8],
-        number: usize,
-        is_alias: bool,
-    ) -> Result<(), PackError> {
-        if self.names.contains(url) {
-            return Ok(());
-        }
-        self.add_free(to, url, number, is_alias)
-    }
-
     /// Adds an entry of a file under a path that is not taken.
     fn add_free(
         &mut self,
@@ -158,7 +171,7 @@ impl<'o> Site<'o> {
         number: usize,
         is_alias: bool,
     ) -> Result<(), PackError> {
-        let content = self.content(to, number, Some(url))?;
+        let content = self.content(to, number, Role::Own(url))?;
         let content = Content {
             is_alias,
             ..content
@@ -169,81 +182,88 @@ impl<'o> Site<'o> {
         Ok(())
     }
 
-    /// Pages answer without their suffix.
-    fn add_pages(&mut self, to: &mut Adding<'_>) -> Result<(), PackError> {
-        let suffixes = &self.options.routing.page_suffixes;
-        let is_page = |url: &[u8]| suffixes.iter().any(|suffix| url.ends_with(suffix));
-        if !self.options.clean_urls {
-            return Ok(());
-        }
-        for (position, suffix) in suffixes.iter().enumerate() {
+    /// What a directory answers at the further paths of its files: without the suffix of a page, for
+    /// a folder, with a slash more or less.
+    fn add_further(&mut self, to: &mut Adding<'_>, asked: &AskedSite<'_>) -> Result<(), PackError> {
+        let routing = &self.options.routing;
+        let suffixes = match self.options.clean_urls {
+            true => routing.page_suffixes.len(),
+            false => 0,
+        };
+        // The order of the suffixes is that in which a directory tries them.
+        for position in 0..suffixes {
             for number in 0..to.files.len() {
-                let url = &to.files[number].file.url;
-                let Some(clean) = url.strip_suffix(suffix.as_slice()) else {
+                let Some(clean) = routing.clean_path(&to.files[number].file.url, position) else {
                     continue;
                 };
-                if clean.ends_with(b"/") || is_page(clean) {
-                    continue;
-                }
-                if let Some(taken) = self.names.get(clean) {
-                    self.double_claims.add(to.files, clean, taken, number);
-                    continue;
-                }
-                if self.options.routing.trailing_slash != TrailingSlash::Always {
-                    self.add_free(to, clean, number, true)?;
-                    continue;
-                }
-                let folder = [clean, b"/"].concat();
-                let mut earlier = suffixes[..position].iter();
-                let earlier = earlier.find_map(|it| self.names.get(&[clean, it].concat()));
-                match self.index_of(to, &folder).or(earlier.flatten()) {
-                    None => self.add(to, &folder, number, true)?,
-                    winner => self.double_claims.add(to.files, &folder, winner, number),
-                }
-                // The page with an earlier suffix has brought it already.
-                if earlier.is_none() {
-                    self.add_redirect(to.writer, clean, &folder);
+                self.add_answer(to, asked, clean)?;
+                self.claim(to, clean, number);
+                if routing.trailing_slash == TrailingSlash::Always {
+                    let folder = [clean, b"/"].concat();
+                    self.add_answer(to, asked, &folder)?;
+                    self.claim(to, &folder, number);
                 }
             }
         }
-        Ok(())
-    }
-
-    /// The file that answers for a folder.
-    fn index_of(&self, to: &Adding<'_>, folder: &[u8]) -> Option<usize> {
-        let names = self.options.routing.index_names.iter();
-        let mut found = names.filter_map(|name| self.names.get(&[folder, name].concat())?);
-        found.next().filter(|number| *number < to.files.len())
-    }
-
-    /// Index pages answer for their folders.
-    fn add_indexes(&mut self, to: &mut Adding<'_>) -> Result<(), PackError> {
-        let folders: BTreeSet<&[u8]> = to.files.iter().map(|one| split(&one.file.url).0).collect();
-        for folder in folders {
-            let Some(number) = self.index_of(to, folder) else {
-                continue;
-            };
-            for name in &self.options.routing.index_names {
-                let other = self.names.get(&[folder, name].concat());
-                if let Some(other) = other.flatten() {
-                    self.double_claims
-                        .add(to.files, folder, Some(number), other);
-                }
-            }
-            let slash = self.options.routing.trailing_slash;
+        for folder in asked.folders.keys().copied() {
             let bare = folder.strip_suffix(b"/").unwrap_or_default();
-            // With a slash at its end it is the folder's: but for that the page has the name.
-            if let Some(taken) = self.names.get(bare).filter(|_| !bare.is_empty()) {
-                self.double_claims.add(to.files, bare, taken, number);
+            self.add_answer(to, asked, folder)?;
+            if !bare.is_empty() {
+                self.add_answer(to, asked, bare)?;
             }
-            if slash != TrailingSlash::Never || bare.is_empty() {
-                self.add(to, folder, number, true)?;
+            let path = if self.names.contains(folder) {
+                folder
+            } else {
+                bare
+            };
+            let indexes = routing.index_names.iter();
+            let indexes =
+                indexes.filter_map(|name| self.names.get(&[folder, name.as_slice()].concat())?);
+            let indexes: Vec<usize> = indexes.collect();
+            for number in &indexes {
+                self.claim(to, path, *number);
             }
-            if !slash.adds() && !bare.is_empty() {
-                self.add(to, bare, number, true)?;
+            // Without the slash it would be the folder's, but for a page that has the name.
+            if let Some(first) = indexes.first().filter(|_| path != bare) {
+                self.claim(to, bare, *first);
             }
         }
         Ok(())
+    }
+
+    /// Adds what a directory answers at a path, unless it has been: an entry of a file, or a
+    /// redirect. Listings are added later, and redirects that take a slash away are made by whoever
+    /// serves the archive.
+    fn add_answer(
+        &mut self,
+        to: &mut Adding<'_>,
+        asked: &AskedSite<'_>,
+        path: &[u8],
+    ) -> Result<(), PackError> {
+        if self.names.contains(path) {
+            return Ok(());
+        }
+        match asked.answer(&self.names, to.files, path) {
+            Answer::File(number) => self.add_free(to, path, number, true),
+            Answer::AddsSlash => {
+                if self.redirects.insert(path.to_vec()) {
+                    self.add_redirect(to.writer, path, &[path, b"/"].concat());
+                }
+                Ok(())
+            }
+            Answer::Listing | Answer::Nothing => Ok(()),
+        }
+    }
+
+    /// Notes that a file could answer a path that another one does.
+    fn claim(&mut self, to: &Adding<'_>, path: &[u8], number: usize) {
+        if let Some(winner) = self
+            .names
+            .get(path)
+            .filter(|winner| *winner != Some(number))
+        {
+            self.double_claims.add(to.files, path, winner, number);
+        }
     }
 
     /// Pages that answer for what is not found below their folders.
@@ -254,6 +274,10 @@ impl<'o> Site<'o> {
                 FallbackKind::Wildcard => Namespace::Wildcard,
                 FallbackKind::Application => Namespace::ApplicationPage,
                 FallbackKind::NotFound => Namespace::NotFoundPage,
+            };
+            let role = match fallback.kind {
+                FallbackKind::NotFound => Role::NotFound,
+                FallbackKind::Wildcard | FallbackKind::Application => Role::StandIn,
             };
             for number in 0..to.files.len() {
                 let (folder, name) = split(&to.files[number].file.url);
@@ -273,7 +297,7 @@ impl<'o> Site<'o> {
                 taken.insert((namespace, folder), number);
                 let content = Content {
                     is_alias: true,
-                    ..self.content(to, number, None)?
+                    ..self.content(to, number, role)?
                 };
                 let key = self.key(folder).within(namespace);
                 to.writer.add_content(key, &content);
@@ -300,7 +324,7 @@ impl<'o> Site<'o> {
             }
         };
         if self.options.spa {
-            paths.insert(b"/".to_vec());
+            paths.insert(FRONT_PAGE.to_vec());
         }
         for path in paths {
             let Some(Some(number)) = self.names.get(&path) else {
@@ -308,7 +332,7 @@ impl<'o> Site<'o> {
             };
             let content = Content {
                 is_alias: true,
-                ..self.content(to, number, None)?
+                ..self.content(to, number, Role::StandIn)?
             };
             let key = self.key(&path).within(Namespace::Unruled);
             to.writer.add_content(key, &content);
@@ -323,21 +347,31 @@ impl<'o> Site<'o> {
         self.redirect_count += 1;
     }
 
-    /// An entry of a file, with its variants added if no entry before had the same. `url` is the
-    /// path that it is the content of; without one it answers for others.
+    /// An entry of a file, with its variants added if no entry before had the same.
     fn content<'s>(
         &mut self,
         to: &mut Adding<'s>,
         number: usize,
-        url: Option<&[u8]>,
+        role: Role<'_>,
     ) -> Result<Content<'s>, PackError> {
         let source: &'s Source = &to.files[number];
         let last_modified = self.last_modified(source);
-        let lifetime = source.lifetime;
-        let changes = url.and_then(|url| self.host.rules.changes(url));
+        let lifetime = match role {
+            Role::Own(_) => source.reason.lifetime(),
+            Role::StandIn => Lifetime::Revalidate,
+            Role::NotFound => Lifetime::NoCache,
+        };
+        let url = match role {
+            Role::Own(url) => Some(url),
+            Role::StandIn | Role::NotFound => None,
+        };
+        let changes = url.and_then(|url| {
+            let changes = self.host.rules.changes(url);
+            stored_coding::with_coding(changes, &source.file.url)
+        });
         let changes = changes.filter(|changes| !changes.is_empty());
         // Its names differ in nothing then, and a million of them need no map.
-        let is_alone = changes.is_none() && !to.contents[source.content].is_shared;
+        let is_alone = url.is_some() && changes.is_none() && !to.contents[source.content].is_shared;
         if self.of_files.len() <= number && is_alone {
             self.of_files.resize(to.files.len(), None);
         }
@@ -386,7 +420,7 @@ impl<'o> Site<'o> {
     ) -> Result<VariantsId, PackError> {
         let policy = self.policy(source, &to.read[source.content])?;
         let defaults = &self.options.defaults;
-        let fields = defaults.of_content(&source.content_type, policy.as_ref());
+        let fields = defaults.of_content(policy.as_ref());
         let fields: Vec<_> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
         let representation = Representation {
             content_type: &source.content_type,
@@ -418,7 +452,13 @@ impl<'o> Site<'o> {
         let path = &source.file.path;
         // A policy for other scripts than those that were stored would stop them all.
         let page = page::read(&read_whole(path, content)?);
-        let policy = csp::policy(&page, wanted);
+        let wanted = PolicyOptions {
+            scripts: self.script_needs,
+            ..wanted.clone()
+        };
+        self.foreign_scripts
+            .extend(page.script_origins.iter().cloned());
+        let policy = csp::policy(&page, &wanted);
         if policy.is_none() || !page.findings.is_empty() {
             self.broken_pages.push(path.display().to_string());
         }

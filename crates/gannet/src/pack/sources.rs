@@ -9,13 +9,15 @@ use std::sync::Arc;
 use gannet_archive::DigestTable;
 use gannet_content::directory::sidecars::SIDECARS;
 use gannet_content::mime::Types;
-use gannet_content::policy::cache::{Lifetime, lifetime};
+use gannet_content::policy::cache::{Lifetimes, Reason};
+use gannet_content::stored_coding;
+use gannet_io::named_file;
 
 use super::host::{self, SourceHost};
+use super::lifetimes;
 use super::limits::{COPY_CHUNK, IN_FLIGHT_MAX, IN_FLIGHT_MIN, STREAMED_FROM};
 use super::parallel::{Work, in_order};
 use super::progress::{Phase, Progress};
-use super::releases;
 use super::secrets;
 use super::stamps::Stamps;
 use super::walk::{Skipped, SourceFile};
@@ -38,6 +40,8 @@ pub(super) struct Sources {
     pub(super) stamps: Stamps,
     /// Files that had to be read.
     pub(super) read_count: u64,
+    /// What the archive keeps of what was found of lifetimes.
+    pub(super) lifetimes: Lifetimes,
 }
 
 /// A file.
@@ -47,8 +51,8 @@ pub(super) struct Source {
     pub(super) content_type: Arc<str>,
     /// Whether its type is worth compressing.
     pub(super) is_compressible: bool,
-    /// How long its answers may be kept.
-    pub(super) lifetime: Lifetime,
+    /// How long its answers may be kept, and why.
+    pub(super) reason: Reason,
     /// Which of the contents it has.
     pub(super) content: usize,
 }
@@ -82,14 +86,12 @@ impl Sources {
         known: &Stamps,
         progress: &mut dyn Progress,
     ) -> Result<Self, PackError> {
-        let (tree, hosts) = match options.hosts {
-            true => host::walk_hosts(options, progress)?,
-            false => host::walk_one(options, progress)?,
-        };
+        let (tree, hosts) = host::walk_all(options, progress)?;
         let digests = read_all(options, &tree.files, known, progress)?;
         let mut sources = Self {
             stamps: stamps(&tree.files, &digests),
             read_count: digests.read_count,
+            lifetimes: Lifetimes::default(),
             files: Vec::with_capacity(tree.files.len()),
             contents: Vec::new(),
             skipped: tree.skipped,
@@ -110,7 +112,8 @@ impl Sources {
                     new
                 }
             };
-            let is_compressible = options.compressible.fits(&content_type);
+            let is_compressible =
+                options.compressible.fits(&content_type) && stored_coding::of(&file.url).is_none();
             let contents = &sources.contents;
             let has_it = |number: u32| contents[number as usize].digest == digest;
             let content = match by_digest.find(&digest, has_it) {
@@ -130,21 +133,17 @@ impl Sources {
             };
             sources.contents[content].is_compressible |= is_compressible;
             sources.contents[content].file_count += 1;
-            let name = String::from_utf8_lossy(file.url.strip_prefix(b"/").unwrap_or_default());
-            let (lifetime, _) = lifetime(&name, &content_type, None);
             sources.files.push(Source {
                 file,
                 content_type,
                 is_compressible,
-                lifetime,
+                reason: Reason::Plain,
                 content,
             });
         }
         sources.skipped.sort_by(|a, b| a.path.cmp(&b.path));
         sources.warn();
-        if let Some(previous) = &options.previous {
-            releases::apply(&mut sources, previous)?;
-        }
+        sources.lifetimes = lifetimes::apply(&mut sources, options)?;
         Ok(sources)
     }
 
@@ -277,7 +276,8 @@ fn stamps(files: &[SourceFile], digests: &Digests) -> Stamps {
 }
 
 pub(super) fn open(path: &Path) -> Result<File, PackError> {
-    File::open(path).map_err(PackError::io("read", path))
+    // Something else may have taken the name of the file that the walk saw.
+    named_file::open(path).map_err(PackError::io("read", path))
 }
 
 /// Digest and length of all that `source` gives, which is about `len` bytes: for a small file no

@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gannet_archive::DigestTable;
+use gannet_io::named_file;
 
 use super::limits::{CLOCK_GRAIN_NS, STAMPS_LEN_MAX};
 
@@ -85,11 +86,7 @@ impl Stamps {
     /// Reads what an earlier build has kept. What is missing, damaged or of another version counts
     /// as nothing: then all files are read.
     pub(super) fn load(path: &Path) -> Self {
-        let is_small = fs::metadata(path).is_ok_and(|metadata| metadata.len() <= STAMPS_LEN_MAX);
-        if !is_small {
-            return Self::default();
-        }
-        fs::read(path)
+        named_file::read(path, STAMPS_LEN_MAX)
             .ok()
             .and_then(|bytes| Self::parse(&bytes))
             .unwrap_or_default()

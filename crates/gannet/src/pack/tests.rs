@@ -17,8 +17,8 @@ use crate::archive_commands::{
 };
 
 mod choosing;
+mod lifetimes;
 mod rebuilding;
-mod releases;
 mod signing;
 mod whole;
 
@@ -260,6 +260,7 @@ fn leftovers_and_links_are_skipped_with_their_rule() {
 #[test]
 fn compressed_copies_keep_their_addresses_and_are_told() {
     let place = Place::new();
+    place.file("index.html", "front");
     place.file("sitemap.xml", "<urlset/>");
     place.file("sitemap.xml.gz", "coded");
     place.file("alone.csv.gz", "a download");

@@ -4,11 +4,12 @@ use std::ffi::OsStr;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gannet_archive::is_normalised;
+use gannet_content::routing::Routing;
 
 use super::ignore_rules::IgnoreRules;
 use super::limits::DEPTH_MAX;
@@ -72,6 +73,7 @@ pub(super) fn walk(
         output: fs::metadata(&options.output).ok().map(|file| id(&file)),
         root: canonical,
         host,
+        routing: &options.routing,
         rules: IgnoreRules::new(options, root)?,
         tree: Tree::default(),
         chain: vec![id(&metadata)],
@@ -100,6 +102,7 @@ struct Walk<'f> {
     root: PathBuf,
     host: u16,
     output: Option<(u64, u64)>,
+    routing: &'f Routing,
     rules: IgnoreRules,
     tree: Tree,
     /// The folders from the root to here: a link to one of them is a circle.
@@ -151,6 +154,12 @@ impl Walk<'_> {
         let url = [folder, name.as_bytes()].concat();
         if !is_normalised(&url) {
             return self.skip(path, "no request can name it");
+        }
+        // Left out in silence, it would take all that it says with it.
+        if self.routing.is_rules_file(&url[1..])
+            && let Some(what) = no_file(metadata.as_ref())
+        {
+            return Err(PackError::NoFile(file, what));
         }
         let metadata = match metadata {
             Ok(metadata) => metadata,
@@ -222,6 +231,22 @@ impl Walk<'_> {
 fn in_paths(name: &OsStr, kind: fs::FileType) -> impl Iterator<Item = u8> {
     let slash = kind.is_dir().then_some(b'/');
     name.as_bytes().iter().copied().chain(slash)
+}
+
+/// What is there instead of a file that says something about the site; `None` for a file, and for
+/// what other errors tell.
+pub(super) fn no_file(metadata: Result<&Metadata, &io::Error>) -> Option<&'static str> {
+    let kind = match metadata {
+        Ok(metadata) => metadata.file_type(),
+        Err(error) => return broken_link(error).map(|_| "a link to nothing"),
+    };
+    match kind {
+        _ if kind.is_file() => None,
+        _ if kind.is_dir() => Some("a folder"),
+        _ if kind.is_fifo() => Some("a FIFO"),
+        _ if kind.is_socket() => Some("a socket"),
+        _ => Some("a device"),
+    }
 }
 
 /// Why a link leads to nothing, if that is what is wrong with it.

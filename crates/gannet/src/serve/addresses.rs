@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use gannet_server::Bound;
 use gannet_server::config::{ListenAddress, Scheme};
 
+use rustix::io::Errno;
+
 use crate::command_line::layers::{Origin, Origins};
 use crate::command_line::settings::{Listen, Settings};
-use crate::messages::{Failure, cause};
+use crate::messages::{Failure, cause, next_step};
 use crate::serve::port_owner::port_owner;
 
 /// The port when none is given.
@@ -49,7 +51,8 @@ pub struct Listening {
 /// Decides where to listen.
 ///
 /// `--listen` names whole addresses, `--port` and `--expose` make them up. Between layers the
-/// higher one counts; in the same layer they contradict each other.
+/// higher one counts; in the same layer they contradict each other, unless those that are named are
+/// Unix sockets: then all count.
 ///
 /// # Errors
 /// They contradict each other, or HTTPS has no certificate.
@@ -57,8 +60,11 @@ pub fn wanted(settings: &Settings, origins: &Origins) -> Result<Wanted, Failure>
     let origin = |name: &str| origins.get(name).copied();
     let listen = origin("listen").filter(|_| !settings.listen.is_empty());
     let expose = origin("expose").filter(|_| settings.expose);
+    let is_unix = |it: &Listen| matches!(it.address, ListenAddress::Unix(_));
+    // A Unix socket has no port: one beside it is another address.
+    let has_only_unix = settings.listen.iter().all(is_unix);
     for (name, other) in [("--port", origin("port")), ("--expose", expose)] {
-        if listen.is_some() && other == listen {
+        if listen.is_some() && other == listen && !has_only_unix {
             let message = format!("{name} and --listen contradict each other");
             return Err(
                 Failure::usage(message).help("name every address with --listen ADDR:PORT, or none")
@@ -82,7 +88,7 @@ pub fn wanted(settings: &Settings, origins: &Origins) -> Result<Wanted, Failure>
         let scheme = super::tls::scheme(&settings.tls, &address);
         (address, scheme)
     };
-    let addresses = if settings.expose {
+    let mut addresses = if settings.expose {
         vec![
             tcp(Ipv4Addr::UNSPECIFIED.into()),
             tcp(Ipv6Addr::UNSPECIFIED.into()),
@@ -90,6 +96,9 @@ pub fn wanted(settings: &Settings, origins: &Origins) -> Result<Wanted, Failure>
     } else {
         vec![tcp(Ipv4Addr::LOCALHOST.into())]
     };
+    if listen.is_some() && listen == made_up {
+        addresses.extend(named(settings)?);
+    }
     Ok(Wanted {
         addresses,
         movable: settings.port.is_none().then_some(default),
@@ -124,6 +133,48 @@ fn named(settings: &Settings) -> Result<Vec<(ListenAddress, Scheme)>, Failure> {
     Ok(named)
 }
 
+/// Refuses an address that is to be bound twice; that of the metrics is bound by the server.
+///
+/// # Errors
+/// Names the address and what wants it.
+pub(super) fn check_once(wanted: &Wanted, settings: &Settings) -> Result<(), Failure> {
+    let listened = wanted.addresses.iter();
+    let mut all: Vec<_> = listened
+        .map(|(address, _)| (address.clone(), "--listen"))
+        .collect();
+    let further = [
+        (settings.tls.redirect, "--http-redirect"),
+        (settings.server.metrics, "--metrics"),
+    ];
+    let further = further.into_iter();
+    all.extend(further.filter_map(|(address, flag)| Some((ListenAddress::Tcp(address?), flag))));
+    for (at, (address, flag)) in all.iter().enumerate() {
+        let is_same = |(other, _): &&(ListenAddress, &str)| match (other, address) {
+            // Any free port is another one each time.
+            (ListenAddress::Tcp(other), ListenAddress::Tcp(address)) => {
+                other == address && address.port() != 0
+            }
+            (ListenAddress::Unix(other), ListenAddress::Unix(address)) => {
+                other.path == address.path
+            }
+            _ => false,
+        };
+        let Some((_, first)) = all[..at].iter().find(is_same) else {
+            continue;
+        };
+        let message = match first == flag {
+            true => format!("{flag} names '{address}' twice"),
+            false => format!("{first} and {flag} name the same address '{address}'"),
+        };
+        let failure = Failure::usage(message);
+        return Err(match first == flag {
+            true => failure.help("leave one of them out"),
+            false => failure.help("choose another port for one of them"),
+        });
+    }
+    Ok(())
+}
+
 /// Binds everything, or nothing.
 ///
 /// # Errors
@@ -135,7 +186,7 @@ pub fn bind(wanted: &Wanted, workers: usize) -> Result<Listening, Failure> {
     };
     let port = match wanted.movable {
         Some(port) if first.error.kind() == io::ErrorKind::AddrInUse => port,
-        _ => return Err(explain(&first)),
+        _ => return Err(explain(&first.address, &first.error)),
     };
     move_on(wanted, port, &first, workers)
 }
@@ -163,7 +214,7 @@ fn move_on(
                 });
             }
             Err(failed) if failed.error.kind() == io::ErrorKind::AddrInUse => {}
-            Err(failed) => return Err(explain(&failed)),
+            Err(failed) => return Err(explain(&failed.address, &failed.error)),
         }
     }
     let last = default + PORTS_TRIED - 1;
@@ -198,7 +249,7 @@ fn is_unowned(failed: &Failed) -> bool {
     failed.error.kind() == io::ErrorKind::AddrInUse
         && match &failed.address {
             ListenAddress::Tcp(address) => port_owner(address.port()).is_none(),
-            ListenAddress::Unix(path) => std::fs::symlink_metadata(path)
+            ListenAddress::Unix(unix) => std::fs::symlink_metadata(&unix.path)
                 .is_ok_and(|metadata| metadata.file_type().is_socket()),
         }
 }
@@ -236,7 +287,6 @@ fn bind_all(addresses: &[(ListenAddress, Scheme)], workers: usize) -> Result<Vec
 }
 
 fn is_without_ipv6(address: &ListenAddress, error: &io::Error) -> bool {
-    use rustix::io::Errno;
     let wildcard = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
     let is_wildcard = with_port(address, 0) == ListenAddress::Tcp(wildcard);
     let no_family = [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL]
@@ -248,19 +298,16 @@ fn is_without_ipv6(address: &ListenAddress, error: &io::Error) -> bool {
 fn with_port(address: &ListenAddress, port: u16) -> ListenAddress {
     match address {
         ListenAddress::Tcp(address) => ListenAddress::Tcp(SocketAddr::new(address.ip(), port)),
-        ListenAddress::Unix(path) => ListenAddress::Unix(path.clone()),
+        ListenAddress::Unix(unix) => ListenAddress::Unix(unix.clone()),
     }
 }
 
-fn explain(failed: &Failed) -> Failure {
-    let failure = Failure::new(
-        "listen on",
-        address_text(&failed.address),
-        cause(&failed.error),
-    );
-    match (failed.error.kind(), &failed.address) {
+/// Why there is no listening on an address, and what to do.
+pub(super) fn explain(address: &ListenAddress, error: &io::Error) -> Failure {
+    let failure = Failure::new("listen on", address, cause(error));
+    match (error.kind(), address) {
         (io::ErrorKind::AddrInUse, ListenAddress::Tcp(_)) => {
-            let owner = owner_text(&failed.address);
+            let owner = owner_text(address);
             Failure {
                 message: format!("{}{owner}", failure.message),
                 ..failure
@@ -273,33 +320,37 @@ fn explain(failed: &Failed) -> Failure {
         (io::ErrorKind::PermissionDenied, ListenAddress::Tcp(address)) if address.port() < 1024 => {
             failure.help("ports below 1024 need CAP_NET_BIND_SERVICE; try --port 8080")
         }
+        (io::ErrorKind::PermissionDenied, ListenAddress::Unix(unix)) => {
+            failure.help(match (&unix.access.group, error.raw_os_error()) {
+                (Some(group), Some(code)) if code == Errno::PERM.raw_os_error() => format!(
+                    "only root and members of the group '{group}' can give it a file; add \
+                     gannet's user to it"
+                ),
+                _ => "make its folder one that gannet's user can write to".into(),
+            })
+        }
         (io::ErrorKind::AddrNotAvailable, _) => {
             failure.help("no interface has this address; see 'ip address', or use --expose")
         }
         (io::ErrorKind::NotFound, ListenAddress::Unix(_)) => {
             failure.help("make the socket's directory first")
         }
-        _ => failure,
+        _ => Failure {
+            help: next_step(error).map(Into::into),
+            ..failure
+        },
     }
 }
 
 /// ` (used by nginx, process 812)`, if it can be found out.
-fn owner_text(address: &ListenAddress) -> String {
+pub(super) fn owner_text(address: &ListenAddress) -> String {
     let ListenAddress::Tcp(address) = address else {
         return String::new();
     };
     match port_owner(address.port()) {
+        Some((_, pid)) if pid == std::process::id() => " (used by this server itself)".into(),
         Some((name, pid)) => format!(" (used by {name}, process {pid})"),
         None => String::new(),
-    }
-}
-
-/// As it is written after `--listen`.
-#[must_use]
-pub fn address_text(address: &ListenAddress) -> String {
-    match address {
-        ListenAddress::Tcp(address) => address.to_string(),
-        ListenAddress::Unix(path) => format!("unix:{}", path.display()),
     }
 }
 
@@ -311,7 +362,7 @@ pub fn urls(
     interfaces: &[IpAddr],
 ) -> Vec<(String, &'static str)> {
     let ListenAddress::Tcp(bound) = address else {
-        return vec![(address_text(address), "")];
+        return vec![(address.to_string(), "")];
     };
     let url = |ip| url(SocketAddr::new(ip, bound.port()), scheme);
     if scheme == Scheme::Redirect {
@@ -389,7 +440,7 @@ mod tests {
                 let got: Vec<String> = wanted
                     .addresses
                     .iter()
-                    .map(|(address, _)| address_text(address))
+                    .map(|(address, _)| address.to_string())
                     .collect();
                 assert_eq!(
                     (got.as_slice(), wanted.movable.is_some()),

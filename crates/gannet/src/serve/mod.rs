@@ -1,6 +1,7 @@
-//! `gannet` and `gannet serve`: look at the path, bind, start, tell, wait for signals.
+//! `gannet` and `gannet serve`: prepare (look at the path, bind, open), serve, wait for signals.
 
 pub mod addresses;
+mod effects;
 mod port_owner;
 mod process_limits;
 mod signals;
@@ -11,23 +12,27 @@ pub mod what;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use gannet_server::config::{
     Config, Content, ContentOptions, Hosted, ListenAddress, LogFormat, Scheme, UnknownHost,
 };
-use gannet_server::{OpenError, Running, StartError};
+use gannet_server::tls::certificates::Warning;
+use gannet_server::{Prepared, Running, StartError};
+use rustix::fs::fstat;
 use signal_hook::consts::SIGHUP;
 
 use crate::command_line::arguments::mistyped_command;
 use crate::command_line::layers::Origins;
+use crate::command_line::serve_flags::needs::Kind;
 use crate::command_line::settings::{ColourChoice, LogChoice, Settings};
 use crate::host_folders::HostFolders;
-use crate::messages::{Exit, Failure, cause};
+use crate::messages::{Exit, Failure, printable};
 use crate::serve::addresses::Listening;
-use crate::serve::process_limits::Needs;
-use crate::serve::signals::Wish;
+use crate::serve::effects::Situation;
+use crate::serve::process_limits::{Needs, Used};
+use crate::serve::signals::{Wish, Wishes};
 use crate::serve::start_lines::Lines;
 
 /// How often a running server is asked whether its workers have ended by themselves.
@@ -42,12 +47,64 @@ const LOOKS_UNTIL_TOLD: u32 = 20;
 /// # Errors
 /// Whatever keeps the server from starting.
 pub fn run(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
+    let used = Used::now();
+    let wishes = match signals::listen() {
+        Ok(wishes) => wishes,
+        Err(error) => {
+            // Limits that are too low are told as what they are.
+            prepare(settings, origins, used)?;
+            return Err(Failure::of_system("listen for", "signals", &error));
+        }
+    };
+    let Ready {
+        prepared,
+        lines,
+        people,
+    } = prepare(settings, origins, used)?;
+    let mut running = prepared
+        .serve()
+        .map_err(|error| start_failure(&error, settings))?;
+    let news = wishes.sender.clone();
+    running
+        .watch_certificates(move |reload| {
+            // Nobody listens any more when the server ends.
+            let _ = news.send(Wish::Certificates(reload));
+        })
+        .map_err(|error| Failure::of_system("watch", "the certificates", &error))?;
+    wishes.serve();
+    people.say(&lines);
+    Ok(wait(running, &wishes, people))
+}
+
+/// Does all that a start does, up to the moment in which it would serve; gives what is unusual.
+///
+/// # Errors
+/// Whatever would keep the server from starting.
+pub fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
+    let ready = prepare(settings, origins, Used::now())?;
+    let warnings = &ready.prepared.report().certificate_warnings;
+    let warning = |one: &Warning| format!("note     {one}; {}\n", one.help());
+    Ok(warnings.iter().map(warning).collect())
+}
+
+/// A server that is about to serve.
+struct Ready {
+    prepared: Prepared,
+    /// What is said when it does.
+    lines: String,
+    people: People,
+}
+
+/// All of a start but serving: the start and the check of a configuration are this. `used` is what
+/// the process had before.
+fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, Failure> {
     let content = content(settings)?;
     let wanted = addresses::wanted(settings, origins)?;
     let terminal = Terminal::look(settings.colour);
     let (tls, development) = tls::prepare(settings)?.unzip();
     let config = Config {
         log: log_format(settings, &terminal),
+        log_file: log_file(settings),
         tls,
         content: ContentOptions {
             routing: settings.site.routing(),
@@ -64,10 +121,19 @@ pub fn run(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
         .iter()
         .map(|hosted| hosted.content.clone())
         .collect();
+    let schemes = || wanted.addresses.iter();
+    let situation = Situation {
+        kinds: kinds.iter().map(kind).collect(),
+        has_hosts: content.iter().any(|hosted| !hosted.hosts.is_empty()),
+        has_https: schemes().any(|(_, scheme)| *scheme == Scheme::Https),
+        has_tcp: schemes().any(|(address, _)| matches!(address, ListenAddress::Tcp(_))),
+        is_logging: config.log != LogFormat::Off,
+    };
+    effects::check(settings, origins, &situation)?;
+    addresses::check_once(&wanted, settings)?;
+    tell_of_missing_front_pages(settings, &kinds);
     let count = wanted.addresses.len() + usize::from(settings.tls.redirect.is_some());
-    process_limits::set(settings, &Needs::of(&config, &kinds, count))?;
-    let wishes =
-        signals::listen().map_err(|error| Failure::new("listen for", "signals", cause(&error)))?;
+    process_limits::set(settings, &Needs::of(&config, &kinds, count), used)?;
     let Listening { mut bound, note } = addresses::bind(&wanted, config.workers)?;
     if let Some(address) = settings.tls.redirect {
         let clear = addresses::Wanted {
@@ -80,49 +146,49 @@ pub fn run(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
         .iter()
         .map(|one| (one.address.clone(), one.scheme))
         .collect();
-    let sockets = SocketFiles::of(addresses.iter().map(|(address, _)| address));
-    let log = (config.log, config.log_file.is_some());
-    let running = gannet_server::start(config, content.clone(), bound)
+    let (log, log_file) = (config.log, config.log_file.clone());
+    let prepared = gannet_server::prepare(config, content.clone(), bound)
         .map_err(|error| start_failure(&error, settings))?;
-    let people = People::choose(settings.quiet, log);
     let interfaces = addresses::interface_addresses();
     let lines = Lines {
         contents: &content,
         addresses: &addresses,
         development: development.as_ref().and_then(Option::as_ref),
         interfaces: &interfaces,
-        report: running.report(),
+        report: prepared.report(),
+        log: (log, log_file.as_deref()),
         note: note.as_deref(),
         colour: terminal.colour,
     };
-    people.say(&lines.render());
-    let status = wait(running, &wishes, people);
-    drop(sockets);
-    Ok(status)
+    Ok(Ready {
+        lines: lines.render(),
+        prepared,
+        people: People::choose(settings.quiet, (log, log_file.is_some())),
+    })
 }
 
-/// A server's error in our form, with the errno's name where there is one.
+fn kind(content: &Content) -> Kind {
+    match content {
+        Content::Directory(_) => Kind::Directory,
+        Content::File(_) => Kind::File,
+        Content::Archive(_) => Kind::Archive,
+    }
+}
+
+/// A server's error in our form.
 fn start_failure(error: &StartError, settings: &Settings) -> Failure {
-    let failure = match error {
-        StartError::Content(OpenError::Io(what, path, error)) => {
-            Failure::new(&format!("open {what}"), path.display(), cause(error))
+    if let StartError::Listen(address, error) = error {
+        return addresses::explain(address, error);
+    }
+    let owner = match error {
+        StartError::Metrics(address, error) if error.kind() == io::ErrorKind::AddrInUse => {
+            addresses::owner_text(&ListenAddress::Tcp(*address))
         }
-        StartError::Log(path, error) => Failure::new("open log file", path, cause(error)),
-        StartError::Metrics(address, error) => {
-            Failure::new("answer metrics on", address, cause(error))
-        }
-        StartError::DeferAccept(address, error) => {
-            Failure::new("defer accepting on", address, cause(error))
-        }
-        StartError::Content(_)
-        | StartError::Engine { .. }
-        | StartError::Certificate(_)
-        | StartError::NoCertificate
-        | StartError::KernelTls(_)
-        | StartError::Resource(_) => Failure {
-            exit: Exit::Failed,
-            ..Failure::usage(error.to_string())
-        },
+        _ => String::new(),
+    };
+    let failure = Failure {
+        exit: Exit::Failed,
+        ..Failure::usage(format!("{error}{owner}"))
     };
     let of_flags = match error {
         StartError::Resource(_) => process_limits::help(settings),
@@ -132,18 +198,6 @@ fn start_failure(error: &StartError, settings: &Settings) -> Failure {
         help: of_flags.or_else(|| error.help()),
         ..failure
     }
-}
-
-/// Finds every mistake that can be found without binding or serving.
-///
-/// # Errors
-/// The first mistake.
-pub fn check(settings: &Settings, origins: &Origins) -> Result<(), Failure> {
-    addresses::wanted(settings, origins)?;
-    tls::pairs(&settings.tls)?;
-    let further = settings.sites.iter().map(|(_, path)| path);
-    let mut paths = settings.path.iter().chain(further);
-    paths.try_for_each(|path| look(path).map(|_| ()))
 }
 
 /// What to serve; refuses to guess when nobody is watching.
@@ -167,7 +221,9 @@ fn content(settings: &Settings) -> Result<Vec<Hosted>, Failure> {
         _ if settings.hosts => {
             let path = settings.path.as_deref().unwrap_or(Path::new("."));
             let cause = "not a directory, which --hosts needs";
-            return Err(Failure::new("serve", path.display(), cause).as_usage());
+            return Err(Failure::new("serve", path.display(), cause)
+                .as_usage()
+                .help("leave --hosts out; an archive knows its hosts itself"));
         }
         _ => contents.push(Hosted {
             hosts: Vec::new(),
@@ -179,8 +235,21 @@ fn content(settings: &Settings) -> Result<Vec<Hosted>, Failure> {
 
 /// The folders of a directory that are named after hosts.
 fn host_folders(root: &Path) -> Result<Vec<Hosted>, Failure> {
-    let fail = |error: io::Error| Failure::new("read", root.display(), cause(&error));
-    let HostFolders { folders, .. } = HostFolders::of(root).map_err(fail)?;
+    let fail = |error: io::Error| Failure::of_system("read", root.display(), &error);
+    let HostFolders { folders, others } = HostFolders::of(root).map_err(fail)?;
+    let is_hidden = |path: &Path| {
+        let name = path.file_name().unwrap_or_default();
+        name.as_encoded_bytes().starts_with(b".")
+    };
+    for (path, cause) in others {
+        if path.is_dir() && !is_hidden(&path) {
+            let path = path.to_string_lossy();
+            eprintln!(
+                "gannet: no site for the folder '{}': {cause}",
+                printable(&path)
+            );
+        }
+    }
     if folders.is_empty() {
         let cause = "no folder has the name of a host";
         return Err(Failure::new("serve", root.display(), cause)
@@ -223,6 +292,7 @@ fn log_format(settings: &Settings, terminal: &Terminal) -> LogFormat {
         (LogChoice::Off, _) => LogFormat::Off,
         (LogChoice::Json, _) => LogFormat::Json,
         (LogChoice::Combined, _) => LogFormat::Combined,
+        (LogChoice::CombinedHost, _) => LogFormat::CombinedHost,
         // Colours are for terminals, and a file is none.
         (LogChoice::Pretty, true) => LogFormat::Pretty { colour: false },
         (LogChoice::Pretty, false) => pretty,
@@ -232,6 +302,40 @@ fn log_format(settings: &Settings, terminal: &Terminal) -> LogFormat {
         (LogChoice::Auto, false) => pretty,
     }
 }
+
+/// The file that requests are logged to. One that is standard output under another name, such as
+/// `/dev/stdout`, is taken for that: a socket or a pipe cannot be opened anew, and what is written for
+/// people must not stand between lines.
+fn log_file(settings: &Settings) -> Option<PathBuf> {
+    let path = settings.server.log_file.as_ref()?;
+    let is_output = || {
+        let out = fstat(io::stdout()).ok()?;
+        let file = std::fs::metadata(path).ok()?;
+        Some((out.st_dev, out.st_ino) == (file.dev(), file.ino()))
+    };
+    (is_output() != Some(true)).then(|| path.clone())
+}
+
+/// A live directory may be given its front page later, so that is no error.
+fn tell_of_missing_front_pages(settings: &Settings, kinds: &[Content]) {
+    if !settings.server.content.spa {
+        return;
+    }
+    for kind in kinds {
+        if let Content::Directory(path) = kind
+            && !path.join(FRONT_PAGE).exists()
+        {
+            let path = printable(&path.to_string_lossy());
+            eprintln!(
+                "gannet: --spa has no effect yet on '{path}': there is no {FRONT_PAGE} that would \
+                 answer"
+            );
+        }
+    }
+}
+
+/// What `--spa` answers with.
+const FRONT_PAGE: &str = "index.html";
 
 /// What standard output can show.
 pub(crate) struct Terminal {
@@ -268,7 +372,9 @@ impl People {
     fn choose(is_quiet: bool, (log, has_file): (LogFormat, bool)) -> Self {
         match log {
             _ if is_quiet => Self::Nobody,
-            LogFormat::Combined | LogFormat::Json if !has_file => Self::Err,
+            LogFormat::Combined | LogFormat::CombinedHost | LogFormat::Json if !has_file => {
+                Self::Err
+            }
             _ => Self::Out,
         }
     }
@@ -286,7 +392,7 @@ impl People {
 }
 
 /// Serves until the workers have ended; gives the exit status.
-fn wait(running: Running, wishes: &Receiver<Wish>, people: People) -> u8 {
+fn wait(running: Running, wishes: &Wishes, people: People) -> u8 {
     let mut stopping = None;
     let mut looks = 0;
     let mut killed_by = None;
@@ -297,7 +403,7 @@ fn wait(running: Running, wishes: &Receiver<Wish>, people: People) -> u8 {
         } else {
             LOOK
         };
-        match wishes.recv_timeout(patience) {
+        match wishes.inbox.recv_timeout(patience) {
             Ok(Wish::Stop(signal)) if stopping.is_none() => {
                 stopping = Some(signal);
                 running.stop();
@@ -313,12 +419,16 @@ fn wait(running: Running, wishes: &Receiver<Wish>, people: People) -> u8 {
             }
             Ok(Wish::ReadAgain) => {
                 running.reopen_logs();
-                running.reload_certificates();
+                running.read_again();
             }
             // Asked for, so it is printed even when quiet; never among logged requests.
             Ok(Wish::Summary) => {
                 let _ = io::stderr().write_all(running.summary().as_bytes());
             }
+            Ok(Wish::Certificates(reload)) => match tls::news(&reload) {
+                Ok(text) => people.say(&text),
+                Err(failure) => failure.report(),
+            },
             Err(RecvTimeoutError::Timeout) if stopping.is_some() => {
                 looks += 1;
                 if looks == LOOKS_UNTIL_TOLD {
@@ -326,12 +436,6 @@ fn wait(running: Running, wishes: &Receiver<Wish>, people: People) -> u8 {
                 }
             }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
-        }
-        for reload in running.certificate_news() {
-            match tls::news(&reload) {
-                Ok(text) => people.say(&text),
-                Err(failure) => failure.report(),
-            }
         }
     }
     let is_clean = running.wait();
@@ -341,35 +445,6 @@ fn wait(running: Running, wishes: &Receiver<Wish>, people: People) -> u8 {
         // The grace was over, or the workers ended although nobody had asked them to.
         _ => 1,
     }
-}
-
-/// Removes the files of Unix sockets at the end, each with the device and inode it was made with.
-struct SocketFiles(Vec<(PathBuf, (u64, u64))>);
-
-impl SocketFiles {
-    fn of<'a>(addresses: impl Iterator<Item = &'a ListenAddress>) -> Self {
-        let files = addresses.filter_map(|address| match address {
-            ListenAddress::Unix(path) => Some((path.clone(), identity(path)?)),
-            ListenAddress::Tcp(_) => None,
-        });
-        Self(files.collect())
-    }
-}
-
-impl Drop for SocketFiles {
-    fn drop(&mut self) {
-        for (path, made) in &self.0 {
-            // While we finished our answers, a new server may have put its own socket there.
-            if identity(path) == Some(*made) {
-                let _ = std::fs::remove_file(path);
-            }
-        }
-    }
-}
-
-fn identity(path: &Path) -> Option<(u64, u64)> {
-    let meta = std::fs::symlink_metadata(path).ok()?;
-    Some((meta.dev(), meta.ino()))
 }
 
 #[cfg(test)]

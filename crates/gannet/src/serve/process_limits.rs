@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use gannet_io::{descriptors, reserve};
 use gannet_server::config::{Config, Content};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -20,12 +21,19 @@ const WORKER: u64 = 2;
 /// For the first connection and its file, and for what io_uring is tried out with.
 const FIRST_CONNECTION: u64 = 4;
 
+/// The reserve is one of so many parts of the memory that there may be, and so much at the most.
+const RESERVE_PART: u64 = 16;
+const RESERVE_MAX: u64 = 8 << 20;
+
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 /// The stack of a thread and its share of the heap.
 const THREAD: u64 = 2 * MIB + 256 * KIB;
 /// The buffers that a worker keeps for its connections.
 const WORKER_BUFFERS: u64 = 2 * MIB + 512 * KIB;
+/// What the program has before a start makes anything: settings, certificates, names of sites. It has
+/// less, unless there are very many of these.
+const PROGRAM: u64 = 3 * MIB;
 /// For the first connections and the files that they ask for.
 const FIRST_CONTENT: u64 = 4 * MIB;
 
@@ -64,7 +72,8 @@ impl Needs {
     }
 
     fn descriptors(&self, open: u64) -> u64 {
-        let shared = SIGNALS + self.directories + self.archives + 2 * self.helpers;
+        // The folder of a Unix socket stays open until its file is removed.
+        let shared = SIGNALS + self.directories + self.archives + 4 * self.helpers + self.addresses;
         open + shared + self.workers * self.per_worker() + FIRST_CONNECTION
     }
 
@@ -75,8 +84,8 @@ impl Needs {
         bytes.next_multiple_of(MIB)
     }
 
-    fn check_descriptors(&self, most: u64) -> Result<(), Failure> {
-        let open = open_descriptors();
+    /// `most` is what may be had, and `limit` says who says so.
+    fn check_descriptors(&self, most: u64, open: u64, limit: &Limit) -> Result<(), Failure> {
         let least = self.descriptors(open);
         if most >= least {
             return Ok(());
@@ -84,60 +93,157 @@ impl Needs {
         let workers = counted(self.workers, "worker");
         let of_workers = self.workers * self.per_worker();
         let rest = least - open - of_workers;
+        let (name, raise) = (limit.name, limit.raise);
         Err(Failure::usage(format!(
-            "--max-descriptors {most}: too few to start: at least {least} are needed ({open} are \
-             open, {workers}: {of_workers}, content, signals and a connection: {rest})"
+            "{name} {most}: too few to start: at least {least} are needed ({open} are open, \
+             {workers}: {of_workers}, content, signals and a connection: {rest})"
         ))
         .help(format!(
-            "give {least} and two for each further connection, or leave the flag out; fewer \
-             --workers need fewer"
+            "give {least} and two for each further connection, or {raise}; fewer --workers need fewer"
         )))
     }
 
-    fn check_memory(&self, most: u64) -> Result<(), Failure> {
-        let least = self.memory(used_memory());
+    fn check_memory(&self, most: u64, used: u64, limit: &Limit) -> Result<(), Failure> {
+        let least = self.memory(used);
         if most >= least {
             return Ok(());
         }
         let workers = counted(self.workers, "worker");
         let mib = least / MIB;
+        let Limit { name, raise, unit } = limit;
+        let most = most / unit;
         Err(Failure::usage(format!(
-            "--max-memory {most}: too little to start: at least {mib}MiB are needed (stacks and \
-             buffers of {workers}, further threads, the first connections)"
+            "{name} {most}: too little to start: at least {mib}MiB are needed (stacks and buffers of \
+             {workers}, further threads, the first connections)"
         ))
-        .help(format!(
-            "give {mib}MiB and what --cache-memory may take, or leave the flag out; sizes take K, \
-             M, G; fewer --workers need less"
-        )))
+        .help(match unit {
+            1 => format!(
+                "give {mib}MiB and what --cache-memory may take, or {raise}; sizes take K, M, G; \
+                 fewer --workers need less"
+            ),
+            _ => format!(
+                "give {} and what --cache-memory may take, or {raise}; fewer --workers need less",
+                least / unit
+            ),
+        }))
     }
 }
 
-/// Sets the limits of the process.
+/// Who sets a limit, and what else can be done about it.
+struct Limit {
+    name: &'static str,
+    raise: &'static str,
+    /// Bytes of one of what is given.
+    unit: u64,
+}
+
+const BY_FLAG: [Limit; 2] = [
+    Limit {
+        name: "--max-descriptors",
+        raise: "leave the flag out",
+        unit: 1,
+    },
+    Limit {
+        name: "--max-memory",
+        raise: "leave the flag out",
+        unit: 1,
+    },
+];
+/// What whoever starts the server says, by `ulimit` or in a unit of systemd.
+const DESCRIPTORS_OUTSIDE: Limit = Limit {
+    name: "ulimit -n",
+    raise: "set LimitNOFILE= in a unit of systemd",
+    unit: 1,
+};
+const DATA_OUTSIDE: Limit = Limit {
+    name: "ulimit -d",
+    raise: "set LimitDATA= in a unit of systemd",
+    unit: KIB,
+};
+const ADDRESSES_OUTSIDE: Limit = Limit {
+    name: "ulimit -v",
+    raise: "set LimitAS= in a unit of systemd",
+    unit: KIB,
+};
+
+/// What the process has before a start makes anything, the handling of signals above all: counted
+/// then, so that the check of a configuration and a start come to the same.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Used {
+    descriptors: u64,
+    /// Bytes of data, at least what a program has at its start.
+    memory: u64,
+}
+
+impl Used {
+    /// At this moment.
+    pub(super) fn now() -> Self {
+        Self {
+            descriptors: descriptors::open_now(),
+            memory: status_bytes("VmData:").max(PROGRAM),
+        }
+    }
+}
+
+/// Sets the limits of the process, and looks at those that others have set.
 ///
 /// # Errors
 /// A limit is less than a start needs, or more than the system allows.
-pub(super) fn set(settings: &Settings, needs: &Needs) -> Result<(), Failure> {
+pub(super) fn set(settings: &Settings, needs: &Needs, used: Used) -> Result<(), Failure> {
+    let [of_descriptors, of_memory] = &BY_FLAG;
     let limit = |resource, name: &str, value: u64| {
         let wanted = Rlimit {
             current: Some(value),
             maximum: getrlimit(resource).maximum,
         };
-        setrlimit(resource, wanted)
-            .map_err(|error| Failure::new("set the limit", name, cause(&error.into())))
+        setrlimit(resource, wanted).map_err(|error| {
+            Failure::new("set the limit", name, cause(&error.into())).help(
+                "it is above the hard limit of whoever starts gannet ('ulimit -H'): give less",
+            )
+        })
     };
     match settings.max_descriptors {
-        0 => raise_descriptor_limit(),
+        0 => {
+            raise_descriptor_limit();
+            let most = getrlimit(Resource::Nofile).current;
+            needs.check_descriptors(
+                most.unwrap_or(u64::MAX),
+                used.descriptors,
+                &DESCRIPTORS_OUTSIDE,
+            )?;
+        }
         most => {
-            needs.check_descriptors(most)?;
+            needs.check_descriptors(most, used.descriptors, of_descriptors)?;
             limit(Resource::Nofile, "--max-descriptors", most)?;
         }
     }
     match settings.max_memory {
-        0 => Ok(()),
-        most => {
-            needs.check_memory(most)?;
-            limit(Resource::Data, "--max-memory", most)
+        0 => {
+            if let Some(most) = getrlimit(Resource::Data).current {
+                needs.check_memory(most, used.memory, &DATA_OUTSIDE)?;
+            }
         }
+        most => {
+            needs.check_memory(most, used.memory, of_memory)?;
+            limit(Resource::Data, "--max-memory", most)?;
+        }
+    }
+    if let Some(most) = getrlimit(Resource::As).current {
+        // The program itself is mapped, too, with the libraries that it is linked to.
+        let mapped = status_bytes("VmSize:").saturating_sub(status_bytes("VmData:"));
+        needs.check_memory(most, used.memory + mapped, &ADDRESSES_OUTSIDE)?;
+    }
+    keep_reserve();
+    Ok(())
+}
+
+/// Where memory is limited, by a flag or by whoever started us (`ulimit -v`), a part of it is set
+/// aside for the moment when it runs out. Without room for that it is not.
+fn keep_reserve() {
+    let limits = [Resource::Data, Resource::As].map(|resource| getrlimit(resource).current);
+    if let Some(least) = limits.into_iter().flatten().min() {
+        let bytes = (least / RESERVE_PART).min(RESERVE_MAX);
+        reserve::keep(usize::try_from(bytes).unwrap_or(0));
     }
 }
 
@@ -166,16 +272,10 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// How many descriptors this process has; the three standard ones where nobody tells.
-fn open_descriptors() -> u64 {
-    // The folder itself is open while it is read.
-    fs::read_dir("/proc/self/fd").map_or(3, |entries| (entries.count() as u64).saturating_sub(1))
-}
-
-/// Bytes of data that this process has; 0 where nobody tells.
-fn used_memory() -> u64 {
+/// A number of `/proc/self/status` (see proc(5)); 0 where nobody tells.
+fn status_bytes(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmData:"));
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
     let kib = line.and_then(|line| line.split_ascii_whitespace().next()?.parse().ok());
     kib.map_or(0, |kib: u64| kib * KIB)
 }
@@ -203,9 +303,16 @@ mod tests {
             assert!(more.descriptors(3) > least.descriptors(3));
         }
         assert!(needs(2, 1, 0, 0).memory(0) > least.memory(0));
-        assert!(least.check_descriptors(u64::MAX).is_ok());
-        assert!(least.check_memory(u64::MAX).is_ok());
-        assert!(least.check_descriptors(1).is_err());
-        assert!(least.check_memory(1).is_err());
+        let [descriptors, memory] = &BY_FLAG;
+        assert!(least.check_descriptors(u64::MAX, 3, descriptors).is_ok());
+        assert!(least.check_memory(u64::MAX, 0, memory).is_ok());
+        assert!(least.check_descriptors(1, 3, descriptors).is_err());
+        assert!(least.check_memory(1, 0, memory).is_err());
+        // What others limit is told in their unit.
+        let failure = least
+            .check_memory(MIB, 0, &ADDRESSES_OUTSIDE)
+            .expect_err("too little");
+        assert!(failure.message.starts_with("ulimit -v 1024: "), "{failure}");
+        assert!(failure.help.is_some_and(|help| help.contains("LimitAS=")));
     }
 }

@@ -1,37 +1,82 @@
-//! Turns signals into messages to the main thread.
+//! Turns signals into messages to the main thread, and ends the process where that is not listening.
 
 use std::io;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread;
+use std::time::Duration;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use gannet_server::tls::watch::Reload;
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
-/// What a signal asks for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+/// What the main thread is to do.
+#[derive(Debug)]
 pub(crate) enum Wish {
     /// To stop (SIGINT, SIGTERM); the number is the signal's.
     Stop(i32),
-    /// To open the log file anew, and to read certificates again (SIGHUP).
+    /// To open the log file anew, and to read certificates and rules again (SIGHUP).
     ReadAgain,
     /// To print a summary (SIGUSR1).
     Summary,
+    /// To say what came of reading certificates again.
+    Certificates(Reload),
 }
+
+/// The main thread's end of the messages.
+pub(crate) struct Wishes {
+    pub(crate) inbox: Receiver<Wish>,
+    pub(crate) sender: Sender<Wish>,
+    is_serving: Arc<AtomicBool>,
+}
+
+impl Wishes {
+    /// From now on the main thread listens: the first signal lets it finish running answers.
+    pub(crate) fn serve(&self) {
+        self.is_serving.store(true, Ordering::Release);
+    }
+}
+
+/// How long the main thread has for an end that was asked for "at once": to flush the log and to
+/// remove the files of sockets. It may hang in a file system that does.
+const END_AT_ONCE: Duration = Duration::from_millis(1_500);
 
 /// Listens for signals from now on. Called before any other thread starts, so that none is lost.
 ///
 /// # Errors
 /// The handlers cannot be installed, or the thread cannot be started.
-pub(crate) fn listen() -> io::Result<Receiver<Wish>> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
-    let (sender, wishes) = mpsc::channel();
-    std::thread::Builder::new()
+pub(crate) fn listen() -> io::Result<Wishes> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])?;
+    let (sender, inbox) = mpsc::channel();
+    let wishes = Wishes {
+        inbox,
+        sender: sender.clone(),
+        is_serving: Arc::default(),
+    };
+    let is_serving = Arc::clone(&wishes.is_serving);
+    thread::Builder::new()
         .name("gannet-signals".into())
         .spawn(move || {
+            let mut stops = 0;
             for signal in signals.forever() {
                 let wish = match signal {
                     SIGHUP => Wish::ReadAgain,
                     SIGUSR1 => Wish::Summary,
-                    stop => Wish::Stop(stop),
+                    SIGUSR2 => {
+                        eprintln!(
+                            "gannet: SIGUSR2 does nothing; SIGUSR1 prints a summary, SIGHUP reads \
+                             certificates and rules again and opens the log anew, SIGTERM stops"
+                        );
+                        continue;
+                    }
+                    stop => {
+                        stops += 1;
+                        if stops > 1 || !is_serving.load(Ordering::Acquire) {
+                            end_soon(stop, stops);
+                        }
+                        Wish::Stop(stop)
+                    }
                 };
                 if sender.send(wish).is_err() {
                     return;
@@ -39,4 +84,21 @@ pub(crate) fn listen() -> io::Result<Receiver<Wish>> {
             }
         })?;
     Ok(wishes)
+}
+
+/// Ends the process if the main thread does not, whatever it hangs in; the third time at once.
+fn end_soon(signal: i32, stops: u32) {
+    let status = 128 + signal;
+    let end = move || {
+        thread::sleep(END_AT_ONCE);
+        std::process::exit(status);
+    };
+    let waits = stops < 3
+        && thread::Builder::new()
+            .name("gannet-end".into())
+            .spawn(end)
+            .is_ok();
+    if !waits {
+        std::process::exit(status);
+    }
 }

@@ -1,10 +1,11 @@
-//! The first lines of output: version, what is served, every URL, the engine, how to stop.
+//! The first lines of output: version, what is served, every URL, log, engine, how to stop.
 
 use std::fmt::Write;
 use std::net::IpAddr;
+use std::path::Path;
 
 use gannet_server::StartReport;
-use gannet_server::config::{Content, Hosted, ListenAddress, Scheme};
+use gannet_server::config::{Content, Hosted, ListenAddress, LogFormat, Scheme};
 use gannet_server::tls::development::Development;
 
 use crate::messages::printable;
@@ -24,6 +25,8 @@ pub struct Lines<'a> {
     pub interfaces: &'a [IpAddr],
     /// What was started.
     pub report: &'a StartReport,
+    /// How requests are logged, and to which file.
+    pub log: (LogFormat, Option<&'a Path>),
     /// Something unexpected, such as another port.
     pub note: Option<&'a str>,
     /// Use ANSI colours.
@@ -32,8 +35,6 @@ pub struct Lines<'a> {
 
 /// Columns of the labels on the left.
 const LABEL: usize = 9;
-/// Columns of a terminal that the engine's features are folded to.
-const WIDTH: usize = 80;
 
 impl Lines<'_> {
     /// The text, several lines.
@@ -64,6 +65,7 @@ impl Lines<'_> {
         if let Some(metrics) = self.report.metrics {
             self.line(&mut text, "metrics", &format!("http://{metrics}/metrics"));
         }
+        self.log(&mut text);
         self.tls(&mut text);
         self.engine(&mut text);
         if let Some(note) = self.note {
@@ -159,28 +161,37 @@ impl Lines<'_> {
         }
     }
 
+    /// Where requests are logged, unless it is where these lines go.
+    fn log(&self, text: &mut String) {
+        let form = match self.log.0 {
+            LogFormat::Off => return,
+            LogFormat::Pretty { .. } => "pretty",
+            LogFormat::Combined => "combined",
+            LogFormat::CombinedHost => "combined-host",
+            LogFormat::Json => "json",
+        };
+        match (self.log.1, self.log.0) {
+            (Some(path), _) => {
+                let path = printable(&path.to_string_lossy()).to_string();
+                self.line(text, "log", &format!("{path} ({form})"));
+            }
+            (None, LogFormat::Pretty { .. }) => {}
+            (None, _) => self.line(text, "log", &format!("standard output ({form})")),
+        }
+    }
+
+    /// What the engine makes use of is in the summary that SIGUSR1 prints.
     fn engine(&self, text: &mut String) {
         let report = self.report;
         let workers = counted(report.workers as u64, "worker");
-        let mut label = "engine";
-        let mut line = format!("{}, {workers}", report.engine.name);
-        let mut joint = ": ";
-        for feature in &report.engine.in_use {
-            if LABEL + line.len() + joint.len() + feature.len() >= WIDTH {
-                self.line(text, label, &format!("{line}{}", joint.trim_end()));
-                (label, line, joint) = ("", String::new(), "");
-            }
-            line.push_str(joint);
-            line.push_str(feature);
-            joint = ", ";
-        }
-        self.line(text, label, &line);
+        self.line(
+            text,
+            "engine",
+            &format!("{}, {workers}", report.engine.name),
+        );
         if let Some(why) = &report.fallback {
             let why = why.strip_prefix("io_uring: ").unwrap_or(why);
             self.line(text, "", &self.paint("33", &format!("not io_uring: {why}")));
-        }
-        for (feature, why) in &report.engine.missing {
-            self.line(text, "", &format!("without {feature}: {why}"));
         }
     }
 
@@ -209,12 +220,7 @@ mod tests {
         StartReport {
             engine: EngineReport {
                 name: "epoll",
-                in_use: vec![
-                    "edge-triggered readiness",
-                    "sendfile",
-                    "gathered sends",
-                    "helpers",
-                ],
+                in_use: vec!["sendfile"],
                 missing: vec![("zero copy", "the kernel has none".into())],
             },
             fallback: Some("io_uring: operation not permitted (EPERM)".into()),
@@ -243,6 +249,7 @@ mod tests {
             development: None,
             interfaces: &[],
             report: &report(),
+            log: (LogFormat::Json, Some(Path::new("/var/log/site"))),
             note: Some("port 8080 is busy; using 8081"),
             colour: false,
         };
@@ -251,10 +258,9 @@ mod tests {
             "gannet {version}\n\
              serving  site.gannet (archive: 12 files, 3.0 MiB, build 00c0ffee)\n\
              at       http://127.0.0.1:8081/\n\
-             engine   epoll, 2 workers: edge-triggered readiness, sendfile, gathered sends,\n\
-             \x20        helpers\n\
+             log      /var/log/site (json)\n\
+             engine   epoll, 2 workers\n\
              \x20        not io_uring: operation not permitted (EPERM)\n\
-             \x20        without zero copy: the kernel has none\n\
              note     port 8080 is busy; using 8081\n\
              Ctrl-C to stop; only this machine can connect (--expose serves the network)\n"
         );

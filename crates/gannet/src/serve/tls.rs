@@ -7,7 +7,7 @@ use gannet_server::tls::development::{self, Development, DevelopmentError};
 use gannet_server::tls::watch::{Reload, Source};
 
 use crate::command_line::settings::{Settings, TlsSettings};
-use crate::messages::{Exit, Failure, cause};
+use crate::messages::{Exit, Failure};
 
 /// Whether addresses speak TLS.
 #[must_use]
@@ -30,9 +30,12 @@ pub fn scheme(tls: &TlsSettings, address: &ListenAddress) -> Scheme {
 /// # Errors
 /// A flag that makes no sense without another one.
 pub fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
+    if tls.certificates.is_empty() && !tls.keys.is_empty() {
+        let failure = Failure::usage("--tls-key is given without --tls-cert");
+        return Err(failure.help("add --tls-cert FILE, the certificate that belongs to the key"));
+    }
     if !is_wanted(tls) {
         let alone = [
-            ("--tls-key", !tls.keys.is_empty()),
             ("--http-redirect", tls.redirect.is_some()),
             ("--hsts", tls.hsts),
             ("--early-data", tls.early_data),
@@ -121,7 +124,7 @@ pub fn development() -> Result<Development, Failure> {
 pub fn authority() -> Result<String, Failure> {
     let path = development()?.authority;
     std::fs::read_to_string(&path)
-        .map_err(|error| Failure::new("read", path.display(), cause(&error)))
+        .map_err(|error| Failure::of_system("read", path.display(), &error))
 }
 
 /// What came of reading certificates again: a line for people, or an error for everybody.
@@ -179,7 +182,12 @@ mod tests {
             }
         };
         check(TlsSettings::default(), None);
-        check(tls(0, 1), Some("--tls-key makes no sense"));
+        check(tls(0, 1), Some("--tls-key is given without --tls-cert"));
+        let development = TlsSettings {
+            development: true,
+            ..tls(0, 1)
+        };
+        check(development, Some("--tls-key is given without --tls-cert"));
         let redirect = TlsSettings {
             redirect: "127.0.0.1:80".parse().ok(),
             ..TlsSettings::default()

@@ -1,12 +1,13 @@
 //! Decides what a path is: a directory, a single file or an archive.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use gannet_io::named_file;
 use gannet_server::config::Content;
+use gannet_server::permission;
 
-use crate::messages::{Failure, cause};
+use crate::messages::Failure;
 
 /// How every archive begins. Shorter than the whole magic, so that an archive whose line ends some
 /// transfer has converted is still seen as one and refused with that reason.
@@ -17,7 +18,13 @@ const ARCHIVE_START: &[u8] = b"\x89gannet";
 /// # Errors
 /// It does not exist, cannot be looked at, or is a FIFO, socket or device.
 pub fn look(path: &Path) -> Result<Content, Failure> {
-    let fail = |error: &io::Error| Failure::new("serve", path.display(), cause(error));
+    let fail = |error: &io::Error| {
+        let failure = Failure::of_system("serve", path.display(), error);
+        match error.kind() {
+            io::ErrorKind::PermissionDenied => failure.help(permission(path)),
+            _ => failure,
+        }
+    };
     // Before opening: opening a FIFO would wait for a writer.
     let kind = std::fs::metadata(path)
         .map_err(|error| fail(&error))?
@@ -32,7 +39,7 @@ pub fn look(path: &Path) -> Result<Content, Failure> {
         );
     }
     let mut start = Vec::with_capacity(ARCHIVE_START.len());
-    File::open(path)
+    named_file::open(path)
         .and_then(|file| {
             file.take(ARCHIVE_START.len() as u64)
                 .read_to_end(&mut start)

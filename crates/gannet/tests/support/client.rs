@@ -150,6 +150,14 @@ impl Client {
         }
     }
 
+    /// Goes on with a connection that was made elsewhere.
+    pub fn over_stream(stream: TcpStream) -> Self {
+        Self {
+            stream: Stream::Tcp(stream),
+            buffer: Vec::new(),
+        }
+    }
+
     /// Connects to a Unix socket.
     pub fn unix(path: &Path) -> Self {
         let stream = UnixStream::connect(path).expect("the server listens");
@@ -241,19 +249,26 @@ impl Client {
 
     /// The head of an answer; its content is left.
     pub fn head(&mut self) -> Response {
+        self.head_or_end().unwrap_or_else(|end| {
+            let got = String::from_utf8_lossy(&self.buffer);
+            panic!("the connection ended ({end:?}) instead of an answer, after {got:?}")
+        })
+    }
+
+    /// The same, or how the connection ended before the head was whole.
+    pub fn head_or_end(&mut self) -> Result<Response, End> {
         let end = loop {
             if let Some(at) = self.buffer.windows(4).position(|w| w == b"\r\n\r\n") {
                 break at + 2;
             }
             assert!(self.buffer.len() < HEAD_MAX, "an endless head");
             if let Some(end) = self.fill() {
-                let got = String::from_utf8_lossy(&self.buffer);
-                panic!("the connection ended ({end:?}) instead of an answer, after {got:?}");
+                return Err(end);
             }
         };
         let rest = self.buffer.split_off(end + 2);
         let head = std::mem::replace(&mut self.buffer, rest);
-        parse_head(&head[..end])
+        Ok(parse_head(&head[..end]))
     }
 
     /// So many bytes of content.
@@ -308,7 +323,15 @@ impl Client {
                 self.buffer.extend_from_slice(&chunk[..count]);
                 None
             }
-            Err(error) if error.kind() == ErrorKind::ConnectionReset => Some(End::Reset),
+            // Over TLS a read may have to write first.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+                ) =>
+            {
+                Some(End::Reset)
+            }
             Err(error) if error.kind() == ErrorKind::Interrupted => None,
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => Some(End::Truncated),
             Err(error) => panic!("nothing in {DEADLINE:?} ({error})"),
@@ -320,14 +343,17 @@ impl Client {
         &self.buffer
     }
 
-    /// Closes our half: no more requests will come.
+    /// Closes our half: no more requests will come. Nothing happens if the server has reset the
+    /// connection.
     pub fn finish_sending(&mut self) {
-        match &self.stream {
+        let done = match &self.stream {
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Write),
             Stream::Unix(stream) => stream.shutdown(Shutdown::Write),
             Stream::Tls(stream) => stream.sock.shutdown(Shutdown::Write),
+        };
+        if let Err(error) = done {
+            assert_eq!(error.kind(), ErrorKind::NotConnected, "it was open");
         }
-        .expect("it was open");
     }
 
     /// Ends the connection with a reset.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -32,7 +32,9 @@ pub enum Disk {
 
 /// A mounted file system with files in its root; unmounted at the end.
 pub struct Mounted {
-    folder: Folder,
+    path: PathBuf,
+    /// Where it is mounted, if that is a folder of its own.
+    folder: Option<Folder>,
     gate: Arc<Gate>,
     session: Option<BackgroundSession>,
 }
@@ -61,6 +63,10 @@ impl Gate {
         }
     }
 
+    fn close(&self) {
+        self.state.lock().expect("not poisoned").is_open = false;
+    }
+
     fn open(&self) {
         let mut state = self.state.lock().expect("not poisoned");
         state.is_open = true;
@@ -77,6 +83,13 @@ impl Mounted {
     /// reason printed, where this is not allowed.
     pub fn new(files: &[(&str, &[u8], Disk)]) -> Option<Self> {
         let folder = Folder::new();
+        let mut mounted = Self::at(folder.path(), files)?;
+        mounted.folder = Some(folder);
+        Some(mounted)
+    }
+
+    /// The same at a folder of the test.
+    pub fn at(path: &Path, files: &[(&str, &[u8], Disk)]) -> Option<Self> {
         let gate = Arc::new(Gate::default());
         let files = files
             .iter()
@@ -97,9 +110,10 @@ impl Mounted {
         let mut config = Config::default();
         config.mount_options = vec![MountOption::RO, MountOption::FSName("gannet-test".into())];
         config.acl = SessionACL::All;
-        match fuser::spawn_mount(disk, folder.path(), &config) {
+        match fuser::spawn_mount(disk, path, &config) {
             Ok(session) => Some(Self {
-                folder,
+                path: path.to_owned(),
+                folder: None,
                 gate,
                 session: Some(session),
             }),
@@ -112,7 +126,12 @@ impl Mounted {
 
     /// Where it is mounted.
     pub fn path(&self) -> &Path {
-        self.folder.path()
+        &self.path
+    }
+
+    /// From now on, what is slow hangs until the next [`release`](Self::release).
+    pub fn hold(&self) {
+        self.gate.close();
     }
 
     /// How many requests of the kernel hang.
@@ -144,6 +163,7 @@ impl Drop for Mounted {
     fn drop(&mut self) {
         self.release();
         drop(self.session.take());
+        drop(self.folder.take());
     }
 }
 

@@ -13,6 +13,7 @@ pub mod engine;
 pub mod fuse;
 pub mod h2;
 pub mod process;
+pub mod seccomp;
 pub mod tls;
 
 use std::ffi::OsStr;

@@ -187,7 +187,11 @@ fn mistakes_are_named_before_anything_is_served() {
         1,
         "does not belong to",
     );
-    check(&["--tls-cert", &chain], 1, "no private key in the file");
+    check(
+        &["--tls-cert", &chain],
+        1,
+        "a certificate and no private key",
+    );
     check(
         &["--tls-cert", "/no/such.pem"],
         1,
@@ -196,7 +200,7 @@ fn mistakes_are_named_before_anything_is_served() {
     check(
         &["--tls-key", &wrong],
         2,
-        "--tls-key makes no sense without HTTPS",
+        "--tls-key is given without --tls-cert",
     );
     check(&["--hsts"], 2, "--hsts makes no sense without HTTPS");
     let two = [

@@ -4,7 +4,7 @@ use gannet_http::semantics::decimal::write_decimal;
 use gannet_http::semantics::target_path::encode_path;
 
 use super::{Entry, ListingRequest, Sort, escape_html, rfc3339};
-use crate::limits::LISTING_CRUMBS_MAX;
+use crate::limits::{LISTING_BYTES_MAX, LISTING_CRUMBS_MAX};
 
 pub(super) fn render(request: &ListingRequest<'_>, entries: &[Entry], is_cut: bool) -> Vec<u8> {
     let segments: Vec<&[u8]> = request
@@ -28,9 +28,13 @@ pub(super) fn render(request: &ListingRequest<'_>, entries: &[Entry], is_cut: bo
     if !segments.is_empty() {
         out.extend_from_slice(PARENT.as_bytes());
     }
-    for entry in entries {
-        row(entry, &mut out);
+    let mut shown = 0;
+    // The longest row and all that follows the table fit what is left then.
+    while shown < entries.len() && out.len() < LISTING_BYTES_MAX - ROOM_AT_END {
+        row(&entries[shown], &mut out);
+        shown += 1;
     }
+    let (entries, is_cut) = (&entries[..shown], is_cut || shown < entries.len());
     out.extend_from_slice(b"</tbody>\n</table>\n");
     if entries.is_empty() {
         out.extend_from_slice(b"<p class=empty>This folder is empty.</p>\n");
@@ -234,6 +238,9 @@ fn picture(character: char) -> char {
         _ => character,
     }
 }
+
+/// Room for a row with the longest name and for the end of the page, in bytes.
+const ROOM_AT_END: usize = 8 << 10;
 
 const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 

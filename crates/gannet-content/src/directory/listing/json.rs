@@ -4,12 +4,16 @@ use gannet_http::semantics::decimal::write_decimal;
 use gannet_http::semantics::target_path::encode_path;
 
 use super::{Entry, rfc3339};
+use crate::limits::LISTING_BYTES_MAX;
 
 /// One object a line, so that a listing can be read and cut with simple tools too.
 pub(super) fn render(entries: &[Entry]) -> Vec<u8> {
     let mut out = Vec::with_capacity(entries.len() * 96 + 8);
     out.push(b'[');
     for (index, entry) in entries.iter().enumerate() {
+        if out.len() >= LISTING_BYTES_MAX - ROOM_AT_END {
+            break;
+        }
         out.extend_from_slice(if index == 0 { b"\n" } else { b",\n" });
         object(entry, &mut out);
     }
@@ -56,3 +60,6 @@ fn string(text: &str, out: &mut Vec<u8>) {
     }
     out.push(b'"');
 }
+
+/// Room for an object with the longest name and for the end, in bytes.
+const ROOM_AT_END: usize = 8 << 10;

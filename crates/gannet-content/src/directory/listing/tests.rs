@@ -372,3 +372,29 @@ fn a_listing_depends_on_accept_and_says_so() {
     assert_eq!(page.content_type, b"text/html; charset=utf-8");
     assert_eq!(page.further, Some(("vary", &b"accept"[..])));
 }
+
+/// However long names are and whatever is in them, a listing has a bounded length, is whole, and
+/// says that it is cut.
+#[test]
+fn a_listing_of_the_longest_names_is_cut() {
+    let name = |n: u32| [&[0xff; 250][..], n.to_string().as_bytes()].concat();
+    let entries = || {
+        (10_000..20_000)
+            .map(|n| entry(&name(n), false, 1, 1))
+            .collect()
+    };
+    let page = render(&ListingRequest::default(), entries());
+    assert!(page.content.len() <= crate::limits::LISTING_BYTES_MAX);
+    let text = String::from_utf8(page.content).expect("a page is UTF-8");
+    let rows = text.matches("<tr><td><a href=\"./").count();
+    assert!((1_000..10_000).contains(&rows), "{rows}");
+    assert!(text.contains("Only the first "), "it says so");
+    assert!(text.ends_with("</footer>\n"));
+    let request = ListingRequest {
+        format: Format::Json,
+        ..ListingRequest::default()
+    };
+    let json = render(&request, entries()).content;
+    assert!(json.len() <= crate::limits::LISTING_BYTES_MAX);
+    assert!(json.ends_with(b"}\n]\n"));
+}

@@ -83,6 +83,9 @@ fn finish(tree: &[(&str, Told)], mut lookup: Lookup) -> (Vec<Vec<u8>>, String) {
                 Some(format!("{} {}", status.0, text(path)))
             }
             Ask::Done(Found::Redirect { location }) => Some(format!("308 {}", text(location))),
+            Ask::Done(Found::Elsewhere {
+                status, location, ..
+            }) => Some(format!("{} to {}", status.0, text(location))),
             Ask::Done(Found::Listing { path }) => Some(format!("list {}", text(path))),
             Ask::Done(Found::Unclaimed) => Some("unclaimed".to_string()),
             Ask::Done(Found::Missing) => Some("missing".to_string()),
@@ -224,6 +227,21 @@ fn a_single_page_application_answers_pages_and_never_assets() {
     check("/.env", SPA, &["404.html"], "404 404.html");
     let (asked, found) = run(&[], b"/x", SPA);
     assert_eq!((asked.len(), found.as_str()), (3, "missing"));
+}
+
+#[test]
+fn a_navigation_finds_the_application_under_a_name_with_a_dot() {
+    let check = |path: &str, is_navigation, expect: &str| {
+        let lookup = Lookup::new(path.as_bytes(), SPA, &Arc::new(plain_routing()));
+        let lookup = lookup.of_navigation(is_navigation);
+        assert_eq!(finish(TREE, lookup).1, expect, "{path}");
+    };
+    for path in ["/docs/v1.2", "/@jane.doe"] {
+        check(path, true, "200 index.html");
+    }
+    check("/@jane.doe", false, "404 404.html");
+    check("/a", true, "200 a");
+    check("/.env", true, "404 404.html");
 }
 
 #[test]
@@ -517,10 +535,22 @@ fn rules_are_asked_for_what_nothing_claims() {
     lookup.go_on();
     assert_eq!(finish(TREE, lookup).1, "404 docs/404.html");
     let of_rule = |path: &str, status, expect: &str| {
-        let lookup = Lookup::of_rule(path.as_bytes(), status, ALL, &routing);
+        let mut lookup = Lookup::new(b"/x", ALL, &routing);
+        lookup.claim(Ruled::Content {
+            status,
+            path: path.into(),
+            rule: 0,
+        });
         assert_eq!(finish(TREE, lookup).1, expect, "{path}");
     };
     of_rule("/docs", Status::OK, "200 docs/index.html");
     of_rule("/about", Status(410), "410 about.html");
     of_rule("/no", Status::OK, "404 404.html");
+    let mut lookup = Lookup::new(b"/a", ALL, &routing);
+    lookup.claim(Ruled::Elsewhere {
+        status: Status(302),
+        location: b"https://example.org/".into(),
+        rule: 3,
+    });
+    assert_eq!(finish(TREE, lookup).1, "302 to https://example.org/");
 }

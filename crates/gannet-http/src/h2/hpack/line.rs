@@ -105,7 +105,7 @@ fn is_scheme(value: &[u8]) -> bool {
     }
 }
 
-/// A path with its query, or the asterisk of OPTIONS (RFC 9113 section 8.3.1): visible bytes
+/// A path with its query, or the asterisk of OPTIONS (RFC 9113 section 8.3.1): visible ASCII
 /// without a fragment.
 fn is_path(value: &[u8]) -> bool {
     matches!(value, [b'/', ..] | b"*")
@@ -232,7 +232,7 @@ mod tests {
         check(
             NameKind::Path,
             &["/", "/a?b", "*"],
-            &["", "a", "/a b", "/#", "**", "http://a/"],
+            &["", "a", "/a b", "/#", "**", "http://a/", "/é"],
         );
         check(NameKind::Refused, &[], &["", "a"]);
     }

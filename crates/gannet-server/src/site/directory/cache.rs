@@ -10,10 +10,14 @@ use gannet_http::semantics::response::Status;
 use gannet_io::driver::Nanos;
 
 use super::Cached;
-use crate::limits::{BELIEVED_MS, CACHED_PATHS_MAX, CONFIRMED_MS, OPEN_FILES_MAX};
+use crate::limits::{BELIEVED_MS, CACHED_PATHS_MAX, CONFIRMED_MS, OPEN_IDLE_MS};
 
 struct Remembered {
     cached: Rc<Cached>,
+    /// What it was counted with. (Content that is read later is counted when it is remembered
+    /// again.)
+    weight: u64,
+    descriptors: usize,
     status: Status,
     /// When the path was last looked up.
     looked_up: Nanos,
@@ -30,8 +34,8 @@ struct Generation {
 
 impl Generation {
     fn insert(&mut self, path: Box<[u8]>, value: Remembered) {
-        self.weight += value.cached.weight();
-        self.descriptors += value.cached.descriptors();
+        self.weight += value.weight;
+        self.descriptors += value.descriptors;
         if let Some(before) = self.paths.insert(path, value) {
             self.forget(&before);
         }
@@ -44,26 +48,46 @@ impl Generation {
     }
 
     fn forget(&mut self, value: &Remembered) {
-        self.weight -= value.cached.weight();
-        self.descriptors -= value.cached.descriptors();
+        self.weight -= value.weight;
+        self.descriptors -= value.descriptors;
     }
+}
+
+/// What a site may hold to remember files.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Room {
+    /// Bytes of bodies.
+    pub(crate) memory: u64,
+    /// Open files.
+    pub(crate) descriptors: usize,
 }
 
 /// See the module's description.
 pub(super) struct Cache {
     young: Generation,
     old: Generation,
-    memory_max: u64,
+    room: Room,
 }
 
 impl Cache {
-    /// A cache of up to `memory_max` bytes of bodies.
-    pub(super) fn new(memory_max: u64) -> Self {
+    pub(super) fn new(room: Room) -> Self {
         Self {
             young: Generation::default(),
             old: Generation::default(),
-            memory_max,
+            room,
         }
+    }
+
+    /// Closes open files: those that were not used for long, or all where there are no such.
+    /// False if none is open.
+    pub(super) fn drop_descriptors(&mut self) -> bool {
+        let ages = [&mut self.old, &mut self.young];
+        let holder = ages.into_iter().find(|it| it.descriptors > 0);
+        let has_some = holder.is_some();
+        if let Some(generation) = holder {
+            *generation = Generation::default();
+        }
+        has_some
     }
 
     /// What a path came to, if the disk confirmed it recently or `is_same` finds it so now. When it
@@ -79,6 +103,10 @@ impl Cache {
             self.rejuvenate(path)?;
         }
         let found = self.young.paths.get_mut(path)?;
+        if found.cached.is_brief && now != found.confirmed {
+            // Good for the requests of one turn.
+            return None;
+        }
         if now > found.confirmed.plus_ms(BELIEVED_MS) {
             if now > found.looked_up.plus_ms(CONFIRMED_MS) {
                 let grace_ms = CONFIRMED_MS - BELIEVED_MS;
@@ -109,6 +137,8 @@ impl Cache {
         self.young.insert(
             path.into(),
             Remembered {
+                weight: cached.weight(),
+                descriptors: cached.descriptors(),
                 cached,
                 status,
                 looked_up: now,
@@ -116,6 +146,30 @@ impl Cache {
             },
         );
         self.age();
+    }
+
+    /// Forgets what keeps a file open that may change, and was not confirmed for a while. True if
+    /// other such files are left.
+    pub(super) fn close_idle(&mut self, now: Nanos) -> bool {
+        let mut is_left = false;
+        for generation in [&mut self.young, &mut self.old] {
+            let Generation {
+                paths,
+                weight,
+                descriptors,
+            } = generation;
+            paths.retain(|_, value| {
+                let is_live = value.cached.is_live();
+                let is_kept = !is_live || now <= value.confirmed.plus_ms(OPEN_IDLE_MS);
+                if !is_kept {
+                    *weight -= value.weight;
+                    *descriptors -= value.descriptors;
+                }
+                is_left |= is_live && is_kept;
+                is_kept
+            });
+        }
+        is_left
     }
 
     fn rejuvenate(&mut self, path: &[u8]) -> Option<()> {
@@ -127,9 +181,9 @@ impl Cache {
 
     fn age(&mut self) {
         let young = &self.young;
-        if young.weight > self.memory_max / 2
+        if young.weight > self.room.memory / 2
             || young.paths.len() > CACHED_PATHS_MAX / 2
-            || young.descriptors > OPEN_FILES_MAX / 2
+            || young.descriptors > self.room.descriptors / 2
         {
             self.old = std::mem::take(&mut self.young);
         }
@@ -140,10 +194,19 @@ impl Cache {
 mod tests {
     use super::*;
 
+    fn room(memory: u64) -> Room {
+        Room {
+            memory,
+            descriptors: 8,
+        }
+    }
+
     /// Something that weighs a kilobyte.
     fn cached() -> Rc<Cached> {
         Rc::new(Cached {
             is_ruled: false,
+            is_brief: false,
+            is_own: true,
             content_type: "text/plain".into(),
             last_modified: None,
             variants: Vec::new(),
@@ -152,7 +215,7 @@ mod tests {
 
     #[test]
     fn is_believed_for_less_than_a_second_and_then_compared() {
-        let (mut cache, start) = (Cache::new(1 << 20), Nanos(0));
+        let (mut cache, start) = (Cache::new(room(1 << 20)), Nanos(0));
         cache.insert(b"/a", cached(), Status(200), start);
         let believed = start.plus_ms(BELIEVED_MS);
         assert!(
@@ -186,7 +249,7 @@ mod tests {
 
     #[test]
     fn what_is_used_stays_and_the_rest_goes() {
-        let mut cache = Cache::new(20 * 1_024);
+        let mut cache = Cache::new(room(20 * 1_024));
         for i in 0..100 {
             cache.insert(format!("/{i}").as_bytes(), cached(), Status(200), Nanos(0));
             assert!(

@@ -1,12 +1,13 @@
 //! Asking the disk for one request: a chain of questions, each of which may take its time.
 //!
 //! ```text
-//!   Looking ──file──▶ Reading ──▶ Sidecar ──▶ Reading ──▶ Sidecar ... ──▶ done
-//!      │        └─ large ────────────▲  └─ large or none ────▲
-//!      ├──directory──▶ Listing ──▶ done
-//!      └──redirect, missing ──▶ done
+//!   Looking ──file──▶ Sidecar ──▶ Sidecar ... ──▶ done, or Reading ──▶ done
+//!      └──directory, redirect, missing ──▶ done
 //! ```
+//!
+//! Content is read last, and only what a request needs bytes of (`exchange/first_reads`).
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -16,18 +17,20 @@ use gannet_content::mime;
 use gannet_content::rules::headers::FieldChanges;
 use gannet_content::rules::matcher::Request as Asked;
 use gannet_content::rules::pattern::Scheme;
+use gannet_content::stored_coding;
 use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::status::Status;
-use gannet_io::driver::{
-    DirectoryEntry, Driver, Errno, FileKind, Meta, Nanos, OpenedFile, Started, Token,
-};
+use gannet_io::driver::{Driver, Errno, FileKind, Meta, Nanos, OpenedFile, Root, Started, Token};
 use gannet_io::memory::Memory;
 
-use super::{Cached, CachedBody, DirectorySite, Draft};
-use crate::limits::{LISTING_MAX, SMALL_FILE_MAX};
-use crate::site::ServedFile;
-use crate::site::rules::{Ruled, Rules, Ruling};
-use crate::worker::Disk;
+use super::listings::ListingPage;
+use super::{Cached, CachedBody, DirectorySite, Draft, Release, Role, is_settled};
+use crate::exchange::Disk;
+use crate::exchange::first_reads::Admission;
+use crate::limits::{DESCRIPTOR_TRIES_MAX, SMALL_FILE_MAX};
+use crate::site::files::is_link_change;
+use crate::site::rules::{Ruling, SiteRules};
+use crate::worker::ledger::Charge;
 
 /// What the disk said in the end.
 pub(crate) enum Filled {
@@ -37,13 +40,15 @@ pub(crate) enum Filled {
     Redirect(Vec<u8>),
     /// Elsewhere, as a rule says: a whole location.
     Elsewhere(Status, Vec<u8>),
-    /// A directory's entries.
-    Listing(Vec<DirectoryEntry>),
+    /// This directory below the root is to be listed.
+    Directory(Vec<u8>),
+    /// A directory's listing.
+    Listing(ListingPage),
     /// Nothing to send.
     Error(Status),
 }
 
-/// How often a file is read again that changed while it was read, before that is an error.
+/// Retries for a file that changes while being read.
 const READS_MAX: u32 = 4;
 
 /// One chain of questions.
@@ -56,6 +61,10 @@ pub(crate) struct Fill {
     scheme: Scheme,
     host: Vec<u8>,
     query: Option<Vec<u8>>,
+    /// The path that is looked up.
+    wanted: Vec<u8>,
+    /// A browser asks for a page to show.
+    is_navigation: bool,
     lookup: Lookup,
     state: State,
     /// What the lookup's last question opened.
@@ -63,15 +72,23 @@ pub(crate) struct Fill {
     status: Status,
     /// What was found is the path's own, not what answers for others.
     is_own: bool,
-    /// The site's own rules when it began.
-    rules: Option<Rules>,
+    /// What was served when it began: all its questions are about that.
+    release: Option<Rc<Release>>,
     /// Relative path of the file that was found.
     file_path: Vec<u8>,
     content_type: String,
     /// What was remembered of it before.
     previous: Option<Rc<Cached>>,
     drafts: Vec<Draft>,
+    /// Files whose content nobody has read yet.
+    unread: Vec<(Coding, OpenedFile)>,
+    /// That its turn to read has come.
+    admission: Option<Admission>,
+    /// A file of it has just changed.
+    is_brief: bool,
     reads: u32,
+    /// How often it had to close other files.
+    tries: u32,
     /// The time now, seconds.
     unix: i64,
     /// When it began. What it finds is no newer than that, however long the disk takes.
@@ -82,23 +99,24 @@ pub(crate) struct Fill {
 enum State {
     /// The lookup's own.
     Looking,
-    /// The bytes of a small file; then sidecar number `next`.
+    /// The content of one coding, from this file.
     Reading {
+        cached: Rc<Cached>,
         coding: Coding,
         opened: OpenedFile,
-        next: usize,
+        /// Of the memory that it is read into; a copy is charged elsewhere.
+        charge: Option<Charge>,
     },
     /// Whether there is this sidecar.
     Sidecar(usize),
-    /// The entries of a directory.
-    Listing(Vec<u8>),
 }
 
 impl Fill {
-    /// Begins to ask for a canonical path. `now` and `unix` (seconds) are the time now.
+    /// Begins to ask for a canonical path, maybe for a browser that shows a page. `now` and `unix`
+    /// (seconds) are the time now.
     pub(crate) fn new(
         (number, site): (u32, &DirectorySite),
-        asked: &Asked<'_>,
+        (asked, is_navigation): (&Asked<'_>, bool),
         now: Nanos,
         unix: i64,
     ) -> Self {
@@ -112,8 +130,7 @@ impl Fill {
             None => path.to_vec(),
         };
         // Only rules look at more than the path.
-        let rules = site.rules().cloned();
-        let (host, query) = match rules {
+        let (host, query) = match site.rules() {
             Some(_) => (asked.host.to_vec(), asked.query.map(<[u8]>::to_vec)),
             None => (Vec::new(), None),
         };
@@ -123,63 +140,58 @@ impl Fill {
             scheme: asked.scheme,
             host,
             query,
-            lookup: Lookup::new(&wanted, site.options.lookup, &site.options.routing),
+            lookup: Lookup::new(b"", site.options.lookup, &site.options.routing),
+            wanted,
+            is_navigation,
             state: State::Looking,
             opened: None,
             status: Status::OK,
             is_own: true,
-            rules,
+            release: site.release().cloned(),
             file_path: Vec::new(),
             content_type: String::new(),
             previous: None,
             drafts: Vec::new(),
+            unread: Vec::new(),
+            admission: None,
+            is_brief: false,
             reads: 0,
+            tries: 0,
             unix,
             began: now,
         };
-        let ruled = fill.ruling().and_then(|ruling| ruling.before_files());
-        // A redirect was answered before any disk was asked.
-        if let Some(Ruled::Content { status, path }) = ruled {
-            fill.turn_to(site, status, &path);
-        }
+        fill.start_over(site);
         fill
     }
 
     /// Asks the site's redirects about a path that no file has.
-    fn claim(&mut self, site: &DirectorySite) -> Option<Filled> {
+    fn claim(&mut self) {
         match self.ruling().and_then(|ruling| ruling.for_missing()) {
-            Some(Ruled::Elsewhere { status, location }) => {
-                return Some(Filled::Elsewhere(status, location));
-            }
-            Some(Ruled::Content { status, path }) => self.turn_to(site, status, &path),
+            Some(ruled) => self.lookup.claim(ruled),
             None => self.lookup.go_on(),
         }
-        None
-    }
-
-    /// A redirect rule wants the content of this path with this status.
-    fn turn_to(&mut self, site: &DirectorySite, status: Status, path: &[u8]) {
-        let options = &site.options;
-        self.lookup = Lookup::of_rule(path, status, options.lookup, &options.routing);
     }
 
     /// The site's own rules, and what they are asked about.
     pub(crate) fn ruling(&self) -> Option<Ruling<'_>> {
-        let rules = self.rules.as_deref()?;
+        let rules = self.rules()?;
         let asked = Asked {
             scheme: self.scheme,
             host: &self.host,
             path: &self.path,
             query: self.query.as_deref(),
         };
-        Some(Ruling { rules, asked })
+        Some(Ruling::new(rules, asked))
     }
 
-    /// Whether the site's rules are still those that it began with.
+    fn rules(&self) -> Option<&Arc<SiteRules>> {
+        self.release.as_ref()?.rules.as_deref()
+    }
+
+    /// Whether what is served is still what it began with.
     pub(crate) fn is_current(&self, site: &DirectorySite) -> bool {
-        match (&self.rules, site.rules()) {
+        match (&self.release, site.release()) {
             (Some(one), Some(other)) => Rc::ptr_eq(one, other),
-            (None, None) => true,
             _ => false,
         }
     }
@@ -200,17 +212,19 @@ impl Fill {
     }
 
     /// Asks on, until an answer has to be awaited (`None`) or all is known. `answer` is the one
-    /// that was awaited, if any; `guard` is told of files that responses will be sent from.
+    /// that was awaited, if any.
     pub(crate) fn advance<D: Driver>(
         &mut self,
         driver: &mut D,
         site: &mut DirectorySite,
         token: Token,
         mut answer: Option<Result<Disk, Errno>>,
-        guard: impl Fn(&mut D, &ServedFile),
     ) -> Option<Filled> {
+        let Some(release) = self.release.clone() else {
+            return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
+        };
         if let (State::Looking, Ask::Done(_)) = (&self.state, self.lookup.step()) {
-            let filled = self.looked(driver, site, &guard);
+            let filled = self.looked(site);
             if filled.is_some() {
                 return filled;
             }
@@ -218,43 +232,33 @@ impl Fill {
         loop {
             let result = match answer.take() {
                 Some(result) => result,
-                None => match self.ask(driver, site, token) {
+                None => match self.ask(driver, &release.root, token) {
                     Started::Now(result) => result,
                     Started::Pending => return None,
                 },
             };
-            let filled = self.told(driver, site, result, &guard);
+            let filled = self.told(driver, site, result);
             if filled.is_some() {
                 return filled;
             }
         }
     }
 
-    fn ask<D: Driver>(&self, driver: &mut D, site: &DirectorySite, token: Token) -> Started<Disk> {
+    fn ask<D: Driver>(&self, driver: &mut D, root: &Root, token: Token) -> Started<Disk> {
         let open = |started| match started {
             Started::Now(result) => Started::Now(Result::map(result, Disk::Opened)),
             Started::Pending => Started::Pending,
         };
         match &self.state {
             State::Looking => match self.lookup.step() {
-                Ask::Open(path) => open(driver.open(&site.root, path, token)),
+                Ask::Open(path) => open(driver.open(root, path, token)),
                 Ask::Done(_) => unreachable!("a finished lookup leaves this state"),
             },
             State::Sidecar(index) => {
                 let name = [&self.file_path, SIDECARS[*index].suffix].concat();
-                open(driver.open(&site.root, &name, token))
+                open(driver.open(root, &name, token))
             }
-            State::Reading { opened, .. } => {
-                let len = usize::try_from(opened.meta.len).expect("only small files are read");
-                match driver.read(&opened.file, 0, len, token) {
-                    Started::Now(result) => Started::Now(result.map(Disk::Read)),
-                    Started::Pending => Started::Pending,
-                }
-            }
-            State::Listing(path) => match driver.list(&site.root, path, LISTING_MAX, token) {
-                Started::Now(result) => Started::Now(result.map(Disk::Listed)),
-                Started::Pending => Started::Pending,
-            },
+            State::Reading { .. } => unreachable!("what is being read was asked for"),
         }
     }
 
@@ -264,63 +268,50 @@ impl Fill {
         driver: &mut D,
         site: &mut DirectorySite,
         result: Result<Disk, Errno>,
-        guard: &impl Fn(&mut D, &ServedFile),
     ) -> Option<Filled> {
+        // What is read has an answer of its own to that.
+        let is_lookup = !matches!(self.state, State::Reading { .. });
+        if let Err(errno) = &result
+            && is_lookup
+            && is_shortage(*errno)
+        {
+            return self.lack(site, *errno);
+        }
         match (std::mem::replace(&mut self.state, State::Looking), result) {
             (State::Looking, result) => {
                 self.lookup.told(told(&result));
                 if let Ok(Disk::Opened(opened)) = result {
                     self.opened = Some(opened);
                 }
-                self.looked(driver, site, guard)
+                self.looked(site)
             }
-            (
-                State::Reading {
-                    coding,
-                    opened,
-                    next,
-                },
-                Ok(Disk::Read(bytes)),
-            ) => self.read(driver, site, coding, opened, next, bytes),
             (State::Sidecar(index), Ok(Disk::Opened(opened))) if self.is_usable(&opened.meta) => {
                 let coding = SIDECARS[index].coding;
-                self.take(driver, site, coding, opened, index + 1, guard)
+                self.take(site, coding, opened, index + 1)
             }
             (State::Sidecar(index), _) => self.next_sidecar(site, index + 1),
-            (State::Listing(_), Ok(Disk::Listed(mut entries))) => {
-                let folder = self.path.get(1..).unwrap_or_default();
-                let is_rules = |e: &DirectoryEntry| {
-                    let path = [folder, e.name.as_slice()].concat();
-                    site.options.routing.is_rules_file(&path)
-                };
-                entries.retain(|entry| !is_rules(entry));
-                if !site.options.lookup.dotfiles {
-                    entries.retain(|e| !e.name.starts_with(b".") || e.name == b".well-known");
-                }
-                Some(Filled::Listing(entries))
-            }
-            // It was opened a moment ago, and is gone.
-            (State::Listing(_), Err(Errno::NOENT | Errno::NOTDIR)) => {
-                Some(Filled::Error(Status::NOT_FOUND))
-            }
-            (State::Listing(_), Err(Errno::ACCESS)) => Some(Filled::Error(Status::FORBIDDEN)),
-            (State::Reading { .. } | State::Listing(_), _) => {
-                Some(Filled::Error(Status::INTERNAL_SERVER_ERROR))
+            (reading @ State::Reading { .. }, result) => {
+                self.state = reading;
+                self.content_read(driver, site, result)
             }
         }
     }
 
+    /// Something is used up: the question is asked again if closing files may help, else the client
+    /// has to come back.
+    fn lack(&mut self, site: &mut DirectorySite, errno: Errno) -> Option<Filled> {
+        let is_full = errno == Errno::AGAIN || self.tries >= DESCRIPTOR_TRIES_MAX;
+        if is_full || !site.drop_descriptors() {
+            return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
+        }
+        self.tries += 1;
+        None
+    }
+
     /// Looks whether the lookup is done.
-    fn looked<D: Driver>(
-        &mut self,
-        driver: &mut D,
-        site: &mut DirectorySite,
-        guard: &impl Fn(&mut D, &ServedFile),
-    ) -> Option<Filled> {
-        if let Ask::Done(Found::Unclaimed) = self.lookup.step()
-            && let Some(elsewhere) = self.claim(site)
-        {
-            return Some(elsewhere);
+    fn looked(&mut self, site: &mut DirectorySite) -> Option<Filled> {
+        if let Ask::Done(Found::Unclaimed) = self.lookup.step() {
+            self.claim();
         }
         let found = match self.lookup.step() {
             Ask::Open(_) => return None,
@@ -338,13 +329,13 @@ impl Fill {
                 let opened = self.opened.take()?;
                 self.content_type = site.options.types.content_type(path).to_owned();
                 self.previous = site.previous(&self.key());
-                return self.take(driver, site, Coding::Identity, opened, 0, guard);
+                return self.take(site, Coding::Identity, opened, 0);
             }
-            Found::Listing { path } => {
-                self.state = State::Listing(path.to_vec());
-                return None;
-            }
+            Found::Listing { path } => Filled::Directory(path.to_vec()),
             Found::Redirect { location } => Filled::Redirect(location.to_vec()),
+            Found::Elsewhere {
+                status, location, ..
+            } => Filled::Elsewhere(status, location.to_vec()),
             Found::Unclaimed | Found::Missing => Filled::Error(Status::NOT_FOUND),
             Found::Forbidden => Filled::Error(Status::FORBIDDEN),
             Found::Failed => Filled::Error(Status::INTERNAL_SERVER_ERROR),
@@ -352,84 +343,152 @@ impl Fill {
     }
 
     /// Takes a file as the representation in one coding, then asks for sidecar number `next`.
-    fn take<D: Driver>(
+    fn take(
         &mut self,
-        driver: &mut D,
         site: &mut DirectorySite,
         coding: Coding,
         opened: OpenedFile,
         next: usize,
-        guard: &impl Fn(&mut D, &ServedFile),
     ) -> Option<Filled> {
-        let same = |cached: &Rc<Cached>| cached.body(coding, &opened.meta);
+        let meta = opened.meta;
+        let is_settled = is_settled(&meta, self.unix);
+        self.is_brief |= !is_settled;
+        // What has just changed is sent from the disk, or read for the requests of one turn.
+        let copy_max = match is_settled {
+            true => site.options.read_max,
+            false => SMALL_FILE_MAX,
+        };
+        let is_copied = meta.len <= copy_max;
+        let same = |cached: &Rc<Cached>| {
+            let body = cached.body(coding, &meta);
+            body.filter(|body| body.is_live() != is_copied && !(is_copied && cached.is_brief))
+        };
         let body = match self.previous.as_ref().and_then(same) {
-            Some(body) => body,
-            None if opened.meta.len <= site.options.read_max => {
-                self.state = State::Reading {
-                    coding,
-                    opened,
-                    next,
-                };
-                return None;
+            Some(body) => Some(body),
+            None if meta.len == 0 => Some(CachedBody::Memory(Memory::from_vec(Vec::new()).into())),
+            None if is_copied => {
+                self.unread.push((coding, opened));
+                None
             }
-            None => {
-                let file = site.serve_file(opened.clone());
-                guard(driver, &file);
-                CachedBody::File(file)
-            }
+            None => Some(CachedBody::live(opened.file, opened.meta)),
         };
         self.drafts.push(Draft {
             path: self.variant_path(coding),
             coding,
-            meta: opened.meta,
-            body,
+            meta,
+            body: body.map_or_else(OnceCell::new, OnceCell::from),
         });
         self.next_sidecar(site, next)
     }
 
-    /// The bytes of a small file are there: if it changed meanwhile, they are read again, so that
-    /// what is kept is one version of it.
-    fn read<D: Driver>(
+    /// The file of a coding whose content was not read yet. Those of others are closed.
+    pub(crate) fn take_unread(&mut self, coding: Coding) -> Option<OpenedFile> {
+        let unread = std::mem::take(&mut self.unread);
+        let mut found = unread.into_iter().filter(|(other, _)| *other == coding);
+        found.next().map(|(_, opened)| opened)
+    }
+
+    /// The directory that it asks; none while nothing is at the site's path.
+    pub(crate) fn root(&self) -> Option<&Root> {
+        self.release.as_ref().map(|release| &release.root)
+    }
+
+    /// The status of what was found.
+    pub(crate) fn status(&self) -> Status {
+        self.status
+    }
+
+    /// It may read content now.
+    pub(crate) fn admit(&mut self, admission: Admission) {
+        self.admission = Some(admission);
+    }
+
+    /// What it may do, once.
+    pub(crate) fn take_admission(&mut self) -> Option<Admission> {
+        self.admission.take()
+    }
+
+    /// The content of a coding is being copied from this file, or read into memory that is
+    /// charged already.
+    pub(crate) fn await_content(
+        &mut self,
+        (cached, coding): (Rc<Cached>, Coding),
+        opened: OpenedFile,
+        charge: Option<Charge>,
+    ) {
+        self.state = State::Reading {
+            cached,
+            coding,
+            opened,
+            charge,
+        };
+    }
+
+    /// Asks for everything again.
+    pub(crate) fn start_over(&mut self, site: &DirectorySite) {
+        self.lookup = Lookup::new(&self.wanted, site.options.lookup, &site.options.routing)
+            .of_navigation(self.is_navigation);
+        self.state = State::Looking;
+        self.opened = None;
+        self.unread.clear();
+        self.drafts.clear();
+        self.status = Status::OK;
+        self.is_own = true;
+        let ruled = self.ruling().and_then(|ruling| ruling.before_files());
+        if let Some(ruled) = ruled {
+            self.lookup.claim(ruled);
+        }
+    }
+
+    /// The content that was awaited is there, or cannot be had. `None` if the file has changed
+    /// meanwhile, so that what is kept is one version of it: then all is to be asked again.
+    pub(crate) fn content_read<D: Driver>(
         &mut self,
         driver: &mut D,
         site: &mut DirectorySite,
-        coding: Coding,
-        opened: OpenedFile,
-        next: usize,
-        bytes: Vec<u8>,
+        result: Result<Disk, Errno>,
     ) -> Option<Filled> {
-        let Ok(meta) = driver.meta(&opened.file) else {
-            return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR));
-        };
-        if meta == opened.meta && bytes.len() as u64 == meta.len {
-            let body = if meta.len <= SMALL_FILE_MAX {
-                CachedBody::Memory(Arc::new(Memory::from_vec(bytes)))
-            } else {
-                match driver.snapshot(&bytes) {
-                    Ok(file) => CachedBody::File(site.serve_snapshot(file)),
-                    // No descriptor or memory to spare: from the file itself, as copies.
-                    Err(_) => CachedBody::File(site.serve_file(opened)),
-                }
-            };
-            self.drafts.push(Draft {
-                path: self.variant_path(coding),
-                coding,
-                meta,
-                body,
-            });
-            return self.next_sidecar(site, next);
-        }
-        self.reads += 1;
-        if self.reads >= READS_MAX || meta.len > site.options.read_max {
-            return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
-        }
-        let opened = OpenedFile { meta, ..opened };
-        self.state = State::Reading {
+        let state = std::mem::replace(&mut self.state, State::Looking);
+        let State::Reading {
+            cached,
             coding,
             opened,
-            next,
+            charge,
+        } = state
+        else {
+            debug_assert!(false, "it awaits content");
+            return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR));
         };
-        None
+        // Whoever replaces it by a rename leaves this one as it is.
+        let is_same = driver
+            .meta(&opened.file)
+            .is_ok_and(|now| now == opened.meta || is_link_change(&opened.meta, &now));
+        let is_long = opened.meta.len > SMALL_FILE_MAX;
+        let body = match result {
+            Ok(Disk::Read(bytes)) if is_same && bytes.len() as u64 == opened.meta.len => {
+                CachedBody::Memory(Arc::new(Memory::from_vec_with(bytes, charge)))
+            }
+            Ok(Disk::Copied(file)) if is_same => CachedBody::copy(file),
+            // Shorter than it was: it has changed.
+            Ok(_) | Err(Errno::NODATA) => {
+                self.reads += 1;
+                if self.reads >= READS_MAX {
+                    return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
+                }
+                self.start_over(site);
+                return None;
+            }
+            // No descriptor or memory to spare: from the file itself.
+            Err(Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::AGAIN) if is_long => {
+                CachedBody::live(opened.file, opened.meta)
+            }
+            Err(Errno::NOMEM | Errno::AGAIN) => {
+                return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
+            }
+            Err(_) => return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR)),
+        };
+        cached.set_body(coding, body);
+        Some(Filled::File(cached, self.status))
     }
 
     fn next_sidecar(&mut self, site: &mut DirectorySite, next: usize) -> Option<Filled> {
@@ -437,20 +496,31 @@ impl Fill {
         let wanted = site.options.sidecars
             && next < SIDECARS.len()
             && may_have_sidecars(&self.file_path, original_len)
-            && mime::is_compressible(&self.content_type);
+            && mime::is_compressible(&self.content_type)
+            && stored_coding::of(&self.file_path).is_none();
         if wanted {
             self.state = State::Sidecar(next);
             return None;
         }
         let drafts = std::mem::take(&mut self.drafts);
+        let is_brief = self.is_brief;
         let cached = match self.previous.take() {
-            Some(previous) if previous.is_made_of(&drafts) => previous,
+            Some(previous) if !is_brief && !previous.is_brief && previous.is_made_of(&drafts) => {
+                previous
+            }
             _ => {
+                let changes = match self.is_own {
+                    true => stored_coding::with_coding(self.changes(), &self.file_path),
+                    false => self.changes(),
+                };
+                let role = Role {
+                    is_own: self.is_own,
+                    is_error: self.status.0 >= 400,
+                    changes: changes.as_ref(),
+                };
                 let content_type = std::mem::take(&mut self.content_type);
-                let changes = self.changes();
-                let defaults = &site.options.defaults;
-                match Cached::new(content_type, drafts, self.unix, defaults, changes.as_ref()) {
-                    Some(cached) => Rc::new(cached),
+                match Cached::new(content_type, drafts, self.unix, site, &role) {
+                    Some(cached) => Rc::new(Cached { is_brief, ..cached }),
                     None => return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR)),
                 }
             }
@@ -462,8 +532,7 @@ impl Fill {
     /// every request. (What answers for other paths has fields of theirs.)
     fn changes(&self) -> Option<FieldChanges> {
         let rules = self
-            .rules
-            .as_ref()
+            .rules()
             .filter(|r| self.is_own && r.fields_are_fixed())?;
         let asked = Asked {
             scheme: Scheme::Http,
@@ -494,14 +563,24 @@ impl Fill {
     }
 
     /// Under which key the file is remembered: the request path, or for a page that stands in for
-    /// any number of paths (404.html, an application's front page) the page's own.
+    /// any number of paths (404.html, an application's front page) the page's own, apart for errors,
+    /// which may not be kept.
     pub(crate) fn key(&self) -> Vec<u8> {
-        if self.is_own {
-            self.path.clone()
-        } else {
-            [b"\0", self.file_path.as_slice()].concat()
+        match (self.is_own, self.status.0) {
+            (true, _) => self.path.clone(),
+            (false, 400..) => [b"\0\0", self.file_path.as_slice()].concat(),
+            (false, _) => [b"\0", self.file_path.as_slice()].concat(),
         }
     }
+}
+
+/// Whether descriptors or memory were used up, of the process or of the machine, or there is no
+/// room among what waits for the disk (`EAGAIN`). It says nothing about the path.
+fn is_shortage(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN
+    )
 }
 
 /// What a lookup is told of an answer.

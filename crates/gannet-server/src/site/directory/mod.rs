@@ -1,4 +1,4 @@
-//! A live directory: what a worker remembers of it, and for how long it believes that.
+//! A live directory: what a worker caches of it, and how long that stays fresh.
 //!
 //! A request path that was answered a moment ago is answered from memory. After
 //! [`BELIEVED_MS`](crate::limits::BELIEVED_MS) the metadata of its file is asked for and compared
@@ -8,8 +8,10 @@
 
 mod cache;
 pub(crate) mod fill;
+pub(crate) mod kept_names;
+pub(crate) mod listings;
 
-use std::cell::{Cell, OnceCell};
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -17,7 +19,7 @@ use gannet_content::answer::{self, Resource};
 use gannet_content::directory::lookup::LookupOptions;
 use gannet_content::mime::{Types, TypesError};
 use gannet_content::plan::Representation;
-use gannet_content::policy::cache as cache_policy;
+use gannet_content::policy::cache::Lifetime;
 use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::routing::Routing;
 use gannet_content::rules::headers::FieldChanges;
@@ -27,25 +29,33 @@ use gannet_http::semantics::coding::{Coding, CodingSet};
 use gannet_http::semantics::ready_fields::ReadyFields;
 use gannet_http::semantics::response::ReadyBlock;
 use gannet_http::semantics::status::Status;
-use gannet_io::driver::{File, Meta, Nanos, OpenedFile, Root};
+use gannet_io::driver::{Driver, File, Meta, Nanos, Root};
 use gannet_io::memory::Memory;
 
 use self::cache::Cache;
-use super::files::ServedFiles;
+pub(crate) use self::cache::Room;
+use self::kept_names::KeptNames;
 use super::rules::{Rules, SiteRules};
-use super::{Selected, ServedFile, Source, Trust};
+use super::{Selected, ServedFile, Source};
 use crate::config::ContentOptions;
-use crate::limits::SMALL_FILE_MAX;
+use crate::limits::{SETTLED_S, SMALL_FILE_MAX, SNAPSHOT_MAX};
 
 /// A live directory, as one worker sees it.
 pub(crate) struct DirectorySite {
-    pub(crate) root: Root,
+    /// What is served now; none while nothing is at the directory's path.
+    release: Option<Rc<Release>>,
     pub(crate) options: DirectoryOptions,
-    /// The site's own rules, as they were last read.
-    rules: Option<Rules>,
     cache: Cache,
-    /// Files that responses are sent from, with those of the worker's other sites.
-    files: ServedFiles,
+    /// What browsers were told to keep, by all workers.
+    kept: Arc<KeptNames>,
+}
+
+/// The directory that is at the path of a site at some time, with its rules. It is replaced whole;
+/// who began with one goes on with it.
+pub(crate) struct Release {
+    pub(crate) root: Root,
+    /// The site's own rules, as they were last read.
+    pub(crate) rules: Option<Rules>,
 }
 
 /// How a directory is served.
@@ -59,8 +69,8 @@ pub(crate) struct DirectoryOptions {
     pub(crate) read_max: u64,
     /// Only this file of the directory is served, at `/` and at its name.
     pub(crate) single: Option<Vec<u8>>,
-    /// Bytes of small files that are remembered.
-    memory: u64,
+    /// What may be held to remember files.
+    room: Room,
 }
 
 /// A file's representations, remembered.
@@ -71,6 +81,20 @@ pub(crate) struct Cached {
     variants: Vec<CachedVariant>,
     /// The fields are what the site's rules make of them for the one path that this answers.
     is_ruled: bool,
+    /// A file of it had changed just before it was looked at: see [`is_settled`].
+    is_brief: bool,
+    /// It is the content of a path, and stands in for no other.
+    is_own: bool,
+}
+
+/// What a file answers.
+pub(crate) struct Role<'a> {
+    /// Its own path, not others that have nothing.
+    pub(crate) is_own: bool,
+    /// With the status of an error.
+    pub(crate) is_error: bool,
+    /// What the site's rules make of its fields, unless that is settled at each request.
+    pub(crate) changes: Option<&'a FieldChanges>,
 }
 
 /// What the disk said of one content coding of a file: the file itself, or a sidecar.
@@ -79,7 +103,8 @@ pub(crate) struct Draft {
     pub(crate) path: Vec<u8>,
     pub(crate) coding: Coding,
     pub(crate) meta: Meta,
-    pub(crate) body: CachedBody,
+    /// Its content, once a request has needed it.
+    pub(crate) body: OnceCell<CachedBody>,
 }
 
 /// The same, ready to be sent.
@@ -93,6 +118,14 @@ struct CachedVariant {
     sha256: OnceCell<[u8; 32]>,
 }
 
+/// Whether a file has been as it is for so long that bytes read now can be kept. The times of a file
+/// are set when a write begins, and no finer than a clock ticks: what is read while somebody writes
+/// may be half old and half new, and nothing tells afterwards. (git calls such files racy.)
+fn is_settled(meta: &Meta, unix: i64) -> bool {
+    let changed = meta.ctime_ns.div_euclid(1_000_000_000);
+    (i128::from(unix) - changed).abs() > i128::from(SETTLED_S)
+}
+
 /// Where a variant's bytes are.
 #[derive(Clone)]
 pub(crate) enum CachedBody {
@@ -100,23 +133,41 @@ pub(crate) enum CachedBody {
     File(Rc<ServedFile>),
 }
 
+impl CachedBody {
+    /// A file that may change; `meta` is what it was when it was opened.
+    pub(crate) fn live(file: File, meta: Meta) -> Self {
+        Self::File(Rc::new(ServedFile::live(file, meta)))
+    }
+
+    /// A copy of a file, in memory that nobody can change.
+    fn copy(file: File) -> Self {
+        Self::File(Rc::new(ServedFile::constant(file)))
+    }
+
+    fn is_live(&self) -> bool {
+        matches!(self, Self::File(file) if !file.is_constant())
+    }
+}
+
 impl Cached {
-    /// Makes a file's variants ready to be sent. `changes` are what the site's rules make of its
-    /// fields, unless that is settled at each request. `None` if its fields cannot be rendered.
+    /// Makes a file's variants ready to be sent. `None` if its fields cannot be rendered.
     fn new(
         content_type: String,
         mut drafts: Vec<Draft>,
         unix: i64,
-        defaults: &DefaultFields,
-        changes: Option<&FieldChanges>,
+        site: &DirectorySite,
+        role: &Role<'_>,
     ) -> Option<Self> {
         let original = drafts.iter().find(|d| d.coding == Coding::Identity)?;
         let last_modified = validators::last_modified(original.meta.mtime_ns, unix);
         let has_choice = drafts.len() > 1;
-        let name = String::from_utf8_lossy(&original.path);
-        let (lifetime, _) = cache_policy::lifetime(&name, &content_type, None);
+        let lifetime = match role {
+            Role { is_own: true, .. } => site.lifetime(original, &content_type),
+            Role { is_error: true, .. } => Lifetime::NoCache,
+            Role { .. } => Lifetime::Revalidate,
+        };
         drafts.sort_by_key(|draft| draft.meta.len);
-        let fields = defaults.of_content(&content_type, None);
+        let fields = site.options.defaults.of_content(None);
         let fields: Vec<(&str, &[u8])> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
         let mut variants = Vec::with_capacity(drafts.len());
         for draft in drafts {
@@ -137,7 +188,7 @@ impl Cached {
                 fields: &fields,
             });
             let mut ready = ready.ok()?;
-            if let Some(changes) = changes {
+            if let Some(changes) = role.changes {
                 ready = changes.apply_to_block(ready.as_block()).ok()?;
             }
             variants.push(CachedVariant {
@@ -152,17 +203,29 @@ impl Cached {
             content_type,
             last_modified,
             variants,
-            is_ruled: changes.is_some(),
+            is_ruled: role.changes.is_some(),
+            is_own: role.is_own,
+            is_brief: false,
         })
     }
 
     /// The bytes of a coding, if its file is still this one.
     fn body(&self, coding: Coding, meta: &Meta) -> Option<CachedBody> {
+        self.variant(coding, meta)?.draft.body.get().cloned()
+    }
+
+    fn variant(&self, coding: Coding, meta: &Meta) -> Option<&CachedVariant> {
         let same = |v: &&CachedVariant| v.draft.coding == coding && v.draft.meta == *meta;
-        self.variants
-            .iter()
-            .find(same)
-            .map(|v| v.draft.body.clone())
+        self.variants.iter().find(same)
+    }
+
+    /// The content of a coding was read.
+    pub(crate) fn set_body(&self, coding: Coding, body: CachedBody) {
+        let variant = self.variants.iter().find(|v| v.draft.coding == coding);
+        if let Some(variant) = variant {
+            // Whoever was first has read the same version.
+            let _ = variant.draft.body.set(body);
+        }
     }
 
     /// Whether it would be made of exactly these.
@@ -170,7 +233,7 @@ impl Cached {
         self.variants.len() == drafts.len()
             && drafts
                 .iter()
-                .all(|draft| self.body(draft.coding, &draft.meta).is_some())
+                .all(|draft| self.variant(draft.coding, &draft.meta).is_some())
     }
 
     /// The smallest acceptable variant; without one the file as it is (RFC 9110 section 12.5.3
@@ -199,48 +262,53 @@ impl Cached {
                 last_modified: self.last_modified,
             },
             content_type: self.content_type.as_bytes(),
-            source: match &variant.draft.body {
-                CachedBody::Memory(memory) => match memory.as_heap_slice() {
-                    Some(bytes) if bytes.len() <= crate::limits::COPY_MAX => Source::Bytes(bytes),
+            source: match variant.draft.body.get() {
+                Some(CachedBody::Memory(memory)) => match memory.bytes() {
+                    bytes if bytes.len() <= crate::limits::COPY_MAX => Source::Bytes(bytes),
                     _ => Source::Memory(memory, 0),
                 },
-                CachedBody::File(file) => Source::File(file, 0),
+                Some(CachedBody::File(file)) => Source::File(file, 0),
+                None => Source::Unread,
             },
-            sha256: matches!(variant.draft.body, CachedBody::Memory(_)).then_some(&variant.sha256),
+            sha256: (variant.draft.meta.len <= SMALL_FILE_MAX).then_some(&variant.sha256),
             is_ruled: self.is_ruled,
+            is_own: self.is_own,
         }
+    }
+
+    /// Whether it is sent from a file that may change.
+    fn is_live(&self) -> bool {
+        self.files().any(|file| !file.is_constant())
     }
 
     /// Bytes of memory that remembering it costs, roughly.
     fn weight(&self) -> u64 {
-        let bodies = self.variants.iter().map(|v| match &v.draft.body {
-            CachedBody::Memory(memory) => memory.len() as u64,
-            CachedBody::File(file) if file.trust.get() == Trust::Constant => v.draft.meta.len,
-            CachedBody::File(_) => 0,
+        let bodies = self.variants.iter().map(|v| match v.draft.body.get() {
+            Some(CachedBody::Memory(memory)) => memory.len() as u64,
+            Some(CachedBody::File(file)) if file.is_constant() => v.draft.meta.len,
+            Some(CachedBody::File(_)) | None => 0,
         });
         bodies.sum::<u64>() + 1_024
     }
 
     /// Descriptors that it keeps open.
     fn descriptors(&self) -> usize {
-        self.variants
-            .iter()
-            .filter(|v| matches!(v.draft.body, CachedBody::File(_)))
-            .count()
+        self.files().count()
     }
 
-    /// Whether any of its files is being changed by a writer that waits for our guard.
-    fn is_broken(&self) -> bool {
-        self.variants.iter().any(|v| match &v.draft.body {
-            CachedBody::File(file) => file.trust.get() == Trust::Broken,
-            CachedBody::Memory(_) => false,
-        })
+    /// Files that it is sent from.
+    fn files(&self) -> impl Iterator<Item = &Rc<ServedFile>> {
+        self.variants
+            .iter()
+            .filter_map(|v| match v.draft.body.get() {
+                Some(CachedBody::File(file)) => Some(file),
+                Some(CachedBody::Memory(_)) | None => None,
+            })
     }
 }
 
 impl DirectorySite {
-    /// Serves `root`, remembering up to `memory` bytes of small files. What responses are sent
-    /// from is put into `files`.
+    /// Serves `root`, remembering files for which there is `room`.
     ///
     /// # Errors
     /// When a configured content type cannot be one.
@@ -248,8 +316,7 @@ impl DirectorySite {
         root: Root,
         options: &ContentOptions,
         single: Option<Vec<u8>>,
-        files: &ServedFiles,
-        memory: u64,
+        room: Room,
     ) -> Result<Self, TypesError> {
         let lookup = LookupOptions {
             clean_urls: options.clean_urls && single.is_none(),
@@ -273,74 +340,114 @@ impl DirectorySite {
                     .map(|(suffix, t)| (suffix.as_str(), t.as_str())),
             )?,
             sidecars: options.sidecars,
-            read_max: options.snapshot_max.max(SMALL_FILE_MAX),
+            read_max: options.snapshot_max.clamp(SMALL_FILE_MAX, SNAPSHOT_MAX),
             single,
-            memory,
+            room,
         };
         Ok(Self {
-            root,
+            release: Some(Rc::new(Release { root, rules: None })),
             options,
-            rules: None,
-            cache: Cache::new(memory),
-            files: files.clone(),
+            cache: Cache::new(room),
+            kept: Arc::default(),
         })
+    }
+
+    /// What is remembered of it is forgotten.
+    pub(crate) fn forget(&mut self) {
+        self.cache = Cache::new(self.options.room);
+    }
+
+    /// Bytes that may be remembered of it.
+    pub(crate) fn memory(&self) -> u64 {
+        self.options.room.memory
+    }
+
+    /// What is served now, if anything is at the directory's path.
+    pub(crate) fn release(&self) -> Option<&Rc<Release>> {
+        self.release.as_ref()
+    }
+
+    /// Shares what browsers were told to keep with the other workers.
+    pub(crate) fn share_kept(&mut self, kept: &Arc<KeptNames>) {
+        self.kept = Arc::clone(kept);
+    }
+
+    /// How long the content of a file may be kept.
+    fn lifetime(&self, file: &Draft, content_type: &str) -> Lifetime {
+        self.kept.lifetime(&file.path, content_type, &file.meta)
     }
 
     /// The site's own rules.
     pub(crate) fn rules(&self) -> Option<&Rules> {
-        self.rules.as_ref()
+        self.release.as_ref()?.rules.as_ref()
     }
 
     /// Other rules hold from now on. What was made under the old ones is forgotten.
     pub(crate) fn set_rules(&mut self, rules: Option<Arc<SiteRules>>) {
-        self.rules = rules.map(Rc::new);
-        self.cache = Cache::new(self.options.memory);
+        if let Some(release) = &self.release {
+            let root = release.root.clone();
+            self.set_root(Some((root, rules)));
+        }
     }
 
-    /// What is remembered for a request path, if it may still be believed. `peek` tells what is at
-    /// a path now, if that can be told at once.
-    pub(crate) fn lookup(
+    /// Another directory is at the path from now on, with these rules, or none. What is known of
+    /// the old one is forgotten.
+    pub(crate) fn set_root(&mut self, found: Option<(Root, Option<Arc<SiteRules>>)>) {
+        let release = |(root, rules): (Root, Option<Arc<SiteRules>>)| {
+            let rules = rules.map(Rc::new);
+            Rc::new(Release { root, rules })
+        };
+        self.release = found.map(release);
+        self.cache = Cache::new(self.options.room);
+    }
+
+    /// The cached entry for a path, if fresh. Files sent from disk are checked on every request: a
+    /// response for an older version could not be completed.
+    pub(crate) fn lookup<D: Driver>(
         &mut self,
         path: &[u8],
         now: Nanos,
-        peek: impl Fn(&Root, &[u8]) -> Option<Meta>,
+        driver: &D,
     ) -> Option<(Rc<Cached>, Status)> {
-        let root = &self.root;
+        let root = &self.release.as_ref()?.root;
         let is_same = |cached: &Cached| {
             cached
                 .variants
                 .iter()
-                .all(|v| peek(root, &v.draft.path) == Some(v.draft.meta))
+                .all(|v| driver.peek(root, &v.draft.path, &v.draft.meta) == Some(v.draft.meta))
         };
-        self.cache
-            .fresh(path, now, is_same)
-            .filter(|(cached, _)| !cached.is_broken())
+        let found = self.cache.fresh(path, now, is_same);
+        found.filter(|(cached, _)| cached.files().all(|file| file.is_unchanged(driver)))
     }
 
-    /// What is remembered for a request path, believed or not.
+    /// Closes files that are kept open for later requests, the oldest first. False if none is.
+    pub(crate) fn drop_descriptors(&mut self) -> bool {
+        self.cache.drop_descriptors()
+    }
+
+    /// The cached entry for a path, fresh or stale.
     pub(crate) fn previous(&mut self, path: &[u8]) -> Option<Rc<Cached>> {
-        self.cache.any(path).filter(|cached| !cached.is_broken())
+        let found = self.cache.any(path);
+        found.filter(|cached| !cached.files().any(|file| file.is_over()))
     }
 
-    /// Remembers what a request path came to.
-    pub(crate) fn remember(&mut self, path: &[u8], cached: Rc<Cached>, status: Status, now: Nanos) {
+    /// Remembers what a request path came to. True if that keeps a file open that somebody may
+    /// delete.
+    pub(crate) fn remember(
+        &mut self,
+        path: &[u8],
+        cached: Rc<Cached>,
+        status: Status,
+        now: Nanos,
+    ) -> bool {
+        let is_live = cached.is_live();
         self.cache.insert(path, cached, status, now);
+        is_live
     }
 
-    /// Makes a file that responses can be sent from.
-    pub(crate) fn serve_file(&self, opened: OpenedFile) -> Rc<ServedFile> {
-        self.files
-            .add(opened.file, Some(opened.meta), Trust::Copies)
-    }
-
-    /// Makes a file of a snapshot, which needs no guard.
-    pub(crate) fn serve_snapshot(&self, file: File) -> Rc<ServedFile> {
-        Rc::new(ServedFile {
-            file,
-            meta: None,
-            trust: Cell::new(Trust::Constant),
-            id: u32::MAX,
-            files: None,
-        })
+    /// Lets go of files that may change and that nobody has asked for in a while: deleted ones take
+    /// room on the disk as long as they are open. True if some are left.
+    pub(crate) fn close_idle(&mut self, now: Nanos) -> bool {
+        self.cache.close_idle(now)
     }
 }

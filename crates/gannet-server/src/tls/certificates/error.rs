@@ -24,6 +24,26 @@ pub enum Cause {
     Read(io::Error),
     /// The file is not PEM, or damaged.
     Pem(String),
+    /// The file is a PKCS #12 store (`.p12`, `.pfx`).
+    Pkcs12,
+    /// There is a certificate in the file, no private key, and no other file was named for it.
+    OnlyCertificate,
+    /// There is a private key in the file, no certificate, and no other file was named for it.
+    OnlyKey,
+    /// The certificate (counted from one) that the key belongs to has a form in which it cannot
+    /// name a host.
+    Version {
+        /// Which certificate of the file.
+        number: usize,
+        /// The version of its form.
+        version: u32,
+        /// The name that it has.
+        name: Option<String>,
+        /// Where its key is.
+        key: PathBuf,
+    },
+    /// The certificate (counted from one) that the key belongs to cannot be used.
+    Unusable(usize, String),
     /// There is no certificate in the file; what there is instead.
     NoCertificate(Option<&'static str>),
     /// There is no private key in the file; what there is instead.
@@ -60,11 +80,27 @@ impl CertificateError {
         }
     }
 
+    /// The same where one file was named for both.
+    pub(super) fn in_one_file(mut self, is_one: bool) -> Self {
+        self.cause = match self.cause {
+            Cause::NoKey(Some("certificate")) if is_one => Cause::OnlyCertificate,
+            Cause::NoCertificate(Some("private key")) if is_one => Cause::OnlyKey,
+            cause => cause,
+        };
+        self
+    }
+
     pub(super) fn none() -> Self {
         Self {
             path: None,
             cause: Cause::NonePairs,
         }
+    }
+
+    /// The file, for a line that is typed into a shell.
+    fn shown_path(&self) -> String {
+        let path = self.path.as_deref().unwrap_or(Path::new("FILE"));
+        quoted(&path.to_string_lossy())
     }
 
     /// What to do about it, if we know.
@@ -85,6 +121,23 @@ impl CertificateError {
                  a DER file is converted by 'openssl x509 -inform DER -in FILE'"
                     .into()
             }
+            Cause::Pkcs12 => {
+                let file = self.shown_path();
+                format!(
+                    "convert it by 'openssl pkcs12 -in {file} -nodes -out site.pem', protect the new \
+                     file by its permissions, and use it as certificate (--tls-cert site.pem): it \
+                     has the key, too"
+                )
+            }
+            Cause::OnlyCertificate => {
+                "name the file with its private key, too: --tls-key FILE".into()
+            }
+            Cause::OnlyKey => format!(
+                "name the certificate by --tls-cert FILE, and this file by --tls-key {}",
+                self.shown_path()
+            ),
+            Cause::Version { name, key, .. } => make_line(name.as_deref(), key),
+            Cause::Unusable(..) => "ask your certificate authority for another one".into(),
             Cause::NoCertificate(Some("private key")) => {
                 "this is the key: exchange the certificate and the key".into()
             }
@@ -108,6 +161,30 @@ impl CertificateError {
     }
 }
 
+/// A name for an example, quoted for a shell where it has to be.
+fn quoted(text: &str) -> String {
+    let is_plain = |b: u8| b.is_ascii_alphanumeric() || b"-._/".contains(&b);
+    match text.bytes().all(is_plain) {
+        true => text.to_owned(),
+        false => format!("\"{}\"", text.escape_default()),
+    }
+}
+
+/// The line that makes a certificate that browsers take, for the same key.
+fn make_line(name: Option<&str>, key: &Path) -> String {
+    let is_host = |name: &&str| {
+        let is_plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.');
+        !name.is_empty() && name.bytes().all(is_plain)
+    };
+    let name = name.filter(is_host).unwrap_or("localhost");
+    let key = quoted(&key.to_string_lossy());
+    format!(
+        "make one of version 3: 'openssl req -x509 -new -key {key} -days 365 -subj /CN={name} \
+         -addext subjectAltName=DNS:{name} -out new.pem'; an authority that signs by 'openssl x509 \
+         -req' adds '-copy_extensions copy'"
+    )
+}
+
 impl fmt::Display for CertificateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(path) = &self.path {
@@ -124,8 +201,21 @@ impl fmt::Display for CertificateError {
                 let max = super::super::limits::PAIRS_MAX;
                 write!(f, "{count} certificates, at most {max} can be used")
             }
-            Cause::Read(error) => error.fmt(f),
+            Cause::Read(error) => f.write_str(&gannet_io::cause::cause(error)),
             Cause::Pem(why) => write!(f, "not a PEM file: {why}"),
+            Cause::Pkcs12 => f.write_str("a PKCS #12 store, not a PEM file"),
+            Cause::OnlyCertificate => f.write_str("it has a certificate and no private key"),
+            Cause::OnlyKey => f.write_str("it has a private key and no certificate"),
+            Cause::Version {
+                number, version, ..
+            } => write!(
+                f,
+                "certificate {number} of the file is of X.509 version {version}, which has no host \
+                 names; clients want version 3"
+            ),
+            Cause::Unusable(number, why) => {
+                write!(f, "certificate {number} of the file cannot be used: {why}")
+            }
             Cause::NoCertificate(found) => missing(f, "certificate", *found),
             Cause::NoKey(found) => missing(f, "private key", *found),
             Cause::EncryptedKey => f.write_str("the private key is protected by a passphrase"),

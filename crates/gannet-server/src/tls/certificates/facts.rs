@@ -46,6 +46,12 @@ pub(super) struct Parsed {
     /// Subject and issuer as they are encoded: what links a chain.
     pub(super) subject: Vec<u8>,
     pub(super) issuer: Vec<u8>,
+    /// The key that it is for, as it is encoded (RFC 5280 section 4.1.2.7).
+    pub(super) public_key: Vec<u8>,
+    /// The version of its form: 3 for all that are made today.
+    pub(super) version: u32,
+    /// The subject's common name.
+    pub(super) common_name: Option<String>,
     /// It says where the certificate of its issuer can be fetched: public authorities do, and
     /// theirs are intermediates.
     pub(super) has_issuer_url: bool,
@@ -100,8 +106,17 @@ pub(super) fn parse(der: &[u8]) -> Result<Parsed, String> {
         facts,
         subject: certificate.subject().as_raw().to_vec(),
         issuer: certificate.issuer().as_raw().to_vec(),
+        public_key: certificate.public_key().raw.to_vec(),
+        // Counted from zero.
+        version: certificate.version().0.saturating_add(1),
+        common_name: common_name(&certificate),
         has_issuer_url,
     })
+}
+
+fn common_name(certificate: &X509Certificate<'_>) -> Option<String> {
+    let name = certificate.subject().iter_common_name().next()?;
+    name.as_str().ok().map(str::to_owned)
 }
 
 fn text(time: &ASN1Time) -> String {

@@ -1,17 +1,17 @@
 //! Reads certificates and keys, and checks them before anybody depends on them.
 
-use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use gannet_io::named_file;
 use rustls::pki_types::pem::{self, SectionKind};
 use rustls::pki_types::{
     CertificateDer, PrivateKeyDer, PrivatePkcs1KeyDer, PrivatePkcs8KeyDer, PrivateSec1KeyDer,
 };
-use rustls::sign::CertifiedKey;
+use rustls::sign::{CertifiedKey, SigningKey};
 
 use super::error::{Cause, CertificateError, Warning, WarningKind};
 use super::facts::{self, Facts, Parsed};
@@ -76,8 +76,10 @@ impl Pair {
         options: &LoadOptions,
         warnings: &mut Vec<Warning>,
     ) -> Result<Self, CertificateError> {
-        let chain = read_chain(&paths.certificate, certificates)?;
-        let key = read_key(&paths.key, key)?;
+        let is_one_file = paths.certificate == paths.key;
+        let chain = read_chain(&paths.certificate, certificates)
+            .map_err(|error| error.in_one_file(is_one_file))?;
+        let key = read_key(&paths.key, key).map_err(|error| error.in_one_file(is_one_file))?;
         let at_key = |cause| CertificateError::at(&paths.key, cause);
         let signing = provider()
             .key_provider
@@ -90,9 +92,7 @@ impl Pair {
                 .is_ok()
         };
         let Some(leaf) = chain.iter().position(|(der, _)| is_leaf(der)) else {
-            return Err(at_key(Cause::Mismatch {
-                certificate: paths.certificate.clone(),
-            }));
+            return Err(no_leaf(&chain, signing.as_ref(), paths));
         };
         let (ordered, facts) = put_in_order(chain, leaf, &paths.certificate, warnings);
         check_time(&facts, &paths.certificate, options, warnings)?;
@@ -149,6 +149,39 @@ pub fn load(
     Ok((pairs, warnings))
 }
 
+/// What the library says of a certificate that it does not take.
+fn unusable(der: &CertificateDer<'static>) -> String {
+    match rustls::server::ParsedCertificate::try_from(der) {
+        Ok(_) => "its key is of another kind than it says".into(),
+        Err(error) => error.to_string(),
+    }
+}
+
+/// Why none of the certificates can be used with the key.
+fn no_leaf(chain: &Chain, key: &dyn SigningKey, paths: &PairPaths) -> CertificateError {
+    let public_key = key.public_key();
+    let is_of_key = |parsed: &Parsed| {
+        public_key
+            .as_ref()
+            .is_some_and(|it| **it == parsed.public_key[..])
+    };
+    let Some(at) = chain.iter().position(|(_, parsed)| is_of_key(parsed)) else {
+        let certificate = paths.certificate.clone();
+        return CertificateError::at(&paths.key, Cause::Mismatch { certificate });
+    };
+    let (der, parsed) = &chain[at];
+    let cause = match parsed.version {
+        3 => Cause::Unusable(at + 1, unusable(der)),
+        version => Cause::Version {
+            number: at + 1,
+            version,
+            name: parsed.common_name.clone(),
+            key: paths.key.clone(),
+        },
+    };
+    CertificateError::at(&paths.certificate, cause)
+}
+
 fn warn(warnings: &mut Vec<Warning>, path: &Path, kind: WarningKind) {
     warnings.push(Warning {
         path: path.to_owned(),
@@ -159,11 +192,8 @@ fn warn(warnings: &mut Vec<Warning>, path: &Path, kind: WarningKind) {
 /// The bytes and the mode of a file.
 fn read(path: &Path) -> Result<(Vec<u8>, u32), CertificateError> {
     let fail = |error| CertificateError::at(path, Cause::Read(error));
-    let file = File::open(path).map_err(fail)?;
+    let file = named_file::open(path).map_err(fail)?;
     let meta = file.metadata().map_err(fail)?;
-    if meta.is_dir() {
-        return Err(fail(io::Error::from(io::ErrorKind::IsADirectory)));
-    }
     let mut bytes = Vec::new();
     file.take(PEM_LEN_MAX + 1)
         .read_to_end(&mut bytes)
@@ -241,10 +271,26 @@ fn sections(path: &Path, text: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, Cer
         }
     }
     let is_text = text.windows(5).any(|window| window == b"-----");
+    if sections.is_empty() && is_pkcs12(text) {
+        return Err(CertificateError::at(path, Cause::Pkcs12));
+    }
     if sections.is_empty() && !is_text {
         return Err(fail("no line begins with '-----BEGIN'".into()));
     }
     Ok(sections)
+}
+
+/// Whether this is a PKCS #12 store: a sequence that begins with the number 3 (RFC 7292 section 4).
+fn is_pkcs12(bytes: &[u8]) -> bool {
+    let [0x30, len, rest @ ..] = bytes else {
+        return false;
+    };
+    let skipped = match len {
+        0x81..=0x84 => usize::from(len & 0x0f),
+        _ => 0,
+    };
+    rest.get(skipped..)
+        .is_some_and(|content| content.starts_with(&[2, 1, 3, 0x30]))
 }
 
 fn section_name(kind: SectionKind) -> &'static str {

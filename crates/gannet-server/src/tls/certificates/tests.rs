@@ -367,7 +367,7 @@ fn what_is_wrong_is_named() {
     };
     let (text, help) = refused(&missing);
     assert!(
-        text.starts_with("cannot read '") && text.contains("none': No such file"),
+        text.starts_with("cannot read '") && text.contains("none': no such file"),
         "{text}"
     );
     assert_eq!(help.as_deref(), Some("check the path"));
@@ -470,4 +470,98 @@ fn no_certificates_are_an_error() {
             .as_deref()
             .is_none_or(|path: &Path| path.as_os_str().is_empty())
     );
+}
+
+/// A certificate without extensions, and with the number of its version gone: what `openssl x509
+/// -req` makes of a request.
+#[test]
+fn a_certificate_of_an_old_form_is_named() {
+    let directory = Directory::new("v1");
+    let paths = directory.pair(V1_CERTIFICATE, V1_KEY);
+    let (text, help) = refused(&paths);
+    let certificate = paths.certificate.display();
+    assert_eq!(
+        text,
+        format!(
+            "cannot use '{certificate}': certificate 1 of the file is of X.509 version 1, which has \
+             no host names; clients want version 3"
+        )
+    );
+    let help = help.expect("a line to type");
+    let key = paths.key.display();
+    let line = format!(
+        "'openssl req -x509 -new -key {key} -days 365 -subj /CN=old.example -addext \
+         subjectAltName=DNS:old.example -out new.pem'"
+    );
+    assert!(help.contains(&line), "{help}");
+    // Another key does not belong to it, whatever its form.
+    let other = plain_chain();
+    let (text, _) = refused(&directory.pair(V1_CERTIFICATE, &other.key.serialize_pem()));
+    assert!(text.contains("the key does not belong to"), "{text}");
+}
+
+/// What `openssl req -new -newkey ec ... | openssl x509 -req -signkey ...` made.
+const V1_CERTIFICATE: &str = "\
+-----BEGIN CERTIFICATE-----
+MIIBKDCBzwIUMbYi618s+wEML0kWyLYMxPaKc48wCgYIKoZIzj0EAwIwFjEUMBIG
+A1UEAwwLb2xkLmV4YW1wbGUwIBcNMjYxMTIyMDcyNTAwWhgPMjEwOTAxMTEwNzI1
+MDBaMBYxFDASBgNVBAMMC29sZC5leGFtcGxlMFkwEwYHKoZIzj0CAQYIKoZIzj0D
+AQcDQgAEWCUJbzG+ugDxqMGME2IcxjB6mRltG5AgD7Xr/uHm327dn0IZnh/oyVyQ
+WkLnhMdQOfi8L0gN3ir9hhl3bNyJ/zAKBggqhkjOPQQDAgNIADBFAiEA3NKJlzXL
+Xi6uufOge29dATxr1HmY7GoA1K9N5dp9AmkCIF9ebaQHKjhv1Qki8nf9OuOYN5UC
+sXJtyVq4YU7MzGOZ
+-----END CERTIFICATE-----
+";
+const V1_KEY: &str = "\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgRwDR7Gpsk5/SNimS
+E9niKVRqGFJd4gozcmfjsnfGK0+hRANCAARYJQlvMb66APGowYwTYhzGMHqZGW0b
+kCAPtev+4ebfbt2fQhmeH+jJXJBaQueEx1A5+LwvSA3eKv2GGXds3In/
+-----END PRIVATE KEY-----
+";
+
+#[test]
+fn a_store_of_another_kind_is_told_how_to_convert() {
+    let directory = Directory::new("p12");
+    let chain = plain_chain();
+    // A long and a short form of the length, and one that is open.
+    for start in [
+        &[0x30, 0x82, 9, 9, 2, 1, 3, 0x30][..],
+        &[0x30, 0x80, 2, 1, 3, 0x30],
+    ] {
+        let paths = directory.pair("", &chain.key.serialize_pem());
+        fs::write(&paths.certificate, [start, &[0; 100]].concat()).unwrap();
+        let (text, help) = refused(&paths);
+        assert!(text.ends_with("a PKCS #12 store, not a PEM file"), "{text}");
+        let line = format!(
+            "'openssl pkcs12 -in {} -nodes -out site.pem'",
+            paths.certificate.display()
+        );
+        assert!(help.is_some_and(|help| help.contains(&line)));
+    }
+}
+
+#[test]
+fn half_a_pair_is_told_what_is_missing() {
+    let directory = Directory::new("half");
+    let chain = plain_chain();
+    let one = |text: &str| {
+        let path = directory.write("one.pem", text);
+        PairPaths {
+            certificate: path.clone(),
+            key: path,
+        }
+    };
+    let (text, help) = refused(&one(&chain.leaf));
+    assert!(
+        text.ends_with("it has a certificate and no private key"),
+        "{text}"
+    );
+    assert!(help.is_some_and(|help| help.contains("--tls-key FILE")));
+    let (text, help) = refused(&one(&chain.key.serialize_pem()));
+    assert!(
+        text.ends_with("it has a private key and no certificate"),
+        "{text}"
+    );
+    assert!(help.is_some_and(|help| help.contains("--tls-cert FILE")));
 }

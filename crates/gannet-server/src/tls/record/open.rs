@@ -23,7 +23,8 @@ pub struct Opener {
     /// The beginning of a handshake message (a `KeyUpdate` has five bytes).
     message: Vec<u8>,
     empty_records: u32,
-    key_updates: u32,
+    /// Key updates that are still followed.
+    key_updates_left: u32,
     warnings: u32,
     /// The peer sent `close_notify`: what follows is ignored (RFC 8446 section 6.1).
     is_closed: bool,
@@ -41,6 +42,11 @@ pub(crate) enum Control {
 }
 
 impl Opener {
+    /// Bytes held until the rest of their record or message arrives.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.partial.capacity() + self.message.capacity()
+    }
+
     /// An opener with the secrets of the handshake.
     #[must_use]
     pub fn new(version: Version, secrets: Secrets) -> Self {
@@ -52,7 +58,7 @@ impl Opener {
             partial: Vec::new(),
             message: Vec::new(),
             empty_records: 0,
-            key_updates: 0,
+            key_updates_left: KEY_UPDATES_MAX,
             warnings: 0,
             is_closed: false,
         }
@@ -122,6 +128,15 @@ impl Opener {
             *input = &[];
         }
         Ok(None)
+    }
+
+    /// Allows the peer as many key updates more as records were exchanged, up to
+    /// [`KEY_UPDATES_MAX`] at once.
+    pub(crate) fn allow_key_updates(&mut self, records: u64) {
+        let left = u64::from(self.key_updates_left).saturating_add(records);
+        self.key_updates_left = u32::try_from(left)
+            .unwrap_or(KEY_UPDATES_MAX)
+            .min(KEY_UPDATES_MAX);
     }
 
     /// Goes on with the peer's next secrets.
@@ -276,7 +291,8 @@ impl Opener {
             return Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE));
         }
         if len > 0 {
-            (self.empty_records, self.key_updates, self.warnings) = (0, 0, 0);
+            (self.empty_records, self.warnings) = (0, 0);
+            self.allow_key_updates(1);
             return Ok(None);
         }
         self.empty_records += 1;
@@ -346,10 +362,7 @@ impl Opener {
             return Err(Fault::Ours(alert));
         };
         self.message.clear();
-        self.key_updates += 1;
-        if self.key_updates > KEY_UPDATES_MAX {
-            return Err(unexpected);
-        }
+        self.key_updates_left = self.key_updates_left.checked_sub(1).ok_or(unexpected)?;
         Ok(Some(Control::KeyUpdate {
             is_requested: wanted == 1,
         }))

@@ -1,5 +1,6 @@
 //! Certificates are replaced when their files change, and only by good ones.
 
+use std::fs;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, channel};
 

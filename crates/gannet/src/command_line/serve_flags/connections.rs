@@ -6,7 +6,7 @@ use gannet_server::tls::limits::{SEALED_RECORDS_MAX, SEALED_RECORDS_MIN};
 
 use crate::command_line::flag::{FILES, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::Settings;
-use crate::command_line::values::{choice, listen, number, paths, socket_address, switch, text};
+use crate::command_line::values::{choice, listens, number, paths, switch, tcp_address, text};
 
 /// The flags, in the order in which they are described.
 pub(super) const FLAGS: &[Flag<Settings>] = &[
@@ -25,10 +25,11 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         details: "A port alone means loopback: 8080, :8080 and localhost:8080 are 127.0.0.1:8080. \
             Port 0 takes any free port. With http:// or https:// in front an address speaks that; \
             else HTTPS if there is a certificate. The address must be \
-            free: only the default port moves to the next free one.",
+            free: only the default port moves to the next free one. A Unix socket may have a mode \
+            and a group: unix:/run/gannet/gannet.sock,mode=0660,group=www-data.",
         is_common: true,
         apply: |settings, values| {
-            settings.listen = values.iter().map(listen).collect::<Result<_, _>>()?;
+            settings.listen = listens(values)?;
             Ok(())
         },
     },
@@ -72,7 +73,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
             alone means loopback.",
         is_common: false,
         apply: |settings, values| {
-            settings.server.metrics = Some(socket_address(text(values)?.trim())?);
+            settings.server.metrics = Some(tcp_address(text(values)?)?);
             Ok(())
         },
     },
@@ -100,7 +101,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Tls,
         default: "",
         brief: "HTTPS with this certificate (PEM); repeatable",
-        details: "The file has the whole chain. With several, each client gets the one for the name that it asks for, and the \
+        details: "Every TCP address of --listen speaks HTTPS then, unless it is written \
+            http://ADDR:PORT. The file has the whole chain. With several, each client gets the one for the name that it asks for, and the \
             first if there is none. Read again when the file changes, and by SIGHUP; if the new \
             one cannot be used, the old one stays.",
         is_common: true,
@@ -134,7 +136,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         details: "A port alone means loopback.",
         is_common: false,
         apply: |settings, values| {
-            settings.tls.redirect = Some(socket_address(text(values)?.trim())?);
+            settings.tls.redirect = Some(tcp_address(text(values)?)?);
             Ok(())
         },
     },

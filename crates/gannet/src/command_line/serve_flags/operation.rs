@@ -49,7 +49,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: one("TIME"),
         group: Group::Engine,
         default: "0",
-        brief: "imitate the latency of a network: look that much later at what arrives",
+        brief: "simulate network latency: delay everything received by this much",
         details: "At most 5s. Each round trip takes so much longer, those of TLS handshakes and of \
             HTTP/2's windows, too; other connections are not held up. Timeouts go on meanwhile.",
         is_common: false,
@@ -71,8 +71,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Memory,
         default: "0",
         brief: "the most memory that the process may have; 0: no limit",
-        details: "Of its data (RLIMIT_DATA): a mapped archive does not count. Beyond it gannet \
-            stops.",
+        details: "Of its data (RLIMIT_DATA): what the system keeps of files does not count. At the limit clients \
+            are refused and idle connections make room.",
         is_common: false,
         apply: |settings, values| {
             settings.max_memory = parse_size(text(values)?)?;
@@ -115,7 +115,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: Value::Switch,
         group: Group::Memory,
         default: "false",
-        brief: "copy an archive of any length into sealed memory instead of mapping its file",
+        brief: "copy archives of any size into memory at start",
         details: "Takes as much memory as the archive is long. Nothing that happens to the file \
             afterwards can be seen. Archives of up to 64 MiB are copied without this, within \
             --cache-memory.",
@@ -131,8 +131,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: Value::Switch,
         group: Group::Memory,
         default: "false",
-        brief: "read a mapped archive once at start, so that it is in memory",
-        details: "",
+        brief: "read an archive that is not copied once at start, into the system's cache",
+        details: "So that its first answers need not wait for the disk. What is in the cache leaves \
+            it again when memory is short; --archive-memory keeps it.",
         is_common: false,
         apply: |settings, values| {
             settings.server.content.preload = switch(values)?;
@@ -190,7 +191,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: one("TIME"),
         group: Group::Limits,
         default: "60s",
-        brief: "how long a client may take no byte of an answer",
+        brief: "how long a client may stall without receiving any of a response",
         details: "",
         is_common: false,
         apply: |settings, values| {
@@ -204,7 +205,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: one("SIZE"),
         group: Group::Limits,
         default: "500",
-        brief: "the least bytes a second a client must take; 0 switches it off",
+        brief: "minimum rate at which a client must receive, in bytes per second; 0 turns it off",
         details: "Averaged over an answer, once it has lasted longer than --progress-timeout.",
         is_common: false,
         apply: |settings, values| {
@@ -285,12 +286,15 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
     Flag {
         name: "log",
         short: None,
-        value: one_of("FORMAT", &["auto", "pretty", "combined", "json", "off"]),
+        value: one_of(
+            "FORMAT",
+            &["auto", "pretty", "combined", "combined-host", "json", "off"],
+        ),
         group: Group::Output,
         default: "auto",
-        brief: "auto, pretty, combined, json or off",
+        brief: "auto, pretty, combined(-host), json or off",
         details: "A line for each request. auto is pretty on a terminal and off otherwise. combined is the format that log \
-            analysers know. With combined or json on standard output, the first lines go to \
+            analysers know; combined-host has the host in front of it. With these or json on standard output, the first lines go to \
             standard error.",
         is_common: true,
         apply: |settings, values| {
@@ -300,6 +304,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
                     ("auto", LogChoice::Auto),
                     ("pretty", LogChoice::Pretty),
                     ("combined", LogChoice::Combined),
+                    ("combined-host", LogChoice::CombinedHost),
                     ("json", LogChoice::Json),
                     ("off", LogChoice::Off),
                 ],
@@ -314,7 +319,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Output,
         default: "",
         brief: "where requests are logged instead of standard output; reopened by SIGHUP",
-        details: "With --log auto it is written in the combined format.",
+        details: "With --log auto it is written in the combined format. A FIFO that somebody reads and \
+            a device such as /dev/null or /dev/stderr are taken, too; /dev/stdout is standard output \
+            under another name, and the first lines then go to standard error.",
         is_common: false,
         apply: |settings, values| {
             settings.server.log_file = Some(path(values)?);

@@ -1,12 +1,12 @@
-//! Folders: their redirects to the form with a slash, and the listings of those without a page.
+//! Folders, and the listings of those without a page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use gannet_archive::{Coding, Content, Writer, digest};
 use gannet_content::answer::CACHE_REVALIDATE;
-use gannet_content::directory::listing;
-use gannet_content::routing::TrailingSlash;
+use gannet_content::directory::listing::{self, Format};
 
+use super::answers::{Answer, AskedSite};
 use super::{Site, split};
 use crate::pack::PackError;
 use crate::pack::compress::{Coded, compress};
@@ -15,9 +15,12 @@ use crate::pack::output::Output;
 use crate::pack::sources::Source;
 use crate::pack::store::{StoredVariant, Target, is_enough, sha256};
 
+/// Folders by their paths, which end in a slash.
+pub(super) type Folders<'f> = BTreeMap<&'f [u8], Folder<'f>>;
+
 /// A folder of the site.
 #[derive(Debug, Default)]
-struct Folder<'f> {
+pub(super) struct Folder<'f> {
     /// The numbers of its files.
     files: Vec<usize>,
     /// The names of its folders.
@@ -27,47 +30,36 @@ struct Folder<'f> {
 }
 
 impl Site<'_> {
-    /// Redirects `/folder` to `/folder/`, and lists the folders that have no page.
-    pub(super) fn add_folders(
+    /// Lists the folders that have no page.
+    pub(super) fn add_listings(
         &mut self,
         files: &[Source],
+        asked: &AskedSite<'_>,
         writer: &mut Writer,
         output: &mut Output,
     ) -> Result<(), PackError> {
-        let folders = self.folders(files);
-        let routing = &self.options.routing;
-        for (url, folder) in &folders {
-            let bare = url.strip_suffix(b"/").unwrap_or(url);
-            let is_free = !bare.is_empty() && !self.names.contains(bare);
-            let is_listed = self.options.listing && !self.names.contains(url) && {
-                let is_own = |name: &Vec<u8>| self.names.contains(&[*url, name].concat());
-                !routing.index_names.iter().any(is_own)
-            };
-            // Where rules may want it, a folder that has nothing to show is left to them.
-            let is_shown = is_listed || self.names.contains(url) || routing.rules.is_none();
-            let is_page = routing.trailing_slash == TrailingSlash::Always && self.is_page(bare);
-            if is_free && is_shown && !is_page && (routing.trailing_slash.adds() || is_listed) {
-                self.add_redirect(writer, bare, url);
+        if !self.options.listing {
+            return Ok(());
+        }
+        for (url, folder) in asked.folders {
+            if self.names.contains(url)
+                || !matches!(asked.answer(&self.names, files, url), Answer::Listing)
+            {
+                continue;
             }
-            if is_listed {
-                let page = self.render_listing(url, folder, &folders, files);
-                self.add_listing(url, &page, writer, output)?;
-                self.names.insert(url, None);
+            for format in [Format::Html, Format::Json] {
+                let page = self.render_listing(url, folder, (asked.folders, files), format);
+                self.add_listing(url, &page, format, writer, output)?;
             }
+            self.names.insert(url, None);
+            self.listing_count += 1;
         }
         Ok(())
     }
 
-    /// Whether a page answers for the path without its suffix, so that its redirect is there.
-    fn is_page(&self, bare: &[u8]) -> bool {
-        let mut suffixes = self.options.routing.page_suffixes.iter();
-        self.options.clean_urls
-            && suffixes.any(|suffix| self.names.contains(&[bare, suffix].concat()))
-    }
-
     /// Every folder that has a file in it or below it.
-    fn folders<'f>(&self, files: &'f [Source]) -> BTreeMap<&'f [u8], Folder<'f>> {
-        let mut folders: BTreeMap<&[u8], Folder<'_>> = BTreeMap::new();
+    pub(super) fn folders<'f>(&self, files: &'f [Source]) -> Folders<'f> {
+        let mut folders = Folders::new();
         for (number, source) in files.iter().enumerate() {
             let modified = self.last_modified(source);
             let (mut url, _) = split(&source.file.url);
@@ -89,8 +81,8 @@ impl Site<'_> {
         &self,
         url: &[u8],
         folder: &Folder<'_>,
-        folders: &BTreeMap<&[u8], Folder<'_>>,
-        files: &[Source],
+        (folders, files): (&Folders<'_>, &[Source]),
+        format: Format,
     ) -> listing::Page {
         let inner_folders = folder.folders.iter().map(|name| {
             let inner = [url, name, b"/"].concat();
@@ -115,6 +107,7 @@ impl Site<'_> {
         });
         let request = listing::ListingRequest {
             path: url,
+            format,
             dotfiles: self.options.dotfiles,
             ..listing::ListingRequest::default()
         };
@@ -125,6 +118,7 @@ impl Site<'_> {
         &mut self,
         url: &[u8],
         page: &listing::Page,
+        format: Format,
         writer: &mut Writer,
         output: &mut Output,
     ) -> Result<(), PackError> {
@@ -166,13 +160,16 @@ impl Site<'_> {
             .filter(|(name, _)| *name != "cache-control" && *name != "x-content-type-options")
             .map(|(name, value)| (*name, value.as_bytes()))
             .collect();
-        let changes = self.host.rules.changes(url);
+        let mut changes = self.host.rules.changes(url).unwrap_or_default();
+        let further = page.further.iter();
+        let further = further.map(|(name, value)| ((*name).to_owned(), value.to_vec()));
+        changes.set.extend(further);
         let representation = Representation {
             content_type,
             last_modified: None,
             cache_control: CACHE_REVALIDATE,
             fields: &fields,
-            changes: changes.as_ref(),
+            changes: Some(&changes),
         };
         let common = &mut self.common_fields;
         let variants =
@@ -180,11 +177,16 @@ impl Site<'_> {
         let content = Content {
             content_type: content_type.as_bytes(),
             is_generated: true,
+            // The page is what the folder is called; this is its other form.
+            is_alias: format == Format::Json,
             variants,
             ..Content::default()
         };
-        writer.add_content(self.key(url), &content);
-        self.listing_count += 1;
+        let path = match format {
+            Format::Html => url.to_vec(),
+            Format::Json => listing::json_path(url),
+        };
+        writer.add_content(self.key(&path), &content);
         Ok(())
     }
 }

@@ -1,0 +1,408 @@
+//! What a request to an archive comes to. What depends on a path alone was decided when the archive
+//! was packed, and is one lookup; what is missing, and the site's own rules, are decided here.
+//!
+//! ```text
+//!  rules that go before files ──▶ the path's own entry ──▶ /page/ redirects to /page
+//!                                                            │ no
+//!     the pages of folders  ◀── the application's page ◀── rules for what is missing
+//! ```
+//!
+//! A live directory goes the same way by [`directory::lookup`](crate::directory::lookup), which has
+//! to ask the disk; what both decide alike is in [`routing`](crate::routing). The server, `explain`
+//! and `check` bring their [`Entries`] and have no decision of their own.
+
+use gannet_http::semantics::status::Status;
+use gannet_http::semantics::target_path::encode_path;
+
+use crate::limits::NOT_FOUND_FOLDERS_MAX;
+use crate::routing::{FallbackKind, is_application_path};
+use crate::rules::matcher::Request;
+use crate::rules::table::{RedirectTable, Ruled};
+
+/// The page of a single-page application: the file of this name at the root, as in a directory, and
+/// not whatever answers `/`, which may be a listing.
+pub const FRONT_PAGE: &[u8] = b"/index.html";
+
+/// Where an archive keeps an entry.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Space {
+    /// Under the path that is asked for.
+    Content,
+    /// Under the path, with the fields that content has when it answers for another path.
+    Unruled,
+    /// Under the folder that it answers for.
+    Fallback(FallbackKind),
+}
+
+/// The entries of one host of an archive.
+pub trait Entries {
+    /// One of them.
+    type Entry;
+
+    /// The entry of a path.
+    fn find(&self, space: Space, path: &[u8]) -> Option<Self::Entry>;
+
+    /// Whether it has content; else it is a redirect.
+    fn has_content(&self, entry: &Self::Entry) -> bool;
+
+    /// Is called with what the redirect rules say, for whoever tells the reasons.
+    fn ruled(&self, _ruled: Option<&Ruled>) {}
+}
+
+/// What an archive says of itself, and the rules of the host that is asked.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Facts<'a> {
+    /// Its [`FRONT_PAGE`] answers for what is missing.
+    pub spa: bool,
+    /// `/page/` redirects to `/page`.
+    pub slash_redirects: bool,
+    /// What rules make of the fields of a path is in its entry, so that content that answers for
+    /// other paths has an entry without that.
+    pub has_unruled: bool,
+    /// The kinds of page for folders that it has, best first.
+    pub fallbacks: &'a [FallbackKind],
+    /// The site's own redirects.
+    pub redirects: Option<&'a RedirectTable>,
+}
+
+/// What a request comes to.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Outcome<E> {
+    /// An entry.
+    Entry {
+        /// Content; a redirect only if it is the path's own.
+        entry: E,
+        /// The status to send content with. Conditions and ranges apply only to a 200.
+        status: Status,
+        /// It is the path's own, not one that answers for others.
+        is_own: bool,
+    },
+    /// 308 to this path, percent-encoded, to which the query of the target is to be appended.
+    Redirect(Vec<u8>),
+    /// Where a redirect rule leads.
+    Elsewhere {
+        /// 301, 302, 303, 307 or 308.
+        status: Status,
+        /// The value of the field, whole.
+        location: Vec<u8>,
+        /// The position of the rule.
+        rule: u32,
+    },
+    /// 404, and the site has no page for it.
+    Missing,
+}
+
+/// What a request comes to. `is_navigation` is asked where a path names nothing.
+#[inline]
+pub fn resolve<E: Entries>(
+    entries: &E,
+    facts: &Facts<'_>,
+    request: &Request<'_>,
+    is_navigation: impl FnOnce() -> bool,
+) -> Outcome<E::Entry> {
+    if let Some(redirects) = facts.redirects
+        && let Some(ruled) = redirects.before_files(request)
+    {
+        return claimed(entries, facts, ruled);
+    }
+    match entries.find(Space::Content, request.path) {
+        Some(entry) => Outcome::Entry {
+            entry,
+            status: Status::OK,
+            is_own: true,
+        },
+        None => missing(entries, facts, request, is_navigation()),
+    }
+}
+
+/// What a redirect rule wants.
+#[cold]
+fn claimed<E: Entries>(entries: &E, facts: &Facts<'_>, ruled: Ruled) -> Outcome<E::Entry> {
+    entries.ruled(Some(&ruled));
+    let (status, path) = match ruled {
+        Ruled::Elsewhere {
+            status,
+            location,
+            rule,
+        } => {
+            return Outcome::Elsewhere {
+                status,
+                location,
+                rule,
+            };
+        }
+        Ruled::Content { status, path, .. } => (status, path),
+    };
+    // With or without a slash at its end.
+    let other = match path.strip_suffix(b"/") {
+        Some(path) => path.to_vec(),
+        None => [path.as_slice(), b"/"].concat(),
+    };
+    let find = |path: &[u8]| content_for_others(entries, facts, path);
+    match find(&path).or_else(|| find(&other)) {
+        Some(entry) => stands_in(entry, status),
+        None => fallback(entries, &path, &[FallbackKind::NotFound], false),
+    }
+}
+
+/// Nothing has the path itself.
+#[cold]
+fn missing<E: Entries>(
+    entries: &E,
+    facts: &Facts<'_>,
+    request: &Request<'_>,
+    is_navigation: bool,
+) -> Outcome<E::Entry> {
+    let path = request.path;
+    if let Some(page) = path.strip_suffix(b"/")
+        && facts.slash_redirects
+        && content(entries, page).is_some()
+    {
+        let mut location = Vec::new();
+        encode_path(page, &mut location);
+        return Outcome::Redirect(location);
+    }
+    if let Some(redirects) = facts.redirects {
+        match redirects.for_missing(request) {
+            Some(ruled) => return claimed(entries, facts, ruled),
+            None => entries.ruled(None),
+        }
+    }
+    if facts.spa
+        && is_application_path(path, is_navigation)
+        && let Some(entry) = content_for_others(entries, facts, FRONT_PAGE)
+    {
+        return stands_in(entry, Status::OK);
+    }
+    fallback(entries, path, facts.fallbacks, is_navigation)
+}
+
+/// The page of the nearest folder that answers for what is missing below it.
+fn fallback<E: Entries>(
+    entries: &E,
+    path: &[u8],
+    kinds: &[FallbackKind],
+    is_navigation: bool,
+) -> Outcome<E::Entry> {
+    let is_slash = |(end, byte): (usize, &u8)| (*byte == b'/').then_some(end);
+    // As in a directory, folders count from the root down.
+    let below = path.iter().enumerate().filter_map(is_slash);
+    let deepest = below.take(NOT_FOUND_FOLDERS_MAX).last();
+    let mut next = deepest;
+    while let Some(end) = next {
+        for kind in kinds {
+            if let Some(status) = kind.status(path, is_navigation)
+                && let Some(entry) = entries.find(Space::Fallback(*kind), &path[..=end])
+            {
+                return stands_in(entry, status);
+            }
+        }
+        next = path[..end].iter().rposition(|byte| *byte == b'/');
+    }
+    Outcome::Missing
+}
+
+fn stands_in<E>(entry: E, status: Status) -> Outcome<E> {
+    Outcome::Entry {
+        entry,
+        status,
+        is_own: false,
+    }
+}
+
+/// The content of a path, to answer for another one.
+fn content_for_others<E: Entries>(entries: &E, facts: &Facts<'_>, path: &[u8]) -> Option<E::Entry> {
+    let unruled = facts
+        .has_unruled
+        .then(|| entries.find(Space::Unruled, path));
+    unruled.flatten().or_else(|| content(entries, path))
+}
+
+fn content<E: Entries>(entries: &E, path: &[u8]) -> Option<E::Entry> {
+    let entry = entries.find(Space::Content, path)?;
+    entries.has_content(&entry).then_some(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::rules::pattern::Scheme;
+    use crate::rules::{Compat, SourceFile, redirects};
+
+    /// Entries by name; those whose name ends with `->` are redirects. What is asked is noted.
+    struct Site {
+        entries: Vec<(Space, &'static str)>,
+        asked: RefCell<usize>,
+    }
+
+    impl Entries for Site {
+        type Entry = String;
+
+        fn find(&self, space: Space, path: &[u8]) -> Option<String> {
+            *self.asked.borrow_mut() += 1;
+            let name = |name: &str| name.trim_end_matches("->").as_bytes() == path;
+            let mut entries = self.entries.iter();
+            let found = entries.find(|(one, it)| *one == space && name(it))?;
+            Some(format!("{space:?} {}", found.1))
+        }
+
+        fn has_content(&self, entry: &String) -> bool {
+            !entry.ends_with("->")
+        }
+    }
+
+    const WILDCARD: Space = Space::Fallback(FallbackKind::Wildcard);
+    const APPLICATION: Space = Space::Fallback(FallbackKind::Application);
+    const NOT_FOUND: Space = Space::Fallback(FallbackKind::NotFound);
+    const FALLBACKS: [FallbackKind; 3] = [
+        FallbackKind::Wildcard,
+        FallbackKind::Application,
+        FallbackKind::NotFound,
+    ];
+
+    fn site(entries: &[(Space, &'static str)]) -> Site {
+        Site {
+            entries: entries.to_vec(),
+            asked: RefCell::new(0),
+        }
+    }
+
+    fn ask(site: &Site, facts: &Facts<'_>, path: &str, is_navigation: bool) -> String {
+        let request = Request {
+            scheme: Scheme::Https,
+            host: b"",
+            path: path.as_bytes(),
+            query: None,
+        };
+        match resolve(site, facts, &request, || is_navigation) {
+            Outcome::Entry {
+                entry,
+                status,
+                is_own,
+            } => {
+                format!("{} {entry}{}", status.0, if is_own { ", own" } else { "" })
+            }
+            Outcome::Redirect(location) => format!("308 {}", String::from_utf8_lossy(&location)),
+            Outcome::Elsewhere {
+                status,
+                location,
+                rule,
+            } => {
+                format!(
+                    "{} {} by {rule}",
+                    status.0,
+                    String::from_utf8_lossy(&location)
+                )
+            }
+            Outcome::Missing => "missing".into(),
+        }
+    }
+
+    #[test]
+    fn pages_for_folders_answer_in_the_order_of_a_directory() {
+        let site = site(&[
+            (Space::Content, "/"),
+            (Space::Content, "/page"),
+            (Space::Content, "/docs->"),
+            (NOT_FOUND, "/"),
+            (APPLICATION, "/app/"),
+            (NOT_FOUND, "/app/"),
+            (WILDCARD, "/all/"),
+            (APPLICATION, "/all/"),
+        ]);
+        let facts = Facts {
+            slash_redirects: true,
+            fallbacks: &FALLBACKS,
+            ..Facts::default()
+        };
+        let check = |path: &str, is_navigation, expect: &str| {
+            assert_eq!(ask(&site, &facts, path, is_navigation), expect, "{path}");
+        };
+        check("/", false, "200 Content /, own");
+        check("/docs", false, "200 Content /docs->, own");
+        check("/page/", false, "308 /page");
+        check("/docs/", false, "404 Fallback(NotFound) /");
+        check("/app/x", false, "200 Fallback(Application) /app/");
+        check("/app/x.js", false, "404 Fallback(NotFound) /app/");
+        check("/app/x.js", true, "200 Fallback(Application) /app/");
+        check("/app/.x", true, "404 Fallback(NotFound) /app/");
+        check("/all/deep/x.js", false, "200 Fallback(Wildcard) /all/");
+        check("/x/y", false, "404 Fallback(NotFound) /");
+    }
+
+    #[test]
+    fn the_applications_page_is_a_file_and_no_listing() {
+        let facts = Facts {
+            spa: true,
+            has_unruled: true,
+            ..Facts::default()
+        };
+        let listed = site(&[(Space::Content, "/")]);
+        assert_eq!(ask(&listed, &facts, "/view", false), "missing");
+        let paged = site(&[
+            (Space::Content, "/index.html"),
+            (Space::Unruled, "/index.html"),
+        ]);
+        assert_eq!(
+            ask(&paged, &facts, "/view", false),
+            "200 Unruled /index.html"
+        );
+        assert_eq!(ask(&paged, &facts, "/view/v1.2", false), "missing");
+        assert_eq!(
+            ask(&paged, &facts, "/view/v1.2", true),
+            "200 Unruled /index.html"
+        );
+    }
+
+    #[test]
+    fn rules_come_before_files_if_forced_and_else_after_slashes() {
+        let text = b"/page/ /x 301\n/gone /page 410\n/forced /x 302!\n/lost /none 200\n";
+        let file = SourceFile {
+            path: "_redirects",
+            text,
+        };
+        let (rules, problems) = redirects::parse(&[file], Compat::Netlify);
+        assert!(problems.is_empty(), "{problems:?}");
+        let table = RedirectTable::new(rules);
+        let site = site(&[
+            (Space::Content, "/page"),
+            (Space::Content, "/forced"),
+            (WILDCARD, "/"),
+            (NOT_FOUND, "/"),
+        ]);
+        let facts = Facts {
+            slash_redirects: true,
+            fallbacks: &FALLBACKS,
+            redirects: Some(&table),
+            ..Facts::default()
+        };
+        let check = |path: &str, expect: &str| {
+            assert_eq!(ask(&site, &facts, path, false), expect, "{path}");
+        };
+        check("/page", "200 Content /page, own");
+        check("/page/", "308 /page");
+        check("/gone", "410 Content /page");
+        check("/forced", "302 /x by 2");
+        // What a rule names and is not there is 404, whatever answers for other paths.
+        check("/lost", "404 Fallback(NotFound) /");
+        check("/else", "200 Fallback(Wildcard) /");
+    }
+
+    /// A peer chooses how deep a path is, and each folder costs a lookup for each kind of page.
+    #[test]
+    fn a_deep_path_asks_a_bounded_number_of_times() {
+        let site = site(&[(NOT_FOUND, "/")]);
+        let facts = Facts {
+            spa: true,
+            slash_redirects: true,
+            fallbacks: &FALLBACKS,
+            ..Facts::default()
+        };
+        let deep = "/d".repeat(2_000);
+        assert_eq!(ask(&site, &facts, &deep, false), "404 Fallback(NotFound) /");
+        let asked = *site.asked.borrow();
+        assert!(asked <= 3 * NOT_FOUND_FOLDERS_MAX + 4, "{asked} lookups");
+    }
+}

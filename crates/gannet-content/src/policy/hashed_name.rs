@@ -1,0 +1,460 @@
+//! Where bundlers put a hash of the content into a file's name.
+//!
+//! A look alone proves nothing: `AvenirNextLTPro-MediumCn.woff2` has the form that Vite writes. So a
+//! name counts by the *folder* that a framework documents for such files, or by a *form* that
+//! bundlers write, and then only if the site itself refers to the file by that whole name, which
+//! [`lifetimes`](super::lifetimes) looks into. What is not surely one of them is not taken: a file
+//! that is kept for a year under a name that lives on is a mistake that no deploy can undo, while
+//! one that is asked for again costs a round trip.
+
+use std::collections::HashMap;
+
+use super::limits::{DIGEST_TOKEN_MIN, DIGEST_TOKEN_MIN_OTHER, DIGEST_TOKENS_MAX};
+
+/// A form in which bundlers write names.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub enum Form {
+    /// `app.3f2a9c1b.js`: hexadecimal digits, by webpack and many others.
+    Hex,
+    /// `chunk-7XK2L3QZ.js`: eight characters of base 32, by esbuild and Angular.
+    Base32,
+    /// `assets/index-BxY3k9Zq.js`: eight characters of base 64, by Vite and Rollup.
+    Base64,
+}
+
+impl Form {
+    /// The form for messages, in place of the name.
+    #[must_use]
+    pub const fn shown(self) -> &'static str {
+        match self {
+            Self::Hex => "NAME.HEX",
+            Self::Base32 => "NAME-BASE32",
+            Self::Base64 => "NAME-BASE64",
+        }
+    }
+
+    /// The form that is shown so.
+    #[must_use]
+    pub fn parse(shown: &str) -> Option<Self> {
+        let all = [Self::Hex, Self::Base32, Self::Base64];
+        all.into_iter().find(|form| form.shown() == shown)
+    }
+}
+
+/// The folder in which a framework keeps nothing but files under names of their hash, if the path
+/// is in one.
+#[must_use]
+pub fn framework_folder(path: &str) -> Option<&'static str> {
+    let (folder, name) = split(path)?;
+    if is_page(name) {
+        return None;
+    }
+    let folder = format!("/{folder}/");
+    for known in ["_next/static", "_app/immutable", "_astro", "_nuxt"] {
+        let is_within = folder.contains(&format!("/{known}/"));
+        // Nuxt keeps what says which build is the newest there, too.
+        if is_within && !folder.contains("/_nuxt/builds/") && name != "latest.json" {
+            return Some(known);
+        }
+    }
+    // Create React App: the folder and the form.
+    let in_folder = |known: &str| folder.ends_with(&format!("/{known}/"));
+    let known = ["static/js", "static/css", "static/media"];
+    let known = known.into_iter().find(|known| in_folder(known))?;
+    let is_media = known == "static/media";
+    let lens: &[usize] = if is_media { &[8, 20, 32] } else { &[8] };
+    let token = stem(name)?.text.rsplit_once('.')?.1;
+    let is_code = is_media || Kind::of(name) == Kind::Code;
+    (is_code && lens.contains(&token.len()) && is_hex(token)).then_some(known)
+}
+
+/// The form of a path's name, if bundlers write such names for such files.
+#[must_use]
+pub fn form(path: &str) -> Option<Form> {
+    let (folder, name) = split(path).unwrap_or(("", path));
+    let kind = Kind::of(name);
+    let stem = stem(name)?;
+    let in_assets = folder.split('/').any(|part| ASSET_FOLDERS.contains(&part));
+    if has_hex(stem.text) && (kind == Kind::Code || is_docusaurus(folder, stem.text, kind)) {
+        return Some(Form::Hex);
+    }
+    let token = eight(stem.text, in_assets)?;
+    if is_base32(token) && kind != Kind::Other && !stem.text.ends_with(&format!(".{token}")) {
+        return Some(Form::Base32);
+    }
+    (in_assets && kind != Kind::Other).then_some(Form::Base64)
+}
+
+/// Which of many names in a form have a hash: one alone may be a word, but a bundler writes all
+/// files of a folder in its form.
+#[derive(Clone, Debug, Default)]
+pub struct Groups {
+    groups: HashMap<(String, Form, Kind), Group>,
+    /// How many names of a kind each folder has that are in no form.
+    plain: HashMap<(String, Kind), usize>,
+}
+
+/// Names of one folder in one form.
+#[derive(Clone, Copy, Debug, Default)]
+struct Group {
+    count: usize,
+    /// Those that nobody would have thought of.
+    strong: usize,
+    /// Those that read like no word.
+    weak: usize,
+}
+
+impl Groups {
+    /// Groups the names of a site's files, given as paths.
+    #[must_use]
+    pub fn of<'p>(paths: impl Iterator<Item = &'p str> + Clone) -> Self {
+        let mut groups = Self::default();
+        for path in paths.clone() {
+            let Some(form) = form(path) else { continue };
+            let (folder, name) = split(path).unwrap_or(("", path));
+            let key = (folder.to_owned(), form, Kind::of(name));
+            let group = groups.groups.entry(key).or_default();
+            let strength = strength(form, name);
+            group.count += 1;
+            group.strong += usize::from(strength == Strength::Strong);
+            group.weak += usize::from(strength == Strength::Weak);
+        }
+        let keys = groups.groups.keys();
+        let keys = keys.map(|(folder, _, kind)| ((folder.clone(), *kind), 0));
+        groups.plain = keys.collect();
+        if groups.plain.is_empty() {
+            return groups;
+        }
+        for path in paths.filter(|path| form(path).is_none()) {
+            let (folder, name) = split(path).unwrap_or(("", path));
+            let key = (folder.to_owned(), Kind::of(name));
+            if let Some(count) = groups.plain.get_mut(&key) {
+                *count += 1;
+            }
+        }
+        groups
+    }
+
+    /// The form of a path, if its name has a hash as far as names can tell.
+    #[must_use]
+    pub fn hashed(&self, path: &str) -> Option<Form> {
+        let form = form(path)?;
+        let (folder, name) = split(path).unwrap_or(("", path));
+        let key = (folder.to_owned(), form, Kind::of(name));
+        let group = self.groups.get(&key)?;
+        let others = self.plain.get(&(key.0, key.2)).copied().unwrap_or(0);
+        let is_whole = others == 0;
+        // Vite's own name for what a page begins with.
+        let is_entry = name.starts_with("index-");
+        let is_bundled = (group.strong > 0 && group.strong * 3 >= group.count)
+            || (is_whole && group.count > 1 && group.strong + group.weak == group.count)
+            || (is_whole && is_entry);
+        let is_hashed = match strength(form, name) {
+            Strength::Strong => true,
+            Strength::Weak => is_bundled,
+            Strength::Word => false,
+        };
+        is_hashed.then_some(form)
+    }
+}
+
+/// The parts of a name that may be a digest of the content, or its beginning.
+#[must_use]
+pub fn digest_tokens(path: &str) -> Vec<&str> {
+    let (_, name) = split(path).unwrap_or(("", path));
+    if !name.is_ascii() || is_page(name) {
+        return Vec::new();
+    }
+    let min = match Kind::of(name) {
+        Kind::Code => DIGEST_TOKEN_MIN,
+        Kind::Picture | Kind::Other => DIGEST_TOKEN_MIN_OTHER,
+    };
+    let stem = name.rsplit_once('.').map_or(name, |(stem, _)| stem);
+    let mut tokens = Vec::new();
+    for part in stem.split('.') {
+        let starts = part.match_indices(['-', '_', '~']).map(|(at, _)| at + 1);
+        for start in std::iter::once(0).chain(starts) {
+            let tail = &part[start..];
+            let run = tail.find(['-', '_', '~']).unwrap_or(tail.len());
+            for token in [&tail[..run], tail] {
+                let is_new = tokens.len() < DIGEST_TOKENS_MAX && !tokens.contains(&token);
+                if token.len() >= min && is_new && may_be_digest(token) {
+                    tokens.push(token);
+                }
+            }
+        }
+    }
+    tokens
+}
+
+/// Digits among letters, or large among small ones: in a word there is neither.
+fn may_be_digest(token: &str) -> bool {
+    let bytes = || token.bytes();
+    let is_token = bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+    let has_digit = bytes().any(|byte| byte.is_ascii_digit());
+    let has_letter = bytes().any(|byte| byte.is_ascii_alphabetic());
+    let has_both = bytes().any(|byte| byte.is_ascii_uppercase())
+        && bytes().any(|byte| byte.is_ascii_lowercase());
+    is_token && ((has_digit && has_letter) || has_both) && !is_words(token)
+}
+
+/// What a file is, by its suffix.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+enum Kind {
+    /// Scripts and styles, and what belongs to them.
+    Code,
+    /// Fonts and pictures.
+    Picture,
+    /// Documents, data, archives, films: people keep their addresses.
+    Other,
+}
+
+impl Kind {
+    fn of(name: &str) -> Self {
+        let suffix = name.rsplit('.').next().unwrap_or_default();
+        match suffix.to_ascii_lowercase().as_str() {
+            "js" | "mjs" | "css" | "wasm" | "map" => Self::Code,
+            "txt" if name.ends_with(".js.LICENSE.txt") => Self::Code,
+            "woff" | "woff2" | "ttf" | "otf" | "eot" => Self::Picture,
+            "svg" | "png" | "jpg" | "jpeg" | "gif" | "webp" | "avif" | "ico" => Self::Picture,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// How surely a name's token is a hash.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Strength {
+    Strong,
+    Weak,
+    Word,
+}
+
+fn strength(form: Form, name: &str) -> Strength {
+    let token = stem(name).and_then(|stem| eight(stem.text, true));
+    let token = match (form, token) {
+        (Form::Hex, _) => return Strength::Strong,
+        (_, Some(token)) => token,
+        (_, None) => return Strength::Word,
+    };
+    let changes = class_changes(token);
+    if form == Form::Base32 {
+        return match (has_inner_digit(token), is_words(token) || has_word(token)) {
+            (true, _) => Strength::Strong,
+            (false, false) => Strength::Weak,
+            (false, true) => Strength::Word,
+        };
+    }
+    let has_lower = token.bytes().any(|byte| byte.is_ascii_lowercase());
+    if !has_inner_capital(token) || is_words(token) || has_small_word(token) || is_numbered(token) {
+        return Strength::Word;
+    }
+    match changes {
+        6.. if has_lower => Strength::Strong,
+        4.. if has_lower && has_inner_digit(token) => Strength::Strong,
+        2.. => Strength::Weak,
+        _ => Strength::Word,
+    }
+}
+
+/// A name without the suffixes that say what it is: `app.3f2a9c1b` of `app.3f2a9c1b.chunk.js.map`.
+struct Stem<'a> {
+    text: &'a str,
+}
+
+/// `None` for names that bundlers do not write.
+fn stem(name: &str) -> Option<Stem<'_>> {
+    // Bundlers keep to ASCII; what follows cuts names between bytes.
+    let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'%';
+    if !name.bytes().all(is_plain) || is_page(name) {
+        return None;
+    }
+    let (mut text, _suffix) = name.rsplit_once('.').filter(|(text, _)| !text.is_empty())?;
+    while let Some((rest, last)) = text.rsplit_once('.')
+        && !rest.is_empty()
+        && DECORATIONS.contains(&last.to_ascii_lowercase().as_str())
+    {
+        text = rest;
+    }
+    // What wasm-bindgen adds.
+    let text = text.strip_suffix("_bg").unwrap_or(text);
+    Some(Stem { text })
+}
+
+fn split(path: &str) -> Option<(&str, &str)> {
+    path.trim_start_matches('/').rsplit_once('/')
+}
+
+/// Pages have addresses that people keep.
+fn is_page(name: &str) -> bool {
+    let suffix = name.rsplit('.').next().unwrap_or_default();
+    ["html", "htm", "xhtml", "xht"]
+        .iter()
+        .any(|page| suffix.eq_ignore_ascii_case(page))
+}
+
+/// `3f2a9c1b` at the end, after a dot or a dash, in a length that bundlers write.
+fn has_hex(stem: &str) -> bool {
+    let start = stem.rfind(['.', '-']).map_or(0, |at| at + 1);
+    let token = &stem[start..];
+    let is_year = ["19", "20"].iter().any(|century| {
+        let rest = token.strip_prefix(century).unwrap_or_default().as_bytes();
+        rest.len() >= 2 && rest[..2].iter().all(u8::is_ascii_digit)
+    });
+    // "decade80" is hexadecimal, too; a dot before it makes that unlikely.
+    let is_after_dot = start > 0 && stem.as_bytes()[start - 1] == b'.';
+    let letters = token.bytes().take_while(u8::is_ascii_alphabetic).count();
+    let changes_min = if is_after_dot || letters <= 3 { 1 } else { 2 };
+    start > 1
+        && HEX_LENS.contains(&token.len())
+        && is_hex(token)
+        && !(token.len() == 8 && is_year)
+        && (token.len() >= 16 || class_changes(token) >= changes_min)
+}
+
+/// Docusaurus writes `assets/images/name-` and an MD5 of the content before it made it smaller.
+fn is_docusaurus(folder: &str, stem: &str, kind: Kind) -> bool {
+    let in_folder = ["assets/images", "assets/fonts", "assets/medias"]
+        .iter()
+        .any(|known| folder == *known || folder.ends_with(&format!("/{known}")));
+    let token = stem.rsplit('-').next().unwrap_or_default();
+    in_folder && kind == Kind::Picture && token.len() == 32
+}
+
+/// Lower-case hexadecimal with both digits and letters, so neither a date nor a word.
+fn is_hex(token: &str) -> bool {
+    let is_hex_byte = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    token.bytes().all(is_hex_byte)
+        && token.bytes().any(|byte| byte.is_ascii_digit())
+        && token.bytes().any(|byte| byte.is_ascii_lowercase())
+}
+
+/// The last eight characters, if they stand after a dash, or after a dot as VitePress writes them.
+fn eight(stem: &str, takes_dot: bool) -> Option<&str> {
+    let cut = stem.len().checked_sub(8).filter(|cut| *cut > 1)?;
+    let (before, token) = stem.split_at_checked(cut)?;
+    let is_base64_byte = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    let is_after = before.ends_with('-') || (takes_dot && before.ends_with('.'));
+    (is_after && token.bytes().all(is_base64_byte)).then_some(token)
+}
+
+fn is_base32(token: &str) -> bool {
+    token
+        .bytes()
+        .all(|byte| matches!(byte, b'A'..=b'Z' | b'2'..=b'7'))
+}
+
+/// Whether there is a capital letter behind the first character: `Win32x64` has none.
+fn has_inner_capital(token: &str) -> bool {
+    token.bytes().skip(1).any(|byte| byte.is_ascii_uppercase())
+}
+
+/// `IMG_1234`, `pt_BR_v2`: between dashes, letters of one kind or a number, perhaps both.
+fn is_numbered(token: &str) -> bool {
+    let is_plain = |piece: &str| {
+        let letters = piece.trim_end_matches(|c: char| c.is_ascii_digit());
+        letters.bytes().all(|byte| byte.is_ascii_lowercase())
+            || letters.bytes().all(|byte| byte.is_ascii_uppercase())
+    };
+    token.split(['-', '_']).all(is_plain)
+}
+
+/// [`has_word`], in small letters, perhaps with a capital at its beginning.
+fn has_small_word(token: &str) -> bool {
+    let is_small = |byte: u8| byte.is_ascii_lowercase();
+    let mut rest = token;
+    while let Some(start) = rest.bytes().position(is_small) {
+        let first = start.saturating_sub(1);
+        let first = if rest.as_bytes()[first].is_ascii_uppercase() {
+            first
+        } else {
+            start
+        };
+        let len = rest[start..]
+            .bytes()
+            .take_while(|byte| is_small(*byte))
+            .count();
+        if has_word(&rest[first..start + len]) {
+            return true;
+        }
+        rest = &rest[start + len..];
+    }
+    false
+}
+
+/// Whether five letters or more of it read as one word: they have a vowel, and no four consonants
+/// in a row.
+fn has_word(token: &str) -> bool {
+    let is_vowel = |byte: &u8| b"aeiouyAEIOUY".contains(byte);
+    let bytes = token.as_bytes();
+    let mut start = 0;
+    while start < bytes.len() {
+        let rest = &bytes[start..];
+        let is_upper = rest.len() > 1 && rest[..2].iter().all(u8::is_ascii_uppercase);
+        let first = usize::from(rest[0].is_ascii_alphabetic());
+        let class: fn(&u8) -> bool = match is_upper {
+            true => u8::is_ascii_uppercase,
+            false => u8::is_ascii_lowercase,
+        };
+        let tail = rest[first..].iter().take_while(|byte| class(byte)).count();
+        let word = &rest[..first + tail];
+        let consonants = word.split(is_vowel).map(<[u8]>::len).max().unwrap_or(0);
+        if word.len() >= 5 && word.iter().any(is_vowel) && consonants < 4 {
+            return true;
+        }
+        start += word.len().max(1);
+    }
+    false
+}
+
+/// Whether it reads as words in camel case, perhaps with a number behind: each has a vowel.
+fn is_words(text: &str) -> bool {
+    let text = text.trim_end_matches(|c: char| c.is_ascii_digit());
+    let is_all_upper = text.len() >= 2 && text.bytes().all(|byte| byte.is_ascii_uppercase());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let first = rest.chars().next().map_or(0, char::len_utf8);
+        let tail = &rest[first..];
+        let end = tail.find(|c: char| !c.is_ascii_lowercase());
+        let word = &rest[..first + end.unwrap_or(tail.len())];
+        let is_letters = word.bytes().all(|byte| byte.is_ascii_alphabetic());
+        let has_vowel = word.bytes().any(|byte| b"aeiouyAEIOUY".contains(&byte));
+        // As in "iPhone", the first may be one letter.
+        let is_long_enough = word.len() >= 2 || (rest.len() == text.len() && first == 1);
+        if !is_letters || !has_vowel || !is_long_enough {
+            return is_all_upper && has_word(text);
+        }
+        rest = &rest[word.len()..];
+    }
+    true
+}
+
+/// Whether a digit stands before a letter.
+fn has_inner_digit(token: &str) -> bool {
+    let letters = token.trim_end_matches(|c: char| c.is_ascii_digit());
+    letters.bytes().any(|byte| byte.is_ascii_digit())
+}
+
+/// How often small letters, capital letters, digits and others follow each other.
+fn class_changes(token: &str) -> usize {
+    let class = |byte: u8| match byte {
+        b'a'..=b'z' => 0,
+        b'A'..=b'Z' => 1,
+        b'0'..=b'9' => 2,
+        _ => 3,
+    };
+    let classes: Vec<u8> = token.bytes().map(class).collect();
+    classes.windows(2).filter(|pair| pair[0] != pair[1]).count()
+}
+
+/// How many digits bundlers write: eight, those of XXH64, webpack's default, MD5, SHA-1, SHA-256.
+const HEX_LENS: &[usize] = &[8, 16, 20, 32, 40, 64];
+
+/// Folders that Vite and those that build on it write to.
+const ASSET_FOLDERS: &[&str] = &["assets", "_assets"];
+
+/// Suffixes that stand before the last one.
+const DECORATIONS: &[&str] = &[
+    "async", "bundle", "chunk", "cjs", "css", "esm", "js", "lean", "legacy", "license", "map",
+    "min", "mjs", "modern", "module", "prod", "worker",
+];

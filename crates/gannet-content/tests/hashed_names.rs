@@ -1,0 +1,183 @@
+//! Which names are taken for hashes of their content: none of a list of others, and nearly all that
+//! generators write.
+
+use gannet_content::policy::cache::{Lifetime, Lifetimes, Reason};
+use gannet_content::policy::content_digest::Algorithm;
+use gannet_content::policy::hashed_name::{Form, Groups, framework_folder};
+use gannet_content::policy::references::Mentions;
+
+const PLAIN: &str = include_str!("names/plain.txt");
+const HASHED: &str = include_str!("names/hashed.txt");
+
+/// The names of a list, without the comments and what stands behind a tab.
+fn names(list: &'static str) -> Vec<&'static str> {
+    let lines = list
+        .lines()
+        .filter(|line| !line.is_empty() && !line.starts_with('#'));
+    lines
+        .map(|line| line.split('\t').next().unwrap_or(line))
+        .collect()
+}
+
+/// The sites of a list: a title, and its names.
+fn sites() -> Vec<(&'static str, Vec<&'static str>)> {
+    let parts = HASHED.split("\n# site: ").skip(1);
+    let site = |part: &'static str| {
+        let (title, list) = part.split_once('\n').expect("a title and names");
+        (title, names(list))
+    };
+    parts.map(site).collect()
+}
+
+/// Whether a name counts, if the site refers to all of its files.
+fn is_hashed(groups: &Groups, path: &str) -> bool {
+    framework_folder(path).is_some() || groups.hashed(path).is_some()
+}
+
+#[test]
+fn no_plain_name_is_taken_for_a_hash_alone_or_beside_hashes() {
+    let all = names(PLAIN);
+    assert!(all.len() > 80);
+    let bundle = sites().into_iter().flat_map(|(_, names)| names);
+    let together: Vec<&str> = all.iter().copied().chain(bundle).collect();
+    let together = Groups::of(together.iter().copied());
+    let is_taken = |path: &&str| {
+        let alone = Groups::of(std::iter::once(*path));
+        is_hashed(&alone, path) || is_hashed(&together, path)
+    };
+    let taken: Vec<&str> = all.into_iter().filter(is_taken).collect();
+    assert!(taken.is_empty(), "{taken:#?}");
+}
+
+#[test]
+fn nearly_all_names_of_generators_are_taken_for_hashes() {
+    let (mut count, mut found) = (0, 0);
+    let mut missed = Vec::new();
+    for (title, names) in sites() {
+        let groups = Groups::of(names.iter().copied());
+        for path in names {
+            let is_hashed = is_hashed(&groups, path);
+            count += 1;
+            found += usize::from(is_hashed);
+            if !is_hashed {
+                missed.push(format!("{title}: {path}"));
+            }
+        }
+    }
+    assert!(count > 180, "{count}");
+    assert!(
+        found * 100 >= count * 95,
+        "{found} of {count}; not: {missed:#?}"
+    );
+}
+
+#[test]
+fn a_name_alone_is_evidence_only_in_a_folder_of_a_framework() {
+    let lifetime = |path| {
+        let content_type = gannet_content::mime::content_type(str::as_bytes(path));
+        Reason::of_name(path, content_type).lifetime()
+    };
+    for path in [
+        "_next/static/chunks/framework-2c79e2a64abdb08b.js",
+        "docs/_next/static/css/app.css",
+        "_nuxt/entry.js",
+        "_app/immutable/entry/start.js",
+        "_astro/hero.png",
+        "static/js/main.787c3ba9.js",
+        "app/static/js/2.4e1f9a7c.chunk.js",
+        "static/media/logo.6ce24c58023cc2f8fd88fe9d219db6c6.svg",
+    ] {
+        assert_eq!(lifetime(path), Lifetime::Immutable, "{path}");
+    }
+    for path in [
+        "assets/index-BxY3k9Zq.js",
+        "app.3f2a9c1b.js",
+        "chunk-7XK2L3QZ.js",
+        "static/js/main.js",
+        "static/js/main.787c3ba9.png",
+        "static/pdf/main.787c3ba9.js",
+        "x_next/static/a.js",
+        "_next/data/a.3f2a9c1b.js",
+    ] {
+        assert_eq!(lifetime(path), Lifetime::Revalidate, "{path}");
+    }
+}
+
+#[test]
+fn a_chunk_is_referred_to_by_its_name_or_by_its_hash_in_a_script() {
+    let mut mentions = Mentions::default();
+    mentions.want("main.3f2a9c1b.js");
+    mentions.want("b6a4b1a8");
+    let mut open = Vec::new();
+    let script = br#"<script src="/static/main.3f2a9c1b.js"></script> {17:"b6a4b1a8"}[e]+".js""#;
+    mentions.read(script, &mut open);
+    mentions.end(&mut open);
+    assert!(mentions.is_done());
+}
+
+#[test]
+fn what_an_archive_keeps_of_lifetimes_is_read_back() {
+    let all = [
+        (
+            "/css/a.9e107d9d372bb682.css",
+            Reason::Digest(Algorithm::Md5),
+        ),
+        (
+            "/assets/index-BxY3k9Zq.js",
+            Reason::Referenced(Form::Base64),
+        ),
+        (
+            "//example.org/chunk-7XK2L3QZ.js",
+            Reason::Referenced(Form::Base32),
+        ),
+        ("/assets/a name-BxY3k9Zq.js", Reason::Changed),
+    ];
+    let mut lifetimes = Lifetimes::default();
+    lifetimes
+        .reasons
+        .extend(all.map(|(path, reason)| (path.to_owned(), reason)));
+    lifetimes.changed.insert("assets/NAME-BASE64".to_owned());
+    let text = lifetimes.to_text(100);
+    assert_eq!(Lifetimes::parse(&text), lifetimes);
+    // What names alone say, and what is not known, is not kept.
+    let folder = ("/_astro/a.js".to_owned(), Reason::Folder("_astro"));
+    lifetimes.reasons.insert(folder.0, folder.1);
+    lifetimes.reasons.insert("/a.js".to_owned(), Reason::Plain);
+    assert_eq!(lifetimes.to_text(100), text);
+    let cut = Lifetimes::parse(&lifetimes.to_text(1));
+    assert_eq!(cut.reasons.len(), 1, "bounded");
+    assert_eq!(cut.get("/assets/a name-BxY3k9Zq.js"), Some(Reason::Changed));
+    assert_eq!(Lifetimes::default().to_text(100), "");
+    for damaged in [
+        "",
+        "gannet-lifetimes 2\ndigest MD5 /a",
+        "gannet-lifetimes 1\nx\ndigest Y /a",
+    ] {
+        assert_eq!(Lifetimes::parse(damaged), Lifetimes::default(), "{damaged}");
+    }
+}
+
+#[test]
+fn patterns_name_the_folder_and_the_form() {
+    for (reason, path, expect) in [
+        (
+            Reason::Referenced(Form::Base64),
+            "/assets/a-BxY3k9Zq.js",
+            Some("assets/NAME-BASE64"),
+        ),
+        (
+            Reason::Folder("_astro"),
+            "/docs/_astro/a.js",
+            Some("docs/_astro/*"),
+        ),
+        (
+            Reason::Digest(Algorithm::Sha1),
+            "/a.da39a3ee.js",
+            Some("NAME.DIGEST"),
+        ),
+        (Reason::Plain, "/a.js", None),
+        (Reason::Page, "/", None),
+    ] {
+        assert_eq!(reason.pattern(path).as_deref(), expect, "{path}");
+    }
+}

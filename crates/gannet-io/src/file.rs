@@ -1,0 +1,316 @@
+//! Open files: their metadata, reading them, and who closes them.
+//!
+//! Everything here is a plain system call. What may block is called on helper threads only.
+
+use std::any::Any;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
+
+use rustix::fs::AtFlags;
+use rustix::io::Errno;
+
+use crate::closer::Closer;
+use crate::memory::{Attached, Memory};
+use crate::meta::{Meta, heard_of, meta_of, meta_of_statx};
+use crate::residency::{Residency, last_errno};
+use crate::store::Store;
+
+/// An open file. Cheap to clone; it is closed when the last clone is dropped.
+#[derive(Clone, Debug)]
+pub struct File(Arc<Inner>);
+
+/// What a [`File`] holds.
+#[derive(Debug)]
+struct Inner {
+    what: What,
+    /// What lasts as long as it does, and as its mapping.
+    attached: OnceLock<Attached>,
+}
+
+/// What is open.
+#[derive(Debug)]
+enum What {
+    Os(OsFile),
+    /// A file of a disk that is no kernel's: only that disk knows what it is.
+    Virtual(Box<dyn Any + Send + Sync>),
+}
+
+/// An open file with its metadata, read from the very descriptor (`fstat`).
+#[derive(Clone, Debug)]
+pub struct OpenedFile {
+    /// The descriptor.
+    pub file: File,
+    /// Its metadata.
+    pub meta: Meta,
+}
+
+/// A descriptor and what we learned about it.
+#[derive(Debug)]
+pub(crate) struct OsFile {
+    /// Present until dropped.
+    fd: Option<OwnedFd>,
+    pub(crate) store: Store,
+    pub(crate) residency: Residency,
+    /// Who closes the descriptor, where closing may block.
+    pub(crate) closer: OnceLock<Closer>,
+    /// Its mapping, if it is sealed memory and somebody has asked.
+    sealed: OnceLock<Option<Arc<Memory>>>,
+}
+
+impl From<std::fs::File> for File {
+    fn from(file: std::fs::File) -> Self {
+        let fd = OwnedFd::from(file);
+        let store = Store::of(fd.as_fd());
+        Self::os(fd, store)
+    }
+}
+
+impl File {
+    pub(crate) fn os(fd: OwnedFd, store: Store) -> Self {
+        Self::new(What::Os(OsFile {
+            fd: Some(fd),
+            store,
+            residency: Residency::default(),
+            closer: OnceLock::new(),
+            sealed: OnceLock::new(),
+        }))
+    }
+
+    /// A file of a disk that is no kernel's, which finds it again by
+    /// [`as_virtual`](Self::as_virtual).
+    pub(crate) fn of_virtual(file: impl Any + Send + Sync) -> Self {
+        Self::new(What::Virtual(Box::new(file)))
+    }
+
+    fn new(what: What) -> Self {
+        Self(Arc::new(Inner {
+            what,
+            attached: OnceLock::new(),
+        }))
+    }
+
+    /// Whether it is on a file system of another machine or process, which may hang for as long as
+    /// that likes.
+    #[must_use]
+    pub fn is_foreign(&self) -> bool {
+        matches!(&self.0.what, What::Os(file) if file.store == Store::Remote)
+    }
+
+    /// Drops `what` with the last clone of it and the last user of its
+    /// [`sealed_memory`](Self::sealed_memory), wherever these are: in a send, perhaps. To be called
+    /// once, before anybody asks for that memory.
+    pub fn attach(&self, what: impl Any + Send + Sync) {
+        let is_first = self.0.attached.set(Arc::new(what)).is_ok();
+        debug_assert!(is_first, "one thing is attached");
+        if let What::Os(file) = &self.0.what {
+            debug_assert!(file.sealed.get().is_none(), "a mapping would not keep it");
+        }
+    }
+
+    /// Its content, if it is sealed memory, which user code may read.
+    #[must_use]
+    pub fn sealed_memory(&self) -> Option<&Arc<Memory>> {
+        let What::Os(file) = &self.0.what else {
+            return None;
+        };
+        if file.store != Store::Memory {
+            return None;
+        }
+        let map = || {
+            let attached = self.0.attached.get().cloned();
+            let mapped = Memory::map_sealed_with(file, attached);
+            mapped.ok().map(Arc::new)
+        };
+        file.sealed.get_or_init(map).as_ref()
+    }
+
+    /// The descriptor and its circumstances. Panics on a file of a virtual disk, which a real
+    /// engine never gave out.
+    pub(crate) fn as_os(&self) -> &OsFile {
+        match &self.0.what {
+            What::Os(file) => file,
+            What::Virtual(_) => panic!("a file of a virtual disk in a real engine"),
+        }
+    }
+
+    /// The file of a virtual disk, if it is one of that kind.
+    pub(crate) fn as_virtual<F: Any>(&self) -> Option<&F> {
+        match &self.0.what {
+            What::Os(_) => None,
+            What::Virtual(file) => file.downcast_ref(),
+        }
+    }
+}
+
+/// Whether a call may wait for a disk or a network.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Blocking {
+    /// Fail with `EAGAIN` instead.
+    No,
+    /// On a helper thread.
+    Yes,
+}
+
+impl Drop for OsFile {
+    fn drop(&mut self) {
+        if let (Some(closer), Some(fd)) = (self.closer.get(), self.fd.take()) {
+            closer.close(fd);
+        }
+    }
+}
+
+impl AsFd for OsFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_ref().expect("taken by drop only").as_fd()
+    }
+}
+
+impl OsFile {
+    /// Metadata of the descriptor, now. On a file system that may block, what the kernel last
+    /// heard of it: opening the path again, on a helper, is how to hear more.
+    pub(crate) fn meta(&self) -> Result<Meta, Errno> {
+        if self.store == Store::Remote {
+            return heard_of(self, c"", AtFlags::EMPTY_PATH).map(|found| meta_of_statx(&found));
+        }
+        rustix::fs::fstat(self).map(|stat| meta_of(&stat))
+    }
+
+    /// Reads `len` bytes at `offset`, fewer only at the end of the file.
+    ///
+    /// With [`Blocking::No`], `EAGAIN` when any of it is not in memory, and `EOPNOTSUPP` when the
+    /// file system cannot tell.
+    pub(crate) fn read(&self, offset: u64, len: usize, how: Blocking) -> Result<Vec<u8>, Errno> {
+        let mut bytes = Vec::new();
+        self.read_into(offset, len, &mut bytes, how)?;
+        Ok(bytes)
+    }
+
+    /// As [`read`](Self::read), into a vector whose memory is used again. Nothing is cleared first:
+    /// that would cost half as much as reading.
+    pub(crate) fn read_into(
+        &self,
+        offset: u64,
+        len: usize,
+        bytes: &mut Vec<u8>,
+        how: Blocking,
+    ) -> Result<(), Errno> {
+        bytes.clear();
+        bytes.try_reserve_exact(len).map_err(|_| Errno::NOMEM)?;
+        while bytes.len() < len {
+            let at = offset.saturating_add(bytes.len() as u64);
+            let left = len - bytes.len();
+            match self.read_more(at, left, bytes, how) {
+                Ok(0) => break,
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads once, at most `len` bytes, behind what is in the vector. It must have room for them.
+    fn read_more(
+        &self,
+        offset: u64,
+        len: usize,
+        bytes: &mut Vec<u8>,
+        how: Blocking,
+    ) -> Result<usize, Errno> {
+        let flags = match how {
+            Blocking::Yes => 0,
+            Blocking::No => libc::RWF_NOWAIT,
+        };
+        let room = &mut bytes.spare_capacity_mut()[..len];
+        let room = libc::iovec {
+            iov_base: room.as_mut_ptr().cast(),
+            iov_len: room.len(),
+        };
+        // The system call takes the offset in two words; on a 64-bit machine the second is empty.
+        let half = libc::c_long::BITS / 2;
+        let (low, high) = (offset, offset >> half >> half);
+        let (low, high) = (low as libc::c_long, high as libc::c_long);
+        let fd = self.as_fd().as_raw_fd();
+        // SAFETY: `room` is one entry for `iov_len` bytes of spare capacity, which `bytes` owns and
+        // which nobody else looks at during the call; the kernel writes there alone. The arguments
+        // are of the types that preadv2(2) takes.
+        let count =
+            unsafe { libc::syscall(libc::SYS_preadv2, fd, &raw const room, 1, low, high, flags) };
+        let Ok(count) = usize::try_from(count) else {
+            return Err(last_errno());
+        };
+        assert!(
+            count <= len,
+            "the kernel reads no more than it was asked for"
+        );
+        // SAFETY: the kernel has written the `count` bytes behind `len()`, within the capacity.
+        unsafe { bytes.set_len(bytes.len() + count) };
+        Ok(count)
+    }
+
+    /// Sets who closes the descriptor, if closing it may block.
+    pub(crate) fn close_by(&self, closer: impl FnOnce() -> Closer) {
+        if self.store == Store::Remote {
+            self.closer.get_or_init(closer);
+        }
+    }
+
+    /// Reads a range into the page cache, through a small buffer.
+    pub(crate) fn warm(&self, offset: u64, len: u64) -> Result<(), Errno> {
+        let len_hint = std::num::NonZeroU64::new(len);
+        // One large request to the disk instead of a row of small ones; only a hint.
+        let _ = rustix::fs::fadvise(self, offset, len_hint, rustix::fs::Advice::WillNeed);
+        let mut scratch = [0; 16 * 1024];
+        let mut done = 0;
+        while done < len {
+            let room = (len - done).min(scratch.len() as u64) as usize;
+            match rustix::io::pread(self, &mut scratch[..room], offset + done) {
+                Ok(0) => break,
+                Ok(count) => done += count as u64,
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::sealed_file;
+
+    /// What is attached to a file is let go of with whatever of it lasts longest: a send may have
+    /// the memory alone.
+    #[test]
+    fn what_is_attached_lasts_as_long_as_file_and_memory() {
+        let content = std::fs::File::open("/proc/self/exe").unwrap();
+        for is_memory_last in [true, false] {
+            let file = File::os(sealed_file(&content, 10_000).unwrap(), Store::Memory);
+            let charge = Arc::new(());
+            file.attach(Arc::clone(&charge));
+            let memory = Arc::clone(file.sealed_memory().unwrap());
+            if is_memory_last {
+                drop(file);
+                assert_eq!(Arc::strong_count(&charge), 2);
+                drop(memory);
+            } else {
+                drop(memory);
+                assert_eq!(Arc::strong_count(&charge), 2);
+                drop(file);
+            }
+            assert_eq!(Arc::strong_count(&charge), 1);
+        }
+    }
+
+    /// Both ways to ask for metadata give the same, and both ways to read.
+    #[test]
+    fn remote_files_look_the_same() {
+        let open = || OwnedFd::from(std::fs::File::open("/proc/self/exe").unwrap());
+        let local = File::os(open(), Store::Disk);
+        let remote = File::os(open(), Store::Remote);
+        assert_eq!(
+            local.as_os().meta().unwrap(),
+            remote.as_os().meta().unwrap()
+        );
+    }
+}

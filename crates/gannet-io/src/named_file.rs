@@ -1,0 +1,118 @@
+//! Files that an operator names: rules, certificates, configurations, archives.
+//!
+//! Only regular files are read. Opening a FIFO would wait for a writer for ever, opening a device
+//! may do anything, and neither has content that stays the same when it is read again.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+/// Opens a regular file for reading, following symbolic links. Never waits for a peer.
+///
+/// # Errors
+/// It is not there, may not be read, or is not a regular file.
+pub fn open(path: &Path) -> io::Result<File> {
+    // Before opening: opening a device may have effects.
+    check(&std::fs::metadata(path)?)?;
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)?;
+    // And again: something else may have taken the name.
+    check(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// Opens what lines are added to, such as a log: a file, or a FIFO that somebody reads. Does not wait
+/// for that reader. With `is_new` the file is made, and must not be there.
+///
+/// # Errors
+/// It may not be written, or is a FIFO that nobody reads (`ENXIO`).
+pub fn append(path: &Path, is_new: bool) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = OpenOptions::new()
+        .append(true)
+        .create_new(is_new)
+        .custom_flags(flags.bits().cast_signed())
+        .open(path)?;
+    // Only the opening must not wait: a line is written whole.
+    let flags = rustix::fs::fcntl_getfl(&file)?;
+    rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+    Ok(file)
+}
+
+/// Reads a whole file of at most `max` bytes, as [`open`] does.
+///
+/// # Errors
+/// As for [`open`]; it cannot be read, or is longer.
+pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.take(max + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > max {
+        let cause = format!("longer than {max} bytes");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, cause));
+    }
+    Ok(bytes)
+}
+
+/// As [`read`], for text.
+///
+/// # Errors
+/// As for [`read`]; it is not UTF-8.
+pub fn read_text(path: &Path, max: u64) -> io::Result<String> {
+    let not_utf8 = |_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8");
+    String::from_utf8(read(path, max)?).map_err(not_utf8)
+}
+
+fn check(meta: &std::fs::Metadata) -> io::Result<()> {
+    if meta.is_dir() {
+        return Err(Errno::ISDIR.into());
+    }
+    if !meta.is_file() {
+        let cause = "not a regular file";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, cause));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::fs::{CWD, FileType, Mode};
+
+    use super::*;
+
+    /// A FIFO without a writer is refused at once, and so is every other special file.
+    #[test]
+    fn only_regular_files_are_read() {
+        let folder = std::env::temp_dir().join(format!("gannet-named-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let (fifo, file) = (folder.join("fifo"), folder.join("file"));
+        rustix::fs::mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+        std::fs::write(&file, "text").unwrap();
+        let kind = |path: &Path| read(path, 4).map_err(|error| error.kind());
+        assert_eq!(kind(&fifo), Err(io::ErrorKind::InvalidInput));
+        assert_eq!(
+            kind(Path::new("/dev/null")),
+            Err(io::ErrorKind::InvalidInput)
+        );
+        assert_eq!(kind(&folder), Err(io::ErrorKind::IsADirectory));
+        assert_eq!(kind(&folder.join("none")), Err(io::ErrorKind::NotFound));
+        assert_eq!(kind(&file).as_deref(), Ok(b"text".as_slice()));
+        assert_eq!(
+            read_text(&file, 3).map_err(|error| error.kind()),
+            Err(io::ErrorKind::FileTooLarge)
+        );
+        assert!(append(&fifo, false).is_err());
+        let mut added = append(&file, false).unwrap();
+        std::io::Write::write_all(&mut added, b"s").unwrap();
+        assert_eq!(kind(&folder.join("new")), Err(io::ErrorKind::NotFound));
+        append(&folder.join("new"), true).unwrap();
+        assert_eq!(read_text(&file, 5).ok().as_deref(), Some("texts"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

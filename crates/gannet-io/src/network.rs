@@ -1,0 +1,242 @@
+//! Connections: accepting, receiving, sending, and the wait in which an engine's operations end.
+//!
+//! Two engines implement [`Network`] over the kernel's sockets, each in its own way, and share
+//! through [`os_engine`](crate::os_engine) what is the same for both; the simulator has a network of
+//! its own.
+//!
+//! # Order of calls
+//!
+//! ```text
+//!   accept ─▶ Accepted ─▶ receive ─▶ Received ─▶ received, release ─┐
+//!                            ▲                                      │
+//!                            │   (pause_receiving, receive)         ▼
+//!                            └────────────── Sent ◀─ send, send_file, send_control
+//!   seal_in_kernel: between two sends        shutdown_write: at any time, takes effect after the send
+//!   close or reset: at any time, once; the socket is not named again
+//! ```
+//!
+//! * A worker calls [`Network::wait`] once a turn. It submits what was prepared and returns all that
+//!   has ended meanwhile, for the disk as well. Clocks are read by it and stand still otherwise.
+//! * At most one `send`, `send_file` or `send_control` is under way per socket, and at most one
+//!   `receive`.
+//! * Completions of one `wait` are delivered in the order in which they happened, per socket.
+//! * After [`Network::close`] or [`Network::reset`] no later wait delivers a completion for that
+//!   socket, not even one already queued. What the *same* wait has handed out beside the completion
+//!   being handled is with the caller already: it has to recognise those tokens, and to release their
+//!   leases. A new socket with the same number comes from a later wait at the earliest.
+
+use rustix::io::Errno;
+
+use crate::completion::Completion;
+use crate::file::File;
+use crate::ktls::{ControlType, TxKeys};
+use crate::operation::{Lease, Listener, Nanos, SendList, Socket, Token};
+use crate::waker::Waker;
+
+/// What an engine says of itself for the first lines of output and for `/metrics`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct EngineReport {
+    /// `io_uring`, `epoll` or `sim`.
+    pub name: &'static str,
+    /// Kernel features in use, in words (`multishot receive`, `provided buffers`, ...).
+    pub in_use: Vec<&'static str>,
+    /// Features not in use, each with the reason.
+    pub missing: Vec<(&'static str, String)>,
+}
+
+/// Plain counts since the start, of one driver.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct IoCounters {
+    /// Calls that entered the kernel to submit or to wait.
+    pub enters: u64,
+    /// Operations submitted to a ring, and system calls made for operations.
+    pub submissions: u64,
+    /// Completions delivered.
+    pub completions: u64,
+    /// Sends that the kernel took only in part and that had to be continued.
+    pub short_sends: u64,
+    /// Times that no receive buffer was free.
+    pub no_buffers: u64,
+    /// Times that the submission queue was full and had to be flushed early.
+    pub queue_full: u64,
+    /// Times that the kernel reported an overflown completion queue.
+    pub completion_overflows: u64,
+    /// Completions dropped because their socket was already closed.
+    pub stale: u64,
+    /// Operations handed to the helper threads for slow files.
+    pub helped: u64,
+}
+
+/// The side of an engine that has to do with sockets and with time.
+pub trait Network {
+    /// The monotonic clock, read once per [`wait`](Self::wait).
+    fn now(&self) -> Nanos;
+
+    /// The real-time clock in milliseconds since the Unix epoch, read once per
+    /// [`wait`](Self::wait).
+    fn unix_ms(&self) -> i64;
+
+    /// The same in seconds.
+    fn unix_seconds(&self) -> i64 {
+        self.unix_ms().div_euclid(1_000)
+    }
+
+    /// What this engine is and uses.
+    fn report(&self) -> EngineReport;
+
+    /// Counts since the start.
+    fn counters(&self) -> IoCounters;
+
+    /// A handle that wakes this driver from other threads; wakes complete with `token`.
+    fn waker(&mut self, token: Token) -> Waker;
+
+    /// Accepts connections until an error (`EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM`) or
+    /// [`stop_accepting`](Self::stop_accepting): a completion with `more == false` ends it, and a
+    /// new call is needed. Errors of single connections (`ECONNABORTED`) are swallowed. Accepted
+    /// TCP sockets have `TCP_NODELAY` set (on the listener, so that they inherit it).
+    fn accept(&mut self, listener: Listener, token: Token);
+
+    /// Stops accepting on the listener and closes its descriptor. No further `Accepted` for it
+    /// is delivered; connections still in its queue are accepted before the close, if any, and
+    /// delivered by the next wait.
+    fn stop_accepting(&mut self, listener: Listener);
+
+    /// The peer's address as text (`192.0.2.1:443`, `[2001:db8::1]:80`, `unix`), for logs.
+    fn peer(&self, socket: Socket) -> String;
+
+    /// Receives until the end of the stream or an error. Running out of buffers is not an error:
+    /// the driver starts again when buffers return.
+    fn receive(&mut self, socket: Socket, token: Token);
+
+    /// Receives once: a completion with `more == false` follows. For the first request of a
+    /// connection, which may be its only one: nothing has to be cancelled when it closes.
+    fn receive_once(&mut self, socket: Socket, token: Token) {
+        self.receive(socket, token);
+    }
+
+    /// Stops receiving for now (the caller holds enough unparsed input). Bytes that had already
+    /// arrived may still be delivered by the next wait. [`receive`](Self::receive) resumes.
+    fn pause_receiving(&mut self, socket: Socket);
+
+    /// The bytes of a lease.
+    fn received<'a>(&'a self, lease: &Lease) -> &'a [u8];
+
+    /// Gives a lease back.
+    fn release(&mut self, lease: Lease);
+
+    /// An empty vector with some capacity for [`SendList::wire`], recycled from earlier sends.
+    fn output(&mut self) -> Vec<u8>;
+
+    /// As [`output`](Self::output), at least `len` bytes long and with any content in it, for those
+    /// who overwrite what they send of it: one [`Piece::Wire`](crate::operation::Piece::Wire) tells how much that is.
+    fn output_of(&mut self, len: usize) -> Vec<u8> {
+        let mut vec = self.output();
+        vec.resize(len, 0);
+        vec
+    }
+
+    /// Sends the whole list: short sends are continued by the driver. Completes once.
+    fn send(&mut self, socket: Socket, token: Token, list: SendList);
+
+    /// Sends `head` (bytes made for this response, possibly empty; taken from
+    /// [`output`](Self::output) and recycled), then `len` bytes of `file` from `offset` by
+    /// `sendfile`, waiting for room in the socket as often as needed. The head leaves with
+    /// `MSG_MORE`, so that it shares a segment with the file's first bytes; both are plain system
+    /// calls on this thread, made at once where nothing has to be waited for.
+    ///
+    /// Completes once with [`Done::Sent`](crate::completion::Done::Sent) of head and file bytes together, when all is sent or the
+    /// file has ended early. Ranges that are not in memory are read in by a helper thread first.
+    /// Callers keep `len` at or below 2 MiB, so that progress can be seen and connections take
+    /// turns.
+    fn send_file(
+        &mut self,
+        socket: Socket,
+        token: Token,
+        head: Vec<u8>,
+        file: &File,
+        offset: u64,
+        len: u64,
+    );
+
+    /// Has the kernel seal everything that is sent on this socket from now on, with these keys
+    /// (kernel TLS, transmit only): `send` and `send_file` then take plaintext, and what is
+    /// received stays as it came. All that was sealed elsewhere must have been sent, and nothing
+    /// may be in a send. Whether this can work is told once at the start by
+    /// [`ktls::probe`](crate::ktls::probe).
+    ///
+    /// A second call replaces the key; a `KeyUpdate` has to be sent by
+    /// [`send_control`](Self::send_control) before it.
+    ///
+    /// # Errors
+    /// Those of [`ktls::attach`](crate::ktls::attach) and [`ktls::install`](crate::ktls::install);
+    /// sending goes on as before this call: in the clear, or with the earlier key (`EBUSY` where
+    /// the kernel cannot replace one).
+    ///
+    /// # Panics
+    /// If a send is under way, or the key has not the length that its cipher asks for.
+    fn seal_in_kernel(&mut self, socket: Socket, keys: &TxKeys<'_>) -> Result<(), Errno>;
+
+    /// Sends a record that is not application data on a socket whose records the kernel seals: at
+    /// most [`CONTROL_LEN_MAX`](crate::operation::CONTROL_LEN_MAX) bytes of content, in a record of their own, after all that was
+    /// sent before. Completes once with [`Done::Sent`](crate::completion::Done::Sent) of the content's length.
+    ///
+    /// # Panics
+    /// If a send is under way, or the kernel does not seal: the content would go in the clear.
+    fn send_control(&mut self, socket: Socket, token: Token, control: ControlType, content: &[u8]);
+
+    /// Ends the sending half of the connection (FIN after what is queued). Never blocks.
+    fn shutdown_write(&mut self, socket: Socket);
+
+    /// Forgets the socket: cancels its operations, closes it once the kernel has let go of it.
+    fn close(&mut self, socket: Socket);
+
+    /// As [`close`](Self::close), but the peer gets a reset and unsent bytes are dropped.
+    fn reset(&mut self, socket: Socket);
+
+    /// Bytes queued in the socket and not yet acknowledged by the peer (`SIOCOUTQ`). Where the
+    /// kernel seals, these are bytes of sealed records, as in
+    /// [`acknowledged`](Self::acknowledged).
+    fn unsent(&mut self, socket: Socket) -> u64;
+
+    /// Bytes that the socket would take at once, about, if at most about `unsent_max` of them may
+    /// wait to be sent: what is left of its buffer (`SO_MEMINFO`, `SIOCOUTQNSD`). More than that
+    /// stays in memory of ours until the peer takes something. 0 where it cannot be told.
+    fn room(&mut self, socket: Socket, unsent_max: u32) -> u64;
+
+    /// Has the socket take bytes only as long as less than about so many of them wait to be sent
+    /// (`TCP_NOTSENT_LOWAT`), so that what is more urgent need not wait behind a full buffer. What
+    /// is on its way to the peer does not count. A Unix socket, whose buffer is small, stays as
+    /// it is.
+    fn bound_unsent(&mut self, socket: Socket, bytes: u32);
+
+    /// From now on only whole segments leave (`TCP_CORK`), or again all that there is. For large
+    /// files, which are sent in several operations that would end in a small segment each. The
+    /// kernel holds the rest back for 200 ms at most. A Unix socket stays as it is.
+    fn cork(&mut self, socket: Socket, on: bool);
+
+    /// Has what was received so far acknowledged at once (`TCP_QUICKACK`). For when nothing is
+    /// about to be sent that would carry it: a peer without `TCP_NODELAY` may be holding back its
+    /// next bytes until then, and the kernel would take 40 ms. A Unix socket stays as it is.
+    fn acknowledge(&mut self, socket: Socket);
+
+    /// Bytes that the peer has acknowledged since the connection began (`TCP_INFO`,
+    /// `tcpi_bytes_acked`); for a Unix socket, bytes sent less bytes queued. Asked only when a
+    /// deadline passes, to tell a slow peer from one that takes nothing.
+    fn acknowledged(&mut self, socket: Socket) -> u64;
+
+    /// Whether the peer is on this machine. Over loopback, bytes that the peer has acknowledged
+    /// and not yet read are still our own pages.
+    fn is_local(&self, socket: Socket) -> bool;
+
+    /// Whether what this socket sends leaves the machine by a device of its own: once the peer has
+    /// acknowledged bytes, pages that they came from may change. False on loopback, in Unix
+    /// sockets, and where a container or a tunnel is at the other end. Costs some system calls.
+    fn leaves_by_device(&self, socket: Socket) -> bool;
+
+    /// Submits what is prepared and waits for at least one completion, or until `until`.
+    /// Completions are appended to `out`. `None` waits without a limit.
+    ///
+    /// # Errors
+    /// Only when the engine cannot go on at all.
+    fn wait(&mut self, until: Option<Nanos>, out: &mut Vec<Completion>) -> Result<(), Errno>;
+}

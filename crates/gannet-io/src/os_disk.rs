@@ -1,0 +1,234 @@
+//! Everything about files that the two real engines share: what ends at once, what a helper does.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use crate::completion::{Completion, Done};
+use crate::disk::{Listed, Render};
+use crate::file::{Blocking, File, OpenedFile, OsFile};
+use crate::helpers::{Answer, Asker, Helpers, Job};
+use crate::limits;
+use crate::operation::{Nanos, Started, Token};
+use crate::root::{Reach, Root};
+use crate::store::Store;
+use crate::waker::{Bell, Waker, WakerInner};
+
+/// The files' side of a real engine: helpers, and the bell that they ring.
+#[derive(Debug)]
+pub(crate) struct OsDisk {
+    pub(crate) bell: Arc<Bell>,
+    helpers: Helpers,
+    wake_token: Option<Token>,
+    /// Vectors of reads, for reuse.
+    reads: Vec<Vec<u8>>,
+    /// Jobs handed to helpers.
+    pub(crate) helped: u64,
+}
+
+/// The answer to a socket that waits for a helper.
+#[derive(Debug)]
+pub(crate) enum Ready {
+    /// The range is in memory now.
+    Warm,
+    /// The bytes themselves.
+    Bytes(Vec<u8>),
+}
+
+impl OsDisk {
+    pub(crate) fn new(helpers_max: usize) -> Result<Self, Errno> {
+        let bell = Arc::new(Bell::new()?);
+        Ok(Self {
+            helpers: Helpers::new(helpers_max, Arc::clone(&bell)),
+            bell,
+            wake_token: None,
+            reads: Vec::new(),
+            helped: 0,
+        })
+    }
+
+    pub(crate) fn waker(&mut self, token: Token) -> Waker {
+        self.wake_token = Some(token);
+        Waker(Arc::new(WakerInner::Bell(Arc::clone(&self.bell))))
+    }
+
+    pub(crate) fn open(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
+        let real = root.as_os();
+        if !real.is_remote() {
+            match real.open(path, Reach::Cached) {
+                // Not all of the path is in the kernel's cache, or it leaves the root's mount.
+                Err(Errno::AGAIN | Errno::XDEV) => {}
+                result => return Started::Now(result),
+            }
+        }
+        self.hand_over(Job::Open {
+            root: root.clone(),
+            path: path.into(),
+            reach: real.reach(),
+            token,
+        })
+    }
+
+    pub(crate) fn read(
+        &mut self,
+        file: &File,
+        offset: u64,
+        len: usize,
+        token: Token,
+    ) -> Started<Vec<u8>> {
+        let real = file.as_os();
+        let result = match real.store {
+            Store::Memory => self.read_now(real, offset, len, Blocking::Yes),
+            Store::Disk => self.read_now(real, offset, len, Blocking::No),
+            Store::Remote => Err(Errno::AGAIN),
+        };
+        match result {
+            Err(Errno::AGAIN | Errno::OPNOTSUPP) => self.hand_over(Job::Read {
+                file: file.clone(),
+                offset,
+                len,
+                token,
+            }),
+            result => Started::Now(result),
+        }
+    }
+
+    fn read_now(
+        &mut self,
+        file: &OsFile,
+        offset: u64,
+        len: usize,
+        how: Blocking,
+    ) -> Result<Vec<u8>, Errno> {
+        let mut bytes = self.reads.pop().unwrap_or_default();
+        match file.read_into(offset, len, &mut bytes, how) {
+            Ok(()) => Ok(bytes),
+            Err(errno) => {
+                self.give_back(bytes);
+                Err(errno)
+            }
+        }
+    }
+
+    /// Takes back what a read has delivered.
+    pub(crate) fn give_back(&mut self, bytes: Vec<u8>) {
+        let fits = (1..=limits::OUTPUT_LARGE_MAX).contains(&bytes.capacity());
+        if fits && self.reads.len() < limits::READS_KEPT_MAX {
+            self.reads.push(bytes);
+        }
+    }
+
+    pub(crate) fn list(
+        &mut self,
+        root: &Root,
+        path: &[u8],
+        (max, may_hang): (usize, bool),
+        render: Render,
+        token: Token,
+    ) -> Started<Listed> {
+        let reach = match may_hang {
+            true => Reach::Everywhere,
+            false if root.as_os().is_remote() => return Started::Now(Err(Errno::XDEV)),
+            false => Reach::Mount,
+        };
+        self.hand_over(Job::List {
+            root: root.clone(),
+            path: path.into(),
+            max,
+            reach,
+            render,
+            token,
+        })
+    }
+
+    pub(crate) fn copy(&mut self, file: &File, len: u64, token: Token) -> Started<File> {
+        self.hand_over(Job::Copy {
+            file: file.clone(),
+            len,
+            token,
+        })
+    }
+
+    fn hand_over<T>(&mut self, job: Job) -> Started<T> {
+        match self.submit(job) {
+            Ok(()) => Started::Pending,
+            Err(errno) => Started::Now(Err(errno)),
+        }
+    }
+
+    fn submit(&mut self, job: Job) -> Result<(), Errno> {
+        self.helped += 1;
+        self.helpers.submit(job)
+    }
+
+    /// Has a range read into the page cache for a socket.
+    pub(crate) fn warm(
+        &mut self,
+        file: &File,
+        offset: u64,
+        len: u64,
+        asker: Asker,
+    ) -> Result<(), Errno> {
+        self.submit(Job::Warm {
+            file: file.clone(),
+            offset,
+            len,
+            asker,
+        })
+    }
+
+    /// Has a range read for a socket.
+    pub(crate) fn fetch(
+        &mut self,
+        file: &File,
+        offset: u64,
+        len: usize,
+        asker: Asker,
+    ) -> Result<(), Errno> {
+        self.submit(Job::Fetch {
+            file: file.clone(),
+            offset,
+            len,
+            asker,
+        })
+    }
+
+    /// To be called when the bell's descriptor is readable: completes what helpers and wakers
+    /// left, and returns the answers that sockets wait for.
+    pub(crate) fn hear(&mut self, out: &mut Vec<Completion>) -> Vec<(Asker, Result<Ready, Errno>)> {
+        let woken = self.bell.hear();
+        let mut end = |token, result| {
+            out.push(Completion {
+                token,
+                result,
+                more: false,
+            })
+        };
+        let mut for_sockets = Vec::new();
+        for answer in self.helpers.take_answers() {
+            match answer {
+                Answer::Opened(token, result) => end(token, result.map(Done::Opened)),
+                Answer::Read(token, result) => end(token, result.map(Done::Read)),
+                Answer::Listed(token, result) => end(token, result.map(Done::Listed)),
+                Answer::Copied(token, result) => end(token, result.map(Done::Copied)),
+                Answer::Warmed(asker, result) => {
+                    for_sockets.push((asker, result.map(|()| Ready::Warm)));
+                }
+                Answer::Fetched(asker, result) => {
+                    for_sockets.push((asker, result.map(Ready::Bytes)));
+                }
+            }
+        }
+        if let (true, Some(token)) = (woken, self.wake_token) {
+            end(token, Ok(Done::Woken));
+        }
+        for_sockets
+    }
+}
+
+/// Whether a `sendfile` of the range would wait for the disk.
+pub(crate) fn is_cold(file: &File, offset: u64, len: u64, now: Nanos) -> bool {
+    let real = file.as_os();
+    real.store != Store::Memory && !real.residency.is_resident(real.as_fd(), offset, len, now)
+}

@@ -1,0 +1,551 @@
+//! What both real engines do alike: all of the disk, and of the network whatever is a plain call on
+//! a socket or keeps count of its send.
+//!
+//! ```text
+//!   Network, Disk        what callers see
+//!     └─ OsEngine        implemented here once, for every engine that fills in its hooks
+//!          ├─ uring      the hooks submit to a ring
+//!          └─ epoll      the hooks wait for events
+//! ```
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::io::Errno;
+use rustix::net::{SendFlags, Shutdown};
+
+use crate::clock::Clock;
+use crate::completion::{Completion, Done};
+use crate::disk::{Disk, Listed, Render};
+use crate::endpoint::{Endpoint, Sending};
+use crate::file::{File, OpenedFile};
+use crate::file_send::{FileSend, Step};
+use crate::gather::Gather;
+use crate::helpers::Asker;
+use crate::ktls::{self, ControlRecord, ControlType, Stage, TxKeys};
+use crate::limits;
+use crate::meta::Meta;
+use crate::network::{EngineReport, IoCounters, Network};
+use crate::operation::{Lease, Listener, Nanos, SendList, Socket, Started, Token};
+use crate::os_disk::{OsDisk, Ready};
+use crate::outputs::Outputs;
+use crate::progress::Progress;
+use crate::root::Root;
+use crate::waker::Waker;
+
+/// What both real engines own.
+pub(crate) struct Parts {
+    pub(crate) clock: Clock,
+    pub(crate) disk: OsDisk,
+    pub(crate) outputs: Outputs,
+    /// Message headers for reuse.
+    pub(crate) gathers: Vec<Gather>,
+    /// Ends of operations that came about outside of a wait; delivered by the next one.
+    pub(crate) posted: Vec<Posted>,
+    pub(crate) counters: IoCounters,
+}
+
+/// The end of an operation of a socket, not delivered yet.
+pub(crate) struct Posted {
+    asker: Asker,
+    completion: Completion,
+}
+
+impl Parts {
+    pub(crate) fn new(helpers_max: usize) -> Result<Self, Errno> {
+        Ok(Self {
+            clock: Clock::read(),
+            disk: OsDisk::new(helpers_max)?,
+            outputs: Outputs::default(),
+            gathers: Vec::new(),
+            posted: Vec::new(),
+            counters: IoCounters::default(),
+        })
+    }
+
+    /// Takes a send apart for reuse.
+    pub(crate) fn recycle(&mut self, sending: Sending) {
+        match sending {
+            Sending::Nothing | Sending::Control(..) => {}
+            Sending::List {
+                progress, gather, ..
+            } => {
+                self.outputs.give_back(progress.into_list().wire);
+                self.keep_gather(gather);
+            }
+            Sending::File(sending) => self.outputs.give_back(sending.into_vec()),
+        }
+    }
+
+    fn keep_gather(&mut self, gather: Option<Gather>) {
+        let has_room = self.gathers.len() < limits::GATHERS_KEPT_MAX;
+        self.gathers.extend(gather.filter(|_| has_room));
+    }
+}
+
+/// A real engine: what is not the same for all of them. Sockets are named by their slots.
+pub(crate) trait OsEngine {
+    /// Lists of so many bytes are sent at once, by a plain call.
+    const AT_ONCE_MIN: u64;
+
+    /// Room in a socket is announced only to those whose last call was refused, which one that sent
+    /// less than it was given was not.
+    const ROOM_FOLLOWS_REFUSAL: bool;
+
+    fn parts(&self) -> &Parts;
+
+    fn parts_mut(&mut self) -> &mut Parts;
+
+    fn endpoint(&self, index: u32) -> &Endpoint;
+
+    /// A socket, and the parts beside it.
+    fn endpoint_mut(&mut self, index: u32) -> (&mut Endpoint, &mut Parts);
+
+    /// Whether the caller knows the socket that was in the slot when this was asked.
+    fn is_current(&self, asker: Asker) -> bool;
+
+    /// Sends what is left of the list in the slot when, or as soon as, the socket has room.
+    fn queue_list(&mut self, index: u32);
+
+    /// Has the file or the record in the slot go on as soon as the socket has room.
+    fn await_room(&mut self, index: u32);
+
+    /// Receives, as the endpoint says that it wants to.
+    fn start_receiving(&mut self, index: u32);
+
+    // What `Network` promises by these names, where the engines differ.
+
+    fn report(&self) -> EngineReport;
+
+    /// What the engine counts beside the parts.
+    fn counted(&self) -> IoCounters;
+
+    fn accept(&mut self, listener: Listener, token: Token);
+
+    fn stop_accepting(&mut self, listener: Listener);
+
+    fn pause_receiving(&mut self, index: u32);
+
+    fn received<'a>(&'a self, lease: &Lease) -> &'a [u8];
+
+    fn release(&mut self, lease: Lease);
+
+    /// Before the first step of a file's send: `sendfile` has no flag of its own for not waiting.
+    fn make_nonblocking(&self, index: u32);
+
+    fn close(&mut self, index: u32);
+
+    fn wait(&mut self, until: Option<Nanos>, out: &mut Vec<Completion>) -> Result<(), Errno>;
+}
+
+/// What follows from the hooks.
+pub(crate) trait OsSends: OsEngine {
+    /// The socket of a slot in use.
+    fn fd(&self, socket: Socket) -> BorrowedFd<'_> {
+        self.endpoint(socket.0).socket()
+    }
+
+    /// Keeps an end for the next wait.
+    fn post(&mut self, index: u32, completion: Completion) {
+        let asker = Asker {
+            slot: index,
+            generation: self.endpoint(index).generation,
+        };
+        self.parts_mut().posted.push(Posted { asker, completion });
+    }
+
+    fn deliver_posted(&mut self, out: &mut Vec<Completion>) {
+        let mut posted = std::mem::take(&mut self.parts_mut().posted);
+        for Posted { asker, completion } in posted.drain(..) {
+            if self.is_current(asker) {
+                out.push(completion);
+            } else {
+                self.parts_mut().counters.stale += 1;
+            }
+        }
+        self.parts_mut().posted = posted;
+    }
+
+    /// Puts a send into its slot.
+    fn begin(&mut self, index: u32, sending: Sending) {
+        let (endpoint, _) = self.endpoint_mut(index);
+        assert!(endpoint.is_quiet(), "one send at a time");
+        endpoint.sending = sending;
+    }
+
+    /// The end of the send in the slot.
+    fn end_send(&mut self, index: u32, token: Token, result: Result<u64, Errno>) -> Completion {
+        let (endpoint, parts) = self.endpoint_mut(index);
+        endpoint.sent += result.unwrap_or(0);
+        let sending = std::mem::take(&mut endpoint.sending);
+        parts.recycle(sending);
+        self.shut_down_if_asked(index);
+        Completion {
+            token,
+            result: result.map(Done::Sent),
+            more: false,
+        }
+    }
+
+    fn shut_down_if_asked(&self, index: u32) {
+        let endpoint = self.endpoint(index);
+        if endpoint.shuts_down {
+            // Not connected any more: the peer knows.
+            let _ = rustix::net::shutdown(endpoint.socket(), Shutdown::Write);
+        }
+    }
+
+    /// Goes on with the send in the slot, now that there is room.
+    fn go_on(&mut self, index: u32) {
+        match &self.endpoint(index).sending {
+            Sending::List { .. } if Self::ROOM_FOLLOWS_REFUSAL => self.send_at_once(index),
+            Sending::List { .. } => self.queue_list(index),
+            Sending::Control(..) => self.step_control(index),
+            // An event of another kind than what it waits for.
+            Sending::File(sending) if sending.is_helped => {}
+            Sending::File(_) => self.step_file(index),
+            Sending::Nothing => {}
+        }
+    }
+
+    /// Sends the list in the slot by plain calls, as far as the socket takes it.
+    fn send_at_once(&mut self, index: u32) {
+        let (endpoint, parts) = self.endpoint_mut(index);
+        let Sending::List {
+            token, progress, ..
+        } = &mut endpoint.sending
+        else {
+            return;
+        };
+        let token = *token;
+        let socket = endpoint
+            .fd
+            .as_ref()
+            .expect("a slot in use has its descriptor");
+        let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        flags.set(SendFlags::MORE, progress.has_more());
+        let result = loop {
+            if progress.is_done() {
+                break Ok(progress.total());
+            }
+            parts.counters.submissions += 1;
+            let sent = match progress.wire_left() {
+                Some(bytes) => rustix::net::send(socket, bytes, flags),
+                None => {
+                    let mut gather = parts.gathers.pop().unwrap_or_else(Gather::new);
+                    let sent = gather.send(socket.as_fd(), progress, flags);
+                    parts.keep_gather(Some(gather));
+                    sent
+                }
+            };
+            match sent {
+                Ok(count) => {
+                    progress.advance(count as u64);
+                    let is_short = !progress.is_done();
+                    parts.counters.short_sends += u64::from(is_short);
+                    if is_short && !Self::ROOM_FOLLOWS_REFUSAL {
+                        return self.queue_list(index);
+                    }
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => return self.queue_list(index),
+                // EPIPE, ECONNRESET, ...
+                Err(errno) => break Err(errno),
+            }
+        };
+        let completion = self.end_send(index, token, result);
+        self.post(index, completion);
+    }
+
+    /// Sends the control record in the slot, or waits for room: a plain call, which does not block.
+    fn step_control(&mut self, index: u32) {
+        let (endpoint, parts) = self.endpoint_mut(index);
+        let Sending::Control(token, record) = &endpoint.sending else {
+            return;
+        };
+        let token = *token;
+        parts.counters.submissions += 1;
+        match record.send(endpoint.socket()) {
+            Err(Errno::AGAIN) => self.await_room(index),
+            result => {
+                let completion = self.end_send(index, token, result);
+                self.post(index, completion);
+            }
+        }
+    }
+
+    /// Goes on with the file in the slot as far as possible.
+    fn step_file(&mut self, index: u32) {
+        let (endpoint, parts) = self.endpoint_mut(index);
+        let asker = Asker {
+            slot: index,
+            generation: endpoint.generation,
+        };
+        let now = parts.clock.now;
+        let socket = endpoint
+            .fd
+            .as_ref()
+            .expect("a slot in use has its descriptor");
+        let Sending::File(sending) = &mut endpoint.sending else {
+            return;
+        };
+        parts.counters.submissions += 1;
+        let mut step = sending.step(socket.as_fd(), &mut parts.disk, asker, now);
+        while Self::ROOM_FOLLOWS_REFUSAL && matches!(step, Step::Room { refused: false }) {
+            step = sending.step(socket.as_fd(), &mut parts.disk, asker, now);
+        }
+        match step {
+            Step::Done(result) => self.end_file(index, result),
+            Step::Room { .. } => self.await_room(index),
+            Step::Helper => {}
+        }
+    }
+
+    fn end_file(&mut self, index: u32, result: Result<u64, Errno>) {
+        let (endpoint, parts) = self.endpoint_mut(index);
+        let Sending::File(sending) = &endpoint.sending else {
+            return;
+        };
+        parts.counters.short_sends += sending.shorts;
+        let token = sending.token;
+        let completion = self.end_send(index, token, result);
+        self.post(index, completion);
+    }
+
+    /// A helper's answer for the file in a slot.
+    fn on_helper(&mut self, asker: Asker, answer: Result<Ready, Errno>) {
+        if !self.is_current(asker) {
+            self.parts_mut().counters.stale += 1;
+            return;
+        }
+        let (endpoint, _) = self.endpoint_mut(asker.slot);
+        let Sending::File(sending) = &mut endpoint.sending else {
+            return;
+        };
+        match sending.receive(answer) {
+            Ok(()) => self.step_file(asker.slot),
+            Err(errno) => self.end_file(asker.slot, Err(errno)),
+        }
+    }
+
+    fn receive_from(&mut self, socket: Socket, token: Token, once: bool) {
+        let (endpoint, _) = self.endpoint_mut(socket.0);
+        endpoint.wants = true;
+        endpoint.wants_once = once;
+        endpoint.receive_token = Some(token);
+        self.start_receiving(socket.0);
+    }
+}
+
+impl<E: OsEngine> OsSends for E {}
+
+impl<E: OsEngine> Network for E {
+    fn now(&self) -> Nanos {
+        self.parts().clock.now
+    }
+
+    fn unix_ms(&self) -> i64 {
+        self.parts().clock.unix_ms
+    }
+
+    fn report(&self) -> EngineReport {
+        OsEngine::report(self)
+    }
+
+    fn counters(&self) -> IoCounters {
+        IoCounters {
+            helped: self.parts().disk.helped,
+            ..self.counted()
+        }
+    }
+
+    fn waker(&mut self, token: Token) -> Waker {
+        self.parts_mut().disk.waker(token)
+    }
+
+    fn accept(&mut self, listener: Listener, token: Token) {
+        OsEngine::accept(self, listener, token);
+    }
+
+    fn stop_accepting(&mut self, listener: Listener) {
+        OsEngine::stop_accepting(self, listener);
+    }
+
+    fn peer(&self, socket: Socket) -> String {
+        crate::net::peer(self.fd(socket))
+    }
+
+    fn receive(&mut self, socket: Socket, token: Token) {
+        self.receive_from(socket, token, false);
+    }
+
+    fn receive_once(&mut self, socket: Socket, token: Token) {
+        self.receive_from(socket, token, true);
+    }
+
+    fn pause_receiving(&mut self, socket: Socket) {
+        self.endpoint_mut(socket.0).0.wants = false;
+        OsEngine::pause_receiving(self, socket.0);
+    }
+
+    fn received<'a>(&'a self, lease: &Lease) -> &'a [u8] {
+        OsEngine::received(self, lease)
+    }
+
+    fn release(&mut self, lease: Lease) {
+        OsEngine::release(self, lease);
+    }
+
+    fn output(&mut self) -> Vec<u8> {
+        self.parts_mut().outputs.take()
+    }
+
+    fn output_of(&mut self, len: usize) -> Vec<u8> {
+        self.parts_mut().outputs.take_of(len)
+    }
+
+    fn send(&mut self, socket: Socket, token: Token, list: SendList) {
+        let progress = Progress::new(list);
+        let is_long = progress.total() >= Self::AT_ONCE_MIN || progress.is_done();
+        let gather = None;
+        let sending = Sending::List {
+            token,
+            progress,
+            gather,
+        };
+        self.begin(socket.0, sending);
+        match is_long {
+            true => self.send_at_once(socket.0),
+            false => self.queue_list(socket.0),
+        }
+    }
+
+    fn send_file(
+        &mut self,
+        socket: Socket,
+        token: Token,
+        head: Vec<u8>,
+        file: &File,
+        offset: u64,
+        len: u64,
+    ) {
+        let sending = FileSend::new(token, head, file, offset, len);
+        self.begin(socket.0, Sending::File(Box::new(sending)));
+        self.make_nonblocking(socket.0);
+        self.step_file(socket.0);
+    }
+
+    fn seal_in_kernel(&mut self, socket: Socket, keys: &TxKeys<'_>) -> Result<(), Errno> {
+        let (endpoint, _) = self.endpoint_mut(socket.0);
+        assert!(endpoint.is_quiet(), "keys change between sends");
+        let fd = endpoint
+            .fd
+            .as_ref()
+            .expect("a slot in use has its descriptor");
+        ktls::seal(fd.as_fd(), &mut endpoint.kernel_tls, keys)
+    }
+
+    fn send_control(&mut self, socket: Socket, token: Token, control: ControlType, content: &[u8]) {
+        let (endpoint, _) = self.endpoint_mut(socket.0);
+        assert_eq!(endpoint.kernel_tls, Stage::Sealing, "the kernel seals");
+        let record = ControlRecord::new(control, content);
+        self.begin(socket.0, Sending::Control(token, record));
+        self.step_control(socket.0);
+    }
+
+    fn shutdown_write(&mut self, socket: Socket) {
+        let (endpoint, _) = self.endpoint_mut(socket.0);
+        endpoint.shuts_down = true;
+        // Otherwise when the send that is under way has ended.
+        if endpoint.is_quiet() {
+            self.shut_down_if_asked(socket.0);
+        }
+    }
+
+    fn close(&mut self, socket: Socket) {
+        OsEngine::close(self, socket.0);
+    }
+
+    fn reset(&mut self, socket: Socket) {
+        crate::socket::reset_on_close(self.fd(socket));
+        OsEngine::close(self, socket.0);
+    }
+
+    fn unsent(&mut self, socket: Socket) -> u64 {
+        crate::socket::unsent(self.fd(socket))
+    }
+
+    fn room(&mut self, socket: Socket, unsent_max: u32) -> u64 {
+        crate::socket::room(self.fd(socket), unsent_max)
+    }
+
+    fn bound_unsent(&mut self, socket: Socket, bytes: u32) {
+        crate::socket::bound_unsent(self.fd(socket), bytes);
+    }
+
+    fn cork(&mut self, socket: Socket, on: bool) {
+        crate::socket::cork(self.fd(socket), on);
+    }
+
+    fn acknowledge(&mut self, socket: Socket) {
+        crate::socket::acknowledge(self.fd(socket));
+    }
+
+    fn acknowledged(&mut self, socket: Socket) -> u64 {
+        crate::socket::acknowledged(self.fd(socket)).unwrap_or_else(|| {
+            let endpoint = self.endpoint(socket.0);
+            let sent = endpoint.sent + endpoint.sending.sent();
+            sent.saturating_sub(crate::socket::unsent(endpoint.socket()))
+        })
+    }
+
+    fn is_local(&self, socket: Socket) -> bool {
+        crate::socket::is_local(self.fd(socket))
+    }
+
+    fn leaves_by_device(&self, socket: Socket) -> bool {
+        crate::route::leaves_by_device(self.fd(socket))
+    }
+
+    fn wait(&mut self, until: Option<Nanos>, out: &mut Vec<Completion>) -> Result<(), Errno> {
+        OsEngine::wait(self, until, out)
+    }
+}
+
+impl<E: OsEngine> Disk for E {
+    fn open(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
+        self.parts_mut().disk.open(root, path, token)
+    }
+
+    fn peek(&self, root: &Root, path: &[u8], known: &Meta) -> Option<Meta> {
+        root.as_os().peek(path, known)
+    }
+
+    fn meta(&self, file: &File) -> Result<Meta, Errno> {
+        file.as_os().meta()
+    }
+
+    fn read(&mut self, file: &File, offset: u64, len: usize, token: Token) -> Started<Vec<u8>> {
+        self.parts_mut().disk.read(file, offset, len, token)
+    }
+
+    fn list(
+        &mut self,
+        root: &Root,
+        path: &[u8],
+        limits: (usize, bool),
+        render: Render,
+        token: Token,
+    ) -> Started<Listed> {
+        self.parts_mut()
+            .disk
+            .list(root, path, limits, render, token)
+    }
+
+    fn copy(&mut self, file: &File, len: u64, token: Token) -> Started<File> {
+        self.parts_mut().disk.copy(file, len, token)
+    }
+
+    fn give_back(&mut self, bytes: Vec<u8>) {
+        self.parts_mut().disk.give_back(bytes);
+    }
+}

@@ -1,0 +1,116 @@
+//! What the kernel says of this process: processor time, memory, descriptors.
+
+use std::fs;
+
+use rustix::process::{Resource, getrlimit};
+use rustix::time::{ClockId, clock_gettime};
+
+/// What is known of this process. What `/proc` does not say, as in a chroot without it, is absent.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ProcessFacts {
+    /// User and system time, seconds.
+    pub cpu_seconds: f64,
+    /// Memory that is mapped, bytes.
+    pub virtual_bytes: Option<u64>,
+    /// Memory that is resident, bytes.
+    pub resident_bytes: Option<u64>,
+    /// Open descriptors, without the one that counts them.
+    pub descriptors: Option<u64>,
+    /// The soft limit of descriptors; `None` if there is none.
+    pub descriptors_max: Option<u64>,
+    /// When it started, seconds of Unix time.
+    pub started_at: Option<f64>,
+}
+
+impl ProcessFacts {
+    /// As of now.
+    #[must_use]
+    pub fn read() -> Self {
+        let time = clock_gettime(ClockId::ProcessCPUTime);
+        let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        let stat = Stat::parse(&stat);
+        let boot = fs::read_to_string("/proc/stat").unwrap_or_default();
+        let started_at = stat.as_ref().zip(boot_time(&boot)).map(|(stat, boot)| {
+            boot as f64 + stat.started_ticks as f64 / rustix::param::clock_ticks_per_second() as f64
+        });
+        let entries = fs::read_dir("/proc/self/fd").ok();
+        Self {
+            cpu_seconds: time.tv_sec as f64 + time.tv_nsec as f64 / 1e9,
+            virtual_bytes: stat.as_ref().map(|stat| stat.virtual_bytes),
+            resident_bytes: stat
+                .as_ref()
+                .map(|stat| stat.resident_pages * rustix::param::page_size() as u64),
+            descriptors: entries.map(|entries| (entries.count() as u64).saturating_sub(1)),
+            descriptors_max: getrlimit(Resource::Nofile).current,
+            started_at,
+        }
+    }
+}
+
+/// Of `/proc/self/stat` (proc_pid_stat(5)).
+#[derive(Debug, Eq, PartialEq)]
+struct Stat {
+    started_ticks: u64,
+    virtual_bytes: u64,
+    resident_pages: u64,
+}
+
+impl Stat {
+    fn parse(text: &str) -> Option<Self> {
+        // The second field is the name in parentheses, which may have any characters.
+        let (_, rest) = text.rsplit_once(')')?;
+        // The first one of these is the third in the page's count.
+        let mut fields = rest.split_ascii_whitespace().skip(22 - 3);
+        let mut next = || fields.next()?.parse().ok();
+        Some(Self {
+            started_ticks: next()?,
+            virtual_bytes: next()?,
+            resident_pages: next()?,
+        })
+    }
+}
+
+/// The line `btime` of `/proc/stat`: when the machine started, seconds of Unix time.
+fn boot_time(stat: &str) -> Option<u64> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("btime "))?;
+    line.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_counted_behind_the_name() {
+        let text = "7 (a) b (c) S 1 7 7 0 -1 4194560 100 0 0 0 3 4 0 0 20 0 2 0 991 4096000 250 \
+                    18446744073709551615 1 1";
+        let expect = Stat {
+            started_ticks: 991,
+            virtual_bytes: 4_096_000,
+            resident_pages: 250,
+        };
+        assert_eq!(Stat::parse(text), Some(expect));
+        assert_eq!(Stat::parse("7 (a"), None);
+        assert_eq!(
+            boot_time("cpu 1 2\nbtime 1700000000\nprocesses 3\n"),
+            Some(1_700_000_000)
+        );
+    }
+
+    /// This process is alive, has memory and standard descriptors, and started before now.
+    #[test]
+    fn this_process_has_facts() {
+        let facts = ProcessFacts::read();
+        assert!(facts.cpu_seconds > 0.0);
+        assert!(facts.resident_bytes > Some(0) && facts.virtual_bytes > facts.resident_bytes);
+        assert!(facts.descriptors > Some(0), "{facts:?}");
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        let now = now.expect("after 1970").as_secs_f64();
+        // The kernel's boot time is rounded down to a second.
+        assert!(
+            facts
+                .started_at
+                .is_some_and(|at| at > 1e9 && at < now + 1.0)
+        );
+    }
+}

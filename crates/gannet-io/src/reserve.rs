@@ -1,0 +1,192 @@
+//! Memory set aside for the moment when there is no more.
+//!
+//! An allocation that fails ends the process, unless its caller is prepared for that. Where the
+//! process has a limit of memory, an allocator with a reserve ([`WithReserve`]) gives back a block
+//! of it instead, and the server sees [`is_spent`], sheds caches and idle connections, and refills
+//! the reserve ([`restore`]). The blocks are mapped and never touched: they count towards the
+//! limits (`RLIMIT_AS`, `RLIMIT_DATA`) and take no memory.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags};
+
+/// Blocks of the reserve: each that is given up is a warning, and the last one is the end.
+const BLOCKS: usize = 8;
+
+static RESERVE: [AtomicPtr<c_void>; BLOCKS] = [const { AtomicPtr::new(null_mut()) }; BLOCKS];
+
+/// Length of a block, in bytes; 0 if there is no reserve.
+static BLOCK_LEN: AtomicUsize = AtomicUsize::new(0);
+
+/// A block was given up, and not replaced yet.
+static IS_SPENT: AtomicBool = AtomicBool::new(false);
+
+/// The system's allocator, with the reserve behind it.
+#[derive(Debug)]
+pub struct WithReserve;
+
+// SAFETY: all is done by the system's allocator; a second attempt is one of the same call.
+unsafe impl GlobalAlloc for WithReserve {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promises are those that `System` asks for.
+        again(|| unsafe { System.alloc(layout) })
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: as above.
+        again(|| unsafe { System.alloc_zeroed(layout) })
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: `memory` came from `System`, with this layout.
+        unsafe { System.dealloc(memory, layout) };
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, len: usize) -> *mut u8 {
+        // SAFETY: as above; a call that fails leaves `memory` as it is.
+        again(|| unsafe { System.realloc(memory, layout, len) })
+    }
+}
+
+/// Allocates; if that fails, once more for each block of the reserve.
+#[inline]
+fn again(allocate: impl Fn() -> *mut u8) -> *mut u8 {
+    loop {
+        let memory = allocate();
+        if !memory.is_null() || !give_up_one() {
+            return memory;
+        }
+    }
+}
+
+/// Gives a block back to the system. False if there is none.
+#[cold]
+fn give_up_one() -> bool {
+    for block in &RESERVE {
+        let start = block.swap(null_mut(), Ordering::AcqRel);
+        if !start.is_null() {
+            IS_SPENT.store(true, Ordering::Release);
+            let len = BLOCK_LEN.load(Ordering::Relaxed);
+            // SAFETY: a mapping of ours with this length, whose address nobody else has: it was
+            // taken out of the list by this thread.
+            return unsafe { rustix::mm::munmap(start, len) }.is_ok();
+        }
+    }
+    false
+}
+
+/// Keeps a reserve of about so many bytes. To be called once, at the start of the process. False if
+/// there is no room for it.
+pub fn keep(bytes: usize) -> bool {
+    let len = (bytes / BLOCKS).next_multiple_of(rustix::param::page_size());
+    BLOCK_LEN.store(len, Ordering::Relaxed);
+    restore()
+}
+
+/// Whether a part of the reserve was used up, and is not whole again.
+#[inline]
+#[must_use]
+pub fn is_spent() -> bool {
+    IS_SPENT.load(Ordering::Acquire)
+}
+
+/// Makes the reserve whole. False if there is no room for that yet.
+pub fn restore() -> bool {
+    let len = BLOCK_LEN.load(Ordering::Relaxed);
+    if len == 0 {
+        return true;
+    }
+    for block in &RESERVE {
+        if !block.load(Ordering::Acquire).is_null() {
+            continue;
+        }
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice replaces nothing.
+        let mapped = unsafe { rustix::mm::mmap_anonymous(null_mut(), len, access, flags) };
+        let Ok(start) = mapped else {
+            return false;
+        };
+        let before = block.compare_exchange(null_mut(), start, Ordering::AcqRel, Ordering::Acquire);
+        if before.is_err() {
+            // Another thread was quicker.
+            // SAFETY: the mapping made above, whose address nobody else has.
+            let _ = unsafe { rustix::mm::munmap(start, len) };
+        }
+    }
+    IS_SPENT.store(false, Ordering::Release);
+    true
+}
+
+/// Whether so many bytes can be allocated now, in pieces, without the reserve.
+#[must_use]
+pub fn has_room(bytes: usize) -> bool {
+    const PIECE: usize = 64 << 10;
+    let Ok(layout) = Layout::from_size_align(PIECE, 16) else {
+        return false;
+    };
+    let mut pieces = Vec::new();
+    let count = bytes.div_ceil(PIECE);
+    if pieces.try_reserve_exact(count).is_err() {
+        return false;
+    }
+    while pieces.len() < count {
+        // SAFETY: the layout is not empty.
+        let memory = unsafe { System.alloc(layout) };
+        if memory.is_null() {
+            break;
+        }
+        pieces.push(memory);
+    }
+    let has_room = pieces.len() == count;
+    for memory in pieces {
+        // SAFETY: it was allocated just now, with this layout.
+        unsafe { System.dealloc(memory, layout) };
+    }
+    has_room
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// An allocation is tried once more for each block; who asked is told by a null at the end.
+    #[test]
+    fn a_reserve_is_used_up_block_by_block_and_made_whole() {
+        assert!(
+            restore() && !is_spent(),
+            "without a reserve nothing happens"
+        );
+        assert!(again(null_mut).is_null());
+        assert!(keep(1 << 20) && !is_spent());
+        let tries = Cell::new(0);
+        let memory = Cell::new(0_u8);
+        let third = || {
+            tries.set(tries.get() + 1);
+            match tries.get() {
+                3 => memory.as_ptr(),
+                _ => null_mut(),
+            }
+        };
+        assert!(!again(third).is_null());
+        assert!(is_spent());
+        assert_eq!(BLOCK_LEN.load(Ordering::Relaxed) * BLOCKS, 1 << 20);
+        let left = || {
+            let blocks = RESERVE.iter();
+            blocks
+                .filter(|block| !block.load(Ordering::Relaxed).is_null())
+                .count()
+        };
+        assert_eq!(left(), BLOCKS - 2);
+        assert!(again(null_mut).is_null(), "and then it is over");
+        assert_eq!(left(), 0);
+        assert!(restore() && !is_spent());
+        assert_eq!(left(), BLOCKS);
+        assert!(has_room(1_000) && !has_room(usize::MAX / 2));
+    }
+}

@@ -1,0 +1,301 @@
+//! Root directories: opening, asking and listing below them.
+//!
+//! Everything here is a plain system call. What may block is called on helper threads only; the
+//! engines try first with a lookup that the kernel ends with `EAGAIN` instead of blocking
+//! (`RESOLVE_CACHED`).
+
+use std::ffi::CStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
+use crate::file::{File, OpenedFile};
+use crate::limits;
+use crate::meta::{DirectoryEntry, FileKind, Meta, heard_of, meta_of, meta_of_statx};
+use crate::store::Store;
+
+/// A directory descriptor below which paths are resolved. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Root(Arc<Inner>);
+
+/// What a [`Root`] holds.
+#[derive(Debug)]
+enum Inner {
+    Os(OsRoot),
+    /// The root of a disk that is no kernel's.
+    Virtual,
+}
+
+/// A descriptor and what we learned about it.
+#[derive(Debug)]
+pub(crate) struct OsRoot {
+    fd: OwnedFd,
+    store: Store,
+    /// Device and inode of the root itself: files on another device are on a mount below it, or
+    /// on another layer or volume of the same file system.
+    identity: (u64, u64),
+    /// Further devices of files on the root's own mount: a file system may have several, for its
+    /// layers or volumes. 0 is none.
+    devices: [AtomicU64; DEVICES_MAX],
+}
+
+/// Further devices that are remembered of a root's own mount; of files on others it is asked
+/// again, by lookups that cannot wait.
+const DEVICES_MAX: usize = 4;
+
+impl Root {
+    /// Opens the directory `path` as a root.
+    ///
+    /// # Errors
+    /// `ENOENT`, `ENOTDIR`, `EACCES`, ...
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Self::of(rustix::fs::open(path, flags, Mode::empty())?)
+    }
+
+    /// The root of a disk that is no kernel's, of which there is one.
+    pub(crate) fn virtual_one() -> Self {
+        Self(Arc::new(Inner::Virtual))
+    }
+
+    fn of(fd: OwnedFd) -> io::Result<Self> {
+        let store = Store::of(fd.as_fd());
+        let stat = rustix::fs::fstat(&fd)?;
+        Ok(Self(Arc::new(Inner::Os(OsRoot {
+            fd,
+            store,
+            identity: (stat.st_dev, stat.st_ino),
+            devices: Default::default(),
+        }))))
+    }
+
+    /// The same directory under a descriptor of its own: lookups by several threads through one
+    /// descriptor would all write to its reference count.
+    ///
+    /// # Errors
+    /// `EMFILE`, `ENFILE`, `EACCES` without permission to search it.
+    pub fn reopen(&self) -> io::Result<Self> {
+        match &*self.0 {
+            Inner::Os(root) => {
+                let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                Self::of(rustix::fs::openat(&root.fd, ".", flags, Mode::empty())?)
+            }
+            Inner::Virtual => Ok(self.clone()),
+        }
+    }
+
+    /// Device and inode. While the root is open, no other directory has them.
+    #[must_use]
+    pub fn identity(&self) -> (u64, u64) {
+        match &*self.0 {
+            Inner::Os(root) => root.identity,
+            Inner::Virtual => (0, 0),
+        }
+    }
+
+    /// The descriptor and what is known of it. Panics on the root of a virtual disk, which a real
+    /// engine was never given.
+    pub(crate) fn as_os(&self) -> &OsRoot {
+        match &*self.0 {
+            Inner::Os(root) => root,
+            Inner::Virtual => panic!("a root of a virtual disk in a real engine"),
+        }
+    }
+}
+
+/// How far a lookup below a root may go.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Reach {
+    /// What the kernel has in memory of the root's own mount; fails with `EAGAIN` or `EXDEV`
+    /// instead of waiting.
+    Cached,
+    /// The root's own mount; fails with `EXDEV` at the border. May wait for a disk.
+    Mount,
+    /// All mounts. May wait for anything.
+    Everywhere,
+}
+
+impl OsRoot {
+    /// Whether anything below may block at any call.
+    pub(crate) fn is_remote(&self) -> bool {
+        self.store == Store::Remote
+    }
+
+    /// How far a lookup may go that may wait for a disk, and not for another machine.
+    pub(crate) fn reach(&self) -> Reach {
+        match self.is_remote() {
+            true => Reach::Everywhere,
+            false => Reach::Mount,
+        }
+    }
+
+    /// Opens `path` and reads its metadata.
+    ///
+    /// Two lookups: the first takes a mere reference (`O_PATH`), which has no side effects on
+    /// anything, and only regular files and directories are then opened for reading. Should the
+    /// path be swapped between the two, the second is still confined to the root and does not
+    /// block (`O_NONBLOCK`), and the metadata are always those of the descriptor that is returned.
+    ///
+    /// A file system that is mounted below the root may be slower than the root's own, and even
+    /// asking it for metadata may wait: whoever may not wait does not cross into it.
+    pub(crate) fn open(&self, path: &[u8], reach: Reach) -> Result<OpenedFile, Errno> {
+        let path = or_dot(path);
+        let reference = self.resolve(path, OFlags::PATH, reach)?;
+        let meta = meta_of(&rustix::fs::fstat(&reference)?);
+        if meta.kind == FileKind::Other {
+            return Ok(OpenedFile {
+                file: File::os(reference, Store::Disk),
+                meta,
+            });
+        }
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+        let fd = match self.resolve(path, flags, reach) {
+            // A socket or a device without a driver took the path meanwhile.
+            Err(Errno::NXIO) => return Err(Errno::NOENT),
+            other => other?,
+        };
+        let stat = rustix::fs::fstat(&fd)?;
+        let store = if reach != Reach::Everywhere {
+            self.remember(stat.st_dev);
+            self.store
+        } else if stat.st_dev == self.identity.0 {
+            self.store
+        } else {
+            Store::of(fd.as_fd())
+        };
+        Ok(OpenedFile {
+            file: File::os(fd, store),
+            meta: meta_of(&stat),
+        })
+    }
+
+    /// Metadata of what the path names now, wherever links lead; see
+    /// [`Disk::peek`](crate::disk::Disk::peek).
+    pub(crate) fn peek(&self, path: &[u8], known: &Meta) -> Option<Meta> {
+        if self.is_remote() || !self.has(known.identity.0) {
+            return None;
+        }
+        let stat = rustix::fs::statat(&self.fd, or_dot(path), AtFlags::NO_AUTOMOUNT).ok()?;
+        Some(meta_of(&stat))
+    }
+
+    /// Whether the device is one of the root's own mount.
+    fn has(&self, device: u64) -> bool {
+        let is_it = |known: &AtomicU64| known.load(Ordering::Relaxed) == device;
+        device == self.identity.0 || self.devices.iter().any(is_it)
+    }
+
+    /// Remembers a device of the root's own mount, if there is room.
+    fn remember(&self, device: u64) {
+        if self.has(device) {
+            return;
+        }
+        let free = |known: &&AtomicU64| {
+            let taken = known.compare_exchange(0, device, Ordering::Relaxed, Ordering::Relaxed);
+            taken.is_ok()
+        };
+        let _ = self.devices.iter().find(free);
+    }
+
+    /// One `openat2`, confined to the root.
+    fn resolve(&self, path: &[u8], flags: OFlags, reach: Reach) -> Result<OwnedFd, Errno> {
+        let flags = flags | OFlags::CLOEXEC;
+        let confined = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let confined = match reach {
+            Reach::Cached => {
+                let resolve = confined | ResolveFlags::NO_XDEV | ResolveFlags::CACHED;
+                return rustix::fs::openat2(&self.fd, path, flags, Mode::empty(), resolve);
+            }
+            Reach::Mount => confined | ResolveFlags::NO_XDEV,
+            Reach::Everywhere => confined,
+        };
+        let mut tries = 0;
+        loop {
+            match rustix::fs::openat2(&self.fd, path, flags, Mode::empty(), confined) {
+                // A rename inside the root raced with a `..`; or a signal came.
+                Err(Errno::AGAIN | Errno::INTR) if tries < limits::OPEN_RETRIES => tries += 1,
+                other => return other,
+            }
+        }
+    }
+
+    /// Lists the directory `path`, at most `max` entries, with its own metadata from before.
+    pub(crate) fn list(
+        &self,
+        path: &[u8],
+        max: usize,
+        reach: Reach,
+    ) -> Result<(Meta, Vec<DirectoryEntry>), Errno> {
+        let path = or_dot(path);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let directory = self.resolve(path, flags, reach)?;
+        let meta = meta_of(&rustix::fs::fstat(&directory)?);
+        let mut entries = Vec::new();
+        let mut full = path.to_vec();
+        full.push(b'/');
+        let parent_len = full.len();
+        for entry in rustix::fs::Dir::read_from(&directory)? {
+            let entry = entry?;
+            if entries.len() == max {
+                break;
+            }
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            full.truncate(parent_len);
+            full.extend_from_slice(name.to_bytes());
+            let kind = entry.file_type();
+            if let Some(meta) = self.entry_meta(&directory, name, kind, &full, reach)? {
+                entries.push(DirectoryEntry {
+                    name: name.to_bytes().to_vec(),
+                    meta,
+                });
+            }
+        }
+        // A directory that was deleted reads as an empty one.
+        if entries.is_empty() && rustix::fs::fstat(&directory)?.st_nlink == 0 {
+            return Err(Errno::NOENT);
+        }
+        Ok((meta, entries))
+    }
+
+    /// Metadata of one entry, following a symbolic link inside the root only; none if there are
+    /// none. What the kernel last heard is good enough for a list, and another file system may be
+    /// mounted at the name.
+    fn entry_meta(
+        &self,
+        directory: &OwnedFd,
+        name: &CStr,
+        file_type: FileType,
+        full: &[u8],
+        reach: Reach,
+    ) -> Result<Option<Meta>, Errno> {
+        if !matches!(file_type, FileType::Symlink | FileType::Unknown) {
+            let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+            let Ok(found) = heard_of(directory, name, flags) else {
+                return Ok(None);
+            };
+            if FileType::from_raw_mode(found.stx_mode.into()) != FileType::Symlink {
+                return Ok(Some(meta_of_statx(&found)));
+            }
+        }
+        match self.resolve(full, OFlags::PATH, reach) {
+            Ok(target) => Ok(heard_of(&target, c"", AtFlags::EMPTY_PATH)
+                .ok()
+                .map(|found| meta_of_statx(&found))),
+            Err(Errno::XDEV) if reach == Reach::Mount => Err(Errno::XDEV),
+            Err(_) => Ok(None),
+        }
+    }
+}
+
+/// A path below a root, which is itself named by the empty one.
+fn or_dot(path: &[u8]) -> &[u8] {
+    if path.is_empty() { b"." } else { path }
+}

@@ -1,0 +1,71 @@
+//! What kind of file system a file is on: whether its calls may block.
+
+use std::os::fd::BorrowedFd;
+
+/// How the file system behind a file may block.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Store {
+    /// Content is memory (tmpfs, ramfs): never cold.
+    Memory,
+    /// A disk: what is in the page cache does not block.
+    Disk,
+    /// Another machine or process (NFS, FUSE, 9p): any call may block, even on cached content.
+    Remote,
+}
+
+impl Store {
+    /// Classifies by the magic number of `statfs` (`linux/magic.h` and the file systems' sources).
+    pub(crate) fn of(fd: BorrowedFd<'_>) -> Self {
+        const MEMORY: [u64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
+        // nfs, smb, cifs, smb2, fuse (and virtiofs), 9p, ceph, afs twice, coda, gfs2, ocfs2,
+        // lustre, gpfs, vboxsf, orangefs.
+        const REMOTE: [u64; 16] = [
+            0x6969,
+            0x517b,
+            0xff53_4d42,
+            0xfe53_4d42,
+            0x6573_5546,
+            0x0102_1997,
+            0x00c3_6400,
+            0x5346_414f,
+            0x6b41_4653,
+            0x7375_7245,
+            0x0116_1970,
+            0x7461_636f,
+            0x0bd0_0bd0,
+            0x4750_4653,
+            0x786f_4256,
+            0x2003_0528,
+        ];
+        // Unknown on an error: the careful answer.
+        let Ok(found) = rustix::fs::fstatfs(fd) else {
+            return Self::Remote;
+        };
+        // 32 significant bits, sign-extended on some machines.
+        let magic = found.f_type as u64 & 0xffff_ffff;
+        if MEMORY.contains(&magic) {
+            Self::Memory
+        } else if REMOTE.contains(&magic) {
+            Self::Remote
+        } else {
+            Self::Disk
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    /// Known file systems are told apart.
+    #[test]
+    fn classifies_file_systems() {
+        let proc = std::fs::File::open("/proc/self/stat").unwrap();
+        assert_eq!(Store::of(proc.as_fd()), Store::Disk);
+        let flags = rustix::fs::MemfdFlags::CLOEXEC;
+        let memfd = rustix::fs::memfd_create("test", flags).unwrap();
+        assert_eq!(Store::of(memfd.as_fd()), Store::Memory);
+    }
+}

@@ -1,0 +1,395 @@
+//! Unix stream listeners: made under another name, with mode and group, and then put in place.
+//!
+//! ```text
+//!  bind: .gannet-PID-0, chown, chmod, listen ──▶ Beside ── publish: rename ──▶ Published
+//!                                                   └────── dropped ──▶ gone ◀─────┘
+//! ```
+//!
+//! The socket is never reachable before its mode and group are set, nor missing while being
+//! replaced. The rename cannot do away with a file of somebody else: either nothing had the name,
+//! or what had it is looked at after the exchange and goes back if it is not the socket that was
+//! found stale.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{AtFlags, FileType, Gid, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+
+use crate::limits;
+
+/// Who may connect. What is not given is as the process's umask and group make it.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Access {
+    /// The file's permission bits; to connect takes the one to write.
+    pub mode: Option<u32>,
+    /// The file's group, by name or number.
+    pub group: Option<String>,
+}
+
+/// Binds a listener that will be at `path` once its file is published.
+///
+/// # Errors
+/// `EADDRINUSE` if a server listens there or something is there that is no socket; `ENOENT` and
+/// `EACCES` of the folder; `ENAMETOOLONG` beyond 107 bytes; `EPERM` for a group that this user is
+/// not in; a text for a group that does not exist.
+pub fn bind(path: &Path, access: &Access) -> io::Result<(OwnedFd, SocketFile)> {
+    // Whoever connects needs its whole path in an address.
+    SocketAddrUnix::new(path)?;
+    let group = access.group.as_deref().map(group_id).transpose()?;
+    let name = path.file_name().ok_or(Errno::INVAL)?.to_owned();
+    let parent = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(parent, flags, Mode::empty())?;
+    let mut file = SocketFile {
+        folder,
+        name,
+        temporary: None,
+        path: path.to_owned(),
+        identity: None,
+    };
+    file.stale()?;
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    file.bind(&socket, parent)?;
+    file.open_to(access.mode, group)?;
+    rustix::net::listen(&socket, limits::BACKLOG)?;
+    Ok((socket, file))
+}
+
+/// Device and inode.
+type Identity = (u64, u64);
+
+/// The file of a listener, removed when dropped.
+#[derive(Debug)]
+pub struct SocketFile {
+    folder: OwnedFd,
+    /// What it is called there once it is published.
+    name: OsString,
+    /// What it is called until then.
+    temporary: Option<OsString>,
+    path: PathBuf,
+    /// Which file it is, once there is one.
+    identity: Option<Identity>,
+}
+
+/// Names that are tried before a folder full of them is an error.
+const NAMES_MAX: u32 = 64;
+
+/// How often a name that comes and goes is tried.
+const ATTEMPTS_MAX: u32 = 8;
+
+impl SocketFile {
+    /// Gives the socket a name of its own in the folder.
+    fn bind(&mut self, socket: &OwnedFd, parent: &Path) -> io::Result<()> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        for _ in 0..NAMES_MAX {
+            let number = COUNT.fetch_add(1, Ordering::Relaxed);
+            let name = OsString::from(format!(".gannet-{}-{number}", std::process::id()));
+            // This name may be longer than the socket's, which just fits.
+            let direct = SocketAddrUnix::new(parent.join(&name));
+            let address = direct.or_else(|_| {
+                let folder = format!("/proc/self/fd/{}", self.folder.as_raw_fd());
+                SocketAddrUnix::new(Path::new(&folder).join(&name))
+            })?;
+            match rustix::net::bind(socket, &address) {
+                // Left behind by a process of the same number that was killed.
+                Err(Errno::ADDRINUSE) => {}
+                Err(error) => return Err(error.into()),
+                Ok(()) => {
+                    self.identity = self.look(&name)?.map(|(identity, _)| identity);
+                    self.temporary = Some(name);
+                    return Ok(());
+                }
+            }
+        }
+        Err(Errno::EXIST.into())
+    }
+
+    /// Lets those connect who are to.
+    fn open_to(&self, mode: Option<u32>, group: Option<u32>) -> io::Result<()> {
+        let Some(name) = &self.temporary else {
+            return Ok(());
+        };
+        if let Some(group) = group {
+            let group = Some(Gid::from_raw(group));
+            rustix::fs::chownat(&self.folder, name, None, group, AtFlags::SYMLINK_NOFOLLOW)?;
+        }
+        if let Some(mode) = mode {
+            let mode = Mode::from_raw_mode(mode);
+            rustix::fs::chmodat(&self.folder, name, mode, AtFlags::empty())?;
+        }
+        Ok(())
+    }
+
+    /// Gives the file its real name, in the place of a socket that nobody listens on.
+    ///
+    /// # Errors
+    /// `EADDRINUSE` as for [`bind`]; what the file system says.
+    pub fn publish(&mut self) -> io::Result<()> {
+        let Some(temporary) = self.temporary.clone() else {
+            return Ok(());
+        };
+        for _ in 0..ATTEMPTS_MAX {
+            let replaced = self.stale()?;
+            let flags = match replaced {
+                None => RenameFlags::NOREPLACE,
+                Some(_) => RenameFlags::EXCHANGE,
+            };
+            match self.rename(&temporary, flags) {
+                // Something has come, or gone, since it was looked for.
+                Err(Errno::EXIST | Errno::NOENT) => continue,
+                // The file system cannot do either; what is lost is a moment's certainty.
+                Err(Errno::INVAL | Errno::NOSYS) => {
+                    self.rename(&temporary, RenameFlags::empty())?;
+                }
+                Err(error) => return Err(error.into()),
+                Ok(()) => {
+                    let got = self.look(&temporary)?.map(|(identity, _)| identity);
+                    if got != replaced {
+                        // Somebody else's: it gets its name back.
+                        self.rename(&temporary, RenameFlags::EXCHANGE)?;
+                        continue;
+                    }
+                    if replaced.is_some() {
+                        rustix::fs::unlinkat(&self.folder, &temporary, AtFlags::empty())?;
+                    }
+                }
+            }
+            self.temporary = None;
+            return Ok(());
+        }
+        Err(Errno::ADDRINUSE.into())
+    }
+
+    fn rename(&self, temporary: &OsStr, flags: RenameFlags) -> rustix::io::Result<()> {
+        let folder = &self.folder;
+        rustix::fs::renameat_with(folder, temporary, folder, &self.name, flags)
+    }
+
+    /// The socket that nobody listens on at the name; `None` if nothing is there.
+    fn stale(&self) -> io::Result<Option<Identity>> {
+        let Some((identity, kind)) = self.look(&self.name)? else {
+            return Ok(None);
+        };
+        let refuses = || {
+            UnixStream::connect(&self.path)
+                .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+        };
+        if kind == FileType::Socket && refuses() {
+            return Ok(Some(identity));
+        }
+        Err(Errno::ADDRINUSE.into())
+    }
+
+    /// What has this name in the folder; links are not followed.
+    fn look(&self, name: &OsStr) -> io::Result<Option<(Identity, FileType)>> {
+        match rustix::fs::statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(stat) => {
+                let identity = (stat.st_dev, stat.st_ino);
+                Ok(Some((identity, FileType::from_raw_mode(stat.st_mode))))
+            }
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        let name = self.temporary.as_ref().unwrap_or(&self.name);
+        // While we finished our answers, a new server may have put its own socket there.
+        let is_ours =
+            matches!(self.look(name), Ok(Some((found, _))) if Some(found) == self.identity);
+        if is_ours {
+            let _ = rustix::fs::unlinkat(&self.folder, name, AtFlags::empty());
+        }
+    }
+}
+
+/// The number of a group, given by name or number.
+fn group_id(group: &str) -> io::Result<u32> {
+    if let Ok(number) = group.parse() {
+        return Ok(number);
+    }
+    let unknown = || {
+        let text = format!("there is no group '{group}'");
+        io::Error::new(io::ErrorKind::InvalidInput, text)
+    };
+    let name = CString::new(group).map_err(|_| unknown())?;
+    // Members are listed in the buffer, too; a group of a directory service may have many.
+    let mut buffer = vec![0; 1 << 20];
+    // SAFETY: an all-zero `group` is valid: numbers and null pointers.
+    let mut entry: libc::group = unsafe { std::mem::zeroed() };
+    let mut found = std::ptr::null_mut();
+    // SAFETY: the name ends with a zero; entry, buffer (with its length) and found are ours and
+    // live beyond the call.
+    let result = unsafe {
+        libc::getgrnam_r(
+            name.as_ptr(),
+            &raw mut entry,
+            buffer.as_mut_ptr(),
+            buffer.len(),
+            &raw mut found,
+        )
+    };
+    match result {
+        _ if !found.is_null() => Ok(entry.gr_gid),
+        0 => Err(unknown()),
+        errno => Err(io::Error::from_raw_os_error(errno)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    fn folder(name: &str) -> PathBuf {
+        let name = format!("gannet-socket-{}-{name}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        folder
+    }
+
+    fn names(folder: &Path) -> Vec<String> {
+        let name = |it: io::Result<fs::DirEntry>| it.unwrap().file_name().into_string().unwrap();
+        let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(name).collect();
+        names.sort();
+        names
+    }
+
+    fn published(path: &Path) -> (OwnedFd, SocketFile) {
+        let (socket, mut file) = bind(path, &Access::default()).unwrap();
+        file.publish().unwrap();
+        (socket, file)
+    }
+
+    /// `EADDRINUSE`, whichever step says it.
+    fn is_refused(path: &Path) -> bool {
+        bind(path, &Access::default())
+            .and_then(|(_, mut file)| file.publish())
+            .is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+    }
+
+    /// A stale socket is replaced; a live one, a file and a link are left alone.
+    #[test]
+    fn only_a_stale_socket_is_replaced() {
+        let folder = folder("stale");
+        let path = folder.join("socket");
+        let (socket, file) = published(&path);
+        assert!(is_refused(&path));
+        // Killed: the file stays.
+        std::mem::forget(file);
+        drop(socket);
+        assert!(UnixStream::connect(&path).is_err());
+        let (_socket, file) = published(&path);
+        UnixStream::connect(&path).unwrap();
+        drop(file);
+        assert_eq!(names(&folder), Vec::<String>::new());
+        drop(UnixListener::bind(&path).unwrap());
+        symlink(&path, folder.join("link")).unwrap();
+        assert!(is_refused(&folder.join("link")));
+        fs::write(folder.join("file"), "content").unwrap();
+        assert!(is_refused(&folder.join("file")));
+        assert_eq!(fs::read(folder.join("file")).unwrap(), b"content");
+        assert_eq!(names(&folder), ["file", "link", "socket"]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// What comes to the name between the look and the rename keeps it.
+    #[test]
+    fn what_came_meanwhile_stays() {
+        let folder = folder("meanwhile");
+        let path = folder.join("socket");
+        drop(UnixListener::bind(&path).unwrap());
+        let (_socket, mut file) = bind(&path, &Access::default()).unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "content").unwrap();
+        let error = file.publish().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        drop(file);
+        assert_eq!(fs::read(&path).unwrap(), b"content");
+        assert_eq!(names(&folder), ["socket"]);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// A second server has taken the name: the end of the first one leaves its file alone.
+    #[test]
+    fn the_end_removes_no_other_socket() {
+        let folder = folder("end");
+        let path = folder.join("socket");
+        let (_socket, file) = published(&path);
+        fs::remove_file(&path).unwrap();
+        let other = UnixListener::bind(&path).unwrap();
+        drop(file);
+        UnixStream::connect(&path).unwrap();
+        drop(other);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    /// Mode and group are there when the file is, and nobody connects before.
+    #[test]
+    fn mode_and_group_are_set_before_it_is_published() {
+        let folder = folder("mode");
+        let path = folder.join("socket");
+        let own = fs::metadata(&folder).unwrap().gid();
+        let access = Access {
+            mode: Some(0o620),
+            group: Some(own.to_string()),
+        };
+        let (_socket, mut file) = bind(&path, &access).unwrap();
+        assert!(!path.exists());
+        file.publish().unwrap();
+        let meta = fs::metadata(&path).unwrap();
+        assert_eq!(
+            (meta.permissions().mode() & 0o7777, meta.gid()),
+            (0o620, own)
+        );
+        let unknown = Access {
+            mode: None,
+            group: Some("no such group".into()),
+        };
+        let error = bind(&folder.join("other"), &unknown).unwrap_err();
+        assert_eq!(error.to_string(), "there is no group 'no such group'");
+        drop(file);
+        assert_eq!(names(&folder), Vec::<String>::new());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn groups_have_names() {
+        assert_eq!(group_id("0").unwrap(), 0);
+        assert_eq!(group_id("root").unwrap(), 0);
+    }
+
+    /// A path that just fits is one, although the name meanwhile is longer.
+    #[test]
+    fn the_longest_path_fits() {
+        let folder = folder("long");
+        let length = 107 - folder.as_os_str().len() - 1;
+        let deep = folder.join("d".repeat(length - 2));
+        fs::create_dir(&deep).unwrap();
+        let path = deep.join("s");
+        assert_eq!(path.as_os_str().len(), 107);
+        let (_socket, file) = published(&path);
+        UnixStream::connect(&path).unwrap();
+        drop(file);
+        fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,131 @@
+//! The end of a connection: with a last answer, a goodbye, time to read, or none of these.
+
+use gannet_http::semantics::status::Status;
+use gannet_io::driver::Driver;
+
+use super::{Active, Conn, Phase};
+use crate::exchange::answering::{Answered, Answering, Reply};
+use crate::limits::{FRESH_MS, LINGER_MS};
+use crate::observe::log::End;
+use crate::tls::alert::Alert;
+
+impl<D: Driver> Active<'_, D> {
+    /// Ends the connection: at once, or after a goodbye.
+    pub(crate) fn close(&mut self) {
+        if self.says_goodbye() {
+            return;
+        }
+        self.shared.driver.close(self.conn.socket);
+        self.forget();
+    }
+
+    /// Ends the connection with a reset: its answer is incomplete.
+    pub(crate) fn reset(&mut self) {
+        self.shared.driver.reset(self.conn.socket);
+        self.forget();
+    }
+
+    /// The engine could not receive or send.
+    pub(crate) fn socket_failed(&mut self) {
+        self.shared.counters.socket_errors += 1;
+        if self.conn.phase == Phase::Shaking {
+            self.shared.counters.tls.failed_by("reset");
+        }
+        self.reset();
+    }
+
+    /// Drops everything the connection owned. The table frees its slot.
+    fn forget(&mut self) {
+        self.log_work(End::CutShort);
+        self.drop_streams();
+        let was_secure = u64::from(self.conn.is_secure());
+        self.shared.counters.tls.connections_now -= was_secure;
+        self.shared.alive.remove(self.conn.id);
+        *self.conn = Conn::new(self.conn.id, self.conn.socket);
+        self.conn.phase = Phase::Free;
+        if !self.shared.starved.is_empty() {
+            self.shared.accept_again();
+        }
+    }
+
+    /// Answers with an error outside any request, then closes.
+    pub(super) fn refuse(&mut self, status: Status) {
+        let is_secure = self.conn.is_secure();
+        self.answer_last(is_secure, |mut to| to.error(status, None));
+    }
+
+    /// Answers outside any request, as over TLS or not, and has the connection end with that.
+    pub(super) fn answer_last(
+        &mut self,
+        is_secure: bool,
+        answer: impl FnOnce(Answering<'_>) -> Answered,
+    ) {
+        let mut out = self.shared.outgoing();
+        let conn = &mut *self.conn;
+        let Some(http1) = conn.protocol.http1() else {
+            return self.close();
+        };
+        http1.machine.reject();
+        let pump = self.shared.pump(is_secure);
+        let answered = answer(Answering {
+            reply: Reply::H1(&mut http1.machine),
+            turn: &pump.turn,
+            out: &mut out,
+            ruling: None,
+        });
+        self.shared.counters.response(answered.status.0);
+        conn.close_intake();
+        conn.linger = true;
+        self.send(out);
+    }
+
+    /// All is sent and the connection is to end: at once if the peer cannot miss anything, else
+    /// after it has had time to read.
+    pub(super) fn finish(&mut self) {
+        let conn = &mut *self.conn;
+        if conn.is_secure() && self.says_last(Alert::CLOSE_NOTIFY) {
+            return;
+        }
+        let conn = &mut *self.conn;
+        if conn.linger && !conn.ended {
+            self.linger(LINGER_MS);
+        } else {
+            self.close();
+        }
+    }
+
+    /// Ends our half, and drops what the peer still sends.
+    pub(super) fn linger(&mut self, ms: u64) {
+        let conn = &mut *self.conn;
+        conn.phase = Phase::Lingering;
+        conn.close_intake();
+        self.shared.driver.shutdown_write(conn.socket);
+        self.arm_receive();
+        self.set_deadline(ms);
+    }
+
+    /// Another connection needs the room of this one, which is idle. It ends without a goodbye,
+    /// which would keep the descriptor for a while.
+    pub(crate) fn shed(&mut self) {
+        self.silence();
+        self.close();
+    }
+
+    /// The server is stopping: what was asked for is answered, nothing else.
+    pub(crate) fn drain(&mut self) {
+        let conn = &mut *self.conn;
+        if conn.protocol.is_http2() && conn.phase != Phase::Lingering {
+            return self.drain_streams();
+        }
+        conn.drain_http1();
+        match conn.phase {
+            Phase::Shaking => self.set_deadline(FRESH_MS),
+            // Half a head is no running answer.
+            Phase::Reading if conn.is_untouched() || !conn.intake.is_empty() => {
+                self.set_deadline(FRESH_MS);
+            }
+            Phase::Reading => self.close(),
+            Phase::Free | Phase::Waiting | Phase::Sending | Phase::Lingering => {}
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! Early data (0-RTT): requests that are answered before the client has finished its handshake.
+//!
+//! Somebody on the path may have recorded them and sent them again. A session is used once, which
+//! keeps a replay from this server while it remembers the session; what is answered is `GET` and
+//! `HEAD` of static content in any case, and 425 to the rest (RFC 8470).
+
+use gannet_io::driver::Driver;
+
+use super::secure::State;
+use super::{Active, Phase};
+use crate::limits::LINGER_MS;
+use crate::tls::config::Protocol;
+use crate::tls::handshake::{Failure, Step};
+
+impl<D: Driver> Active<'_, D> {
+    /// Our side of the handshake is sent and the client's first requests are here.
+    pub(super) fn begin_early(&mut self) {
+        let conn = &mut *self.conn;
+        // The rest of its handshake may be on the way when we close.
+        conn.linger = true;
+        let sent = conn.sent;
+        let Some(tls) = &mut conn.tls else { return };
+        let State::Shaking(mut handshake) = std::mem::take(&mut tls.state) else {
+            return;
+        };
+        let (plain, protocol) = (handshake.take_early(), handshake.protocol());
+        tls.state = State::Early(handshake);
+        tls.handshake_bytes = sent;
+        conn.phase = Phase::Reading;
+        self.shared.counters.tls.early += 1;
+        if protocol == Protocol::H2 {
+            self.begin_streams();
+            if let Some(streams) = self.conn.protocol.streams_mut() {
+                streams.is_early = true;
+            }
+        }
+        self.set_deadline(self.shared.settings.limits.head_timeout_ms);
+        self.opened(&plain);
+        let tls = self.conn.tls.as_deref();
+        if tls.is_some_and(|tls| !tls.waiting.is_empty()) {
+            self.shake_early();
+        }
+    }
+
+    /// More has arrived: early data, or the end of the handshake.
+    pub(super) fn shake_early(&mut self) {
+        let Some(tls) = &mut self.conn.tls else {
+            return;
+        };
+        let input = std::mem::take(&mut tls.waiting);
+        let State::Early(handshake) = &mut tls.state else {
+            return;
+        };
+        if tls.is_over {
+            return;
+        }
+        let Some(certificates) = &mut self.shared.certificates else {
+            return self.reset();
+        };
+        let mut out = Vec::new();
+        match handshake.receive(certificates.current(), &input, &mut out) {
+            Ok(Step::NeedInput) => {
+                let plain = handshake.take_early();
+                self.opened(&plain);
+            }
+            Ok(Step::Done(established)) => self.established(*established, out),
+            Err(failure) => self.early_failed(&failure, out),
+        }
+    }
+
+    fn early_failed(&mut self, failure: &Failure, out: Vec<u8>) {
+        self.shared.counters.tls.failed(failure);
+        self.drop_streams();
+        let conn = &mut *self.conn;
+        if conn.phase != Phase::Reading || out.is_empty() {
+            // Nothing may go between the records of an answer.
+            return self.reset();
+        }
+        conn.close_intake();
+        if let Some(tls) = &mut conn.tls {
+            tls.is_over = true;
+        }
+        conn.phase = Phase::Sending;
+        self.send_raw(out);
+        self.set_deadline(LINGER_MS);
+    }
+}

@@ -1,0 +1,261 @@
+//! The TLS handshake before the first request of a connection.
+
+use gannet_http::semantics::status::Status;
+use gannet_io::driver::Driver;
+
+use super::secure::{Secure, State};
+use super::{Active, Phase};
+use crate::limits::{FRESH_MS, LINGER_MS};
+use crate::tls::config::Protocol;
+use crate::tls::handshake::{Established, Failure, Kind as HandshakeKind, Step};
+use crate::tls::session::Received;
+use crate::worker::ledger::Work;
+
+/// What a client gets that speaks HTTP in clear text where TLS is spoken.
+const CLEAR_HTTP: &[u8] = b"This port requires HTTPS; use https://.\n";
+
+impl<D: Driver> Active<'_, D> {
+    /// A connection was accepted where TLS is spoken.
+    pub(super) fn begin_handshake(&mut self) {
+        let conn = &mut *self.conn;
+        conn.tls = Some(Box::default());
+        conn.phase = Phase::Shaking;
+        // The version of HTTP is agreed on in the handshake.
+        conn.protocol.is_decided();
+        self.shared.counters.tls.connections_now += 1;
+    }
+
+    /// Goes on with a handshake, if there is something to go on with and nothing to wait for.
+    pub(super) fn shake(&mut self) {
+        let conn = &mut *self.conn;
+        let Some(tls) = &mut conn.tls else { return };
+        let State::Shaking(handshake) = &mut tls.state else {
+            return;
+        };
+        if tls.is_over || tls.is_sending || tls.is_queued || tls.waiting.is_empty() {
+            return;
+        }
+        if handshake.is_at_hello() {
+            // A key exchange and a signature: others are waiting for their answers, too.
+            if !self.shared.budget.take(Work::Hello, 1) {
+                tls.is_queued = true;
+                self.shared.hellos.push_back(conn.id);
+                return;
+            }
+        }
+        let Some(certificates) = &mut self.shared.certificates else {
+            return self.reset();
+        };
+        let input = std::mem::take(&mut tls.waiting);
+        let mut out = self.shared.driver.output();
+        match handshake.receive(certificates.current(), &input, &mut out) {
+            Ok(Step::NeedInput) => {
+                let has_early = handshake.has_early();
+                tls.is_sending = !out.is_empty();
+                if !out.is_empty() {
+                    self.send_raw(out);
+                } else if has_early {
+                    self.shared.spare = out;
+                    return self.begin_early();
+                } else if conn.ended {
+                    self.shared.counters.tls.failed_by("closed");
+                    return self.close();
+                } else {
+                    self.shared.spare = out;
+                }
+                self.arm_receive();
+            }
+            Ok(Step::Done(established)) => self.established(*established, out),
+            Err(failure) => self.handshake_failed(failure, out),
+        }
+    }
+
+    /// The same for a handshake that was deferred until this turn.
+    pub(crate) fn shake_deferred(&mut self) {
+        if let Some(tls) = &mut self.conn.tls {
+            tls.is_queued = false;
+            self.shake();
+        }
+    }
+
+    pub(super) fn established(&mut self, established: Established, out: Vec<u8>) {
+        let Established {
+            mut session,
+            protocol,
+            kind,
+            early,
+            plain,
+            rest,
+            is_closed,
+            ..
+        } = established;
+        match kind {
+            HandshakeKind::Full => self.shared.counters.tls.full += 1,
+            HandshakeKind::FullWithRetry => self.shared.counters.tls.retried += 1,
+            HandshakeKind::Resumed => self.shared.counters.tls.resumed += 1,
+        }
+        let mut held = early;
+        held.extend_from_slice(&plain);
+        session.limit_records(self.shared.settings.key_records_max);
+        let mut result = session.receive(&rest, &mut held);
+        if is_closed && result.is_ok() {
+            result = Ok(Received::Closed);
+        }
+        let conn = &mut *self.conn;
+        let is_early = conn.is_early();
+        let Some(tls) = &mut conn.tls else { return };
+        if is_early {
+            // Requests were answered already; what comes now is no replay.
+            tls.state = State::Open(session);
+            if let Some(streams) = conn.protocol.streams_mut() {
+                streams.is_early = false;
+            }
+            if self.note_received(result) {
+                self.opened(&held);
+            }
+            return;
+        }
+        conn.intake.add(&held);
+        tls.state = State::Open(session);
+        tls.handshake_bytes = conn.sent + out.len() as u64;
+        match protocol {
+            Protocol::Http11 => {}
+            Protocol::H2 => self.begin_streams(),
+        }
+        if !self.note_received(result) {
+            return;
+        }
+        let ms = match self.shared.stop_at {
+            Some(_) => FRESH_MS,
+            None => self.shared.settings.limits.head_timeout_ms,
+        };
+        self.set_deadline(ms);
+        if out.is_empty() {
+            self.shared.spare = out;
+            return self.begin_requests();
+        }
+        // TLS 1.2: the client waits for the end of our side before it asks for anything.
+        self.conn.phase = Phase::Sending;
+        self.send_raw(out);
+        self.arm_receive();
+    }
+
+    /// The peer moves next: what is left of our side of the handshake (tickets) leaves now. A
+    /// client without `TCP_NODELAY` sends no request before the end of its handshake was
+    /// acknowledged. False if there is nothing.
+    pub(super) fn sends_rest(&mut self) -> bool {
+        let conn = &mut *self.conn;
+        let is_untouched = conn.is_untouched();
+        let Some(tls) = &mut conn.tls else {
+            return false;
+        };
+        let State::Open(session) = &mut tls.state else {
+            return false;
+        };
+        if !session.has_waiting() || tls.is_over {
+            return false;
+        }
+        let mut wire = Vec::new();
+        session.take_waiting(&mut wire);
+        if is_untouched {
+            tls.handshake_bytes += wire.len() as u64;
+        }
+        if let Some(streams) = conn.protocol.streams_mut() {
+            let now = self.shared.driver.now();
+            streams.progress_by = now.plus_ms(self.shared.settings.limits.progress_timeout_ms);
+        }
+        conn.phase = Phase::Sending;
+        self.send_raw(wire);
+        self.arm_receive();
+        true
+    }
+
+    /// The handshake is over: the first request may be there already.
+    fn begin_requests(&mut self) {
+        let conn = &mut *self.conn;
+        conn.phase = Phase::Reading;
+        if conn.has_fault() {
+            return self.end_by_fault();
+        }
+        if conn.protocol.is_http2() {
+            return self.go_on_streams();
+        }
+        if !conn.intake.is_empty() {
+            return self.answer_held();
+        }
+        self.wait_for_input();
+        // Nothing was left to send that would tell the client that its side has arrived: a session
+        // of TLS 1.2 that was resumed ends with the client's message, and not all clients want
+        // tickets.
+        let conn = &mut *self.conn;
+        if conn.phase == Phase::Reading {
+            self.shared.driver.acknowledge(conn.socket);
+        }
+    }
+
+    fn handshake_failed(&mut self, failure: Failure, out: Vec<u8>) {
+        self.shared.counters.tls.failed(&failure);
+        let conn = &mut *self.conn;
+        if let Failure::ClearHttp(_) = failure {
+            self.shared.spare = out;
+            conn.tls = None;
+            self.shared.counters.tls.connections_now -= 1;
+            return self.answer_clear_http();
+        }
+        conn.close_intake();
+        conn.linger = true;
+        if let Some(tls) = &mut conn.tls {
+            tls.is_over = true;
+        }
+        if out.is_empty() {
+            self.shared.spare = out;
+            return self.close();
+        }
+        conn.phase = Phase::Sending;
+        self.send_raw(out);
+        self.set_deadline(LINGER_MS);
+    }
+
+    /// Somebody typed the wrong scheme: said in words, and in the protocol that was spoken.
+    fn answer_clear_http(&mut self) {
+        self.answer_last(false, |mut to| {
+            let content_type = b"text/plain; charset=utf-8";
+            to.generated(Status::BAD_REQUEST, content_type, CLEAR_HTTP, None)
+        });
+    }
+
+    /// A send of the handshake has completed.
+    pub(super) fn shaken(&mut self) {
+        let conn = &mut *self.conn;
+        if let Some(tls) = &mut conn.tls {
+            tls.is_sending = false;
+            if matches!(&tls.state, State::Shaking(handshake) if handshake.has_early()) {
+                self.arm_receive();
+                return self.begin_early();
+            }
+        }
+        if self.is_deserted() {
+            return self.close();
+        }
+        self.arm_receive();
+        self.shake();
+    }
+
+    /// The peer has closed its half although there was no handshake yet.
+    pub(super) fn ended_shaking(&mut self) {
+        if self.is_deserted() {
+            self.close();
+        }
+    }
+
+    /// Whether the peer will send no more, and has not sent what the handshake needs.
+    fn is_deserted(&mut self) -> bool {
+        let conn = &mut *self.conn;
+        let is_busy = |tls: &Secure| tls.is_sending || !tls.waiting.is_empty();
+        let is_deserted = conn.ended && !conn.tls.as_deref().is_some_and(is_busy);
+        if is_deserted {
+            self.shared.counters.tls.failed_by("closed");
+        }
+        is_deserted
+    }
+}

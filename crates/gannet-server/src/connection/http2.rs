@@ -1,0 +1,365 @@
+//! HTTP/2: input becomes answers while others are being sent; frames of many share a send.
+
+use gannet_http::h2::limits::QUANTUM;
+use gannet_http::h2::{PREFACE, Time, Why};
+use gannet_io::driver::{Driver, Nanos};
+
+use super::protocol::Protocol;
+use super::streams::{Framed, Streams};
+use super::{Active, Phase};
+use crate::exchange::outgoing::Outgoing;
+use crate::limits::{STREAM_UNSENT_MAX, TRIM_MS};
+use crate::observe::log::End;
+use crate::worker::delay::Arrived;
+
+impl<D: Driver> Active<'_, D> {
+    /// Whether the first bytes of a connection can be looked at: false if they may become the
+    /// preface of HTTP/2 (RFC 9113 section 3.4) and have to wait for more; they were taken then.
+    pub(super) fn is_version_known(&mut self, arrived: &Arrived) -> bool {
+        let bytes = arrived.bytes(&self.shared.driver);
+        let conn = &mut *self.conn;
+        if conn.phase != Phase::Reading {
+            return true;
+        }
+        let rest = &PREFACE[conn.intake.bytes().len()..];
+        let len = bytes.len().min(rest.len());
+        if bytes[..len] != rest[..len] {
+            conn.protocol.is_decided();
+            return true;
+        }
+        if len == rest.len() {
+            self.begin_streams();
+            return true;
+        }
+        conn.intake.add(bytes);
+        self.arm_receive();
+        false
+    }
+
+    /// The connection's peer speaks HTTP/2; its preface is the first that comes.
+    pub(super) fn begin_streams(&mut self) {
+        let now = self.shared.driver.now();
+        let is_secure = self.conn.is_secure();
+        let mut streams = Streams::new(now, &self.shared.settings.limits, is_secure);
+        if self.shared.stop_at.is_some() {
+            streams.connection.drain(Time(now.0));
+        }
+        self.shared.counters.h2_connections += 1;
+        let socket = self.conn.socket;
+        self.shared.driver.bound_unsent(socket, STREAM_UNSENT_MAX);
+        let conn = &mut *self.conn;
+        conn.protocol = Protocol::Http2(Box::new(streams));
+    }
+
+    /// Bytes have arrived.
+    pub(super) fn streams_received(&mut self, arrived: Arrived) {
+        if self.conn.intake.is_empty() {
+            // What was begun goes on a little in any case.
+            self.frame(u64::from(QUANTUM));
+            self.answer_stream_arrived(&arrived);
+        } else {
+            let bytes = arrived.bytes(&self.shared.driver);
+            self.conn.intake.add(bytes);
+        }
+        arrived.release(&mut self.shared.driver);
+        self.go_on_streams();
+    }
+
+    /// Bytes have arrived in TLS records, or its peer has closed its half.
+    pub(super) fn streams_opened(&mut self, plain: &[u8]) {
+        if plain.is_empty() {
+            // Nothing new, or the end.
+        } else if self.conn.intake.is_empty() {
+            self.frame(u64::from(QUANTUM));
+            self.answer_stream_bytes(plain);
+        } else {
+            self.conn.intake.add(plain);
+        }
+        self.go_on_streams();
+    }
+
+    fn answer_stream_arrived(&mut self, arrived: &Arrived) {
+        let mut out = self.stream_output();
+        let conn = &mut *self.conn;
+        let Some(streams) = conn.protocol.streams_mut() else {
+            return;
+        };
+        let mut pump = self.shared.pump(false);
+        let input = arrived.bytes(pump.driver);
+        let used = pump.run_streams(streams, input, &mut out);
+        conn.intake.add(&input[used..]);
+        streams.out = Some(out);
+    }
+
+    fn answer_stream_bytes(&mut self, input: &[u8]) {
+        let mut out = self.stream_output();
+        let conn = &mut *self.conn;
+        let Some(streams) = conn.protocol.streams_mut() else {
+            return;
+        };
+        let used = self.shared.pump(true).run_streams(streams, input, &mut out);
+        conn.intake.add(&input[used..]);
+        streams.out = Some(out);
+    }
+
+    /// Goes on with input that was held. False if none of it could be used.
+    fn answer_stream_held(&mut self) -> bool {
+        if self.conn.intake.is_empty() {
+            return false;
+        }
+        let mut out = self.stream_output();
+        let conn = &mut *self.conn;
+        let is_secure = conn.is_secure();
+        let Some(streams) = conn.protocol.streams_mut() else {
+            return false;
+        };
+        let mut pump = self.shared.pump(is_secure);
+        let used = pump.run_streams(streams, conn.intake.bytes(), &mut out);
+        streams.out = Some(out);
+        conn.intake.use_up(used);
+        used > 0
+    }
+
+    /// What the next send will carry, so far.
+    pub(super) fn stream_output(&mut self) -> Outgoing {
+        let streams = self.conn.protocol.streams_mut();
+        match streams.and_then(|streams| streams.out.take()) {
+            Some(out) => out,
+            None => self.shared.outgoing(),
+        }
+    }
+
+    /// Does all that can be done: answers, frames, and a send if none is under way.
+    pub(super) fn go_on_streams(&mut self) {
+        loop {
+            self.ask_missed();
+            self.frame(u64::MAX);
+            if !self.answer_stream_held() {
+                break;
+            }
+        }
+        self.log_cut_streams();
+        self.send_streams();
+    }
+
+    /// Writes frames of at most about `most` bytes, reading content where it has to be read.
+    fn frame(&mut self, most: u64) {
+        let conn = &mut *self.conn;
+        let streams = conn.protocol.streams();
+        // While a send is under way, what comes after it is not decided yet.
+        if conn.phase == Phase::Sending
+            || !streams.is_some_and(|streams| streams.connection.wants_output())
+        {
+            return;
+        }
+        let socket = conn.socket;
+        let mut out = self.stream_output();
+        let now = self.shared.driver.now();
+        loop {
+            let Some(streams) = self.conn.protocol.streams_mut() else {
+                return;
+            };
+            match streams.frames(now, most, &mut out) {
+                Framed::All => {
+                    let was_filled = streams.is_filled(&out);
+                    if was_filled && most == u64::MAX {
+                        streams.allow(self.shared.driver.room(socket, STREAM_UNSENT_MAX));
+                    }
+                    if !was_filled || streams.is_filled(&out) {
+                        streams.out = Some(out);
+                        return;
+                    }
+                }
+                Framed::Read {
+                    stream,
+                    file,
+                    range,
+                } => self.read_for_stream(stream, file, range),
+            }
+        }
+    }
+
+    fn send_streams(&mut self) {
+        let now = self.shared.driver.now();
+        let progress_by = now.plus_ms(self.shared.settings.limits.progress_timeout_ms);
+        let conn = &mut *self.conn;
+        let Some(streams) = conn.protocol.streams_mut() else {
+            return;
+        };
+        if conn.phase == Phase::Reading
+            && let Some(out) = streams.take_out()
+        {
+            if out.is_empty() {
+                self.shared.spare = out.finish().0.wire;
+            } else {
+                streams.progress_by = progress_by;
+                let records = std::mem::take(&mut streams.records);
+                if !records.is_empty() {
+                    conn.work().records = records;
+                }
+                self.send(out);
+                if self.is_over() {
+                    return;
+                }
+            }
+        }
+        let conn = &mut *self.conn;
+        if conn.phase == Phase::Reading && conn.is_through() {
+            return self.end_streams();
+        }
+        if conn.phase == Phase::Reading && self.sends_rest() {
+            self.set_streams_deadline(now);
+            return;
+        }
+        let conn = &mut *self.conn;
+        if conn.intake.has_room() {
+            self.arm_receive();
+        } else {
+            self.pause_receive();
+        }
+        self.set_streams_deadline(now);
+    }
+
+    /// When the machine, the send under way or an idle connection has to be looked at.
+    fn set_streams_deadline(&mut self, now: Nanos) {
+        let conn = &mut *self.conn;
+        let is_sending = conn.phase == Phase::Sending;
+        let is_idle = conn.is_idle();
+        let Some(streams) = conn.protocol.streams_mut() else {
+            return;
+        };
+        if !is_idle {
+            streams.trim_at = None;
+        } else if streams.trim_at.is_none() {
+            streams.trim_at = Some(now.plus_ms(TRIM_MS));
+            conn.idle_since = now;
+        }
+        let machine = streams.connection.poll_timeout().map(|time| Nanos(time.0));
+        let progress = is_sending.then_some(streams.progress_by);
+        let all = [machine, progress, streams.trim_at];
+        if let Some(at) = all.into_iter().flatten().min() {
+            self.set_deadline_at(at);
+        }
+    }
+
+    /// A deadline of the connection may have passed.
+    pub(super) fn streams_due(&mut self) {
+        let now = self.shared.driver.now();
+        self.excuse_slow(now);
+        let conn = &mut *self.conn;
+        let is_sending = conn.phase == Phase::Sending;
+        let is_idle = conn.is_idle();
+        let Some(streams) = conn.protocol.streams_mut() else {
+            return;
+        };
+        while let Some(stream) = streams.connection.handle_timeout(Time(now.0)) {
+            self.shared.counters.timeouts += 1;
+            self.shared.counters.h2_resets += 1;
+            let record = streams.forget(stream);
+            streams.cut.extend(record);
+        }
+        if is_idle && streams.trim_at.is_some_and(|at| at <= now) {
+            streams.trim();
+            streams.trim_at = Some(Nanos(u64::MAX));
+            conn.intake.clear();
+        }
+        if is_sending && streams.progress_by <= now {
+            streams.progress_by = now.plus_ms(self.shared.settings.limits.progress_timeout_ms);
+            self.check_progress();
+            if self.is_over() {
+                return;
+            }
+        }
+        self.go_on_streams();
+    }
+
+    /// Streams of a peer that is slow, and not idle, wait for what is in its socket's queue: they
+    /// are not held to a timeout as long as enough of that is taken.
+    fn excuse_slow(&mut self, now: Nanos) {
+        let rate_min = self.shared.settings.limits.send_rate_min;
+        let conn = &mut *self.conn;
+        let (socket, sent) = (conn.socket, conn.sent);
+        let is_sending = conn.phase == Phase::Sending;
+        let Some(streams) = conn.protocol.streams_mut() else {
+            return;
+        };
+        let due = streams.connection.poll_timeout();
+        if streams.connection.stream_count() == 0 || due.is_none_or(|at| at.0 > now.0) {
+            return;
+        }
+        let acknowledged = self.shared.driver.acknowledged(socket);
+        let (before, at) = streams.looked_at;
+        let taken = acknowledged.saturating_sub(before);
+        let seconds = (now.0 - at.0) / 1_000_000_000;
+        streams.looked_at = (acknowledged, now);
+        let is_under_way = is_sending || acknowledged < sent;
+        if is_under_way && taken > 0 && taken >= rate_min.saturating_mul(seconds) {
+            streams.connection.excuse(Time(now.0));
+        }
+    }
+
+    /// A send has completed.
+    pub(super) fn streams_sent(&mut self) {
+        self.log_work(End::Whole);
+        let conn = &mut *self.conn;
+        conn.phase = Phase::Reading;
+        if conn.has_fault() {
+            return self.end_by_fault();
+        }
+        self.go_on_streams();
+    }
+
+    /// The server is stopping: open streams are finished, no new ones are taken.
+    pub(super) fn drain_streams(&mut self) {
+        let now = Time(self.shared.driver.now().0);
+        if let Some(streams) = self.conn.protocol.streams_mut() {
+            streams.connection.drain(now);
+        }
+        self.go_on_streams();
+    }
+
+    /// All is sent and nothing more will be asked for.
+    fn end_streams(&mut self) {
+        let streams = self.conn.protocol.streams();
+        if let Some(error) = streams.and_then(|streams| streams.connection.error()) {
+            if matches!(error.why, Why::Idle | Why::Stalled) {
+                self.shared.counters.timeouts += 1;
+            }
+            if error.why != Why::Idle {
+                let key = (error.code.name(), error.why.name());
+                *self.shared.counters.h2_errors.entry(key).or_default() += 1;
+            }
+        }
+        self.drop_streams();
+        // The peer may be sending still; a reset would destroy what it has not read yet.
+        self.conn.linger = true;
+        self.finish();
+    }
+
+    /// No stream of the connection is served any more.
+    pub(super) fn drop_streams(&mut self) {
+        if let Some(streams) = self.conn.protocol.streams_mut() {
+            streams.abandon();
+            self.log_cut_streams();
+            self.conn.protocol = Protocol::Over;
+        }
+    }
+
+    /// Writes the log lines of responses that ended early.
+    pub(super) fn log_cut_streams(&mut self) {
+        let Some(streams) = self.conn.protocol.streams_mut() else {
+            return;
+        };
+        if streams.cut.is_empty() {
+            return;
+        }
+        let cut = std::mem::take(&mut streams.cut);
+        let (now, unix_ms) = (self.shared.driver.now().0, self.shared.driver.unix_ms());
+        let peer = self.conn.peer.as_deref().unwrap_or("-");
+        for record in cut {
+            self.shared
+                .log
+                .add(&record, peer, End::CutShort, now, unix_ms);
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What comes from a peer, up to where it is used.
+
+use crate::limits::{HELD_MAX, LINGER_BYTES_MAX};
+
+/// Bytes that were received and not used yet. A connection that is closing has no place for any:
+/// what still comes is counted, and dropped.
+///
+/// A request's bytes are here only if they came in pieces, or while an answer is on its way. A
+/// closed intake never reopens, so nothing after the last request can be parsed.
+#[derive(Debug)]
+pub(crate) enum Intake {
+    Open(Vec<u8>),
+    /// How many bytes came since.
+    Closed(u64),
+}
+
+impl Default for Intake {
+    fn default() -> Self {
+        Self::Open(Vec::new())
+    }
+}
+
+impl Intake {
+    /// Drops what is there and what comes.
+    pub(super) fn close(&mut self) {
+        if let Self::Open(_) = self {
+            *self = Self::Closed(0);
+        }
+    }
+
+    /// Whether nothing that comes counts any more.
+    pub(crate) fn is_closed(&self) -> bool {
+        matches!(self, Self::Closed(_))
+    }
+
+    /// The bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        match self {
+            Self::Open(bytes) => bytes,
+            Self::Closed(_) => &[],
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes().is_empty()
+    }
+
+    /// Memory that the bytes take.
+    pub(crate) fn capacity(&self) -> usize {
+        match self {
+            Self::Open(bytes) => bytes.capacity(),
+            Self::Closed(_) => 0,
+        }
+    }
+
+    /// Whether more should be received.
+    pub(crate) fn has_room(&self) -> bool {
+        match self {
+            Self::Open(bytes) => bytes.len() <= HELD_MAX,
+            Self::Closed(dropped) => *dropped <= LINGER_BYTES_MAX,
+        }
+    }
+
+    /// Adds what has come. May be held for long, so reserves exactly. False if no more should be
+    /// received for now.
+    #[must_use]
+    pub(crate) fn hold(&mut self, input: &[u8]) -> bool {
+        if let Self::Open(bytes) = self {
+            bytes.reserve_exact(input.len());
+        }
+        self.add(input);
+        self.has_room()
+    }
+
+    /// Adds what has come, and is about to be looked at.
+    pub(crate) fn add(&mut self, input: &[u8]) {
+        match self {
+            Self::Open(bytes) => bytes.extend_from_slice(input),
+            Self::Closed(dropped) => *dropped += input.len() as u64,
+        }
+    }
+
+    /// Takes the bytes out; what is left of them goes back by [`Intake::keep`].
+    pub(crate) fn take(&mut self) -> Vec<u8> {
+        match self {
+            Self::Open(bytes) => std::mem::take(bytes),
+            Self::Closed(_) => Vec::new(),
+        }
+    }
+
+    /// Puts back what [`Intake::take`] gave, but for the first `used` bytes.
+    pub(crate) fn keep(&mut self, mut input: Vec<u8>, used: usize) {
+        if let Self::Open(bytes) = self
+            && used < input.len()
+        {
+            debug_assert!(bytes.is_empty(), "nothing comes in between");
+            input.drain(..used);
+            if input.len() < input.capacity() / 2 {
+                input.shrink_to_fit();
+            }
+            *bytes = input;
+        }
+    }
+
+    /// Drops the first `used` bytes.
+    pub(crate) fn use_up(&mut self, used: usize) {
+        if let Self::Open(bytes) = self {
+            bytes.drain(..used);
+        }
+    }
+
+    /// Drops the bytes, and the memory that they took.
+    pub(crate) fn clear(&mut self) {
+        if let Self::Open(bytes) = self {
+            *bytes = Vec::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_comes_first_again() {
+        let mut intake = Intake::default();
+        assert!(intake.hold(b"abc") && intake.hold(b"def"));
+        let taken = intake.take();
+        assert!(intake.is_empty());
+        intake.keep(taken, 2);
+        intake.add(b"g");
+        assert_eq!(intake.bytes(), b"cdefg");
+        intake.use_up(4);
+        assert_eq!(intake.bytes(), b"g");
+        intake.clear();
+        assert_eq!(intake.capacity(), 0);
+    }
+
+    #[test]
+    fn after_the_last_request_nothing_is_held() {
+        let mut intake = Intake::default();
+        assert!(intake.hold(b"abc"));
+        let taken = intake.take();
+        intake.close();
+        intake.keep(taken, 0);
+        intake.add(b"def");
+        assert!(intake.hold(&vec![0; HELD_MAX * 2]), "a peer may still send");
+        assert!(intake.is_closed() && intake.is_empty());
+        assert_eq!((intake.capacity(), intake.take().capacity()), (0, 0));
+        let mut held = 0;
+        while intake.hold(&[0; 4096]) {
+            held += 4096;
+            assert!(held <= LINGER_BYTES_MAX, "for a while");
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! A connection: what is known of it between two turns of the loop ([`Conn`]), and what it does in
+//! one ([`Active`]).
+//!
+//! In its turn a connection has itself and what all share; no other connection. Bytes come in by
+//! `receiving`, over TLS through `handshake` and `sealing`, and become requests in
+//! [`exchange`](crate::exchange); answers leave by `sending`. HTTP/2 has a path of its own in between
+//! (`http2`), as many of its answers share a send.
+
+mod closing;
+mod deadlines;
+mod early;
+mod handshake;
+mod http2;
+pub(crate) mod intake;
+mod kernel_tls;
+pub(crate) mod protocol;
+mod receiving;
+mod sealing;
+pub(crate) mod secure;
+mod sending;
+pub(crate) mod stream_reads;
+pub(crate) mod streams;
+mod table;
+pub(crate) mod tails;
+mod waiting;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use gannet_content::rules::pattern::Scheme;
+use gannet_http::semantics::kept::KeptRequest;
+use gannet_io::driver::{Driver, Nanos, Socket};
+use gannet_io::memory::Memory;
+
+use self::intake::Intake;
+use self::protocol::Protocol;
+use self::secure::{Secure, State};
+pub(crate) use self::table::{Alive, Connections, GENERATION_MAX};
+use crate::exchange::outgoing::Outgoing;
+use crate::exchange::waiting::Waits;
+use crate::observe::log::Record;
+use crate::site::ServedFile;
+use crate::worker::shared::Shared;
+use crate::worker::timers::Tick;
+
+/// What a connection is busy with.
+///
+/// ```text
+///              request complete            all sent
+///   Reading ───────────────────▶ Sending ───────────▶ Reading, or Lingering, or closed
+///      │                            ▲
+///      └── the disk is asked ─▶ Waiting
+/// ```
+/// A connection over TLS begins with `Shaking`, and goes on with `Reading`.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Phase {
+    /// The slot is not in use.
+    Free,
+    /// The TLS handshake is under way.
+    Shaking,
+    /// Waiting for a request, or for the rest of one.
+    Reading,
+    /// Waiting for the disk on behalf of one request.
+    Waiting,
+    /// One send is under way.
+    Sending,
+    /// All is sent and our half is closed; the peer's last bytes are dropped until it closes.
+    Lingering,
+}
+
+/// Names a connection without holding it: its slot, and how often that was used before.
+#[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
+pub(crate) struct ConnId {
+    /// Counted modulo [`GENERATION_MAX`] + 1, so that late answers of the disk find nobody. It comes
+    /// first: of those that were accepted in one turn the slots that were used more often are later.
+    pub(crate) generation: u32,
+    pub(crate) slot: u32,
+}
+
+/// One connection. Small: a hundred thousand idle ones should fit in memory easily.
+pub(crate) struct Conn {
+    pub(crate) id: ConnId,
+    pub(crate) socket: Socket,
+    pub(crate) phase: Phase,
+    /// A `receive` is armed.
+    pub(crate) receiving: bool,
+    /// The peer has closed its half.
+    pub(crate) ended: bool,
+    /// The peer may still be sending when we close: see [`Phase::Lingering`].
+    pub(crate) linger: bool,
+    /// Only whole segments leave: a large file is under way.
+    pub(crate) is_corked: bool,
+    /// The deadline of the head that is being received was set.
+    pub(crate) is_head_timed: bool,
+    pub(crate) protocol: Protocol,
+    /// When it was accepted, or when its last answer was sent.
+    pub(crate) idle_since: Nanos,
+    /// When something must have happened.
+    pub(crate) deadline: Tick,
+    /// When the wheel looks at this connection next.
+    pub(crate) scheduled: Tick,
+    /// Input that no request has used yet. Once closed, the connection closes after the current
+    /// send.
+    pub(crate) intake: Intake,
+    /// Bytes sent so far.
+    pub(crate) sent: u64,
+    /// Bytes that the send under way carries.
+    pub(crate) expected: u64,
+    /// Memory that the engine holds for that send alone.
+    pub(crate) in_flight: u32,
+    /// What the peer had acknowledged when a deadline last passed.
+    pub(crate) acknowledged: u64,
+    /// Present only while a response needs more than one send, or the disk, or a log line.
+    pub(crate) work: Option<Box<Work>>,
+    /// The peer's address, if requests are logged.
+    pub(crate) peer: Option<Box<str>>,
+    /// What is exchanged is sealed by TLS.
+    pub(crate) tls: Option<Box<Secure>>,
+}
+
+impl Conn {
+    /// A fresh connection.
+    pub(crate) fn new(id: ConnId, socket: Socket) -> Self {
+        Self {
+            id,
+            socket,
+            phase: Phase::Reading,
+            receiving: false,
+            ended: false,
+            linger: false,
+            is_corked: false,
+            is_head_timed: true,
+            protocol: Protocol::new(),
+            idle_since: Nanos(0),
+            deadline: Tick::NEVER,
+            scheduled: Tick::NEVER,
+            intake: Intake::default(),
+            sent: 0,
+            expected: 0,
+            in_flight: 0,
+            acknowledged: 0,
+            work: None,
+            peer: None,
+            tls: None,
+        }
+    }
+
+    /// Idle: no request, nor part of one, is in progress; it may be shed.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.phase == Phase::Reading && self.protocol.is_idle() && self.intake.is_empty()
+    }
+
+    /// Whether an HTTP/2 connection that sends nothing has nothing more to do: no stream is left,
+    /// or the peer that would have to act cannot, having closed its half.
+    pub(crate) fn is_through(&self) -> bool {
+        self.protocol.streams().is_some_and(|streams| {
+            streams.connection.is_closing() || self.ended && streams.asked == 0
+        })
+    }
+
+    /// Whether it speaks TLS.
+    pub(crate) fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// The scheme of the URLs that are asked for on it.
+    pub(crate) fn scheme(&self) -> Scheme {
+        match self.is_secure() {
+            true => Scheme::Https,
+            false => Scheme::Http,
+        }
+    }
+
+    /// Whether what it asks for now may be a replay: see [`State::Early`].
+    pub(crate) fn is_early(&self) -> bool {
+        let tls = self.tls.as_deref();
+        tls.is_some_and(|tls| matches!(tls.state, State::Early(_)))
+    }
+
+    /// Whether the peer broke TLS and has not been told yet.
+    pub(crate) fn has_fault(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.fault.is_some())
+    }
+
+    /// Whether nothing but a handshake was sent on it.
+    pub(crate) fn is_untouched(&self) -> bool {
+        self.sent == self.tls.as_ref().map_or(0, |tls| tls.handshake_bytes)
+    }
+
+    /// Discards this and all later input; the connection closes after the current send, lingering
+    /// if the peer may still be sending.
+    pub(crate) fn close_intake(&mut self) {
+        self.linger |= !self.intake.is_empty();
+        self.intake.close();
+    }
+
+    /// Closes the intake if HTTP/1 says that the last answer was written.
+    pub(crate) fn close_with_machine(&mut self) {
+        if let Some(http1) = self.protocol.http1()
+            && http1.machine.is_closing()
+        {
+            self.linger |= http1.machine.is_lingering();
+            self.close_intake();
+        }
+    }
+
+    /// The request under way over HTTP/1, or the next, is the last.
+    pub(crate) fn drain_http1(&mut self) {
+        if let Some(http1) = self.protocol.http1() {
+            http1.machine.drain();
+        }
+    }
+
+    /// A send is under way, with a buffer of this capacity.
+    fn sends(&mut self, capacity: usize) {
+        self.in_flight = u32::try_from(capacity).unwrap_or(u32::MAX);
+    }
+
+    /// The extra state, made on first use.
+    pub(crate) fn work(&mut self) -> &mut Work {
+        self.work.get_or_insert_default()
+    }
+}
+
+/// What only some responses need.
+#[derive(Default)]
+pub(crate) struct Work {
+    /// What follows once the send under way has completed.
+    pub(crate) parts: VecDeque<Part>,
+    /// A request that waits for the disk.
+    pub(crate) parked: Option<Box<Parked>>,
+    /// Responses under way, for the log.
+    pub(crate) records: Vec<Record>,
+    /// The file that a copy is being read from.
+    pub(crate) copied: Option<Rc<ServedFile>>,
+    /// Pages of a live file are in the socket's queue until the peer has acknowledged so many bytes
+    /// of the connection.
+    pub(crate) pages_end: Option<u64>,
+    /// Since when the last slice of that file waits for it.
+    pub(crate) waits_since: Option<Nanos>,
+    /// What leaves does so by a device of its own, if that was asked.
+    pub(crate) by_device: Option<bool>,
+    /// Bytes that go out in front of the copy being read.
+    pub(crate) head: Vec<u8>,
+}
+
+impl Work {
+    /// Whether nothing is left in it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+            && self.parked.is_none()
+            && self.records.is_empty()
+            && self.head.is_empty()
+    }
+}
+
+/// A piece of a response that is sent on its own.
+pub(crate) enum Part {
+    /// Bytes made for it.
+    Wire(Vec<u8>),
+    /// A range of shared memory.
+    Memory(Arc<Memory>, Range<usize>),
+    /// A range of a file.
+    File(Rc<ServedFile>, Range<u64>),
+}
+
+impl Part {
+    /// Bytes that were made for one answer.
+    pub(crate) fn wire_len(&self) -> u64 {
+        match self {
+            Self::Wire(bytes) => bytes.capacity() as u64,
+            Self::Memory(..) | Self::File(..) => 0,
+        }
+    }
+}
+
+/// A request that waits for the disk.
+pub(crate) struct Parked {
+    pub(crate) request: Box<KeptRequest>,
+    pub(crate) waits: Waits,
+    /// Answers to the requests before it.
+    pub(crate) out: Outgoing,
+}
+
+/// A connection in its turn, with what all connections of its worker share.
+pub(crate) struct Active<'a, D: Driver> {
+    pub(crate) conn: &'a mut Conn,
+    pub(crate) shared: &'a mut Shared<D>,
+}
+
+impl<D: Driver> Active<'_, D> {
+    /// Whether it is over: its slot will be free when its turn ends.
+    pub(crate) fn is_over(&self) -> bool {
+        self.conn.phase == Phase::Free
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_idle_connection_is_small() {
+        // The promise is 2 KiB of user memory each; driver and wheel take their share too.
+        assert!(size_of::<Conn>() <= 256, "{}", size_of::<Conn>());
+    }
+}

@@ -1,0 +1,232 @@
+//! Bytes from a peer become requests.
+
+use gannet_io::driver::{Driver, Lease};
+
+use super::{Active, Phase};
+use crate::config::Scheme;
+use crate::exchange::outgoing::Outgoing;
+use crate::exchange::pump::Stop;
+use crate::limits::HELD_MAX;
+use crate::worker::delay::Arrived;
+use crate::worker::token::Kind;
+
+impl<D: Driver> Active<'_, D> {
+    /// It was accepted at a listener that speaks `scheme`.
+    pub(crate) fn begin(&mut self, scheme: Scheme) {
+        let shared = &mut *self.shared;
+        if shared.log.is_on() {
+            let peer = shared.driver.peer(self.conn.socket);
+            self.conn.peer = Some(peer.into());
+        }
+        if shared.stop_at.is_some() {
+            self.conn.drain_http1();
+        }
+        match scheme {
+            Scheme::Https => self.begin_handshake(),
+            Scheme::Redirect => {
+                if let Some(http1) = self.conn.protocol.http1() {
+                    http1.redirects = true;
+                    http1.may_become_http2 = false;
+                }
+            }
+            Scheme::Http => {}
+        }
+        self.arm_first_receive();
+        self.set_deadline(self.shared.settings.limits.head_timeout_ms);
+    }
+
+    /// Receives the first request of a connection. It may be the only one: what follows is asked
+    /// for when its answer is on the way.
+    pub(super) fn arm_first_receive(&mut self) {
+        let conn = &mut *self.conn;
+        conn.receiving = true;
+        self.shared
+            .driver
+            .receive_once(conn.socket, conn.id.token(Kind::Receive));
+    }
+
+    pub(super) fn arm_receive(&mut self) {
+        let conn = &mut *self.conn;
+        debug_assert!(conn.phase != Phase::Free, "whoever goes on looks first");
+        if !conn.receiving && !conn.ended && conn.phase != Phase::Free {
+            conn.receiving = true;
+            self.shared
+                .driver
+                .receive(conn.socket, conn.id.token(Kind::Receive));
+        }
+    }
+
+    /// Lets TCP hold the peer back.
+    pub(super) fn pause_receive(&mut self) {
+        let conn = &mut *self.conn;
+        if conn.receiving {
+            conn.receiving = false;
+            self.shared.driver.pause_receiving(conn.socket);
+        }
+    }
+
+    /// Bytes have come from the engine.
+    pub(crate) fn received(&mut self, lease: Lease, more: bool) {
+        self.conn.receiving = more;
+        if self.shared.delays.is_on() {
+            self.hold_back(lease);
+        } else {
+            self.arrived(Arrived::Lease(lease));
+        }
+    }
+
+    /// Copies what has come, since the engine's buffers are few, and keeps it until it is due.
+    fn hold_back(&mut self, lease: Lease) {
+        let shared = &mut *self.shared;
+        let bytes = shared.driver.received(&lease).to_vec();
+        shared.driver.release(lease);
+        let now = shared.driver.now();
+        if shared.delays.push(now, self.conn.id, Some(bytes)) > HELD_MAX {
+            // Whoever takes the bytes receives again.
+            self.pause_receive();
+        }
+    }
+
+    /// Bytes are there to be looked at.
+    pub(crate) fn arrived(&mut self, arrived: Arrived) {
+        let conn = &mut *self.conn;
+        if conn.protocol.may_become_http2() && !self.is_version_known(&arrived) {
+            arrived.release(&mut self.shared.driver);
+            return;
+        }
+        let conn = &mut *self.conn;
+        match conn.phase {
+            _ if conn.is_secure() && conn.phase != Phase::Lingering => {
+                self.received_sealed(arrived);
+            }
+            Phase::Free | Phase::Reading | Phase::Waiting | Phase::Sending
+                if conn.protocol.is_http2() =>
+            {
+                self.streams_received(arrived);
+            }
+            Phase::Reading if conn.intake.is_empty() => self.answer_arrived(arrived),
+            Phase::Lingering => {
+                let goes_on = conn.intake.hold(arrived.bytes(&self.shared.driver));
+                arrived.release(&mut self.shared.driver);
+                if !goes_on {
+                    return self.close();
+                }
+                self.arm_receive();
+            }
+            Phase::Free | Phase::Shaking | Phase::Reading | Phase::Waiting | Phase::Sending => {
+                let is_reading = conn.phase == Phase::Reading;
+                let has_room = conn.intake.hold(arrived.bytes(&self.shared.driver));
+                arrived.release(&mut self.shared.driver);
+                if is_reading {
+                    self.answer_held();
+                } else if !has_room {
+                    self.pause_receive();
+                }
+            }
+        }
+    }
+
+    /// The common case: whole requests in the engine's own buffer, answered without a copy.
+    fn answer_arrived(&mut self, arrived: Arrived) {
+        let mut out = self.shared.outgoing();
+        let mut pump = self.shared.pump(false);
+        let input = arrived.bytes(pump.driver);
+        let (used, stop) = pump.run(self.conn, input, &mut out);
+        self.conn.intake.add(&input[used..]);
+        arrived.release(&mut self.shared.driver);
+        self.after_pump(out, stop);
+    }
+
+    /// Goes on with input that was held.
+    pub(super) fn answer_held(&mut self) {
+        let mut out = self.shared.outgoing();
+        let input = self.conn.intake.take();
+        let mut pump = self.shared.pump(self.conn.is_secure());
+        let (used, stop) = pump.run(self.conn, &input, &mut out);
+        self.conn.intake.keep(input, used);
+        self.after_pump(out, stop);
+    }
+
+    pub(super) fn after_pump(&mut self, out: Outgoing, stop: Stop) {
+        if let Stop::Wait(request) = stop {
+            // Answers gathered before go out with the one that waits.
+            return self.ask_disk(request, out);
+        }
+        if !out.is_empty() {
+            return self.send(out);
+        }
+        self.shared.spare = out.finish().0.wire;
+        match stop {
+            // Content that is malformed or too long is found after its request was answered.
+            Stop::Closing => self.finish(),
+            _ => self.wait_for_input(),
+        }
+    }
+
+    /// Nothing to send: the next move is the peer's.
+    pub(super) fn wait_for_input(&mut self) {
+        let conn = &mut *self.conn;
+        debug_assert!(
+            !conn.intake.is_closed(),
+            "a connection that is closing waits for nothing"
+        );
+        conn.phase = Phase::Reading;
+        if conn.ended {
+            // RFC 9112 section 8: a request cut off by the end of the stream is not answered.
+            return self.close();
+        }
+        let is_idle = conn.protocol.is_idle() && conn.intake.is_empty();
+        let is_untouched = conn.is_untouched();
+        if self.sends_rest() {
+            return;
+        }
+        if is_idle && is_untouched {
+            // The deadline of the first request runs.
+            return self.arm_receive();
+        }
+        if is_idle && self.shared.stop_at.is_some() {
+            return self.close();
+        }
+        let conn = &mut *self.conn;
+        let limits = self.shared.settings.limits;
+        if is_idle {
+            conn.idle_since = self.shared.driver.now();
+            self.set_deadline(limits.idle_timeout_ms);
+        } else if !conn.is_head_timed {
+            conn.is_head_timed = true;
+            self.set_deadline(limits.head_timeout_ms);
+        }
+        self.arm_receive();
+    }
+
+    /// The engine has met the end of what the peer sends.
+    pub(crate) fn ended(&mut self) {
+        self.conn.receiving = false;
+        if self.shared.delays.is_on() {
+            let now = self.shared.driver.now();
+            self.shared.delays.push(now, self.conn.id, None);
+        } else {
+            self.arrived_end();
+        }
+    }
+
+    /// The peer has closed its half: what it asked for is still answered.
+    pub(crate) fn arrived_end(&mut self) {
+        let conn = &mut *self.conn;
+        conn.ended = true;
+        if conn.protocol.is_http2() && conn.phase != Phase::Lingering {
+            return self.go_on_streams();
+        }
+        match conn.phase {
+            Phase::Shaking => self.ended_shaking(),
+            Phase::Reading | Phase::Lingering => {
+                if let Some(tls) = &mut conn.tls {
+                    // Without a close_notify the peer has gone away: it hears no goodbye.
+                    tls.is_over = true;
+                }
+                self.close();
+            }
+            Phase::Free | Phase::Waiting | Phase::Sending => {}
+        }
+    }
+}

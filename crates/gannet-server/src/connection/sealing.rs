@@ -1,0 +1,300 @@
+//! TLS records around everything after the handshake, and the alert at the end.
+//!
+//! What was received is opened here and goes on as if it had come in clear text; what is sent is
+//! sealed in `sending`, at the one place through which all sends go.
+
+use gannet_http::h2::Time;
+use gannet_io::driver::{Driver, SendList};
+
+use super::secure::{Secure, State};
+use super::sending::list_len;
+use super::{Active, Phase};
+use crate::limits::{
+    COPY_SLICE_MAX, HELD_MAX, LINGER_MS, PLAIN_KEPT_MAX, SEALED_SLICE_FIRST, SEALED_SLICE_MAX,
+    UNTAKEN_MAX,
+};
+use crate::observe::log::End;
+use crate::tls::alert::{Alert, Fault};
+use crate::tls::limits::PLAINTEXT_MAX;
+use crate::tls::session::Received;
+use crate::worker::delay::Arrived;
+use crate::worker::token::Kind;
+
+impl<D: Driver> Active<'_, D> {
+    /// Ciphertext has arrived.
+    pub(super) fn received_sealed(&mut self, arrived: Arrived) {
+        let conn = &mut *self.conn;
+        let Some(tls) = &mut conn.tls else { return };
+        if tls.fault.is_some() || tls.is_over {
+            // Our last record is made, or will be: nothing that follows counts any more.
+            return arrived.release(&mut self.shared.driver);
+        }
+        let input = arrived.bytes(&self.shared.driver);
+        let State::Open(session) = &mut tls.state else {
+            tls.waiting.extend_from_slice(input);
+            let is_much = tls.waiting.len() > HELD_MAX;
+            arrived.release(&mut self.shared.driver);
+            if conn.is_early() {
+                return self.shake_early();
+            }
+            if is_much {
+                self.pause_receive();
+            }
+            return self.shake();
+        };
+        let mut plain = std::mem::take(&mut self.shared.plain);
+        plain.clear();
+        let result = session.receive(input, &mut plain);
+        arrived.release(&mut self.shared.driver);
+        if self.note_received(result) {
+            self.opened(&plain);
+        }
+        if plain.capacity() <= PLAIN_KEPT_MAX {
+            self.shared.plain = plain;
+        }
+    }
+
+    /// Notes what received records have changed beside their content. False if the connection was
+    /// ended.
+    pub(super) fn note_received(&mut self, result: Result<Received, Fault>) -> bool {
+        let conn = &mut *self.conn;
+        let Some(tls) = &mut conn.tls else {
+            return false;
+        };
+        if let State::Open(session) = &mut tls.state {
+            self.shared.counters.tls.updated(session.take_key_updates());
+        }
+        match result {
+            Ok(Received::Open) => {}
+            Ok(Received::Closed) => conn.ended = true,
+            Err(Fault::Ours(alert)) => {
+                tls.fault = Some(alert);
+                conn.ended = true;
+                self.shared.counters.tls.faults += 1;
+            }
+            Err(Fault::Peers(_)) => {
+                // RFC 8446 section 6.2: nothing is sent any more.
+                self.shared.counters.tls.faults += 1;
+                self.reset();
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Plaintext has arrived, or an end, or only a part of a record.
+    pub(super) fn opened(&mut self, plain: &[u8]) {
+        let conn = &mut *self.conn;
+        match conn.phase {
+            Phase::Reading if conn.has_fault() => self.end_by_fault(),
+            Phase::Reading | Phase::Sending if conn.protocol.is_http2() => {
+                self.streams_opened(plain);
+            }
+            Phase::Reading if plain.is_empty() => {
+                if conn.ended {
+                    return self.close();
+                }
+                if !self.sends_rest() {
+                    self.arm_receive();
+                }
+            }
+            Phase::Reading if conn.intake.is_empty() => self.answer_bytes(plain),
+            Phase::Reading => {
+                conn.intake.add(plain);
+                self.answer_held();
+            }
+            Phase::Waiting | Phase::Sending => {
+                if !conn.intake.hold(plain) {
+                    self.pause_receive();
+                }
+            }
+            Phase::Free | Phase::Shaking | Phase::Lingering => {}
+        }
+    }
+
+    /// Answers what `input` asks for; what is left of it is held.
+    fn answer_bytes(&mut self, input: &[u8]) {
+        let mut out = self.shared.outgoing();
+        let (used, stop) = self.shared.pump(true).run(self.conn, input, &mut out);
+        self.conn.intake.add(&input[used..]);
+        self.after_pump(out, stop);
+    }
+
+    /// Sends bytes as they are: records that are sealed already.
+    pub(super) fn send_raw(&mut self, wire: Vec<u8>) {
+        let list = SendList {
+            wire,
+            ..SendList::default()
+        };
+        self.send_records(list);
+    }
+
+    /// The same for a list.
+    fn send_records(&mut self, list: SendList) {
+        let conn = &mut *self.conn;
+        conn.expected = list_len(&list);
+        conn.sends(list.wire.capacity());
+        self.shared
+            .driver
+            .send(conn.socket, conn.id.token(Kind::Send), list);
+    }
+
+    /// Seals a send. `None` if that is not possible: then the connection has been ended.
+    pub(super) fn sealed(&mut self, list: SendList) -> Option<SendList> {
+        if !self.conn.is_secure() {
+            return Some(list);
+        }
+        if self.is_kernel() {
+            return self.counted_for_kernel(list);
+        }
+        self.before_sealing(list_len(&list));
+        let conn = &mut *self.conn;
+        let is_last = conn.intake.is_closed() && !list.more;
+        let Some(tls) = &mut conn.tls else {
+            return Some(list);
+        };
+        let driver = &mut self.shared.driver;
+        let output = |len| driver.output_of(len);
+        let Ok(sealed) = tls.seal(&list, is_last, output) else {
+            self.cut_short();
+            return None;
+        };
+        if let State::Open(session) = &mut tls.state {
+            self.shared.counters.tls.updated(session.take_key_updates());
+        }
+        self.shared.keep_spare(list.wire);
+        Some(sealed)
+    }
+
+    /// Decides how `len` bytes of plaintext are cut into records, and whether the connection ends
+    /// with the answer that they belong to.
+    fn before_sealing(&mut self, len: u64) {
+        let now = self.shared.driver.now();
+        let conn = &mut *self.conn;
+        let Some(tls) = &mut conn.tls else { return };
+        let begins_long = tls.begins_long(len as usize, now);
+        let State::Open(session) = &mut tls.state else {
+            return;
+        };
+        // Another connection will have another key.
+        let wants_end = session.wants_end();
+        // On this machine segments are as long as records.
+        if begins_long && !self.shared.driver.is_local(conn.socket) {
+            session.sealer().begin_small();
+        }
+        if wants_end {
+            match conn.protocol.streams_mut() {
+                Some(streams) => streams.connection.drain(Time(now.0)),
+                None => conn.close_intake(),
+            }
+        }
+    }
+
+    /// Tells a peer that broke the protocol, and ends the connection. Nothing is being sent.
+    pub(super) fn end_by_fault(&mut self) {
+        self.log_work(End::CutShort);
+        let conn = &mut *self.conn;
+        conn.work = None;
+        conn.close_intake();
+        conn.linger = true;
+        // So that what the peer still sends is read, and the alert not lost by a reset.
+        conn.ended = false;
+        let alert = conn.tls.as_mut().and_then(|tls| tls.fault.take());
+        if !self.says_last(alert.unwrap_or(Alert::INTERNAL_ERROR)) {
+            self.close();
+        }
+    }
+
+    /// Has a connection end without a goodbye.
+    pub(super) fn silence(&mut self) {
+        if let Some(tls) = &mut self.conn.tls {
+            tls.is_over = true;
+        }
+    }
+
+    /// Whether what this connection sends is sealed by our own record layer.
+    pub(super) fn is_sealed_here(&mut self) -> bool {
+        self.conn.is_secure() && !self.is_kernel()
+    }
+
+    /// Seals `head` and `bytes` as one stream and sends the records.
+    pub(super) fn send_sealed(&mut self, head: Vec<u8>, bytes: &[u8], more: bool) {
+        self.before_sealing((head.len() + bytes.len()) as u64);
+        let driver = &mut self.shared.driver;
+        let conn = &mut *self.conn;
+        let is_last = conn.intake.is_closed() && !more;
+        let Some(tls) = &mut conn.tls else { return };
+        let slices: [&[u8]; 2] = [&head, bytes];
+        match tls.seal_slices(&slices, is_last, |len| driver.output_of(len)) {
+            Ok(list) => {
+                if let State::Open(session) = &mut tls.state {
+                    self.shared.counters.tls.updated(session.take_key_updates());
+                }
+                self.send_records(list);
+            }
+            Err(_) => return self.cut_short(),
+        }
+        self.shared.keep_spare(head);
+    }
+
+    /// How many bytes of a file are read, and sealed if need be, for the next send: as many as the
+    /// socket takes at once. What it does not take is held until the peer has taken something,
+    /// which may be never.
+    pub(super) fn copy_slice_len(&mut self, is_first: bool) -> u64 {
+        let conn = &mut *self.conn;
+        let most = match conn.is_secure() {
+            true if is_first => SEALED_SLICE_FIRST,
+            true => SEALED_SLICE_MAX,
+            false => COPY_SLICE_MAX,
+        };
+        let room = self.shared.driver.room(conn.socket, u32::MAX);
+        // Whole records.
+        let room = room - room % PLAINTEXT_MAX as u64;
+        room.clamp(UNTAKEN_MAX, most)
+    }
+
+    /// Says goodbye before an orderly close (RFC 8446 section 6.1). True if that is under way: the
+    /// connection closes when it has left.
+    pub(super) fn says_goodbye(&mut self) -> bool {
+        let conn = &mut *self.conn;
+        conn.phase == Phase::Reading && self.says_last(Alert::CLOSE_NOTIFY)
+    }
+
+    /// Sends our last record. False if none can be sent.
+    pub(super) fn says_last(&mut self, alert: Alert) -> bool {
+        self.drop_streams();
+        let conn = &mut *self.conn;
+        let Some(Secure { state, is_over, .. }) = conn.tls.as_deref_mut() else {
+            return false;
+        };
+        if matches!(state, State::Shaking(_)) || std::mem::replace(is_over, true) {
+            return false;
+        }
+        let mut wire = self.shared.driver.output();
+        let is_kernel = match state {
+            State::Shaking(_) => false,
+            State::Early(handshake) => {
+                // Only an orderly end can be told before the handshake is over.
+                let _ = alert == Alert::CLOSE_NOTIFY && handshake.end_early(&mut wire);
+                false
+            }
+            State::Open(session) => {
+                session.end(alert, &mut wire);
+                session.is_kernel()
+            }
+        };
+        if wire.is_empty() && !is_kernel {
+            return false;
+        }
+        conn.phase = Phase::Sending;
+        conn.close_intake();
+        if is_kernel {
+            self.shared.spare = wire;
+            self.send_alert_by_kernel(alert);
+        } else {
+            self.send_raw(wire);
+        }
+        self.set_deadline(LINGER_MS);
+        true
+    }
+}

@@ -1,0 +1,189 @@
+//! What a connection over TLS knows beside what every connection does.
+
+use gannet_io::driver::{Nanos, PIECES_MAX, Piece, SendList};
+
+use crate::limits::RESTED_NS;
+use crate::tls::alert::Alert;
+use crate::tls::handshake::Handshake;
+use crate::tls::limits::{ONE_FLIGHT_LEN, PLAINTEXT_MAX, RECORD_OVERHEAD_MAX};
+use crate::tls::record::aead::Secrets;
+use crate::tls::session::Session;
+
+/// The TLS side of a connection.
+#[derive(Default)]
+pub(crate) struct Secure {
+    pub(crate) state: State,
+    /// Ciphertext that waits for a send of the handshake, or for the worker's next turn.
+    pub(crate) waiting: Vec<u8>,
+    /// A send of the handshake is under way.
+    pub(crate) is_sending: bool,
+    /// Deferred: this turn's handshake budget is used up.
+    pub(crate) is_queued: bool,
+    /// The peer broke the protocol; it is told when the send under way has ended.
+    pub(crate) fault: Option<Alert>,
+    /// Nothing is sent any more: our last record is made, or the peer does not listen.
+    pub(crate) is_over: bool,
+    /// Bytes sent before the first answer.
+    pub(crate) handshake_bytes: u64,
+    /// When something was last sealed; `None` before the first answer.
+    pub(crate) sealed_at: Option<Nanos>,
+    /// The kernel was asked to seal, and will not.
+    pub(crate) stays_ours: bool,
+    /// Keys for the kernel, to be installed when the `KeyUpdate` under way was sent.
+    pub(crate) next_keys: Option<Secrets>,
+    /// What is sent after that.
+    pub(crate) pending: Option<SendList>,
+}
+
+/// How far it has come.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a connection boxes it as a whole, and nearly all are open"
+)]
+pub(crate) enum State {
+    /// The handshake is under way.
+    Shaking(Handshake),
+    /// Early data was taken: requests are answered although the client has not finished.
+    Early(Handshake),
+    /// Records are exchanged.
+    Open(Session),
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::Shaking(Handshake::new())
+    }
+}
+
+/// Plaintext could not be sealed: its source has become shorter, or the key is used up.
+#[derive(Debug)]
+pub(crate) struct NotSealed;
+
+impl Secure {
+    /// Bytes received and not yet opened, or not yet taken.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        let state = match &self.state {
+            State::Shaking(handshake) | State::Early(handshake) => handshake.held_bytes(),
+            State::Open(session) => session.held_bytes(),
+        };
+        (self.waiting.capacity() + state) as u64
+    }
+
+    /// Notes that `len` bytes of plaintext are about to be sealed. True if it is the beginning of a
+    /// long answer on a connection that is new or has rested: its first bytes are waited for, and
+    /// TCP sends no more than ten segments of it at once.
+    pub(crate) fn begins_long(&mut self, len: usize, now: Nanos) -> bool {
+        let before = self.sealed_at.replace(now);
+        let has_rested = before.is_none_or(|at| now.0.saturating_sub(at.0) >= RESTED_NS);
+        len > ONE_FLIGHT_LEN && has_rested
+    }
+
+    /// Seals what a send would carry into a vector that `output` gives for a length, or a longer
+    /// one. With `is_last`, `close_notify` follows in the same send.
+    ///
+    /// # Errors
+    /// [`NotSealed`]; the answer cannot be finished.
+    pub(crate) fn seal(
+        &mut self,
+        list: &SendList,
+        is_last: bool,
+        output: impl FnOnce(usize) -> Vec<u8>,
+    ) -> Result<SendList, NotSealed> {
+        if list.pieces.is_empty() {
+            return self.seal_slices(&[&list.wire], is_last, output);
+        }
+        let mut slices: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
+        for (slice, piece) in slices.iter_mut().zip(&list.pieces) {
+            *slice = match piece {
+                Piece::Wire(range) => &list.wire[range.start as usize..range.end as usize],
+                Piece::Memory(memory, range) => &memory.bytes()[range.clone()],
+            };
+        }
+        self.seal_slices(&slices[..list.pieces.len()], is_last, output)
+    }
+
+    /// Seals slices as one stream, as [`seal`](Self::seal) does.
+    ///
+    /// # Errors
+    /// [`NotSealed`]; the answer cannot be finished.
+    pub(crate) fn seal_slices(
+        &mut self,
+        slices: &[&[u8]],
+        is_last: bool,
+        output: impl FnOnce(usize) -> Vec<u8>,
+    ) -> Result<SendList, NotSealed> {
+        let session = match &mut self.state {
+            State::Open(session) => session,
+            State::Early(handshake) => {
+                let len: usize = slices.iter().map(|slice| slice.len()).sum();
+                let records = len.div_ceil(PLAINTEXT_MAX) + 1;
+                let mut wire = output(len + records * RECORD_OVERHEAD_MAX + GOODBYE_LEN_MAX);
+                wire.clear();
+                if !handshake.seal_early(slices, &mut wire) {
+                    return Err(NotSealed);
+                }
+                if is_last && !self.is_over {
+                    self.is_over = handshake.end_early(&mut wire);
+                }
+                return Ok(list_of(wire));
+            }
+            State::Shaking(_) => return Err(NotSealed),
+        };
+        let (mut wire, mut used) = sealed(session, slices, output)?;
+        if is_last && !self.is_over {
+            self.is_over = true;
+            let mut goodbye = Vec::new();
+            session.end(Alert::CLOSE_NOTIFY, &mut goodbye);
+            let end = used + goodbye.len();
+            debug_assert!(end <= wire.len(), "room was left for it");
+            wire[used..end].copy_from_slice(&goodbye);
+            used = end;
+        }
+        if wire.len() - used < CUT_MAX {
+            wire.truncate(used);
+            return Ok(list_of(wire));
+        }
+        let end = u32::try_from(used).expect("a send is far shorter");
+        Ok(SendList {
+            pieces: vec![Piece::Wire(0..end)],
+            ..list_of(wire)
+        })
+    }
+}
+
+/// A send of all of `wire`.
+fn list_of(wire: Vec<u8>) -> SendList {
+    SendList {
+        wire,
+        ..SendList::default()
+    }
+}
+
+/// Seals slices as one stream; returns a vector and how much of it is used. At least
+/// [`GOODBYE_LEN_MAX`] bytes are free behind that. Nothing is cleared or copied but what goes in
+/// front of the slices.
+fn sealed(
+    session: &mut Session,
+    slices: &[&[u8]],
+    output: impl FnOnce(usize) -> Vec<u8>,
+) -> Result<(Vec<u8>, usize), NotSealed> {
+    let len = slices.iter().map(|slice| slice.len()).sum();
+    let mut first = Vec::new();
+    session.prepare(&mut first).map_err(|_| NotSealed)?;
+    let sealer = session.sealer();
+    let sealed_len = sealer.sealed_len(len);
+    let mut wire = output(first.len() + sealed_len + GOODBYE_LEN_MAX);
+    let (front, records) = wire.split_at_mut(first.len());
+    front.copy_from_slice(&first);
+    let used = sealer
+        .seal_into(slices, &mut records[..sealed_len])
+        .map_err(|_| NotSealed)?;
+    Ok((wire, first.len() + used))
+}
+
+/// With fewer unused bytes than this, truncate; with more, keep the vector's length, so that reuse
+/// needs no clearing, at the cost of a list of pieces.
+const CUT_MAX: usize = 1024;
+
+/// A sealed alert is no longer than this: room for it avoids that a long vector grows.
+const GOODBYE_LEN_MAX: usize = 2 + RECORD_OVERHEAD_MAX;

@@ -1,0 +1,258 @@
+//! The disk on behalf of HTTP/2 streams: lookups of paths and reads of content, several per
+//! connection at once.
+//!
+//! A hung disk gets the same timeout as a stalled peer; then the stream is reset
+//! (`Connection::handle_timeout`). What was asked stays in flight until it is answered, and counts
+//! against the connection's bounds until then.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use gannet_http::h2::{ErrorCode, StreamId, Time};
+use gannet_http::semantics::kept::KeptRequest;
+use gannet_io::driver::{Driver, Errno, Started};
+
+use super::{Active, Alive, ConnId};
+use crate::exchange::Disk;
+use crate::exchange::answering::Reply;
+use crate::exchange::waiting::{Found, Waits, answer};
+use crate::limits::STREAM_READS_MAX;
+use crate::site::ServedFile;
+use crate::worker::token::{Kind, token};
+
+/// Questions that the disk has not answered yet, by a number that their tokens carry. Each is
+/// answered exactly once, whatever becomes of the stream; so a number is free again after that.
+#[derive(Default)]
+pub(crate) struct Asked {
+    questions: Vec<Option<Question>>,
+    free: Vec<u32>,
+}
+
+/// What was asked, and for whom.
+pub(crate) struct Question {
+    pub(crate) conn: ConnId,
+    stream: StreamId,
+    what: What,
+}
+
+enum What {
+    Lookup(Box<Waiting>),
+    Read(Rc<ServedFile>, usize),
+}
+
+/// A request that waits for the disk.
+struct Waiting {
+    request: KeptRequest,
+    waits: Waits,
+}
+
+impl Asked {
+    /// A number that is not in use.
+    fn reserve(&mut self) -> u32 {
+        if let Some(number) = self.free.pop() {
+            return number;
+        }
+        self.questions.push(None);
+        u32::try_from(self.questions.len() - 1).expect("connections and their streams are bounded")
+    }
+
+    fn ask(&mut self, number: u32, question: Question) {
+        self.questions[number as usize] = Some(question);
+    }
+
+    /// Bytes of the requests that wait, by their connection.
+    pub(crate) fn held_bytes(&self) -> HashMap<ConnId, u64> {
+        let mut held = HashMap::new();
+        for question in self.questions.iter().flatten() {
+            if let What::Lookup(waiting) = &question.what {
+                *held.entry(question.conn).or_default() += waiting.request.memory() as u64;
+            }
+        }
+        held
+    }
+
+    /// Whether the connection of this question is still there. If it is not, the question is
+    /// forgotten.
+    pub(crate) fn is_awaited(&mut self, alive: &Alive, number: u32) -> bool {
+        let question = self.questions.get(number as usize).and_then(Option::as_ref);
+        let is_awaited = question.is_some_and(|question| alive.has(question.conn));
+        if !is_awaited {
+            self.take(number);
+        }
+        is_awaited
+    }
+
+    /// Frees a number under which nothing was asked.
+    fn release(&mut self, number: u32) {
+        self.free.push(number);
+    }
+
+    /// Frees the number of a question, once.
+    pub(crate) fn take(&mut self, number: u32) -> Option<Question> {
+        let question = self.questions.get_mut(number as usize)?.take()?;
+        self.free.push(number);
+        Some(question)
+    }
+}
+
+impl<D: Driver> Active<'_, D> {
+    /// Asks the disk on behalf of requests that memory does not answer.
+    pub(super) fn ask_missed(&mut self) {
+        let streams = self.conn.protocol.streams_mut();
+        let Some(streams) = streams.filter(|streams| !streams.missed.is_empty()) else {
+            return;
+        };
+        let missed = std::mem::take(&mut streams.missed);
+        let scheme = self.conn.scheme();
+        for (stream, request) in missed {
+            let Some(waits) = self.shared.waits(&request.as_request(), scheme) else {
+                debug_assert!(false, "a site was selected and the path decoded before");
+                continue;
+            };
+            let waiting = Box::new(Waiting { request, waits });
+            self.look_up(stream, waiting, None);
+        }
+    }
+
+    /// Asks until an answer has to be awaited, or the request can be answered.
+    fn look_up(
+        &mut self,
+        stream: StreamId,
+        mut waiting: Box<Waiting>,
+        told: Option<Result<Disk, Errno>>,
+    ) {
+        let number = self.shared.asked.reserve();
+        let asker = token(Kind::StreamDisk, number);
+        match self.shared.find_out(
+            &waiting.request.as_request(),
+            &mut waiting.waits,
+            asker,
+            told,
+        ) {
+            Some(found) => {
+                self.shared.asked.release(number);
+                self.answer_looked_up(stream, &waiting, found);
+            }
+            None => self.ask_for_stream(stream, number, What::Lookup(waiting)),
+        }
+    }
+
+    /// A question was asked and will be answered later.
+    fn ask_for_stream(&mut self, stream: StreamId, number: u32, what: What) {
+        let now = self.shared.driver.now();
+        let conn = &mut *self.conn;
+        let question = Question {
+            conn: conn.id,
+            stream,
+            what,
+        };
+        self.shared.asked.ask(number, question);
+        if let Some(streams) = conn.protocol.streams_mut() {
+            streams.asked += 1;
+            streams.connection.defer(stream, Time(now.0));
+        }
+    }
+
+    fn answer_looked_up(&mut self, stream: StreamId, waiting: &Waiting, found: Found) {
+        let mut out = self.stream_output();
+        let is_secure = self.conn.is_secure();
+        let Some(streams) = self.conn.protocol.streams_mut() else {
+            return;
+        };
+        let request = waiting.request.as_request();
+        let is_early = streams.is_early;
+        let found = (&waiting.waits, found);
+        let mut pump = self.shared.pump(is_secure);
+        let reply = Reply::H2(streams, stream);
+        let answered = answer(&mut pump, reply, &request, is_early, found, &mut out);
+        pump.done_stream(streams, stream, &request, answered);
+        streams.out = Some(out);
+    }
+
+    /// Reads the next bytes of a stream's content. Other streams go on meanwhile.
+    pub(super) fn read_for_stream(
+        &mut self,
+        stream: StreamId,
+        file: Rc<ServedFile>,
+        range: Range<u64>,
+    ) {
+        let now = self.shared.driver.now();
+        let Some(streams) = self.conn.protocol.streams_mut() else {
+            return;
+        };
+        if streams.reads >= STREAM_READS_MAX {
+            streams.connection.pause(stream);
+            streams.connection.defer(stream, Time(now.0));
+            streams.waiting.push(stream);
+            return;
+        }
+        let len = (range.end - range.start) as usize;
+        let number = self.shared.asked.reserve();
+        let asker = token(Kind::StreamDisk, number);
+        match self.shared.driver.read(&file.file, range.start, len, asker) {
+            Started::Now(result) => {
+                self.shared.asked.release(number);
+                self.stream_read(stream, &file, len, result);
+            }
+            Started::Pending => {
+                streams.connection.pause(stream);
+                streams.reads += 1;
+                self.ask_for_stream(stream, number, What::Read(file, len));
+            }
+        }
+    }
+
+    /// Content was read, or could not be: then the stream ends, short of its length.
+    fn stream_read(
+        &mut self,
+        stream: StreamId,
+        file: &ServedFile,
+        len: usize,
+        result: Result<Vec<u8>, Errno>,
+    ) {
+        // The file may have become shorter than announced, or hold another version by now.
+        let is_same = file.is_unchanged(&self.shared.driver);
+        let Some(streams) = self.conn.protocol.streams_mut() else {
+            return;
+        };
+        match result {
+            Ok(bytes) if is_same && bytes.len() == len => {
+                streams.read(stream, bytes);
+            }
+            _ => {
+                self.shared.counters.cut_short += 1;
+                streams.connection.abort(stream, ErrorCode::INTERNAL_ERROR);
+                let record = streams.forget(stream);
+                streams.cut.extend(record);
+            }
+        }
+    }
+
+    /// What a stream waits for has been found out.
+    pub(crate) fn stream_disk(&mut self, question: Question, told: Result<Disk, Errno>) {
+        let Question { stream, what, .. } = question;
+        let Some(streams) = self.conn.protocol.streams_mut() else {
+            return;
+        };
+        streams.asked -= 1;
+        match what {
+            What::Lookup(waiting) => {
+                self.look_up(stream, waiting, Some(told));
+            }
+            What::Read(file, len) => {
+                streams.reads -= 1;
+                streams.connection.resume(stream);
+                for waiting in streams.waiting.drain(..) {
+                    streams.connection.resume(waiting);
+                }
+                let bytes = told.and_then(|disk| match disk {
+                    Disk::Read(bytes) => Ok(bytes),
+                    _ => Err(Errno::IO),
+                });
+                self.stream_read(stream, &file, len, bytes);
+            }
+        }
+        self.go_on_streams();
+    }
+}

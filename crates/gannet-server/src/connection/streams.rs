@@ -1,0 +1,404 @@
+//! The HTTP/2 side of a connection: its machine, and the content that its streams still have to
+//! send.
+//!
+//! ```text
+//!   a response's head is written ──▶ content at once, if nothing else waits and it is at hand
+//!                                      │ else
+//!                                      ▼
+//!                                   contents ──▶ frames, in the order of priorities ──▶ a send
+//!                                      ▲                  │ a file's bytes are needed
+//!                                      └── read from disk ┘ (the stream pauses, others go on)
+//! ```
+//!
+//! A send gathers frames of many streams: small content copied behind its headers, larger content
+//! as pieces of shared memory. What one send carries is bounded, and nothing is framed before the
+//! send under way has ended; so that a more urgent stream has its turn soon.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use gannet_http::h2::frame::FRAME_HEADER_LEN;
+use gannet_http::h2::limits::QUANTUM;
+use gannet_http::h2::{Connection, ErrorCode, StreamId, Time, Timeouts};
+use gannet_http::semantics::kept::KeptRequest;
+use gannet_io::driver::Nanos;
+use gannet_io::memory::Memory;
+
+use crate::config::Limits;
+use crate::exchange::outgoing::Outgoing;
+use crate::limits::{COPY_MAX, STREAM_READ_MAX, STREAM_SEND_MAX, UNTAKEN_MAX};
+use crate::observe::log::Record;
+use crate::site::{ServedFile, Source};
+use crate::tls::limits::PLAINTEXT_MAX;
+
+/// See the module's description.
+pub(crate) struct Streams {
+    pub(crate) connection: Connection,
+    /// What is sent is cut into TLS records of [`PLAINTEXT_MAX`] bytes.
+    is_secure: bool,
+    /// What is asked for now may be a replay, as it comes in TLS early data.
+    pub(crate) is_early: bool,
+    /// How long the next send may become, content included: see [`Streams::allow`].
+    send_max: u64,
+    /// Content that is not in any send yet, of at most `STREAMS_MAX` streams.
+    contents: Vec<Content>,
+    /// What the next send will carry.
+    pub(crate) out: Option<Outgoing>,
+    /// Requests for which the disk has to be asked.
+    pub(crate) missed: Vec<(StreamId, KeptRequest)>,
+    /// Lookups and reads that the disk has not answered yet, those of streams that have ended
+    /// included.
+    pub(crate) asked: u32,
+    /// Of these, reads of content.
+    pub(crate) reads: u32,
+    /// Streams whose content could not be read because of too many other reads.
+    pub(crate) waiting: Vec<StreamId>,
+    /// Responses whose last byte is in `out`, for the log.
+    pub(crate) records: Vec<Record>,
+    /// Responses that ended before their last byte was sent, for the log.
+    pub(crate) cut: Vec<Record>,
+    /// By then the peer must have taken something of the send under way.
+    pub(crate) progress_by: Nanos,
+    /// What the peer had acknowledged when its streams were last looked at, and when that was.
+    pub(crate) looked_at: (u64, Nanos),
+    /// When an idle connection gives memory back; `None` if it has, or is not idle.
+    pub(crate) trim_at: Option<Nanos>,
+}
+
+/// What a response still has to send.
+struct Content {
+    stream: StreamId,
+    parts: VecDeque<Stored>,
+    record: Option<Record>,
+}
+
+/// A part of a response's content.
+enum Stored {
+    Memory(Arc<Memory>, Range<usize>),
+    /// The same, made or read for this stream alone.
+    Own(Arc<Memory>, Range<usize>),
+    File(Rc<ServedFile>, Range<u64>),
+}
+
+/// Why no more frames were written.
+pub(crate) enum Framed {
+    /// There is nothing to send, or no room.
+    All,
+    /// The next bytes of this stream have to be read first.
+    Read {
+        stream: StreamId,
+        file: Rc<ServedFile>,
+        range: Range<u64>,
+    },
+}
+
+impl Streams {
+    /// The machine of a connection on which only the preface is known to come.
+    pub(crate) fn new(now: Nanos, limits: &Limits, is_secure: bool) -> Self {
+        let timeouts = Timeouts {
+            head_ms: limits.head_timeout_ms,
+            idle_ms: limits.idle_timeout_ms,
+            progress_ms: limits.progress_timeout_ms,
+            rate_min: limits.send_rate_min,
+        };
+        Self {
+            connection: Connection::new(Time(now.0), timeouts),
+            is_secure,
+            is_early: false,
+            send_max: UNTAKEN_MAX,
+            contents: Vec::new(),
+            out: None,
+            missed: Vec::new(),
+            asked: 0,
+            reads: 0,
+            waiting: Vec::new(),
+            records: Vec::new(),
+            cut: Vec::new(),
+            progress_by: now,
+            looked_at: (0, now),
+            trim_at: None,
+        }
+    }
+
+    /// Whether nothing is under way but control frames.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.connection.is_idle() && self.contents.is_empty() && self.asked == 0
+    }
+
+    /// Takes content of a response whose head was just written. It goes out at once if nothing
+    /// else waits; the rest when its turn comes.
+    pub(crate) fn content(
+        &mut self,
+        stream: StreamId,
+        source: Source<'_>,
+        range: Range<u64>,
+        now: Time,
+        out: &mut Outgoing,
+    ) {
+        let Range { mut start, end } = range;
+        let is_first = self.contents.is_empty() && !matches!(source, Source::File(..));
+        while is_first && start < end && !out.is_full() && out.len() < self.send_max {
+            let room = room_for(end - start).min(self.record_room(out));
+            let Some(body) = self.connection.poll_frame(now, room, out.wire()) else {
+                break;
+            };
+            debug_assert_eq!(body.stream, stream, "no other stream has anything to send");
+            let len = body.range.end - body.range.start;
+            gather(out, source, start..start + len);
+            start += len;
+        }
+        if start < end {
+            self.store(stream, source, start..end);
+        }
+    }
+
+    /// How long a frame may be: to the end of the TLS record that it begins in, so that a peer
+    /// can use a record's frames as soon as it has the record. Not for the sake of a few bytes.
+    fn record_room(&self, out: &Outgoing) -> u32 {
+        if !self.is_secure {
+            return u32::MAX;
+        }
+        let left = PLAINTEXT_MAX as u32 - (out.len() % PLAINTEXT_MAX as u64) as u32;
+        if left >= FRAME_IN_RECORD_MIN {
+            left
+        } else {
+            left + PLAINTEXT_MAX as u32
+        }
+    }
+
+    /// Keeps content for later.
+    fn store(&mut self, stream: StreamId, source: Source<'_>, range: Range<u64>) {
+        let bounds = || range.start as usize..range.end as usize;
+        let part = match source {
+            Source::Bytes(bytes) => {
+                let bytes = bytes[bounds()].to_vec();
+                let len = bytes.len();
+                Stored::Own(Arc::new(Memory::from_vec(bytes)), 0..len)
+            }
+            Source::Memory(memory, offset) => {
+                let bounds = offset + bounds().start..offset + bounds().end;
+                Stored::Memory(Arc::clone(memory), bounds)
+            }
+            Source::File(file, offset) => {
+                let range = offset + range.start..offset + range.end;
+                match file.file.sealed_memory() {
+                    // Nobody can change it, and nothing has to be read.
+                    Some(memory) => {
+                        let bounds = range.start as usize..range.end as usize;
+                        Stored::Memory(Arc::clone(memory), bounds)
+                    }
+                    None => Stored::File(Rc::clone(file), range),
+                }
+            }
+            Source::Stored(_) | Source::Unread => {
+                return debug_assert!(false, "bytes are at hand");
+            }
+        };
+        match self.position(stream) {
+            Some(index) => self.contents[index].parts.push_back(part),
+            None => self.contents.push(Content {
+                stream,
+                parts: VecDeque::from([part]),
+                record: None,
+            }),
+        }
+    }
+
+    /// Takes note of a response for the log: it is complete when its last byte is sent.
+    pub(crate) fn note(&mut self, stream: StreamId, record: Record) {
+        match self.position(stream) {
+            Some(index) => self.contents[index].record = Some(record),
+            None => self.records.push(record),
+        }
+    }
+
+    /// Writes frames of at most about `most` bytes, as far as their content is in memory.
+    pub(crate) fn frames(&mut self, now: Nanos, most: u64, out: &mut Outgoing) -> Framed {
+        let now = Time(now.0);
+        let end = out.len().saturating_add(most).min(self.send_max);
+        loop {
+            let left = end.saturating_sub(out.len());
+            if left == 0 || out.is_full() {
+                return Framed::All;
+            }
+            let Some((stream, len)) = self.connection.next_content() else {
+                // Control frames may wait all the same.
+                self.connection.poll_frame(now, 0, out.wire());
+                return Framed::All;
+            };
+            let Some(index) = self.position(stream) else {
+                debug_assert!(false, "content was promised and is not there");
+                self.connection.abort(stream, ErrorCode::INTERNAL_ERROR);
+                continue;
+            };
+            let at_hand = match self.contents[index].parts.front() {
+                Some(Stored::Memory(_, range) | Stored::Own(_, range)) => range.len() as u64,
+                Some(Stored::File(file, range)) => {
+                    // Bytes read but not sent may stay in memory as long as the peer stalls, per
+                    // stream; with several streams, read only one frame's worth.
+                    let frame = self.record_room(out).min(QUANTUM + FRAME_HEADER_LEN as u32);
+                    let most = match self.contents.len() {
+                        1 => left.clamp(u64::from(QUANTUM), STREAM_READ_MAX),
+                        _ => u64::from(frame - FRAME_HEADER_LEN as u32),
+                    };
+                    let len = len.min(range.end - range.start).min(most);
+                    return Framed::Read {
+                        stream,
+                        file: Rc::clone(file),
+                        range: range.start..range.start + len,
+                    };
+                }
+                None => 0,
+            };
+            // Not cut shorter than half a quantum for the bound's sake.
+            let room = room_for(at_hand.min(left.max(u64::from(QUANTUM / 2))));
+            let room = room.min(self.record_room(out));
+            let Some(body) = self.connection.poll_frame(now, room, out.wire()) else {
+                return Framed::All;
+            };
+            self.take(index, body.range.end - body.range.start, out);
+            if body.is_last {
+                let content = self.contents.swap_remove(index);
+                self.records.extend(content.record);
+            }
+        }
+    }
+
+    /// Moves bytes of a content's first part to the send.
+    fn take(&mut self, index: usize, len: u64, out: &mut Outgoing) {
+        let parts = &mut self.contents[index].parts;
+        let Some(Stored::Memory(memory, range) | Stored::Own(memory, range)) = parts.front_mut()
+        else {
+            debug_assert!(false, "frames are cut to what is at hand");
+            return;
+        };
+        gather(out, Source::Memory(memory, range.start), 0..len);
+        range.start += len as usize;
+        if range.start == range.end {
+            parts.pop_front();
+        }
+    }
+
+    /// Bytes of a stream's file, read for it. False if the stream has ended meanwhile.
+    pub(crate) fn read(&mut self, stream: StreamId, bytes: Vec<u8>) -> bool {
+        let Some(index) = self.position(stream) else {
+            return false;
+        };
+        let parts = &mut self.contents[index].parts;
+        let Some(Stored::File(_, range)) = parts.front_mut() else {
+            debug_assert!(false, "one read at a time, of the first part");
+            return false;
+        };
+        let len = bytes.len();
+        range.start += len as u64;
+        if range.start == range.end {
+            parts.pop_front();
+        }
+        parts.push_front(Stored::Own(Arc::new(Memory::from_vec(bytes)), 0..len));
+        true
+    }
+
+    /// Whether `out` has reached the size allowed without asking the socket for room.
+    pub(crate) fn is_filled(&self, out: &Outgoing) -> bool {
+        out.len() >= self.send_max && self.send_max < STREAM_SEND_MAX
+    }
+
+    /// Allows the next send to become as long as the socket takes at once.
+    pub(crate) fn allow(&mut self, room: u64) {
+        self.send_max = room.clamp(UNTAKEN_MAX, STREAM_SEND_MAX);
+    }
+
+    /// Takes what the next send carries.
+    pub(crate) fn take_out(&mut self) -> Option<Outgoing> {
+        self.send_max = UNTAKEN_MAX;
+        self.out.take()
+    }
+
+    /// Forgets a stream's content. Gives what the log is to say of it.
+    pub(crate) fn forget(&mut self, stream: StreamId) -> Option<Record> {
+        let index = self.position(stream)?;
+        self.contents.swap_remove(index).record
+    }
+
+    /// All streams have ended.
+    pub(crate) fn end(&mut self) {
+        self.missed.clear();
+        self.waiting.clear();
+        let rest = self.contents.drain(..);
+        self.cut.extend(rest.filter_map(|content| content.record));
+    }
+
+    /// The connection is gone: what was gathered will not be sent either.
+    pub(crate) fn abandon(&mut self) {
+        self.end();
+        self.cut.append(&mut self.records);
+    }
+
+    /// Bytes made or read for its streams alone.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        let parts = self.contents.iter().flat_map(|content| &content.parts);
+        let own = parts.map(|part| match part {
+            Stored::Own(memory, _) => memory.len() as u64,
+            Stored::Memory(..) | Stored::File(..) => 0,
+        });
+        self.out.as_ref().map_or(0, Outgoing::wire_len) + own.sum::<u64>()
+    }
+
+    /// Bytes of what is to be logged.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        let contents = self.contents.iter().filter_map(|it| it.record.as_ref());
+        let records = self.records.iter().chain(&self.cut).chain(contents);
+        records.map(Record::memory).sum()
+    }
+
+    /// Shared bodies that its streams send.
+    pub(crate) fn shared(&self) -> impl Iterator<Item = &Arc<Memory>> {
+        let parts = self.contents.iter().flat_map(|content| &content.parts);
+        parts.filter_map(|part| match part {
+            Stored::Memory(memory, _) => Some(memory),
+            Stored::Own(..) | Stored::File(..) => None,
+        })
+    }
+
+    /// Gives memory back that an idle connection does not need.
+    pub(crate) fn trim(&mut self) {
+        self.connection.trim();
+        self.contents = Vec::new();
+        self.missed = Vec::new();
+        self.waiting = Vec::new();
+        self.records = Vec::new();
+    }
+
+    fn position(&self, stream: StreamId) -> Option<usize> {
+        self.contents.iter().position(|c| c.stream == stream)
+    }
+}
+
+/// The shortest DATA frame that is cut to end with its TLS record.
+const FRAME_IN_RECORD_MIN: u32 = 1_024;
+
+/// The room of a DATA frame with this much content.
+fn room_for(len: u64) -> u32 {
+    let room = len.saturating_add(FRAME_HEADER_LEN as u64);
+    u32::try_from(room).unwrap_or(u32::MAX)
+}
+
+/// Adds content to a send: copied, if it is short, else as a piece.
+#[inline]
+fn gather(out: &mut Outgoing, source: Source<'_>, range: Range<u64>) {
+    let bounds = range.start as usize..range.end as usize;
+    match source {
+        Source::Bytes(bytes) => out.wire().extend_from_slice(&bytes[bounds]),
+        Source::Memory(memory, offset) => {
+            let range = offset + bounds.start..offset + bounds.end;
+            match range.len() <= COPY_MAX {
+                true => out.wire().extend_from_slice(&memory.bytes()[range]),
+                false => out.memory(memory, range),
+            }
+        }
+        Source::File(..) => debug_assert!(false, "files are read first"),
+        Source::Stored(_) | Source::Unread => debug_assert!(false, "bytes are at hand"),
+    }
+}

@@ -1,0 +1,104 @@
+//! The connections of a worker.
+
+use gannet_io::driver::Socket;
+
+use super::{Conn, ConnId, Phase};
+
+/// Generations are counted modulo 2^24: that many fit a token beside kind and slot.
+pub(crate) const GENERATION_MAX: u32 = (1 << 24) - 1;
+
+/// All connections of a worker, by slot.
+#[derive(Default)]
+pub(crate) struct Connections {
+    slots: Vec<Conn>,
+    free: Vec<u32>,
+}
+
+impl Connections {
+    /// Takes a slot for a new connection.
+    pub(crate) fn add(&mut self, socket: Socket, alive: &mut Alive) -> &mut Conn {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            let slot = u32::try_from(self.slots.len()).expect("descriptors are numbered by i32");
+            let id = ConnId {
+                slot,
+                generation: GENERATION_MAX,
+            };
+            self.slots.push(Conn::new(id, socket));
+            slot
+        });
+        let conn = &mut self.slots[slot as usize];
+        let generation = conn.id.generation.wrapping_add(1) & GENERATION_MAX;
+        let id = ConnId { slot, generation };
+        *conn = Conn::new(id, socket);
+        alive.insert(id);
+        conn
+    }
+
+    /// Frees the slot of a connection that is over.
+    pub(crate) fn free(&mut self, slot: u32) {
+        debug_assert_eq!(self.slots[slot as usize].phase, Phase::Free);
+        self.free.push(slot);
+    }
+
+    /// The connection of this name, if it is not over.
+    pub(crate) fn find(&mut self, id: ConnId) -> Option<&mut Conn> {
+        self.slots
+            .get_mut(id.slot as usize)
+            .filter(|conn| conn.phase != Phase::Free && conn.id == id)
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// All that are not over.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Conn> {
+        self.slots.iter().filter(|conn| conn.phase != Phase::Free)
+    }
+}
+
+/// Which connections are not over, for those who have none of them at hand.
+#[derive(Default)]
+pub(crate) struct Alive(Vec<Option<u32>>);
+
+impl Alive {
+    fn insert(&mut self, id: ConnId) {
+        let slot = id.slot as usize;
+        if slot >= self.0.len() {
+            self.0.resize(slot + 1, None);
+        }
+        self.0[slot] = Some(id.generation);
+    }
+
+    /// This one is over.
+    pub(crate) fn remove(&mut self, id: ConnId) {
+        self.0[id.slot as usize] = None;
+    }
+
+    /// Whether this one is not over.
+    pub(crate) fn has(&self, id: ConnId) -> bool {
+        self.0.get(id.slot as usize) == Some(&Some(id.generation))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reused_slot_has_another_generation() {
+        let (mut conns, mut alive) = (Connections::default(), Alive::default());
+        let old = conns.add(Socket(1), &mut alive).id;
+        assert!(alive.has(old) && conns.find(old).is_some());
+        conns.find(old).expect("it is there").phase = Phase::Free;
+        alive.remove(old);
+        conns.free(old.slot);
+        assert!(conns.find(old).is_none() && !alive.has(old));
+        let new = conns.add(Socket(2), &mut alive).id;
+        assert_eq!(new.slot, old.slot);
+        assert!(conns.find(old).is_none() && !alive.has(old));
+        assert!(alive.has(new));
+        assert_eq!(conns.len(), 1);
+    }
+}

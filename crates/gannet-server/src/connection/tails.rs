@@ -1,0 +1,118 @@
+//! Long files that may change, sent as pages: the end is held back until the pages have left.
+//!
+//! ```text
+//!   pages, slice by slice ──▶ the tail, as copies ──▶ its last slice, when the peer has all pages
+//!          └── it has changed ──▶ reset                     └── it has changed ──▶ reset
+//! ```
+//! `sendfile` queues references to pages: what is written to the file before they have left goes to
+//! the peer. So an answer is finished only if the file is unchanged after the peer has acknowledged
+//! every page. The copies in between keep the connection busy, so that nothing waits as a rule.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::ops::Range;
+
+use gannet_io::driver::{Driver, Nanos};
+
+use super::kernel_tls::Slice;
+use super::{Active, ConnId};
+use crate::limits::{ACKNOWLEDGED_FIRST_NS, LAST_SLICE_PART, SLICE_MAX};
+use crate::site::ServedFile;
+
+/// Connections whose last slice waits, by when they are looked at next. One entry each.
+#[derive(Default)]
+pub(crate) struct Tails(BinaryHeap<Reverse<(Nanos, ConnId)>>);
+
+impl Tails {
+    /// When one is to be looked at.
+    pub(crate) fn next_check(&self) -> Option<Nanos> {
+        self.0.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// One that is to be looked at now.
+    pub(crate) fn take_due(&mut self, now: Nanos) -> Option<ConnId> {
+        self.next_check().filter(|at| *at <= now)?;
+        self.0.pop().map(|Reverse((_, id))| id)
+    }
+}
+
+impl<D: Driver> Active<'_, D> {
+    /// How many bytes at the beginning of a range go to this peer as pages of the file; `None` if it
+    /// gets copies.
+    pub(super) fn pages_len(&mut self, file: &ServedFile, range: &Range<u64>) -> Option<u64> {
+        let is_secure = self.conn.is_secure();
+        if is_secure && !self.is_kernel() {
+            return None;
+        }
+        // Later slices begin at its multiples.
+        let aligned = SLICE_MAX - range.start % SLICE_MAX;
+        let left = range.end - range.start;
+        if file.is_constant() {
+            return Some(left.min(aligned));
+        }
+        let tail = self.shared.settings.tail_len;
+        let least = match self.conn.work().pages_end {
+            Some(_) => tail,
+            // Shorter ones are not worth a wait.
+            None => tail * 4,
+        };
+        // The kernel seals pages while it takes them: none of them are in the queue.
+        let may_send = left > least && (is_secure || self.leaves_by_device());
+        may_send.then(|| (left - tail).min(aligned))
+    }
+
+    /// How many bytes at the beginning of a range go out as a copy; `None` if they are the last ones
+    /// and the peer does not have all pages yet.
+    pub(super) fn copy_len(&mut self, range: &Range<u64>, is_first: bool) -> Option<u64> {
+        let left = range.end - range.start;
+        let len = left.min(self.copy_slice_len(is_first));
+        let conn = &mut *self.conn;
+        let Some(end) = conn.work().pages_end else {
+            return Some(len);
+        };
+        let last = self.shared.settings.tail_len / LAST_SLICE_PART;
+        if left > last {
+            return Some(len.min(left - last));
+        }
+        if self.shared.driver.acknowledged(conn.socket) < end {
+            return None;
+        }
+        conn.work().pages_end = None;
+        Some(len)
+    }
+
+    /// Asked once for each answer: a route seldom changes.
+    fn leaves_by_device(&mut self) -> bool {
+        let conn = &mut *self.conn;
+        let socket = conn.socket;
+        let by_device = &mut conn.work().by_device;
+        *by_device.get_or_insert_with(|| self.shared.driver.leaves_by_device(socket))
+    }
+
+    /// The last slice waits until the peer has acknowledged the pages before it.
+    pub(super) fn hold_back_tail(&mut self, slice: Slice) {
+        self.cork(false);
+        self.put_back(slice);
+        let now = self.shared.driver.now();
+        self.conn.work().waits_since = Some(now);
+        let at = Nanos(now.0 + ACKNOWLEDGED_FIRST_NS);
+        self.shared.tails.0.push(Reverse((at, self.conn.id)));
+    }
+
+    /// Goes on if the peer has all pages by now.
+    pub(crate) fn check_tail(&mut self) {
+        let now = self.shared.driver.now();
+        let (id, socket) = (self.conn.id, self.conn.socket);
+        let work = self.conn.work();
+        let (Some(since), Some(end)) = (work.waits_since, work.pages_end) else {
+            return;
+        };
+        if self.shared.driver.acknowledged(socket) >= end {
+            work.waits_since = None;
+            return self.send_next_part();
+        }
+        let more = ACKNOWLEDGED_FIRST_NS + (now.0 - since.0) / 8;
+        let at = Nanos(now.0 + more);
+        self.shared.tails.0.push(Reverse((at, id)));
+    }
+}

@@ -1,0 +1,451 @@
+//! From a resolved request to the bytes of its answer, for every version of HTTP.
+//!
+//! Conditions and ranges were decided by `gannet-content`; here heads are written and bodies are
+//! named, in the cheapest form that their source allows. What differs by version is in
+//! [`Reply`].
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{Context, SHA256};
+use gannet_content::answer;
+use gannet_content::multipart::{Boundary, multipart};
+use gannet_content::plan::{self, Outcome};
+use gannet_content::policy::digest::{CONTENT_DIGEST, REPR_DIGEST};
+use gannet_content::rules::headers::is_caching_field;
+use gannet_content::rules::pattern::Scheme;
+use gannet_http::h1;
+use gannet_http::h2::{StreamId, Time};
+use gannet_http::semantics::date::DATE_LINE_LEN;
+use gannet_http::semantics::range::ByteRange;
+use gannet_http::semantics::ready_fields::{ReadyFields, ReadyFieldsError};
+use gannet_http::semantics::request::{Method, Request};
+use gannet_http::semantics::response::{ReadyPart, ResponseHead, Status};
+use gannet_io::driver::Nanos;
+use gannet_io::memory::Memory;
+
+use crate::connection::Part;
+use crate::connection::streams::Streams;
+use crate::exchange::digests::Digests;
+use crate::exchange::outgoing::Outgoing;
+use crate::exchange::own_fields::OwnFields;
+use crate::exchange::redirect::Redirect;
+use crate::limits::{COPY_MAX, SMALL_FILE_MAX};
+use crate::site::rules::Ruling;
+use crate::site::{Selected, Source};
+
+/// What is the same for all requests of a turn.
+pub(crate) struct Turn<'a> {
+    /// `date: ... CRLF`.
+    pub(crate) date_line: &'a [u8; DATE_LINE_LEN],
+    /// The real-time clock, seconds.
+    pub(crate) unix: i64,
+    /// The monotonic clock.
+    pub(crate) now: Nanos,
+    /// See [`WorkerSettings`](crate::worker::WorkerSettings).
+    pub(crate) secret: &'a [u8; 32],
+    /// Fields that every answer carries, as the operator configured them.
+    pub(crate) fields: Vec<(&'a str, &'a [u8])>,
+    /// Where HTTPS is.
+    pub(crate) redirect: Redirect,
+    /// Fields that the server's own answers have by default.
+    pub(crate) defaults: &'a OwnFields,
+    /// The scheme of the connection.
+    pub(crate) scheme: Scheme,
+}
+
+impl Turn<'_> {
+    /// What the operator configures for answers of this status: how long to keep the content is
+    /// not meant for errors.
+    pub(super) fn configured(&self, status: Status) -> impl Iterator<Item = (&str, &[u8])> + Clone {
+        let fields = self.fields.iter().copied();
+        fields.filter(move |(name, _)| status.0 < 400 || !is_caching_field(name))
+    }
+}
+
+/// What was answered, for counters and log.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Answered {
+    pub(crate) status: Status,
+    /// Bytes of body that follow the head.
+    pub(crate) body_len: u64,
+}
+
+/// Whose answer it is: what writes its head and takes its content.
+pub(crate) enum Reply<'a> {
+    /// The next one of an HTTP/1 connection.
+    H1(&'a mut h1::Connection),
+    /// That of a stream of an HTTP/2 connection.
+    H2(&'a mut Streams, StreamId),
+}
+
+impl Reply<'_> {
+    /// The same for a first attempt.
+    pub(crate) fn again(&mut self) -> Reply<'_> {
+        match self {
+            Self::H1(h1) => Reply::H1(h1),
+            Self::H2(streams, stream) => Reply::H2(streams, *stream),
+        }
+    }
+}
+
+/// Writes one answer of a connection.
+pub(crate) struct Answering<'a> {
+    pub(crate) reply: Reply<'a>,
+    pub(crate) turn: &'a Turn<'a>,
+    pub(crate) out: &'a mut Outgoing,
+    /// The site's own rules, if it has any and the request is one that they can be asked about.
+    pub(crate) ruling: Option<Ruling<'a>>,
+}
+
+impl Answering<'_> {
+    /// Sends the selected representation, or what its conditions and ranges make of it.
+    pub(crate) fn selected(&mut self, request: &Request<'_>, selected: &Selected<'_>) -> Answered {
+        if selected.status == Status::NOT_FOUND && self.gives_icon(request) {
+            return self.icon();
+        }
+        let changed = match self.changed(selected) {
+            Ok(None) => return self.planned(request, selected),
+            Ok(Some(changed)) => changed,
+            // Rules that make more fields than an answer may have: leaving out some that the site
+            // relies on would be worse.
+            Err(_) => return self.error(Status::INTERNAL_SERVER_ERROR, None),
+        };
+        let block = changed.as_block();
+        let mut lines = block.lines();
+        let content_type = lines.find(|(name, _, _)| *name == b"content-type");
+        let changed = Selected {
+            block,
+            content_type: content_type.map_or(b"", |(_, value, _)| value),
+            ..*selected
+        };
+        self.planned(request, &changed)
+    }
+
+    /// The fields of a representation, if rules or the operator change them.
+    pub(super) fn changed(
+        &self,
+        selected: &Selected<'_>,
+    ) -> Result<Option<ReadyFields>, ReadyFieldsError> {
+        let is_error = selected.status.0 >= 400;
+        let mut ruling = self.ruling.filter(|_| !selected.is_ruled);
+        if !selected.is_own || is_error {
+            ruling = ruling.map(Ruling::without_caching);
+        }
+        let changes = ruling.and_then(|ruling| ruling.changes());
+        let replaced = &self.turn.defaults.replaced;
+        if changes.is_none() && replaced.is_empty() && !is_error {
+            return Ok(None);
+        }
+        let mut changes = changes.unwrap_or_default();
+        if is_error && !has_no_cache(selected) {
+            let value = answer::CACHE_NO_CACHE.as_bytes().to_vec();
+            changes.set.push(("cache-control".to_owned(), value));
+        }
+        let replaced = replaced.iter();
+        for name in replaced.filter(|name| !is_error || !is_caching_field(name)) {
+            changes.set.retain(|(set, _)| set != name);
+            let mut lines = selected.block.lines();
+            if lines.any(|(line, _, _)| line == name.as_bytes()) {
+                changes.remove.push(name.clone());
+            }
+        }
+        if changes.is_empty() {
+            return Ok(None);
+        }
+        changes.apply_to_block(selected.block).map(Some)
+    }
+
+    /// Whether the answer needs bytes that are not at hand: of a body that is to be inflated, or of
+    /// a live file that nobody has read yet.
+    #[inline]
+    pub(crate) fn needs_content(&self, request: &Request<'_>, selected: &Selected<'_>) -> bool {
+        match selected.source {
+            Source::Stored(body) => {
+                sends_content(request, &self.outcome(request, selected)) && body.body().is_none()
+            }
+            Source::Unread => needs_bytes(request, selected, self.turn.unix),
+            Source::Bytes(_) | Source::Memory(..) | Source::File(..) => false,
+        }
+    }
+
+    fn outcome(&self, request: &Request<'_>, selected: &Selected<'_>) -> Outcome {
+        outcome(request, selected, self.turn.unix)
+    }
+
+    /// Sends the selected representation with the fields it has now.
+    fn planned(&mut self, request: &Request<'_>, selected: &Selected<'_>) -> Answered {
+        let outcome = self.outcome(request, selected);
+        let inflated: Arc<Memory>;
+        let in_memory: Selected<'_>;
+        let mut selected = selected;
+        if let Source::Stored(body) = selected.source
+            && sends_content(request, &outcome)
+        {
+            // Inflated first, so that corruption is a 500, not a truncated body.
+            let Some(body) = body.body() else {
+                return self.error(Status::INTERNAL_SERVER_ERROR, None);
+            };
+            inflated = body;
+            in_memory = Selected {
+                source: Source::Memory(&inflated, 0),
+                ..*selected
+            };
+            selected = &in_memory;
+        }
+        match outcome {
+            Outcome::Full => self.whole(selected, &self.digests(request, selected)),
+            Outcome::NotModified => self.not_modified(selected),
+            Outcome::PreconditionFailed => self.error(Status::PRECONDITION_FAILED, None),
+            Outcome::Partial(ranges) => match ranges.as_slice() {
+                [one] => {
+                    let digests = self.digests(request, selected);
+                    self.one_range(selected, *one, &digests)
+                }
+                many => self.many_ranges(selected, many),
+            },
+            Outcome::Unsatisfiable => self.unsatisfiable(selected),
+        }
+    }
+
+    /// The digests that a request asks for, unless the operator configures the field.
+    fn digests(&self, request: &Request<'_>, selected: &Selected<'_>) -> Digests {
+        let mut replaced = self.turn.defaults.replaced.iter();
+        match replaced.any(|name| [REPR_DIGEST, CONTENT_DIGEST].contains(&name.as_str())) {
+            true => Digests::default(),
+            false => Digests::asked(request, selected),
+        }
+    }
+
+    fn whole(&mut self, selected: &Selected<'_>, digests: &Digests) -> Answered {
+        let len = selected.representation.len;
+        let with_digests: Vec<_>;
+        let fields = if digests.is_empty() && selected.status == Status::OK {
+            &self.turn.fields
+        } else {
+            let own = self.turn.configured(selected.status);
+            with_digests = own.chain(digests.fields(true)).collect();
+            &with_digests
+        };
+        let head = ResponseHead {
+            status: selected.status,
+            ready: Some((selected.block, ReadyPart::Whole)),
+            content_length: None,
+            fields,
+        };
+        if self.head(&head, len) {
+            self.body(selected.source, 0..len);
+            return Answered {
+                status: selected.status,
+                body_len: len,
+            };
+        }
+        Answered {
+            status: selected.status,
+            body_len: 0,
+        }
+    }
+
+    fn not_modified(&mut self, selected: &Selected<'_>) -> Answered {
+        let head = ResponseHead {
+            status: Status::NOT_MODIFIED,
+            ready: Some((selected.block, ReadyPart::Shared)),
+            content_length: None,
+            fields: &self.turn.fields,
+        };
+        self.head(&head, 0);
+        Answered {
+            status: Status::NOT_MODIFIED,
+            body_len: 0,
+        }
+    }
+
+    fn one_range(
+        &mut self,
+        selected: &Selected<'_>,
+        range: ByteRange,
+        digests: &Digests,
+    ) -> Answered {
+        let mut content_range = Vec::new();
+        range.write_content_range(selected.representation.len, &mut content_range);
+        let mut fields = self.fields(Some(("content-range", &content_range)));
+        fields.extend(digests.fields(false));
+        let head = ResponseHead {
+            status: Status::PARTIAL_CONTENT,
+            ready: Some((selected.block, ReadyPart::WithoutLength)),
+            content_length: Some(range.len()),
+            fields: &fields,
+        };
+        let mut body_len = 0;
+        if self.head(&head, range.len()) {
+            self.body(selected.source, bounds(range));
+            body_len = range.len();
+        }
+        Answered {
+            status: Status::PARTIAL_CONTENT,
+            body_len,
+        }
+    }
+
+    /// Several ranges: only of content without a coding, as the plan has it.
+    fn many_ranges(&mut self, selected: &Selected<'_>, ranges: &[ByteRange]) -> Answered {
+        let boundary = Boundary::new(unforeseeable(self.turn));
+        let representation = &selected.representation;
+        let content_type = Some(selected.content_type).filter(|value| !value.is_empty());
+        let multipart = multipart(ranges, content_type, representation.len, &boundary);
+        let outer_type = boundary.content_type();
+        let fields = self.fields(Some(("content-type", &outer_type)));
+        let head = ResponseHead {
+            status: Status::PARTIAL_CONTENT,
+            ready: Some((selected.block, ReadyPart::Shared)),
+            content_length: Some(multipart.content_length),
+            fields: &fields,
+        };
+        let status = Status::PARTIAL_CONTENT;
+        if !self.head(&head, multipart.content_length) {
+            return Answered {
+                status,
+                body_len: 0,
+            };
+        }
+        for part in &multipart.parts {
+            self.bytes(&multipart.framing[part.head.clone()]);
+            self.body(selected.source, bounds(part.body));
+        }
+        self.bytes(&multipart.framing[multipart.closing.clone()]);
+        Answered {
+            status,
+            body_len: multipart.content_length,
+        }
+    }
+
+    fn unsatisfiable(&mut self, selected: &Selected<'_>) -> Answered {
+        let mut content_range = Vec::new();
+        let len = selected.representation.len;
+        gannet_http::semantics::range::write_unsatisfied_range(len, &mut content_range);
+        self.error(
+            Status::RANGE_NOT_SATISFIABLE,
+            Some(("content-range", &content_range)),
+        )
+    }
+
+    /// Writes the head of an answer with `len` bytes of content; true if they are to follow.
+    #[inline]
+    pub(super) fn head(&mut self, head: &ResponseHead<'_>, len: u64) -> bool {
+        self.out.count();
+        let date_line = self.turn.date_line;
+        match &mut self.reply {
+            Reply::H1(h1) => h1.respond(head, date_line, self.out.wire()),
+            Reply::H2(streams, stream) => {
+                let connection = &mut streams.connection;
+                connection.respond(*stream, head, date_line, len, self.out.wire())
+            }
+        }
+    }
+
+    /// Adds bytes made for this answer to its content.
+    pub(super) fn bytes(&mut self, bytes: &[u8]) {
+        self.body(Source::Bytes(bytes), 0..bytes.len() as u64);
+    }
+
+    /// Adds a range of a representation to the answer's content.
+    #[inline]
+    pub(super) fn body(&mut self, source: Source<'_>, range: Range<u64>) {
+        match &mut self.reply {
+            Reply::H1(_) => body(self.out, source, range),
+            Reply::H2(streams, stream) => {
+                let now = Time(self.turn.now.0);
+                streams.content(*stream, source, range, now, self.out);
+            }
+        }
+    }
+
+    fn fields<'f>(&self, further: Option<(&'f str, &'f [u8])>) -> Vec<(&'f str, &'f [u8])>
+    where
+        Self: 'f,
+    {
+        let mut fields: Vec<(&'f str, &'f [u8])> = Vec::with_capacity(self.turn.fields.len() + 6);
+        fields.extend(self.turn.fields.iter().copied());
+        fields.extend(further);
+        fields
+    }
+}
+
+fn outcome(request: &Request<'_>, selected: &Selected<'_>, unix: i64) -> Outcome {
+    match selected.status {
+        Status::OK => plan::outcome(request, &selected.representation, unix),
+        _ => Outcome::Full,
+    }
+}
+
+/// Whether an answer takes bytes of the representation: it sends them, or a digest of them.
+pub(crate) fn needs_bytes(request: &Request<'_>, selected: &Selected<'_>, unix: i64) -> bool {
+    let is_digested = selected.sha256.is_some() && Digests::are_wanted(request);
+    is_digested || sends_content(request, &outcome(request, selected, unix))
+}
+
+/// Whether the fields of a representation say that no shared cache is to keep it.
+fn has_no_cache(selected: &Selected<'_>) -> bool {
+    let expected = answer::CACHE_NO_CACHE.as_bytes();
+    let mut lines = selected.block.lines();
+    lines.any(|(name, value, _)| name == b"cache-control" && value == expected)
+}
+
+/// Whether bytes of the representation are sent.
+fn sends_content(request: &Request<'_>, outcome: &Outcome) -> bool {
+    request.method == Method::Get && matches!(outcome, Outcome::Full | Outcome::Partial(_))
+}
+
+fn bounds(range: ByteRange) -> Range<u64> {
+    range.start..range.end
+}
+
+/// What the author of a file cannot foresee, and what does not give the worker's secret away.
+fn unforeseeable(turn: &Turn<'_>) -> [u8; 16] {
+    let mut hash = Context::new(&SHA256);
+    hash.update(turn.secret);
+    hash.update(&turn.now.0.to_le_bytes());
+    let mut out = [0; 16];
+    out.copy_from_slice(&hash.finish().as_ref()[..16]);
+    out
+}
+
+/// Adds wire bytes in order: to the send being gathered, or after the parts that follow it.
+fn wire(out: &mut Outgoing, bytes: &[u8]) {
+    match out.parts.back_mut() {
+        None => out.wire().extend_from_slice(bytes),
+        Some(Part::Wire(last)) => last.extend_from_slice(bytes),
+        Some(_) => out.part(Part::Wire(bytes.to_vec())),
+    }
+}
+
+/// Names the bytes of a body in the cheapest way.
+fn body(out: &mut Outgoing, source: Source<'_>, range: Range<u64>) {
+    if range.is_empty() {
+        return;
+    }
+    let bounds = || range.start as usize..range.end as usize;
+    match source {
+        Source::Bytes(bytes) => wire(out, &bytes[bounds()]),
+        Source::Memory(memory, offset) => {
+            let range = offset + bounds().start..offset + bounds().end;
+            if range.len() <= COPY_MAX {
+                wire(out, &memory.bytes()[range]);
+            } else if range.len() as u64 <= SMALL_FILE_MAX && out.parts.is_empty() && !out.is_full()
+            {
+                out.memory(memory, range);
+            } else {
+                // In slices, if it is long.
+                out.part(Part::Memory(Arc::clone(memory), range));
+            }
+        }
+        Source::File(file, offset) => {
+            out.part(Part::File(
+                Rc::clone(file),
+                offset + range.start..offset + range.end,
+            ));
+        }
+        Source::Stored(_) | Source::Unread => debug_assert!(false, "bytes are at hand"),
+    }
+}

@@ -1,0 +1,241 @@
+//! Listings of directories: read and rendered once for all who wait for the same, on a helper
+//! thread, and shared as memory.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
+
+use gannet_content::directory::listing::{self, Entry as Listable, ListingRequest};
+use gannet_http::semantics::request::Request;
+use gannet_http::semantics::status::Status;
+use gannet_io::driver::{
+    DirectoryEntry, Done, Driver, Errno, FileKind, Nanos, Render, Root, Started, Token,
+};
+
+use super::Disk;
+use super::first_reads::Lane;
+use crate::limits::{
+    LISTING_BYTES_MAX, LISTING_MAX, LISTINGS_KEPT_MAX, LISTINGS_PAGES_MAX, LISTINGS_READ_MAX,
+};
+use crate::site::Site;
+use crate::site::directory::DirectorySite;
+use crate::site::directory::listings::{ListingKey, ListingPage, Listings, Made};
+use crate::worker::Worker;
+use crate::worker::shared::{Shared, is_awaited};
+use crate::worker::token::{Kind, token};
+
+/// The listings of a worker.
+#[derive(Default)]
+pub(crate) struct Listing {
+    pages: Listings,
+    jobs: HashMap<ListingKey, Job>,
+    /// Those that nobody reads yet, by lane, in the order in which they were asked for. Where a
+    /// directory is shows when it is opened, so all begin as ones of this machine.
+    queues: [VecDeque<ListingKey>; LISTINGS_READ_MAX],
+    /// The one of each lane that is being read; the question's token carries the lane.
+    reading: [Option<ListingKey>; LISTINGS_READ_MAX],
+}
+
+struct Job {
+    /// Where the directory is.
+    root: Root,
+    folder: Vec<u8>,
+    /// Who waits for the page, as for an answer of the disk.
+    askers: Vec<Token>,
+    /// When reading began, by both clocks.
+    began: Option<(Nanos, i64)>,
+    /// The site has another directory by now: the page is sent and not kept.
+    is_outdated: bool,
+}
+
+impl Listing {
+    /// Whether there is something to do that needs no answer of the disk.
+    pub(crate) fn is_due(&self) -> bool {
+        let mut lanes = self.queues.iter().zip(&self.reading);
+        lanes.any(|(queue, reading)| !queue.is_empty() && reading.is_none())
+    }
+
+    /// No page is kept any more.
+    pub(crate) fn forget(&mut self) {
+        self.pages.forget_all();
+    }
+
+    /// The site has another directory: no page of the one before is kept.
+    pub(crate) fn forget_site(&mut self, site: u32) {
+        self.pages.forget_site(site);
+        let jobs = self.jobs.iter_mut().filter(|(key, _)| key.site == site);
+        jobs.for_each(|(_, job)| job.is_outdated = true);
+    }
+
+    /// Bytes that listings take now, those that are being made at their longest.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        let reading = self.reading.iter().flatten().count() as u64;
+        self.pages.held_bytes() + reading * LISTING_BYTES_MAX
+    }
+}
+
+impl<D: Driver> Shared<D> {
+    /// The listing that a request wants of a directory, if that is known; else `asker` will be told
+    /// in a later turn.
+    pub(crate) fn ask_for_listing(
+        &mut self,
+        (site, root, folder): (u32, Root, &[u8]),
+        request: &Request<'_>,
+        path: &[u8],
+        asker: Token,
+    ) -> Option<Result<ListingPage, Status>> {
+        let key = ListingKey::new(site, &ListingRequest::of(request, path));
+        let Listing {
+            pages,
+            jobs,
+            queues,
+            ..
+        } = &mut self.listing;
+        let is_same = |meta: &_| self.driver.peek(&root, folder, meta).as_ref() == Some(meta);
+        if let Some(page) = pages.fresh(&key, self.driver.now(), is_same) {
+            return Some(Ok(page));
+        }
+        match jobs.entry(key) {
+            Entry::Occupied(mut job) => {
+                let job = job.get_mut();
+                if job.askers.len() == job.askers.capacity() {
+                    let (alive, asked) = (&self.alive, &mut self.asked);
+                    job.askers.retain(|asker| is_awaited(alive, asked, *asker));
+                }
+                job.askers.push(asker);
+            }
+            Entry::Vacant(free) => {
+                queues[Lane::Own as usize].push_back(free.key().clone());
+                free.insert(Job {
+                    root,
+                    folder: folder.to_vec(),
+                    askers: vec![asker],
+                    began: None,
+                    is_outdated: false,
+                });
+            }
+        }
+        None
+    }
+}
+
+impl<D: Driver> Worker<D> {
+    /// Has directories read, as many as there is room for. What nobody waits for any more is not
+    /// begun.
+    pub(crate) fn read_directories(&mut self) {
+        for lane in Lane::BOTH {
+            self.read_directories_of(lane);
+        }
+    }
+
+    fn read_directories_of(&mut self, lane: Lane) {
+        let place = lane as usize;
+        while self.shared.listing.reading[place].is_none() {
+            let Some(key) = self.shared.listing.queues[place].pop_front() else {
+                return;
+            };
+            let Some(job) = self.shared.listing.jobs.get_mut(&key) else {
+                continue;
+            };
+            let (alive, asked) = (&self.shared.alive, &mut self.shared.asked);
+            job.askers.retain(|asker| is_awaited(alive, asked, *asker));
+            if job.askers.is_empty() {
+                self.shared.listing.jobs.remove(&key);
+                continue;
+            }
+            job.began = Some((self.shared.driver.now(), self.shared.driver.unix_seconds()));
+            let Site::Directory(site) = self.shared.sites.at(key.site) else {
+                continue;
+            };
+            let render = render(site, key.clone());
+            let asker = token(Kind::Listing, place as u32);
+            let (root, folder) = (&job.root, &job.folder);
+            self.shared.listing.reading[place] = Some(key);
+            // Those of the other lane were counted in the first one.
+            self.shared.counters.listings += u64::from(lane == Lane::Own);
+            let limits = (LISTING_MAX, lane == Lane::Foreign);
+            match self.shared.driver.list(root, folder, limits, render, asker) {
+                Started::Pending => {}
+                Started::Now(listed) => self.listed(place as u32, listed.map(Done::Listed)),
+            }
+        }
+    }
+
+    /// A directory was read and rendered, or could not be.
+    pub(crate) fn listed(&mut self, place: u32, result: Result<Done, Errno>) {
+        let reading = self.shared.listing.reading.get_mut(place as usize);
+        let Some(key) = reading.and_then(Option::take) else {
+            return;
+        };
+        if place == Lane::Own as u32 && matches!(result, Err(Errno::XDEV)) {
+            // It may hang: it waits for others of that kind only.
+            self.shared.listing.queues[Lane::Foreign as usize].push_back(key);
+            return;
+        }
+        let is_full = matches!(result, Err(Errno::MFILE | Errno::NFILE));
+        if is_full && self.shared.sites.drop_descriptors() {
+            // Files were kept open for later requests; each time there are fewer.
+            self.shared.listing.queues[place as usize].push_back(key);
+            return;
+        }
+        let Some(job) = self.shared.listing.jobs.remove(&key) else {
+            return;
+        };
+        let listed = result.and_then(|done| match done {
+            Done::Listed(listed) => Ok(listed),
+            _ => Err(Errno::IO),
+        });
+        let page = match (listed, job.began) {
+            (Ok(listed), Some((at, unix))) => {
+                let made = Made {
+                    meta: listed.meta,
+                    at,
+                    unix,
+                };
+                let kept_max = match self.shared.sites.at(key.site) {
+                    Site::Directory(site) if !job.is_outdated => {
+                        LISTINGS_KEPT_MAX.min(site.memory() / 4)
+                    }
+                    Site::Directory(_) | Site::Archive(_) => 0,
+                };
+                let pages = &mut self.shared.listing.pages;
+                match pages.make_room(listed.rendered.len() as u64, LISTINGS_PAGES_MAX) {
+                    true => Ok(pages.add(&key, listed.rendered, &made, kept_max)),
+                    // Peers hold as many pages as there may be.
+                    false => Err(Status::SERVICE_UNAVAILABLE),
+                }
+            }
+            // It was there a moment ago, and is gone.
+            (Err(Errno::NOENT | Errno::NOTDIR), _) => Err(Status::NOT_FOUND),
+            (Err(Errno::ACCESS), _) => Err(Status::FORBIDDEN),
+            (Err(Errno::AGAIN | Errno::MFILE | Errno::NFILE | Errno::NOMEM), _) => {
+                Err(Status::SERVICE_UNAVAILABLE)
+            }
+            _ => Err(Status::INTERNAL_SERVER_ERROR),
+        };
+        for asker in job.askers {
+            self.tell(asker, Ok(Disk::Listed(page.clone())));
+        }
+    }
+}
+
+/// What makes the page of a directory's entries.
+fn render(site: &DirectorySite, key: ListingKey) -> Render {
+    let routing = std::sync::Arc::clone(&site.options.routing);
+    let shows_dotfiles = site.options.lookup.dotfiles;
+    Render::new(move |entries: Vec<DirectoryEntry>| {
+        let folder = key.path.get(1..).unwrap_or_default();
+        let is_shown = |entry: &DirectoryEntry| {
+            let is_hidden = entry.name.starts_with(b".") && entry.name != b".well-known";
+            entry.meta.kind != FileKind::Other
+                && (shows_dotfiles || !is_hidden)
+                && !routing.is_rules_file(&[folder, entry.name.as_slice()].concat())
+        };
+        let entries = entries.into_iter().filter(is_shown).map(|entry| Listable {
+            name: entry.name,
+            is_directory: entry.meta.kind == FileKind::Directory,
+            len: entry.meta.len,
+            modified: i64::try_from(entry.meta.mtime_ns.div_euclid(1_000_000_000)).ok(),
+        });
+        listing::render(&key.wanted(), entries.collect()).content
+    })
+}

@@ -1,0 +1,54 @@
+//! One request from its event to its answer, the same for every version of HTTP.
+//!
+//! `pump` takes requests from a protocol machine and answers what memory can answer. What it cannot
+//! is kept (`KeptRequest`) and waits: `waiting` asks for it, `first_reads`, `listing` and `inflating`
+//! do what is done once for several who wait. `answering` makes the answer from what the site has,
+//! `own_answers` the others; `outgoing` gathers the answers of one send.
+
+pub(crate) mod answering;
+pub(crate) mod digests;
+pub(crate) mod first_reads;
+pub(crate) mod inflating;
+pub(crate) mod listing;
+pub(crate) mod outgoing;
+mod own_answers;
+pub(crate) mod own_fields;
+pub(crate) mod pump;
+pub(crate) mod redirect;
+pub(crate) mod waiting;
+
+use gannet_http::semantics::status::Status;
+use gannet_io::driver::{Done, Errno, File, OpenedFile};
+
+use self::first_reads::Admission;
+use crate::site::directory::listings::ListingPage;
+
+/// What a request that waits is told.
+pub(crate) enum Disk {
+    Opened(OpenedFile),
+    Read(Vec<u8>),
+    /// A listing that several may have waited for, or why there is none.
+    Listed(Result<ListingPage, Status>),
+    /// A copy of the file that was to be read.
+    Copied(File),
+    /// The turn to read has come.
+    Admitted(Admission),
+    /// The body that was waited for is in memory.
+    Inflated,
+}
+
+impl TryFrom<Done> for Disk {
+    type Error = Errno;
+
+    /// An answer of the engine to whoever asks it directly.
+    fn try_from(done: Done) -> Result<Self, Errno> {
+        match done {
+            Done::Opened(opened) => Ok(Self::Opened(opened)),
+            Done::Read(bytes) => Ok(Self::Read(bytes)),
+            _ => {
+                debug_assert!(false, "waiters only open and read");
+                Err(Errno::IO)
+            }
+        }
+    }
+}

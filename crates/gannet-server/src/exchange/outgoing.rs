@@ -1,0 +1,151 @@
+//! What one send will carry: the answers of one turn, gathered for one connection.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use gannet_io::driver::{PIECES_MAX, Piece, SendList};
+use gannet_io::memory::Memory;
+
+use crate::connection::Part;
+use crate::limits::{RESPONSES_PER_SEND_MAX, WIRE_MAX};
+
+/// Answers gathered for one send, and what has to follow it.
+///
+/// Invariant: `covered <= list.wire.len()`; bytes of `wire` before `covered` belong to a piece,
+/// unless there are no pieces at all.
+#[derive(Default)]
+pub(crate) struct Outgoing {
+    list: SendList,
+    covered: u32,
+    responses: u32,
+    /// Bytes in pieces of shared memory.
+    shared: u64,
+    /// What follows the send, in order.
+    pub(crate) parts: VecDeque<Part>,
+}
+
+impl Outgoing {
+    /// Begins with an empty buffer.
+    pub(crate) fn new(wire: Vec<u8>) -> Self {
+        Self {
+            list: SendList {
+                wire,
+                ..SendList::default()
+            },
+            ..Self::default()
+        }
+    }
+
+    /// The buffer that heads and small bodies are written to.
+    pub(crate) fn wire(&mut self) -> &mut Vec<u8> {
+        &mut self.list.wire
+    }
+
+    /// Counts a response.
+    pub(crate) fn count(&mut self) {
+        self.responses += 1;
+    }
+
+    /// Adds a range of shared memory after what was written so far.
+    pub(crate) fn memory(&mut self, memory: &Arc<Memory>, range: Range<usize>) {
+        if range.is_empty() {
+            return;
+        }
+        self.cover();
+        self.shared += range.len() as u64;
+        self.list
+            .pieces
+            .push(Piece::Memory(Arc::clone(memory), range));
+    }
+
+    /// Adds something that is sent on its own, after this send.
+    pub(crate) fn part(&mut self, part: Part) {
+        self.parts.push_back(part);
+    }
+
+    /// Whether the next response has to wait for this send.
+    pub(crate) fn is_full(&self) -> bool {
+        !self.parts.is_empty()
+            || self.responses >= RESPONSES_PER_SEND_MAX
+            || self.list.wire.len() >= WIRE_MAX
+            || self.list.pieces.len() + 3 > PIECES_MAX
+    }
+
+    /// Bytes of the send.
+    pub(crate) fn len(&self) -> u64 {
+        self.list.wire.len() as u64 + self.shared
+    }
+
+    /// Bytes of memory made for these answers.
+    pub(crate) fn wire_len(&self) -> u64 {
+        let parts = self.parts.iter().map(Part::wire_len);
+        self.list.wire.capacity() as u64 + parts.sum::<u64>()
+    }
+
+    /// Whether nothing was gathered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.wire.is_empty() && self.list.pieces.is_empty() && self.parts.is_empty()
+    }
+
+    /// The send, and what follows it.
+    pub(crate) fn finish(mut self) -> (SendList, VecDeque<Part>) {
+        if !self.list.pieces.is_empty() {
+            self.cover();
+        }
+        (self.list, self.parts)
+    }
+
+    /// Makes a piece of the wire bytes that are not in one yet.
+    fn cover(&mut self) {
+        let len = u32::try_from(self.list.wire.len()).expect("WIRE_MAX bounds it");
+        if len > self.covered {
+            self.list.pieces.push(Piece::Wire(self.covered..len));
+            self.covered = len;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes in the order in which they would be sent.
+    fn flat(list: &SendList) -> Vec<u8> {
+        if list.pieces.is_empty() {
+            return list.wire.clone();
+        }
+        let mut out = Vec::new();
+        for piece in &list.pieces {
+            match piece {
+                Piece::Wire(r) => out.extend(&list.wire[r.start as usize..r.end as usize]),
+                Piece::Memory(m, r) => {
+                    out.extend(&m.bytes()[r.clone()]);
+                }
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn pieces_keep_the_order_of_writing() {
+        let memory = Arc::new(Memory::from_vec(b"0123456789".to_vec()));
+        let mut out = Outgoing::new(Vec::new());
+        out.wire().extend(b"a");
+        out.memory(&memory, 2..4);
+        out.memory(&memory, 4..4);
+        out.memory(&memory, 5..6);
+        out.wire().extend(b"b");
+        let (list, parts) = out.finish();
+        assert!(parts.is_empty());
+        assert_eq!(flat(&list), b"a235b");
+    }
+
+    #[test]
+    fn wire_alone_has_no_pieces() {
+        let mut out = Outgoing::new(Vec::new());
+        out.wire().extend(b"ab");
+        let (list, _) = out.finish();
+        assert_eq!((flat(&list), list.pieces.len()), (b"ab".to_vec(), 0));
+    }
+}

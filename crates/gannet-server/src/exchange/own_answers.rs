@@ -1,0 +1,251 @@
+//! Answers whose content is not the site's: error pages, redirects, listings, and what the server
+//! says of itself.
+
+use gannet_content::directory::listing;
+use gannet_content::policy::defaults::ICON_PATH;
+use gannet_content::policy::security::{Cors, preflight_fields};
+use gannet_content::rules::headers::{is_caching_field, may_be_cached};
+use gannet_content::{answer, error_page};
+use gannet_http::semantics::ready_fields::ReadyFields;
+use gannet_http::semantics::request::{Request, TargetForm};
+use gannet_http::semantics::response::{ReadyPart, ResponseHead, Status};
+
+use super::answering::{Answered, Answering};
+use super::own_fields::FAVICON;
+use crate::site::directory::listings::ListingPage;
+use crate::site::rules::Ruling;
+use crate::site::{Selected, Source};
+use crate::start::UPGRADE;
+
+/// Seconds after which what was missing or busy may be back.
+const RETRY_AFTER: (&str, &[u8]) = ("retry-after", b"1");
+
+impl Answering<'_> {
+    /// Answers with a page of our own.
+    pub(crate) fn error(
+        &mut self,
+        status: Status,
+        further: Option<(&'static str, &[u8])>,
+    ) -> Answered {
+        let page = error_page::page(status);
+        // RFC 9110 section 15.6.4: the client is asked to come back, and soon.
+        let again = (status == Status::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER);
+        let further = further.or(again);
+        self.generated(status, error_page::CONTENT_TYPE, page, further)
+    }
+
+    /// Answers for a resource that cannot be had.
+    pub(crate) fn missing(&mut self, request: &Request<'_>, status: Status) -> Answered {
+        if status == Status::NOT_FOUND && self.gives_icon(request) {
+            return self.icon();
+        }
+        self.error(status, None)
+    }
+
+    pub(super) fn gives_icon(&self, request: &Request<'_>) -> bool {
+        self.turn.defaults.favicon.is_some() && request.target.path == ICON_PATH
+    }
+
+    /// Answers with the icon for sites that have none.
+    pub(super) fn icon(&mut self) -> Answered {
+        let fields = [("content-type", &b"image/png"[..])];
+        // It stands in for the site's own.
+        self.ruling = self.ruling.map(Ruling::without_caching);
+        let own = self.turn.defaults.favicon.as_deref().unwrap_or_default();
+        self.own(Status::OK, own, FAVICON, &fields)
+    }
+
+    /// Answers with a body made for it.
+    pub(crate) fn generated(
+        &mut self,
+        status: Status,
+        content_type: &[u8],
+        content: &[u8],
+        further: Option<(&'static str, &[u8])>,
+    ) -> Answered {
+        let mut fields = vec![("content-type", content_type)];
+        fields.extend(further);
+        self.own(status, &self.turn.defaults.page, content, &fields)
+    }
+
+    /// Answers with a directory's listing.
+    pub(crate) fn listing(&mut self, page: &ListingPage) -> Answered {
+        let fields = [("content-type", page.format.content_type()), listing::VARY];
+        let (status, len) = (Status::OK, page.content.len() as u64);
+        let mut body_len = 0;
+        if self.made(status, Some(len), &self.turn.defaults.page, &fields) {
+            self.body(Source::Memory(&page.content, 0), 0..len);
+            body_len = len;
+        }
+        Answered { status, body_len }
+    }
+
+    fn own(
+        &mut self,
+        status: Status,
+        own: &[(&'static str, String)],
+        content: &[u8],
+        fields: &[(&'static str, &[u8])],
+    ) -> Answered {
+        let mut body_len = 0;
+        if self.made(status, Some(content.len() as u64), own, fields) {
+            self.bytes(content);
+            body_len = content.len() as u64;
+        }
+        Answered { status, body_len }
+    }
+
+    /// Answers that the server is well.
+    pub(crate) fn healthy(&mut self) -> Answered {
+        self.generated(Status::OK, b"text/plain; charset=utf-8", b"ok\n", None)
+    }
+
+    /// Answers with what is always the same.
+    pub(crate) fn constant(&mut self, (fields, text): &(ReadyFields, &'static str)) -> Answered {
+        let status = Status::OK;
+        let len = text.len() as u64;
+        let head = ResponseHead {
+            status,
+            ready: Some((fields.as_block(), ReadyPart::Whole)),
+            content_length: None,
+            fields: &self.turn.fields,
+        };
+        let has_body = self.head(&head, len);
+        if has_body {
+            self.bytes(text.as_bytes());
+        }
+        Answered {
+            status,
+            body_len: if has_body { len } else { 0 },
+        }
+    }
+
+    /// Answers that the resource has these methods.
+    pub(crate) fn options(&mut self, allow: (&'static str, &[u8])) -> Answered {
+        let status = Status::NO_CONTENT;
+        self.made(status, None, &self.turn.defaults.options, &[allow]);
+        Answered {
+            status,
+            body_len: 0,
+        }
+    }
+
+    /// The same for a resource whose own fields may allow an origin to read it.
+    pub(crate) fn preflight(
+        &mut self,
+        selected: &Selected<'_>,
+        allow: (&'static str, &[u8]),
+    ) -> Answered {
+        // The fields as a `GET` would have them; those of the operator are not among them.
+        let changed = self.changed(selected).ok().flatten();
+        let block = changed
+            .as_ref()
+            .map_or(selected.block, ReadyFields::as_block);
+        let mut lines = block.lines();
+        let origin = lines.find(|(name, _, _)| *name == b"access-control-allow-origin");
+        let origin = origin.and_then(|(_, value, _)| std::str::from_utf8(value).ok());
+        // The rest of what rules change is about the content, and none is sent.
+        self.ruling = None;
+        let Some(origin) = origin else {
+            return self.options(allow);
+        };
+        let mut own = preflight_fields(&Cors::Origin(origin.to_owned()));
+        let configured = &self.turn.defaults.replaced;
+        own.retain(|(name, _)| !configured.iter().any(|it| it == name));
+        let status = Status::NO_CONTENT;
+        self.made(status, None, &own, &[allow]);
+        Answered {
+            status,
+            body_len: 0,
+        }
+    }
+
+    /// Sends the client to another path of this host, keeping the query.
+    pub(crate) fn redirect(&mut self, request: &Request<'_>, path: &[u8]) -> Answered {
+        let location = answer::location(path, request.target.query);
+        self.elsewhere(Status::PERMANENT_REDIRECT, &location)
+    }
+
+    /// Sends the client to a location.
+    pub(crate) fn elsewhere(&mut self, status: Status, location: &[u8]) -> Answered {
+        let own = &self.turn.defaults.redirect;
+        self.made(status, Some(0), own, &[("location", location)]);
+        Answered {
+            status,
+            body_len: 0,
+        }
+    }
+
+    /// Writes the head of an answer that is made here: what it must have, the default fields as
+    /// the site's rules change them, and what the operator configures. True if a body is to follow.
+    fn made(
+        &mut self,
+        status: Status,
+        content_length: Option<u64>,
+        own: &[(&'static str, String)],
+        further: &[(&'static str, &[u8])],
+    ) -> bool {
+        let turn = self.turn;
+        let mut ruling = self.ruling;
+        if !may_be_cached(status.0) {
+            ruling = ruling.map(Ruling::without_caching);
+        }
+        let changes = ruling.and_then(|ruling| ruling.changes());
+        let is_kept = |name: &str| {
+            let mut configured = turn.configured(status);
+            if is_caching_field(name) && configured.any(|(set, _)| set == name) {
+                return false;
+            }
+            let Some(changes) = &changes else { return true };
+            let is_set = changes.set.iter().any(|(set, _)| set == name);
+            !is_set && !changes.remove.iter().any(|gone| gone == name)
+        };
+        let is_of_operator =
+            |(name, value): &(&str, &[u8])| (*name, *value) != (UPGRADE.0, UPGRADE.1.as_bytes());
+        let configured = turn.configured(status);
+        let is_free = |name: &str| {
+            let mut configured = configured.clone().filter(is_of_operator);
+            !configured.any(|(set, _)| set == name)
+        };
+        let mut fields: Vec<(&str, &[u8])> = configured.clone().collect();
+        let own = own.iter().filter(|(name, _)| is_kept(name));
+        fields.extend(own.map(|(name, value)| (*name, value.as_bytes())));
+        fields.extend_from_slice(further);
+        let set = changes.iter().flat_map(|changes| &changes.set);
+        // The content is not the site's, so what describes the site's content does not fit.
+        let describes = |name: &str| matches!(name, "content-type" | "content-encoding");
+        let set = set.filter(|(name, _)| !describes(name) && is_free(name));
+        fields.extend(set.map(|(name, value)| (name.as_str(), value.as_slice())));
+        let head = ResponseHead {
+            status,
+            ready: None,
+            content_length,
+            fields: &fields,
+        };
+        self.head(&head, content_length.unwrap_or(0))
+    }
+
+    /// Sends the client to the same URL under `https`.
+    pub(crate) fn redirect_to_https(&mut self, request: &Request<'_>) -> Answered {
+        if !matches!(
+            request.target.form,
+            TargetForm::Origin | TargetForm::Absolute
+        ) {
+            return self.error(Status::BAD_REQUEST, None);
+        }
+        let authority = request
+            .authority
+            .and_then(|asked| self.turn.redirect.authority(asked));
+        let Some(authority) = authority else {
+            return self.error(Status::BAD_REQUEST, None);
+        };
+        let mut location = b"https://".to_vec();
+        location.extend_from_slice(&authority);
+        location.extend_from_slice(request.target.path);
+        if let Some(query) = request.target.query {
+            location.push(b'?');
+            location.extend_from_slice(query);
+        }
+        self.elsewhere(Status::PERMANENT_REDIRECT, &location)
+    }
+}

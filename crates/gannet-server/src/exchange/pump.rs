@@ -1,0 +1,412 @@
+//! The heart: bytes in, requests answered, until something has to be waited for.
+
+use gannet_content::answer;
+use gannet_content::rules::table::Ruled;
+use gannet_http::h1::Event;
+use gannet_http::h2;
+use gannet_http::semantics::coding::accept_encoding;
+use gannet_http::semantics::fields::KnownField;
+use gannet_http::semantics::kept::KeptRequest;
+use gannet_http::semantics::request::{Method, Request, TargetForm};
+use gannet_http::semantics::response::Status;
+use gannet_http::semantics::target_path::{PathError, decode_path};
+
+use gannet_io::driver::Driver;
+
+use crate::connection::Conn;
+use crate::connection::streams::Streams;
+use crate::exchange::answering::{Answered, Answering, Reply, Turn};
+use crate::exchange::outgoing::Outgoing;
+use crate::limits::{SEALED_GATHERED_MAX, STREAM_ASKED_MAX};
+use crate::observe::log::Record;
+use crate::observe::metrics::Counters;
+use crate::site::rules::{Ruling, asked};
+use crate::site::sites::Sites;
+use crate::site::{Resolved, Site, Wanted};
+
+/// Why the pump stopped.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// All input is used up, or what is left is not a whole request.
+    NeedInput,
+    /// The answers gathered have to be sent first.
+    Full,
+    /// This request has to wait for the disk, or for a body to be inflated.
+    Wait(Box<KeptRequest>),
+    /// The last answer was written. All input is used up: none of it counts any more.
+    Closing,
+}
+
+/// What the pump works with besides the connection.
+pub(crate) struct Pump<'a, D> {
+    pub(crate) sites: &'a mut Sites,
+    pub(crate) driver: &'a D,
+    pub(crate) turn: Turn<'a>,
+    pub(crate) counters: &'a mut Counters,
+    /// Where decoded paths are put together.
+    pub(crate) scratch: &'a mut Vec<u8>,
+    /// Where the fields of HTTP/2's requests are put together.
+    pub(crate) stream_fields: &'a mut Vec<u8>,
+    pub(crate) is_logging: bool,
+}
+
+impl<D: Driver> Pump<'_, D> {
+    /// Answers the requests in `input`. Returns how many bytes were used, and why it stopped.
+    pub(crate) fn run(
+        &mut self,
+        conn: &mut Conn,
+        input: &[u8],
+        out: &mut Outgoing,
+    ) -> (usize, Stop) {
+        let (is_secure, is_early) = (conn.is_secure(), conn.is_early());
+        let mut used = 0;
+        loop {
+            let Some(http1) = conn.protocol.http1() else {
+                debug_assert!(false, "it has another pump");
+                return (input.len(), Stop::Closing);
+            };
+            if conn.intake.is_closed() {
+                // A plain close would reset a peer that is still sending.
+                conn.linger |= used < input.len();
+                return (input.len(), Stop::Closing);
+            }
+            // What is sealed is copied, and held until the peer takes it.
+            let is_copied = is_secure && out.len() >= SEALED_GATHERED_MAX;
+            if out.is_full() || is_copied {
+                return (used, Stop::Full);
+            }
+            let step = http1.machine.receive(&input[used..]);
+            used += step.consumed;
+            match step.event {
+                Event::NeedMore => return (used, Stop::NeedInput),
+                Event::Dropped => {}
+                Event::Request(request) => {
+                    let on = On {
+                        redirects: http1.redirects,
+                        is_early,
+                    };
+                    let reply = Reply::H1(&mut http1.machine);
+                    let answered = self.request(reply, &request, on, out);
+                    match answered {
+                        Some(answered) => self.done(conn, &request, answered),
+                        None => return (used, Stop::Wait(Box::new(KeptRequest::new(&request)))),
+                    }
+                }
+                Event::Reject(rejection) => {
+                    self.counters.rejected += 1;
+                    let mut to = Answering {
+                        reply: Reply::H1(&mut http1.machine),
+                        turn: &self.turn,
+                        out,
+                        ruling: None,
+                    };
+                    let answered = to.error(rejection.status, None);
+                    self.counters.response(answered.status.0);
+                    if self.is_logging {
+                        conn.work()
+                            .records
+                            .push(Record::rejected(answered, self.turn.now));
+                    }
+                }
+                Event::Closing => conn.close_intake(),
+            }
+            conn.close_with_machine();
+        }
+    }
+
+    /// Answers the requests of an HTTP/2 connection in `input`. Returns how many bytes were used:
+    /// fewer than there are if a frame is not complete, or if something has to be sent or read
+    /// before.
+    pub(crate) fn run_streams(
+        &mut self,
+        streams: &mut Streams,
+        input: &[u8],
+        out: &mut Outgoing,
+    ) -> usize {
+        let mut fields = std::mem::take(self.stream_fields);
+        let used = self.run_frames(streams, input, &mut fields, out);
+        *self.stream_fields = fields;
+        used
+    }
+
+    fn run_frames(
+        &mut self,
+        streams: &mut Streams,
+        input: &[u8],
+        fields: &mut Vec<u8>,
+        out: &mut Outgoing,
+    ) -> usize {
+        let now = h2::Time(self.turn.now.0);
+        let mut used = 0;
+        loop {
+            let waiting = streams.asked as usize + streams.missed.len();
+            if out.is_full() || waiting >= STREAM_ASKED_MAX as usize {
+                return used;
+            }
+            let received = streams.connection.receive(now, &input[used..], fields);
+            used += received.consumed;
+            match received.event {
+                h2::Event::Request { stream, request } => {
+                    self.counters.h2_requests += 1;
+                    let on = On {
+                        redirects: false,
+                        is_early: streams.is_early,
+                    };
+                    match self.request(Reply::H2(streams, stream), &request, on, out) {
+                        Some(answered) => self.done_stream(streams, stream, &request, answered),
+                        None => streams.missed.push((stream, KeptRequest::new(&request))),
+                    }
+                }
+                h2::Event::Reject { stream, rejection } => {
+                    self.counters.rejected += 1;
+                    let mut to = Answering {
+                        reply: Reply::H2(streams, stream),
+                        turn: &self.turn,
+                        out,
+                        ruling: None,
+                    };
+                    let answered = to.error(rejection.status, None);
+                    self.counters.response(answered.status.0);
+                    if self.is_logging {
+                        streams.note(stream, Record::rejected(answered, self.turn.now));
+                    }
+                }
+                h2::Event::Reset { stream } => {
+                    self.counters.h2_resets += 1;
+                    streams.missed.retain(|(missed, _)| *missed != stream);
+                    let record = streams.forget(stream);
+                    streams.cut.extend(record);
+                }
+                // Told by the metrics when the connection ends.
+                h2::Event::Closed(_) => streams.end(),
+                h2::Event::NeedMore => {
+                    if streams.connection.wants_input() || streams.connection.is_closing() {
+                        return used;
+                    }
+                    // Replies wait; with them out of the way more can be read.
+                    streams.connection.poll_frame(now, 0, out.wire());
+                }
+            }
+        }
+    }
+
+    /// Counts and notes the answer of a stream.
+    pub(crate) fn done_stream(
+        &mut self,
+        streams: &mut Streams,
+        stream: h2::StreamId,
+        request: &Request<'_>,
+        answered: Answered,
+    ) {
+        self.counters.response(answered.status.0);
+        if self.is_logging {
+            streams.note(stream, Record::new(request, answered, self.turn.now));
+        }
+    }
+
+    /// Counts and notes an answer.
+    pub(crate) fn done(&mut self, conn: &mut Conn, request: &Request<'_>, answered: Answered) {
+        self.counters.response(answered.status.0);
+        if self.is_logging {
+            conn.work()
+                .records
+                .push(Record::new(request, answered, self.turn.now));
+        }
+    }
+
+    /// Answers a request that waited for a body, which is in memory now if `is_there`.
+    pub(crate) fn request_again(
+        &mut self,
+        mut reply: Reply<'_>,
+        request: &Request<'_>,
+        is_early: bool,
+        is_there: bool,
+        out: &mut Outgoing,
+    ) -> Answered {
+        let on = On {
+            redirects: false,
+            is_early,
+        };
+        let answered = match is_there {
+            true => self.request(reply.again(), request, on, out),
+            false => None,
+        };
+        answered.unwrap_or_else(|| {
+            let mut to = Answering {
+                reply,
+                turn: &self.turn,
+                out,
+                ruling: None,
+            };
+            to.error(Status::INTERNAL_SERVER_ERROR, None)
+        })
+    }
+
+    /// Answers one request, or returns `None` if the disk has to be asked.
+    fn request(
+        &mut self,
+        reply: Reply<'_>,
+        request: &Request<'_>,
+        on: On,
+        out: &mut Outgoing,
+    ) -> Option<Answered> {
+        let may_be_replay = || on.is_early || has_early_data(request);
+        if request.method == Method::Options && !on.redirects && !may_be_replay() {
+            return Some(self.options(reply, request, out));
+        }
+        let mut to = Answering {
+            reply,
+            turn: &self.turn,
+            out,
+            ruling: None,
+        };
+        if on.redirects {
+            // Host is client-controlled: do not redirect unknown hosts.
+            return Some(match self.sites.select(request.authority) {
+                Err(status) if self.turn.defaults.dummy.is_none() => to.error(status, None),
+                _ => to.redirect_to_https(request),
+            });
+        }
+        match request.method {
+            Method::Get | Method::Head => {}
+            // RFC 8470 section 5.2: the client, or who forwards for it, asks again.
+            _ if may_be_replay() => return Some(to.error(Status::TOO_EARLY, None)),
+            Method::Options | Method::Other => {
+                return Some(to.error(Status::METHOD_NOT_ALLOWED, Some(ALLOW)));
+            }
+        }
+        if !matches!(
+            request.target.form,
+            TargetForm::Origin | TargetForm::Absolute
+        ) {
+            return Some(to.error(Status::BAD_REQUEST, None));
+        }
+        let path = match decode_path(request.target.path, self.scratch) {
+            Ok(path) => path.as_bytes(),
+            // The line was not too long; nothing has such a path.
+            Err(PathError::TooLong) => return Some(to.error(Status::NOT_FOUND, None)),
+            Err(_) => return Some(to.error(Status::BAD_REQUEST, None)),
+        };
+        if let Some(dummy) = &self.turn.defaults.dummy {
+            return Some(to.constant(dummy));
+        }
+        if self.turn.defaults.health.as_deref() == Some(path) {
+            return Some(to.healthy());
+        }
+        let site = match self.sites.select(request.authority) {
+            Ok(number) => self.sites.at(number),
+            Err(status) => return Some(to.error(status, None)),
+        };
+        let rules = site.rules().cloned();
+        if let Some(rules) = rules.as_deref() {
+            let asked = asked(self.turn.scheme, request, path);
+            to.ruling = Some(Ruling::new(rules, asked));
+        }
+        let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
+        match site {
+            Site::Archive(archive) => {
+                let wanted = Wanted {
+                    path,
+                    codings,
+                    request,
+                };
+                let resolved = archive.resolve(wanted, to.ruling.as_ref());
+                Some(match resolved {
+                    Resolved::Selected(selected) if to.needs_content(request, &selected) => {
+                        return None;
+                    }
+                    Resolved::Selected(selected) if selected.is_lost(self.driver) => {
+                        to.error(Status::SERVICE_UNAVAILABLE, None)
+                    }
+                    Resolved::Selected(selected) => to.selected(request, &selected),
+                    Resolved::Redirect(location) => to.redirect(request, &location),
+                    Resolved::Elsewhere(status, location) => to.elsewhere(status, &location),
+                    Resolved::Error(status) => to.missing(request, status),
+                })
+            }
+            Site::Directory(directory) => {
+                match to.ruling.and_then(|ruling| ruling.before_files()) {
+                    Some(Ruled::Elsewhere {
+                        status, location, ..
+                    }) => return Some(to.elsewhere(status, &location)),
+                    Some(Ruled::Content { .. }) => return None,
+                    None => {}
+                }
+                let found = directory.lookup(path, self.turn.now, self.driver);
+                let Some((cached, status)) = found else {
+                    self.counters.cache_misses += 1;
+                    return None;
+                };
+                let selected = cached.select(codings, status);
+                if to.needs_content(request, &selected) {
+                    self.counters.cache_misses += 1;
+                    return None;
+                }
+                self.counters.cache_hits += 1;
+                Some(to.selected(request, &selected))
+            }
+        }
+    }
+
+    /// Answers which methods a resource has. An archive carries its own policy for other sites'
+    /// scripts: what a resource's fields say holds for preflight requests, too.
+    fn options(&mut self, reply: Reply<'_>, request: &Request<'_>, out: &mut Outgoing) -> Answered {
+        let mut to = Answering {
+            reply,
+            turn: &self.turn,
+            out,
+            ruling: None,
+        };
+        let form = request.target.form;
+        if !matches!(form, TargetForm::Origin | TargetForm::Absolute) {
+            return to.options(ALLOW);
+        }
+        let Ok(path) = decode_path(request.target.path, self.scratch) else {
+            return to.options(ALLOW);
+        };
+        let path = path.as_bytes();
+        let Ok(Site::Archive(archive)) = self
+            .sites
+            .select(request.authority)
+            .map(|number| self.sites.at(number))
+        else {
+            return to.options(ALLOW);
+        };
+        let asked = asked(self.turn.scheme, request, path);
+        let rules = archive.rules.as_deref();
+        to.ruling = rules.map(|rules| Ruling::new(rules, asked));
+        // Which coding is selected makes no difference to the policy.
+        let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
+        let wanted = Wanted {
+            path,
+            codings,
+            request,
+        };
+        match archive.resolve(wanted, to.ruling.as_ref()) {
+            Resolved::Selected(selected) => to.preflight(&selected, ALLOW),
+            _ => {
+                to.ruling = None;
+                to.options(ALLOW)
+            }
+        }
+    }
+}
+
+/// What a connection makes of the requests on it.
+#[derive(Clone, Copy)]
+struct On {
+    /// All are answered with the same URL under `https`.
+    redirects: bool,
+    /// They may be replays: they come in TLS early data.
+    is_early: bool,
+}
+
+/// Whether somebody on the way took the request from early data. Every value of the field means
+/// the same (RFC 8470 section 5.1).
+fn has_early_data(request: &Request<'_>) -> bool {
+    let mut lines = request.fields.iter();
+    lines.any(|(name, _)| name.eq_ignore_ascii_case(b"early-data"))
+}
+
+/// The methods that every resource has.
+const ALLOW: (&str, &[u8]) = ("allow", answer::ALLOW);

@@ -1,0 +1,397 @@
+//! The thread that writes log lines, so that no worker waits for a disk or a pipe.
+
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::thread::JoinHandle;
+
+use gannet_io::cause::cause;
+use gannet_io::named_file;
+
+use super::LogSink;
+use crate::config::LogFormat;
+use crate::limits::{LOG_FINISH_MS, LOG_QUEUE_MAX};
+
+/// What the writer thread is told besides lines.
+enum Order {
+    Reopen,
+}
+
+/// The writer thread and the way to it.
+pub(crate) struct LogWriter {
+    queue: Option<SyncSender<Vec<u8>>>,
+    orders: Sender<Order>,
+    thread: Option<JoinHandle<()>>,
+    /// Its other end is dropped when the thread has ended.
+    ended: Receiver<()>,
+    made: Made,
+}
+
+impl LogWriter {
+    /// Starts the writer; with [`LogFormat::Off`] there is no thread.
+    ///
+    /// # Errors
+    /// When the log file cannot be opened.
+    pub(crate) fn start(format: LogFormat, path: Option<&Path>) -> io::Result<(Self, LogFactory)> {
+        let (orders, order_inbox) = std::sync::mpsc::channel();
+        let (end, ended) = std::sync::mpsc::channel();
+        if format == LogFormat::Off {
+            let writer = Self {
+                queue: None,
+                orders,
+                thread: None,
+                ended,
+                made: Made(None),
+            };
+            return Ok((
+                writer,
+                LogFactory {
+                    format,
+                    queue: None,
+                    failed: Arc::default(),
+                },
+            ));
+        }
+        let (target, made) = Target::open(path)?;
+        let (queue, lines) = std::sync::mpsc::sync_channel::<Vec<u8>>(LOG_QUEUE_MAX);
+        let failed = Arc::new(AtomicU64::new(0));
+        let factory = LogFactory {
+            format,
+            queue: Some(queue.clone()),
+            failed: Arc::clone(&failed),
+        };
+        let thread = std::thread::Builder::new()
+            .name("gannet-log".into())
+            .spawn(move || {
+                write_lines(target, &lines, &order_inbox, &failed);
+                drop(end);
+            })?;
+        Ok((
+            Self {
+                queue: Some(queue),
+                orders,
+                thread: Some(thread),
+                ended,
+                made,
+            },
+            factory,
+        ))
+    }
+
+    /// The server serves: a file that was made for the log stays.
+    pub(crate) fn keep(&mut self) {
+        self.made.0 = None;
+    }
+
+    /// Has the writer open its file anew (after a rotation).
+    pub(crate) fn reopen(&self) {
+        // The writer is gone only when the server is.
+        let _ = self.orders.send(Order::Reopen);
+        if let Some(queue) = &self.queue {
+            let _ = queue.try_send(Vec::new());
+        }
+    }
+
+    /// Waits until everything handed over is written; not for ever, because whoever reads a pipe
+    /// may have stopped doing so. All sinks must be gone.
+    pub(crate) fn finish(mut self) {
+        drop(self.queue.take());
+        let patience = std::time::Duration::from_millis(LOG_FINISH_MS);
+        if self.ended.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Makes the sinks of the workers.
+#[derive(Clone)]
+pub(crate) struct LogFactory {
+    format: LogFormat,
+    queue: Option<SyncSender<Vec<u8>>>,
+    failed: Arc<AtomicU64>,
+}
+
+impl LogFactory {
+    /// A sink for one worker.
+    pub(crate) fn sink(&self) -> LogSink {
+        LogSink::new(self.format, self.queue.clone(), Arc::clone(&self.failed))
+    }
+}
+
+/// A file that was made for the log. It is removed when this is dropped: a server that does not
+/// start, or only checks whether it could, leaves nothing behind.
+struct Made(Option<PathBuf>);
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0
+            && fs::metadata(path).is_ok_and(|meta| meta.len() == 0)
+        {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// Where lines go: standard output, or a file that is opened anew.
+struct Target {
+    path: Option<PathBuf>,
+    lines: Lines<File>,
+}
+
+impl Target {
+    fn open(path: Option<&Path>) -> io::Result<(Self, Made)> {
+        let Some(path) = path else {
+            // A copy of the descriptor: the standard library's own buffer would keep what could
+            // not be written, and repeat it.
+            let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+            let lines = Lines::new(file);
+            return Ok((Self { path: None, lines }, Made(None)));
+        };
+        let (file, is_made) = open(path)?;
+        let made = Made(is_made.then(|| path.to_owned()));
+        let mut lines = Lines::new(file);
+        if !is_made && ends_in_a_line(path) {
+            // The end of a process that had no room for the rest.
+            lines.owed.push(b'\n');
+        }
+        let path = Some(path.to_owned());
+        Ok((Self { path, lines }, made))
+    }
+
+    /// Gives the number of lines that are lost with this.
+    fn reopen(&mut self) -> u64 {
+        let Some(path) = &self.path else { return 0 };
+        match open(path) {
+            Ok((file, _)) => self.lines.go_on_in(file),
+            Err(error) => {
+                complain(&error, "reopen");
+                0
+            }
+        }
+    }
+}
+
+/// Opens a log file to add to it; says whether it was made.
+fn open(path: &Path) -> io::Result<(File, bool)> {
+    match named_file::append(path, false) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        opened => return Ok((opened?, false)),
+    }
+    match named_file::append(path, true) {
+        // Another process was faster.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            Ok((named_file::append(path, false)?, false))
+        }
+        made => Ok((made?, true)),
+    }
+}
+
+/// Whether the last line of a file has no end.
+fn ends_in_a_line(path: &Path) -> bool {
+    // Nothing but a file has a last byte, and opening a FIFO would wait.
+    let len = match fs::metadata(path) {
+        Ok(meta) if meta.is_file() => meta.len(),
+        _ => 0,
+    };
+    let mut last = [b'\n'];
+    len > 0
+        && File::open(path).is_ok_and(|file| file.read_exact_at(&mut last, len - 1).is_ok())
+        && last != [b'\n']
+}
+
+/// Whole lines: the rest of one that was written in part goes before all others.
+struct Lines<W> {
+    out: W,
+    /// The rest of the line that was written in part; shorter than a batch.
+    owed: Vec<u8>,
+}
+
+impl<W: Write> Lines<W> {
+    fn new(out: W) -> Self {
+        let owed = Vec::new();
+        Self { out, owed }
+    }
+
+    /// Writes a batch of lines; an error comes with the number of those that are lost.
+    fn write(&mut self, batch: &[u8]) -> Result<(), (u64, io::Error)> {
+        let (len, written) = write_some(&mut self.out, &self.owed);
+        self.owed.drain(..len);
+        written.map_err(|error| (line_count(batch), error))?;
+        let (len, written) = write_some(&mut self.out, batch);
+        written.map_err(|error| {
+            let (begun, rest) = batch.split_at(len);
+            let is_torn = begun.last().is_some_and(|byte| *byte != b'\n');
+            let end = rest.iter().position(|byte| *byte == b'\n');
+            let end = end.map_or(rest.len(), |end| end + 1);
+            let (torn, lost) = rest.split_at(if is_torn { end } else { 0 });
+            self.owed = torn.to_vec();
+            (line_count(lost), error)
+        })
+    }
+}
+
+impl Lines<File> {
+    /// Goes on in another file, which may be the same one; gives the number of lines lost.
+    fn go_on_in(&mut self, file: File) -> u64 {
+        let before = std::mem::replace(&mut self.out, file);
+        let (len, _) = write_some(&mut &before, &self.owed);
+        self.owed.drain(..len);
+        let identity = |file: &File| file.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
+        if self.owed.is_empty() || identity(&before) == identity(&self.out) {
+            return 0;
+        }
+        self.owed.clear();
+        1
+    }
+}
+
+/// Writes as much as can be; says how much that was.
+fn write_some(out: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
+    let mut len = 0;
+    while len < bytes.len() {
+        match out.write(&bytes[len..]) {
+            Ok(0) => return (len, Err(ErrorKind::WriteZero.into())),
+            Ok(more) => len += more,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return (len, Err(error)),
+        }
+    }
+    (len, Ok(()))
+}
+
+fn line_count(bytes: &[u8]) -> u64 {
+    bytes.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
+fn complain(error: &io::Error, doing: &str) {
+    let cause = cause(error);
+    let _ = writeln!(
+        io::stderr(),
+        "gannet: cannot {doing} the access log: {cause}"
+    );
+}
+
+fn write_lines(
+    mut target: Target,
+    batches: &Receiver<Vec<u8>>,
+    orders: &Receiver<Order>,
+    failed: &AtomicU64,
+) {
+    // A full disk must not fill standard error as well: one complaint until a write succeeds.
+    let mut complained = false;
+    while let Ok(batch) = batches.recv() {
+        if let Ok(Order::Reopen) = orders.try_recv() {
+            failed.fetch_add(target.reopen(), Ordering::Relaxed);
+        }
+        let Err((lost, error)) = target.lines.write(&batch) else {
+            complained = false;
+            continue;
+        };
+        failed.fetch_add(lost, Ordering::Relaxed);
+        if !complained {
+            complained = true;
+            complain(&error, "write");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A disk with so much room.
+    struct Disk {
+        content: Vec<u8>,
+        room: usize,
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let len = bytes.len().min(self.room);
+            if len == 0 {
+                return Err(ErrorKind::StorageFull.into());
+            }
+            self.room -= len;
+            self.content.extend_from_slice(&bytes[..len]);
+            Ok(len)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// Whatever the disk has room for, what it gets are whole lines in their order, each once,
+    /// and what is missing was counted.
+    #[test]
+    fn lines_stay_whole_on_a_full_disk() {
+        for room in 0..24 {
+            let disk = Disk {
+                content: Vec::new(),
+                room,
+            };
+            let mut lines = Lines::new(disk);
+            let mut lost = 0;
+            for (batch, more_room) in [("one\ntwo\nthree\n", 0), ("four\n", 3), ("five\n", 99)] {
+                lines.out.room += more_room;
+                if let Err((count, _)) = lines.write(batch.as_bytes()) {
+                    lost += count;
+                }
+            }
+            let text = String::from_utf8(lines.out.content).expect("as it was written");
+            let all = ["one", "two", "three", "four", "five"];
+            let got: Vec<&str> = text.split_terminator('\n').collect();
+            let expect: Vec<&str> = all.into_iter().filter(|line| got.contains(line)).collect();
+            assert_eq!(got, expect, "room for {room}");
+            assert_eq!(lost as usize, all.len() - got.len(), "room for {room}");
+        }
+    }
+
+    /// After a rotation the rest of a line does not begin the new file; without one it goes on.
+    #[test]
+    fn another_file_begins_with_a_whole_line() {
+        let name = |kind: &str| {
+            let name = format!("gannet-log-{}-{kind}", std::process::id());
+            std::env::temp_dir().join(name)
+        };
+        let (old, new) = (name("old"), name("new"));
+        // Opened for reading alone: no write succeeds.
+        fs::write(&old, "beg").expect("written");
+        fs::write(&new, "").expect("written");
+        let unwritable = || Lines {
+            out: File::open(&old).expect("it is there"),
+            owed: b"un\n".to_vec(),
+        };
+        let mut lines = unwritable();
+        assert_eq!(lines.go_on_in(open(&new).expect("it is there").0), 1);
+        lines.write(b"whole\n").expect("it can be written");
+        assert_eq!(fs::read(&new).expect("it is there"), b"whole\n");
+        let mut lines = unwritable();
+        assert_eq!(lines.go_on_in(open(&old).expect("it is there").0), 0);
+        lines.write(b"whole\n").expect("it can be written");
+        assert_eq!(fs::read(&old).expect("it is there"), b"begun\nwhole\n");
+        for path in [old, new] {
+            fs::remove_file(path).expect("it is there");
+        }
+    }
+
+    /// What a process that was killed has left half written is ended first.
+    #[test]
+    fn a_line_without_an_end_gets_one() {
+        let name = format!("gannet-log-{}-torn", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::write(&path, "torn").expect("written");
+        let (mut target, _made) = Target::open(Some(&path)).expect("it is there");
+        target.lines.write(b"whole\n").expect("it can be written");
+        assert_eq!(fs::read(&path).expect("it is there"), b"torn\nwhole\n");
+        fs::remove_file(path).expect("it is there");
+    }
+}

@@ -1,0 +1,391 @@
+//! What a worker counts, and how counts become text: for people here, for Prometheus in
+//! [`exposition`].
+
+pub(crate) mod exposition;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::ops::AddAssign;
+
+use gannet_io::driver::IoCounters;
+
+use crate::observe::snapshots::WorkerCounts;
+use crate::tls::handshake::Failure;
+use crate::tls::session::KeyUpdates;
+use crate::worker::ledger::Holding;
+
+/// Counts of one worker since its start. Plain integers: no other thread reads them; a worker is
+/// asked for a copy.
+#[derive(Clone, Debug, Default)]
+pub struct Counters {
+    /// Connections accepted.
+    pub connections_total: u64,
+    /// Connections open now.
+    pub connections_now: u64,
+    /// The most connections open at once; over several workers the sum of what each had, at
+    /// whatever time.
+    pub connections_max: u64,
+    /// Requests answered, by status class 1xx to 5xx.
+    pub responses: [u64; 5],
+    /// Responses by exact status, for the codes that gannet sends.
+    pub by_status: BTreeMap<u16, u64>,
+    /// Bytes handed to sockets, heads and bodies.
+    pub bytes_sent: u64,
+    /// Request heads refused (400, 414, 431, ...).
+    pub rejected: u64,
+    /// Connections ended because a deadline passed.
+    pub timeouts: u64,
+    /// Connections that ended in an error of the socket.
+    pub socket_errors: u64,
+    /// Responses cut short: the file ended or failed, or changed while its bytes were queued.
+    pub cut_short: u64,
+    /// Connections closed or refused because descriptors or the limit ran out.
+    pub shed: u64,
+    /// Requests answered from the cache of a live directory.
+    pub cache_hits: u64,
+    /// Requests that had to look at the disk.
+    pub cache_misses: u64,
+    /// Bodies of archives that were inflated: they are stored as gzip alone.
+    pub inflated: u64,
+    /// Live files whose content was read or copied for a first answer.
+    pub first_reads: u64,
+    /// Directories that were read to be listed.
+    pub listings: u64,
+    /// Bytes of archives that are copied into memory, counted by one of the workers that share them.
+    pub archive_copied: u64,
+    /// Connections that spoke HTTP/2.
+    pub h2_connections: u64,
+    /// Requests that came as HTTP/2 streams.
+    pub h2_requests: u64,
+    /// HTTP/2 streams that ended before their response was complete.
+    pub h2_resets: u64,
+    /// HTTP/2 connections that ended in an error, by error code and cause.
+    pub h2_errors: BTreeMap<(&'static str, &'static str), u64>,
+    /// Log lines dropped because the writer could not keep up or could not write.
+    pub log_dropped: u64,
+    /// What came of TLS.
+    pub tls: TlsCounters,
+    /// The engine's own counts.
+    pub io: IoCounters,
+    /// What is held for peers, by account; of those with a bound for each connection, the most of
+    /// any.
+    pub held: Vec<Holding>,
+}
+
+/// Counts of TLS.
+#[derive(Clone, Debug, Default)]
+pub struct TlsCounters {
+    /// Connections over TLS that are open now, those in their handshake included.
+    pub connections_now: u64,
+    /// Handshakes with a certificate.
+    pub full: u64,
+    /// The same, after asking for another key share.
+    pub retried: u64,
+    /// Handshakes by a ticket or a remembered session.
+    pub resumed: u64,
+    /// Handshakes that failed, by the alert that was sent or received, or by what happened instead:
+    /// `closed`, `reset`, `timeout`, `clear_http`.
+    pub failed: BTreeMap<&'static str, u64>,
+    /// Connections on which early data was taken.
+    pub early: u64,
+    /// Connections ended by a fatal alert after their handshake.
+    pub faults: u64,
+    /// Connections whose records the kernel has sealed from some moment on.
+    pub kernel: u64,
+    /// Connections with a large body that the kernel did not seal although it could, by reason:
+    /// `tls12`, `refused`.
+    pub not_kernel: BTreeMap<&'static str, u64>,
+    /// Keys replaced by peers.
+    pub peer_key_updates: u64,
+    /// Keys replaced by our own record layer.
+    pub key_updates: u64,
+    /// Keys that the kernel was given in the place of others.
+    pub kernel_key_updates: u64,
+}
+
+impl TlsCounters {
+    /// Counts a handshake that failed.
+    pub(crate) fn failed(&mut self, failure: &Failure) {
+        self.failed_by(match failure {
+            Failure::ClearHttp(_) => "clear_http",
+            Failure::Ours { alert, .. } | Failure::Peers(alert) => alert.name(),
+        });
+    }
+
+    /// Counts a connection that our own record layer seals although the kernel could.
+    pub(crate) fn stays_ours(&mut self, reason: &'static str) {
+        *self.not_kernel.entry(reason).or_default() += 1;
+    }
+
+    /// Counts keys that were replaced.
+    pub(crate) fn updated(&mut self, updates: KeyUpdates) {
+        self.peer_key_updates += u64::from(updates.peers);
+        self.key_updates += u64::from(updates.ours);
+    }
+
+    /// Counts a handshake that failed for this reason.
+    pub(crate) fn failed_by(&mut self, reason: &'static str) {
+        *self.failed.entry(reason).or_default() += 1;
+    }
+
+    /// All handshakes that succeeded.
+    #[must_use]
+    pub fn handshakes(&self) -> u64 {
+        self.full + self.retried + self.resumed
+    }
+}
+
+// Each field is named here, so that a new one cannot be left out of the sums.
+impl AddAssign<&TlsCounters> for TlsCounters {
+    fn add_assign(&mut self, other: &TlsCounters) {
+        let TlsCounters {
+            connections_now,
+            full,
+            retried,
+            resumed,
+            failed,
+            early,
+            faults,
+            kernel,
+            not_kernel,
+            peer_key_updates,
+            key_updates,
+            kernel_key_updates,
+        } = other;
+        self.connections_now += connections_now;
+        self.full += full;
+        self.retried += retried;
+        self.resumed += resumed;
+        add_each(&mut self.failed, failed);
+        self.early += early;
+        self.faults += faults;
+        self.kernel += kernel;
+        add_each(&mut self.not_kernel, not_kernel);
+        self.peer_key_updates += peer_key_updates;
+        self.key_updates += key_updates;
+        self.kernel_key_updates += kernel_key_updates;
+    }
+}
+
+fn add_each<K: Copy + Ord>(sums: &mut BTreeMap<K, u64>, counts: &BTreeMap<K, u64>) {
+    for (key, count) in counts {
+        *sums.entry(*key).or_default() += count;
+    }
+}
+
+impl Counters {
+    /// Counts a response.
+    pub(crate) fn response(&mut self, status: u16) {
+        let class = usize::from(status / 100).clamp(1, 5) - 1;
+        self.responses[class] += 1;
+        if status != 200 {
+            *self.by_status.entry(status).or_default() += 1;
+        }
+    }
+
+    /// All requests answered.
+    #[must_use]
+    pub fn responses_total(&self) -> u64 {
+        self.responses.iter().sum()
+    }
+
+    /// What is known of all workers together.
+    fn sum(workers: &[WorkerCounts]) -> Self {
+        let mut sum = Self::default();
+        for counters in workers.iter().filter_map(|worker| worker.counters.as_ref()) {
+            sum += counters;
+        }
+        sum
+    }
+
+    /// Exact counts by status, 200 included.
+    fn statuses(&self) -> Vec<(u16, u64)> {
+        let other_2xx: u64 = self
+            .by_status
+            .iter()
+            .filter(|(s, _)| **s / 100 == 2)
+            .map(|(_, n)| n)
+            .sum();
+        let mut all: Vec<_> = self.by_status.iter().map(|(s, n)| (*s, *n)).collect();
+        all.push((200, self.responses[1] - other_2xx));
+        all.sort_unstable();
+        all
+    }
+}
+
+impl AddAssign<&Counters> for Counters {
+    fn add_assign(&mut self, other: &Counters) {
+        let Counters {
+            connections_total,
+            connections_now,
+            connections_max,
+            responses,
+            by_status,
+            bytes_sent,
+            rejected,
+            timeouts,
+            socket_errors,
+            cut_short,
+            shed,
+            cache_hits,
+            cache_misses,
+            inflated,
+            first_reads,
+            listings,
+            archive_copied,
+            h2_connections,
+            h2_requests,
+            h2_resets,
+            h2_errors,
+            log_dropped,
+            tls,
+            io,
+            held,
+        } = other;
+        self.connections_total += connections_total;
+        self.connections_now += connections_now;
+        self.connections_max += connections_max;
+        for (sum, count) in self.responses.iter_mut().zip(responses) {
+            *sum += count;
+        }
+        add_each(&mut self.by_status, by_status);
+        self.bytes_sent += bytes_sent;
+        self.rejected += rejected;
+        self.timeouts += timeouts;
+        self.socket_errors += socket_errors;
+        self.cut_short += cut_short;
+        self.shed += shed;
+        self.cache_hits += cache_hits;
+        self.cache_misses += cache_misses;
+        self.inflated += inflated;
+        self.first_reads += first_reads;
+        self.listings += listings;
+        self.archive_copied += archive_copied;
+        self.h2_connections += h2_connections;
+        self.h2_requests += h2_requests;
+        self.h2_resets += h2_resets;
+        add_each(&mut self.h2_errors, h2_errors);
+        self.log_dropped += log_dropped;
+        self.tls += tls;
+        add_io(&mut self.io, io);
+        if self.held.is_empty() {
+            self.held.clone_from(held);
+        } else {
+            for (sum, one) in self.held.iter_mut().zip(held) {
+                sum.add(one);
+            }
+        }
+    }
+}
+
+fn add_io(sum: &mut IoCounters, io: &IoCounters) {
+    let IoCounters {
+        enters,
+        submissions,
+        completions,
+        short_sends,
+        no_buffers,
+        queue_full,
+        completion_overflows,
+        stale,
+        helped,
+    } = io;
+    sum.enters += enters;
+    sum.submissions += submissions;
+    sum.completions += completions;
+    sum.short_sends += short_sends;
+    sum.no_buffers += no_buffers;
+    sum.queue_full += queue_full;
+    sum.completion_overflows += completion_overflows;
+    sum.stale += stale;
+    sum.helped += helped;
+}
+
+/// The counts for people: what SIGUSR1 prints.
+pub(crate) fn summary(workers: &[WorkerCounts]) -> String {
+    let c = Counters::sum(workers);
+    let requests = c.responses_total();
+    let per = |n: u64| n as f64 / requests.max(1) as f64;
+    let mut text = String::new();
+    for (number, _) in workers.iter().enumerate().filter(|(_, it)| !it.is_up) {
+        let _ = writeln!(text, "worker {number} is busy: its last counts are used");
+    }
+    let _ = writeln!(
+        text,
+        "connections: now {}, total {}, most at once {}, shed {}, timed out {}, errors {}",
+        c.connections_now,
+        c.connections_total,
+        c.connections_max,
+        c.shed,
+        c.timeouts,
+        c.socket_errors,
+    );
+    let _ = write!(text, "requests: {requests}");
+    for (status, count) in c.statuses() {
+        let _ = write!(text, ", {status}: {count}");
+    }
+    let _ = writeln!(text, "; rejected {}, cut short {}", c.rejected, c.cut_short);
+    let _ = writeln!(text, "bytes sent: {}", c.bytes_sent);
+    if c.tls.handshakes() + c.tls.failed.values().sum::<u64>() > 0 {
+        let failed: u64 = c.tls.failed.values().sum();
+        let _ = write!(
+            text,
+            "tls: connections now {}, handshakes {}, resumed {}, failed {failed}",
+            c.tls.connections_now,
+            c.tls.handshakes(),
+            c.tls.resumed,
+        );
+        for (reason, count) in &c.tls.failed {
+            let _ = write!(text, ", {reason}: {count}");
+        }
+        let _ = write!(text, "; sealed by the kernel {}", c.tls.kernel);
+        for (reason, count) in &c.tls.not_kernel {
+            let _ = write!(text, ", not for {reason}: {count}");
+        }
+        text.push('\n');
+    }
+    let _ = writeln!(
+        text,
+        "HTTP/2: connections {}, requests {}, streams reset {}, errors {}",
+        c.h2_connections,
+        c.h2_requests,
+        c.h2_resets,
+        c.h2_errors.values().sum::<u64>(),
+    );
+    let _ = writeln!(
+        text,
+        "kernel: enters {}, submissions {}, completions {}; per request {:.2}, {:.2}, {:.2}",
+        c.io.enters,
+        c.io.submissions,
+        c.io.completions,
+        per(c.io.enters),
+        per(c.io.submissions),
+        per(c.io.completions),
+    );
+    let _ = writeln!(
+        text,
+        "short sends {}, no buffers {}, queue full {}, overflows {}, helped {}",
+        c.io.short_sends, c.io.no_buffers, c.io.queue_full, c.io.completion_overflows, c.io.helped,
+    );
+    let _ = writeln!(
+        text,
+        "file cache: hits {}, misses {}; bodies inflated {}; log lines dropped {}",
+        c.cache_hits, c.cache_misses, c.inflated, c.log_dropped
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_add_up_to_the_responses() {
+        let mut c = Counters::default();
+        for status in [200, 200, 206, 304, 404, 200] {
+            c.response(status);
+        }
+        assert_eq!(c.responses_total(), 6);
+        assert_eq!(c.statuses(), [(200, 3), (206, 1), (304, 1), (404, 1)]);
+    }
+}

@@ -1,0 +1,473 @@
+//! The counts in the Prometheus text format, version 0.0.4.
+//!
+//! Names follow Prometheus' own rules, which `promtool check metrics` knows: base units, counters
+//! that end in `_total`, a help text for each. `process_*` are the names that all its client
+//! libraries use.
+
+use std::fmt::{Display, Write as _};
+use std::sync::Arc;
+
+use gannet_io::process::ProcessFacts;
+
+use super::{Counters, TlsCounters};
+use crate::observe::snapshots::WorkerCounts;
+use crate::tls::certificates::{CertificateStore, Facts};
+use crate::worker::ledger::{Bound, Holding};
+
+/// What there is to say besides counts.
+#[derive(Clone)]
+pub(crate) struct About {
+    /// The engine of the workers.
+    pub(crate) engine: &'static str,
+    /// The certificates in use, if any address speaks TLS.
+    pub(crate) certificates: Option<Arc<CertificateStore>>,
+}
+
+/// Everything: what the workers have counted, what they are, and what the process takes.
+pub(crate) fn prometheus(workers: &[WorkerCounts], about: &About) -> String {
+    let mut text = Text(String::with_capacity(8192));
+    text.build(about);
+    text.counts(&Counters::sum(workers));
+    text.workers(workers);
+    if let Some(store) = &about.certificates {
+        text.certificates(&store.current().facts().collect::<Vec<_>>());
+    }
+    text.process(&ProcessFacts::read());
+    text.0
+}
+
+struct Text(String);
+
+impl Text {
+    /// Begins a metric, whose samples follow.
+    fn metric(&mut self, name: &str, kind: &str, help: &str) {
+        // Writing into a string cannot fail, here and below.
+        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    }
+
+    fn sample(&mut self, name: &str, labels: &[(&str, &dyn Display)], value: impl Display) {
+        self.0.push_str(name);
+        for (number, (label, text)) in labels.iter().enumerate() {
+            let before = if number == 0 { '{' } else { ',' };
+            let _ = write!(self.0, "{before}{label}=\"{}\"", escaped(&text.to_string()));
+        }
+        let after = if labels.is_empty() { "" } else { "}" };
+        let _ = writeln!(self.0, "{after} {value}");
+    }
+
+    /// A metric with one sample.
+    fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
+        self.metric(name, kind, help);
+        self.sample(name, &[], value);
+    }
+
+    /// A counter with one sample for each value of a label.
+    fn counters<L: Display>(
+        &mut self,
+        name: &str,
+        help: &str,
+        label: &str,
+        samples: impl IntoIterator<Item = (L, u64)>,
+    ) {
+        self.metric(name, "counter", help);
+        for (text, value) in samples {
+            self.sample(name, &[(label, &text)], value);
+        }
+    }
+
+    fn build(&mut self, about: &About) {
+        let name = "gannet_build_info";
+        self.metric(
+            name,
+            "gauge",
+            "The version and the engine that is in use; always 1.",
+        );
+        let version = env!("CARGO_PKG_VERSION");
+        self.sample(name, &[("version", &version), ("engine", &about.engine)], 1);
+    }
+
+    fn counts(&mut self, sum: &Counters) {
+        for (name, kind, help, value) in rows(sum) {
+            self.single(&format!("gannet_{name}"), kind, help, value);
+        }
+        let name = "gannet_responses_total";
+        self.counters(name, "Responses by status.", "status", sum.statuses());
+        let name = "gannet_h2_errors_total";
+        self.metric(name, "counter", "HTTP/2 connections ended by an error.");
+        for ((code, cause), count) in &sum.h2_errors {
+            self.sample(name, &[("code", code), ("cause", cause)], count);
+        }
+        self.tls(&sum.tls);
+        self.held(&sum.held);
+    }
+
+    /// What is held for peers, by account.
+    fn held(&mut self, held: &[Holding]) {
+        let mut family = |name: &str, help: &str, value: fn(&Holding) -> u64| {
+            self.metric(name, "gauge", help);
+            for holding in held {
+                let account = holding.account.name();
+                let mut labels: Vec<(&str, &dyn Display)> = vec![("account", &account)];
+                if matches!(holding.bound, Bound::Connection(_)) && name != "gannet_held_bytes" {
+                    labels.push(("per", &"connection"));
+                }
+                self.sample(name, &labels, value(holding));
+            }
+        };
+        family("gannet_held_bytes", "Memory held for clients.", |it| {
+            it.held
+        });
+        family(
+            "gannet_held_bytes_peak",
+            "The most of it, of one connection or of all.",
+            |it| it.peak,
+        );
+        family(
+            "gannet_held_bytes_bound",
+            "The most that it may be.",
+            |it| match it.bound {
+                Bound::Connection(most) | Bound::Worker(most) => most,
+            },
+        );
+    }
+
+    fn tls(&mut self, tls: &TlsCounters) {
+        self.single(
+            "gannet_tls_connections",
+            "gauge",
+            "Connections over TLS open now.",
+            tls.connections_now,
+        );
+        self.counters(
+            "gannet_tls_handshakes_total",
+            "TLS handshakes by kind.",
+            "kind",
+            [
+                ("full", tls.full),
+                ("retried", tls.retried),
+                ("resumed", tls.resumed),
+            ],
+        );
+        self.counters(
+            "gannet_tls_handshakes_failed_total",
+            "TLS handshakes that failed.",
+            "reason",
+            tls.failed.iter().map(|(reason, n)| (reason, *n)),
+        );
+        self.single(
+            "gannet_tls_early_data_total",
+            "counter",
+            "Connections with early data taken.",
+            tls.early,
+        );
+        self.single(
+            "gannet_tls_faults_total",
+            "counter",
+            "Connections ended by a fatal alert.",
+            tls.faults,
+        );
+        self.single(
+            "gannet_tls_kernel_connections_total",
+            "counter",
+            "Connections the kernel sealed.",
+            tls.kernel,
+        );
+        self.counters(
+            "gannet_tls_not_kernel_total",
+            "Large bodies the kernel did not seal.",
+            "reason",
+            tls.not_kernel.iter().map(|(reason, n)| (reason, *n)),
+        );
+        self.counters(
+            "gannet_tls_key_updates_total",
+            "Keys replaced, by side.",
+            "by",
+            [("server", tls.key_updates), ("peer", tls.peer_key_updates)],
+        );
+        self.single(
+            "gannet_tls_kernel_key_updates_total",
+            "counter",
+            "Keys replaced in the kernel.",
+            tls.kernel_key_updates,
+        );
+    }
+
+    /// A worker that did not answer in time keeps its last numbers, here and in the sums: a
+    /// counter that goes down would count as a restart, and a missing one would make sums fall.
+    fn workers(&mut self, workers: &[WorkerCounts]) {
+        let name = "gannet_worker_up";
+        let help = "Whether the worker has just answered; if not, its numbers are its last ones.";
+        self.metric(name, "gauge", help);
+        for (number, worker) in workers.iter().enumerate() {
+            self.sample(name, &[("worker", &number)], u8::from(worker.is_up));
+        }
+        let responses = |(number, worker): (usize, &WorkerCounts)| {
+            Some((number, worker.counters.as_ref()?.responses_total()))
+        };
+        self.counters(
+            "gannet_worker_responses_total",
+            "Responses by worker.",
+            "worker",
+            workers.iter().enumerate().filter_map(responses),
+        );
+    }
+
+    fn certificates(&mut self, all: &[&Facts]) {
+        // Several certificates may have the same names; the fingerprint tells them apart.
+        let labelled = |name: &str, text: &mut Self, value: fn(&Facts) -> i64| {
+            for facts in all {
+                let first = facts.names.first().map_or(&*facts.subject, |name| &**name);
+                let fingerprint = facts.fingerprint.iter().take(8);
+                let fingerprint: String = fingerprint.map(|byte| format!("{byte:02x}")).collect();
+                let labels: [(&str, &dyn Display); 2] =
+                    [("name", &first), ("fingerprint", &fingerprint)];
+                text.sample(name, &labels, value(facts));
+            }
+        };
+        let name = "gannet_certificate_not_after_timestamp_seconds";
+        self.metric(
+            name,
+            "gauge",
+            "The last second of a certificate in use, Unix time.",
+        );
+        labelled(name, self, |facts| facts.not_after);
+        let name = "gannet_certificate_not_before_timestamp_seconds";
+        self.metric(
+            name,
+            "gauge",
+            "The first second of a certificate in use, Unix time.",
+        );
+        labelled(name, self, |facts| facts.not_before);
+    }
+
+    fn process(&mut self, facts: &ProcessFacts) {
+        self.single(
+            "process_cpu_seconds_total",
+            "counter",
+            "Total user and system CPU time spent in seconds.",
+            format_args!("{:.3}", facts.cpu_seconds),
+        );
+        let gauges = [
+            (
+                "process_virtual_memory_bytes",
+                "Virtual memory size in bytes.",
+                facts.virtual_bytes,
+            ),
+            (
+                "process_resident_memory_bytes",
+                "Resident memory size in bytes.",
+                facts.resident_bytes,
+            ),
+            (
+                "process_open_fds",
+                "Number of open file descriptors.",
+                facts.descriptors,
+            ),
+            (
+                "process_max_fds",
+                "Maximum number of open file descriptors.",
+                facts.descriptors_max,
+            ),
+        ];
+        for (name, help, value) in gauges {
+            if let Some(value) = value {
+                self.single(name, "gauge", help, value);
+            }
+        }
+        if let Some(at) = facts.started_at {
+            self.single(
+                "process_start_time_seconds",
+                "gauge",
+                "Start time of the process since unix epoch in seconds.",
+                format_args!("{at:.2}"),
+            );
+        }
+    }
+}
+
+/// A label's value as the format wants it.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '\\' => out.push_str("\\\\"),
+            '"' => out.push_str("\\\""),
+            '\n' => out.push_str("\\n"),
+            letter => out.push(letter),
+        }
+    }
+    out
+}
+
+/// One row: name without prefix, kind, help, value.
+type Row = (&'static str, &'static str, &'static str, u64);
+
+fn rows(c: &Counters) -> Vec<Row> {
+    vec![
+        (
+            "connections_total",
+            "counter",
+            "Connections accepted.",
+            c.connections_total,
+        ),
+        (
+            "connections",
+            "gauge",
+            "Connections open now.",
+            c.connections_now,
+        ),
+        (
+            "sent_bytes_total",
+            "counter",
+            "Bytes handed to sockets.",
+            c.bytes_sent,
+        ),
+        (
+            "requests_rejected_total",
+            "counter",
+            "Request heads refused.",
+            c.rejected,
+        ),
+        (
+            "timeouts_total",
+            "counter",
+            "Connections ended by a deadline.",
+            c.timeouts,
+        ),
+        (
+            "socket_errors_total",
+            "counter",
+            "Connections ended by a socket error.",
+            c.socket_errors,
+        ),
+        (
+            "responses_cut_short_total",
+            "counter",
+            "Responses whose file ended early.",
+            c.cut_short,
+        ),
+        (
+            "connections_shed_total",
+            "counter",
+            "Connections closed for lack of room.",
+            c.shed,
+        ),
+        (
+            "cache_hits_total",
+            "counter",
+            "Requests answered from the file cache.",
+            c.cache_hits,
+        ),
+        (
+            "cache_misses_total",
+            "counter",
+            "Requests that looked at the disk.",
+            c.cache_misses,
+        ),
+        (
+            "bodies_inflated_total",
+            "counter",
+            "Bodies stored as gzip alone that were inflated.",
+            c.inflated,
+        ),
+        (
+            "first_reads_total",
+            "counter",
+            "Files whose content was read for a first answer.",
+            c.first_reads,
+        ),
+        (
+            "listings_made_total",
+            "counter",
+            "Directories that were read to be listed.",
+            c.listings,
+        ),
+        (
+            "archive_memory_bytes",
+            "gauge",
+            "Bytes of archives copied into memory.",
+            c.archive_copied,
+        ),
+        (
+            "h2_connections_total",
+            "counter",
+            "Connections that spoke HTTP/2.",
+            c.h2_connections,
+        ),
+        (
+            "h2_requests_total",
+            "counter",
+            "Requests that came as HTTP/2 streams.",
+            c.h2_requests,
+        ),
+        (
+            "h2_streams_reset_total",
+            "counter",
+            "HTTP/2 streams that ended before their response was complete.",
+            c.h2_resets,
+        ),
+        (
+            "log_lines_dropped_total",
+            "counter",
+            "Log lines that found no room or could not be written.",
+            c.log_dropped,
+        ),
+        (
+            "io_enters_total",
+            "counter",
+            "Calls that entered the kernel's queue.",
+            c.io.enters,
+        ),
+        (
+            "io_submissions_total",
+            "counter",
+            "Operations submitted.",
+            c.io.submissions,
+        ),
+        (
+            "io_completions_total",
+            "counter",
+            "Completions reaped.",
+            c.io.completions,
+        ),
+        (
+            "io_short_sends_total",
+            "counter",
+            "Sends continued.",
+            c.io.short_sends,
+        ),
+        (
+            "io_no_buffers_total",
+            "counter",
+            "Times no receive buffer was free.",
+            c.io.no_buffers,
+        ),
+        (
+            "io_queue_full_total",
+            "counter",
+            "Times the queue was flushed early.",
+            c.io.queue_full,
+        ),
+        (
+            "io_completion_overflows_total",
+            "counter",
+            "Times completions overflowed.",
+            c.io.completion_overflows,
+        ),
+        (
+            "io_stale_total",
+            "counter",
+            "Completions for sockets that were closed already.",
+            c.io.stale,
+        ),
+        (
+            "io_helped_total",
+            "counter",
+            "Operations given to helper threads.",
+            c.io.helped,
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

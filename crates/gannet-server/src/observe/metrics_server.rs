@@ -1,0 +1,397 @@
+//! Metrics and health, answered on an address of their own by one plain thread.
+//!
+//! ```text
+//!            a whole request            all sent, late, failed
+//!  Reading ──────────────────▶ Writing ────────────────────────▶ closed
+//!     └── late, too long, failed, the oldest when there are too many ──▶ closed
+//! ```
+//!
+//! They are asked a few times a minute by machines of the operator, one request a connection. The
+//! thread waits for all clients at once and never for one of them, so that none keeps another
+//! one's health check, or the end of the process, waiting.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use gannet_http::h1::{Connection, Event};
+use gannet_http::semantics::date::DateLine;
+use gannet_http::semantics::request::Method;
+use gannet_http::semantics::response::{ResponseHead, Status};
+use gannet_io::readiness::{Interest, wait};
+
+use crate::limits::{
+    METRICS_CLIENT_MS, METRICS_CLIENTS_MAX, METRICS_REQUEST_MAX, METRICS_REQUEST_MS,
+    METRICS_STOP_MS,
+};
+use crate::observe::metrics::exposition::{About, prometheus};
+use crate::observe::snapshots::{Snapshots, WorkerCounts};
+
+/// When accepting is tried again after it has failed for lack of descriptors.
+const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
+
+/// The listener, before and while it is served.
+pub(crate) struct MetricsServer {
+    listener: TcpListener,
+    address: SocketAddr,
+    /// Closed to end the thread, and the thread's sign that it has ended.
+    running: Option<(UnixStream, Receiver<()>)>,
+}
+
+impl MetricsServer {
+    /// Binds the address.
+    pub(crate) fn bind(address: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind(address)?;
+        listener.set_nonblocking(true)?;
+        let address = listener.local_addr()?;
+        Ok(Self {
+            listener,
+            address,
+            running: None,
+        })
+    }
+
+    /// The address, with the port that the kernel chose if it was asked to.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Begins to answer.
+    pub(crate) fn serve(mut self, snapshots: Snapshots, about: About) -> io::Result<Self> {
+        let (held, stop) = UnixStream::pair()?;
+        let (end, ended) = channel();
+        let mut desk = Desk {
+            listener: self.listener.try_clone()?,
+            stop,
+            snapshots,
+            about,
+            clients: Vec::new(),
+            accept_at: None,
+        };
+        std::thread::Builder::new()
+            .name("gannet-metrics".into())
+            .spawn(move || {
+                while desk.turn() {}
+                drop(end);
+            })?;
+        self.running = Some((held, ended));
+        Ok(self)
+    }
+
+    /// Ends the thread; not waited for longer than it can take.
+    pub(crate) fn stop(self) {
+        if let Some((held, ended)) = self.running {
+            drop(held);
+            // Its other end is dropped, never used.
+            let _ = ended.recv_timeout(Duration::from_millis(METRICS_STOP_MS));
+        }
+    }
+}
+
+/// What the thread has.
+struct Desk {
+    listener: TcpListener,
+    /// Readable when it is to end.
+    stop: UnixStream,
+    snapshots: Snapshots,
+    about: About,
+    /// In the order in which they came; at most [`METRICS_CLIENTS_MAX`].
+    clients: Vec<Client>,
+    /// Set while there are no descriptors.
+    accept_at: Option<Instant>,
+}
+
+impl Desk {
+    /// Waits and does what can be done; false at the end.
+    fn turn(&mut self) -> bool {
+        let Ok((is_stopping, can_accept, ready)) = self.wait() else {
+            // Without memory for the question there is none for answers, either.
+            std::thread::sleep(ACCEPT_AGAIN);
+            return true;
+        };
+        if is_stopping {
+            return false;
+        }
+        let now = Instant::now();
+        for (client, is_ready) in self.clients.iter_mut().zip(ready) {
+            if client.due() <= now {
+                client.state = State::Closed;
+            } else if is_ready {
+                client.proceed();
+            }
+        }
+        self.clients.retain(Client::is_open);
+        if can_accept {
+            self.accept(now);
+        }
+        self.answer();
+        self.clients.retain(Client::is_open);
+        true
+    }
+
+    /// Whether it is time to stop, whether there are newcomers, and which clients are ready.
+    fn wait(&self) -> io::Result<(bool, bool, Vec<bool>)> {
+        let now = Instant::now();
+        let is_accepting = self.accept_at.is_none_or(|at| at <= now);
+        let mut watched = vec![(self.stop.as_fd(), Interest::Input)];
+        watched.extend(self.clients.iter().map(Client::interest));
+        if is_accepting {
+            watched.push((self.listener.as_fd(), Interest::Input));
+        }
+        let pause = self.accept_at.filter(|_| !is_accepting);
+        let next = self.clients.iter().map(Client::due).chain(pause).min();
+        let mut ready = wait(&watched, next.map(|at| at.saturating_duration_since(now)))?;
+        let can_accept = is_accepting && ready.pop().unwrap_or(false);
+        let is_stopping = ready.remove(0);
+        Ok((is_stopping, can_accept, ready))
+    }
+
+    /// Takes newcomers, and what they have sent already: a request that came with its connection
+    /// is answered before anybody else can push it out.
+    fn accept(&mut self, now: Instant) {
+        self.accept_at = None;
+        for _ in 0..METRICS_CLIENTS_MAX {
+            match self.listener.accept() {
+                Ok((stream, _)) => {
+                    if stream.set_nonblocking(true).is_err() {
+                        continue;
+                    }
+                    if self.clients.len() == METRICS_CLIENTS_MAX {
+                        self.make_room();
+                    }
+                    let mut client = Client::new(stream, now);
+                    client.proceed();
+                    self.clients.push(client);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                // One that has gone again (ECONNABORTED); or no descriptor, or no memory.
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+                Err(_) => {
+                    self.accept_at = Some(now + ACCEPT_AGAIN);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Closes one client: the oldest one whose request is not whole, else the oldest one.
+    fn make_room(&mut self) {
+        let is_reading = |client: &Client| matches!(client.state, State::Reading { .. });
+        let oldest = self.clients.iter().position(is_reading).unwrap_or(0);
+        self.clients.remove(oldest);
+    }
+
+    /// Answers all whole requests; the workers are asked once for all of them.
+    fn answer(&mut self) {
+        let mut taken = None;
+        for client in &mut self.clients {
+            let State::Asked { machine, question } = &mut client.state else {
+                continue;
+            };
+            let counts = match question {
+                Question::Metrics | Question::Health => taken
+                    .get_or_insert_with(|| self.snapshots.take())
+                    .as_slice(),
+                Question::Other(..) => &[],
+            };
+            let out = question.answer(machine, counts, &self.about);
+            client.state = State::Writing { out, sent: 0 };
+            client.proceed();
+        }
+    }
+}
+
+struct Client {
+    stream: TcpStream,
+    came: Instant,
+    state: State,
+}
+
+enum State {
+    /// The request is not whole.
+    Reading {
+        machine: Connection,
+        input: Vec<u8>,
+    },
+    /// It is, and is answered within the turn.
+    Asked {
+        machine: Connection,
+        question: Question,
+    },
+    /// The answer goes out.
+    Writing {
+        out: Vec<u8>,
+        sent: usize,
+    },
+    Closed,
+}
+
+/// What a request is for.
+enum Question {
+    Metrics,
+    Health,
+    Other(Status, &'static str),
+}
+
+impl Client {
+    fn new(stream: TcpStream, now: Instant) -> Self {
+        Self {
+            stream,
+            came: now,
+            state: State::Reading {
+                machine: Connection::new(),
+                input: Vec::new(),
+            },
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        !matches!(self.state, State::Closed)
+    }
+
+    /// When it is closed, whatever it does meanwhile.
+    fn due(&self) -> Instant {
+        let after_ms = match self.state {
+            State::Reading { .. } => METRICS_REQUEST_MS,
+            State::Asked { .. } | State::Writing { .. } | State::Closed => METRICS_CLIENT_MS,
+        };
+        self.came + Duration::from_millis(after_ms)
+    }
+
+    fn interest(&self) -> (std::os::fd::BorrowedFd<'_>, Interest) {
+        let interest = match self.state {
+            State::Writing { .. } => Interest::Output,
+            State::Reading { .. } | State::Asked { .. } | State::Closed => Interest::Input,
+        };
+        (self.stream.as_fd(), interest)
+    }
+
+    /// Reads or writes what can be at once.
+    fn proceed(&mut self) {
+        let done = match &mut self.state {
+            State::Reading { machine, input } => receive(&mut self.stream, machine, input),
+            State::Writing { out, sent } => send(&mut self.stream, out, sent),
+            State::Asked { .. } | State::Closed => Ok(None),
+        };
+        match done {
+            Ok(Some(question)) => {
+                let reading = std::mem::replace(&mut self.state, State::Closed);
+                if let State::Reading { machine, .. } = reading {
+                    self.state = State::Asked { machine, question };
+                }
+            }
+            Ok(None) => {}
+            Err(error) if is_later(&error) => {}
+            Err(_) => self.state = State::Closed,
+        }
+    }
+}
+
+/// Whether the socket is to be tried again when it is ready.
+fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+/// One read; what is asked, if the request is whole.
+fn receive(
+    stream: &mut TcpStream,
+    machine: &mut Connection,
+    input: &mut Vec<u8>,
+) -> io::Result<Option<Question>> {
+    let mut chunk = [0; 2048];
+    let count = stream.read(&mut chunk)?;
+    if count == 0 || input.len() + count > METRICS_REQUEST_MAX {
+        return Err(ErrorKind::ConnectionAborted.into());
+    }
+    input.extend_from_slice(&chunk[..count]);
+    loop {
+        let step = machine.receive(input);
+        let question = match step.event {
+            // Before a request: an empty line.
+            Event::Dropped => {
+                let dropped = step.consumed;
+                input.drain(..dropped);
+                continue;
+            }
+            Event::NeedMore => None,
+            Event::Closing => return Err(ErrorKind::ConnectionAborted.into()),
+            Event::Reject(rejection) => Some(Question::Other(rejection.status, "refused\n")),
+            Event::Request(request) => Some(match (request.method, request.target.path) {
+                (Method::Get | Method::Head, b"/metrics") => Question::Metrics,
+                (Method::Get | Method::Head, b"/health") => Question::Health,
+                (Method::Get | Method::Head, _) => {
+                    Question::Other(Status::NOT_FOUND, "try /metrics or /health\n")
+                }
+                _ => Question::Other(Status::METHOD_NOT_ALLOWED, "only GET and HEAD\n"),
+            }),
+        };
+        return Ok(question);
+    }
+}
+
+/// Writes once; returns an error when finished too, so the caller closes the client.
+fn send(stream: &mut TcpStream, out: &[u8], sent: &mut usize) -> io::Result<Option<Question>> {
+    *sent += stream.write(&out[*sent..])?;
+    if *sent == out.len() {
+        return Err(ErrorKind::ConnectionAborted.into());
+    }
+    Ok(None)
+}
+
+const PLAIN: &[u8] = b"text/plain; charset=utf-8";
+const EXPOSITION: &[u8] = b"text/plain; version=0.0.4; charset=utf-8";
+
+impl Question {
+    /// Head and content of the answer, the last one on the connection.
+    fn answer(&self, machine: &mut Connection, workers: &[WorkerCounts], about: &About) -> Vec<u8> {
+        let (status, content_type, text) = match self {
+            Self::Metrics => exposition(workers, about),
+            Self::Health => health(workers),
+            Self::Other(status, text) => (*status, PLAIN, (*text).to_owned()),
+        };
+        machine.drain();
+        let date = DateLine::new(unix_now());
+        let mut out = Vec::new();
+        let head = ResponseHead {
+            status,
+            ready: None,
+            content_length: Some(text.len() as u64),
+            fields: &[
+                ("content-type", content_type),
+                ("cache-control", b"no-store"),
+            ],
+        };
+        if machine.respond(&head, date.as_bytes(), &mut out) {
+            out.extend_from_slice(text.as_bytes());
+        }
+        out
+    }
+}
+
+/// The counts; no counts of any worker are no counts at all.
+fn exposition(workers: &[WorkerCounts], about: &About) -> (Status, &'static [u8], String) {
+    if workers.iter().all(|worker| worker.counters.is_none()) {
+        let text = "no worker has answered yet\n".to_owned();
+        return (Status::SERVICE_UNAVAILABLE, PLAIN, text);
+    }
+    (Status::OK, EXPOSITION, prometheus(workers, about))
+}
+
+/// Healthy: every worker has just answered.
+fn health(workers: &[WorkerCounts]) -> (Status, &'static [u8], String) {
+    let answering = workers.iter().filter(|worker| worker.is_up).count();
+    if answering == workers.len() {
+        (Status::OK, PLAIN, "ok\n".to_owned())
+    } else {
+        let text = format!("{answering} of {} workers answer\n", workers.len());
+        (Status::SERVICE_UNAVAILABLE, PLAIN, text)
+    }
+}
+
+fn unix_now() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    since.map_or(0, |d| i64::try_from(d.as_secs()).unwrap_or(i64::MAX))
+}

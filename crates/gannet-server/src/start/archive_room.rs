@@ -1,0 +1,129 @@
+//! Which archives are copied into memory without being asked to: those that fit a budget.
+//!
+//! A copy that nobody can change is sealed and framed where it lies. A file has to be read first:
+//! touching a mapping of it beyond its end, if it was truncated, would be fatal.
+
+use std::fs;
+use std::path::Path;
+
+use crate::limits::{ARCHIVE_COPY_MAX, ARCHIVE_COPY_PART};
+
+/// What copies of archives may still take.
+///
+/// Invariant: all that [`take`](Self::take) granted and [`give_back`](Self::give_back) did not return
+/// is at most half of the budget that it was made with.
+#[derive(Debug)]
+pub(crate) struct ArchiveRoom {
+    left: u64,
+    /// The longest archive that is copied.
+    one_max: u64,
+}
+
+impl ArchiveRoom {
+    /// Room within `cache_memory` bytes, the other half of which stays for what is remembered of
+    /// directories, and for bodies that archives have as gzip alone.
+    pub(crate) fn new(cache_memory: u64) -> Self {
+        Self {
+            left: cache_memory / 2,
+            one_max: machine_memory()
+                .map_or(ARCHIVE_COPY_MAX, |bytes| bytes / ARCHIVE_COPY_PART)
+                .min(ARCHIVE_COPY_MAX),
+        }
+    }
+
+    /// Whether an archive of `len` bytes fits: then the room is taken.
+    pub(crate) fn take(&mut self, len: u64) -> bool {
+        let fits = len <= self.left && len <= self.one_max;
+        if fits {
+            self.left -= len;
+        }
+        fits
+    }
+
+    /// Returns what was taken for an archive of `len` bytes.
+    pub(crate) fn give_back(&mut self, len: u64) {
+        self.left += len;
+    }
+}
+
+/// Bytes of memory that this process may hope for: what the machine has available, or the least
+/// limit of its control groups. `None` where neither can be read.
+fn machine_memory() -> Option<u64> {
+    let available = fs::read_to_string("/proc/meminfo").ok();
+    let available = available.and_then(|text| available_bytes(&text));
+    let group = fs::read_to_string("/proc/self/cgroup").ok();
+    let group = group.and_then(|text| group_limit(Path::new("/sys/fs/cgroup"), &text));
+    [available, group].into_iter().flatten().min()
+}
+
+/// `MemAvailable` of `/proc/meminfo`, in bytes.
+fn available_bytes(meminfo: &str) -> Option<u64> {
+    let line = meminfo
+        .lines()
+        .find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// The least limit of the control group (version 2) that `/proc/self/cgroup` names and of those
+/// above it. In a container the uppermost that can be seen is its own.
+fn group_limit(root: &Path, own: &str) -> Option<u64> {
+    let path = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
+    let full = root.join(path);
+    let groups = full.ancestors().take_while(|group| group.starts_with(root));
+    let limits =
+        groups.flat_map(|group| ["memory.max", "memory.high"].map(|name| group.join(name)));
+    // "max" is no number, and no limit.
+    let limits = limits.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
+    limits.min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_is_taken_than_half_of_the_budget() {
+        let mut room = ArchiveRoom {
+            left: 100,
+            one_max: 60,
+        };
+        assert!(!room.take(61), "longer than any may be");
+        assert!(room.take(60));
+        assert!(!room.take(41), "longer than what is left");
+        assert!(room.take(40));
+        assert!(room.take(0));
+        assert!(!room.take(1));
+        room.give_back(40);
+        assert!(room.take(30));
+        assert!(!ArchiveRoom::new(0).take(1));
+        let mut small = ArchiveRoom::new(2 << 10);
+        assert!(!small.take(1025));
+        let mut large = ArchiveRoom::new(u64::MAX);
+        assert!(!large.take(ARCHIVE_COPY_MAX + 1));
+    }
+
+    #[test]
+    fn what_the_machine_has_is_read_from_its_files() {
+        let meminfo =
+            "MemTotal:       24 kB\nMemFree:  1 kB\nMemAvailable:   12345 kB\nBuffers: 1 kB\n";
+        assert_eq!(available_bytes(meminfo), Some(12_345 << 10));
+        assert_eq!(available_bytes("MemTotal: 1 kB\n"), None);
+        assert_eq!(available_bytes("MemAvailable: much\n"), None);
+
+        let name = format!("gannet-groups-{}", std::process::id());
+        let root = std::env::temp_dir().join(name);
+        let inner = root.join("system.slice/gannet.service");
+        fs::create_dir_all(&inner).expect("made");
+        let limit = |own: &str| group_limit(&root, own);
+        assert_eq!(limit("0::/system.slice/gannet.service\n"), None);
+        fs::write(inner.join("memory.max"), "max\n").expect("written");
+        fs::write(inner.join("memory.high"), "67108864\n").expect("written");
+        fs::write(root.join("memory.max"), "134217728\n").expect("written");
+        assert_eq!(limit("0::/system.slice/gannet.service\n"), Some(64 << 20));
+        assert_eq!(limit("4:memory:/x\n0::/\n"), Some(128 << 20));
+        assert_eq!(limit("0::/gone/for/good\n"), Some(128 << 20));
+        assert_eq!(limit("4:memory:/x\n"), None);
+        fs::remove_dir_all(&root).expect("removed");
+    }
+}

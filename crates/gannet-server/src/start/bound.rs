@@ -1,0 +1,103 @@
+//! Bound addresses: the sockets of all workers, before any of them serves.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use gannet_io::net;
+use gannet_io::unix_socket::{self, SocketFile};
+
+use crate::config::{ListenAddress, Scheme};
+use crate::start::start_error::StartError;
+
+/// A bound address: one listening socket per worker.
+#[derive(Debug)]
+pub struct Bound {
+    /// The address, with the port that the kernel chose if it was asked to.
+    pub address: ListenAddress,
+    /// What is spoken there; [`bind`] says HTTP in clear text.
+    pub scheme: Scheme,
+    sockets: Vec<OwnedFd>,
+    /// That of a Unix socket, which is not in its place before the server serves.
+    file: Option<SocketFile>,
+}
+
+impl Bound {
+    /// Has the kernel hand connections over when their first bytes are there; TCP only.
+    pub(crate) fn defer_accept(&self) -> Result<(), StartError> {
+        match self.address {
+            ListenAddress::Tcp(address) => {
+                let refuse = |error| StartError::DeferAccept(address, error);
+                let mut sockets = self.sockets.iter();
+                sockets.try_for_each(net::defer_accept).map_err(refuse)
+            }
+            ListenAddress::Unix(_) => Ok(()),
+        }
+    }
+
+    /// One of its sockets for a worker; the same one for several if there are fewer.
+    pub(crate) fn socket(&self, worker: usize) -> io::Result<OwnedFd> {
+        let socket = &self.sockets[worker % self.sockets.len()];
+        socket.as_fd().try_clone_to_owned()
+    }
+
+    /// Puts the file of a Unix socket in its place. It is removed when what is given back is
+    /// dropped.
+    pub(crate) fn publish(self) -> Result<Option<SocketFile>, StartError> {
+        let Some(mut file) = self.file else {
+            return Ok(None);
+        };
+        match file.publish() {
+            Ok(()) => Ok(Some(file)),
+            Err(error) => Err(StartError::Listen(self.address, error)),
+        }
+    }
+}
+
+/// Binds an address for a number of workers (0: as many as [`prepare`](crate::prepare) would use).
+///
+/// # Errors
+/// What the kernel says: `EADDRINUSE`, `EACCES`, `EADDRNOTAVAIL`, ...
+pub fn bind(address: &ListenAddress, workers: usize) -> io::Result<Bound> {
+    let count = worker_count(workers);
+    match address {
+        ListenAddress::Tcp(wanted) => {
+            // The first socket is bound alone: SO_REUSEPORT would let a second server of the same
+            // user share the port without a word.
+            let real = {
+                let first = net::bind_exclusive(*wanted)?;
+                net::local_addr(&first)?.unwrap_or(*wanted)
+            };
+            let sockets = (0..count)
+                .map(|_| net::bind(real))
+                .collect::<io::Result<_>>()?;
+            Ok(Bound {
+                address: ListenAddress::Tcp(real),
+                scheme: Scheme::Http,
+                sockets,
+                file: None,
+            })
+        }
+        ListenAddress::Unix(unix) => {
+            let (first, file) = unix_socket::bind(&unix.path, &unix.access)?;
+            let mut sockets = Vec::with_capacity(count);
+            for _ in 1..count {
+                sockets.push(first.as_fd().try_clone_to_owned()?);
+            }
+            sockets.push(first);
+            Ok(Bound {
+                address: address.clone(),
+                scheme: Scheme::Http,
+                sockets,
+                file: Some(file),
+            })
+        }
+    }
+}
+
+/// How many workers a configured number means.
+pub(crate) fn worker_count(configured: usize) -> usize {
+    match configured {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        n => n,
+    }
+}

@@ -1,0 +1,360 @@
+//! A live directory is followed by its path: another directory that is there later is served
+//! instead, and rules files are read again when they have changed, for all workers at once.
+//!
+//! ```text
+//!            seen twice alike                    seen twice alike
+//!   served ───────────────────▶ another one ─┐  ┌──────────────── missing: 503
+//!     ▲  └── rules files changed: read again │  │                    ▲
+//!     └──────────────────────────────────────┴──┘   nothing there ───┘
+//! ```
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf, absolute};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gannet_content::rules::Compat;
+use gannet_io::driver::Root;
+
+use crate::limits::{FOLLOW_MS, FOLLOWERS_MAX, RULES_SEARCH_PART};
+use crate::site::rules::{SiteRules, redirects_files};
+use crate::start::lookout::{Lookout, Quiet, Stamp};
+use crate::start::running::Remote;
+use crate::worker::Message;
+
+/// A live directory and its rules files, as they were when they were opened.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    /// As the operator has named it.
+    name: PathBuf,
+    /// The same, whatever becomes of the directory that the server was started in.
+    path: PathBuf,
+    /// The kind of rules files that it may have.
+    compat: Option<Compat>,
+    rules_files: Vec<String>,
+    seen: Seen,
+}
+
+/// What a look has seen.
+#[derive(Clone, Debug, Eq, PartialEq)]
+struct Seen {
+    /// Which directory is there, or why none is.
+    directory: Result<(u64, u64), ErrorKind>,
+    /// With their names: a folder that is renamed takes its files with it as they are.
+    rules_files: Vec<(String, Option<Stamp>)>,
+}
+
+impl Source {
+    /// The directory at `path`, which was opened as `root`. Read the rules after this: then no
+    /// change is missed.
+    ///
+    /// # Errors
+    /// The working directory cannot be determined.
+    pub(crate) fn new(path: &Path, root: &Root, compat: Option<Compat>) -> io::Result<Self> {
+        let full = absolute(path)?;
+        let names = names(&full, compat);
+        Ok(Self {
+            seen: Seen {
+                directory: Ok(root.identity()),
+                rules_files: stamps(&full, &names),
+            },
+            name: path.to_owned(),
+            path: full,
+            compat,
+            rules_files: names,
+        })
+    }
+}
+
+/// The directory of the site of this number, with the rules that were read.
+pub(crate) type Followed = (u32, Source, Option<Arc<SiteRules>>);
+
+/// Follows directories, each on a thread of its own, so that one that hangs holds up no other; as
+/// far as threads are to be had for that.
+///
+/// # Errors
+/// A thread cannot be started.
+pub(crate) fn follow(followed: Vec<Followed>, workers: &[Remote]) -> io::Result<Vec<Lookout>> {
+    let count = followed.len().min(FOLLOWERS_MAX);
+    let mut threads: Vec<Vec<Follower>> = (0..count).map(|_| Vec::new()).collect();
+    for (at, (site, source, rules)) in followed.into_iter().enumerate() {
+        threads[at % count].push(Follower::new(source, site, rules, workers.to_vec()));
+    }
+    let every = Duration::from_millis(FOLLOW_MS);
+    let start = |mut followers: Vec<Follower>| {
+        Lookout::start("gannet-follow", every, move |is_asked| {
+            for follower in &mut followers {
+                follower.look(is_asked);
+            }
+        })
+    };
+    threads.into_iter().map(start).collect()
+}
+
+struct Follower {
+    site: u32,
+    source: Source,
+    workers: Vec<Remote>,
+    quiet: Quiet<Seen>,
+    /// The rules that hold.
+    rules: Option<Arc<SiteRules>>,
+    /// When folders are searched again for rules files.
+    next_search: Instant,
+}
+
+impl Follower {
+    fn new(source: Source, site: u32, rules: Option<Arc<SiteRules>>, workers: Vec<Remote>) -> Self {
+        Self {
+            site,
+            quiet: Quiet::new(source.seen.clone()),
+            rules,
+            source,
+            workers,
+            next_search: Instant::now(),
+        }
+    }
+
+    fn look(&mut self, is_asked: bool) {
+        self.search();
+        let Source { path, .. } = &self.source;
+        let now = Seen {
+            directory: directory(path),
+            rules_files: stamps(path, &self.source.rules_files),
+        };
+        let is_due = self.quiet.is_due(&now);
+        let was = self.quiet.known().directory;
+        if !is_due && !is_asked {
+            return;
+        }
+        let directory = match now.directory {
+            Ok(_) if now.directory == was => {
+                if is_due || now.rules_files.iter().any(|(_, it)| it.is_some()) {
+                    self.read_rules();
+                }
+                now.directory
+            }
+            Ok(_) => self.take(),
+            Err(kind) if now.directory != was => self.miss(kind),
+            Err(kind) => Err(kind),
+        };
+        self.quiet.acted(Seen { directory, ..now });
+    }
+
+    /// Looks for rules files in folders, if it is time for that.
+    fn search(&mut self) {
+        let begun = Instant::now();
+        if begun >= self.next_search {
+            self.source.rules_files = names(&self.source.path, self.source.compat);
+            self.next_search = Instant::now() + begun.elapsed() * RULES_SEARCH_PART;
+        }
+    }
+
+    /// Another directory is there: it is served from now on.
+    fn take(&mut self) -> Result<(u64, u64), ErrorKind> {
+        let root = match Root::open(&self.source.path) {
+            Ok(root) => root,
+            // It went again a moment ago: the workers must not go on with the one before.
+            Err(error) => return self.miss(error.kind()),
+        };
+        self.load_rules();
+        for worker in &self.workers {
+            // Without a descriptor to spare they share one, which costs them a little time.
+            let own = root.reopen().unwrap_or_else(|_| root.clone());
+            worker.tell(Message::Root(self.site, Some((own, self.rules.clone()))));
+        }
+        let name = self.source.name.display();
+        eprintln!("gannet: '{name}' was replaced; serving the new directory");
+        Ok(root.identity())
+    }
+
+    /// Nothing is there that could be served.
+    fn miss(&self, kind: ErrorKind) -> Result<(u64, u64), ErrorKind> {
+        for worker in &self.workers {
+            worker.tell(Message::Root(self.site, None));
+        }
+        let cause = match kind {
+            ErrorKind::NotFound => "no such directory (ENOENT)".into(),
+            ErrorKind::NotADirectory => "not a directory (ENOTDIR)".into(),
+            ErrorKind::PermissionDenied => "permission denied (EACCES)".into(),
+            other => other.to_string(),
+        };
+        let name = self.source.name.display();
+        eprintln!("gannet: cannot serve '{name}': {cause}; answering 503 until it is back");
+        Err(kind)
+    }
+
+    fn read_rules(&mut self) {
+        if !self.load_rules() {
+            return;
+        }
+        for worker in &self.workers {
+            worker.tell(Message::Rules(self.site, self.rules.clone()));
+        }
+        let name = self.source.name.display();
+        eprintln!("gannet: reloaded the rules of '{name}'");
+    }
+
+    /// Reads the rules. If they cannot be used, the old ones hold.
+    fn load_rules(&mut self) -> bool {
+        let Some(compat) = self.source.compat else {
+            return false;
+        };
+        match SiteRules::of_directory(&self.source.path, compat) {
+            Ok(rules) => {
+                self.rules = rules.map(Arc::new);
+                true
+            }
+            Err(error) => {
+                let name = self.source.name.display();
+                eprintln!(
+                    "gannet: cannot use the new rules of '{name}'; keeping the old ones:\n  {error}"
+                );
+                false
+            }
+        }
+    }
+}
+
+/// Which directory is at the path, or why none is.
+fn directory(path: &Path) -> Result<(u64, u64), ErrorKind> {
+    match fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => Ok((meta.dev(), meta.ino())),
+        Ok(_) => Err(ErrorKind::NotADirectory),
+        Err(error) => Err(error.kind()),
+    }
+}
+
+/// The rules files that there may be, relative to the directory.
+fn names(root: &Path, compat: Option<Compat>) -> Vec<String> {
+    let Some(compat) = compat else {
+        return Vec::new();
+    };
+    // Too many folders are reported by who reads the rules.
+    let mut names = redirects_files(root, compat).unwrap_or_default();
+    names.push("_headers".into());
+    names
+}
+
+fn stamps(root: &Path, names: &[String]) -> Vec<(String, Option<Stamp>)> {
+    let stamp = |name: &String| (name.clone(), Stamp::of(&root.join(name)));
+    names.iter().map(stamp).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use gannet_io::driver::{Network, Token};
+    use gannet_io::options::EngineOptions;
+    use gannet_io::sim::{Faults, Sim};
+
+    use super::*;
+
+    /// A folder of its own with a site in it, removed at the end.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(name: &str) -> Self {
+            let name = format!("gannet-follow-{name}-{}", std::process::id());
+            let folder = Self(std::env::temp_dir().join(name));
+            fs::create_dir_all(folder.site()).expect("it is new");
+            folder
+        }
+
+        fn site(&self) -> PathBuf {
+            self.0.join("site")
+        }
+
+        fn write(&self, name: &str, text: &str) {
+            fs::write(self.site().join(name), text).expect("written");
+        }
+
+        fn follower(&self) -> Follower {
+            let path = self.site();
+            let root = Root::open(&path).expect("it is there");
+            let source = Source::new(&path, &root, Some(Compat::Netlify)).expect("a path");
+            Follower::new(source, 0, None, Vec::new())
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            // What is left in a temporary directory does no harm.
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn half_written_rules_are_not_taken() {
+        let folder = Folder::new("half");
+        let mut follower = folder.follower();
+        folder.write("_redirects", "/a /b 301\n");
+        follower.look(false);
+        assert!(follower.rules.is_none(), "it may be half of them");
+        folder.write("_redirects", "/a /b 301\n/c /d 30");
+        follower.look(false);
+        assert!(follower.rules.is_none(), "it was");
+        folder.write("_redirects", "/a /b 301\n/c /d 301\n");
+        follower.look(false);
+        assert!(follower.rules.is_none());
+        follower.look(false);
+        assert!(follower.rules.is_some(), "quiet");
+        // Asked for, they are read at once.
+        fs::remove_file(folder.site().join("_redirects")).expect("it was there");
+        folder.write("_headers", "/*\n  x-y: z\n");
+        follower.look(true);
+        assert!(follower.rules.is_some());
+        folder.write("_headers", "nonsense");
+        follower.look(true);
+        assert!(follower.rules.is_some(), "the old ones hold");
+    }
+
+    #[test]
+    fn the_directory_is_followed_and_so_are_its_rules() {
+        let folder = Folder::new("again");
+        let mut follower = folder.follower();
+        let first = follower.quiet.known().directory;
+        fs::remove_dir(folder.site()).expect("empty");
+        follower.look(false);
+        assert_eq!(follower.quiet.known().directory, first, "it may come back");
+        follower.look(false);
+        assert_eq!(follower.quiet.known().directory, Err(ErrorKind::NotFound));
+        fs::create_dir(folder.site()).expect("gone");
+        folder.write("_redirects", "/a /b 301\n");
+        follower.look(false);
+        follower.look(false);
+        let second = follower.quiet.known().directory;
+        assert!(second.is_ok());
+        assert!(follower.rules.is_some(), "those of the new one");
+        fs::rename(folder.site(), folder.0.join("old")).expect("moved");
+        fs::create_dir(folder.site()).expect("gone");
+        follower.look(false);
+        follower.look(false);
+        assert_ne!(follower.quiet.known().directory, second);
+        assert!(follower.rules.is_none(), "the new one has none");
+        fs::remove_dir(folder.site()).expect("empty");
+        fs::write(folder.site(), "a file").expect("written");
+        follower.look(false);
+        follower.look(false);
+        let known = follower.quiet.known().directory;
+        assert_eq!(known, Err(ErrorKind::NotADirectory));
+    }
+
+    /// A directory that is seen and gone before it is opened is missing for the workers, too.
+    #[test]
+    fn a_directory_that_goes_at_once_is_missed() {
+        let folder = Folder::new("gone");
+        let mut follower = folder.follower();
+        let (sender, messages) = mpsc::channel();
+        let mut driver = Sim::new(0, 0, &EngineOptions::default(), Faults::none());
+        follower
+            .workers
+            .push(Remote::new(sender, driver.waker(Token(0))));
+        fs::remove_dir(folder.site()).expect("empty");
+        assert_eq!(follower.take(), Err(ErrorKind::NotFound));
+        let told = messages.try_recv().expect("a message");
+        assert!(matches!(told, Message::Root(0, None)));
+    }
+}

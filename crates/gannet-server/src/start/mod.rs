@@ -1,0 +1,615 @@
+//! From a configuration to running workers, and what looks after their content meanwhile.
+
+mod archive_room;
+pub(crate) mod bound;
+mod follow;
+pub(crate) mod lookout;
+pub(crate) mod open;
+pub(crate) mod running;
+pub(crate) mod start_error;
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::thread::JoinHandle;
+
+use gannet_io::cause::cause;
+use gannet_io::descriptors;
+use gannet_io::driver::{Driver, EngineReport, Waker};
+use gannet_io::epoll::Epoll;
+use gannet_io::options::EngineOptions;
+use gannet_io::probe;
+use gannet_io::uring::Uring;
+
+use self::archive_room::ArchiveRoom;
+use self::bound::{Bound, worker_count};
+use self::follow::Followed;
+use self::open::{OpenError, OpenedContent, hosts};
+use self::running::{Certificates, Running, SiteReport, StartReport, WorkerHandle};
+use self::start_error::StartError;
+use crate::config::{Config, Content, ContentOptions, EngineChoice, Hosted, ListenAddress, Scheme};
+use crate::exchange::own_fields::OwnFields;
+use crate::exchange::redirect::Redirect;
+use crate::limits::{OPEN_FILES_MAX, OPEN_FILES_PART, SPARE_DESCRIPTORS_PART};
+use crate::observe::log::{LogFactory, LogSink, LogWriter};
+use crate::observe::metrics::exposition::About;
+use crate::observe::metrics_server::MetricsServer;
+use crate::site::Site;
+use crate::site::directory::Room;
+use crate::site::sites::Sites;
+use crate::tls::certificates::{CertificateStore, Warning};
+use crate::tls::kernel::KernelTls;
+use crate::tls::limits::SEALED_RECORDS_MAX;
+use crate::tls::watch;
+use crate::worker::{Message, Worker, WorkerSettings};
+
+/// A fully prepared server whose workers wait for the start signal. Dropping it leaves nothing
+/// behind.
+pub struct Prepared {
+    workers: Vec<Waiting>,
+    report: StartReport,
+    listeners: Vec<Bound>,
+    log: LogWriter,
+    metrics: Option<MetricsServer>,
+    tls: Option<Tls>,
+    opened: Arc<Opened>,
+}
+
+/// Does all that can fail before a server serves: opens content, log, certificates and engines.
+///
+/// # Errors
+/// See [`StartError`].
+pub fn prepare(
+    config: Config,
+    content: Vec<Hosted>,
+    listeners: Vec<Bound>,
+) -> Result<Prepared, StartError> {
+    let workers = worker_count(config.workers);
+    if !content.is_empty() {
+        let is_live = |it: &Hosted| !matches!(it.content, Content::Archive(_));
+        probe::check_files(content.iter().any(is_live)).map_err(StartError::Files)?;
+    }
+    if config.defer_accept {
+        for bound in &listeners {
+            bound.defer_accept()?;
+        }
+    }
+    let mut opened = Vec::with_capacity(content.len());
+    let mut room = ArchiveRoom::new(config.content.cache_memory);
+    for hosted in content {
+        let content = OpenedContent::open(&hosted.content, &config.content, &mut room);
+        opened.push((hosted.hosts, content.map_err(StartError::Content)?));
+    }
+    let (log, factory) = LogWriter::start(config.log, config.log_file.as_deref()).map_err(|e| {
+        let path = config.log_file.as_deref().unwrap_or_else(|| Path::new("-"));
+        StartError::Log(path.display().to_string(), e)
+    })?;
+    let metrics = match config.metrics {
+        Some(address) => {
+            Some(MetricsServer::bind(address).map_err(|e| StartError::Metrics(address, e))?)
+        }
+        None => None,
+    };
+    let tls = Tls::open(&config, &listeners)?;
+    let opened = Arc::new(opened);
+    let plan = Plan {
+        config: &config,
+        workers,
+        descriptors: Descriptors::share(workers, listeners.len() + opened.len()),
+        opened: &opened,
+        listeners: &listeners,
+        factory: &factory,
+        tls: tls.as_ref(),
+    };
+    let (waiting, engine, fallback) = plan.start_workers()?;
+    let report = StartReport {
+        engine,
+        fallback,
+        workers,
+        site: report(&opened),
+        metrics: metrics.as_ref().map(MetricsServer::address),
+        certificate_warnings: tls
+            .as_ref()
+            .map_or_else(Vec::new, |tls| tls.warnings.clone()),
+        kernel_tls: tls.as_ref().map(|tls| tls.kernel.clone()),
+    };
+    Ok(Prepared {
+        workers: waiting,
+        report,
+        listeners,
+        log,
+        metrics,
+        tls,
+        opened,
+    })
+}
+
+impl Prepared {
+    /// What is about to serve.
+    #[must_use]
+    pub fn report(&self) -> &StartReport {
+        &self.report
+    }
+
+    /// Begins to serve.
+    ///
+    /// # Errors
+    /// There is no thread to be had, or another server has taken the place of a Unix socket.
+    pub fn serve(self) -> Result<Running, StartError> {
+        let about = About {
+            engine: self.report.engine.name,
+            certificates: self.tls.as_ref().map(|tls| Arc::clone(&tls.store)),
+        };
+        let certificates = self.tls.map(|tls| Certificates {
+            source: tls.source,
+            store: tls.store,
+        });
+        let files = self.listeners.into_iter().map(Bound::publish);
+        let files: Vec<_> = files.collect::<Result<_, _>>()?;
+        let mut log = self.log;
+        log.keep();
+        let (handles, words): (Vec<_>, Vec<_>) = self
+            .workers
+            .into_iter()
+            .map(|worker| (worker.handle, worker.word))
+            .unzip();
+        let mut running = Running::new(handles, self.report, log, certificates);
+        running.own_socket_files(files.into_iter().flatten());
+        if let Some(metrics) = self.metrics {
+            let serving = running.serve_metrics(metrics, about);
+            serving.map_err(StartError::Resource)?;
+        }
+        let lookouts = follow::follow(followed(&self.opened), running.remotes());
+        running.follow(lookouts.map_err(StartError::Resource)?);
+        for word in words {
+            // A worker that has ended meanwhile is noticed as one that ends later is.
+            let _ = word.send(());
+        }
+        Ok(running)
+    }
+}
+
+/// All content, each with its hosts.
+type Opened = Vec<(Vec<String>, OpenedContent)>;
+
+/// A worker that has all it needs.
+struct Waiting {
+    handle: WorkerHandle,
+    /// Told to serve by this; dropped, it ends.
+    word: Sender<()>,
+}
+
+/// The certificates of a server that is about to start.
+struct Tls {
+    source: watch::Source,
+    store: Arc<CertificateStore>,
+    warnings: Vec<Warning>,
+    kernel: KernelTls,
+}
+
+impl Tls {
+    /// Reads the certificates, if any address needs them.
+    fn open(config: &Config, listeners: &[Bound]) -> Result<Option<Self>, StartError> {
+        if listeners.iter().all(|bound| bound.scheme != Scheme::Https) {
+            return Ok(None);
+        }
+        let tls = config.tls.as_ref().ok_or(StartError::NoCertificate)?;
+        let kernel = KernelTls::new(tls.kernel).map_err(StartError::KernelTls)?;
+        let (store, warnings) = tls.source.open().map_err(StartError::Certificate)?;
+        Ok(Some(Self {
+            source: tls.source.clone(),
+            store,
+            warnings,
+            kernel,
+        }))
+    }
+}
+
+struct Plan<'a> {
+    config: &'a Config,
+    workers: usize,
+    /// What each worker may have open.
+    descriptors: Descriptors,
+    opened: &'a Arc<Opened>,
+    listeners: &'a [Bound],
+    factory: &'a LogFactory,
+    tls: Option<&'a Tls>,
+}
+
+/// How a worker shares its part of the process's descriptors out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Descriptors {
+    /// The most connections.
+    connections: usize,
+    /// The most files kept open for later requests.
+    files: usize,
+}
+
+impl Descriptors {
+    /// Of a process as it is now, before each of its workers opens so many things of its own.
+    fn share(workers: usize, opened_by_each: usize) -> Self {
+        // Its engine, what wakes it, and what io_uring is tried out with.
+        const ENGINE: u64 = 3;
+        let taken = workers as u64 * (opened_by_each as u64 + ENGINE);
+        let free = descriptors::limit().saturating_sub(descriptors::open_now() + taken);
+        Self::of(free / workers as u64)
+    }
+
+    fn of(share: u64) -> Self {
+        let files = (share / OPEN_FILES_PART).min(OPEN_FILES_MAX as u64);
+        // Files that are kept open make room for connections.
+        let connections = share - share / SPARE_DESCRIPTORS_PART;
+        Self {
+            connections: usize::try_from(connections).unwrap_or(usize::MAX).max(1),
+            files: files as usize,
+        }
+    }
+}
+
+/// Why an engine is not used: the cause, and what to do about it.
+struct NoEngine {
+    cause: String,
+    help: Option<String>,
+}
+
+/// Why a worker does not begin.
+enum Declined {
+    /// Another engine may do.
+    Engine(NoEngine),
+    /// Another engine would not help.
+    Start(StartError),
+}
+
+impl From<io::Error> for Declined {
+    fn from(error: io::Error) -> Self {
+        Self::Start(StartError::Resource(error))
+    }
+}
+
+impl From<Declined> for StartError {
+    fn from(declined: Declined) -> Self {
+        match declined {
+            Declined::Engine(NoEngine { cause, help }) => Self::Engine { cause, help },
+            Declined::Start(error) => error,
+        }
+    }
+}
+
+type Started = (Vec<Waiting>, EngineReport, Option<String>);
+
+impl Plan<'_> {
+    fn start_workers(&self) -> Result<Started, StartError> {
+        let mut fallback = None;
+        let (handles, report) = match self.config.engine {
+            EngineChoice::Uring => self.start_all(true)?,
+            EngineChoice::Epoll => self.start_all(false)?,
+            EngineChoice::Auto => match self.start_all(true) {
+                Err(Declined::Engine(no)) => {
+                    let help = no.help.map(|help| format!("; {help}")).unwrap_or_default();
+                    fallback = Some(format!("{}{help}", no.cause));
+                    self.start_all(false)?
+                }
+                begun => begun?,
+            },
+        };
+        Ok((handles, report, fallback))
+    }
+
+    /// Starts every worker on one engine, or none of them.
+    fn start_all(&self, uring: bool) -> Result<(Vec<Waiting>, EngineReport), Declined> {
+        let mut all: Vec<Waiting> = Vec::new();
+        let mut report = None;
+        for index in 0..self.workers {
+            match self.start_one(index, uring) {
+                Ok((worker, engine)) => {
+                    all.push(worker);
+                    report = Some(engine);
+                }
+                Err(declined) => {
+                    for Waiting { handle, word } in all {
+                        drop(word);
+                        handle.join();
+                    }
+                    return Err(declined);
+                }
+            }
+        }
+        Ok((all, report.expect("there is at least one worker")))
+    }
+
+    fn start_one(&self, index: usize, uring: bool) -> Result<(Waiting, EngineReport), Declined> {
+        let sockets = self.sockets(index)?;
+        let settings = self.settings(index);
+        let opened = Arc::clone(self.opened);
+        let options = self.config.content.clone();
+        let workers = self.workers;
+        let files = self.descriptors.files;
+        let log = self.factory.sink();
+        let (sender, inbox) = mpsc::channel();
+        let (ready, answer) = mpsc::channel();
+        let (word, told) = mpsc::channel();
+        let main = move || {
+            let seat = Seat {
+                settings,
+                opened,
+                options,
+                workers,
+                files,
+                log,
+                inbox,
+                ready,
+                told,
+            };
+            let engine = EngineOptions::default();
+            if uring {
+                match Uring::new(sockets, &engine) {
+                    Ok(driver) => seat.serve(driver),
+                    Err(no) => {
+                        let cause = format!("io_uring: {no}");
+                        let help = no.help;
+                        seat.decline(Declined::Engine(NoEngine { cause, help }))
+                    }
+                }
+            } else {
+                match Epoll::new(sockets, &engine) {
+                    Ok(driver) => seat.serve(driver),
+                    Err(error) => {
+                        let cause = format!("epoll: {}", cause(&error));
+                        seat.decline(Declined::Engine(NoEngine { cause, help: None }))
+                    }
+                }
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name(format!("gannet-{index}"))
+            .spawn(main)?;
+        let ended = |_| io::Error::other("a worker ended before it began");
+        match answer.recv().map_err(ended)? {
+            Ok((waker, report)) => {
+                let handle = WorkerHandle::new(sender, waker, thread);
+                Ok((Waiting { handle, word }, report))
+            }
+            Err(declined) => {
+                let _: std::thread::Result<bool> = thread.join();
+                Err(declined)
+            }
+        }
+    }
+
+    /// The fields of answers over TLS. What the operator has set goes before what we would.
+    fn secure_fields(&self) -> Vec<(String, String)> {
+        let mut fields = self.config.content.fields.clone();
+        let is_wanted = self.config.tls.as_ref().is_some_and(|tls| tls.hsts);
+        if is_wanted && fields.iter().all(|(name, _)| name != HSTS.0) {
+            fields.push((HSTS.0.into(), HSTS.1.into()));
+        }
+        // Who promises HTTPS for years can promise it for what pages name, too.
+        let has_policy = fields.iter().any(|(name, _)| name == UPGRADE.0);
+        if is_wanted && self.config.content.defaults.security && !has_policy {
+            fields.push((UPGRADE.0.into(), UPGRADE.1.into()));
+        }
+        fields
+    }
+
+    /// The port of the first address with this scheme; 0 if there is none.
+    fn port_of(&self, scheme: Scheme) -> u16 {
+        let port = |bound: &Bound| match bound.address {
+            ListenAddress::Tcp(address) if bound.scheme == scheme => Some(address.port()),
+            _ => None,
+        };
+        self.listeners.iter().find_map(port).unwrap_or(0)
+    }
+
+    /// This worker's listeners. Copies: if another engine has to be tried, they are needed again.
+    fn sockets(&self, index: usize) -> io::Result<Vec<OwnedFd>> {
+        let sockets = self.listeners.iter();
+        sockets.map(|bound| bound.socket(index)).collect()
+    }
+
+    fn settings(&self, index: usize) -> WorkerSettings {
+        let limits = self.config.limits;
+        let total = match limits.connections_max {
+            0 => usize::MAX,
+            n => n as usize,
+        };
+        let tls = self.config.tls.as_ref();
+        WorkerSettings {
+            limits,
+            connections_max: total
+                .div_ceil(self.workers)
+                .min(self.descriptors.connections),
+            listeners: self.listeners.iter().map(|bound| bound.scheme).collect(),
+            fields: Arc::new(self.config.content.fields.clone()),
+            secure_fields: Arc::new(self.secure_fields()),
+            redirect: Redirect {
+                from: self.port_of(Scheme::Redirect),
+                to: self.port_of(Scheme::Https),
+            },
+            certificates: self.tls.map(|tls| Arc::clone(&tls.store)),
+            defaults: Arc::new(OwnFields::new(&self.config.content)),
+            kernel_tls: self.tls.map(|tls| tls.kernel.clone()),
+            tail_len: self.config.content.tail_len(),
+            key_records_max: tls.map_or(SEALED_RECORDS_MAX, |tls| tls.key_records_max),
+            archive_copied: if index == 0 {
+                copied_len(self.opened)
+            } else {
+                0
+            },
+            secret: secret(),
+        }
+    }
+}
+
+/// Random bytes.
+fn secret() -> [u8; 32] {
+    let mut secret = [0; 32];
+    aws_lc_rs::rand::fill(&mut secret).expect("the kernel has random bytes");
+    secret
+}
+
+/// RFC 6797 section 6.1: for two years, which is what browsers' lists ask for.
+const HSTS: (&str, &str) = ("strict-transport-security", "max-age=63072000");
+
+/// A policy of its own, which browsers keep beside those of the page. Without a development
+/// certificate only, as `--hsts` is: pages that are written on a machine without TLS may well name
+/// parts by `http`.
+pub(crate) const UPGRADE: (&str, &str) = ("content-security-policy", "upgrade-insecure-requests");
+
+type Ready = Sender<Result<(Waker, EngineReport), Declined>>;
+
+/// What a worker's thread begins with.
+struct Seat {
+    settings: WorkerSettings,
+    opened: Arc<Opened>,
+    options: ContentOptions,
+    workers: usize,
+    /// The most files that are kept open for later requests.
+    files: usize,
+    log: LogSink,
+    inbox: Receiver<Message>,
+    ready: Ready,
+    /// Where the word to serve comes.
+    told: Receiver<()>,
+}
+
+impl Seat {
+    /// Serves once it is told to, and until it is told to stop; false if a response was cut off.
+    fn serve<D: Driver>(self, mut driver: D) -> bool {
+        let sites = match sites(&self.opened, &self.options, self.workers, self.files) {
+            Ok(sites) => sites,
+            Err(error) => return self.decline(Declined::Start(StartError::Content(error))),
+        };
+        let waker = driver.waker(Worker::<D>::wake_token());
+        let report = driver.report();
+        let Self {
+            settings,
+            log,
+            inbox,
+            ready,
+            told,
+            ..
+        } = self;
+        if ready.send(Ok((waker, report))).is_err() || told.recv().is_err() {
+            return true;
+        }
+        let worker = Worker::new(driver, settings, sites, log, inbox);
+        match worker.run() {
+            Ok(clean) => clean,
+            Err(errno) => {
+                eprintln!("gannet: a worker has stopped: {}", cause(&errno.into()));
+                false
+            }
+        }
+    }
+
+    fn decline(self, declined: Declined) -> bool {
+        // Whoever asked is waiting for exactly this.
+        let _ = self.ready.send(Err(declined));
+        true
+    }
+}
+
+pub(crate) type Thread = JoinHandle<bool>;
+
+/// All content as one of `workers` workers sees it.
+fn sites(
+    opened: &Opened,
+    options: &ContentOptions,
+    workers: usize,
+    files: usize,
+) -> Result<Sites, OpenError> {
+    let copied = match options.copies_archives() {
+        // Asked for whatever it takes, and no part of the budget.
+        true => 0,
+        false => copied_len(opened),
+    };
+    let memory = options.cache_memory.saturating_sub(copied);
+    let room = Room {
+        memory: memory / workers.max(1) as u64 / opened.len().max(1) as u64,
+        descriptors: files / opened.len().max(1),
+    };
+    let mut list: Vec<(Vec<String>, Site)> = Vec::new();
+    for (names, content) in opened {
+        for (own_hosts, site) in content.sites(options, room)? {
+            // An archive's own names go before those that it is served under.
+            let names = if own_hosts.is_empty() {
+                names.clone()
+            } else {
+                own_hosts
+            };
+            list.push((names, site));
+        }
+    }
+    Ok(Sites::new(list, options.unknown_host))
+}
+
+/// Bytes of archives that are copied into memory.
+fn copied_len(opened: &[(Vec<String>, OpenedContent)]) -> u64 {
+    opened.iter().map(|(_, content)| content.copied_len()).sum()
+}
+
+/// What is told of the content: all that is known if it is one archive.
+fn report(opened: &[(Vec<String>, OpenedContent)]) -> SiteReport {
+    match opened {
+        [(_, only)] => only.report(),
+        _ => SiteReport::default(),
+    }
+}
+
+/// The live directories, which are to be followed.
+fn followed(opened: &Opened) -> Vec<Followed> {
+    let mut number = 0;
+    let mut list = Vec::new();
+    for (_, content) in opened {
+        if let Some((source, rules)) = content.source() {
+            list.push((number, source.clone(), rules.cloned()));
+        }
+        number += content.site_count();
+    }
+    list
+}
+
+impl OpenedContent {
+    /// How many sites [`OpenedContent::sites`] gives.
+    fn site_count(&self) -> u32 {
+        match self {
+            Self::Directory { .. } => 1,
+            Self::Archive { archive, .. } => hosts(archive).len() as u32,
+        }
+    }
+
+    fn report(&self) -> SiteReport {
+        match self {
+            Self::Directory { .. } => SiteReport::default(),
+            Self::Archive { archive, len, .. } => {
+                let stats = archive.stats();
+                let id = archive.superblock().build_id();
+                let build_id = id[..8].iter().map(|b| format!("{b:02x}")).collect();
+                SiteReport {
+                    files: Some(stats.file_count),
+                    bytes: Some(*len),
+                    build_id: Some(build_id),
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_shared_out_and_never_all() {
+        for share in [0, 1, 7, 100, 1_000, 100_000, u64::MAX / 2] {
+            let Descriptors { connections, files } = Descriptors::of(share);
+            assert!(connections >= 1, "a server that answers nobody is none");
+            assert!(files <= OPEN_FILES_MAX);
+            let connections = connections as u64;
+            assert!(connections <= share.max(1), "{connections} of {share}");
+            assert!(share < 8 || connections < share, "none to spare of {share}");
+        }
+    }
+}

@@ -1,0 +1,471 @@
+//! Opening what is to be served, once, before any worker starts.
+
+use std::fmt;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use gannet_archive::{Archive, ArchiveError, Namespace, SUPERBLOCK_LEN, SectionKind, Superblock};
+use gannet_content::mime::TypesError;
+use gannet_content::rules::table::TableError;
+use gannet_io::cause::cause;
+use gannet_io::driver::{Errno, File, Meta, Root};
+use gannet_io::memory::{self, Memory};
+use gannet_io::named_file;
+
+use crate::config::{Content, ContentOptions};
+use crate::signature::{self, PublicKey, SignatureError};
+use crate::site::archive::ArchiveSite;
+use crate::site::directory::kept_names::KeptNames;
+use crate::site::directory::{DirectorySite, Room};
+use crate::site::files::OpenArchive;
+use crate::site::inflated::Inflated;
+use crate::site::rules::{RulesError, SiteRules};
+use crate::site::{ServedFile, Site};
+use crate::start::archive_room::ArchiveRoom;
+use crate::start::follow::Source;
+
+/// Content that was opened and checked.
+pub(crate) enum OpenedContent {
+    /// A directory, or one file of it.
+    Directory {
+        path: PathBuf,
+        root: Root,
+        single: Option<Vec<u8>>,
+        rules: Option<Arc<SiteRules>>,
+        /// Where both came from.
+        source: Source,
+        /// What browsers are told to keep, by all workers.
+        kept: Arc<KeptNames>,
+    },
+    /// An archive whose metadata is valid.
+    Archive {
+        path: PathBuf,
+        archive: Arc<Archive<Vec<u8>>>,
+        /// The archive, or the sealed copy of it.
+        file: fs::File,
+        len: u64,
+        /// What it was when it was opened, unless it was copied.
+        live: Option<(Meta, Arc<OpenArchive>)>,
+        /// Its hosts with their names, and the rules of each.
+        hosts: Vec<ArchiveHost>,
+    },
+}
+
+/// A copy of an archive that nobody can change, if there is room or it has to be copied.
+fn copy_of(
+    file: &fs::File,
+    path: &Path,
+    len: u64,
+    options: &ContentOptions,
+    room: &mut ArchiveRoom,
+) -> Result<Option<OwnedFd>, OpenError> {
+    let whole = usize::try_from(len).unwrap_or(usize::MAX);
+    let copy = || memory::sealed_copy(file, whole);
+    if options.copies_archives() {
+        let refuse = |error| OpenError::Copy(path.to_owned(), error);
+        return copy().map(Some).map_err(refuse);
+    }
+    if !room.take(len) {
+        return Ok(None);
+    }
+    // Without a copy it is read: that is slower, and no reason not to serve.
+    let copy = copy().ok();
+    if copy.is_none() {
+        room.give_back(len);
+    }
+    Ok(copy)
+}
+
+/// The number of a host in an archive, its names, and its rules.
+pub(crate) type ArchiveHost = (u16, Vec<String>, Option<Arc<SiteRules>>);
+
+/// Why content cannot be served.
+#[derive(Debug)]
+pub enum OpenError {
+    /// A file or directory cannot be opened.
+    Io(&'static str, PathBuf, io::Error),
+    /// The archive is not valid.
+    Archive(PathBuf, ArchiveError),
+    /// The rules files of a directory have mistakes.
+    Rules(PathBuf, RulesError),
+    /// The rules in an archive cannot be read.
+    ArchiveRules(PathBuf, TableError),
+    /// A signature was asked for and is not there, or wrong.
+    Signature(PathBuf, SignatureError),
+    /// An archive that has to be copied into memory does not fit.
+    Copy(PathBuf, io::Error),
+    /// The path is neither a regular file nor a directory.
+    Kind(PathBuf),
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(what, path, error) => {
+                write!(
+                    f,
+                    "cannot open {what} '{}': {}",
+                    path.display(),
+                    cause(error)
+                )
+            }
+            Self::Archive(path, error) => {
+                write!(f, "cannot open archive '{}': {error}", path.display())
+            }
+            Self::Rules(path, error) => {
+                write!(
+                    f,
+                    "cannot use the rules of '{}':\n  {error}",
+                    path.display()
+                )
+            }
+            Self::ArchiveRules(path, error) => {
+                write!(f, "cannot open archive '{}': {error}", path.display())
+            }
+            Self::Signature(path, error) => {
+                write!(f, "cannot serve '{}': {error}", path.display())
+            }
+            Self::Copy(path, error) => {
+                write!(
+                    f,
+                    "cannot copy archive '{}' into memory: {}",
+                    path.display(),
+                    cause(error)
+                )
+            }
+            Self::Kind(path) => {
+                write!(
+                    f,
+                    "cannot serve '{}': not a regular file or directory",
+                    path.display()
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl OpenError {
+    /// What to do about it, if we know.
+    #[must_use]
+    pub fn help(&self) -> Option<String> {
+        match self {
+            Self::Io(_, path, error) => match error.kind() {
+                io::ErrorKind::NotFound => Some("check the path".into()),
+                io::ErrorKind::PermissionDenied => Some(permission(path)),
+                _ if is_descriptors(error) => {
+                    Some("raise 'ulimit -n': each worker opens every directory and archive".into())
+                }
+                _ => None,
+            },
+            Self::Archive(_, error) => error.help().map(Into::into),
+            Self::Rules(_, RulesError::Io(path, error))
+                if error.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                Some(permission(Path::new(path)))
+            }
+            Self::Rules(..) => {
+                Some("fix them, or serve both files as plain files with --no-rules".into())
+            }
+            Self::ArchiveRules(..) => Some("pack the site again".into()),
+            Self::Signature(_, error) => Some(error.help().into()),
+            Self::Copy(..) => Some(
+                "--archive-memory and --require-signature serve a copy that nobody can change: give it \
+                 as much memory as the archive is long"
+                    .into(),
+            ),
+            Self::Kind(_) => Some("give a directory, a file or an archive".into()),
+        }
+    }
+}
+
+/// What the user that gannet runs as lacks: the outermost folder that cannot be entered, else the
+/// permission to read what was named.
+#[must_use]
+pub fn permission(path: &Path) -> String {
+    let full = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let folders: Vec<_> = full.ancestors().collect();
+    let is_closed = |folder: &&&Path| {
+        let inside = fs::metadata(folder.join("."));
+        inside.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
+    };
+    match folders.iter().rev().find(is_closed) {
+        Some(folder) => format!(
+            "gannet's user cannot enter '{}': it needs execute permission on it",
+            folder.display()
+        ),
+        None => format!(
+            "gannet's user cannot read '{}': it needs read permission",
+            path.display()
+        ),
+    }
+}
+
+impl OpenedContent {
+    /// Opens and checks. An archive for which there is `room` is copied into memory.
+    ///
+    /// # Errors
+    /// See [`OpenError`]. Whatever a previous server serves is not touched.
+    pub(crate) fn open(
+        content: &Content,
+        options: &ContentOptions,
+        room: &mut ArchiveRoom,
+    ) -> Result<Self, OpenError> {
+        if let (Some(_), Content::Directory(path) | Content::File(path)) =
+            (&options.require_signature, content)
+        {
+            let error = SignatureError::NoArchive;
+            return Err(OpenError::Signature(path.clone(), error));
+        }
+        match content {
+            Content::Directory(path) => {
+                let refuse = |e| OpenError::Io("directory", path.clone(), e);
+                let root = Root::open(path).map_err(refuse)?;
+                // A folder can be opened by who may not enter it; said of its rules files this
+                // would mislead.
+                fs::metadata(path.join(".")).map_err(refuse)?;
+                let source = Source::new(path, &root, options.routing.rules).map_err(refuse)?;
+                let load = |compat| SiteRules::of_directory(path, compat);
+                let rules = options.routing.rules.map(load).transpose();
+                let rules = rules.map_err(|e| OpenError::Rules(path.clone(), e))?;
+                Ok(Self::Directory {
+                    path: path.clone(),
+                    root,
+                    single: None,
+                    rules: rules.flatten().map(Arc::new),
+                    source,
+                    kept: Arc::default(),
+                })
+            }
+            Content::File(path) => Self::open_single(path),
+            Content::Archive(path) => Self::open_archive(path, options, room),
+        }
+    }
+
+    fn open_single(path: &Path) -> Result<Self, OpenError> {
+        let error = |e| OpenError::Io("file", path.to_owned(), e);
+        let meta = fs::metadata(path).map_err(error)?;
+        let name = match path.file_name() {
+            Some(name) if meta.is_file() => name.as_bytes().to_vec(),
+            _ => return Err(OpenError::Kind(path.to_owned())),
+        };
+        named_file::open(path).map_err(error)?;
+        let folder = match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let refuse = |e| OpenError::Io("directory", folder.clone(), e);
+        let root = Root::open(&folder).map_err(refuse)?;
+        let source = Source::new(&folder, &root, None).map_err(refuse)?;
+        Ok(Self::Directory {
+            path: folder,
+            root,
+            single: Some(name),
+            rules: None,
+            source,
+            kept: Arc::default(),
+        })
+    }
+
+    fn open_archive(
+        path: &Path,
+        options: &ContentOptions,
+        room: &mut ArchiveRoom,
+    ) -> Result<Self, OpenError> {
+        let io_error = |e| OpenError::Io("archive", path.to_owned(), e);
+        let bad = |e| OpenError::Archive(path.to_owned(), e);
+        let file = named_file::open(path).map_err(io_error)?;
+        let meta = Meta::of(&file).map_err(io_error)?;
+        let len = meta.len;
+        let mut first = vec![0; SUPERBLOCK_LEN.min(usize::try_from(len).unwrap_or(usize::MAX))];
+        file.read_exact_at(&mut first, 0).map_err(io_error)?;
+        let superblock = Superblock::parse(&first, len).map_err(bad)?;
+        let range = superblock.metadata_range();
+        let size = usize::try_from(range.end - range.start).map_err(|_| {
+            io_error(io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                "its index is too large",
+            ))
+        })?;
+        let metadata = memory::read_large(&file, range.start, size).map_err(io_error)?;
+        let archive = Arc::new(Archive::new(superblock, metadata).map_err(bad)?);
+        let bad_rules = |e| OpenError::ArchiveRules(path.to_owned(), e);
+        let hosts = hosts_with_rules(&archive).map_err(bad_rules)?;
+        let copy = copy_of(&file, path, len, options, room)?;
+        if Meta::of(&file).map_err(io_error)? != meta {
+            let error = io::Error::other("it was changed while it was read");
+            return Err(io_error(error));
+        }
+        let live = match copy {
+            Some(_) => None,
+            None => {
+                let archive = OpenArchive {
+                    path: path.to_owned(),
+                    file: file.try_clone().map_err(io_error)?,
+                    start: first,
+                    is_told: AtomicBool::new(false),
+                };
+                Some((meta, Arc::new(archive)))
+            }
+        };
+        let file = copy.map_or(file, fs::File::from);
+        if let Some(key) = &options.require_signature {
+            // The bodies are those of the sealed copy, which is what will be sent from.
+            PublicKey::parse(key)
+                .ok_or(SignatureError::Key)
+                .and_then(|key| signature::check(&archive, &key))
+                .and_then(|()| signature::check_bodies(&archive, &file))
+                .map_err(|error| OpenError::Signature(path.to_owned(), error))?;
+        }
+        if options.preload && live.is_some() {
+            let whole = usize::try_from(len).unwrap_or(usize::MAX);
+            memory::preload(&file, whole).map_err(io_error)?;
+        }
+        Ok(Self::Archive {
+            path: path.to_owned(),
+            archive,
+            file,
+            len,
+            live,
+            hosts,
+        })
+    }
+
+    /// Bytes of it that are copied into memory, for as long as it is served.
+    pub(crate) fn copied_len(&self) -> u64 {
+        match self {
+            Self::Archive {
+                live: None, len, ..
+            } => *len,
+            Self::Archive { .. } | Self::Directory { .. } => 0,
+        }
+    }
+
+    /// A live directory, which is to be followed, with its rules.
+    pub(crate) fn source(&self) -> Option<(&Source, Option<&Arc<SiteRules>>)> {
+        match self {
+            Self::Directory { source, rules, .. } => Some((source, rules.as_ref())),
+            Self::Archive { .. } => None,
+        }
+    }
+
+    /// The content as one of several workers sees it, with the hosts that an archive names.
+    /// `room` is there to remember files, or what an archive has as gzip alone.
+    pub(crate) fn sites(
+        &self,
+        options: &ContentOptions,
+        room: Room,
+    ) -> Result<Vec<(Vec<String>, Site)>, OpenError> {
+        match self {
+            Self::Directory {
+                path,
+                root,
+                single,
+                rules,
+                kept,
+                ..
+            } => {
+                let refuse = |e| OpenError::Io("directory", path.clone(), e);
+                let root = root.reopen().map_err(refuse)?;
+                let mut site = DirectorySite::new(root, options, single.clone(), room)
+                    .map_err(|e| refuse(invalid_types(e)))?;
+                site.set_rules(rules.clone());
+                site.share_kept(kept);
+                Ok(vec![(Vec::new(), Site::Directory(site))])
+            }
+            Self::Archive {
+                path,
+                archive,
+                file,
+                live,
+                hosts,
+                ..
+            } => {
+                let refuse = |e| OpenError::Io("archive", path.clone(), e);
+                let own = reopen(file).map_err(refuse)?;
+                let inflated = Inflated::new(room.memory);
+                let memory = match live {
+                    Some(_) => None,
+                    None => Some(Arc::new(Memory::map_sealed(&own).map_err(refuse)?)),
+                };
+                let own = File::from(own);
+                let file = Rc::new(match live {
+                    Some((meta, archive)) => ServedFile::archive(own, *meta, archive),
+                    None => ServedFile::constant(own),
+                });
+                let site = |host, rules: &Option<Arc<SiteRules>>| {
+                    Site::Archive(ArchiveSite {
+                        archive: Arc::clone(archive),
+                        memory: memory.clone(),
+                        file: Rc::clone(&file),
+                        inflated: inflated.clone(),
+                        spa: options.spa || archive.options().spa,
+                        host,
+                        fallbacks: ArchiveSite::fallbacks(archive, host),
+                        rules: rules.clone().map(Rc::new),
+                    })
+                };
+                let sites = hosts.iter();
+                let sites = sites.map(|(host, names, rules)| (names.clone(), site(*host, rules)));
+                Ok(sites.collect())
+            }
+        }
+    }
+}
+
+/// The hosts of an archive with their names; that of all others comes first, if it has content.
+pub(crate) fn hosts(archive: &Archive<Vec<u8>>) -> Vec<(u16, Vec<String>)> {
+    let name = |name| vec![String::from_utf8_lossy(name).into_owned()];
+    let mut hosts: Vec<_> = (1..).zip(archive.hosts().map(name)).collect();
+    if hosts.is_empty() || archive.has_namespace(0, Namespace::Content) {
+        hosts.insert(0, (0, Vec::new()));
+    }
+    hosts
+}
+
+/// The same with the rules of each; rules that hold for all of them are shared.
+fn hosts_with_rules(archive: &Archive<Vec<u8>>) -> Result<Vec<ArchiveHost>, TableError> {
+    let read = |host| Ok(SiteRules::of_archive(archive, host)?.map(Arc::new));
+    let shared = match archive.section(SectionKind::HostRules) {
+        Some(_) => None,
+        None => Some(read(0)?),
+    };
+    let with_rules = |(host, names)| {
+        let rules = match &shared {
+            Some(rules) => rules.clone(),
+            None => read(host)?,
+        };
+        Ok((host, names, rules))
+    };
+    hosts(archive).into_iter().map(with_rules).collect()
+}
+
+/// Whether the process or the machine has no descriptor left (`EMFILE`, `ENFILE`).
+fn is_descriptors(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    [Errno::MFILE, Errno::NFILE]
+        .iter()
+        .any(|it| code == Some(it.raw_os_error()))
+}
+
+fn invalid_types(error: TypesError) -> io::Error {
+    let text = match error {
+        TypesError::Suffix => "a configured file name suffix is empty, too long, or has a dot",
+        TypesError::ContentType => "a configured content type is malformed",
+    };
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
+/// The same file (not whatever has its name by now) under a new open file description.
+fn reopen(file: &fs::File) -> io::Result<fs::File> {
+    use std::os::fd::AsRawFd;
+    fs::File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).or_else(|_| file.try_clone())
+}

@@ -1,0 +1,245 @@
+//! A running server, as the program sees it.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+use gannet_io::driver::{EngineReport, Waker};
+use gannet_io::unix_socket::SocketFile;
+
+use crate::observe::log::LogWriter;
+use crate::observe::metrics::{self, exposition::About};
+use crate::observe::metrics_server::MetricsServer;
+use crate::observe::snapshots::Snapshots;
+use crate::start::Thread;
+use crate::start::lookout::Lookout;
+use crate::tls::certificates::{CertificateStore, Warning};
+use crate::tls::kernel::KernelTls;
+use crate::tls::watch::{LOOK_EVERY, Reload, Source, Watch};
+use crate::worker::Message;
+
+/// What was started.
+#[derive(Clone, Debug)]
+pub struct StartReport {
+    /// The engine of the workers.
+    pub engine: EngineReport,
+    /// Why io_uring is not used although it could have been, and what to do about it.
+    pub fallback: Option<String>,
+    /// How many workers serve.
+    pub workers: usize,
+    /// What is known of the content.
+    pub site: SiteReport,
+    /// Where metrics are answered.
+    pub metrics: Option<SocketAddr>,
+    /// What is unusual about the certificates, but does not keep them from being used.
+    pub certificate_warnings: Vec<Warning>,
+    /// Whether the kernel seals large bodies, if any address speaks TLS.
+    pub kernel_tls: Option<KernelTls>,
+}
+
+/// The certificates in use, and where they came from.
+pub(crate) struct Certificates {
+    pub(crate) source: Source,
+    pub(crate) store: Arc<CertificateStore>,
+}
+
+/// What is known of the content: everything of an archive, nothing of a live directory.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct SiteReport {
+    /// Files in it.
+    pub files: Option<u64>,
+    /// Bytes of the archive.
+    pub bytes: Option<u64>,
+    /// The archive's identifier: the first 16 hexadecimal digits.
+    pub build_id: Option<String>,
+}
+
+/// A way to a worker, and its thread.
+pub(crate) struct WorkerHandle {
+    remote: Remote,
+    thread: Thread,
+}
+
+/// A way to a worker from any thread.
+#[derive(Clone)]
+pub(crate) struct Remote {
+    sender: Sender<Message>,
+    waker: Waker,
+}
+
+impl Remote {
+    pub(crate) fn new(sender: Sender<Message>, waker: Waker) -> Self {
+        Self { sender, waker }
+    }
+
+    pub(crate) fn tell(&self, message: Message) {
+        // A worker that has ended needs to be told nothing.
+        if self.sender.send(message).is_ok() {
+            self.waker.wake();
+        }
+    }
+}
+
+impl WorkerHandle {
+    pub(crate) fn new(sender: Sender<Message>, waker: Waker, thread: Thread) -> Self {
+        Self {
+            remote: Remote::new(sender, waker),
+            thread,
+        }
+    }
+
+    /// Waits for the thread; true if no response was cut off.
+    pub(crate) fn join(self) -> bool {
+        self.thread.join().unwrap_or(false)
+    }
+}
+
+/// A running server. Dropping it leaves the workers running; see [`Running::wait`].
+pub struct Running {
+    workers: Vec<WorkerHandle>,
+    remotes: Vec<Remote>,
+    snapshots: Snapshots,
+    report: StartReport,
+    log: LogWriter,
+    metrics: Option<MetricsServer>,
+    certificates: Option<Certificates>,
+    /// Reads them again when they change.
+    watch: Option<Watch>,
+    /// Follow the live directories.
+    lookouts: Vec<Lookout>,
+    /// Removed at the end.
+    socket_files: Vec<SocketFile>,
+}
+
+impl Running {
+    pub(crate) fn new(
+        workers: Vec<WorkerHandle>,
+        report: StartReport,
+        log: LogWriter,
+        certificates: Option<Certificates>,
+    ) -> Self {
+        let remotes: Vec<_> = workers.iter().map(|w| w.remote.clone()).collect();
+        Self {
+            workers,
+            snapshots: Snapshots::new(remotes.iter().cloned()),
+            remotes,
+            report,
+            log,
+            metrics: None,
+            certificates,
+            watch: None,
+            lookouts: Vec::new(),
+            socket_files: Vec::new(),
+        }
+    }
+
+    pub(crate) fn remotes(&self) -> &[Remote] {
+        &self.remotes
+    }
+
+    /// Keeps what follows the live directories.
+    pub(crate) fn follow(&mut self, lookouts: Vec<Lookout>) {
+        self.lookouts = lookouts;
+    }
+
+    /// Begins to answer metrics.
+    pub(crate) fn serve_metrics(&mut self, metrics: MetricsServer, about: About) -> io::Result<()> {
+        self.metrics = Some(metrics.serve(self.snapshots.clone(), about)?);
+        Ok(())
+    }
+
+    /// Takes over the files of Unix sockets, until the end.
+    pub(crate) fn own_socket_files(&mut self, files: impl IntoIterator<Item = SocketFile>) {
+        self.socket_files.extend(files);
+    }
+
+    /// Reads certificates again when they change, from now on. `report` is called on a thread of
+    /// its own with what came of it.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn watch_certificates(
+        &mut self,
+        report: impl FnMut(Reload) + Send + 'static,
+    ) -> io::Result<()> {
+        if let Some(Certificates { source, store }) = self.certificates.take() {
+            self.watch = Some(Watch::start(source, store, LOOK_EVERY, report)?);
+        }
+        Ok(())
+    }
+
+    /// What was started.
+    #[must_use]
+    pub fn report(&self) -> &StartReport {
+        &self.report
+    }
+
+    /// Accepts no more, finishes running responses within the grace period.
+    pub fn stop(&self) {
+        for remote in &self.remotes {
+            remote.tell(Message::Stop);
+        }
+    }
+
+    /// Ends at once.
+    pub fn stop_now(&self) {
+        for remote in &self.remotes {
+            remote.tell(Message::StopNow);
+        }
+    }
+
+    /// Opens the log file anew, after a rotation.
+    pub fn reopen_logs(&self) {
+        self.log.reopen();
+    }
+
+    /// Reads certificates and rules again and looks where the live directories are, whether anything
+    /// has changed or not.
+    pub fn read_again(&self) {
+        if let Some(watch) = &self.watch {
+            watch.reload();
+        }
+        for lookout in &self.lookouts {
+            lookout.ask();
+        }
+    }
+
+    /// The engine and the counts, for people.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let engine = &self.report.engine;
+        let mut text = format!("engine: {}: {}", engine.name, engine.in_use.join(", "));
+        for (feature, why) in &engine.missing {
+            text.push_str(&format!("; without {feature}: {why}"));
+        }
+        text.push('\n');
+        text.push_str(&metrics::summary(&self.snapshots.take()));
+        text
+    }
+
+    /// Whether all workers have ended.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.workers.iter().all(|w| w.thread.is_finished())
+    }
+
+    /// Waits until all workers have ended; true if no response was cut off.
+    pub fn wait(self) -> bool {
+        let Self {
+            workers,
+            log,
+            metrics,
+            ..
+        } = self;
+        let mut clean = true;
+        for worker in workers {
+            clean &= worker.join();
+        }
+        if let Some(metrics) = metrics {
+            metrics.stop();
+        }
+        log.finish();
+        clean
+    }
+}

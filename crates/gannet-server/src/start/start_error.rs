@@ -1,0 +1,104 @@
+//! Why a server did not start, and what to do about it.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+
+use gannet_io::cause::cause;
+use gannet_io::probe::Unavailable;
+
+use crate::config::ListenAddress;
+use crate::start::open::OpenError;
+use crate::tls::certificates::CertificateError;
+use crate::tls::kernel::Off;
+
+/// Why a server did not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// The content cannot be served.
+    Content(OpenError),
+    /// The engine that was asked for cannot be had.
+    Engine {
+        /// The engine and the cause.
+        cause: String,
+        /// What to do about it.
+        help: Option<String>,
+    },
+    /// A system call is missing without which no file can be served.
+    Files(Unavailable),
+    /// The certificates cannot be used.
+    Certificate(CertificateError),
+    /// An address speaks TLS, and there is no certificate.
+    NoCertificate,
+    /// The kernel is to seal large bodies, and cannot.
+    KernelTls(Off),
+    /// The log file cannot be opened.
+    Log(String, io::Error),
+    /// The metrics address cannot be bound.
+    Metrics(SocketAddr, io::Error),
+    /// A Unix socket cannot be put in its place.
+    Listen(ListenAddress, io::Error),
+    /// Accepting cannot be deferred at this address.
+    DeferAccept(SocketAddr, io::Error),
+    /// A thread cannot be started, or a descriptor not be had.
+    Resource(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Content(error) => error.fmt(f),
+            Self::Engine { cause, .. } => f.write_str(cause),
+            Self::Files(no) => write!(f, "cannot serve files: {no}"),
+            Self::Certificate(error) => error.fmt(f),
+            Self::KernelTls(why) => write!(f, "cannot use kernel TLS: {why}"),
+            Self::NoCertificate => f.write_str("an HTTPS address has no certificate"),
+            Self::Log(path, error) => write!(f, "cannot open log file '{path}': {}", cause(error)),
+            Self::Metrics(address, error) => {
+                write!(f, "cannot answer metrics on '{address}': {}", cause(error))
+            }
+            Self::Listen(address, error) => {
+                write!(f, "cannot listen on '{address}': {}", cause(error))
+            }
+            Self::DeferAccept(address, error) => {
+                write!(f, "cannot defer accepting on '{address}': {}", cause(error))
+            }
+            Self::Resource(error) => write!(f, "cannot start the server: {}", cause(error)),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl StartError {
+    /// What to do about it, if we know.
+    #[must_use]
+    pub fn help(&self) -> Option<String> {
+        match self {
+            Self::Content(error) => error.help(),
+            Self::Engine { help, .. } => help.clone(),
+            Self::Files(no) => no.help.clone(),
+            Self::Certificate(error) => error.help(),
+            Self::KernelTls(why) => why.help().map(Into::into),
+            Self::NoCertificate => {
+                Some("name one with --tls-cert FILE, or have one made with --tls".into())
+            }
+            Self::Log(..) => Some("check the directory and its permissions".into()),
+            Self::Metrics(_, error) => match error.kind() {
+                io::ErrorKind::AddrInUse => {
+                    Some("choose another port with --metrics ADDR:PORT".into())
+                }
+                io::ErrorKind::PermissionDenied => {
+                    Some("ports below 1024 need CAP_NET_BIND_SERVICE; choose a higher one".into())
+                }
+                io::ErrorKind::AddrNotAvailable => {
+                    Some("name an address of this machine, such as 127.0.0.1".into())
+                }
+                _ => None,
+            },
+            Self::Listen(..) => None,
+            Self::DeferAccept(..) => Some("leave --defer-accept out".into()),
+            Self::Resource(_) => Some("check 'ulimit -n' and 'ulimit -u'".into()),
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Room for new connections: who is accepted, and who has to make room.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use gannet_io::driver::{Driver, Listener, Nanos, Socket};
+use gannet_io::reserve;
+
+use super::Worker;
+use crate::config::Scheme;
+use crate::connection::{ConnId, Connections, Phase};
+use crate::limits::{
+    ACCEPT_AGAIN_MS, ACCEPTED_ALWAYS, ROOM_TO_ACCEPT, SHED_LOOKS_MAX, SHED_MAX, SHED_REST_MS,
+};
+
+/// Connections by idle time, to find the one idle longest.
+///
+/// It is made when it is first needed, so that a server with room spends nothing on it. Each
+/// connection has one entry, whose time may be out of date: it is put right when the entry comes to
+/// the top. As times only grow, the first entry that is right is the oldest of all. So closing one
+/// of many costs their logarithm and what happened since, not a walk over all.
+#[derive(Default)]
+pub(super) struct IdleQueue {
+    heap: Option<BinaryHeap<Reverse<(Nanos, ConnId)>>>,
+}
+
+impl IdleQueue {
+    /// A connection is idle since then: it was accepted, or stays for now. `len` is how many there
+    /// are.
+    fn add(&mut self, since: Nanos, id: ConnId, len: usize) {
+        let Some(heap) = &mut self.heap else { return };
+        if heap.len() > 2 * len + SHED_LOOKS_MAX {
+            // Mostly stale; rebuilt when next needed.
+            self.heap = None;
+            return;
+        }
+        heap.push(Reverse((since, id)));
+    }
+
+    /// The connection that has been idle longest, and since when; `None` if there is none among
+    /// the first ones that are looked at. It is not in the queue any more.
+    fn oldest(&mut self, conns: &mut Connections, now: Nanos) -> Option<(Nanos, ConnId)> {
+        let heap = self.heap.get_or_insert_with(|| {
+            let all = conns.iter();
+            all.map(|conn| Reverse((conn.idle_since, conn.id)))
+                .collect()
+        });
+        let mut looks = 0;
+        while looks < SHED_LOOKS_MAX {
+            let Reverse((since, id)) = heap.pop()?;
+            let Some(conn) = conns.find(id) else {
+                continue;
+            };
+            looks += 1;
+            let is_idle = conn.is_idle() || conn.phase == Phase::Shaking;
+            if is_idle && conn.idle_since == since {
+                return Some((since, id));
+            }
+            // Busy until now, or idle since later than that.
+            let since = if is_idle { conn.idle_since } else { now };
+            heap.push(Reverse((since, id)));
+        }
+        None
+    }
+}
+
+impl<D: Driver> Worker<D> {
+    pub(super) fn accepted(&mut self, listener: Listener, socket: Socket, more: bool) {
+        if !more {
+            self.shared.accept(listener);
+        }
+        let is_full = self.conns.len() >= self.shared.settings.connections_max;
+        if (is_full && self.shed_idle(1) == 0) || self.lacks_memory() {
+            self.shared.counters.shed += 1;
+            self.shared.driver.close(socket);
+            return;
+        }
+        let now = self.shared.driver.now();
+        let conn = self.conns.add(socket, &mut self.shared.alive);
+        conn.idle_since = now;
+        let id = conn.id;
+        let len = self.conns.len();
+        let counters = &mut self.shared.counters;
+        counters.connections_total += 1;
+        counters.connections_max = counters.connections_max.max(len as u64);
+        self.idle.add(now, id, len);
+        let listeners = &self.shared.settings.listeners;
+        let scheme = listeners.get(listener.0 as usize).copied();
+        self.on(id, |conn| conn.begin(scheme.unwrap_or(Scheme::Http)));
+    }
+
+    /// Descriptors or memory ran out: idle connections make room, and accepting goes on; with
+    /// nobody idle it goes on when a connection ends, or after a while: another worker or another
+    /// thread may have what is missing.
+    pub(super) fn accept_failed(&mut self, listener: Listener, more: bool) {
+        if more {
+            return;
+        }
+        // Files that are kept open for later requests first: nobody waits for them.
+        if self.shared.sites.drop_descriptors() || self.shed_idle(SHED_MAX) > 0 {
+            self.shared.accept(listener);
+        } else {
+            self.shared.starved.push(listener);
+            let at = self.shared.driver.now().plus_ms(ACCEPT_AGAIN_MS);
+            self.shared.accept_at = Some(at);
+        }
+    }
+
+    pub(super) fn check_accept(&mut self) {
+        let now = self.shared.driver.now();
+        if self.shared.accept_at.is_some_and(|at| at <= now) {
+            self.shared.accept_again();
+        }
+    }
+
+    /// Whether there is no memory for one more connection. An idle one makes room for the next.
+    fn lacks_memory(&mut self) -> bool {
+        let is_busy = self.conns.len() >= ACCEPTED_ALWAYS;
+        let is_short = is_busy && reserve::is_spent() && !reserve::restore();
+        if !is_short || reserve::has_room(ROOM_TO_ACCEPT) {
+            return false;
+        }
+        self.shed_idle(1);
+        true
+    }
+
+    /// When memory runs out, drops caches and sheds idle connections, so that busy ones can finish.
+    ///
+    /// A reserve that stays spent does not mean that memory is short: what was freed may be in
+    /// pieces, and still belong to the allocator. Whether there is room for more decides.
+    pub(super) fn make_room(&mut self) {
+        if !reserve::is_spent() || reserve::restore() || reserve::has_room(ROOM_TO_ACCEPT) {
+            return;
+        }
+        self.shared.sites.forget();
+        self.shared.listing.forget();
+        // A new connection counts as idle until its request arrives, so the few that are always
+        // accepted are never shed.
+        let spare = self.conns.len().saturating_sub(ACCEPTED_ALWAYS);
+        self.shed_idle(spare.min(SHED_MAX));
+        // What was freed may be enough.
+        reserve::restore();
+    }
+
+    /// Closes up to `count` of the connections that have been idle longest. Returns how many. After
+    /// the first one only those that have rested for a while: the others are about to ask for
+    /// something.
+    fn shed_idle(&mut self, count: usize) -> usize {
+        let now = self.shared.driver.now();
+        let before = self.conns.len();
+        for closed in 0..count {
+            let Some((since, id)) = self.idle.oldest(&mut self.conns, now) else {
+                break;
+            };
+            if closed > 0 && now < since.plus_ms(SHED_REST_MS) {
+                self.idle.add(since, id, self.conns.len());
+                break;
+            }
+            self.on(id, |conn| conn.shed());
+        }
+        let closed = before - self.conns.len();
+        self.shared.counters.shed += closed as u64;
+        closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::connection::{Alive, Conn};
+
+    /// A table with connections, numbered as they were added.
+    #[derive(Default)]
+    struct Table {
+        conns: Connections,
+        alive: Alive,
+        ids: Vec<ConnId>,
+        queue: IdleQueue,
+    }
+
+    impl Table {
+        fn add(&mut self, idle_since: Nanos) {
+            let number = u32::try_from(self.ids.len()).expect("few");
+            let conn = self.conns.add(Socket(number), &mut self.alive);
+            conn.idle_since = idle_since;
+            self.ids.push(conn.id);
+            let id = conn.id;
+            self.queue.add(idle_since, id, self.conns.len());
+        }
+
+        fn conn(&mut self, number: usize) -> &mut Conn {
+            self.conns.find(self.ids[number]).expect("it is there")
+        }
+
+        fn remove(&mut self, number: usize) {
+            let conn = self.conn(number);
+            conn.phase = Phase::Free;
+            let id = conn.id;
+            self.alive.remove(id);
+            self.conns.free(id.slot);
+        }
+
+        fn oldest(&mut self, now: Nanos) -> Option<usize> {
+            let (_, id) = self.queue.oldest(&mut self.conns, now)?;
+            self.ids.iter().position(|of| *of == id)
+        }
+    }
+
+    /// The queue gives connections in the order of their idle times, whatever happened since it
+    /// was made, and without a look at all of them each time.
+    #[test]
+    fn the_longest_idle_comes_first() {
+        let mut table = Table::default();
+        let moment = |ms| Nanos(0).plus_ms(ms);
+        let now = moment(10_000);
+        for number in 0..1_000 {
+            table.add(moment(number));
+        }
+        assert_eq!(table.oldest(now), Some(0));
+        table.remove(0);
+        // One asked for something meanwhile, one is busy, one has gone, and its slot is used again.
+        table.conn(1).idle_since = moment(5_000);
+        table.conn(2).phase = Phase::Sending;
+        table.remove(3);
+        table.add(moment(5_001));
+        for expect in 4..1_000 {
+            assert_eq!(table.oldest(now), Some(expect));
+            table.remove(expect);
+        }
+        assert_eq!(table.oldest(now), Some(1));
+        assert_eq!(table.oldest(now), Some(1_000));
+        assert_eq!(table.oldest(now), None, "the last one is busy");
+        table.conn(2).phase = Phase::Reading;
+        table.conn(2).idle_since = moment(20_000);
+        assert_eq!(table.oldest(now), Some(2));
+    }
+
+    /// Of those that were accepted in one turn the newest stays.
+    #[test]
+    fn those_of_one_moment_go_in_the_order_of_their_coming() {
+        let mut table = Table::default();
+        for _ in 0..4 {
+            table.add(Nanos(1));
+        }
+        for number in 0..20 {
+            assert_eq!(table.oldest(Nanos(2)), Some(number));
+            table.remove(number);
+            table.add(Nanos(1));
+        }
+    }
+
+    #[test]
+    fn those_who_are_busy_are_not_all_looked_at() {
+        let mut table = Table::default();
+        for number in 0..10_000 {
+            table.add(Nanos(0));
+            table.conn(number).phase = Phase::Sending;
+        }
+        table.conn(9_999).phase = Phase::Reading;
+        table.conn(9_999).idle_since = Nanos(1);
+        let mut calls = 0;
+        while table.oldest(Nanos(2)).is_none() {
+            calls += 1;
+            assert!(calls <= 10_000 / SHED_LOOKS_MAX + 1);
+        }
+        assert!(calls > 10);
+    }
+
+    /// Without need nothing is kept, and what is kept is bounded by the connections there are.
+    #[test]
+    fn the_queue_is_as_long_as_it_has_to_be() {
+        let mut table = Table::default();
+        table.add(Nanos(0));
+        assert!(table.queue.heap.is_none());
+        table.oldest(Nanos(1));
+        for number in 0..10_000 {
+            table.remove(number);
+            table.add(Nanos(0));
+            let len = table.queue.heap.as_ref().map_or(0, BinaryHeap::len);
+            assert!(len <= 2 + SHED_LOOKS_MAX + 1, "{len}");
+        }
+    }
+}

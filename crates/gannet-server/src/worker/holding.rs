@@ -1,0 +1,111 @@
+//! What a worker holds for its peers now, counted from what is there: see
+//! [`ledger`](crate::worker::ledger).
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use gannet_io::driver::Driver;
+
+use super::Worker;
+use crate::connection::streams::Streams;
+use crate::connection::{Conn, Part};
+use crate::observe::log::Record;
+use crate::worker::ledger::{Account, Bound, Held, Holding};
+
+/// The most that was found at any count.
+#[derive(Default)]
+pub(super) struct Peaks(Cell<Held>);
+
+impl<D: Driver> Worker<D> {
+    /// All accounts, with what they hold now.
+    pub(crate) fn holdings(&self) -> Vec<Holding> {
+        let (mut all, mut most) = (Held::default(), Held::default());
+        let mut waiting = self.shared.asked.held_bytes();
+        for conn in self.conns.iter() {
+            let mut one = of_connection(conn);
+            one[Account::Waiting] += waiting.remove(&conn.id).unwrap_or(0);
+            one[Account::Input] += self.shared.delays.held_bytes(conn.id);
+            for account in Account::ALL {
+                all[account] += one[account];
+                most[account] = most[account].max(one[account]);
+            }
+        }
+        // Those whose connections have ended while the disk was asked.
+        all[Account::Waiting] += waiting.into_values().sum::<u64>();
+        all[Account::Listings] = self.shared.listing.held_bytes();
+        all[Account::FirstReads] = self.shared.first_reads.held_bytes();
+        all[Account::Copies] = self.shared.ledger.held(Account::Copies);
+        all[Account::Inflation] = self.shared.inflating.held_bytes();
+        let mut peaks = self.peaks.0.get();
+        let holdings = Account::ALL.map(|account| {
+            let bound = self.shared.ledger.bound(account);
+            let bounded = match bound {
+                Bound::Connection(_) => most[account],
+                Bound::Worker(_) => all[account].max(self.shared.ledger.peak(account)),
+            };
+            peaks[account] = peaks[account].max(bounded);
+            Holding {
+                account,
+                bound,
+                held: all[account],
+                bounded: match bound {
+                    Bound::Connection(_) => most[account],
+                    Bound::Worker(_) => all[account],
+                },
+                peak: peaks[account],
+            }
+        });
+        self.peaks.0.set(peaks);
+        holdings.into()
+    }
+
+    /// Bytes of the shared bodies that connections hold to send them, each body once: what charges
+    /// can be checked against.
+    pub(crate) fn pinned_bytes(&self) -> u64 {
+        let mut pinned = HashMap::new();
+        for conn in self.conns.iter() {
+            let parts = conn.work.iter().flat_map(|work| &work.parts);
+            let parts = parts.filter_map(|part| match part {
+                Part::Memory(memory, _) => Some(memory),
+                Part::Wire(_) | Part::File(..) => None,
+            });
+            let streams = conn.protocol.streams().into_iter();
+            let streams = streams.flat_map(Streams::shared);
+            pinned.extend(
+                parts
+                    .chain(streams)
+                    .map(|it| (Arc::as_ptr(it), it.len() as u64)),
+            );
+        }
+        pinned.values().sum()
+    }
+}
+
+/// What one connection holds.
+fn of_connection(conn: &Conn) -> Held {
+    let mut held = Held::default();
+    held[Account::Input] += conn.intake.capacity() as u64;
+    held[Account::Sends] += u64::from(conn.in_flight);
+    if let Some(tls) = &conn.tls {
+        held[Account::Input] += tls.held_bytes();
+    }
+    if let Some(work) = &conn.work {
+        let parts = work.parts.iter().map(Part::wire_len);
+        held[Account::Answers] += work.head.capacity() as u64 + parts.sum::<u64>();
+        held[Account::Log] += work.records.iter().map(Record::memory).sum::<u64>();
+        if let Some(parked) = &work.parked {
+            held[Account::Waiting] += parked.request.memory() as u64;
+            held[Account::Answers] += parked.out.wire_len();
+        }
+    }
+    if let Some(streams) = conn.protocol.streams() {
+        held[Account::Answers] += streams.held_bytes();
+        held[Account::Log] += streams.log_bytes();
+        held[Account::Streams] += streams.connection.memory() as u64;
+        let missed = streams.missed.iter();
+        let missed = missed.map(|(_, request)| request.memory() as u64);
+        held[Account::Waiting] += missed.sum::<u64>();
+    }
+    held
+}

@@ -1,0 +1,46 @@
+//! What a worker is made with, and what never changes afterwards.
+
+use std::sync::Arc;
+
+use crate::config::{Limits, Scheme};
+use crate::exchange::own_fields::OwnFields;
+use crate::exchange::redirect::Redirect;
+use crate::tls::certificates::CertificateStore;
+use crate::tls::kernel::KernelTls;
+
+/// What a worker is made with.
+pub(crate) struct WorkerSettings {
+    /// Timeouts and limits.
+    pub(crate) limits: Limits,
+    /// The most connections of this worker.
+    pub(crate) connections_max: usize,
+    /// What is spoken at each of the listeners that its driver was created with.
+    pub(crate) listeners: Vec<Scheme>,
+    /// Fields that every answer carries.
+    pub(crate) fields: Arc<Vec<(String, String)>>,
+    /// The same for answers over TLS.
+    pub(crate) secure_fields: Arc<Vec<(String, String)>>,
+    /// Where HTTPS is, for connections that are sent there.
+    pub(crate) redirect: Redirect,
+    /// The certificates, if any listener speaks TLS.
+    pub(crate) certificates: Option<Arc<CertificateStore>>,
+    /// Fields that the server's own answers have by default.
+    pub(crate) defaults: Arc<OwnFields>,
+    /// What the kernel does for connections over TLS.
+    pub(crate) kernel_tls: Option<KernelTls>,
+    /// How much of the end of a long live file leaves as copies.
+    pub(crate) tail_len: u64,
+    /// Records that a key of a connection seals before it is replaced.
+    pub(crate) key_records_max: u64,
+    /// Bytes of archives copied into memory; reported by one worker only.
+    pub(crate) archive_copied: u64,
+    /// Random bytes, for delimiters that nobody can foresee.
+    pub(crate) secret: [u8; 32],
+}
+
+impl WorkerSettings {
+    /// How many listeners there are.
+    pub(crate) fn listener_count(&self) -> u32 {
+        u32::try_from(self.listeners.len()).expect("listeners are few")
+    }
+}

@@ -1,0 +1,158 @@
+//! What all connections of a worker use in their turns.
+
+use std::collections::VecDeque;
+
+use gannet_content::rules::pattern::Scheme;
+use gannet_http::semantics::date::DateLine;
+use gannet_io::driver::{Driver, Listener, Nanos, Token};
+
+use super::delay::Delays;
+use super::settings::WorkerSettings;
+use super::timers::Wheel;
+use super::token::{Kind, number, token};
+use crate::connection::stream_reads::Asked;
+use crate::connection::tails::Tails;
+use crate::connection::{Alive, ConnId};
+use crate::exchange::answering::Turn;
+use crate::exchange::first_reads::FirstReads;
+use crate::exchange::inflating::Inflating;
+use crate::exchange::listing::Listing;
+use crate::exchange::outgoing::Outgoing;
+use crate::exchange::pump::Pump;
+use crate::observe::log::LogSink;
+use crate::observe::metrics::Counters;
+use crate::site::sites::Sites;
+use crate::tls::certificates::Adopted;
+use crate::worker::ledger::{Budget, Ledger};
+
+/// See the module's description. Nothing in here belongs to one connection.
+pub(crate) struct Shared<D: Driver> {
+    pub(crate) driver: D,
+    pub(crate) settings: WorkerSettings,
+    /// Which connections there are.
+    pub(crate) alive: Alive,
+    pub(crate) wheel: Wheel,
+    pub(crate) sites: Sites,
+    pub(crate) counters: Counters,
+    pub(crate) log: LogSink,
+    pub(crate) date: DateLine,
+    /// Where decoded paths are put together.
+    pub(crate) scratch: Vec<u8>,
+    /// Where the fields of HTTP/2's requests are put together.
+    pub(crate) stream_fields: Vec<u8>,
+    /// A buffer that the last pump did not need.
+    pub(crate) spare: Vec<u8>,
+    /// Where received records are opened.
+    pub(crate) plain: Vec<u8>,
+    /// The certificates in use.
+    pub(crate) certificates: Option<Adopted>,
+    /// Connections whose ClientHello is deferred: the budget of a turn was used up.
+    pub(crate) hellos: VecDeque<ConnId>,
+    /// What may still be done in this turn.
+    pub(crate) budget: Budget,
+    /// What several connections make this worker hold.
+    pub(crate) ledger: Ledger,
+    /// What the disk was asked on behalf of streams.
+    pub(crate) asked: Asked,
+    /// Content that is to be read for the first time.
+    pub(crate) first_reads: FirstReads,
+    /// Bodies on their way into memory.
+    pub(crate) inflating: Inflating,
+    /// Listings of directories.
+    pub(crate) listing: Listing,
+    /// Accepting ended for lack of descriptors; these listeners start again when one is free.
+    pub(crate) starved: Vec<Listener>,
+    /// When that is tried again at the latest.
+    pub(crate) accept_at: Option<Nanos>,
+    /// The ends of long live files that wait for their peers.
+    pub(crate) tails: Tails,
+    /// Set by a stop: when the grace period is over.
+    pub(crate) stop_at: Option<Nanos>,
+    /// What has arrived and is looked at later.
+    pub(crate) delays: Delays,
+}
+
+impl<D: Driver> Shared<D> {
+    /// Whether there is something to do that no completion will announce.
+    pub(crate) fn has_deferred_work(&self) -> bool {
+        !self.hellos.is_empty()
+            || self.inflating.is_due()
+            || self.listing.is_due()
+            || self.first_reads.is_due()
+    }
+
+    /// An empty send, with a buffer that was used before.
+    pub(crate) fn outgoing(&mut self) -> Outgoing {
+        let spare = std::mem::take(&mut self.spare);
+        Outgoing::new(if spare.capacity() == 0 {
+            self.driver.output()
+        } else {
+            spare
+        })
+    }
+
+    /// Keeps a buffer for the next pump.
+    pub(crate) fn keep_spare(&mut self, mut used: Vec<u8>) {
+        if self.spare.capacity() == 0 {
+            used.clear();
+            self.spare = used;
+        }
+    }
+
+    /// What answers the requests of a connection in this turn.
+    pub(crate) fn pump(&mut self, is_secure: bool) -> Pump<'_, D> {
+        let settings = &self.settings;
+        let (fields, scheme) = match is_secure {
+            true => (&settings.secure_fields, Scheme::Https),
+            false => (&settings.fields, Scheme::Http),
+        };
+        let fields = fields.iter();
+        let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
+        Pump {
+            sites: &mut self.sites,
+            turn: Turn {
+                date_line: self.date.as_bytes(),
+                unix: self.driver.unix_seconds(),
+                now: self.driver.now(),
+                secret: &settings.secret,
+                fields: fields.collect(),
+                scheme,
+                redirect: settings.redirect,
+                defaults: &settings.defaults,
+            },
+            driver: &self.driver,
+            counters: &mut self.counters,
+            scratch: &mut self.scratch,
+            stream_fields: &mut self.stream_fields,
+            is_logging: self.log.is_on(),
+        }
+    }
+
+    /// Tries again to accept where that failed before.
+    pub(crate) fn accept_again(&mut self) {
+        self.accept_at = None;
+        for listener in std::mem::take(&mut self.starved) {
+            self.accept(listener);
+        }
+    }
+
+    /// Has a listener accept connections.
+    pub(crate) fn accept(&mut self, listener: Listener) {
+        let token = token(Kind::Accept, listener.0);
+        self.driver.accept(listener, token);
+    }
+
+    /// Whether an asker is still there: a connection, or a stream of one. If its connection is
+    /// not, it is forgotten.
+    pub(crate) fn is_awaited(&mut self, asker: Token) -> bool {
+        is_awaited(&self.alive, &mut self.asked, asker)
+    }
+}
+
+/// See [`Shared::is_awaited`]: for those who have taken `Shared` apart.
+pub(crate) fn is_awaited(alive: &Alive, asked: &mut Asked, asker: Token) -> bool {
+    match Kind::of(asker) {
+        Kind::StreamDisk => asked.is_awaited(alive, number(asker)),
+        _ => alive.has(ConnId::of(asker)),
+    }
+}

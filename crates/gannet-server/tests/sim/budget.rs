@@ -1,0 +1,419 @@
+//! What clients can make the server hold and do: floods of each kind, and who waits meanwhile.
+
+use gannet_io::options::EngineOptions;
+use gannet_io::sim::{Client, Faults, Sim};
+use gannet_server::config::ContentOptions;
+use gannet_server::driven::{Driven, DrivenContent};
+use gannet_server::ledger::Account;
+
+use crate::directed::{Server, get};
+use crate::run::{LIMITS, check_holdings};
+use crate::streams::{END_HEADERS, END_STREAM, HEADERS, SETTINGS, frame, literal};
+
+const MS: u64 = 1_000_000;
+
+/// Longer than what a worker reads itself.
+const LONG: usize = 40_000;
+
+/// Files that a worker copies at once, and bytes of short files that it reads in a turn.
+const COPIES_AT_ONCE: u64 = 4;
+const READS_IN_A_TURN: u64 = 16;
+
+/// A directory with `hot`, which is in memory already.
+fn server() -> Server {
+    server_with(ContentOptions::default())
+}
+
+fn server_with(options: ContentOptions) -> Server {
+    let driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
+    let disk = driver.handle();
+    disk.put_file("hot", "hot");
+    let content = DrivenContent::Directory(disk.root());
+    let driven = Driven::new(driver, content, &options, LIMITS, None).expect("no archive");
+    let mut server = Server { driven, disk };
+    let client = server.connect();
+    client.write(&get("hot"));
+    server.until("the first answer", || client.readable() > 0);
+    server
+}
+
+fn head(path: &str, fields: &str) -> Vec<u8> {
+    format!("HEAD /{path} HTTP/1.1\r\nhost: sim\r\n{fields}\r\n").into_bytes()
+}
+
+/// The status of an answer, when its head is there.
+fn status(server: &mut Server, client: &Client) -> (u16, Vec<u8>) {
+    let mut got = Vec::new();
+    server.until("an answer", || {
+        got.extend(client.read());
+        got.windows(4).any(|end| end == b"\r\n\r\n")
+    });
+    let text = String::from_utf8_lossy(&got[9..12]).into_owned();
+    (text.parse().expect("a status"), got)
+}
+
+fn held(server: &Server, account: Account) -> u64 {
+    let holdings = server.driven.holdings();
+    let mut found = holdings.iter().filter(|it| it.account == account);
+    found.next().expect("every account is there").held
+}
+
+#[test]
+fn a_directory_is_listed_once_for_all_who_wait() {
+    let mut server = server();
+    for number in 0..1_000 {
+        server.disk.put_file(&format!("d/{number}"), "x");
+    }
+    server.pass(5_000);
+    let clients: Vec<_> = (0..300).map(|_| server.connect()).collect();
+    for (number, client) in clients.iter().enumerate() {
+        // Nobody reads the pages, whose length is a multiple of what a socket takes.
+        match number % 2 {
+            0 => client.write(&get("d/")),
+            _ => client.write(&head("d/", "")),
+        }
+    }
+    server.until("all are answered", || {
+        clients.iter().all(|client| client.readable() > 0)
+    });
+    assert_eq!(server.driven.counters().listings, 1);
+    let page = held(&server, Account::Listings);
+    assert!(
+        (64 << 10..1 << 20).contains(&page),
+        "{page} bytes of one page"
+    );
+    // Another order is another page.
+    let other = server.connect();
+    other.write(&head("d/?sort=size", ""));
+    assert_eq!(status(&mut server, &other).0, 200);
+    assert_eq!(server.driven.counters().listings, 2);
+    // A minute of requests: now and then it is made again, for the sizes and dates of files; in the
+    // simulation also when a coin says that the directory cannot be peeked at.
+    for _ in 0..60 {
+        server.pass(1_000);
+        let client = server.connect();
+        client.write(&head("d/", ""));
+        assert_eq!(status(&mut server, &client).0, 200);
+    }
+    let made = server.driven.counters().listings;
+    assert!((10..55).contains(&made), "{made}");
+}
+
+#[test]
+fn a_listing_shows_a_change_within_a_second() {
+    let mut server = server();
+    server.disk.put_file("d/a", "x");
+    for (number, wait_ms) in [1_100, 3_000, 1_100, 9_000, 1_100, 1_200]
+        .into_iter()
+        .enumerate()
+    {
+        let client = server.connect();
+        client.write(&get("d/"));
+        status(&mut server, &client);
+        server.pass(wait_ms % 2_000);
+        let name = format!("d/new-{number}");
+        server.disk.put_file(&name, "x");
+        server.pass(1_100);
+        let client = server.connect();
+        client.write(&get("d/?format=json"));
+        let (_, json) = status(&mut server, &client);
+        let shows = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains(&name[2..]);
+        let mut got = json;
+        server.until("the name", || {
+            got.extend(client.read());
+            shows(&got)
+        });
+    }
+}
+
+#[test]
+fn listings_that_are_not_taken_have_a_bound() {
+    let mut server = server();
+    for directory in 0..5 {
+        for number in 0..3_600 {
+            let name = format!("d{directory}/{}{number}", "&".repeat(240));
+            server.disk.put_file(&name, "x");
+        }
+    }
+    let clients: Vec<_> = (0..5).map(|_| server.connect()).collect();
+    let mut statuses = Vec::new();
+    for (directory, client) in clients.iter().enumerate() {
+        client.write(&get(&format!("d{directory}/")));
+        server.until("an answer", || client.readable() >= 1_000);
+        statuses.push(status(&mut server, client).0);
+        check_holdings(&server.driven, &server.disk).expect("within bounds");
+    }
+    assert_eq!(statuses, [200, 200, 200, 503, 503], "of almost 8 MiB each");
+    // Short ones are made nevertheless.
+    server.disk.put_file("short/file", "x");
+    let other = server.connect();
+    other.write(&get("short/"));
+    assert_eq!(status(&mut server, &other).0, 200);
+    // Who goes makes room, as does who takes what it asked for.
+    for client in &clients {
+        client.reset();
+    }
+    server.pass(1_000);
+    let again = server.connect();
+    again.write(&head("d4/", ""));
+    assert_eq!(status(&mut server, &again).0, 200);
+}
+
+#[test]
+fn what_metadata_answer_reads_nothing() {
+    let mut server = server();
+    for (name, len) in [("short", 1_000), ("long", LONG)] {
+        server.disk.put_file(name, vec![b'x'; len]);
+        server.pass(5_000);
+        // Whoever reads a byte of it fails.
+        server.disk.break_file(name, Some(0));
+        let ask = |server: &mut Server, method: &str, fields: &str| {
+            let client = server.connect();
+            let request = format!("{method} /{name} HTTP/1.1\r\nhost: sim\r\n{fields}\r\n");
+            client.write(request.as_bytes());
+            status(server, &client)
+        };
+        let (ok, head) = ask(&mut server, "HEAD", "");
+        assert_eq!(ok, 200);
+        let head = String::from_utf8_lossy(&head).into_owned();
+        let tag = head.lines().find_map(|line| line.strip_prefix("etag: "));
+        let tag = tag.expect("a validator").to_owned();
+        let same = format!("if-none-match: {tag}\r\n");
+        assert_eq!(ask(&mut server, "GET", &same).0, 304);
+        assert_eq!(ask(&mut server, "GET", "if-match: \"other\"\r\n").0, 412);
+        assert_eq!(ask(&mut server, "GET", "range: bytes=99999-\r\n").0, 416);
+        assert_eq!(ask(&mut server, "GET", "").0, 500, "content is needed");
+        server.disk.break_file(name, None);
+        assert_eq!(ask(&mut server, "GET", "range: bytes=0-0\r\n").0, 206);
+        assert_eq!(ask(&mut server, "GET", "").0, 200);
+    }
+}
+
+#[test]
+fn cold_files_are_copied_a_few_at_a_time_and_nobody_waits_for_them() {
+    let mut server = server();
+    for number in 0..100 {
+        let name = format!("cold{number}");
+        server.disk.put_file(&name, vec![b'x'; LONG]);
+        server.disk.slow_file(&name, 10 * MS);
+    }
+    // What has just changed would not be kept.
+    server.disk.age_files(10_000);
+    let clients: Vec<_> = (0..100).map(|_| server.connect()).collect();
+    for (number, client) in clients.iter().enumerate() {
+        client.write(
+            format!("GET /cold{number} HTTP/1.1\r\nhost: sim\r\nrange: bytes=0-0\r\n\r\n")
+                .as_bytes(),
+        );
+    }
+    let mut turns = 0;
+    while clients.iter().any(|client| client.readable() == 0) {
+        server.driven.turn(None).expect("it goes on");
+        check_holdings(&server.driven, &server.disk).expect("within bounds");
+        let copying = held(&server, Account::FirstReads);
+        assert!(copying <= COPIES_AT_ONCE * LONG as u64, "{copying}");
+        if turns % 10 == 0 {
+            let other = server.connect();
+            other.write(&get("hot"));
+            let took = server.until("who wants something else", || other.readable() > 0);
+            assert!(took <= 10, "{took} ms");
+        }
+        turns += 1;
+    }
+    // Of `hot` as well, before and after it was made older.
+    assert_eq!(server.driven.counters().first_reads, 100 + 2);
+}
+
+#[test]
+fn one_cold_file_is_copied_once_for_all_who_want_it() {
+    let mut server = server();
+    server.disk.put_file("cold", vec![b'x'; LONG]);
+    server.disk.age_files(10_000);
+    let clients: Vec<_> = (0..50).map(|_| server.connect()).collect();
+    for client in &clients {
+        client.write(&get("cold"));
+    }
+    for client in &clients {
+        let mut got = 0;
+        server.until("the content", || {
+            got += client.read().len();
+            got > LONG
+        });
+    }
+    let copied = server.driven.counters().first_reads - 1;
+    assert!(copied <= COPIES_AT_ONCE, "{copied} copies of one file");
+    assert!(server.disk.copied_bytes() <= COPIES_AT_ONCE * LONG as u64);
+}
+
+#[test]
+fn files_for_clients_that_have_gone_are_not_copied() {
+    let mut server = server();
+    for number in 0..100 {
+        let name = format!("cold{number}");
+        server.disk.put_file(&name, vec![b'x'; LONG]);
+    }
+    // The first ones occupy all the room for a while.
+    for number in 0..100 {
+        server.disk.slow_file(&format!("cold{number}"), 20 * MS);
+    }
+    server.disk.age_files(10_000);
+    let clients: Vec<_> = (0..100).map(|_| server.connect()).collect();
+    for (number, client) in clients.iter().enumerate() {
+        client.write(&get(&format!("cold{number}")));
+    }
+    server.pass(40);
+    for client in &clients {
+        client.reset();
+    }
+    server.pass(3_000);
+    let copied = server.driven.counters().first_reads - 1;
+    assert!(copied <= 2 * COPIES_AT_ONCE, "{copied} files were copied");
+}
+
+#[test]
+fn short_files_are_read_so_many_in_a_turn_in_the_order_of_requests() {
+    let mut server = server();
+    for number in 0..100 {
+        server
+            .disk
+            .put_file(&format!("cold{number}"), vec![b'x'; 32 << 10]);
+    }
+    let clients: Vec<_> = (0..100).map(|_| server.connect()).collect();
+    server.pass(100);
+    for (number, client) in clients.iter().enumerate() {
+        client.write(&get(&format!("cold{number}")));
+    }
+    let mut before = server.driven.counters().first_reads;
+    while clients.iter().any(|client| client.readable() == 0) {
+        server.driven.turn(None).expect("it goes on");
+        let now = server.driven.counters().first_reads;
+        assert!(
+            now - before <= READS_IN_A_TURN,
+            "{} in a turn",
+            now - before
+        );
+        before = now;
+    }
+}
+
+/// Copies that nobody takes have a bound; beyond it files are sent from the disk.
+#[test]
+fn copies_that_are_not_taken_have_a_bound() {
+    const COUNT: usize = 60;
+    const LEN: usize = 1 << 20;
+    let mut server = server_with(ContentOptions {
+        cache_memory: 0,
+        ..ContentOptions::default()
+    });
+    for number in 0..COUNT {
+        server
+            .disk
+            .put_file(&format!("file{number}"), vec![b'x'; LEN]);
+    }
+    // What was written a moment ago is not kept.
+    server.pass(3_000);
+    let clients: Vec<_> = (0..COUNT).map(|_| server.connect()).collect();
+    for (number, client) in clients.iter().enumerate() {
+        client.write(&get(&format!("file{number}")));
+    }
+    server.until("all are answered", || {
+        clients.iter().all(|client| client.readable() > 0)
+    });
+    let copies = held(&server, Account::Copies);
+    assert!((24 << 20..=32 << 20).contains(&copies), "{copies}");
+    for client in &clients {
+        let mut got = 0;
+        server.until("it is whole", || {
+            got += client.read().len();
+            got > LEN
+        });
+    }
+    server.pass(1_000);
+    let remembered = held(&server, Account::Copies);
+    assert!(remembered <= 2 * LEN as u64, "{remembered}");
+}
+
+/// The same for short files, by streams that have no window; without room they come from the disk.
+#[test]
+fn short_files_that_are_not_taken_have_a_bound() {
+    const CONNECTIONS: usize = 14;
+    const STREAMS: usize = 100;
+    const LEN: usize = 30_000;
+    let mut server = server_with(ContentOptions {
+        cache_memory: 0,
+        ..ContentOptions::default()
+    });
+    for number in 0..CONNECTIONS * STREAMS {
+        let name = format!("file{number}");
+        server.disk.put_file(&name, vec![b'x'; LEN]);
+    }
+    server.disk.age_files(10_000);
+    let before = server.driven.counters().first_reads;
+    let clients: Vec<_> = (0..CONNECTIONS).map(|_| server.connect()).collect();
+    for (connection, client) in clients.iter().enumerate() {
+        let mut requests = gannet_http::h2::PREFACE.to_vec();
+        // SETTINGS_INITIAL_WINDOW_SIZE.
+        requests.extend(frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
+        for stream in 0..STREAMS {
+            let path = format!("/file{}", connection * STREAMS + stream);
+            let mut block = Vec::new();
+            for (name, value) in [
+                (":method", "GET"),
+                (":scheme", "http"),
+                (":authority", "sim"),
+                (":path", &path),
+            ] {
+                literal(name, value, &mut block);
+            }
+            let id = 2 * stream as u32 + 1;
+            requests.extend(frame(HEADERS, END_HEADERS | END_STREAM, id, &block));
+        }
+        client.write(&requests);
+    }
+    server.pass(2_000);
+    let read = server.driven.counters().first_reads - before;
+    let copies = held(&server, Account::Copies);
+    assert!((24 << 20..=32 << 20).contains(&copies), "{copies}");
+    assert!(read < (CONNECTIONS * STREAMS) as u64, "{read}");
+    // Others are answered, from the disk.
+    let other = server.connect();
+    other.write(&get("file0"));
+    let mut got = 0;
+    server.until("it is whole", || {
+        got += other.read().len();
+        got > LEN
+    });
+    for client in &clients {
+        client.reset();
+    }
+    server.pass(1_000);
+    let remembered = held(&server, Account::Copies);
+    assert!(remembered <= 2 * LEN as u64, "{remembered}");
+}
+
+/// A folder of another machine that hangs holds up nobody who wants others listed.
+#[test]
+fn a_folder_that_hangs_does_not_hold_up_other_listings() {
+    let mut server = server();
+    for name in ["far/a/file", "far/b/file", "near/file"] {
+        server.disk.put_file(name, "x");
+    }
+    server.disk.mount_foreign("far", 400 * MS);
+    let far: Vec<_> = ["far/a/", "far/b/"]
+        .map(|path| {
+            let client = server.connect();
+            client.write(&get(path));
+            client
+        })
+        .into();
+    server.pass(100);
+    let near = server.connect();
+    near.write(&get("near/"));
+    let took = server.until("the listing", || near.readable() > 0);
+    assert!(took < 200, "{took} ms");
+    assert_eq!(status(&mut server, &near).0, 200);
+    assert!(far.iter().all(|client| client.readable() == 0), "they hang");
+    for client in &far {
+        assert_eq!(status(&mut server, client).0, 200);
+    }
+}

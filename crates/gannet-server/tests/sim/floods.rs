@@ -1,0 +1,513 @@
+//! For each account of what clients can make the server hold, a flood that fills it: the bound
+//! holds, who else asks is served meanwhile, and all is given back. Listings and copies have theirs
+//! in `budget`. A bound is compared after every turn: see [`check_holdings`](crate::run).
+
+use std::sync::Arc;
+
+use gannet_http::h2::PREFACE;
+use gannet_io::options::EngineOptions;
+use gannet_io::sim::{Client, End, Faults, Sim};
+use gannet_server::config::ContentOptions;
+use gannet_server::driven::{Driven, DrivenContent};
+use gannet_server::ledger::{Account, Bound, Holding};
+use gannet_server::tls::limits::SEALED_RECORDS_MAX;
+use rustls::ClientConfig;
+
+use crate::directed::{Server, get, get_block};
+use crate::run::{LIMITS, Packing, Tls, open};
+use crate::streams::{
+    END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame,
+};
+use crate::wire::Wire;
+
+const MS: u64 = 1_000_000;
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// Longer than any run.
+const HANGS_NS: u64 = 50_000 * MS;
+
+const PING: u8 = 6;
+const CONTINUATION: u8 = 9;
+const PRIORITY_UPDATE: u8 = 16;
+
+/// Connections of a flood.
+const FLOOD: usize = 20;
+
+fn holding(server: &Server, account: Account) -> Holding {
+    let holdings = server.driven.holdings();
+    let found = holdings.into_iter().find(|it| it.account == account);
+    found.expect("every account is there")
+}
+
+/// What a connection, or the worker, may hold.
+fn most(holding: &Holding) -> u64 {
+    let (Bound::Connection(most) | Bound::Worker(most)) = holding.bound;
+    most
+}
+
+/// Somebody else asks for a file that is there already, and has it at once.
+fn others_are_served(server: &mut Server, tls: Option<&Arc<ClientConfig>>) {
+    let other = Wire::connect(&server.disk, tls, usize::MAX).expect("it listens");
+    other.write(&get("small"));
+    let mut got = Vec::new();
+    let took = server.until("somebody else's answer", || {
+        got.extend(other.read_at_most(1 << 20).expect("true records"));
+        got.ends_with(b"small")
+    });
+    assert!(took <= 50, "{took} ms");
+}
+
+/// `account` has held at least `least` bytes for one connection (or the worker), and holds nothing
+/// that came with the flood once its clients have gone.
+fn check_given_back(server: &mut Server, account: Account, least: u64) {
+    let full = holding(server, account);
+    assert!(full.peak >= least, "{full:?}");
+    assert!(full.peak <= most(&full), "{full:?}");
+    // Longer than a peer that was reset is waited for, and than anything that it asked for.
+    server.pass(3_000);
+    let after = holding(server, account);
+    assert!(after.held <= KIB, "{full:?}, then {after:?}");
+}
+
+/// An integer with a prefix of 7 bits, and the string of that length (RFC 7541 section 5.2).
+fn string(text: &[u8], out: &mut Vec<u8>) {
+    let mut rest = text.len();
+    if rest < 127 {
+        out.push(rest as u8);
+    } else {
+        out.push(127);
+        rest -= 127;
+        while rest >= 128 {
+            out.push(rest as u8 | 128);
+            rest >>= 7;
+        }
+        out.push(rest as u8);
+    }
+    out.extend_from_slice(text);
+}
+
+/// The frames of a request with these fields, which may be long.
+fn request(id: u32, lines: &[(&str, String)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    let first = [
+        (":method", "GET".to_owned()),
+        (":scheme", "http".to_owned()),
+    ];
+    for (name, value) in first.iter().chain(lines) {
+        block.push(0);
+        string(name.as_bytes(), &mut block);
+        string(value.as_bytes(), &mut block);
+    }
+    let mut frames = Vec::new();
+    let mut pieces = block.chunks(16_384).enumerate().peekable();
+    while let Some((at, piece)) = pieces.next() {
+        let end = if pieces.peek().is_none() {
+            END_HEADERS
+        } else {
+            0
+        };
+        frames.extend(match at {
+            0 => frame(HEADERS, END_STREAM | end, id, piece),
+            _ => frame(CONTINUATION, end, id, piece),
+        });
+    }
+    frames
+}
+
+/// Opens the windows as wide as they go (RFC 9113 section 6.9.1).
+fn preface_with_windows() -> Vec<u8> {
+    let wide = (1u32 << 30).to_be_bytes();
+    let mut bytes = PREFACE.to_vec();
+    // SETTINGS_INITIAL_WINDOW_SIZE.
+    bytes.extend(frame(SETTINGS, 0, 0, &[&[0, 4][..], &wide].concat()));
+    bytes.extend(frame(WINDOW_UPDATE, 0, 0, &wide));
+    bytes
+}
+
+/// Requests behind one whose answer is not taken, or that waits for the disk; in clear text and over
+/// TLS: so much is held, and the rest stays with whoever sent it.
+#[test]
+fn input_that_is_not_looked_at_has_a_bound() {
+    for tls in [Tls::None, Tls::Own] {
+        // Behind a send nothing more is received; behind a question, so much as may be pipelined.
+        for (path, least) in [("large", 1), ("hangs", 20 * KIB)] {
+            let (mut server, config) =
+                Server::with_tls(Faults::none(), LIMITS, tls, SEALED_RECORDS_MAX);
+            server.disk.put_file("hangs", vec![b'h'; 10]);
+            server.disk.slow_file("hangs", HANGS_NS);
+            let flood: Vec<_> = (0..FLOOD)
+                .map(|_| {
+                    Wire::connect(&server.disk, config.as_ref(), usize::MAX).expect("it listens")
+                })
+                .collect();
+            server.until("all handshakes", || {
+                flood.iter().for_each(|wire| drop(wire.read_at_most(0)));
+                let mut shaking = flood.iter().filter(|wire| wire.is_shaking());
+                let is_over = shaking.next().is_none();
+                if !is_over {
+                    flood
+                        .iter()
+                        .for_each(|wire| drop(wire.read_at_most(1 << 20)));
+                }
+                is_over
+            });
+            for wire in &flood {
+                wire.write(&get(path));
+                wire.write(&get("small").repeat(10_000));
+            }
+            others_are_served(&mut server, config.as_ref());
+            server.pass(500);
+            let full = holding(&server, Account::Input);
+            for wire in &flood {
+                let left = wire.client().unreceived() as u64;
+                assert!(left > 200 * KIB, "{left} bytes left, {full:?}");
+            }
+            server.pass(500);
+            let later = holding(&server, Account::Input);
+            assert_eq!(
+                (later.held, later.peak),
+                (full.held, full.peak),
+                "no more of it"
+            );
+            others_are_served(&mut server, config.as_ref());
+            flood.iter().for_each(Wire::reset);
+            // Whoever waits for the disk is looked after when it has answered.
+            server.pass(HANGS_NS / MS);
+            check_given_back(&mut server, Account::Input, least);
+        }
+    }
+}
+
+/// A record of TLS that is never whole, and a ClientHello that is announced to be endless.
+#[test]
+fn records_that_are_not_whole_have_a_bound() {
+    let (mut server, config) =
+        Server::with_tls(Faults::none(), LIMITS, Tls::Own, SEALED_RECORDS_MAX);
+    let record = [&b"\x17\x03\x03\x41\x00"[..], &[0; 16_000]].concat();
+    let hello = [&b"\x16\x03\x01\x40\x00\x01\x00\xff\xf0"[..], &[0; 16_000]].concat();
+    let mut flood = Vec::new();
+    for piece in [record, hello] {
+        for _ in 0..FLOOD {
+            let client = server.connect();
+            client.write(&piece);
+            flood.push(client);
+        }
+    }
+    server.pass(100);
+    others_are_served(&mut server, config.as_ref());
+    // Nobody has to go: a handshake has its deadline.
+    check_given_back(&mut server, Account::Input, 15 * KIB);
+    server.pass(LIMITS.head_timeout_ms);
+    assert!(flood.iter().all(|client| client.is_closed_by_server()));
+}
+
+/// A long body that is in memory, for peers that take nothing: no more of it is sealed or copied than
+/// a socket takes, and those who read have all of it.
+#[test]
+fn long_bodies_in_memory_leave_in_slices() {
+    for tls in [Tls::None, Tls::Own] {
+        let faults = Faults {
+            socket_capacity: 100_000,
+            ..Faults::none()
+        };
+        let (mut server, config) = Server::with_tls(faults, LIMITS, tls, SEALED_RECORDS_MAX);
+        for number in 0..9_000 {
+            server.disk.put_file(&format!("folder/{number:0100}"), "x");
+        }
+        let ask = |server: &Server| {
+            let client = Wire::connect(&server.disk, config.as_ref(), usize::MAX);
+            let client = client.expect("it listens");
+            client.write(&get("folder/"));
+            client
+        };
+        let reader = ask(&server);
+        let mut got = Vec::new();
+        server.until("a listing", || {
+            got.extend(reader.read_at_most(1 << 20).expect("true records"));
+            got.ends_with(b"</footer>\n")
+        });
+        assert!(got.len() > 2 << 20, "longer than the bound: {}", got.len());
+        let flood: Vec<_> = (0..FLOOD).map(|_| ask(&server)).collect();
+        server.pass(200);
+        let sends = holding(&server, Account::Sends);
+        assert!(sends.peak <= 600 * KIB, "{sends:?}");
+        others_are_served(&mut server, config.as_ref());
+        flood.iter().for_each(Wire::reset);
+        server.pass(3_000);
+        assert!(holding(&server, Account::Sends).held <= KIB);
+    }
+}
+
+/// Requests as long as they may be for a file whose disk hangs, by streams that are reset and opened
+/// again: so many wait, wherever their bytes are, and the others stay with whoever sent them.
+#[test]
+fn requests_that_wait_for_the_disk_have_a_bound() {
+    const LONG: usize = 19_000;
+    let path = |len: usize| (":path", format!("/hangs?{}", "q".repeat(len)));
+    let host = |name, len: usize| (name, format!("sim{}", "h".repeat(len)));
+    let other = |len: usize| ("x-flood", "f".repeat(len));
+    let shapes = [
+        vec![host(":authority", 0), path(0), other(LONG)],
+        vec![host(":authority", 0), path(LONG)],
+        vec![host(":authority", 200), path(LONG - 300), other(100)],
+        vec![host(":authority", LONG), path(0)],
+        vec![path(0), host("host", LONG)],
+        vec![path(LONG / 2), host("host", LONG / 2)],
+    ];
+    for lines in shapes {
+        let mut server = Server::new(Faults::none());
+        server.disk.put_file("hangs", "hangs");
+        server.disk.slow_file("hangs", HANGS_NS);
+        let flood: Vec<_> = (0..4).map(|_| server.connect()).collect();
+        let ask = |client: &Client, streams: std::ops::Range<u32>| {
+            for stream in streams {
+                client.write(&request(2 * stream + 1, &lines));
+            }
+        };
+        for client in &flood {
+            client.write(&preface_with_windows());
+            ask(client, 0..128);
+        }
+        server.until("all are received", || {
+            flood.iter().all(|client| client.unreceived() == 0)
+        });
+        for client in &flood {
+            for stream in 0..100 {
+                // CANCEL.
+                client.write(&frame(RST_STREAM, 0, 2 * stream + 1, &[0, 0, 0, 8]));
+            }
+            ask(client, 128..228);
+        }
+        server.pass(500);
+        let full = holding(&server, Account::Waiting);
+        for client in &flood {
+            assert!(client.unreceived() > LONG, "{full:?}");
+            assert_eq!(client.end(), End::Open);
+        }
+        others_are_served(&mut server, None);
+        flood.iter().for_each(Client::reset);
+        server.disk.slow_file("hangs", 0);
+        // Questions that were asked of the disk end when it answers.
+        server.pass(HANGS_NS / MS);
+        check_given_back(&mut server, Account::Waiting, 3 * MIB);
+    }
+}
+
+/// Content that is read for streams whose peer takes nothing, and short answers to requests that are
+/// sent without reading.
+#[test]
+fn answers_that_are_not_taken_have_a_bound() {
+    // Each read is a question of its own: all that may be asked for at once is.
+    let mut server = Server::new(Faults {
+        cold: 1_000,
+        ..Faults::none()
+    });
+    for number in 0..100 {
+        server
+            .disk
+            .put_file(&format!("long{number}"), vec![b'l'; 1 << 20]);
+    }
+    let flood: Vec<_> = (0..FLOOD).map(|_| server.connect()).collect();
+    for client in &flood {
+        let mut bytes = preface_with_windows();
+        for number in 0..100 {
+            let block = get_block(&format!("/long{number}"));
+            bytes.extend(frame(
+                HEADERS,
+                END_HEADERS | END_STREAM,
+                2 * number + 1,
+                &block,
+            ));
+        }
+        client.write(&bytes);
+    }
+    server.pass(1_000);
+    others_are_served(&mut server, None);
+    flood.iter().for_each(Client::reset);
+    check_given_back(&mut server, Account::Answers, 100 * KIB);
+
+    let mut server = Server::new(Faults {
+        socket_capacity: 4_096,
+        ..Faults::none()
+    });
+    server.disk.put_file("short", vec![b's'; 8 << 10]);
+    let flood: Vec<_> = (0..FLOOD).map(|_| server.connect()).collect();
+    for client in &flood {
+        client.write(&get("short").repeat(1_000));
+    }
+    server.pass(500);
+    // These are with the engine, which sends them: as much as is gathered for one send, and a body.
+    let untaken = server.disk.untaken() / FLOOD as u64;
+    assert!(
+        (32 * KIB..=80 * KIB).contains(&untaken),
+        "{untaken} for each"
+    );
+    others_are_served(&mut server, None);
+    flood.iter().for_each(Client::reset);
+    check_given_back(&mut server, Account::Sends, 32 * KIB);
+    assert_eq!(server.disk.untaken(), 0);
+}
+
+/// A field block that never ends, priorities of streams that are never opened, requests that never
+/// end, entries of the dynamic table, and pings whose answers are not taken.
+#[test]
+fn tables_and_control_frames_have_a_bound() {
+    let mut server = Server::new(Faults::none());
+    let flood: Vec<_> = (0..FLOOD).map(|_| server.connect()).collect();
+    for (number, client) in flood.iter().enumerate() {
+        let mut bytes = PREFACE.to_vec();
+        bytes.extend(frame(SETTINGS, 0, 0, &[]));
+        for stream in 0..100u32 {
+            let mut block = get_block("/small");
+            // With incremental indexing: an entry of the table (RFC 7541 section 6.2.1).
+            block.push(0x40);
+            string(format!("x-{stream}").as_bytes(), &mut block);
+            string(&[b'v'; 100], &mut block);
+            bytes.extend(frame(HEADERS, END_HEADERS, 2 * stream + 1, &block));
+        }
+        for stream in 1_000..1_040u32 {
+            let payload = [&(2 * stream + 1).to_be_bytes()[..], b"u=1"].concat();
+            bytes.extend(frame(PRIORITY_UPDATE, 0, 0, &payload));
+        }
+        // Half of them stop within a block, half do not take what they are told.
+        if number % 2 == 0 {
+            let mut block = vec![0];
+            string(b"x-endless", &mut block);
+            // A string of 20,000 bytes.
+            block.extend([127, 0xa1, 0x9b, 0x01]);
+            block.resize(16_000, b'e');
+            bytes.extend(frame(HEADERS, 0, 401, &block));
+            bytes.extend(frame(CONTINUATION, 0, 401, &[b'e'; 4_000]));
+            bytes.extend(frame(CONTINUATION, 0, 401, &[b'e'; 8_000]));
+        } else {
+            bytes.extend(frame(PING, 0, 0, b"no pong!").repeat(3_000));
+        }
+        client.write(&bytes);
+    }
+    server.pass(200);
+    others_are_served(&mut server, None);
+    flood.iter().for_each(Client::reset);
+    check_given_back(&mut server, Account::Streams, 32 * KIB);
+}
+
+/// Files of the greatest length that is copied, on a slow disk: four of them at once.
+#[test]
+fn first_reads_have_a_bound() {
+    const LEN: u64 = 4 * MIB;
+    let driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
+    let disk = driver.handle();
+    disk.put_file("small", "small");
+    for number in 0..12 {
+        let name = format!("cold{number}");
+        disk.put_file(&name, vec![b'c'; LEN as usize]);
+        disk.slow_file(&name, 200 * MS);
+    }
+    disk.age_files(10_000);
+    let content = DrivenContent::Directory(disk.root());
+    let options = ContentOptions::default();
+    let driven = Driven::new(driver, content, &options, LIMITS, None).expect("no archive");
+    let mut server = Server { driven, disk };
+    let flood: Vec<_> = (0..12).map(|_| server.connect()).collect();
+    for (number, client) in flood.iter().enumerate() {
+        client.write(&get(&format!("cold{number}")));
+    }
+    server.until("room is used up", || true);
+    server.pass(300);
+    assert_eq!(holding(&server, Account::FirstReads).held, 4 * LEN);
+    others_are_served(&mut server, None);
+    server.until("all are answered", || {
+        flood.iter().all(|client| client.readable() > 0)
+    });
+    assert_eq!(holding(&server, Account::FirstReads).peak, 4 * LEN);
+    flood.iter().for_each(Client::reset);
+    check_given_back(&mut server, Account::FirstReads, 4 * LEN);
+}
+
+/// Bodies that an archive has as gzip alone, which is as long as it can be: sixteen are held.
+#[test]
+fn gzip_that_is_to_be_inflated_has_a_bound() {
+    const COUNT: usize = 24;
+    let mut packing = Packing::new();
+    packing.add("small", b"small", None);
+    let mut seed = 1u64;
+    for number in 0..COUNT {
+        let mut body = vec![b'z'; (MIB as usize) - number];
+        // Bytes that are repeated nowhere; the rest, so that gzip is shorter.
+        body[..900_000].fill_with(|| {
+            seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (seed >> 56) as u8
+        });
+        packing.add_inflated(&number.to_string(), &body);
+    }
+    let mut driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
+    let disk = driver.handle();
+    let bytes = packing.finish();
+    disk.put_file("site.gannet", bytes.clone());
+    let file = open(&mut driver, "site.gannet");
+    disk.slow_file("site.gannet", 100 * MS);
+    let options = ContentOptions {
+        cache_memory: 0,
+        ..ContentOptions::default()
+    };
+    let content = DrivenContent::Archive(bytes, file);
+    let driven = Driven::new(driver, content, &options, LIMITS, None).expect("a sound archive");
+    let mut server = Server { driven, disk };
+    let flood: Vec<_> = (0..COUNT).map(|_| server.connect()).collect();
+    for (number, client) in flood.iter().enumerate() {
+        client.write(&get(&number.to_string()));
+    }
+    server.pass(50);
+    others_are_served(&mut server, None);
+    server.until("all are answered", || {
+        flood.iter().all(|client| client.readable() > 0)
+    });
+    assert_eq!(server.driven.counters().inflated, COUNT as u64);
+    flood.iter().for_each(Client::reset);
+    check_given_back(&mut server, Account::Inflation, 13 * MIB);
+}
+
+/// As many files as there are descriptors are sent to peers who do not take them: who asks for
+/// another gets 503, who asks for what is in memory is served, and all is well when they have gone.
+#[test]
+fn descriptors_that_peers_hold_are_missed_and_come_back() {
+    const DESCRIPTORS: usize = 8;
+    let mut server = Server::new(Faults {
+        files_max: DESCRIPTORS,
+        ..Faults::none()
+    });
+    for number in 0..=DESCRIPTORS {
+        server
+            .disk
+            .put_file(&format!("long{number}"), vec![b'l'; 300_000]);
+    }
+    others_are_served(&mut server, None);
+    let flood: Vec<_> = (0..DESCRIPTORS)
+        .map(|number| {
+            let client = server.connect();
+            client.write(&get(&format!("long{number}")));
+            server.until("it has begun", || client.readable() > 1_000);
+            client
+        })
+        .collect();
+    let last = format!("long{DESCRIPTORS}");
+    let status = |server: &mut Server| {
+        let client = server.connect();
+        client.write(&get(&last));
+        server.until("an answer", || client.readable() > 12);
+        String::from_utf8_lossy(&client.read()[9..12]).into_owned()
+    };
+    for _ in 0..3 {
+        assert_eq!(status(&mut server), "503");
+        assert!(server.disk.leaks().files_open <= DESCRIPTORS);
+    }
+    // Those who have begun are not hurt.
+    let mut got = 0;
+    server.until("the first one is whole", || {
+        got += flood[0].read().len();
+        got > 300_000
+    });
+    drop(flood);
+    server.pass(100);
+    assert_eq!(status(&mut server), "200");
+}

@@ -1,0 +1,139 @@
+//! Random pipelines against a model of HTTP/1 that reads the same bytes on its own: whatever the
+//! content of a request looks like, whatever has to wait for the disk, and wherever the stream is
+//! cut. And what becomes of a connection whose content turns out to be malformed.
+
+use gannet_io::driver::Listener;
+use gannet_io::options::EngineOptions;
+use gannet_io::sim::{Client, End, Faults, Sim};
+use gannet_server::config::ContentOptions;
+use gannet_server::driven::{Driven, DrivenContent};
+use gannet_server::tls::limits::SEALED_RECORDS_MAX;
+
+use crate::directed::Server;
+use crate::model::{Dice, Ended, cut, judge, write};
+use crate::run::{LIMITS, Tls, secure};
+use crate::wire::Wire;
+
+/// Seeds of a plain test run.
+const SEEDS: u64 = 400;
+
+/// Files that no pipeline has asked for before, some of them too long to be remembered.
+const FILES: usize = 40;
+
+fn content(target: &str) -> Option<Vec<u8>> {
+    let number: usize = target.strip_prefix("/f")?.parse().ok()?;
+    let len = [10, 3_000, 40_000][number % 3];
+    let line = format!("the content of file {number}\n");
+    (number < FILES).then(|| line.bytes().cycle().take(len).collect())
+}
+
+/// A server of files that it has not seen yet.
+fn serve(seed: u64, tls: Tls) -> (Server, Wire) {
+    let mut dice = Dice::new(!seed);
+    let faults = Faults {
+        cold: [0, 500, 1_000][dice.below(3)],
+        ..Faults::none()
+    };
+    let options = EngineOptions {
+        buffers: 1 << dice.below(5),
+        buffer_len: 256 << dice.below(5),
+        ..EngineOptions::default()
+    };
+    let driver = Sim::new(seed, 1, &options, faults);
+    let disk = driver.handle();
+    for number in 0..FILES {
+        let target = format!("/f{number}");
+        disk.put_file(&target[1..], content(&target).expect("it is one"));
+    }
+    let (tls, config) = secure(tls, SEALED_RECORDS_MAX, &disk).unzip();
+    let content = DrivenContent::Directory(disk.root());
+    let driven = Driven::new(driver, content, &ContentOptions::default(), LIMITS, tls);
+    let server = Server {
+        driven: driven.expect("a directory can be served"),
+        disk,
+    };
+    let wire = Wire::connect(&server.disk, config.as_ref(), usize::MAX).expect("it listens");
+    (server, wire)
+}
+
+fn run(seed: u64, tls: Tls) -> Result<(), String> {
+    let (mut server, wire) = serve(seed, tls);
+    let mut dice = Dice::new(seed);
+    // Every tenth is not there.
+    let mut targets: Vec<String> = (0..FILES + 4).map(|n| format!("/f{n}")).collect();
+    let stream = write(&mut dice, &mut targets);
+    let mut got = Vec::new();
+    for piece in cut(&mut dice, &stream) {
+        wire.write(&piece);
+        if dice.below(3) > 0 {
+            server.pass(1);
+            got.extend(wire.read_at_most(usize::MAX)?);
+        }
+    }
+    for _ in 0..40 {
+        server.pass(20);
+        got.extend(wire.read_at_most(usize::MAX)?);
+    }
+    let end = match wire.end() {
+        End::Open => Ended::No,
+        End::Finished => Ended::Closed,
+        End::Reset => Ended::Reset,
+    };
+    judge(&stream, &got, end, content)
+        .map_err(|why| format!("{why}\nstream: {}", stream.escape_ascii()))
+}
+
+fn check_all(tls: Tls, seeds: u64) {
+    let failed: Vec<_> = (0..seeds)
+        .filter_map(|seed| Some((seed, run(seed, tls).err()?)))
+        .collect();
+    let shown = failed
+        .first()
+        .map(|(seed, why)| format!("seed {seed}: {why}"));
+    assert!(
+        failed.is_empty(),
+        "{} of {seeds}; {}",
+        failed.len(),
+        shown.unwrap_or_default()
+    );
+}
+
+#[test]
+fn content_is_never_taken_for_a_request() {
+    check_all(Tls::None, SEEDS);
+}
+
+#[test]
+fn content_is_never_taken_for_a_request_over_tls() {
+    check_all(Tls::Own, SEEDS / 4);
+}
+
+/// Bytes that are on the way to a server, or in it.
+fn flood(server: &mut Server, client: &Client) {
+    for _ in 0..100 {
+        client.write(&[b'z'; 64 << 10]);
+        server.pass(1);
+    }
+}
+
+/// Malformed chunks are found after the answer: nothing can be said any more. The connection ends
+/// after the short linger, keeps nothing of what still comes, and sends no second answer.
+#[test]
+fn malformed_content_ends_a_connection_that_was_answered() {
+    let bad = b"zz\r\n".to_vec();
+    let too_long = [b"fffff\r\n".to_vec(), vec![b'x'; 70_000]].concat();
+    for (rest, path) in [(&bad, "f0"), (&too_long, "f1"), (&bad, "missing")] {
+        let (mut server, _wire) = serve(1, Tls::None);
+        let client = server.disk.connect(Listener(0)).expect("it listens");
+        let head =
+            format!("POST /{path} HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n");
+        client.write(head.as_bytes());
+        server.until("it is answered", || client.readable() > 0);
+        assert!(client.read().starts_with(b"HTTP/1.1 405 "));
+        client.write(rest);
+        server.until("our half is ended", || client.end() == End::Finished);
+        flood(&mut server, &client);
+        server.until("it is closed", || client.is_closed_by_server());
+        assert!(client.read().is_empty(), "there is no second answer");
+    }
+}

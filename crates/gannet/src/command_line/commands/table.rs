@@ -1,0 +1,517 @@
+//! The table of the commands: each with its arguments and texts.
+
+use clap::ValueHint;
+
+use super::{Argument, Command, Table};
+
+const fn positional(
+    name: &'static str,
+    value_name: &'static str,
+    brief: &'static str,
+    hint: ValueHint,
+) -> Argument {
+    Argument {
+        name,
+        letter: None,
+        value_name,
+        is_required: true,
+        is_repeatable: false,
+        brief,
+        hint,
+    }
+}
+
+const ARCHIVE: Argument = positional("archive", "ARCHIVE", "the archive", ValueHint::FilePath);
+
+const OUTPUT_DIRECTORY: Argument = Argument {
+    letter: Some('o'),
+    ..positional(
+        "output",
+        "DIR",
+        "where to: a directory that does not exist yet, or is empty",
+        ValueHint::DirPath,
+    )
+};
+
+const JSON: Argument = Argument {
+    name: "json",
+    letter: Some('j'),
+    value_name: "",
+    is_required: false,
+    is_repeatable: false,
+    brief: "as JSON, for other programs",
+    hint: ValueHint::Other,
+};
+
+const fn option(
+    name: &'static str,
+    letter: char,
+    value_name: &'static str,
+    brief: &'static str,
+    hint: ValueHint,
+) -> Argument {
+    Argument {
+        name,
+        letter: Some(letter),
+        value_name,
+        is_required: false,
+        is_repeatable: false,
+        brief,
+        hint,
+    }
+}
+
+const fn switch(name: &'static str, letter: char, brief: &'static str) -> Argument {
+    option(name, letter, "", brief, ValueHint::Other)
+}
+
+const CACERT: Argument = option(
+    "cacert",
+    'A',
+    "FILE",
+    "believe these certificates (PEM) and not the system's",
+    ValueHint::FilePath,
+);
+
+const SITE: Argument = positional(
+    "site",
+    "SITE",
+    "a directory or an archive",
+    ValueHint::AnyPath,
+);
+const COMPAT: Argument = option(
+    "compat",
+    'C',
+    "HOST",
+    "read rule files as netlify, cloudflare or kawipiko does",
+    ValueHint::Other,
+);
+const NO_CLEAN_URLS: Argument = switch(
+    "no-clean-urls",
+    'U',
+    "'/about' does not answer 'about.html'",
+);
+const NO_RULES: Argument = switch("no-rules", 'R', "rule files are files like others");
+const INDEX: Argument = option(
+    "index",
+    'I',
+    "NAMES",
+    "names of pages that answer for their folder, with commas between",
+    ValueHint::Other,
+);
+const TRAILING_SLASH: Argument = option(
+    "trailing-slash",
+    'T',
+    "WHAT",
+    "auto, always, never or off, as the site is served",
+    ValueHint::Other,
+);
+const SPA: Argument = switch("spa", 'S', "'/index.html' answers what is missing");
+const LISTING: Argument = switch("listing", 'L', "folders without index page are listed");
+const NO_LISTING: Argument = switch(
+    "no-listing",
+    'L',
+    "folders without index page are not listed",
+);
+const NO_FAVICON: Argument = switch(
+    "no-favicon",
+    'F',
+    "the server gives no icon of its own to a site without one",
+);
+const DOTFILES: Argument = switch("dotfiles", 'D', "names that begin with a dot are served");
+
+/// All commands, in the order of help.
+pub static COMMANDS: &[Command] = &[
+    Command {
+        name: "serve",
+        arguments: &[],
+        brief: "serve a directory, a file or an archive: what gannet does without a command",
+        details: "Takes every flag of gannet alone.",
+        variables: &[
+            ("XDG_DATA_HOME", "where the authority of --tls is kept"),
+            ("NO_COLOR", "no colours where --color is auto"),
+        ],
+        example: "gannet serve ./site --port 9000",
+        table: Table::Serve,
+    },
+    Command {
+        name: "pack",
+        arguments: &[positional(
+            "directory",
+            "SITE",
+            "the site's directory; or a zip, a tar or an archive of kawipiko",
+            ValueHint::AnyPath,
+        )],
+        brief: "compile a directory into one archive",
+        details: "Compresses, in parallel, what becomes smaller; stores equal files once. The \
+            same files make the same archive, byte for byte. The archive appears under its name \
+            only when it is complete.",
+        variables: &[
+            (
+                "SOURCE_DATE_EPOCH",
+                "seconds since 1970: files that are newer count as of that time",
+            ),
+            (
+                "GANNET_KEY_PASSWORD",
+                "the password of the key of --sign, if it has one",
+            ),
+            (
+                "XDG_CACHE_HOME",
+                "where a list of the site's files is kept without --cache",
+            ),
+        ],
+        example: "gannet pack ./site -o site.gannet",
+        table: Table::Pack,
+    },
+    Command {
+        name: "ls",
+        arguments: &[
+            ARCHIVE,
+            Argument {
+                name: "long",
+                letter: Some('l'),
+                value_name: "",
+                is_required: false,
+                is_repeatable: false,
+                brief: "with sizes, codings and content types",
+                hint: ValueHint::Other,
+            },
+            JSON,
+        ],
+        brief: "list what an archive holds",
+        details: "",
+        variables: &[],
+        example: "gannet ls -l site.gannet",
+        table: Table::None,
+    },
+    Command {
+        name: "cat",
+        arguments: &[
+            ARCHIVE,
+            Argument {
+                is_repeatable: true,
+                ..positional("path", "URL", "a URL, or its path", ValueHint::Other)
+            },
+            option(
+                "coding",
+                'c',
+                "CODING",
+                "the bytes as they are stored: identity, gzip, br or zstd",
+                ValueHint::Other,
+            ),
+        ],
+        brief: "write files of an archive to standard output",
+        details: "Contents are decoded, whatever is stored, unless a coding is named.",
+        variables: &[],
+        example: "gannet cat site.gannet /index.html",
+        table: Table::None,
+    },
+    Command {
+        name: "extract",
+        arguments: &[ARCHIVE, OUTPUT_DIRECTORY],
+        brief: "write all files of an archive into a directory",
+        details: "Never writes outside the directory, whatever the archive says.",
+        variables: &[],
+        example: "gannet extract site.gannet -o ./site",
+        table: Table::None,
+    },
+    Command {
+        name: "import",
+        arguments: &[
+            positional(
+                "archive",
+                "ARCHIVE",
+                "a zip, a tar (also .gz and .zst), or an archive of kawipiko",
+                ValueHint::FilePath,
+            ),
+            OUTPUT_DIRECTORY,
+        ],
+        brief: "write the files of another kind of archive into a directory",
+        details: "Further names that kawipiko keeps for a file are left out, since packing makes \
+            them again; its redirects become a file _redirects. 'gannet pack' takes such archives, \
+            too. Nothing is written outside the directory, links are not made, and files may \
+            have a hundred times the length of the archive together, and 1 GiB.",
+        variables: &[],
+        example: "gannet import site.cdb -o ./site",
+        table: Table::None,
+    },
+    Command {
+        name: "inspect",
+        arguments: &[ARCHIVE, JSON],
+        brief: "show an archive's counts, sizes, build id and sections",
+        details: "",
+        variables: &[],
+        example: "gannet inspect site.gannet",
+        table: Table::None,
+    },
+    Command {
+        name: "verify",
+        arguments: &[
+            ARCHIVE,
+            option(
+                "public-key",
+                'p',
+                "KEY",
+                "also check the signature: a minisign public key, or its file",
+                ValueHint::FilePath,
+            ),
+        ],
+        brief: "read a whole archive and check every digest",
+        details: "Ends with status 1 if a byte is wrong.",
+        variables: &[],
+        example: "gannet verify site.gannet",
+        table: Table::None,
+    },
+    Command {
+        name: "explain",
+        arguments: &[
+            positional("url", "URL", "a URL, or its path", ValueHint::Other),
+            Argument {
+                is_required: false,
+                ..SITE
+            },
+            Argument {
+                is_repeatable: true,
+                ..option(
+                    "field",
+                    'H',
+                    "FIELD",
+                    "a field of the request: 'accept-encoding: br'",
+                    ValueHint::Other,
+                )
+            },
+            option(
+                "server",
+                's',
+                "URL",
+                "compare with what this server answers: http:// or https://HOST:PORT",
+                ValueHint::Url,
+            ),
+            switch("insecure", 'k', "believe any certificate of the server"),
+            CACERT,
+            COMPAT,
+            NO_RULES,
+            INDEX,
+            TRAILING_SLASH,
+            NO_CLEAN_URLS,
+            SPA,
+            NO_LISTING,
+            NO_FAVICON,
+            DOTFILES,
+        ],
+        brief: "tell what a URL comes to, and why",
+        details: "Rules and files that are tried, the forms a file has with their sizes and which is \
+            sent, the status and each field with its origin; for the directory or archive named, \
+            else for the working directory. Conditions and ranges are not looked at. Ends with \
+            status 1 if a server is asked and answers otherwise.",
+        variables: &[],
+        example: "gannet explain /about site.gannet -H 'accept-encoding: br'",
+        table: Table::None,
+    },
+    Command {
+        name: "diff",
+        arguments: &[
+            positional("before", "BEFORE", "an archive", ValueHint::FilePath),
+            positional("after", "AFTER", "a later one", ValueHint::FilePath),
+            JSON,
+        ],
+        brief: "show which URLs differ between two archives, and bytes by coding",
+        details: "Marks URLs by what became of them: + added, ~ changed, > redirected now, \
+            - removed without redirect. Times of modification make no difference. Ends with status \
+            0 if nothing differs, 1 if something does, 2 if an archive cannot be read.",
+        variables: &[],
+        example: "gannet diff old.gannet new.gannet",
+        table: Table::None,
+    },
+    Command {
+        name: "get",
+        arguments: &[
+            Argument {
+                is_repeatable: true,
+                ..positional(
+                    "url",
+                    "URL",
+                    "what to download, http or https",
+                    ValueHint::Url,
+                )
+            },
+            option(
+                "connections",
+                'c',
+                "N",
+                "connections at a time, 1 to 1024; with --output each fetches a part of the file",
+                ValueHint::Other,
+            ),
+            option(
+                "output",
+                'o',
+                "FILE",
+                "write the content there, - to standard output; without it, it is thrown away",
+                ValueHint::FilePath,
+            ),
+            switch(
+                "continue",
+                'C',
+                "go on with what an earlier download left of --output",
+            ),
+            switch(
+                "http2",
+                '2',
+                "speak HTTP/2, in clear text by prior knowledge",
+            ),
+            switch("insecure", 'k', "believe any certificate"),
+            CACERT,
+            JSON,
+            switch("quiet", 'q', "no progress bar"),
+        ],
+        brief: "download URLs and say how fast that was",
+        details: "Without --output it measures: every connection fetches every URL, and the \
+            content is thrown away. With it the file appears under its name when it is complete, \
+            and a digest that the server names (repr-digest) is checked; until then it is \
+            FILE.part, and what it holds stands in FILE.part.tag: --continue goes on with it if the \
+            server still has the same content (by its entity tag). A FILE that is \
+            whole already is left as it is, and one that another tool has begun is gone on with, \
+            where the date of the file or a digest proves that it is the server's; FILE gets the \
+            date of the content. Redirections are followed, but not \
+            from https to http. No coding is asked for, and nothing is tried twice. Ends with status \
+            0 if all of it came, 1 if not, 2 if the command line is wrong.",
+        variables: &[],
+        example: "gannet get -c 4 https://example.org/disk.img -o disk.img",
+        table: Table::None,
+    },
+    Command {
+        name: "cert",
+        arguments: &[],
+        brief: "write the certificate of the authority behind --tls",
+        details: "As PEM, on standard output, for a browser or a client to import. It is made if \
+            there is none yet, and good for names of this machine only.",
+        variables: &[],
+        example: "gannet cert > gannet-authority.pem",
+        table: Table::None,
+    },
+    Command {
+        name: "check",
+        arguments: &[
+            SITE,
+            option(
+                "format",
+                'f',
+                "FORMAT",
+                "text, json, or github for annotations",
+                ValueHint::Other,
+            ),
+            JSON,
+            Argument {
+                is_repeatable: true,
+                ..option(
+                    "origin",
+                    'o',
+                    "URL",
+                    "links to this host are links of this site",
+                    ValueHint::Other,
+                )
+            },
+            switch("strict", 's', "warnings count as errors"),
+            COMPAT,
+            NO_RULES,
+            INDEX,
+            TRAILING_SLASH,
+            NO_CLEAN_URLS,
+            SPA,
+            LISTING,
+            NO_FAVICON,
+            DOTFILES,
+        ],
+        brief: "find dead links, missing assets and rules that do nothing",
+        details: "Reads every page and style sheet as browsers do: links and anchors that lead \
+            nowhere, images, scripts and styles that are missing, names that differ in case, \
+            content loaded without TLS; of rules, loops, chains and those that are never reached. \
+            Asks nothing of the network. Ends with status 1 if there is an error, 2 if the site \
+            cannot be read.",
+        variables: &[],
+        example: "gannet check ./site --origin https://example.org",
+        table: Table::None,
+    },
+    Command {
+        name: "help",
+        arguments: &[Argument {
+            is_required: false,
+            ..positional(
+                "command",
+                "COMMAND",
+                "one of the commands",
+                ValueHint::Other,
+            )
+        }],
+        brief: "show the help of gannet, or of a command",
+        details: "The same as --help.",
+        variables: &[],
+        example: "gannet help pack",
+        table: Table::None,
+    },
+    Command {
+        name: "version",
+        arguments: &[],
+        brief: "show the version",
+        details: "The same as --version.",
+        variables: &[],
+        example: "gannet version",
+        table: Table::None,
+    },
+    Command {
+        name: "sbom",
+        arguments: &[],
+        brief: "write the bill of materials of this program, as CycloneDX JSON",
+        details: "Every crate with its version, licence, checksum and dependencies.",
+        variables: &[],
+        example: "gannet sbom > gannet.cdx.json",
+        table: Table::None,
+    },
+    Command {
+        name: "licenses",
+        arguments: &[switch("brief", 'b', "only the names of the licences")],
+        brief: "write the licences of everything in this program",
+        details: "",
+        variables: &[],
+        example: "gannet licenses --brief",
+        table: Table::None,
+    },
+    Command {
+        name: "keygen",
+        arguments: &[positional(
+            "name",
+            "NAME",
+            "of the files: NAME.key and NAME.pub",
+            ValueHint::FilePath,
+        )],
+        brief: "make a pair of keys to sign archives with",
+        details: "The keys are minisign's, and have no password; 'minisign -G' makes keys that have \
+            one.",
+        variables: &[],
+        example: "gannet keygen release",
+        table: Table::None,
+    },
+    Command {
+        name: "completions",
+        arguments: &[positional(
+            "shell",
+            "SHELL",
+            "bash, elvish, fish, powershell or zsh",
+            ValueHint::Other,
+        )],
+        brief: "write a completion script for a shell",
+        details: "",
+        variables: &[],
+        example: "gannet completions bash > /etc/bash_completion.d/gannet",
+        table: Table::None,
+    },
+    Command {
+        name: "man",
+        arguments: &[],
+        brief: "write the manual page",
+        details: "",
+        variables: &[],
+        example: "gannet man > /usr/local/share/man/man1/gannet.1",
+        table: Table::None,
+    },
+];

@@ -1,0 +1,101 @@
+//! What each flag of `gannet serve` needs to have an effect.
+//!
+//! A flag that is given and cannot do anything is refused: whoever gives it believes that it does.
+//! Every flag is in the table, so that a new one cannot be forgotten; a test compares.
+
+/// What is served at a path.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// A live directory.
+    Directory,
+    /// One file.
+    File,
+    /// A compiled archive.
+    Archive,
+}
+
+/// What a flag needs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Need {
+    /// Nothing that could be missing, or its lack is found where the flag is read.
+    Nothing,
+    /// Something of one of these kinds is served.
+    Served(&'static [Kind]),
+    /// Something is served: nothing is looked up for the constant answers.
+    Content,
+    /// HTTPS is asked for.
+    Https,
+    /// An address speaks it.
+    HttpsAddress,
+    /// There is a TCP address.
+    Tcp,
+    /// Requests are logged.
+    Log,
+    /// Hosts make a difference.
+    Hosts,
+    /// There may be several hosts to tell apart, or not.
+    Sites,
+}
+
+const DIRECTORY: Need = Need::Served(&[Kind::Directory]);
+const LIVE: Need = Need::Served(&[Kind::Directory, Kind::File]);
+const ARCHIVE: Need = Need::Served(&[Kind::Archive]);
+
+/// Each flag with what it needs.
+pub const NEEDS: &[(&str, Need)] = &[
+    ("path", Need::Content),
+    ("spa", Need::Served(&[Kind::Directory, Kind::Archive])),
+    ("no-listing", DIRECTORY),
+    ("no-clean-urls", DIRECTORY),
+    ("compat", DIRECTORY),
+    ("no-rules", DIRECTORY),
+    ("index", DIRECTORY),
+    ("trailing-slash", DIRECTORY),
+    // Pages and redirects of the server itself have such fields, whatever is served.
+    ("no-security-fields", Need::Nothing),
+    ("cors", LIVE),
+    ("site", Need::Content),
+    ("hosts", Need::Content),
+    ("unknown-host", Need::Hosts),
+    ("ignore-host", Need::Sites),
+    ("health", Need::Nothing),
+    ("no-favicon", Need::Content),
+    ("no-sidecars", LIVE),
+    ("dotfiles", DIRECTORY),
+    ("type", LIVE),
+    ("header", Need::Nothing),
+    ("require-signature", Need::Content),
+    ("listen", Need::Nothing),
+    ("port", Need::Nothing),
+    ("expose", Need::Nothing),
+    ("metrics", Need::Nothing),
+    ("tls", Need::HttpsAddress),
+    ("tls-cert", Need::HttpsAddress),
+    ("tls-key", Need::Https),
+    ("http-redirect", Need::Https),
+    ("hsts", Need::Https),
+    ("early-data", Need::Https),
+    ("ktls", Need::Https),
+    ("tls-key-records", Need::Https),
+    ("dummy", Need::Nothing),
+    ("dummy-empty", Need::Nothing),
+    ("delay", Need::Nothing),
+    ("max-memory", Need::Nothing),
+    ("max-descriptors", Need::Nothing),
+    ("cache-memory", Need::Nothing),
+    ("archive-memory", ARCHIVE),
+    ("preload", ARCHIVE),
+    ("defer-accept", Need::Tcp),
+    ("head-timeout", Need::Nothing),
+    ("idle-timeout", Need::Nothing),
+    ("progress-timeout", Need::Nothing),
+    ("send-rate-min", Need::Nothing),
+    ("max-connections", Need::Nothing),
+    ("grace", Need::Nothing),
+    ("engine", Need::Nothing),
+    ("workers", Need::Nothing),
+    ("log", Need::Nothing),
+    ("log-file", Need::Log),
+    ("quiet", Need::Nothing),
+    ("color", Need::Nothing),
+];

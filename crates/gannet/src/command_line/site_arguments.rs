@@ -1,0 +1,100 @@
+//! The arguments of `check` and `explain` that say how a site is served.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use clap::ArgMatches;
+use clap::parser::ValueSource;
+use gannet_content::directory::lookup::LookupOptions;
+use gannet_content::rules::Compat;
+
+use crate::command_line::site_settings::{self, SiteSettings};
+use crate::messages::{Failure, printable};
+use crate::offline::SiteOptions;
+
+/// What an archive has decided when it was packed.
+const OF_DIRECTORIES: [&str; 8] = [
+    "compat",
+    "no-rules",
+    "index",
+    "trailing-slash",
+    "no-clean-urls",
+    "listing",
+    "no-listing",
+    "dotfiles",
+];
+
+/// How `command` looks at its site.
+///
+/// # Errors
+/// A value is none, or a flag has no effect on what is there.
+pub fn options(command: &str, matches: &ArgMatches, listing: bool) -> Result<SiteOptions, Failure> {
+    let path = matches.get_one::<OsString>("site");
+    let path = path.map_or_else(|| PathBuf::from("."), PathBuf::from);
+    check_effects(matches, &path)?;
+    if matches.get_flag("spa") && path.is_dir() && !path.join("index.html").exists() {
+        let shown = printable(&path.to_string_lossy());
+        return Err(Failure::usage(format!(
+            "--spa has no effect on '{shown}': there is no index.html that would answer"
+        ))
+        .help("leave it out"));
+    }
+    let typed = |name: &'static str| {
+        let values = matches.get_one::<OsString>(name);
+        values.map(std::slice::from_ref)
+    };
+    let refuse = |name: &'static str| {
+        move |cause: String| {
+            Failure::usage(format!("cannot use --{name}: {cause}"))
+                .help(format!("see 'gannet {command} --help'"))
+        }
+    };
+    let mut settings = SiteSettings {
+        no_rules: matches.get_flag("no-rules"),
+        ..SiteSettings::default()
+    };
+    if let Some(values) = typed("compat") {
+        settings.compat = Some(site_settings::compat(values).map_err(refuse("compat"))?);
+    }
+    if settings.no_rules && settings.compat == Some(Compat::Cloudflare) {
+        return Err(
+            Failure::usage("--compat has no effect with --no-rules").help("leave one of them out")
+        );
+    }
+    if let Some(values) = typed("index") {
+        settings.index = site_settings::index_names(values).map_err(refuse("index"))?;
+    }
+    if let Some(values) = typed("trailing-slash") {
+        let slash = site_settings::trailing_slash(values);
+        settings.trailing_slash = slash.map_err(refuse("trailing-slash"))?;
+    }
+    Ok(SiteOptions {
+        path,
+        routing: settings.routing(),
+        lookup: LookupOptions {
+            clean_urls: !matches.get_flag("no-clean-urls"),
+            spa: matches.get_flag("spa"),
+            listing,
+            dotfiles: matches.get_flag("dotfiles"),
+        },
+        icon: !matches.get_flag("no-favicon"),
+    })
+}
+
+/// Refuses what an archive has decided itself.
+fn check_effects(matches: &ArgMatches, path: &Path) -> Result<(), Failure> {
+    if !path.is_file() {
+        return Ok(());
+    }
+    let is_given = |name: &&&str| {
+        let ids = matches.ids().any(|id| id == **name);
+        ids && matches.value_source(name) == Some(ValueSource::CommandLine)
+    };
+    match OF_DIRECTORIES.iter().find(is_given) {
+        None => Ok(()),
+        Some(name) => Err(Failure::usage(format!(
+            "--{name} has no effect on an archive, which has what it was packed with"
+        ))
+        .help("leave it out")),
+    }
+}

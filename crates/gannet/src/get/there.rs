@@ -1,0 +1,137 @@
+//! What is under the name of a file before a download goes on: the whole content already, or the
+//! beginning of it that another tool has left.
+//!
+//! Nothing of another file may become part of a download, so the server has to prove which it is:
+//! by `If-Range` with the date of the file (RFC 9110 section 13.1.5; gannet, `curl -R` and `wget`
+//! give a file the date of the content), or by the digest of the whole.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use aws_lc_rs::digest::Context;
+use gannet_http::semantics::date::write_date;
+
+use super::Client;
+use super::error::{failure, redirected, unexpected};
+use super::limits::READ_LEN;
+use super::output::{base64, wanted_digest};
+use super::response::Head;
+use super::url::Url;
+use crate::messages::{Failure, printable};
+
+/// What a file turned out to be.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum There {
+    /// Nothing to go on with, or what our own download has left.
+    Nothing,
+    /// The whole content. Its digest, if that was the proof.
+    Whole(Option<&'static str>),
+}
+
+impl Client<'_> {
+    /// Looks at the file `path` and asks the server about it. The beginning of a content takes the
+    /// name and the state of an interrupted download, which then goes on.
+    pub(super) fn look_at(&self, typed: &str, url: &Url, path: &Path) -> Result<There, Failure> {
+        let (part, tag) = (beside(path, ".part"), beside(path, ".part.tag"));
+        let found = match fs::metadata(path) {
+            Ok(found) if found.is_file() && found.len() > 0 && !part.exists() => found,
+            // What cannot be looked at is told by what writes.
+            _ => return Ok(There::Nothing),
+        };
+        let len = found.len();
+        let date = write_date(found.mtime());
+        let fields = [
+            ("want-repr-digest", "sha-256=9, sha-512=5".to_owned()),
+            ("accept-encoding", "identity".to_owned()),
+            ("range", format!("bytes={}-{}", len - 1, len - 1)),
+            ("if-range", String::from_utf8_lossy(&date).into_owned()),
+        ];
+        let fail = |error| failure(typed, &error);
+        let (head, _, at) = self.open(url, &fields).map_err(fail)?;
+        let is_same = match head.status {
+            206 => head
+                .content_range
+                .is_some_and(|(first, last, _)| (first, last) == (len - 1, len - 1)),
+            200 => false,
+            416 => {
+                return Err(unproven(
+                    typed,
+                    path,
+                    &head,
+                    "it is longer than the content of",
+                ));
+            }
+            _ => return Err(fail(redirected(unexpected(&head), url, &at))),
+        };
+        let read = |error: io::Error| Failure::of_system("read", path.display(), &error);
+        if head.whole_len() == Some(len) {
+            if is_same {
+                return Ok(There::Whole(None));
+            }
+            if let Some(name) = digest_of(&head, path).map_err(read)? {
+                return Ok(There::Whole(Some(name)));
+            }
+            return Err(unproven(
+                typed,
+                path,
+                &head,
+                "nothing proves that it is the content of",
+            ));
+        }
+        match head.tag.as_ref().filter(|_| is_same) {
+            Some(strong) => {
+                let write = |error: io::Error| Failure::of_system("write", tag.display(), &error);
+                fs::write(&tag, format!("{strong}\n")).map_err(write)?;
+                fs::rename(path, &part).map_err(write)?;
+                Ok(There::Nothing)
+            }
+            None => {
+                let why = "nothing proves that it is the beginning of";
+                Err(unproven(typed, path, &head, why))
+            }
+        }
+    }
+}
+
+/// The algorithm of the digest that the server names, if the file has this digest.
+fn digest_of(head: &Head, path: &Path) -> io::Result<Option<&'static str>> {
+    let wanted = head.repr_digest.as_deref().and_then(wanted_digest);
+    let Some((name, algorithm, wanted)) = wanted else {
+        return Ok(None);
+    };
+    let mut file = File::open(path)?;
+    let (mut context, mut buffer) = (Context::new(algorithm), vec![0; READ_LEN]);
+    loop {
+        match file.read(&mut buffer)? {
+            0 => break,
+            count => context.update(&buffer[..count]),
+        }
+    }
+    Ok((base64(context.finish().as_ref()) == wanted).then_some(name))
+}
+
+fn unproven(typed: &str, path: &Path, head: &Head, why: &str) -> Failure {
+    let shown = printable(&path.to_string_lossy());
+    let fetch = "leave --continue out to fetch all of it";
+    let help = match &head.last_modified {
+        Some(date) if head.whole_len() > fs::metadata(path).ok().map(|it| it.len()) => {
+            let date = printable(date);
+            format!("if you know that it is, say so: touch -d '{date}' {shown}; else {fetch}")
+        }
+        _ => format!("remove it, or {fetch}"),
+    };
+    Failure::new(
+        "continue",
+        path.display(),
+        format!("{why} {}", printable(typed)),
+    )
+    .help(help)
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}

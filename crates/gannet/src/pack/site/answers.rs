@@ -1,0 +1,82 @@
+//! What a directory with these files would answer at a path.
+
+use std::sync::Arc;
+
+use gannet_content::directory::lookup::{Ask, Found, Lookup, LookupOptions, Told};
+use gannet_content::routing::Routing;
+
+use super::folders::Folders;
+use crate::pack::PackOptions;
+use crate::pack::names::Names;
+use crate::pack::sources::Source;
+
+/// The folders of a site, and how it is to be served.
+pub(super) struct AskedSite<'f> {
+    pub(super) folders: &'f Folders<'f>,
+    routing: Arc<Routing>,
+    options: LookupOptions,
+}
+
+/// What is at a path, of what an archive keeps under it.
+pub(super) enum Answer {
+    /// The content of the file with this number.
+    File(usize),
+    /// A redirect to the same path with a slash.
+    AddsSlash,
+    /// A list of what is in the folder.
+    Listing,
+    /// Nothing, or what whoever serves the archive decides: redirects that take a slash away, rules,
+    /// pages for what is not there.
+    Nothing,
+}
+
+impl<'f> AskedSite<'f> {
+    pub(super) fn new(options: &PackOptions, folders: &'f Folders<'f>) -> Self {
+        Self {
+            folders,
+            routing: Arc::new(Routing {
+                fallbacks: Vec::new(),
+                ..options.routing.clone()
+            }),
+            options: LookupOptions {
+                clean_urls: options.clean_urls,
+                spa: false,
+                listing: options.listing,
+                // What is packed was chosen before.
+                dotfiles: true,
+            },
+        }
+    }
+
+    /// The answer at a path. `names` has the files under their own paths, and maybe more.
+    pub(super) fn answer(&self, names: &Names, files: &[Source], path: &[u8]) -> Answer {
+        let mut lookup = Lookup::new(path, self.options, &self.routing);
+        let mut last = None;
+        while let Ask::Open(name) = lookup.step() {
+            let mut url = [b"/", name].concat();
+            let named = names.get(&url).flatten();
+            let told = match named.filter(|number| files[*number].file.url == url) {
+                Some(number) => {
+                    last = Some(number);
+                    Told::Regular
+                }
+                None => {
+                    if !url.ends_with(b"/") {
+                        url.push(b'/');
+                    }
+                    match self.folders.contains_key(url.as_slice()) {
+                        true => Told::Directory,
+                        false => Told::Missing,
+                    }
+                }
+            };
+            lookup.told(told);
+        }
+        match (lookup.step(), last) {
+            (Ask::Done(Found::File { is_own: true, .. }), Some(number)) => Answer::File(number),
+            (Ask::Done(Found::Redirect { .. }), _) if !path.ends_with(b"/") => Answer::AddsSlash,
+            (Ask::Done(Found::Listing { .. }), _) => Answer::Listing,
+            _ => Answer::Nothing,
+        }
+    }
+}

@@ -1,0 +1,348 @@
+//! Refuses flags that can have no effect with what is served, and where.
+
+use std::ffi::OsString;
+
+use gannet_content::rules::Compat;
+
+use crate::command_line::flag::Flag;
+use crate::command_line::idle::{self, Idle};
+use crate::command_line::layers::Origins;
+use crate::command_line::pack_flags::PACK_FLAGS;
+use crate::command_line::serve_flags::SERVE_FLAGS;
+use crate::command_line::serve_flags::needs::{Kind, NEEDS, Need};
+use crate::command_line::settings::Settings;
+use crate::messages::Failure;
+
+/// What is known when content and addresses are.
+pub(super) struct Situation {
+    /// What is served; nothing if everything has the same answer, for measurements.
+    pub(super) kinds: Vec<Kind>,
+    /// Something is served for some hosts only. What an archive holds is not known here.
+    pub(super) has_hosts: bool,
+    pub(super) has_https: bool,
+    pub(super) has_tcp: bool,
+    pub(super) is_logging: bool,
+}
+
+/// Finds the first flag, in whichever layer it was given, that does nothing.
+///
+/// # Errors
+/// Names it and the reason.
+pub(super) fn check(
+    settings: &Settings,
+    origins: &Origins,
+    situation: &Situation,
+) -> Result<(), Failure> {
+    for flag in SERVE_FLAGS {
+        let Some(origin) = origins.get(flag.name) else {
+            continue;
+        };
+        let need = NEEDS.iter().find(|(name, _)| *name == flag.name);
+        let need = need.map_or(Need::Nothing, |(_, need)| *need);
+        let Some((why, help)) = situation.lack(need, flag.name, settings) else {
+            continue;
+        };
+        // What says the same as saying nothing need have no effect.
+        if is_default(flag, settings) {
+            continue;
+        }
+        let given = origin.shown(&flag.describe(""));
+        return Err(Failure::usage(format!("{given} {why}")).help(help));
+    }
+    idle::refuse(SERVE_FLAGS, "", origins, pairs(settings, origins))
+}
+
+/// Flags that others leave nothing to do.
+fn pairs(settings: &Settings, origins: &Origins) -> Vec<(bool, Idle)> {
+    let content = &settings.server.content;
+    let site = &settings.site;
+    // Without rules, only the index names and suffixes of kawipiko are left of a reading.
+    let is_unread = site.no_rules && matches!(site.compat, Some(Compat::Cloudflare));
+    let has_sites_only = settings.path.is_none() && !settings.sites.is_empty();
+    let is_given = |name| origins.contains_key(name);
+    let has_two_answers = is_given("dummy") && is_given("dummy-empty");
+    vec![
+        (
+            has_two_answers && content.dummy == Some(""),
+            Idle::with("dummy", "dummy-empty"),
+        ),
+        (is_unread, Idle::with("compat", "no-rules")),
+        (
+            settings.hosts && has_sites_only,
+            Idle::because(
+                "hosts",
+                "site",
+                "without PATH: --site names all that is served",
+            ),
+        ),
+        (
+            content.preload && content.copies_archives(),
+            Idle::because(
+                "preload",
+                "archive-memory",
+                "on an archive that is copied into memory",
+            ),
+        ),
+    ]
+}
+
+/// Whether a flag is set to what holds without it.
+fn is_default(flag: &Flag<Settings>, settings: &Settings) -> bool {
+    let mut without = settings.clone();
+    !flag.default.is_empty()
+        && (flag.apply)(&mut without, &[OsString::from(flag.default)]).is_ok()
+        && without == *settings
+}
+
+impl Situation {
+    /// What is said of a flag that has no effect, after its name, and what to do; `None` if it has.
+    fn lack(&self, need: Need, name: &str, settings: &Settings) -> Option<(String, String)> {
+        let lack = |why: &str, help: &str| Some((format!("has no effect {why}"), help.to_owned()));
+        let is_constant = self.kinds.is_empty();
+        let may_have_hosts = is_constant || self.has_hosts || self.has(Kind::Archive);
+        match need {
+            Need::Served(_) | Need::Content if is_constant => lack(
+                "with --dummy and --dummy-empty, which answer everything alike",
+                "leave one of them out",
+            ),
+            Need::Served(kinds) => {
+                let is_there = |kind: &Kind| kinds.contains(kind);
+                if self.kinds.iter().any(is_there) {
+                    return None;
+                }
+                let why = match (self.has(Kind::Directory), self.has(Kind::Archive)) {
+                    (true, _) => "on a directory",
+                    (false, true) => "on an archive, which has what it was packed with",
+                    (false, false) => "on a single file",
+                };
+                let is_of_pack = PACK_FLAGS.iter().any(|flag| flag.name == name);
+                match is_of_pack && self.has(Kind::Archive) {
+                    true => lack(why, "give it to 'gannet pack', or leave it out"),
+                    false => lack(why, "leave it out"),
+                }
+            }
+            Need::Https if !self.has_https => {
+                lack("without HTTPS", "add --tls-cert FILE, or --tls")
+            }
+            Need::HttpsAddress if !self.has_https => lack(
+                "where no address speaks HTTPS",
+                "leave it out, or add --listen https://ADDR:PORT",
+            ),
+            Need::Tcp if !self.has_tcp => lack("on Unix sockets", "leave it out"),
+            Need::Log if !self.is_logging => lack("with --log off", "leave one of them out"),
+            Need::Hosts if settings.ignore_host => {
+                lack("with --ignore-host", "leave one of them out")
+            }
+            Need::Hosts if !may_have_hosts => Some((
+                "would refuse every request, since no host is named".into(),
+                "add --site HOSTS=PATH or --hosts, or leave it out".into(),
+            )),
+            Need::Sites if !may_have_hosts => {
+                lack("where one site is all there is", "leave it out")
+            }
+            Need::Nothing
+            | Need::Content
+            | Need::Https
+            | Need::HttpsAddress
+            | Need::Tcp
+            | Need::Log
+            | Need::Hosts
+            | Need::Sites => None,
+        }
+    }
+
+    fn has(&self, kind: Kind) -> bool {
+        self.kinds.contains(&kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command_line::flag::Value;
+    use crate::command_line::layers::Origin;
+
+    fn situation(kind: Kind) -> Situation {
+        Situation {
+            kinds: vec![kind],
+            has_hosts: true,
+            has_https: true,
+            has_tcp: true,
+            is_logging: true,
+        }
+    }
+
+    /// A value that differs from the default.
+    fn sample(flag: &Flag<Settings>) -> OsString {
+        let choices = flag.describe("").choices();
+        let other = choices.iter().find(|choice| **choice != flag.default);
+        match (flag.name, flag.value, other) {
+            (_, Value::Switch, _) => "true".into(),
+            (_, _, Some(other)) => other.into(),
+            ("cors", ..) => "any".into(),
+            ("type", ..) => "md=text/markdown".into(),
+            ("header", ..) => "x-a: b".into(),
+            ("site", ..) => "a.example=site".into(),
+            ("health", ..) => "/health".into(),
+            ("tls-key-records", ..) => "1000".into(),
+            ("index", ..) => "start.html".into(),
+            ("require-signature", ..) => {
+                "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3".into()
+            }
+            _ => "1".into(),
+        }
+    }
+
+    /// Settings with one flag set, by a layer.
+    fn with(flag: &Flag<Settings>, value: &OsString) -> (Settings, Origins) {
+        let mut settings = Settings::default();
+        (flag.apply)(&mut settings, std::slice::from_ref(value)).expect(flag.name);
+        let origins = Origins::from([(flag.name, Origin::CommandLine)]);
+        (settings, origins)
+    }
+
+    #[test]
+    fn every_flag_says_what_it_needs() {
+        let mut flags: Vec<_> = SERVE_FLAGS.iter().map(|flag| flag.name).collect();
+        let mut needs: Vec<_> = NEEDS.iter().map(|(name, _)| *name).collect();
+        flags.sort_unstable();
+        needs.sort_unstable();
+        assert_eq!(flags, needs);
+    }
+
+    /// Each flag with each kind of content: taken where it has an effect, else refused by name;
+    /// and never refused for saying the default.
+    #[test]
+    fn every_flag_is_taken_or_refused_with_each_content() {
+        let mut refused = Vec::new();
+        for flag in SERVE_FLAGS {
+            for kind in [Kind::Directory, Kind::File, Kind::Archive] {
+                let need = NEEDS.iter().find(|(name, _)| *name == flag.name);
+                let expect = match need {
+                    Some((_, Need::Served(kinds))) => kinds.contains(&kind),
+                    _ => true,
+                };
+                let (settings, origins) = with(flag, &sample(flag));
+                let result = check(&settings, &origins, &situation(kind));
+                assert_eq!(result.is_ok(), expect, "--{} {kind:?}", flag.name);
+                if let Err(failure) = result {
+                    let start = format!("--{} has no effect on a", flag.name);
+                    assert!(failure.message.starts_with(&start), "{failure}");
+                    assert_eq!(failure.exit.code(), 2);
+                    refused.push((flag.name, kind));
+                }
+                if !flag.default.is_empty() {
+                    let (settings, origins) = with(flag, &OsString::from(flag.default));
+                    check(&settings, &origins, &situation(kind)).expect(flag.name);
+                }
+            }
+        }
+        for name in ["cors", "no-clean-urls", "index", "type", "trailing-slash"] {
+            assert!(refused.contains(&(name, Kind::Archive)), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let check = |name: &str, situation: Situation, expect: &str| {
+            let flag = SERVE_FLAGS.iter().find(|flag| flag.name == name);
+            let flag = flag.expect("there is such a flag");
+            let (mut settings, origins) = with(flag, &sample(flag));
+            if name == "unknown-host" {
+                settings.ignore_host = situation.has_hosts;
+            }
+            let failure = super::check(&settings, &origins, &situation).expect_err(name);
+            assert_eq!(failure.message, expect);
+        };
+        let directory = || situation(Kind::Directory);
+        let without = |change: fn(&mut Situation)| {
+            let mut situation = directory();
+            change(&mut situation);
+            situation
+        };
+        check(
+            "ktls",
+            without(|it| it.has_https = false),
+            "--ktls has no effect without HTTPS",
+        );
+        check(
+            "defer-accept",
+            without(|it| it.has_tcp = false),
+            "--defer-accept has no effect on Unix sockets",
+        );
+        check(
+            "log-file",
+            without(|it| it.is_logging = false),
+            "--log-file has no effect with --log off",
+        );
+        check(
+            "unknown-host",
+            directory(),
+            "--unknown-host has no effect with --ignore-host",
+        );
+        check(
+            "tls",
+            without(|it| it.has_https = false),
+            "--tls has no effect where no address speaks HTTPS",
+        );
+        check(
+            "ignore-host",
+            without(|it| it.has_hosts = false),
+            "--ignore-host has no effect where one site is all there is",
+        );
+        check(
+            "path",
+            without(|it| it.kinds.clear()),
+            "PATH has no effect with --dummy and --dummy-empty, which answer everything alike",
+        );
+        check(
+            "unknown-host",
+            without(|it| it.has_hosts = false),
+            "--unknown-host would refuse every request, since no host is named",
+        );
+        check(
+            "preload",
+            directory(),
+            "--preload has no effect on a directory",
+        );
+        check(
+            "cors",
+            situation(Kind::Archive),
+            "--cors has no effect on an archive, which has what it was packed with",
+        );
+    }
+    #[test]
+    fn flags_that_others_leave_nothing_to_do_are_refused() {
+        let check = |flags: &[(&'static str, &str)], expect: &str| {
+            let mut settings = Settings::default();
+            let mut origins = Origins::new();
+            for (name, value) in flags {
+                let flag = SERVE_FLAGS.iter().find(|flag| flag.name == *name);
+                let apply = flag.expect("there is such a flag").apply;
+                apply(&mut settings, &[OsString::from(*value)]).expect(name);
+                origins.insert(name, Origin::CommandLine);
+            }
+            let kind = match flags.iter().any(|(name, _)| *name == "preload") {
+                true => Kind::Archive,
+                false => Kind::Directory,
+            };
+            let failure = super::check(&settings, &origins, &situation(kind));
+            let message = failure.err().map(|failure| failure.message);
+            assert_eq!(message.unwrap_or_default(), expect);
+        };
+        let no_rules = ("no-rules", "true");
+        check(
+            &[no_rules, ("compat", "cloudflare")],
+            "--compat has no effect with --no-rules",
+        );
+        check(&[no_rules, ("compat", "kawipiko")], "");
+        check(
+            &[("hosts", "true"), ("site", "a.example=a")],
+            "--hosts has no effect without PATH: --site names all that is served",
+        );
+        check(
+            &[("preload", "true"), ("archive-memory", "true")],
+            "--preload has no effect on an archive that is copied into memory",
+        );
+    }
+}

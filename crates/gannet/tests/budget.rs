@@ -1,0 +1,210 @@
+//! What few bytes of requests can make the server hold and do, and who waits meanwhile.
+//!
+//! Times have a bound of a fraction of a second on an idle machine; here four times that.
+
+mod support;
+
+use std::fs;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use support::client::{Client, head, metric};
+use support::engine::on_both_engines;
+use support::h2::Peer;
+use support::process::until;
+use support::{Folder, Gannet};
+
+/// Memory of a process that is its own, in bytes; what it shares counts in part.
+fn memory(server: &Gannet) -> u64 {
+    let path = format!("/proc/{}/smaps_rollup", server.pid());
+    let text = fs::read_to_string(path).expect("it runs");
+    let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    kib.expect("a size")
+        .trim()
+        .parse::<u64>()
+        .expect("a number")
+        << 10
+}
+
+/// How long the slowest of requests for a file in memory takes, until something is so.
+fn longest_wait(server: &Gannet, mut is_over: impl FnMut() -> bool) -> Duration {
+    let mut other = Client::new(server);
+    let mut longest = Duration::ZERO;
+    while !is_over() {
+        let asked = Instant::now();
+        other.get("/hot").expect(200);
+        longest = longest.max(asked.elapsed());
+    }
+    longest
+}
+
+fn check_wait(what: &str, longest: Duration, bound_ms: u64) {
+    let most = 4 * Duration::from_millis(bound_ms);
+    assert!(longest <= most, "{what}: somebody else waited {longest:?}");
+}
+
+#[test]
+fn a_flood_of_listings_costs_one_page() {
+    let site = Folder::new();
+    site.write("hot", "hot");
+    for number in 0..20_000 {
+        site.write(format!("many/a-name-of-usual-length-{number}.txt"), "");
+    }
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &["--workers", "2", "--metrics", "127.0.0.1:0"]);
+        support::client::get(&server, "/hot").expect(200);
+        let before = memory(&server);
+        // Nobody reads what it asked for.
+        let plain: Vec<Client> = (0..200)
+            .map(|number| {
+                let method = if number % 2 == 0 { "GET" } else { "HEAD" };
+                let mut client = Client::new(&server);
+                client.send(head(method, "/many/", &[]));
+                client
+            })
+            .collect();
+        let streams: Vec<Peer> = (0..2)
+            .map(|_| {
+                let mut peer = Peer::new(&server);
+                for _ in 0..128 {
+                    peer.ask("GET", "/many/", &[]);
+                }
+                peer
+            })
+            .collect();
+        let answered = || metric(&server, "gannet_responses_total{status=\"200\"}") >= 200 + 256;
+        check_wait("listings", longest_wait(&server, answered), 250);
+        let more = memory(&server).saturating_sub(before);
+        assert!(more <= 64 << 20, "{more} bytes more");
+        let made = metric(&server, "gannet_listings_made_total");
+        assert!(made <= 20, "{made} pages were made");
+        drop((plain, streams));
+    });
+}
+
+#[test]
+fn a_flood_of_cold_files_holds_nobody_up() {
+    const COUNT: usize = 100;
+    let site = Folder::new();
+    site.write("hot", "hot");
+    for number in 0..COUNT {
+        // Without blocks on the disk: none is read.
+        let file = fs::File::create(site.join(format!("cold-{number}"))).expect("a new file");
+        file.set_len(4 << 20).expect("a length");
+    }
+    on_both_engines(|engine| {
+        let flags = [
+            "--workers",
+            "2",
+            "--metrics",
+            "127.0.0.1:0",
+            "--cache-memory",
+            "32M",
+        ];
+        let server = engine.serve(site.path(), &flags);
+        support::client::get(&server, "/hot").expect(200);
+        let reads = || metric(&server, "gannet_first_reads_total");
+        let before = reads();
+        let ask = |method: &str, fields: &[&str]| -> Vec<Client> {
+            let each = (0..COUNT).map(|number| {
+                let mut client = Client::new(&server);
+                client.send(head(method, &format!("/cold-{number}"), fields));
+                client
+            });
+            each.collect()
+        };
+        for mut client in ask("HEAD", &[]) {
+            client.head().expect(200);
+        }
+        assert_eq!(reads(), before, "metadata are enough");
+        let held = memory(&server);
+        let mut clients = ask("GET", &["range: bytes=0-0"]);
+        let mut read = 0;
+        let longest = longest_wait(&server, || {
+            clients[read].response().expect(206);
+            read += 1;
+            read == COUNT
+        });
+        check_wait("cold files", longest, 100);
+        assert!(reads() > before);
+        let more = memory(&server).saturating_sub(held);
+        assert!(more <= 128 << 20, "{more} bytes more");
+    });
+}
+
+#[test]
+fn accounts_are_among_the_metrics() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &["--workers", "2", "--metrics", "127.0.0.1:0"]);
+        let mut client = Client::new(&server);
+        client.send("GET /about HTTP/1.1\r\nhost: te");
+        until("a part of a request is held", || {
+            metric(&server, "gannet_held_bytes{account=\"input\"}") > 0
+        });
+        let bound = "gannet_held_bytes_bound{account=\"input\",per=\"connection\"}";
+        let peak = "gannet_held_bytes_peak{account=\"input\",per=\"connection\"}";
+        assert!((1..metric(&server, bound)).contains(&metric(&server, peak)));
+        client.send("st\r\n\r\n");
+        client.response().expect(200);
+        until("it is let go", || {
+            metric(&server, "gannet_held_bytes{account=\"input\"}") == 0
+        });
+    });
+}
+
+/// A number of KiB that the kernel tells of a process, in bytes.
+fn status_bytes(server: &Gannet, name: &str) -> u64 {
+    let path = format!("/proc/{}/status", server.pid());
+    let text = fs::read_to_string(path).expect("it runs");
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
+    let kib = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    kib.expect("a size")
+        .trim()
+        .parse::<u64>()
+        .expect("a number")
+        << 10
+}
+
+#[test]
+fn without_memory_clients_are_refused_and_the_server_goes_on() {
+    let site = Folder::new();
+    site.write("hot", "hot");
+    site.write("large", vec![b'x'; 8 << 20]);
+    on_both_engines(|engine| {
+        let free = engine.serve(site.path(), &["--workers", "2"]);
+        support::client::get(&free, "/hot").expect(200);
+        for (limit, measure) in [("-v", "VmSize:"), ("-d", "VmData:")] {
+            let kib = (status_bytes(&free, measure) + (24 << 20)) >> 10;
+            let script = format!("ulimit {limit} {kib} && exec \"$@\"");
+            let mut command = Command::new("sh");
+            command
+                .args(["-c", &script, "sh"])
+                .arg(env!("CARGO_BIN_EXE_gannet"))
+                .args(["--port", "0", "--workers", "2", "--engine", engine.name()])
+                .arg(site.path());
+            let server = Gannet::start(&mut command);
+            let pipelined = head("GET", "/hot", &[]).repeat(2_000);
+            // Each holds an answer that it does not read, and requests behind it.
+            let clients: Vec<Client> = (0..600)
+                .filter_map(|_| {
+                    let mut client = Client::try_connect(server.address()).ok()?;
+                    // It may be refused.
+                    let _ = client.try_send(head("GET", "/large", &[]) + &pipelined[..50_000]);
+                    Some(client)
+                })
+                .collect();
+            assert!(clients.len() > 100, "{} connected", clients.len());
+            drop(clients);
+            until("the next one is served", || {
+                let Ok(mut client) = Client::try_connect(server.address()) else {
+                    return false;
+                };
+                let is_sent = client.try_send(head("GET", "/hot", &["connection: close"]));
+                is_sent.is_ok() && client.rest().0.ends_with(b"\r\n\r\nhot")
+            });
+            server.stop();
+        }
+    });
+}

@@ -1,0 +1,340 @@
+//! How long answers may be kept: what rules and flags say holds for the content of a path, never for
+//! an error or for what stands in for it; over both versions of HTTP, live and packed.
+
+mod support;
+
+use support::client::Client;
+use support::engine::{Engine, on_both_engines};
+use support::h2::Peer;
+use support::process::until;
+use support::{Folder, Gannet, gannet_in};
+
+const KEPT: &str = "public, max-age=31536000, immutable";
+const ASKED: &str = "public, max-age=0, s-maxage=1, must-revalidate";
+
+/// Serves a site as a directory and as an archive.
+fn both(
+    engine: Engine,
+    site: &Folder,
+    out: &Folder,
+    flags: &[&str],
+) -> [(&'static str, Gannet); 2] {
+    let path = out.join(format!("{}.gannet", engine.name()));
+    let path_text = path.to_str().expect("UTF-8");
+    let spa: &[&str] = if flags.contains(&"--spa") {
+        &["--spa"]
+    } else {
+        &[]
+    };
+    let arguments = [
+        &["pack", ".", "--fast", "--quiet", "--fresh", "-o", path_text],
+        spa,
+    ]
+    .concat();
+    let ended = gannet_in(site, arguments);
+    assert_eq!(ended.status, Some(0), "{}", ended.err);
+    let packed: Vec<&str> = flags
+        .iter()
+        .copied()
+        .filter(|flag| !["--spa", "--no-listing"].contains(flag))
+        .collect();
+    [
+        ("directory", engine.serve(site.path(), flags)),
+        ("archive", engine.serve(path, &packed)),
+    ]
+}
+
+/// The status of an answer and its fields of caching, over both versions of HTTP, which agree.
+fn caching(server: &Gannet, target: &str, field: Option<(&str, &str)>) -> (u16, Vec<String>) {
+    let lines: Vec<String> = field.iter().map(|(n, v)| format!("{n}: {v}")).collect();
+    let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+    let one = Client::new(server).request("GET", target, &lines);
+    let fields: Vec<(&str, &str)> = field.into_iter().collect();
+    let two = Peer::new(server).request("GET", target, &fields);
+    let caching = |fields: &[(String, String)]| {
+        let is_caching = |name: &str| {
+            name.ends_with("cache-control")
+                || matches!(name, "expires" | "surrogate-control" | "x-a")
+        };
+        let found = fields.iter().filter(|(name, _)| is_caching(name));
+        let mut found: Vec<String> = found
+            .map(|(name, value)| format!("{name}: {value}"))
+            .collect();
+        found.sort_unstable();
+        found
+    };
+    let (first, second) = (caching(&one.fields), caching(&two.fields));
+    assert_eq!((one.status, &first), (two.status, &second), "{target}");
+    (one.status, first)
+}
+
+fn site() -> Folder {
+    let site = Folder::new();
+    site.write("index.html", "front");
+    site.write("404.html", "not here");
+    site.write("assets/app.js", "0123456789");
+    site.write("gone.html", "it is gone");
+    site.write(
+        "_headers",
+        "/*\n  X-A: b\n/assets/*\n  Cache-Control: public, max-age=31536000, immutable\n  \
+         Expires: Thu, 01 Dec 2050 16:00:00 GMT\n  CDN-Cache-Control: max-age=9\n  \
+         Surrogate-Control: max-age=9\n  Netlify-CDN-Cache-Control: max-age=9\n",
+    );
+    site.write(
+        "_redirects",
+        "/assets/gone.js /gone.html 410\n/assets/old.js /assets/app.js 301\n\
+         /assets/while.js /assets/app.js 302\n/assets/as.js /assets/app.js 200\n",
+    );
+    site
+}
+
+/// What the rule for `/assets/*` says.
+fn ruled() -> Vec<String> {
+    let lines = [
+        "cache-control: public, max-age=31536000, immutable",
+        "cdn-cache-control: max-age=9",
+        "expires: Thu, 01 Dec 2050 16:00:00 GMT",
+        "netlify-cdn-cache-control: max-age=9",
+        "surrogate-control: max-age=9",
+        "x-a: b",
+    ];
+    lines.map(str::to_owned).to_vec()
+}
+
+/// The default of an answer, beside a field that is none of caching.
+fn plain(cache_control: &str) -> Vec<String> {
+    vec![
+        format!("cache-control: {cache_control}"),
+        "x-a: b".to_owned(),
+    ]
+}
+
+#[test]
+fn rules_for_caching_touch_no_error_and_nothing_that_stands_in() {
+    let site = site();
+    let out = Folder::new();
+    on_both_engines(|engine| {
+        for (mode, server) in both(engine, &site, &out, &["--no-listing"]) {
+            let tag = Client::new(&server).get("/assets/app.js").tag().to_owned();
+            let rows = [
+                ("/assets/app.js", None, 200, ruled()),
+                ("/assets/app.js", Some(("range", "bytes=2-4")), 206, ruled()),
+                (
+                    "/assets/app.js",
+                    Some(("if-none-match", tag.as_str())),
+                    304,
+                    ruled(),
+                ),
+                ("/assets/old.js", None, 301, ruled()),
+                (
+                    "/assets/app.js",
+                    Some(("range", "bytes=99-")),
+                    416,
+                    plain("no-store"),
+                ),
+                (
+                    "/assets/app.js",
+                    Some(("if-match", "\"x\"")),
+                    412,
+                    plain("no-store"),
+                ),
+                ("/assets/chunk.js", None, 404, plain("no-cache")),
+                ("/assets/gone.js", None, 410, plain("no-cache")),
+                ("/assets/while.js", None, 302, plain("no-cache")),
+                ("/assets/as.js", None, 200, plain(ASKED)),
+                ("/no", None, 404, plain("no-cache")),
+                ("/", None, 200, plain(ASKED)),
+            ];
+            for (target, field, status, expect) in rows {
+                let got = caching(&server, target, field);
+                assert_eq!(got, (status, expect), "{mode} {target} {field:?}");
+            }
+        }
+    });
+}
+
+#[test]
+fn the_page_of_an_application_is_not_kept_by_the_rule_of_an_asset() {
+    let site = site();
+    std::fs::remove_file(site.join("404.html")).expect("there");
+    std::fs::remove_file(site.join("_redirects")).expect("there");
+    let out = Folder::new();
+    on_both_engines(|engine| {
+        for (mode, server) in both(engine, &site, &out, &["--spa", "--no-listing"]) {
+            let check = |target: &str, status, expect: Vec<String>| {
+                assert_eq!(
+                    caching(&server, target, None),
+                    (status, expect),
+                    "{mode} {target}"
+                );
+            };
+            check("/assets/view", 200, plain(ASKED));
+            check("/assets/chunk.js", 404, plain("no-store"));
+            check("/assets/app.js", 200, ruled());
+        }
+    });
+}
+
+#[test]
+fn rules_for_hosts_and_the_flag_spare_errors_too() {
+    let site = site();
+    site.write(
+        "_headers",
+        "https://site.example/assets/*\n  Cache-Control: public, max-age=31536000, immutable\n",
+    );
+    let out = Folder::new();
+    on_both_engines(|engine| {
+        for (mode, server) in both(engine, &site, &out, &["--no-listing"]) {
+            for (target, status, expect) in [
+                ("/assets/chunk.js", 404, "no-cache"),
+                ("/assets/app.js", 200, KEPT),
+            ] {
+                let mut client = Client::new(&server);
+                client.send(format!(
+                    "GET {target} HTTP/1.1\r\nHost: site.example\r\n\r\n"
+                ));
+                let got = client.response().expect(status);
+                assert_eq!(got.field("cache-control"), Some(expect), "{mode} {target}");
+            }
+        }
+        let flags = ["--no-listing", "--header", "Cache-Control: max-age=77"];
+        for (mode, server) in both(engine, &site, &out, &flags) {
+            let expect = |target: &str, status, value: &str| {
+                let expect = (status, vec![format!("cache-control: {value}")]);
+                assert_eq!(caching(&server, target, None), expect, "{mode} {target}");
+            };
+            expect("/assets/app.js", 200, "max-age=77");
+            expect("/assets/old.js", 301, "max-age=77");
+            expect("/assets/chunk.js", 404, "no-cache");
+            let post = Client::new(&server).request("POST", "/", &[]).expect(405);
+            assert_eq!(post.field("cache-control"), Some("no-store"), "{mode}");
+        }
+    });
+}
+
+#[test]
+fn a_rule_says_how_a_file_is_coded_that_is_stored_so() {
+    let site = site();
+    site.write("Build/g.wasm.br", "not really brotli");
+    site.write(
+        "_headers",
+        "/Build/*\n  Content-Type: application/wasm\n  Content-Encoding: br\n",
+    );
+    let out = Folder::new();
+    on_both_engines(|engine| {
+        for (mode, server) in both(engine, &site, &out, &["--no-listing"]) {
+            let ask = |target: &str| {
+                let one = Client::new(&server).get(target);
+                let two = Peer::new(&server).get(target);
+                let coding = one.field("content-encoding").map(str::to_owned);
+                assert_eq!(coding.as_deref(), two.field("content-encoding"), "{mode}");
+                (
+                    one.status,
+                    coding,
+                    one.field("content-type").map(str::to_owned),
+                    one.body,
+                )
+            };
+            let (status, coding, content_type, body) = ask("/Build/g.wasm.br");
+            assert_eq!((status, coding.as_deref()), (200, Some("br")), "{mode}");
+            assert_eq!(content_type.as_deref(), Some("application/wasm"), "{mode}");
+            assert_eq!(body, b"not really brotli", "{mode}");
+            // The page for what is missing is not coded.
+            let (status, coding, ..) = ask("/Build/none.wasm.br");
+            assert_eq!((status, coding), (404, None), "{mode}");
+        }
+    });
+}
+
+/// A build of Unity for the web is served as its loader expects it, without a rule.
+#[test]
+fn files_of_a_unity_build_are_what_they_come_to() {
+    let site = site();
+    // Content that would become shorter in another coding: it is not coded once more.
+    let content = "compressed already ".repeat(500);
+    let names = [
+        ("Build/g.wasm.br", Some("br"), "application/wasm"),
+        ("Build/g.data.gz", Some("gzip"), "application/octet-stream"),
+        (
+            "play/Build/g.framework.js.br",
+            Some("br"),
+            "text/javascript; charset=utf-8",
+        ),
+        ("Build/notes.txt.gz", None, "application/gzip"),
+        ("sitemap.xml.gz", None, "application/gzip"),
+    ];
+    for (name, ..) in names {
+        site.write(name, &content);
+    }
+    // What lies beside such a file is none of its forms.
+    site.write("Build/g.wasm.br.gz", "short");
+    let out = Folder::new();
+    on_both_engines(|engine| {
+        for (mode, server) in both(engine, &site, &out, &["--no-listing"]) {
+            for (name, coding, content_type) in names {
+                let target = format!("/{name}");
+                let lines = ["accept-encoding: br, gzip, zstd"];
+                let one = Client::new(&server)
+                    .request("GET", &target, &lines)
+                    .expect(200);
+                assert_eq!(one.field("content-encoding"), coding, "{mode}: {name}");
+                assert_eq!(
+                    one.field("content-type"),
+                    Some(content_type),
+                    "{mode}: {name}"
+                );
+                assert!(one.field("vary").is_none(), "{mode}: {name}");
+                assert!(one.body == content.as_bytes(), "{mode}: {name}");
+                let two = Peer::new(&server).get(&target);
+                assert_eq!(two.field("content-encoding"), coding, "{mode}: {name}");
+                let part = Client::new(&server).request("GET", &target, &["range: bytes=0-9"]);
+                assert_eq!(part.expect(206).field("content-encoding"), coding, "{mode}");
+            }
+            // A page that stands in for such a path is not coded.
+            let missing = Client::new(&server).get("/Build/none.wasm.br").expect(404);
+            assert_eq!(missing.field("content-encoding"), None, "{mode}");
+        }
+    });
+}
+
+#[test]
+fn a_live_name_is_kept_by_evidence_until_its_content_changes() {
+    // Both engines run at once.
+    on_both_engines(|engine| {
+        let site = Folder::new();
+        site.write("_astro/small.js", "one");
+        site.write("_astro/large.js", vec![b'x'; 100_000]);
+        site.write("assets/index-BxY3k9Zq.js", "a");
+        let page = "<script src=/assets/index-BxY3k9Zq.js></script>";
+        site.write("index.html", page);
+        let server = engine.serve(site.path(), &["--workers", "2"]);
+        let lifetime = |target: &str| {
+            let response = Client::new(&server).get(target).expect(200);
+            let field = response.field("cache-control").map(str::to_owned);
+            (response.body, field.expect("a lifetime"))
+        };
+        // Connections go to any worker.
+        for _ in 0..8 {
+            assert_eq!(lifetime("/_astro/small.js").1, KEPT);
+            assert_eq!(lifetime("/_astro/large.js").1, KEPT);
+            assert_eq!(lifetime("/assets/index-BxY3k9Zq.js").1, ASKED);
+        }
+        site.write("_astro/small.js", "other");
+        // Whoever sends the new content says so, whichever worker it is.
+        let mut count = 0;
+        until("the new content", || {
+            let (body, field) = lifetime("/_astro/small.js");
+            let is_new = body == b"other";
+            assert_eq!(field, if is_new { ASKED } else { KEPT });
+            count += u32::from(is_new);
+            count >= 8
+        });
+        // The name is no hash any more, even if the old content comes back.
+        site.write("_astro/small.js", "one");
+        until("the old content again", || {
+            let (body, field) = lifetime("/_astro/small.js");
+            assert_eq!(field, ASKED);
+            body == b"one"
+        });
+    });
+}

@@ -1,0 +1,56 @@
+//! The program at a terminal.
+
+use std::fs;
+
+use super::support::{Folder, Gannet, Signal, command, same};
+
+/// Both ends of a terminal: who holds the first sees what is written to the second.
+fn terminal() -> (fs::File, fs::File) {
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    let outer =
+        openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).expect("a terminal");
+    grantpt(&outer).expect("granted");
+    unlockpt(&outer).expect("unlocked");
+    let name = ptsname(&outer, Vec::new())
+        .expect("a name")
+        .into_string()
+        .expect("ASCII");
+    let inner = fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(name)
+        .expect("opened");
+    (outer.into(), inner)
+}
+
+#[test]
+fn the_current_directory_is_served_to_whoever_sits_at_a_terminal() {
+    let site = Folder::site();
+    let (_outer, inner) = terminal();
+    let server = Gannet::start(
+        command()
+            .args(["-p", "0"])
+            .current_dir(site.path())
+            .stdin(inner),
+    );
+    let expect = format!("serving  {} (directory)", site.path().display());
+    same(&server.start_lines()[1], &expect);
+    server.stop().success();
+}
+
+#[test]
+fn a_closed_terminal_ends_the_server_and_a_rotated_log_does_not() {
+    let site = Folder::site();
+    let log = site.join("log");
+    let flags = ["-p", "0", "--log-file", log.to_str().expect("UTF-8")];
+    let (outer, inner) = terminal();
+    let mut server = Gannet::start(command().args(flags).arg(site.path()).stdin(inner));
+    fs::remove_file(&log).expect("it was made at the start");
+    server.signal(Signal::HUP);
+    server.signal(Signal::USR1);
+    server.next_error_line().expect("it still serves");
+    drop(outer);
+    server.signal(Signal::HUP);
+    assert_eq!(server.wait().status, Some(0));
+    assert!(log.exists(), "the log was not opened anew");
+}

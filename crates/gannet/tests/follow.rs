@@ -1,0 +1,326 @@
+//! A live directory that is made again, moved, switched or gone for a while, files of the operator
+//! that are none, and signals.
+
+mod support;
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use support::client::{Client, Response, get, head};
+use support::content::{assert_pattern, pattern};
+use support::engine::on_both_engines;
+use support::process::until;
+use support::tls::Secure;
+use support::{Folder, Gannet, Signal, command, gannet_in, run};
+
+const LARGE: usize = 8 << 20;
+
+/// A site that says which one it is.
+fn make(path: &Path, version: &str) {
+    fs::create_dir_all(path).expect("made");
+    fs::write(path.join("page.txt"), version).expect("written");
+    fs::write(path.join("_redirects"), format!("/which /{version} 302\n")).expect("written");
+}
+
+fn fifo(path: &Path) {
+    mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o644), 0).expect("made");
+}
+
+/// Asks until the site is this one. Until then nothing is answered but the old one and errors.
+fn becomes(server: &Gannet, old: &str, new: &str) {
+    let mut client = Client::new(server);
+    until("the new site is served", || {
+        let page = client.get("/page.txt");
+        let is_new = page.status == 200 && page.text() == new;
+        let is_old = page.status == 200 && page.text() == old;
+        assert!(
+            is_new || is_old || matches!(page.status, 404 | 503),
+            "{page:?}"
+        );
+        assert_no_list(&client.get("/"));
+        is_new
+    });
+    let redirect = client.get("/which").expect(302);
+    assert_eq!(redirect.field("location"), Some(&*format!("/{new}")));
+}
+
+/// A list is never empty: the site has a page.
+fn assert_no_list(response: &Response) {
+    let is_list = response.status == 200 && !response.text().contains("page.txt");
+    assert!(!is_list, "an empty list: {response:?}");
+}
+
+fn error_line(server: &mut Gannet, part: &str) {
+    let line = server.next_error_line().expect("it says so");
+    assert!(line.contains(part), "{line}");
+}
+
+const TAKEN: &str = "' was replaced; serving the new directory";
+
+#[test]
+fn a_directory_that_is_made_again_is_served() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        let (dist, old, new) = (folder.join("dist"), folder.join("old"), folder.join("new"));
+        make(&dist, "one");
+        let mut server = engine.serve(&dist, &["--workers", "2"]);
+        assert_eq!(get(&server, "/page.txt").expect(200).text(), "one");
+
+        fs::remove_dir_all(&dist).expect("removed");
+        make(&dist, "two");
+        becomes(&server, "one", "two");
+        error_line(&mut server, TAKEN);
+
+        make(&new, "three");
+        fs::rename(&dist, &old).expect("moved");
+        fs::rename(&new, &dist).expect("moved");
+        becomes(&server, "two", "three");
+        error_line(&mut server, TAKEN);
+
+        // Back to one that was served before.
+        fs::rename(&dist, &new).expect("moved");
+        fs::rename(&old, &dist).expect("moved");
+        becomes(&server, "three", "two");
+        error_line(&mut server, TAKEN);
+        assert_eq!(server.stop().success().status, Some(0));
+    });
+}
+
+#[test]
+fn a_link_that_is_switched_is_followed_and_running_answers_finish() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        for version in ["one", "two"] {
+            make(&folder.join(version), version);
+        }
+        folder.write("one/large.bin", pattern(LARGE, 5));
+        folder.write("two/large.bin", pattern(LARGE, 9));
+        let current = folder.join("current");
+        symlink("one", &current).expect("linked");
+        let mut server = engine.serve(&current, &["--workers", "1"]);
+        assert_eq!(get(&server, "/page.txt").expect(200).text(), "one");
+        let mut download = Client::slow(&server);
+        download.send(head("GET", "/large.bin", &[]));
+        download.head().expect(200);
+        symlink("two", folder.join("next")).expect("linked");
+        fs::rename(folder.join("next"), &current).expect("switched");
+        becomes(&server, "one", "two");
+        error_line(&mut server, TAKEN);
+        assert_pattern(&get(&server, "/large.bin").expect(200).body, 9);
+        assert_pattern(&download.take(LARGE as u64), 5);
+    });
+}
+
+#[test]
+fn a_directory_that_is_gone_for_a_while_is_an_error() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        let dist = folder.join("dist");
+        make(&dist, "one");
+        let mut server = engine.serve(&dist, &[]);
+        get(&server, "/page.txt").expect(200);
+        fs::remove_dir_all(&dist).expect("removed");
+        until("it is noticed", || {
+            let list = get(&server, "/");
+            assert_no_list(&list);
+            list.status == 503
+        });
+        error_line(&mut server, "no such directory (ENOENT); answering 503");
+        for target in ["/page.txt", "/none", "/which", "/folder/"] {
+            let response = get(&server, target).expect(503);
+            assert_eq!(response.field("retry-after"), Some("1"), "{target}");
+            assert_eq!(response.field("etag"), None);
+        }
+        fs::write(&dist, "a file").expect("written");
+        error_line(&mut server, "not a directory (ENOTDIR)");
+        get(&server, "/page.txt").expect(503);
+        fs::remove_file(&dist).expect("removed");
+        error_line(&mut server, "no such directory");
+        make(&dist, "two");
+        becomes(&server, "one", "two");
+        error_line(&mut server, TAKEN);
+    });
+}
+
+#[test]
+fn folders_of_hosts_and_the_working_directory_are_followed() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        let (a, b) = (folder.join("a.example"), folder.join("b.example"));
+        make(&a, "one");
+        make(&b, "other");
+        let mut server = engine.serve(folder.path(), &["--hosts"]);
+        let page = |host: &str| {
+            let mut client = Client::new(&server);
+            client.send(format!("GET /page.txt HTTP/1.1\r\nHost: {host}\r\n\r\n"));
+            client.response()
+        };
+        assert_eq!(page("a.example").expect(200).text(), "one");
+        fs::remove_dir_all(&a).expect("removed");
+        until("it is noticed", || page("a.example").status == 503);
+        make(&a, "two");
+        until("it is back", || page("a.example").status == 200);
+        assert_eq!(page("a.example").text(), "two");
+        assert_eq!(page("b.example").expect(200).text(), "other");
+        error_line(&mut server, "a.example': no such directory");
+        error_line(&mut server, TAKEN);
+
+        let mut here = command();
+        here.current_dir(&b)
+            .args(["--port", "0", "--engine", engine.name(), "."]);
+        let server = Gannet::start(&mut here);
+        assert_eq!(get(&server, "/page.txt").expect(200).text(), "other");
+        fs::rename(&b, folder.join("away")).expect("moved");
+        make(&b, "again");
+        becomes(&server, "other", "again");
+    });
+}
+
+/// One file of a folder: the folder is followed.
+#[test]
+fn a_single_file_is_followed_into_a_new_folder() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        let dist = folder.join("dist");
+        make(&dist, "one");
+        let server = engine.serve(dist.join("page.txt"), &[]);
+        assert_eq!(get(&server, "/").expect(200).text(), "one");
+        fs::remove_dir_all(&dist).expect("removed");
+        make(&dist, "two");
+        until("the new one is served", || {
+            let page = get(&server, "/");
+            page.status == 200 && page.text() == "two"
+        });
+    });
+}
+
+#[test]
+fn a_fifo_keeps_no_start_waiting() {
+    let folder = Folder::site();
+    let flags = ["serve", "--port", "0"];
+    let refused = |flags: &[&str], part: &str| {
+        let ended = gannet_in(&folder, flags);
+        assert!(matches!(ended.status, Some(1 | 2)), "{ended:?}");
+        assert!(ended.err.contains(part), "{ended:?}");
+        assert!(ended.err.contains("not a regular file"), "{ended:?}");
+    };
+    for name in ["_redirects", "_headers"] {
+        fifo(&folder.join(name));
+        refused(&[&flags[..], &["."]].concat(), name);
+        fs::remove_file(folder.join(name)).expect("removed");
+    }
+    fifo(&folder.join("pipe"));
+    for of_file in [
+        &["--tls-cert", "pipe"][..],
+        &["--tls-cert", "index.html", "--tls-key", "pipe"],
+        &["--config", "pipe"],
+        &["--require-signature", "pipe"],
+    ] {
+        let all = [&flags[..], of_file, &["."]].concat();
+        if of_file.contains(&"index.html") {
+            // Refused for the certificate, without a look at the key or after it: not waited for.
+            assert_ne!(gannet_in(&folder, &all).status, Some(0));
+        } else {
+            refused(&all, "pipe");
+        }
+    }
+    refused(&[&flags[..], &["pipe"]].concat(), "pipe");
+    for archive_command in [
+        &["ls", "pipe"][..],
+        &["verify", "pipe"],
+        &["inspect", "pipe"],
+    ] {
+        refused(archive_command, "pipe");
+    }
+}
+
+#[test]
+fn a_fifo_that_comes_later_ends_neither_rules_nor_stops() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        make(folder.path(), "one");
+        let mut server = engine.serve(folder.path(), &[]);
+        let rules = folder.join("_redirects");
+        fs::remove_file(&rules).expect("removed");
+        fifo(&rules);
+        error_line(&mut server, "keeping the old ones");
+        error_line(&mut server, "not a regular file");
+        get(&server, "/which").expect(302);
+        fs::remove_file(&rules).expect("removed");
+        fs::write(&rules, "/which /two 302\n").expect("written");
+        error_line(&mut server, "reloaded the rules");
+        let location = get(&server, "/which").expect(302);
+        assert_eq!(location.field("location"), Some("/two"));
+        fs::remove_file(&rules).expect("removed");
+        fifo(&rules);
+        assert_eq!(server.stop().status, Some(0));
+    });
+}
+
+/// A sandbox without a system call that every answer needs: the start says so.
+#[test]
+fn a_start_without_a_needed_system_call_is_refused_with_the_reason() {
+    use rustix::io::Errno;
+    use support::seccomp::{OPENAT2, PREADV2, without};
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        for (number, name) in [(OPENAT2, "openat2"), (PREADV2, "preadv2")] {
+            for (errno, code) in [(Errno::NOSYS, "ENOSYS"), (Errno::PERM, "EPERM")] {
+                let Some(mut command) = without(&[number], errno.raw_os_error()) else {
+                    return;
+                };
+                command.args(["serve", "--port", "0", "--engine", engine.name()]);
+                let ended = run(command.arg(site.path()));
+                assert_eq!(ended.status, Some(1), "{ended:?}");
+                let start = format!("gannet: cannot serve files: {name}: not ");
+                assert!(ended.err.starts_with(&start), "{ended:?}");
+                assert!(ended.err.contains(code), "{ended:?}");
+                let help = format!("\nhelp: allow {name} in the seccomp profile");
+                assert!(ended.err.contains(&help), "{ended:?}");
+            }
+        }
+        // The filter alone keeps nothing from starting.
+        let Some(mut command) = without(&[1_000_000], 1) else {
+            return;
+        };
+        command.args(["serve", "--port", "0", "--engine", engine.name()]);
+        let server = Gannet::start(command.arg(site.path()));
+        get(&server, "/about").expect(200);
+    });
+}
+
+#[test]
+fn a_signal_without_a_meaning_ends_nothing() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let mut server = engine.serve(site.path(), &[]);
+        server.signal(Signal::USR2);
+        error_line(&mut server, "SIGUSR2 does nothing; SIGUSR1 prints");
+        get(&server, "/about").expect(200);
+        assert_eq!(server.stop().success().status, Some(0));
+    });
+}
+
+#[test]
+fn hup_reads_rules_and_certificates_at_once() {
+    let site = Folder::new();
+    make(site.path(), "one");
+    on_both_engines(|engine| {
+        let mut server = Secure::serve(engine, site.path(), &[]);
+        let mut times = Vec::new();
+        for _ in 0..5 {
+            let begun = Instant::now();
+            server.server.signal(Signal::HUP);
+            let line = server.server.next_line();
+            assert_eq!(line.as_deref(), Some("certificates were read again"));
+            times.push(begun.elapsed());
+            error_line(&mut server.server, "the rules of");
+        }
+        times.sort();
+        // 100 ms is the promise; the rest is for a machine with other things to do.
+        assert!(times[2] < Duration::from_millis(400), "{times:?}");
+    });
+}

@@ -1,0 +1,427 @@
+//! What operators meet: metrics and health, the check of a configuration, Unix sockets, hosts.
+
+mod support;
+
+use std::fs;
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::UnixListener;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use support::client::{Client, ask, get, metric};
+use support::engine::on_both_engines;
+use support::tls::{Authority, KeyKind};
+use support::{Folder, Gannet, Signal, command, gannet_in, run, same};
+
+/// More than any number of clients that is answered at once.
+const SLOW_CLIENTS: usize = 100;
+
+/// A client that never ends its request.
+fn slow_client(address: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream.write_all(b"GET /metrics HT").expect("sent");
+    stream
+}
+
+/// Clients that do not end their requests keep neither health checks nor the end of the process
+/// waiting.
+#[test]
+fn slow_metrics_clients_hold_up_nobody() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &["--metrics", "127.0.0.1:0"]);
+        let address = server.metrics().expect("it was asked for");
+        let _slow: Vec<_> = (0..SLOW_CLIENTS).map(|_| slow_client(address)).collect();
+        for target in ["/health", "/metrics", "/health"] {
+            let begun = Instant::now();
+            let answer = Client::connect(address).request("GET", target, &[]);
+            answer.expect(200);
+            // A second is promised; a machine with other work gets more.
+            assert!(begun.elapsed() < Duration::from_secs(4), "{target}");
+        }
+        let _more: Vec<_> = (0..SLOW_CLIENTS).map(|_| slow_client(address)).collect();
+        let begun = Instant::now();
+        server.stop().success();
+        // Three seconds are promised.
+        assert!(begun.elapsed() < Duration::from_secs(12));
+    });
+}
+
+/// A client that sends nothing more is closed although no other one needs its place.
+#[test]
+fn a_metrics_request_has_a_deadline() {
+    let site = Folder::site();
+    let server = Gannet::serve(site.path(), &["--metrics", "127.0.0.1:0"]);
+    let mut client = Client::connect(server.metrics().expect("it was asked for"));
+    client.send("GET /metrics HT");
+    client.closes();
+}
+
+#[test]
+fn metrics_tell_of_version_workers_and_process() {
+    let site = Folder::site();
+    on_both_engines(|engine| {
+        let flags = ["--metrics", "127.0.0.1:0", "--workers", "2"];
+        let server = engine.serve(site.path(), &flags);
+        get(&server, "/").expect(200);
+        let address = server.metrics().expect("it was asked for");
+        let text = Client::connect(address).request("GET", "/metrics", &[]);
+        let text = text.expect(200);
+        let name = server
+            .start_lines()
+            .iter()
+            .find(|line| line.starts_with("engine "));
+        let name = name.and_then(|line| {
+            line.split([' ', ','])
+                .find(|it| it.contains("poll") || it.contains("uring"))
+        });
+        for line in [
+            format!(
+                "gannet_build_info{{version=\"{}\",engine=\"{}\"}} 1\n",
+                env!("CARGO_PKG_VERSION"),
+                name.expect("it is named")
+            ),
+            "gannet_worker_up{worker=\"0\"} 1\ngannet_worker_up{worker=\"1\"} 1\n".into(),
+            "\nprocess_cpu_seconds_total ".into(),
+            "\nprocess_start_time_seconds ".into(),
+        ] {
+            assert!(
+                text.text().contains(&line),
+                "no {line:?} in {}",
+                text.text()
+            );
+        }
+        assert!(metric(&server, "process_resident_memory_bytes") > 1 << 20);
+        assert!(metric(&server, "process_open_fds") < metric(&server, "process_max_fds"));
+    });
+}
+
+#[test]
+fn metrics_tell_when_certificates_end() {
+    let site = Folder::site();
+    let authority = Authority::new();
+    let certificate = authority.issue("leaf.pem", KeyKind::P256, &["example.test"]);
+    let certificate = certificate.to_str().expect("UTF-8");
+    let flags = ["--metrics", "127.0.0.1:0", "--tls-cert", certificate];
+    let server = Gannet::serve(site.path(), &flags);
+    let mut client = Client::connect(server.metrics().expect("it was asked for"));
+    let text = client.request("GET", "/metrics", &[]).expect(200);
+    let start = "gannet_certificate_not_after_timestamp_seconds{name=\"example.test\",fingerprint=";
+    let line = text.text().lines().find(|line| line.starts_with(start));
+    // The first second of 2099.
+    assert!(
+        line.is_some_and(|line| line.ends_with(" 4070908800")),
+        "{line:?}"
+    );
+}
+
+/// The check of a configuration ends as the start would: with the same words and status.
+#[test]
+fn a_check_finds_what_a_start_finds() {
+    let folder = Folder::site();
+    let authority = Authority::new();
+    let leaf = authority.issue("leaf.pem", KeyKind::P256, &["example.test"]);
+    let leaf = leaf.to_str().expect("UTF-8");
+    folder.write("key.pem", "no key");
+    folder.write("bad/_redirects", "/a /b 999\n");
+    folder.write("bad.gannet", "no archive");
+    folder.write("hosts/no_host!/x", "");
+    let busy = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let busy = busy.local_addr().expect("bound").to_string();
+    let live = folder.join("live");
+    let _live = UnixListener::bind(&live).expect("a new name");
+    let live = format!("unix:{}", live.display());
+    let grouped = format!("unix:{},group=no-such-group", folder.join("s").display());
+    let cases: &[&[&str]] = &[
+        &["nothing"],
+        &["bad"],
+        &["bad.gannet"],
+        &["--hosts", "hosts"],
+        &["--site", "a.example=nothing", "."],
+        &["-l", &busy, "."],
+        &["-l", &live, "."],
+        &["-l", &grouped, "."],
+        &["-l", "unix:nowhere/s", "."],
+        &["--metrics", &busy, "."],
+        &["--log-file", "nowhere/log", "."],
+        &["--tls-cert", "nothing.pem", "."],
+        &["--tls-cert", leaf, "--tls-key", "key.pem", "."],
+        &["--tls-cert", leaf, "--http-redirect", &busy, "."],
+        &["--require-signature", "nothing.pub", "."],
+        &["--hsts", "."],
+    ];
+    for case in cases {
+        let has_address = case.contains(&"-l");
+        let port: &[&str] = if has_address { &[] } else { &["-p", "0"] };
+        let arguments = || port.iter().chain(*case);
+        let start = gannet_in(&folder, arguments());
+        assert!(matches!(start.status, Some(1 | 2)), "{case:?}: {start:?}");
+        assert!(start.err.starts_with("gannet: "), "{case:?}: {}", start.err);
+        assert!(!start.err.contains("os error"), "{case:?}: {}", start.err);
+        let check = gannet_in(&folder, arguments().chain(&["--check-config"]));
+        same(&check.err, &start.err);
+        assert_eq!((check.status, check.text()), (start.status, ""), "{case:?}");
+    }
+}
+
+/// A check leaves nothing behind: no log file, no socket.
+#[test]
+fn a_check_leaves_nothing_behind() {
+    let folder = Folder::site();
+    let before: Vec<_> = folder.files();
+    let socket = folder.join("socket");
+    drop(UnixListener::bind(&socket).expect("a new name"));
+    let listen = format!("unix:{}", socket.display());
+    let flags = [
+        "--log-file",
+        "log",
+        "-l",
+        &listen,
+        "-p",
+        "0",
+        "--check-config",
+        ".",
+    ];
+    let ended = gannet_in(&folder, flags).success();
+    same(ended.text(), "the configuration is valid\n");
+    let kind = fs::symlink_metadata(&socket)
+        .expect("the stale one")
+        .file_type();
+    assert!(kind.is_socket());
+    fs::remove_file(&socket).expect("the stale one");
+    assert_eq!(folder.files(), before);
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path)
+        .expect("it is there")
+        .permissions()
+        .mode()
+        & 0o7777
+}
+
+/// A socket has the mode that was asked for, and a port may be served beside it.
+#[test]
+fn unix_sockets_have_a_mode_and_stand_beside_a_port() {
+    let folder = Folder::site();
+    on_both_engines(|engine| {
+        let socket = folder.join(engine.name());
+        let listen = format!("unix:{},mode=0620", socket.display());
+        let mut command = command();
+        command
+            .args(["--engine", engine.name(), "-p", "0", "-l", &listen])
+            .arg(folder.path());
+        let server = Gannet::start(&mut command);
+        assert_eq!(server.urls().len(), 2, "{:?}", server.urls());
+        assert_eq!(mode(&socket), 0o620);
+        Client::unix(&socket).get("/").expect(200);
+        get(&server, "/").expect(200);
+        server.stop().success();
+        assert!(!socket.exists());
+    });
+}
+
+/// In the environment commas separate addresses, and options of a socket are none.
+#[test]
+fn options_of_a_unix_socket_may_come_from_the_environment() {
+    let folder = Folder::site();
+    let socket = folder.join("socket");
+    let listen = format!("127.0.0.1:0,unix:{},mode=0600", socket.display());
+    let server = Gannet::start(command().env("GANNET_LISTEN", listen).arg(folder.path()));
+    assert_eq!((server.urls().len(), mode(&socket)), (2, 0o600));
+}
+
+/// A killed server's socket is replaced while clients try it: they are refused or served, but
+/// never find nothing there.
+#[test]
+fn a_stale_socket_is_replaced_in_one_step() {
+    let folder = Folder::site();
+    let socket = folder.join("socket");
+    let listen = format!("unix:{}", socket.display());
+    drop(UnixListener::bind(&socket).expect("a new name"));
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let look = || {
+            while !is_over.load(std::sync::atomic::Ordering::Relaxed) {
+                assert!(socket.symlink_metadata().is_ok(), "nothing was there");
+            }
+        };
+        let looking = scope.spawn(look);
+        let mut command = command();
+        let server = Gannet::start(command.args(["-l", &listen]).arg(folder.path()));
+        Client::unix(&socket).get("/").expect(200);
+        is_over.store(true, std::sync::atomic::Ordering::Relaxed);
+        looking.join().expect("it was always there");
+        server.stop().success();
+    });
+}
+
+/// Where clear HTTP is sent to HTTPS, an unknown host is refused as elsewhere.
+#[test]
+fn a_redirect_is_for_known_hosts() {
+    let folder = Folder::site();
+    let authority = Authority::new();
+    let leaf = authority.issue("leaf.pem", KeyKind::P256, &["a.example"]);
+    let leaf = leaf.to_str().expect("UTF-8");
+    on_both_engines(|engine| {
+        let check = |unknown: &str, status: u16| {
+            let site = format!("a.example={}", folder.path().display());
+            let mut command = command();
+            command
+                .args(["--engine", engine.name(), "-p", "0", "--tls-cert", leaf])
+                .args(["--http-redirect", "127.0.0.1:0", "--unknown-host", unknown])
+                .args(["--site", &site]);
+            let server = Gannet::start(&mut command);
+            let clear = server
+                .urls()
+                .iter()
+                .find_map(|url| url.strip_prefix("http://"));
+            let clear = clear.expect("it is told").trim_end_matches('/');
+            let ask = |host: &str| {
+                let mut client = Client::connect(clear.parse().expect("an address"));
+                client.send(format!("GET /x HTTP/1.1\r\nhost: {host}\r\n\r\n"));
+                client.response()
+            };
+            let known = ask("a.example").expect(308);
+            assert_eq!(known.field("location"), Some("https://a.example/x"));
+            assert_eq!(ask("evil.example").expect(status).field("location"), None);
+        };
+        check("404", 404);
+        check("421", 421);
+        // There is no site for all other hosts.
+        check("default", 421);
+    });
+}
+
+/// A rotated log file, and one whose reader wants the host.
+#[test]
+fn the_host_is_in_the_log() {
+    let site = Folder::site();
+    let log = site.join("log");
+    let flags = [
+        "--log",
+        "combined-host",
+        "--log-file",
+        log.to_str().expect("UTF-8"),
+    ];
+    let server = Gannet::serve(site.path(), &flags);
+    let line = server
+        .start_lines()
+        .iter()
+        .find(|line| line.starts_with("log "));
+    let expect = format!("log      {} (combined-host)", log.display());
+    assert_eq!(line.map(String::as_str), Some(expect.as_str()));
+    ask(&server, "GET", "/about", &[]).expect(200);
+    server.stop().success();
+    let text = fs::read_to_string(&log).expect("written");
+    assert!(text.starts_with("test 127.0.0.1 - - ["), "{text}");
+    assert!(
+        text.ends_with("\"\n") && text.contains("\"GET /about HTTP/1.1\" 200 "),
+        "{text}"
+    );
+}
+
+/// The engine's facts are where they are asked for.
+#[test]
+fn the_summary_names_what_the_engine_uses() {
+    let site = Folder::site();
+    let mut server = Gannet::serve(site.path(), &["--engine", "epoll"]);
+    let engine: Vec<_> = server
+        .start_lines()
+        .iter()
+        .filter(|line| line.starts_with("engine"))
+        .cloned()
+        .collect();
+    assert!(
+        engine.len() == 1 && engine[0].starts_with("engine   epoll, "),
+        "{engine:?}"
+    );
+    assert!(engine[0].len() < 40, "{engine:?}");
+    server.signal(Signal::USR1);
+    let line = server.next_error_line().expect("a summary");
+    assert!(line.starts_with("engine: epoll: edge-triggered"), "{line}");
+}
+
+/// A folder that gannet's user may not enter is named as that, with the permission.
+#[test]
+fn a_closed_folder_is_named_with_what_it_lacks() {
+    let folder = Folder::new();
+    folder.write("outer/site/index.html", "x");
+    let (outer, site) = (folder.join("outer"), folder.join("outer/site"));
+    let set = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
+    };
+    let ask = || {
+        let mut command = command();
+        command.args(["-p", "0"]).arg(&site);
+        if rustix::process::geteuid().is_root() {
+            command.uid(65_534);
+        }
+        run(&mut command)
+    };
+    for (closed, doing) in [(&site, "open directory"), (&outer, "serve")] {
+        set(closed, 0o600);
+        let ended = ask();
+        set(closed, 0o755);
+        let expect = format!(
+            "gannet: cannot {doing} '{}': permission denied (EACCES)\n\
+             help: gannet's user cannot enter '{}': it needs execute permission on it\n",
+            site.display(),
+            closed.display()
+        );
+        ended.failure(1, &expect);
+    }
+}
+
+/// Flags that an archive would ignore are refused, whoever gives them.
+#[test]
+fn a_flag_without_effect_is_refused() {
+    let folder = Folder::site();
+    let archive = folder.join("site.gannet");
+    gannet_in(&folder, ["pack", "docs", "-q", "-o", "site.gannet"]).success();
+    let flags: [&[&str]; 5] = [
+        &["--cors", "any"],
+        &["--no-clean-urls"],
+        &["--index", "a.html"],
+        &["--type", "md=text/plain"],
+        &["--trailing-slash", "never"],
+    ];
+    for flag in flags {
+        let ended = gannet_in(&folder, ["-p", "0", "site.gannet"].iter().chain(flag));
+        let expect = format!(
+            "gannet: {} has no effect on an archive, which has what it was packed with\n\
+             help: give it to 'gannet pack', or leave it out\n",
+            flag[0]
+        );
+        ended.failure(2, &expect);
+    }
+    let mut command = command();
+    command
+        .env("GANNET_NO_LISTING", "true")
+        .args(["-p", "0"])
+        .arg(&archive);
+    run(&mut command).failure(
+        2,
+        "gannet: GANNET_NO_LISTING has no effect on an archive, which has what it was packed \
+         with\nhelp: leave it out\n",
+    );
+    // Beside a directory it has an effect, and the default never needs one.
+    let both = [
+        "-p",
+        "0",
+        "--no-listing",
+        "--site",
+        "a.example=site.gannet",
+        ".",
+    ];
+    let check = both.iter().chain(&["--check-config"]);
+    gannet_in(&folder, check).success();
+    gannet_in(
+        &folder,
+        ["-p", "0", "--cors", "off", "--check-config", "site.gannet"],
+    )
+    .success();
+}

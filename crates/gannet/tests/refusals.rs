@@ -1,0 +1,383 @@
+//! What is asked for and cannot be had is refused in words, at once: special files, flags that would do
+//! nothing, limits that are too low. What checks a configuration says the same as what uses it.
+
+mod support;
+
+use std::fs;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use support::client::get;
+use support::engine::on_both_engines;
+use support::{Folder, Gannet, command, gannet_in, run};
+
+fn fifo(path: &Path) {
+    mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).expect("it can be made");
+}
+
+/// Runs in a folder; the error must have this status and contain all of these.
+fn refused(folder: &Folder, arguments: &[&str], status: i32, parts: &[&str]) {
+    let ended = gannet_in(folder, arguments);
+    assert_eq!(ended.status, Some(status), "{arguments:?}: {ended:?}");
+    for part in parts {
+        assert!(
+            ended.err.contains(part),
+            "{arguments:?}: {part:?}: {ended:?}"
+        );
+    }
+    assert!(ended.err.contains("\nhelp: "), "{arguments:?}: {ended:?}");
+}
+
+/// A FIFO without a writer is refused wherever a file is named, and nothing waits for it.
+#[test]
+fn a_fifo_is_never_waited_for() {
+    let folder = Folder::site();
+    let name = "fifo";
+    fifo(&folder.join(name));
+    let no_file = ["'fifo'", "not a regular file"];
+    refused(&folder, &["pack", name], 1, &no_file);
+    refused(&folder, &["import", name, "-o", "out"], 1, &no_file);
+    refused(&folder, &["ls", name], 1, &no_file);
+    refused(&folder, &["diff", name, name], 2, &no_file);
+    refused(&folder, &["check", name], 2, &no_file);
+    refused(&folder, &["explain", "/", name], 2, &no_file);
+    refused(&folder, &["-c", name, "."], 2, &no_file);
+    let https = ["get", "https://localhost/", "-A", name];
+    refused(&folder, &https, 2, &no_file);
+    let pack = ["pack", ".", "-q", "-o", "/dev/null"];
+    refused(
+        &folder,
+        &pack,
+        1,
+        &["cannot write '/dev/null': it is no file"],
+    );
+    let pack = ["pack", ".", "-q", "-o", name];
+    refused(&folder, &pack, 1, &["cannot write 'fifo': it is no file"]);
+    let sign = ["pack", ".", "-q", "-o", "x.gannet", "--sign", name];
+    refused(
+        &folder,
+        &sign,
+        1,
+        &["cannot read the key 'fifo'", "not a regular file"],
+    );
+    assert!(!folder.join("x.gannet").exists());
+    fifo(&folder.join("copy.part"));
+    let get = ["get", "http://127.0.0.1:9/", "-o", "copy"];
+    refused(&folder, &get, 1, &["copy.part' is there and is no file"]);
+}
+
+/// Rules and patterns that are no files would be left out with all that they say.
+#[test]
+fn rules_and_patterns_that_are_no_files_are_named() {
+    for name in ["_redirects", "_headers", ".gannetignore"] {
+        type Make = fn(&Path);
+        let make: [(&str, Make); 4] = [
+            ("a FIFO", fifo),
+            ("a folder", |path| fs::create_dir(path).expect("new")),
+            ("a socket", |path| {
+                drop(UnixListener::bind(path).expect("new"))
+            }),
+            ("a link to nothing", |path| {
+                std::os::unix::fs::symlink("none", path).expect("new");
+            }),
+        ];
+        for (what, make) in make {
+            let folder = Folder::new();
+            folder.write("site/index.html", "x");
+            make(&folder.join("site").join(name));
+            let expect = format!("cannot read 'site/{name}': it is {what} (expected a file)");
+            for more in [&[][..], &["--check-config"]] {
+                let pack = [&["pack", "site", "-q"][..], more].concat();
+                refused(&folder, &pack, 1, &[&expect]);
+                assert!(!folder.join("site.gannet").exists());
+            }
+        }
+    }
+    // Left out on purpose, or no rules at all: they are what they are.
+    let folder = Folder::new();
+    folder.write("site/index.html", "x");
+    folder.write("site/_redirects/page.html", "x");
+    gannet_in(&folder, ["pack", "site", "-q", "--exclude", "/_redirects"]).success();
+    gannet_in(&folder, ["pack", "site", "-q", "--no-rules"]).success();
+}
+
+/// The check says what packing would, with the same status, and writes nothing.
+#[test]
+fn the_check_of_a_pack_does_what_a_pack_does_before_it_writes() {
+    let folder = Folder::site();
+    gannet_in(&folder, ["keygen", "k"]).success();
+    folder.write("bad/_redirects", "/a /b 999\n");
+    folder.write("bad/index.html", "x");
+    folder.write("patterns/index.html", "x");
+    folder.write("patterns/.gannetignore", "ok\n[bad\n");
+    folder.write("f", "");
+    fs::create_dir(folder.join("empty")).expect("new");
+    let mut tar = Command::new("tar");
+    tar.args(["cf", "bad.tar", "-C", "bad", "_redirects", "index.html"]);
+    run(tar.current_dir(folder.path())).success();
+    let same = |arguments: &[&str], part: &str| {
+        let before = folder.files();
+        let check = [&["pack", "-q", "--check-config"], arguments].concat();
+        let checked = gannet_in(&folder, check);
+        assert_eq!(folder.files(), before, "{arguments:?}");
+        let packed = gannet_in(&folder, [&["pack", "-q"], arguments].concat());
+        assert_eq!(
+            (checked.status, &checked.err),
+            (packed.status, &packed.err),
+            "{arguments:?}"
+        );
+        assert!(checked.err.contains(part), "{checked:?}");
+        assert!(
+            part.is_empty() || checked.err.contains("\nhelp: "),
+            "{checked:?}"
+        );
+    };
+    same(&["docs", "-o", "out.gannet", "--sign", "k.key"], "");
+    same(
+        &["docs", "--sign", "none.key"],
+        "'gannet keygen NAME' makes",
+    );
+    same(&["docs", "--sign", "k.pub"], "it is a public key");
+    same(&["bad"], "bad/_redirects:1");
+    same(&["bad.tar"], "bad.tar/_redirects:1");
+    same(&["patterns"], "'[bad' (patterns/.gannetignore:2)");
+    same(&["docs", "--exclude", "["], "cannot use pattern '['");
+    same(&["docs", "--exclude", ""], "an empty pattern");
+    same(&["docs", "--include", "#x"], "is a comment");
+    same(&["empty"], "no files in it");
+    same(&["none"], "no such file or directory");
+    same(&["docs", "--cache", "f"], "cannot keep anything in 'f'");
+    same(&["docs", "-o", "docs"], "name a file in it");
+    same(
+        &["docs", "-o", "none/x.gannet"],
+        "there is no folder 'none'",
+    );
+    same(&["docs", "-o", "f/x.gannet"], "cannot write");
+    same(
+        &["docs", "--previous", "f"],
+        "cannot open archive 'f': file is empty",
+    );
+    same(
+        &["docs", "--fast", "--best"],
+        "--fast and --best contradict each other",
+    );
+    same(&["docs", "--index", ""], "an empty name in the list");
+    same(&["docs", "--type", "x=y"], "not of the form SUFFIX=TYPE");
+}
+
+/// Whoever gives a flag believes that it does something.
+#[test]
+fn flags_that_would_do_nothing_are_refused() {
+    let folder = Folder::site();
+    gannet_in(&folder, ["pack", ".", "-q", "-o", "a.gannet"]).success();
+    let check = |arguments: &[&str], part: &str| refused(&folder, arguments, 2, &[part]);
+    let serve = |flags: &[&str], part: &str| {
+        check(&[&["--check-config", "."], flags].concat(), part);
+    };
+    serve(
+        &["--tls", "-l", "unix:s.sock"],
+        "--tls has no effect where no address speaks HTTPS",
+    );
+    serve(
+        &["--tls", "-l", "http://127.0.0.1:0"],
+        "--tls has no effect where no address speaks HTTPS",
+    );
+    serve(
+        &["--unknown-host", "404"],
+        "--unknown-host would refuse every request, since no host is named",
+    );
+    serve(
+        &["--ignore-host"],
+        "--ignore-host has no effect where one site",
+    );
+    serve(&["--index", ""], "an empty name in the list");
+    serve(
+        &["--no-rules", "--compat", "cloudflare"],
+        "--compat has no effect with --no-rules",
+    );
+    serve(&["--dummy"], "PATH has no effect with --dummy");
+    serve(
+        &["-l", "127.0.0.1:1", "-l", "127.0.0.1:1"],
+        "--listen names '127.0.0.1:1' twice",
+    );
+    serve(
+        &["-l", "127.0.0.1:1", "--metrics", "127.0.0.1:1"],
+        "--listen and --metrics name the same address '127.0.0.1:1'",
+    );
+    serve(
+        &["--metrics", "unix:m.sock"],
+        "'--metrics unix:m.sock': TCP only",
+    );
+    serve(&["--metrics", "x"], "not an address: write ADDR:PORT");
+    let hosts = ["--check-config", "--hosts", "--site", "a.example=docs"];
+    check(&hosts, "--hosts has no effect without PATH");
+    let preload = [
+        "--check-config",
+        "a.gannet",
+        "--preload",
+        "--archive-memory",
+    ];
+    check(
+        &preload,
+        "--preload has no effect on an archive that is copied",
+    );
+    let explain = |flags: &[&str], part: &str| {
+        check(&[&["explain", "/", "a.gannet"], flags].concat(), part);
+    };
+    for flag in [
+        "--no-rules",
+        "--no-clean-urls",
+        "--no-listing",
+        "--dotfiles",
+    ] {
+        explain(&[flag], &format!("{flag} has no effect on an archive"));
+    }
+    explain(&["--insecure"], "--insecure has no effect without --server");
+    explain(&["-A", "x"], "--cacert has no effect without --server");
+    check(
+        &["check", "a.gannet", "--listing"],
+        "--listing has no effect on an archive",
+    );
+    check(
+        &["check", ".", "--json", "-f", "text"],
+        "contradict each other",
+    );
+    check(&["check", ".", "-o", "https://"], "names no host");
+    check(
+        &["ls", "-l", "-j", "a.gannet"],
+        "--long has no effect with --json",
+    );
+    let get = ["get", "-k", "-A", "x", "https://localhost/"];
+    check(&get, "--cacert has no effect with --insecure");
+    check(
+        &["verify", "a.gannet", "-p", "none"],
+        "neither a minisign public key nor a file",
+    );
+    gannet_in(&folder, ["keygen", "k"]).success();
+    check(&["verify", "a.gannet", "-p", "k.key"], "it is a secret key");
+}
+
+/// A front page may come later to a live directory, so it is told, and no error.
+#[test]
+fn an_application_without_a_front_page_is_told() {
+    let folder = Folder::new();
+    folder.write("page.html", "x");
+    let ended = gannet_in(&folder, ["--check-config", "--spa", "."]);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let expect = "--spa has no effect yet on '.': there is no index.html that would answer";
+    assert!(ended.err.contains(expect), "{ended:?}");
+    let ended = gannet_in(&folder, ["pack", ".", "--spa", "-o", "x.gannet"]);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    let expect = "--spa has no effect: '.' has no index.html that would answer";
+    let told = format!("{}{}", ended.text(), ended.err);
+    assert!(told.contains(expect), "{ended:?}");
+}
+
+#[test]
+fn an_empty_archive_is_called_empty() {
+    let folder = Folder::new();
+    folder.write("e.gannet", "");
+    let expect = "cannot open archive 'e.gannet': file is empty";
+    for arguments in [
+        &["e.gannet"][..],
+        &["ls", "e.gannet"],
+        &["verify", "e.gannet"],
+    ] {
+        refused(&folder, arguments, 1, &[expect]);
+    }
+}
+
+/// With any limit around the least that is named, the check and a start say the same, and what starts
+/// serves.
+#[test]
+fn limits_are_judged_alike_by_the_check_and_a_start() {
+    let site = Folder::site();
+    let with_limit = |limit: &str, checks: bool| {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", &format!("ulimit {limit} && exec \"$@\""), "sh"])
+            .arg(env!("CARGO_BIN_EXE_gannet"))
+            .args(["--port", "0", "--workers", "2", "."])
+            .current_dir(site.path())
+            .stdin(Stdio::null());
+        if checks {
+            command.arg("--check-config");
+        }
+        command
+    };
+    for (limit, from, unit) in [
+        ("-n", 8, 4),
+        // Not -v: how much address space is taken before the check varies from start to start.
+        ("-d", 1 << 10, 3 << 10),
+    ] {
+        let mut refused = 0;
+        for step in 0..12 {
+            let limit = format!("{limit} {}", from + step * unit);
+            let checked = run(&mut with_limit(&limit, true));
+            if checked.status == Some(0) {
+                let server = Gannet::start(&mut with_limit(&limit, false));
+                get(&server, "/").expect(200);
+                assert_eq!(server.stop().status, Some(0), "{limit}");
+                continue;
+            }
+            // So little that not even the program is mapped.
+            if checked.err.is_empty() || !checked.err.starts_with("gannet: ") {
+                continue;
+            }
+            refused += 1;
+            let name = format!("gannet: ulimit {}: too ", limit);
+            assert!(checked.err.starts_with(&name), "{limit}: {checked:?}");
+            let started = run(&mut with_limit(&limit, false));
+            assert_eq!(
+                (started.status, &started.err),
+                (checked.status, &checked.err)
+            );
+        }
+        assert!(refused > 0, "{limit} is never too low");
+    }
+    on_both_engines(|engine| {
+        for mib in 14..26 {
+            let flags = ["--max-memory", &format!("{mib}M"), "--workers", "2"];
+            let flags = [&flags[..], &["--engine", engine.name(), "--port", "0", "."]].concat();
+            let mut check = command();
+            check.args(&flags).arg("--check-config");
+            let checked = run(check.current_dir(site.path()));
+            let mut start = command();
+            start.args(&flags).current_dir(site.path());
+            if checked.status == Some(0) {
+                get(&Gannet::start(&mut start), "/").expect(200);
+            } else {
+                assert_eq!(run(&mut start).err, checked.err, "{mib} MiB");
+            }
+        }
+    });
+}
+
+/// Standard output under another name is standard output: its lines are not mixed with words.
+#[test]
+fn a_log_may_go_to_a_device() {
+    let site = Folder::site();
+    for device in ["/dev/null", "/dev/stderr"] {
+        let server = Gannet::serve(site.path(), &["--log-file", device]);
+        get(&server, "/").expect(200);
+        assert_eq!(server.stop().status, Some(0), "{device}");
+    }
+    for device in ["/dev/stdout", "/proc/self/fd/1"] {
+        // Its words come where the test reads, its output goes to a file.
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", "exec \"$@\" 2>&1 >out", "sh"])
+            .arg(env!("CARGO_BIN_EXE_gannet"))
+            .args(["--port", "0", "--log-file", device, "."])
+            .current_dir(site.path())
+            .stdin(Stdio::null());
+        let server = Gannet::start(&mut command);
+        get(&server, "/about").expect(200);
+        server.stop();
+        let log = fs::read_to_string(site.join("out")).expect("text");
+        assert!(log.starts_with("127.0.0.1 - - ["), "{device}: {log:?}");
+        assert_eq!(log.lines().count(), 1, "{log:?}");
+    }
+}

@@ -1,0 +1,60 @@
+//! Runs a program in a sandbox that refuses some system calls.
+
+use std::process::Command;
+
+/// Numbers of system calls on this machine.
+pub const OPENAT2: u32 = 437;
+#[cfg(target_arch = "x86_64")]
+pub const PREADV2: u32 = 327;
+#[cfg(not(target_arch = "x86_64"))]
+pub const PREADV2: u32 = 286;
+
+/// Sets a filter that answers the system calls of these numbers with this error, and becomes the
+/// program that is named behind.
+const SCRIPT: &str = r"
+import ctypes, os, struct, sys
+numbers, errno = sys.argv[1].split(','), int(sys.argv[2])
+step = lambda code, yes, no, value: struct.pack('HBBI', code, yes, no, value)
+program = step(0x20, 0, 0, 0)
+for number in numbers:
+    program += step(0x15, 0, 1, int(number)) + step(0x06, 0, 0, 0x50000 | errno)
+program += step(0x06, 0, 0, 0x7fff0000)
+held = ctypes.create_string_buffer(program, len(program))
+filter = struct.pack('@HP', len(program) // 8, ctypes.addressof(held))
+filter = ctypes.create_string_buffer(filter, len(filter))
+call = ctypes.CDLL(None, use_errno=True).prctl
+call.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
+assert call(38, 1, 0, 0, 0) == 0, 'no_new_privs'
+assert call(22, 2, ctypes.addressof(filter), 0, 0) == 0, 'seccomp'
+os.execv(sys.argv[3], sys.argv[3:])
+";
+
+/// A command for the built binary, for which these system calls end with this error. `None`, with
+/// the reason printed, where that cannot be done.
+pub fn without(calls: &[u32], errno: i32) -> Option<Command> {
+    let numbers: Vec<String> = calls.iter().map(u32::to_string).collect();
+    let sandbox = |program: &str| {
+        let mut command = Command::new("python3");
+        command.args([
+            "-c",
+            SCRIPT,
+            &numbers.join(","),
+            &errno.to_string(),
+            program,
+        ]);
+        command.current_dir("/");
+        command
+    };
+    match sandbox("/bin/true").output() {
+        Ok(output) if output.status.success() => Some(sandbox(env!("CARGO_BIN_EXE_gannet"))),
+        Ok(output) => {
+            let why = String::from_utf8_lossy(&output.stderr).into_owned();
+            println!("skipped: no filter of system calls can be set here: {why}");
+            None
+        }
+        Err(error) => {
+            println!("skipped: python3 cannot be run: {error}");
+            None
+        }
+    }
+}

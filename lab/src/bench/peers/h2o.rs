@@ -1,0 +1,63 @@
+//! h2o, from the distribution's package.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::Result;
+
+use super::{Launch, Task};
+use xtask::process;
+
+pub(super) fn find() -> Result<(PathBuf, String)> {
+    let program = process::find_or_install("h2o", "h2o")?;
+    let version = process::output(&program.to_string_lossy(), &["--version"])?;
+    let lines: Vec<&str> = version.lines().take(2).collect();
+    Ok((program, lines.join(", ")))
+}
+
+pub(super) fn launch(program: &Path, task: &Task<'_>) -> Result<Launch> {
+    let (root, port) = (task.site.root.display(), task.port);
+    let connections = task.files.min(65_536) - 64;
+    let tls = task.certificate.map_or_else(String::new, |certificate| {
+        let (chain, key) = (certificate.chain.display(), certificate.key.display());
+        format!(
+            "  ssl:
+    certificate-file: {chain}
+    key-file: {key}
+    minimum-version: TLSv1.2
+"
+        )
+    });
+    // It is started as root and would take the rights of another user, who may not read the site.
+    let user = match rustix::process::geteuid().is_root() {
+        true => "user: root\n",
+        false => "",
+    };
+    let configuration = format!(
+        "{user}num-threads: 1
+max-connections: {connections}
+http1-request-timeout: 3600
+http2-idle-timeout: 3600
+listen:
+  host: 127.0.0.1
+  port: {port}
+{tls}hosts:
+  default:
+    paths:
+      \"/\":
+        file.dir: {root}
+"
+    );
+    let path = task.work.join("h2o.conf");
+    fs::write(&path, &configuration)?;
+    let mut command = Command::new(program);
+    command.arg("-c").arg(path);
+    Ok(Launch {
+        command,
+        input: None,
+        configuration,
+    })
+}

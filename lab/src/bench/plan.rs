@@ -1,0 +1,337 @@
+//! What will be measured, how often and for how long, and about how much time that takes.
+//!
+//! A preset is a file of `lab/presets`: groups of scenarios, each with its own peers, rounds and
+//! times. Without one there is a single group with everything.
+
+use std::{collections::HashSet, fs, path::Path, time::Instant};
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    options::Options,
+    peers,
+    scenario::{Cell, Scenario},
+};
+
+/// How the runs of one cell are made.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+pub(crate) struct Pace {
+    /// Rounds in which every peer runs once.
+    pub(crate) rounds: usize,
+    /// Counted time of a run, in seconds.
+    pub(crate) duration_s: f64,
+    /// Time before it that is not counted, in seconds.
+    pub(crate) warm_up_s: f64,
+}
+
+/// One cell, with the peers that are asked to take part.
+#[derive(Clone, Debug)]
+pub(crate) struct Job<'a> {
+    /// The cell.
+    pub(crate) cell: Cell<'a>,
+    /// Names of peers.
+    pub(crate) peers: Vec<String>,
+    /// Rounds and times.
+    pub(crate) pace: Pace,
+}
+
+/// A file of `lab/presets`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Preset {
+    /// In the order in which they are measured.
+    group: Vec<Group>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+struct Group {
+    /// Scenarios or cells.
+    only: Vec<String>,
+    peers: Vec<String>,
+    rounds: usize,
+    duration: f64,
+    warm_up: f64,
+}
+
+/// The jobs of a measurement, in order: what `options` ask for.
+pub(crate) fn jobs<'a>(
+    options: &Options,
+    scenarios: &'a [Scenario],
+    presets: &Path,
+) -> Result<Vec<Job<'a>>> {
+    let all: Vec<Cell<'a>> = scenarios.iter().flat_map(Scenario::cells).collect();
+    for name in &options.only {
+        ensure!(
+            all.iter().any(|cell| is_named(cell, name)),
+            "--only {name}: no such scenario or cell (see --list)"
+        );
+    }
+    let jobs = match &options.preset {
+        None => default_jobs(options, &all),
+        Some(name) => preset_jobs(options, &all, &read(presets, name)?, name)?,
+    };
+    let wanted = |job: &Job<'_>| options.only.is_empty() || is_any(&job.cell, &options.only);
+    let jobs: Vec<_> = jobs.into_iter().filter(wanted).collect();
+    ensure!(!jobs.is_empty(), "nothing to measure: see --list");
+    Ok(jobs)
+}
+
+fn is_named(cell: &Cell<'_>, name: &str) -> bool {
+    name == cell.scenario.name || name == cell.name()
+}
+
+fn is_any(cell: &Cell<'_>, names: &[String]) -> bool {
+    names.iter().any(|name| is_named(cell, name))
+}
+
+fn default_jobs<'a>(options: &Options, all: &[Cell<'a>]) -> Vec<Job<'a>> {
+    let mut seen = HashSet::new();
+    let wanted = |cell: &&Cell<'a>| {
+        if !options.only.is_empty() {
+            return is_any(cell, &options.only);
+        }
+        // That every scenario runs is proved by one of its cells.
+        let first = seen.insert(cell.scenario.name.clone());
+        !cell.scenario.on_demand && (first || !options.quick)
+    };
+    let cells = all.iter().filter(wanted);
+    let job = |cell: &Cell<'a>| Job {
+        cell: cell.clone(),
+        peers: options.peers.clone(),
+        pace: options.pace(None),
+    };
+    cells.map(job).collect()
+}
+
+fn read(directory: &Path, name: &str) -> Result<Preset> {
+    let path = directory.join(format!("{name}.toml"));
+    let shown = path.display();
+    let text = fs::read_to_string(&path).with_context(|| format!("--preset {name}: '{shown}'"))?;
+    toml::from_str(&text).with_context(|| format!("preset '{shown}'"))
+}
+
+fn preset_jobs<'a>(
+    options: &Options,
+    all: &[Cell<'a>],
+    preset: &Preset,
+    name: &str,
+) -> Result<Vec<Job<'a>>> {
+    let mut jobs: Vec<Job<'a>> = Vec::new();
+    for group in &preset.group {
+        for name in &group.only {
+            ensure!(
+                all.iter().any(|cell| is_named(cell, name)),
+                "the preset names '{name}', which is no scenario or cell"
+            );
+        }
+        let known = |peer: &String| peers::by_name(peer).is_some();
+        let stranger = group.peers.iter().find(|peer| !known(peer));
+        ensure!(
+            stranger.is_none(),
+            "preset {name}: '{stranger:?}' is no peer"
+        );
+        let peers = match options.peers_given {
+            true => options.peers.clone(),
+            false => {
+                let given = options.peer_binaries.iter().map(|(name, _)| name.clone());
+                group.peers.iter().cloned().chain(given).collect()
+            }
+        };
+        let pace = options.pace(Some(Pace {
+            rounds: group.rounds,
+            duration_s: group.duration,
+            warm_up_s: group.warm_up,
+        }));
+        for cell in all.iter().filter(|cell| is_any(cell, &group.only)) {
+            if !jobs.iter().any(|job| job.cell.name() == cell.name()) {
+                jobs.push(Job {
+                    cell: cell.clone(),
+                    peers: peers.clone(),
+                    pace,
+                });
+            }
+        }
+    }
+    Ok(jobs)
+}
+
+/// How far a measurement is, and how long it will still take.
+pub(crate) struct Clock {
+    begin: Instant,
+    budget_s: Option<f64>,
+    estimates: Vec<f64>,
+    /// The cell that was begun last, and when.
+    cell: (usize, Instant),
+    begun: usize,
+    /// Seconds that the finished cells were expected to take, and took.
+    past: (f64, f64),
+}
+
+impl Clock {
+    /// Starts now, with the seconds that each cell will take, and says them; `budget` is in minutes.
+    pub(crate) fn new(estimates: Vec<f64>, budget: Option<f64>) -> Self {
+        let (count, sum) = (estimates.len(), estimates.iter().sum());
+        println!("bench: {count} cells to measure, about {}", words(sum));
+        Self {
+            begin: Instant::now(),
+            budget_s: budget.map(|minutes| minutes * 60.0),
+            estimates,
+            cell: (0, Instant::now()),
+            begun: 0,
+            past: (0.0, 0.0),
+        }
+    }
+
+    /// Begins the next cell, unless there is no time left for it.
+    pub(crate) fn begin(&mut self, name: &str) -> bool {
+        let index = self.begun;
+        self.begun += 1;
+        self.cell = (index, Instant::now());
+        let (pace, elapsed) = (self.pace(), self.begin.elapsed().as_secs_f64());
+        let this = self.estimates[index] * pace;
+        if self.budget_s.is_some_and(|budget| elapsed + this > budget) {
+            println!(
+                "bench: {name}: no time left for the {} it takes",
+                words(this)
+            );
+            return false;
+        }
+        let left = self.estimates[index..].iter().sum::<f64>() * pace;
+        let (number, count) = (index + 1, self.estimates.len());
+        println!(
+            "bench: {name}: cell {number} of {count}, about {} left",
+            words(left)
+        );
+        true
+    }
+
+    /// The cell has ended.
+    pub(crate) fn end(&mut self) {
+        let (index, begin) = self.cell;
+        self.past.0 += self.estimates[index];
+        self.past.1 += begin.elapsed().as_secs_f64();
+    }
+
+    /// How much longer than expected cells take here, once that can be told.
+    fn pace(&self) -> f64 {
+        let (expected, took) = self.past;
+        match expected > 30.0 {
+            true => (took / expected).clamp(0.2, 20.0),
+            false => 1.0,
+        }
+    }
+}
+
+/// `seconds` in words.
+pub(crate) fn words(seconds: f64) -> String {
+    match seconds {
+        s if s < 90.0 => format!("{s:.0} s"),
+        s if s < 5400.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::bench::scenario;
+
+    pub(in crate::bench) fn options(arguments: &[&str]) -> Options {
+        let mut parser = lexopt::Parser::from_args(arguments);
+        let options = Options::parse(&mut parser).expect("good");
+        options.expect("no --help")
+    }
+
+    pub(in crate::bench) fn scenarios() -> Vec<Scenario> {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+        scenario::read_all(&directory).expect("the project's own")
+    }
+
+    pub(in crate::bench) fn presets() -> std::path::PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("presets")
+    }
+
+    fn names(jobs: &[Job<'_>]) -> Vec<String> {
+        jobs.iter().map(|job| job.cell.name()).collect()
+    }
+
+    #[test]
+    fn the_reference_has_every_cell_that_is_not_on_demand() {
+        let scenarios = scenarios();
+        let found = jobs(&options(&["--preset", "reference"]), &scenarios, &presets());
+        let found = names(&found.expect("good"));
+        let all = scenarios.iter().filter(|s| !s.on_demand);
+        for cell in all.flat_map(Scenario::cells) {
+            assert!(found.contains(&cell.name()), "{}", cell.name());
+        }
+        let distinct: HashSet<_> = found.iter().collect();
+        assert_eq!(distinct.len(), found.len());
+    }
+
+    #[test]
+    fn flags_go_before_the_preset_and_only_chooses_from_it() {
+        let scenarios = scenarios();
+        let options = options(&[
+            "--preset",
+            "reference",
+            "--rounds",
+            "7",
+            "--peers",
+            "nginx",
+            "--only",
+            "plaintext",
+        ]);
+        let jobs = jobs(&options, &scenarios, &presets()).expect("good");
+        assert_eq!(
+            names(&jobs),
+            ["plaintext-c1", "plaintext-c64", "plaintext-c500"]
+        );
+        for job in &jobs {
+            assert_eq!((job.pace.rounds, job.peers.len()), (7, 1));
+        }
+    }
+
+    #[test]
+    fn a_quick_run_has_one_cell_of_each_scenario() {
+        let scenarios = scenarios();
+        let found = jobs(&options(&["--quick"]), &scenarios, &presets()).expect("good");
+        let usual = scenarios.iter().filter(|s| !s.on_demand).count();
+        assert_eq!(found.len(), usual);
+        let named = jobs(
+            &options(&["--quick", "--only", "plaintext"]),
+            &scenarios,
+            &presets(),
+        );
+        assert_eq!(named.expect("good").len(), 3);
+    }
+
+    #[test]
+    fn what_nobody_has_is_refused() {
+        let scenarios = scenarios();
+        for arguments in [["--only", "nothing"], ["--preset", "nothing"]] {
+            let found = jobs(&options(&arguments), &scenarios, &presets());
+            assert!(found.is_err(), "{arguments:?}");
+        }
+    }
+
+    #[test]
+    fn a_cell_that_does_not_fit_the_budget_is_not_begun() {
+        let mut clock = Clock::new(vec![20.0, 90.0, 20.0], Some(1.0));
+        assert!(clock.begin("a"));
+        clock.end();
+        assert!(!clock.begin("b"));
+        assert!(clock.begin("c"));
+        let mut clock = Clock::new(vec![1e9], None);
+        assert!(clock.begin("a"));
+    }
+
+    #[test]
+    fn the_time_that_is_left_follows_that_which_was_taken() {
+        let mut clock = Clock::new(vec![40.0, 40.0], None);
+        assert_eq!(clock.pace(), 1.0);
+        clock.past = (40.0, 80.0);
+        assert_eq!(clock.pace(), 2.0);
+    }
+}

@@ -1,0 +1,146 @@
+//! The files of a result: data and tables among the results, page and plots elsewhere.
+
+use std::{
+    fs::{self, File},
+    io::{BufReader, Write as _},
+    path::Path,
+};
+
+use anyhow::{Context, Result};
+use flate2::{Compression, bufread::GzDecoder, write::GzEncoder};
+
+use super::{Report, history, page, plot};
+
+/// The file of a result that has every run.
+pub(super) const DATA: &str = "report.json.gz";
+
+impl Report {
+    /// Reads the result `name` in `directory`.
+    ///
+    /// # Errors
+    ///
+    /// When it is not there, or is no result.
+    pub(crate) fn read(directory: &Path, name: &str) -> Result<Self> {
+        let path = directory.join(name).join(DATA);
+        let shown = path.display();
+        let file = File::open(&path).with_context(|| format!("cannot read '{shown}'"))?;
+        let json = BufReader::new(GzDecoder::new(BufReader::new(file)));
+        let mut report: Self =
+            serde_json::from_reader(json).with_context(|| format!("'{shown}' is no result"))?;
+        for cell in &mut report.cells {
+            cell.scenario.name = scenario_of(&cell.name).to_owned();
+        }
+        Ok(report)
+    }
+
+    /// Writes the result `name` into `directory`, and its page and plots into `pages`.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be written.
+    pub(crate) fn save(&self, directory: &Path, name: &str, pages: &Path) -> Result<()> {
+        self.write_data(directory, name)?;
+        self.render(directory, name, pages)
+    }
+
+    /// Writes what is made from the data of the result `name`: tables and the index into
+    /// `directory`, the page and its plots into `pages`.
+    ///
+    /// # Errors
+    ///
+    /// When a file cannot be written.
+    pub(crate) fn render(&self, directory: &Path, name: &str, pages: &Path) -> Result<()> {
+        let earlier = history::read_all(directory, name);
+        let (tables, page) = (directory.join(name).join("report.md"), pages.join(name));
+        let write = |file: &Path, text: String| {
+            fs::write(file, text).with_context(|| format!("cannot write '{}'", file.display()))
+        };
+        write(&tables, self.markdown(name))?;
+        let index = history::write_index(directory);
+        index.with_context(|| format!("cannot write the index of '{}'", directory.display()))?;
+        fs::create_dir_all(page.join("plots"))
+            .with_context(|| format!("cannot create '{}'", page.display()))?;
+        write(&page.join("index.html"), page::write(self, &earlier))?;
+        for (name, plot) in plot::of_report(self) {
+            write(&page.join(format!("plots/{name}.svg")), plot.file(&name))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the data of the result `name` into `directory`: nothing else is lost when the rest is
+    /// never made.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written.
+    pub(crate) fn write_data(&self, directory: &Path, name: &str) -> Result<()> {
+        let path = directory.join(name);
+        let mut data = GzEncoder::new(Vec::new(), Compression::best());
+        serde_json::to_writer(&mut data, self)?;
+        data.write_all(b"\n")?;
+        let data = data.finish()?;
+        // A run that is killed meanwhile leaves the one before.
+        let (new, file) = (path.join(format!("{DATA}.new")), path.join(DATA));
+        let write = || {
+            fs::create_dir_all(&path)?;
+            fs::write(&new, data)?;
+            fs::rename(&new, &file)
+        };
+        write().with_context(|| format!("cannot write '{}'", file.display()))
+    }
+}
+
+/// The scenario's part of a cell's name.
+fn scenario_of(cell: &str) -> &str {
+    let end = cell.rfind("-c").unwrap_or(cell.len());
+    let name = &cell[..end];
+    // A value that varies stands between the two.
+    match name.rsplit_once('-') {
+        Some((before, value))
+            if value.starts_with(['s', 'n'])
+                && value.len() > 1
+                && value[1..].bytes().all(|b| b.is_ascii_digit()) =>
+        {
+            before
+        }
+        _ => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::report::tests::{figures, report};
+
+    #[test]
+    fn a_result_is_read_as_it_was_written() {
+        let directory = std::env::temp_dir().join(format!("gannet-result-{}", std::process::id()));
+        let written = report(vec![("nginx", vec![figures(4.0), figures(5.0)])]);
+        let pages = directory.join("pages");
+        written
+            .save(&directory, "one", &pages)
+            .expect("a writable temporary directory");
+        let read = Report::read(&directory, "one").expect("as it was written");
+        assert_eq!(
+            serde_json::to_value(&read).expect("serialises"),
+            serde_json::to_value(&written).expect("serialises")
+        );
+        let page = fs::read_to_string(pages.join("one/index.html")).expect("written");
+        assert!(page.contains("</html>") && !page.contains("<script"));
+        assert!(Report::read(&directory, "two").is_err());
+        fs::remove_dir_all(directory).expect("ours");
+    }
+
+    #[test]
+    fn cells_know_their_scenario() {
+        for (cell, scenario) in [
+            ("plaintext-c64", "plaintext"),
+            ("h2-10k-c10-m32", "h2-10k"),
+            ("file-size-s1024-c16", "file-size"),
+            ("site-size-n10-c64", "site-size"),
+            ("https-site-mix-c100", "https-site-mix"),
+        ] {
+            assert_eq!(scenario_of(cell), scenario);
+        }
+    }
+}

@@ -1,0 +1,483 @@
+//! What a measurement says: tables for the terminal and in Markdown, data, plots and a page.
+//!
+//! The data, as compressed JSON, are the result; everything else is made from them, and can be made
+//! again. Data and tables are kept with the results; page and plots go where cargo builds.
+
+use std::path::Path;
+
+use anyhow::{Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    estimate::Took,
+    host::Machine,
+    peers::{self, Found, PeerEntry},
+    plan::Pace,
+    run::{Figures, Method},
+    scenario::{Cell, Scenario, Unit},
+    statistics::{self, Spread},
+};
+
+mod files;
+mod glance;
+mod history;
+mod markdown;
+mod page;
+mod plot;
+mod readme;
+mod standing;
+
+pub(crate) use self::{history::compare, readme::write as write_readme};
+
+/// A whole measurement.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Report {
+    /// Version of this structure.
+    pub(crate) schema: u32,
+    /// When it began.
+    pub(crate) date: String,
+    /// Where.
+    pub(crate) machine: Machine,
+    /// How each run was made.
+    pub(crate) method: Method,
+    /// Rounds.
+    pub(crate) rounds: usize,
+    /// Whether it only proves that everything runs.
+    pub(crate) quick: bool,
+    /// The congestion control, in words.
+    pub(crate) congestion: String,
+    /// Priority that both sides were given.
+    pub(crate) nice: Option<i32>,
+    /// Whether the files were in memory.
+    pub(crate) in_memory: bool,
+    /// Open files a process could have.
+    pub(crate) file_limit: u64,
+    /// What was left out, and why.
+    pub(crate) skipped: Vec<String>,
+    /// The servers.
+    pub(crate) peers: Vec<PeerEntry>,
+    /// The results.
+    pub(crate) cells: Vec<CellReport>,
+}
+
+/// How a line of [`Report::skipped`] begins that names cells for which no time was left.
+pub(crate) const LATE: &str = "not measured yet: ";
+
+fn one() -> usize {
+    1
+}
+
+/// What became of one run.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Outcome {
+    /// It gave figures.
+    Figures(Box<Figures>),
+    /// It gave none, for this reason.
+    Failed(String),
+}
+
+/// The runs of one cell.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct CellReport {
+    /// Its name.
+    pub(crate) name: String,
+    /// The scenario it belongs to.
+    pub(crate) scenario: Scenario,
+    /// The value of what varies in the scenario.
+    #[serde(default)]
+    pub(crate) value: Option<u64>,
+    /// Connections at the same time.
+    pub(crate) connections: usize,
+    /// Requests outstanding on each of them.
+    #[serde(default = "one")]
+    pub(crate) streams: usize,
+    /// How often and for how long each peer ran; as the report says where there is none.
+    #[serde(default)]
+    pub(crate) pace: Option<Pace>,
+    /// How long it took to be measured.
+    #[serde(default)]
+    pub(crate) took: Option<Took>,
+    /// A row for each peer.
+    pub(crate) rows: Vec<Row>,
+}
+
+/// The runs of one peer in one cell, and what they come to.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Row {
+    /// The peer.
+    pub(crate) peer: String,
+    /// The build that was measured: its version, and for gannet revision and digest; nothing in
+    /// results from before this was noted.
+    #[serde(default)]
+    pub(crate) build: Option<String>,
+    /// CPU time, in the unit of the scenario.
+    pub(crate) cost: Option<Spread>,
+    /// Its ratio to [`peers::BASE`] in the same round.
+    pub(crate) ratio: Option<Spread>,
+    /// Responses per second.
+    pub(crate) requests_per_s: Option<Spread>,
+    /// Content, in 10^9 bits per second.
+    pub(crate) gigabits_per_s: Option<Spread>,
+    /// Median latency, in microseconds.
+    pub(crate) p50_us: Option<Spread>,
+    /// 99th percentile of the latency, in microseconds.
+    pub(crate) p99_us: Option<Spread>,
+    /// Largest peak memory, in bytes.
+    pub(crate) peak_memory: u64,
+    /// Largest anonymous memory, in bytes.
+    pub(crate) anonymous_memory: u64,
+    /// Runs without a figure.
+    pub(crate) failed: usize,
+    /// Each run, in the order of the rounds.
+    pub(crate) runs: Vec<Outcome>,
+}
+
+impl Outcome {
+    /// The figures, if there are any.
+    fn figures(&self) -> Option<&Figures> {
+        match self {
+            Self::Figures(figures) => Some(figures),
+            Self::Failed(_) => None,
+        }
+    }
+
+    /// One line for the terminal while runs go on.
+    pub(crate) fn line(&self, unit: Unit) -> String {
+        match self {
+            Self::Failed(reason) => format!("FAILED: {reason}"),
+            Self::Figures(f) => {
+                let (cost, label) = (f.cost, unit.label());
+                let rate = match unit {
+                    Unit::Request => format!("{:.0} req/s", f.requests_per_s),
+                    Unit::Gigabyte => format!("{:.1} Gbit/s", f.gigabits_per_s),
+                };
+                let flags = f
+                    .flags
+                    .iter()
+                    .map(|flag| format!("; {flag}"))
+                    .collect::<String>();
+                let saturated = &f.saturated;
+                format!("{cost:.2} {label}, {rate}, saturated: {saturated}{flags}")
+            }
+        }
+    }
+}
+
+impl CellReport {
+    /// Summarises the runs of `cell`; ratios are to the base peer in the same round.
+    pub(crate) fn new<'a>(
+        cell: &Cell<'_>,
+        pace: Pace,
+        rows: impl Iterator<Item = (&'a str, Vec<Outcome>)>,
+    ) -> Self {
+        let rows: Vec<_> = rows.collect();
+        let costs = |runs: &[Outcome]| -> Vec<Option<f64>> {
+            runs.iter()
+                .map(|run| run.figures().map(|f| f.cost))
+                .collect()
+        };
+        let base = rows.iter().find(|(name, _)| *name == peers::BASE);
+        let base = base.map(|(_, runs)| costs(runs)).unwrap_or_default();
+        let rows = rows
+            .iter()
+            .map(|(name, runs)| Row::new(name, runs, &costs(runs), &base));
+        Self {
+            name: cell.name(),
+            scenario: cell.scenario.clone(),
+            value: cell.value,
+            connections: cell.connections,
+            streams: cell.streams,
+            pace: Some(pace),
+            took: None,
+            rows: rows.collect(),
+        }
+    }
+
+    /// Notes which build of each of `peers` was measured.
+    pub(crate) fn note_builds(&mut self, peers: &[&Found]) {
+        for row in &mut self.rows {
+            let found = peers.iter().find(|found| found.name == row.peer);
+            row.build = found.map(|found| found.identity.clone());
+        }
+    }
+}
+
+impl Row {
+    fn new(name: &str, runs: &[Outcome], costs: &[Option<f64>], base: &[Option<f64>]) -> Self {
+        let spread = |of: fn(&Figures) -> Option<f64>| {
+            Spread::of(runs.iter().filter_map(Outcome::figures).filter_map(of))
+        };
+        let most = |of: fn(&Figures) -> u64| {
+            runs.iter()
+                .filter_map(Outcome::figures)
+                .map(of)
+                .max()
+                .unwrap_or(0)
+        };
+        Self {
+            peer: name.to_owned(),
+            build: None,
+            cost: spread(|f| Some(f.cost)),
+            ratio: statistics::ratios(costs, base),
+            requests_per_s: spread(|f| Some(f.requests_per_s)),
+            gigabits_per_s: spread(|f| Some(f.gigabits_per_s)),
+            p50_us: spread(|f| f.p50_us),
+            p99_us: spread(|f| f.p99_us),
+            peak_memory: most(|f| f.peak_memory),
+            anonymous_memory: most(|f| f.anonymous_memory),
+            failed: runs.iter().filter(|run| run.figures().is_none()).count(),
+            runs: runs.to_vec(),
+        }
+    }
+}
+
+impl Report {
+    /// This result, to be gone on with under the circumstances of `now`.
+    ///
+    /// # Errors
+    ///
+    /// When they differ from its own in what would make figures differ.
+    pub(crate) fn go_on(mut self, now: &Self) -> Result<Self> {
+        let circumstances = |report: &Self| {
+            let (machine, method) = (&report.machine, &report.method);
+            let (cpu, kernel) = (machine.cpu.clone(), machine.kernel.clone());
+            let files = (report.in_memory, report.nice, report.quick);
+            (cpu, kernel, files, method.cpus, method.client, method.ktls)
+        };
+        let (before, after) = (circumstances(&self), circumstances(now));
+        ensure!(
+            before == after,
+            "the result was measured otherwise, use another name: {before:?}, now {after:?}"
+        );
+        self.skipped.retain(|line| !line.starts_with(LATE));
+        for line in &now.skipped {
+            self.leave_out(line.clone());
+        }
+        Ok(self)
+    }
+
+    /// Whether `what`, a cell or a peer, was left out for a reason of its own.
+    pub(crate) fn leaves_out(&self, what: &str) -> bool {
+        let reason_of =
+            |line: &String| line.strip_prefix(what).is_some_and(|r| r.starts_with(": "));
+        self.skipped.iter().any(reason_of)
+    }
+
+    /// Notes that something was left out, and why.
+    pub(crate) fn leave_out(&mut self, what: String) {
+        if !self.skipped.contains(&what) {
+            self.skipped.push(what);
+        }
+    }
+
+    /// Whether the cell `name` was measured with all of `peers` in as many rounds, and none failed.
+    pub(crate) fn has(&self, name: &str, peers: &[&str], rounds: usize) -> bool {
+        let Some(cell) = self.cells.iter().find(|cell| cell.name == name) else {
+            return false;
+        };
+        let whole = |row: &&Row| row.failed == 0 && row.runs.len() >= rounds;
+        peers.iter().all(|peer| {
+            let mut rows = cell.rows.iter().filter(whole);
+            rows.any(|row| row.peer == *peer)
+        })
+    }
+
+    /// The results in `directory`; what cannot be read is none.
+    pub(crate) fn all(directory: &Path) -> Vec<Self> {
+        let results = history::read_all(directory, "");
+        results.into_iter().map(|earlier| earlier.report).collect()
+    }
+
+    /// Adds a cell, in place of an earlier one of that name, and in the order of the scenarios.
+    pub(crate) fn add(&mut self, cell: CellReport) {
+        self.cells.retain(|known| known.name != cell.name);
+        self.cells.push(cell);
+        let order = |cell: &CellReport| {
+            let scenario = &cell.scenario;
+            let load = &scenario.load;
+            // As they are listed: the values in their order, and in each the connections.
+            let at = (cell.connections, cell.streams);
+            let shapes = load
+                .connections
+                .iter()
+                .enumerate()
+                .map(|(index, connections)| {
+                    (*connections, load.streams.get(index).copied().unwrap_or(1))
+                });
+            let shape = shapes.into_iter().position(|shape| shape == at);
+            (scenario.rank, scenario.name.clone(), cell.value, shape)
+        };
+        self.cells.sort_by_key(order);
+    }
+
+    /// The pace of `cell`.
+    pub(super) fn pace_of(&self, cell: &CellReport) -> Pace {
+        cell.pace.unwrap_or(Pace {
+            rounds: self.rounds,
+            duration_s: self.method.duration_s,
+            warm_up_s: self.method.warm_up_s,
+        })
+    }
+
+    /// Runs that gave no figure.
+    pub(crate) fn failures(&self) -> usize {
+        self.cells
+            .iter()
+            .flat_map(|cell| &cell.rows)
+            .map(|row| row.failed)
+            .sum()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::bench::{
+        run::{Client, Cpus, Doubt, Flag},
+        scenario,
+    };
+
+    pub(in crate::bench) fn figures(cost: f64) -> Outcome {
+        Outcome::Figures(Box::new(Figures {
+            cost,
+            user_share: 0.5,
+            requests: 1000,
+            requests_per_s: 1000.0,
+            gigabits_per_s: 1.0,
+            p50_us: Some(10.0),
+            p99_us: Some(20.0),
+            latency_us: vec![(0.5, 10.0), (0.99, 20.0)],
+            mean_us: Some(11.0),
+            last_us: None,
+            peak_memory: 3 << 20,
+            anonymous_memory: 1 << 20,
+            server_cpu: 1.0,
+            client_cpu: Some(0.5),
+            others_cpu: 0.0,
+            unserved: Some(0),
+            served: Some((1, 2, 3)),
+            reconnects: 0,
+            handshakes: None,
+            verified: 10,
+            io_workers: 0,
+            saturated: "server".into(),
+            flags: vec![Flag {
+                doubt: Doubt::Unserved,
+                value: 7.0,
+            }],
+        }))
+    }
+
+    const PACE: Pace = Pace {
+        rounds: 2,
+        duration_s: 1.0,
+        warm_up_s: 0.0,
+    };
+
+    pub(in crate::bench) fn report(rows: Vec<(&str, Vec<Outcome>)>) -> Report {
+        let directory = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+        let scenarios = scenario::read_all(&directory).expect("the project's own");
+        let cell = scenarios[0].cells().next().expect("has a cell");
+        let cpus = Cpus {
+            server: 0,
+            client: 1,
+        };
+        Report {
+            schema: 1,
+            date: "2000-01-01".into(),
+            machine: Machine::read(),
+            method: Method {
+                duration_s: 1.0,
+                warm_up_s: 0.0,
+                cpus,
+                client: Client::Own,
+                ktls: false,
+            },
+            rounds: 2,
+            quick: false,
+            congestion: "cubic".into(),
+            nice: None,
+            in_memory: true,
+            file_limit: 1024,
+            skipped: vec!["h: not there".into()],
+            peers: Vec::new(),
+            cells: vec![CellReport::new(&cell, PACE, rows.into_iter())],
+        }
+    }
+
+    #[test]
+    fn a_failed_run_is_never_a_figure() {
+        let failed = || Outcome::Failed("status 404 (expected 200)".into());
+        let report = report(vec![
+            ("nginx", vec![figures(4.0), failed()]),
+            ("gannet-archive", vec![figures(2.0), figures(1.0)]),
+            ("gannet-directory", vec![failed(), failed()]),
+        ]);
+        assert_eq!(report.failures(), 3);
+        let rows = &report.cells[0].rows;
+        assert_eq!(rows[0].cost.expect("one run").count, 1);
+        // The second round has no base, so it has no ratio.
+        let ratio = rows[1].ratio.expect("the first round has both");
+        assert_eq!((ratio.median, ratio.count), (0.5, 1));
+        assert_eq!(
+            (rows[2].cost, rows[2].ratio, rows[2].peak_memory),
+            (None, None, 0)
+        );
+        let text = report.markdown("one");
+        assert!(
+            text.contains("| gannet-directory | - | - | - | - | - |"),
+            "{text}"
+        );
+        assert!(text.contains("FAILED: status 404 (expected 200)"), "{text}");
+    }
+
+    #[test]
+    fn doubts_are_shown_and_the_json_is_whole() {
+        let report = report(vec![("nginx", vec![figures(4.0), figures(5.0)])]);
+        let text = report.markdown("one");
+        assert!(
+            text.contains("server saturated; up to: 7 connections unserved"),
+            "{text}"
+        );
+        assert!(text.contains("4.50 (4.00-5.00)") && text.contains("left out: h: not there"));
+        let json = serde_json::to_value(&report).expect("serialises");
+        assert_eq!(
+            json["cells"][0]["rows"][0]["runs"][1]["figures"]["cost"],
+            5.0
+        );
+    }
+
+    #[test]
+    fn a_result_that_was_measured_otherwise_is_not_gone_on_with() {
+        let mut earlier = report(vec![("nginx", vec![figures(4.0), figures(5.0)])]);
+        earlier.skipped = vec![format!("{LATE}site-mix-c1"), "h: not there".into()];
+        let now = report(Vec::new());
+        let whole = earlier.clone().go_on(&now).expect("the same machine");
+        assert_eq!(whole.skipped, ["h: not there"]);
+        assert_eq!(whole.cells[0].rows.len(), 1);
+        earlier.method.ktls = true;
+        assert!(earlier.go_on(&now).is_err());
+    }
+
+    #[test]
+    fn a_cell_that_is_measured_again_replaces_the_first_and_stands_in_order() {
+        let mut all = report(vec![("nginx", vec![figures(4.0), figures(4.0)])]);
+        let mut cell = |connections, cost| {
+            let mut cell = report(vec![("nginx", vec![figures(cost)])]).cells.remove(0);
+            cell.connections = connections;
+            cell.name = format!("plaintext-c{connections}");
+            all.add(cell);
+        };
+        cell(500, 3.0);
+        cell(64, 3.0);
+        cell(500, 2.0);
+        let found: Vec<_> = all.cells.iter().map(|c| c.name.as_str()).collect();
+        assert_eq!(found, ["plaintext-c1", "plaintext-c64", "plaintext-c500"]);
+        let cost = all.cells[2].rows[0].cost.expect("one run");
+        assert_eq!(cost.median, 2.0);
+        assert!(all.has("plaintext-c64", &[], 1) && !all.has("plaintext-c65", &[], 1));
+    }
+}

@@ -1,0 +1,490 @@
+//! One run: one peer, one cell, one figure or the reason why there is none.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    content,
+    h2load::{self, Shape},
+    peers::{Found, Task},
+    programs::{self, Driver},
+    scenario::{Cell, Protocol, Unit},
+    server::Server,
+    statistics, usage, wrk,
+};
+use crate::load::{self, Content, Order, Phase, Plan, Target, Tls};
+use xtask::certificate::Certificate;
+
+/// A CPU that is busy for this share of the time is the bottleneck.
+const SATURATED: f64 = 0.93;
+/// More than this share of a CPU used by others than the measured side makes a figure noisy.
+const NOISE: f64 = 0.05;
+/// The quantiles of the latency that are kept.
+const QUANTILES: [f64; 8] = [0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0];
+/// Longest silence on all connections before a run has failed.
+const STALL: Duration = Duration::from_secs(10);
+
+/// Time for a server to accept the last connections of its backlog before requests begin.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// The two CPUs of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct Cpus {
+    /// Where the server runs.
+    pub(crate) server: usize,
+    /// Where the client runs.
+    pub(crate) client: usize,
+}
+
+/// Which program makes the load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Client {
+    /// The load client of this program, which checks everything.
+    Own,
+    /// wrk.
+    Wrk,
+}
+
+/// How runs are made; the same for all runs of a measurement.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct Method {
+    /// Counted time of a run, in seconds.
+    pub(crate) duration_s: f64,
+    /// Time before it that is not counted, in seconds.
+    pub(crate) warm_up_s: f64,
+    /// Where the two sides run.
+    pub(crate) cpus: Cpus,
+    /// What makes the load.
+    pub(crate) client: Client,
+    /// Whether servers that have kernel TLS use it.
+    #[serde(default)]
+    pub(crate) ktls: bool,
+}
+
+/// The figures of one run.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct Figures {
+    /// CPU time of the server's process tree, in the unit of the scenario.
+    pub(crate) cost: f64,
+    /// The part of the cost spent in user mode, 0 to 1.
+    pub(crate) user_share: f64,
+    /// Responses counted.
+    pub(crate) requests: u64,
+    /// Responses per second.
+    pub(crate) requests_per_s: f64,
+    /// Content bits per second, in units of 10^9.
+    pub(crate) gigabits_per_s: f64,
+    /// Median latency, in microseconds; not known from ab and downloads.
+    pub(crate) p50_us: Option<f64>,
+    /// 99th percentile of the latency, in microseconds; not known from ab and downloads.
+    pub(crate) p99_us: Option<f64>,
+    /// Quantiles of the latency, 0 to 1, each with its microseconds; empty where they are not known.
+    #[serde(default)]
+    pub(crate) latency_us: Vec<(f64, f64)>,
+    /// Mean latency, in microseconds; not known from wrk.
+    pub(crate) mean_us: Option<f64>,
+    /// Of bursts: the median time until the last response of one was there, in microseconds.
+    #[serde(default)]
+    pub(crate) last_us: Option<f64>,
+    /// Peak resident memory of the tree, mapped file pages included, in bytes.
+    pub(crate) peak_memory: u64,
+    /// Resident anonymous memory of the tree at the end, in bytes.
+    pub(crate) anonymous_memory: u64,
+    /// Share of the time in which the server's tree was on a CPU.
+    pub(crate) server_cpu: f64,
+    /// Share of the time in which the client was, of all CPUs together; not known from wrk and
+    /// h2load.
+    pub(crate) client_cpu: Option<f64>,
+    /// Share of the time in which others used the server's CPU.
+    pub(crate) others_cpu: f64,
+    /// Connections without a single response; not known from wrk.
+    pub(crate) unserved: Option<usize>,
+    /// Responses per connection: fewest, median, most; not known from wrk.
+    pub(crate) served: Option<(u64, u64, u64)>,
+    /// Connections that the server closed in good order and that were opened again.
+    pub(crate) reconnects: u64,
+    /// TLS handshakes within the window, and how many of them resumed; known where each request
+    /// has its own.
+    #[serde(default)]
+    pub(crate) handshakes: Option<(u64, u64)>,
+    /// Responses compared byte for byte within the window.
+    pub(crate) verified: u64,
+    /// Kernel worker threads of io_uring in the tree.
+    pub(crate) io_workers: usize,
+    /// Which side was the bottleneck.
+    pub(crate) saturated: String,
+    /// What makes this figure doubtful; empty for a clean one.
+    pub(crate) flags: Vec<Flag>,
+}
+
+/// Something that makes a figure doubtful, and how much of it there was.
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
+pub(crate) struct Flag {
+    /// What.
+    pub(crate) doubt: Doubt,
+    /// How many connections or threads, or what share in percent.
+    pub(crate) value: f64,
+}
+
+/// The reasons to doubt a figure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Doubt {
+    /// Connections that never got a response.
+    Unserved,
+    /// Connections that requests per second times latency account for.
+    Occupancy,
+    /// Connections that the server closed although they were persistent.
+    Closed,
+    /// Percent of the server's CPU that others used.
+    Others,
+    /// Kernel worker threads of io_uring.
+    IoWorkers,
+    /// Percent of handshakes that were full where they should have resumed.
+    Full,
+}
+
+impl std::fmt::Display for Flag {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let value = self.value;
+        match self.doubt {
+            Doubt::Unserved => write!(f, "{value:.0} connections unserved"),
+            Doubt::Occupancy => write!(f, "rate x latency fits {value:.0} connections"),
+            Doubt::Closed => write!(f, "{value:.0} connections closed by the server"),
+            Doubt::Others => write!(f, "others used {value:.0} % of the server's CPU"),
+            Doubt::Full => write!(f, "{value:.0} % of the handshakes were full"),
+            Doubt::IoWorkers => write!(f, "{value:.0} io_uring worker threads"),
+        }
+    }
+}
+
+/// Measures `found` in `task` once.
+pub(crate) fn measure(
+    found: &Found,
+    task: &Task<'_>,
+    method: &Method,
+    interrupt: &std::sync::atomic::AtomicBool,
+) -> Result<(Figures, String)> {
+    super::host::pin(method.cpus.server)?;
+    let server = Server::start(found, task, interrupt);
+    super::host::pin(method.cpus.client)?;
+    let mut server = server?;
+    let load = &task.cell.scenario.load;
+    let tls = |check| {
+        let make = |c: &Certificate| Tls::new(&c.der, load.resume, check);
+        task.certificate.map(make).transpose()
+    };
+    let (tls, tls_checking) = (tls(false)?, tls(true)?);
+    let constant = found.peer.constant().map(|text| {
+        let content = Content::new(text.as_bytes().into(), 0, text.len() as u64);
+        let with = |target: &Target| Target {
+            path: target.path.clone(),
+            content: content.clone(),
+        };
+        task.site.targets.iter().map(with).collect::<Vec<_>>()
+    });
+    let plan = Plan {
+        address: server.address,
+        targets: constant.as_ref().unwrap_or(&task.site.targets),
+        connections: task.cell.connections,
+        order: load.order,
+        keep_alive: load.keep_alive,
+        bursts: load.bursts,
+        tls: tls.as_ref(),
+        verify_every: load.verify_every,
+        warm_up: Duration::from_secs_f64(method.warm_up_s),
+        duration: Duration::from_secs_f64(method.duration_s),
+        stall: STALL,
+        // Thousands of connections take their time where a backlog overflows.
+        connect: Duration::from_secs(20),
+        settle: SETTLE,
+        interrupt,
+    };
+    let asked = Shape {
+        protocol: found.peer.protocol(load.protocol),
+        streams: task.cell.streams,
+        certificate: task.certificate,
+    };
+    let shape = (load.protocol == Protocol::H2).then_some(asked);
+    let driver = match load.client {
+        None => None,
+        Some(program) => Some(Driver {
+            program,
+            path: task
+                .tools
+                .get(program)
+                .map_err(|reason| anyhow!("{reason}"))?,
+            shape: asked,
+            work: task.work,
+        }),
+    };
+    let to_check = targets_to_check(plan.targets, task.first, shape.is_some());
+    let check = Plan {
+        targets: &to_check,
+        ..plan.clone()
+    };
+    let checked = match shape {
+        _ if to_check.is_empty() => Ok(()),
+        Some(shape) => h2load::check_all(&check, shape, task.work),
+        None => check_all(&Plan {
+            tls: tls_checking.as_ref(),
+            ..check
+        }),
+    };
+    checked.map_err(|e| explain(e, &mut server))?;
+    let mut readings = Readings::default();
+    let pid = server.pid();
+    let mut observe = |phase| readings.take(phase, pid, method.cpus);
+    let figures = match (driver, shape, method.client) {
+        (Some(driver), _, _) => driver.run(&plan, &mut observe).map(Load::Program),
+        (None, Some(shape), _) => {
+            h2load::run(&plan, shape, task.work, &mut observe).map(Load::H2load)
+        }
+        (None, None, Client::Wrk) if !load.bursts => {
+            wrk::run(&plan, task.work, &mut observe).map(Load::Wrk)
+        }
+        (None, None, _) => load::run(&plan, &mut observe)
+            .map_err(anyhow::Error::from)
+            .map(Load::Own),
+    };
+    let load = figures.map_err(|e| explain(e, &mut server))?;
+    server.check_alive()?;
+    let tls = tls_checking.as_ref();
+    answers_still(&plan, shape, tls, task.work).map_err(|e| explain(e, &mut server))?;
+    // wrk counts heads as content, h2load that of its warm-up: the mean length of the files tells what was carried.
+    let mean_len = task.site.bytes() as f64 / task.site.targets.len() as f64;
+    let figures = readings.figures(&load, task.cell, mean_len)?;
+    Ok((figures, server.configuration.clone()))
+}
+
+/// The files that are compared before a run: all of them before a peer's first, and later those
+/// that do not take as long as a run. Over HTTP/2 (`slowly`) that is one.
+fn targets_to_check(targets: &[Target], first: bool, slowly: bool) -> Vec<Target> {
+    let small = |target: &&Target| first || target.content.len() <= content::LARGE;
+    let most = if first || !slowly { usize::MAX } else { 1 };
+    targets.iter().filter(small).take(most).cloned().collect()
+}
+
+/// Asks for every file of `plan` once and compares all of it, before anything is measured.
+fn check_all(plan: &Plan<'_>) -> Result<()> {
+    let check = Plan {
+        connections: 1,
+        order: Order::RoundRobin,
+        bursts: false,
+        verify_every: 1,
+        warm_up: Duration::ZERO,
+        duration: Duration::ZERO,
+        settle: Duration::ZERO,
+        ..plan.clone()
+    };
+    load::run(&check, &mut |_| {})?;
+    Ok(())
+}
+
+/// Asks for one file once more, unless it is one that takes as long as a run. Clients do not count
+/// what is outstanding when their time is over: a server that hangs in a run would be judged by what it
+/// did before.
+pub(super) fn answers_still(
+    plan: &Plan<'_>,
+    shape: Option<Shape<'_>>,
+    tls: Option<&Tls>,
+    work: &Path,
+) -> Result<()> {
+    let smallest = plan.targets.iter().min_by_key(|t| t.content.len());
+    let Some(target) = smallest.filter(|t| t.content.len() <= content::LARGE) else {
+        return Ok(());
+    };
+    let one = std::slice::from_ref(target);
+    let check = Plan {
+        targets: one,
+        ..plan.clone()
+    };
+    let checked = match shape {
+        Some(shape) => h2load::check_all(&check, shape, work),
+        None => check_all(&Plan { tls, ..check }),
+    };
+    checked.context("after the run the server does not answer as before it")
+}
+
+/// A dead server explains an error better than the client that met it.
+fn explain(error: anyhow::Error, server: &mut Server) -> anyhow::Error {
+    match server.check_alive() {
+        Ok(()) => error,
+        Err(death) => death.context(error),
+    }
+}
+
+enum Load {
+    H2load(h2load::Printed),
+    Own(load::Tally),
+    Program(programs::Printed),
+    Wrk(wrk::Printed),
+}
+
+#[derive(Default)]
+struct Readings {
+    usage: [usage::Usage; 2],
+    cpu: [usage::CpuTime; 2],
+    at: [Option<Instant>; 2],
+    failed: bool,
+}
+
+impl Readings {
+    fn take(&mut self, phase: Phase, pid: u32, cpus: Cpus) {
+        let index = usize::from(phase == Phase::Closes);
+        self.at[index] = Some(Instant::now());
+        self.cpu[index] = usage::of_cpu(cpus.server);
+        match usage::of_tree(pid) {
+            Ok(usage) => self.usage[index] = usage,
+            Err(_) => self.failed = true,
+        }
+    }
+
+    fn figures(&self, load: &Load, cell: &Cell<'_>, mean_len: f64) -> Result<Figures> {
+        let (before, after) = (&self.usage[0], &self.usage[1]);
+        if self.failed || before.processes == 0 || after.processes == 0 {
+            bail!("cannot read the server's CPU time");
+        }
+        let [Some(start), Some(end)] = self.at else {
+            bail!("the run has no window")
+        };
+        let wall = (end - start).as_secs_f64();
+        let cpu = after.cpu_since(before).as_secs_f64();
+        let user = after.user.saturating_sub(before.user).as_secs_f64();
+        let (requests, body_bytes, seconds) = match load {
+            Load::H2load(p) => (p.requests, p.requests as f64 * mean_len, p.seconds),
+            Load::Own(t) => (t.requests, t.body_bytes as f64, t.elapsed.as_secs_f64()),
+            Load::Program(p) => (p.requests, p.requests as f64 * mean_len, p.seconds),
+            Load::Wrk(p) => (p.requests, p.requests as f64 * mean_len, p.seconds),
+        };
+        if requests == 0 && cell.scenario.unit == Unit::Request || body_bytes == 0.0 {
+            bail!("not one response was counted");
+        }
+        let cost = match cell.scenario.unit {
+            Unit::Request => cpu * 1e6 / requests as f64,
+            Unit::Gigabyte => cpu * 1e3 / (body_bytes / 1e9),
+        };
+        let server_cpu = cpu / wall;
+        let others_cpu = (self.cpu[1].share_since(&self.cpu[0]) - server_cpu).max(0.0);
+        let mut figures = Figures {
+            cost,
+            user_share: if cpu > 0.0 { user / cpu } else { 0.0 },
+            requests,
+            requests_per_s: requests as f64 / seconds,
+            gigabits_per_s: body_bytes * 8e-9 / seconds,
+            p50_us: None,
+            p99_us: None,
+            latency_us: Vec::new(),
+            mean_us: None,
+            last_us: None,
+            peak_memory: after.peak_memory,
+            anonymous_memory: after.anonymous_memory,
+            server_cpu,
+            client_cpu: None,
+            others_cpu,
+            unserved: None,
+            served: None,
+            reconnects: 0,
+            handshakes: None,
+            verified: 0,
+            io_workers: before.io_workers.max(after.io_workers),
+            saturated: String::new(),
+            flags: Vec::new(),
+        };
+        figures.add_load(load);
+        figures.judge(seconds, cell);
+        Ok(figures)
+    }
+}
+
+impl Figures {
+    fn add_load(&mut self, load: &Load) {
+        match load {
+            Load::Own(tally) => {
+                let quantile = |q| tally.latency.value_at_quantile(q) as f64 / 1e3;
+                self.p50_us = Some(quantile(0.5));
+                self.p99_us = Some(quantile(0.99));
+                self.latency_us = QUANTILES.map(|q| (q, quantile(q))).to_vec();
+                self.mean_us = Some(tally.latency.mean() / 1e3);
+                let last_us = tally.last.value_at_quantile(0.5) as f64 / 1e3;
+                self.last_us = (!tally.last.is_empty()).then_some(last_us);
+                let seconds = tally.elapsed.as_secs_f64();
+                self.client_cpu = Some(tally.client_cpu.as_secs_f64() / seconds);
+                self.unserved = Some(tally.unserved);
+                self.served = Some(tally.served);
+                self.reconnects = tally.reconnects;
+                self.verified = tally.verified;
+                if tally.handshakes > 0 {
+                    self.handshakes = Some((tally.handshakes, tally.resumed));
+                }
+            }
+            Load::H2load(printed) => {
+                self.mean_us = Some(printed.mean_us);
+                self.p50_us = printed.quantile_us(0.5);
+                self.p99_us = printed.quantile_us(0.99);
+                let quantile = |q| Some((q, printed.quantile_us(q)?));
+                self.latency_us = QUANTILES.into_iter().filter_map(quantile).collect();
+            }
+            Load::Program(printed) => {
+                self.p50_us = printed.p50_us;
+                self.p99_us = printed.p99_us;
+                self.reconnects = printed.closed;
+                self.client_cpu = printed.client_cpu;
+            }
+            Load::Wrk(printed) => {
+                self.p50_us = Some(printed.p50_us);
+                self.p99_us = Some(printed.p99_us);
+            }
+        }
+    }
+
+    /// Says who was the bottleneck, and what makes the figure doubtful.
+    fn judge(&mut self, seconds: f64, cell: &Cell<'_>) {
+        let server = self.server_cpu >= SATURATED;
+        self.saturated = match self.client_cpu {
+            Some(client) if client >= SATURATED => {
+                if server {
+                    "both"
+                } else {
+                    "client"
+                }
+            }
+            _ if server => "server",
+            _ => "neither",
+        }
+        .to_owned();
+        let mut doubt = |doubt, value| self.flags.push(Flag { doubt, value });
+        if let Some(count @ 1..) = self.unserved {
+            doubt(Doubt::Unserved, count as f64);
+        }
+        // h2load's mean is that of a sample: it does not fit its own rate.
+        // Nor are connections busy between bursts.
+        let own = self.unserved.is_some() && !cell.scenario.load.bursts;
+        let mean_s = self.mean_us.filter(|_| own).map(|us| us / 1e6);
+        let misfit = mean_s.and_then(|m| {
+            statistics::misfit(self.requests, seconds, m, cell.connections * cell.streams)
+        });
+        if let Some(busy) = misfit {
+            doubt(Doubt::Occupancy, busy);
+        }
+        if self.reconnects > 0 {
+            doubt(Doubt::Closed, self.reconnects as f64);
+        }
+        if cell.scenario.load.resume
+            && let Some((all, resumed)) = self.handshakes
+            && (resumed as f64) < 0.99 * all as f64
+        {
+            doubt(Doubt::Full, 100.0 * (1.0 - resumed as f64 / all as f64));
+        }
+        if self.others_cpu > NOISE {
+            doubt(Doubt::Others, self.others_cpu * 100.0);
+        }
+        if self.io_workers > 0 {
+            doubt(Doubt::IoWorkers, self.io_workers as f64);
+        }
+    }
+}

@@ -1,0 +1,448 @@
+//! Reads the scenarios: what is served, and how it is asked for.
+
+use std::{fs, path::Path};
+
+use anyhow::{Context, Result, ensure};
+use serde::{Deserialize, Serialize};
+
+use super::programs::Program;
+use crate::load::Order;
+use xtask::certificate::{ECDSA_P256, Key, RSA_2048};
+
+/// One file of `lab/scenarios`: a site, and the numbers of connections to ask it with.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Scenario {
+    /// The file's stem; not in the file itself.
+    #[serde(default)]
+    pub(crate) name: String,
+    /// One line for people.
+    pub(crate) title: String,
+    /// Where the workload comes from.
+    pub(crate) origin: String,
+    /// Position in the list and in reports.
+    pub(crate) rank: u32,
+    /// What the cost is counted by.
+    pub(crate) unit: Unit,
+    /// Numbers of connections whose cells stand in the README.
+    #[serde(default)]
+    pub(crate) readme: Vec<usize>,
+    /// Measured only where `--only` names it: it takes more disk or time than most can spare.
+    #[serde(default)]
+    pub(crate) on_demand: bool,
+    /// What changes from cell to cell besides the connections.
+    #[serde(default)]
+    pub(crate) vary: Option<Vary>,
+    /// What is served.
+    pub(crate) content: ContentSpec,
+    /// How it is asked for.
+    pub(crate) load: LoadSpec,
+}
+
+/// A property of the content that takes several values, each a cell of its own.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Vary {
+    /// The size of every file, in bytes.
+    Size(Vec<u64>),
+    /// The number of files.
+    Files(Vec<usize>),
+}
+
+impl Vary {
+    /// What the values are, for the axis of a plot.
+    pub(crate) fn label(&self) -> &'static str {
+        match self {
+            Self::Size(_) => "bytes a file",
+            Self::Files(_) => "files",
+        }
+    }
+
+    /// `content` with each of the values, and the value.
+    fn contents(&self, content: &ContentSpec) -> Vec<(ContentSpec, u64)> {
+        match self {
+            Self::Size(sizes) => sizes
+                .iter()
+                .map(|&size| {
+                    let sizes = Sizes::Fixed { size };
+                    let content = ContentSpec {
+                        sizes,
+                        ..content.clone()
+                    };
+                    (content, size)
+                })
+                .collect(),
+            Self::Files(counts) => counts
+                .iter()
+                .map(|&files| {
+                    let content = ContentSpec {
+                        files,
+                        ..content.clone()
+                    };
+                    (content, files as u64)
+                })
+                .collect(),
+        }
+    }
+}
+
+/// What the server's CPU time is divided by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Unit {
+    /// Microseconds per response.
+    Request,
+    /// Milliseconds per 10^9 content bytes.
+    Gigabyte,
+}
+
+impl Unit {
+    /// The unit of the cost, for tables.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Request => "µs/req",
+            Self::Gigabyte => "ms/GB",
+        }
+    }
+}
+
+/// The files of a site.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct ContentSpec {
+    /// Number of files.
+    pub(crate) files: usize,
+    /// Suffix of their names; decides the content type.
+    pub(crate) extension: String,
+    /// Files per directory; zero puts all into the root.
+    #[serde(default)]
+    pub(crate) per_directory: usize,
+    /// Seed of the sizes' order and of the bytes.
+    #[serde(default)]
+    pub(crate) seed: u64,
+    /// Files are holes, which read as zeros: they take no disk and no time to write, are always on a
+    /// disk and never packed.
+    #[serde(default)]
+    pub(crate) sparse: bool,
+    /// How sizes are spread.
+    pub(crate) sizes: Sizes,
+}
+
+/// The distribution of file sizes, in bytes.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(tag = "kind", deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) enum Sizes {
+    /// Every file holds this text.
+    Text {
+        /// The text.
+        text: String,
+    },
+    /// Every file has this size.
+    Fixed {
+        /// Bytes.
+        size: u64,
+    },
+    /// Equal steps from the smallest to the largest.
+    Uniform {
+        /// Smallest, bytes.
+        min: u64,
+        /// Largest, bytes.
+        max: u64,
+    },
+    /// `min * (max/min)^(u^k)` for equal steps of `u` in 0..1, with `k` such that the mean fits.
+    Skewed {
+        /// Smallest, bytes.
+        min: u64,
+        /// Largest, bytes.
+        max: u64,
+        /// Mean, bytes.
+        mean: u64,
+    },
+}
+
+/// The kind of key that the servers' certificate has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum KeyKind {
+    /// ECDSA on the curve P-256.
+    EcdsaP256,
+    /// RSA with 2048 bits.
+    #[serde(rename = "rsa-2048")]
+    Rsa2048,
+}
+
+impl KeyKind {
+    /// The key to make.
+    pub(crate) fn key(self) -> Key {
+        match self {
+            Self::EcdsaP256 => ECDSA_P256,
+            Self::Rsa2048 => RSA_2048,
+        }
+    }
+}
+
+/// The load on a site.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct LoadSpec {
+    /// Connections at the same time; each number is a cell of its own.
+    pub(crate) connections: Vec<usize>,
+    /// Order of the paths.
+    pub(crate) order: Order,
+    /// False: a connection per request.
+    pub(crate) keep_alive: bool,
+    /// All connections ask at the same moment, and again when all have been answered.
+    #[serde(default)]
+    pub(crate) bursts: bool,
+    /// One response in this many is compared byte for byte; zero for none.
+    #[serde(default)]
+    pub(crate) verify_every: u64,
+    /// The protocol.
+    #[serde(default)]
+    pub(crate) protocol: Protocol,
+    /// The key of the servers' certificate; clear text where there is none.
+    #[serde(default)]
+    pub(crate) tls: Option<KeyKind>,
+    /// Whether servers that have kernel TLS use it, whatever `--ktls` says.
+    #[serde(default)]
+    pub(crate) ktls: bool,
+    /// Whether connections resume earlier ones.
+    #[serde(default)]
+    pub(crate) resume: bool,
+    /// The program that makes the load, in place of the client that the run is told to use.
+    #[serde(default)]
+    pub(crate) client: Option<Program>,
+    /// Over HTTP/2, requests outstanding on each connection: one number for each of `connections`.
+    #[serde(default)]
+    pub(crate) streams: Vec<usize>,
+}
+
+/// A version of HTTP, spelled as in ALPN.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) enum Protocol {
+    /// HTTP/1.1.
+    #[default]
+    #[serde(rename = "http/1.1")]
+    H1,
+    /// HTTP/2, in clear text by prior knowledge.
+    #[serde(rename = "h2")]
+    H2,
+}
+
+/// A scenario at one number of connections: what a figure belongs to.
+#[derive(Clone, Debug)]
+pub(crate) struct Cell<'a> {
+    /// The scenario.
+    pub(crate) scenario: &'a Scenario,
+    /// What is served in this cell.
+    pub(crate) content: ContentSpec,
+    /// The value of what varies.
+    pub(crate) value: Option<u64>,
+    /// Connections at the same time.
+    pub(crate) connections: usize,
+    /// Requests outstanding on each of them.
+    pub(crate) streams: usize,
+}
+
+impl Cell<'_> {
+    /// `NAME-cCONNECTIONS`, and `-mSTREAMS` over HTTP/2.
+    pub(crate) fn name(&self) -> String {
+        let (name, connections) = (&self.scenario.name, self.connections);
+        let name = match (&self.scenario.vary, self.value) {
+            (Some(Vary::Size(_)), Some(value)) => format!("{name}-s{value}"),
+            (Some(Vary::Files(_)), Some(value)) => format!("{name}-n{value}"),
+            _ => name.clone(),
+        };
+        match self.scenario.load.protocol {
+            Protocol::H1 => format!("{name}-c{connections}"),
+            Protocol::H2 => format!("{name}-c{connections}-m{}", self.streams),
+        }
+    }
+}
+
+impl Scenario {
+    /// The cells of this scenario.
+    pub(crate) fn cells(&self) -> impl Iterator<Item = Cell<'_>> {
+        let load = &self.load;
+        let streams = load.streams.iter().copied().chain(std::iter::repeat(1));
+        let shapes: Vec<_> = load.connections.iter().copied().zip(streams).collect();
+        let contents = match &self.vary {
+            None => vec![(self.content.clone(), None)],
+            Some(vary) => {
+                let contents = vary.contents(&self.content).into_iter();
+                contents
+                    .map(|(content, value)| (content, Some(value)))
+                    .collect()
+            }
+        };
+        contents.into_iter().flat_map(move |(content, value)| {
+            let cells = shapes.clone().into_iter();
+            cells.map(move |(connections, streams)| Cell {
+                scenario: self,
+                content: content.clone(),
+                value,
+                connections,
+                streams,
+            })
+        })
+    }
+
+    fn parse(name: &str, text: &str) -> Result<Self> {
+        let mut scenario: Self = toml::from_str(text)?;
+        scenario.name = name.to_owned();
+        let empty = match &scenario.vary {
+            None => false,
+            Some(Vary::Size(sizes)) => sizes.is_empty(),
+            Some(Vary::Files(counts)) => counts.is_empty() || counts.contains(&0),
+        };
+        ensure!(!empty, "vary must name values, and at least one file");
+        let content = &scenario.content;
+        ensure!(content.files > 0, "content.files must be at least 1");
+        let connections = &scenario.load.connections;
+        ensure!(
+            !connections.is_empty(),
+            "load.connections must name at least one number"
+        );
+        ensure!(
+            !connections.contains(&0),
+            "load.connections must be at least 1 each"
+        );
+        let load = &scenario.load;
+        match load.protocol {
+            Protocol::H1 => ensure!(load.streams.is_empty(), "load.streams is for h2"),
+            Protocol::H2 => ensure!(
+                load.streams.len() == load.connections.len() && !load.streams.contains(&0),
+                "load.streams must have a number for each of load.connections"
+            ),
+        }
+        ensure!(
+            !load.bursts
+                || load.keep_alive && load.client.is_none() && load.protocol == Protocol::H1,
+            "load.bursts is for persistent connections of HTTP/1.1, by the lab's own client"
+        );
+        ensure!(
+            !load.resume || load.tls.is_some() && !load.keep_alive,
+            "load.resume is for TLS with a connection per request"
+        );
+        ensure!(
+            !load.ktls || load.tls.is_some(),
+            "load.ktls is for scenarios with load.tls"
+        );
+        ensure!(
+            !content.sparse || matches!(content.sizes, Sizes::Fixed { .. }),
+            "content.sparse is for files of one size"
+        );
+        if let Some(client) = load.client {
+            ensure!(
+                content.files == 1 && scenario.vary.is_none() && load.keep_alive,
+                "load.client is for one file and persistent connections"
+            );
+            let clear = client == Program::Wrk && load.tls.is_some();
+            ensure!(!clear, "wrk is asked for clear text only");
+            let able = matches!(client, Program::Curl | Program::Gannet | Program::Oha);
+            ensure!(
+                load.protocol == Protocol::H1 || able,
+                "of the programs only curl, gannet and oha are asked for HTTP/2"
+            );
+        }
+        match content.sizes {
+            Sizes::Uniform { min, max } => ensure!(min <= max, "min must not exceed max"),
+            Sizes::Skewed { min, max, mean } => ensure!(
+                0 < min && min < mean && mean < max && content.files > 1,
+                "sizes must have 0 < min < mean < max, and more than one file"
+            ),
+            Sizes::Text { .. } | Sizes::Fixed { .. } => {}
+        }
+        Ok(scenario)
+    }
+}
+
+/// Reads every scenario of `directory`, in the order of their ranks.
+pub(crate) fn read_all(directory: &Path) -> Result<Vec<Scenario>> {
+    let entries = fs::read_dir(directory)
+        .with_context(|| format!("cannot read '{}'", directory.display()))?;
+    let mut scenarios = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_none_or(|e| e != "toml") {
+            continue;
+        }
+        let name = path
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
+        let text = fs::read_to_string(&path)?;
+        let scenario = Scenario::parse(&name, &text)
+            .with_context(|| format!("scenario '{}'", path.display()))?;
+        scenarios.push(scenario);
+    }
+    scenarios.sort_by(|a, b| (a.rank, &a.name).cmp(&(b.rank, &b.name)));
+    Ok(scenarios)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+        title = "t"
+        origin = "o"
+        rank = 1
+        unit = "request"
+        content = { files = 2, extension = "bin", sizes = { kind = "fixed", size = 1 } }
+        load = { connections = [1, 64], order = "random", keep-alive = true, verify-every = 8 }
+    "#;
+
+    #[test]
+    fn a_scenario_has_a_cell_for_each_number_of_connections() {
+        let scenario = Scenario::parse("tiny", GOOD).expect("good");
+        let names: Vec<_> = scenario.cells().map(|cell| cell.name()).collect();
+        assert_eq!(names, ["tiny-c1", "tiny-c64"]);
+    }
+
+    #[test]
+    fn mistakes_are_refused() {
+        for (from, to) in [
+            ("rank = 1", "rank = 1\nrnak = 2"),
+            ("[1, 64]", "[]"),
+            ("[1, 64]", "[0]"),
+            ("files = 2", "files = 0"),
+            ("verify-every = 8", "streams = [1, 1]"),
+            ("verify-every = 8", "protocol = \"h2\", streams = [1]"),
+            ("verify-every = 8", "protocol = \"h3\""),
+            ("verify-every = 8", "client = \"ab\""),
+            ("keep-alive = true", "keep-alive = false, bursts = true"),
+            ("verify-every = 8", "client = \"apache\""),
+            ("verify-every = 8", "ktls = true"),
+            ("size = 1 }", "size = 1 }, sparse = 1"),
+            (
+                "sizes = { kind = \"fixed\", size = 1 }",
+                "sparse = true, sizes = { kind = \"text\", text = \"x\" }",
+            ),
+            ("verify-every = 8", "tls = \"rsa-1024\""),
+            ("verify-every = 8", "tls = \"rsa-2048\", resume = true"),
+            ("\"request\"", "\"requests\""),
+            (
+                "kind = \"fixed\", size = 1",
+                "kind = \"uniform\", min = 2, max = 1",
+            ),
+            (
+                "kind = \"fixed\", size = 1",
+                "kind = \"skewed\", min = 1, max = 9, mean = 9",
+            ),
+        ] {
+            assert!(
+                Scenario::parse("bad", &GOOD.replace(from, to)).is_err(),
+                "{to}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_scenarios_of_the_project_are_good() {
+        let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+        let scenarios = read_all(&directory).expect("all parse");
+        assert!(scenarios.len() >= 6, "{}", scenarios.len());
+    }
+}

@@ -1,0 +1,165 @@
+//! The sites of a measurement and their archives: made when a cell needs them, and kept for the
+//! cells that serve the same as long as they are small.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::Result;
+
+use super::{
+    content::{self, Site},
+    peers::{self, Found},
+    scenario::ContentSpec,
+};
+
+/// Content that is kept at most, in bytes: the sites of most scenarios together.
+pub(crate) const KEPT: u64 = 512 << 20;
+
+/// How long files rest before they are asked for: gannet keeps no content of a file that has changed
+/// within the last two seconds, and nobody's site is that young.
+const SETTLES: Duration = Duration::from_millis(2_200);
+
+/// A site, and what was made of it.
+pub(crate) struct Made {
+    spec: ContentSpec,
+    /// The files.
+    pub(crate) site: Site,
+    /// Their archive, or why there is none; nothing where none was asked for yet.
+    archive: Option<Result<PathBuf, String>>,
+}
+
+impl Made {
+    /// The archive, once [`Sites::get`] was asked for one.
+    pub(crate) fn archive(&self) -> Result<&Path, &str> {
+        match &self.archive {
+            Some(Ok(path)) => Ok(path),
+            Some(Err(reason)) => Err(reason),
+            None => Err("none was made"),
+        }
+    }
+}
+
+/// The sites that are there.
+pub(crate) struct Sites {
+    directory: PathBuf,
+    quick: bool,
+    made: Vec<Made>,
+    count: usize,
+}
+
+impl Sites {
+    /// None yet; they go into `directory`.
+    pub(crate) fn new(directory: &Path, quick: bool) -> Self {
+        Self {
+            directory: directory.to_owned(),
+            quick,
+            made: Vec::new(),
+            count: 0,
+        }
+    }
+
+    /// Whether the site of `spec` is there already, with its archive where it is to be `packed`.
+    pub(crate) fn has(&self, spec: &ContentSpec, packed: bool) -> bool {
+        let mut made = self.made.iter();
+        made.any(|made| made.spec == *spec && (made.archive.is_some() || !packed))
+    }
+
+    /// The site of `spec`, and its archive where there is a `packer`.
+    ///
+    /// # Errors
+    ///
+    /// When the files cannot be written. That they cannot be packed is told by [`Made::archive`].
+    pub(crate) fn get(&mut self, spec: &ContentSpec, packer: Option<&Found>) -> Result<&Made> {
+        let index = match self.made.iter().position(|made| made.spec == *spec) {
+            Some(index) => index,
+            None => self.make(spec)?,
+        };
+        let made = &mut self.made[index];
+        if let Some(packer) = packer
+            && made.archive.is_none()
+        {
+            let path = made.site.root.with_extension("gannet");
+            made.archive = Some(match spec.sparse {
+                true => Err("files of holes are not packed".into()),
+                false => match packer.pack(&made.site, &path) {
+                    Ok(()) => Ok(path),
+                    Err(e) => Err(format!("the site could not be packed: {e:#}")),
+                },
+            });
+        }
+        Ok(made)
+    }
+
+    fn make(&mut self, spec: &ContentSpec) -> Result<usize> {
+        let size = |spec| content::size_of(spec, self.quick);
+        let kept: u64 = self.made.iter().map(|made| size(&made.spec)).sum();
+        if kept + size(spec) > KEPT {
+            self.clear()?;
+        }
+        let root = self.directory.join(format!("site-{}", self.count));
+        self.count += 1;
+        let site = content::create(spec, &root, self.quick)?;
+        std::thread::sleep(SETTLES);
+        self.made.push(Made {
+            spec: spec.clone(),
+            site,
+            archive: None,
+        });
+        Ok(self.made.len() - 1)
+    }
+
+    fn clear(&mut self) -> Result<()> {
+        for made in self.made.drain(..) {
+            let packed = peers::kawipiko_archive_of(&made.site.root);
+            if packed.exists() {
+                fs::remove_file(packed)?;
+            }
+            fs::remove_dir_all(made.site.root)?;
+            if let Some(Ok(archive)) = made.archive {
+                fs::remove_file(archive)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::scenario::Sizes;
+
+    fn spec(size: u64, sparse: bool) -> ContentSpec {
+        ContentSpec {
+            files: 1,
+            extension: "bin".into(),
+            per_directory: 0,
+            seed: 1,
+            sparse,
+            sizes: Sizes::Fixed { size },
+        }
+    }
+
+    #[test]
+    fn the_same_content_is_made_once_and_large_content_replaces_it() {
+        let directory = std::env::temp_dir().join(format!("gannet-sites-{}", std::process::id()));
+        fs::create_dir(&directory).expect("a writable temporary directory");
+        let mut sites = Sites::new(&directory, false);
+        let mut root = |size, sparse| {
+            let made = sites.get(&spec(size, sparse), None).expect("writable");
+            made.site.root.clone()
+        };
+        let first = root(10, false);
+        assert_eq!(root(10, false), first);
+        assert_ne!(root(11, false), first);
+        assert!(first.exists());
+        // Holes take no room: nothing has to go for them.
+        root(KEPT * 2, true);
+        assert!(first.exists());
+        root(KEPT - 20, false);
+        assert!(!first.exists());
+        fs::remove_dir_all(directory).expect("ours");
+    }
+}

@@ -1,0 +1,418 @@
+//! Caches in front of gannet, with the configurations of the manual: what they store, and what they
+//! must not.
+//!
+//! nginx, Varnish and Apache are installed where that is possible; one that cannot be had is said to
+//! be skipped, and why.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use xtask::process;
+use xtask::served::Served;
+
+/// The page of the manual whose configurations are tried.
+const PAGE: &str = "docs/manual/proxies.md";
+
+/// Length of the film, in bytes: more than a cache keeps in one piece.
+const FILM: usize = 20 << 20;
+
+/// How long a program may take to listen, or a file to be seen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A cache: its name, its program, Debian's package, and what starts it.
+type Cache = (&'static str, &'static str, &'static str, Start);
+type Start = fn(&Path, &Setting<'_>) -> Result<Command>;
+
+const CACHES: [Cache; 3] = [
+    ("nginx", "nginx", "nginx-light", nginx),
+    ("Varnish", "varnishd", "varnish", varnish),
+    ("Apache", "apache2", "apache2-bin", apache),
+];
+
+/// Where a cache runs.
+struct Setting<'s> {
+    /// The text of the manual.
+    page: &'s str,
+    folder: &'s Path,
+    port: u16,
+    /// Port of the server behind it.
+    upstream: &'s str,
+}
+
+/// Runs all of it.
+pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
+    if let Some(argument) = parser.next()? {
+        return Err(argument.unexpected().into());
+    }
+    let page = fs::read_to_string(process::root().join(PAGE))?;
+    let gannet = process::build(&["-p", "gannet"], "dev")?;
+    let folder = std::env::temp_dir().join(format!("gannet-caches-{}", std::process::id()));
+    let result = try_all(&page, &gannet, &folder);
+    fs::remove_dir_all(&folder)?;
+    result
+}
+
+fn try_all(page: &str, gannet: &Path, folder: &Path) -> Result<()> {
+    for (name, program, package, start) in CACHES {
+        let program = match process::find_or_install(program, package) {
+            Ok(program) => program,
+            Err(error) => {
+                println!("{name}: skipped: {error:#}");
+                continue;
+            }
+        };
+        let folder = folder.join(name);
+        let site = write_site(&folder)?;
+        let mut server = Command::new(gannet);
+        server.args(["serve", "--listen", "127.0.0.1:0", "--log", "off"]);
+        server.args(["--workers", "1", "--metrics", "127.0.0.1:0"]);
+        let server = Served::start(server.arg(&site))?.context("gannet does not start")?;
+        let setting = Setting {
+            page,
+            folder: &folder,
+            port: free_port()?,
+            upstream: &server.port,
+        };
+        let mut command = start(&program, &setting)?;
+        let log = fs::File::create(folder.join("log"))?;
+        command
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log);
+        let mut cache = Running(command.spawn()?);
+        let trial = Trial {
+            name,
+            port: setting.port,
+            server: &server,
+            site: &site,
+            folder: &folder,
+        };
+        let result = cache.listens(setting.port).and_then(|()| trial.all());
+        drop(cache);
+        if result.is_err() {
+            let log = fs::read_to_string(folder.join("log")).unwrap_or_default();
+            eprintln!("{log}");
+        }
+        result.with_context(|| name)?;
+        println!("{name}: stores, revalidates, cuts ranges, keeps codings apart, spares errors");
+    }
+    Ok(())
+}
+
+/// A program, ended when dropped.
+struct Running(Child);
+
+impl Running {
+    fn listens(&mut self, port: u16) -> Result<()> {
+        let start = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            if let Some(status) = self.0.try_wait()? {
+                bail!("it ended: {status}");
+            }
+            ensure!(start.elapsed() < PATIENCE, "it does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A signal that lets it end its own workers.
+        if let Some(pid) = rustix::process::Pid::from_raw(self.0.id() as i32) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+/// The configuration of the manual that follows this mark.
+fn configuration(setting: &Setting<'_>, mark: &str) -> Result<String> {
+    let (_, rest) = setting
+        .page
+        .split_once(&format!("<!-- {mark} -->\n"))
+        .with_context(|| format!("{PAGE} has no '{mark}'"))?;
+    let (_, rest) = rest.split_once('\n').context("a fence")?;
+    let (text, _) = rest.split_once("```").context("the end of the fence")?;
+    let cache = setting.folder.join("cache");
+    Ok(text
+        .replace("UPSTREAM_HOST", "127.0.0.1")
+        .replace("UPSTREAM_PORT", setting.upstream)
+        .replace("UPSTREAM", &format!("127.0.0.1:{}", setting.upstream))
+        .replace("CACHE", &cache.display().to_string())
+        .replace("PORT", &format!("127.0.0.1:{}", setting.port)))
+}
+
+fn nginx(program: &Path, setting: &Setting<'_>) -> Result<Command> {
+    let folder = setting.folder.display();
+    let user = match rustix::process::geteuid().is_root() {
+        true => "user root;",
+        false => "",
+    };
+    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+    let temporary = temporary
+        .map(|it| format!("{it}_temp_path {folder}/{it};\n"))
+        .concat();
+    let own = configuration(setting, "nginx.conf")?;
+    let text = format!(
+        "{user}\ndaemon off;\nworker_processes 1;\npid {folder}/pid;\nerror_log {folder}/error;\n\
+         events {{}}\nhttp {{\naccess_log off;\n{temporary}{own}\n}}\n"
+    );
+    let path = setting.folder.join("nginx.conf");
+    fs::write(&path, text)?;
+    let mut command = Command::new(program);
+    command.arg("-c").arg(path);
+    Ok(command)
+}
+
+fn varnish(program: &Path, setting: &Setting<'_>) -> Result<Command> {
+    let path = setting.folder.join("site.vcl");
+    fs::write(&path, configuration(setting, "site.vcl")?)?;
+    let mut command = Command::new(program);
+    command.args(["-F", "-a", &format!("127.0.0.1:{}", setting.port), "-f"]);
+    command
+        .arg(path)
+        .arg("-n")
+        .arg(setting.folder.join("varnish"));
+    command.args(["-s", "malloc,128m"]);
+    Ok(command)
+}
+
+fn apache(program: &Path, setting: &Setting<'_>) -> Result<Command> {
+    let folder = setting.folder.display();
+    let modules = [
+        "mpm_event",
+        "authz_core",
+        "proxy",
+        "proxy_http",
+        "cache",
+        "cache_disk",
+    ];
+    let load =
+        |name: &str| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n");
+    let user = match rustix::process::geteuid().is_root() {
+        true => "User www-data\nGroup www-data\n",
+        false => "",
+    };
+    let text = format!(
+        "ServerName localhost\nServerRoot {folder}\nPidFile {folder}/pid\nErrorLog {folder}/error\n\
+         DefaultRuntimeDir {folder}\nListen 127.0.0.1:{}\n{}{user}CacheLockPath {folder}/lock\n\
+         CacheMaxFileSize 100000000\n{}",
+        setting.port,
+        modules.map(load).concat(),
+        configuration(setting, "apache.conf")?
+    );
+    let path = setting.folder.join("apache.conf");
+    fs::write(&path, text)?;
+    let mut command = Command::new(program);
+    command.args(["-X", "-f"]).arg(path);
+    Ok(command)
+}
+
+/// A site, and a folder for the cache that its user can write to.
+fn write_site(folder: &Path) -> Result<PathBuf> {
+    use std::os::unix::fs::PermissionsExt;
+    let site = folder.join("site");
+    fs::create_dir_all(&site)?;
+    for open in ["cache", "lock"] {
+        fs::create_dir_all(folder.join(open))?;
+        fs::set_permissions(folder.join(open), fs::Permissions::from_mode(0o777))?;
+    }
+    fs::write(site.join("index.html"), "<p>first")?;
+    fs::write(site.join("film.bin"), film())?;
+    let text = "body { color: red }\n".repeat(500);
+    fs::write(site.join("style.css"), &text)?;
+    let mut gzip = Command::new("gzip");
+    process::run(gzip.args(["-9", "-k", "-n"]).arg(site.join("style.css")))?;
+    Ok(site)
+}
+
+fn film() -> Vec<u8> {
+    (0..FILM).map(|at| (at / 7 % 251) as u8).collect()
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// One cache with a server behind it.
+struct Trial<'t> {
+    name: &'t str,
+    port: u16,
+    server: &'t Served,
+    site: &'t Path,
+    folder: &'t Path,
+}
+
+/// An answer.
+struct Got {
+    status: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Got {
+    fn field(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        let found = lines.find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value)
+    }
+}
+
+impl Trial<'_> {
+    fn all(&self) -> Result<()> {
+        self.stores_and_revalidates().context("storing")?;
+        self.cuts_ranges().context("ranges")?;
+        self.keeps_codings_apart().context("codings")?;
+        self.spares_errors().context("errors")?;
+        self.purges().context("purging")
+    }
+
+    fn ask(&self, method: &str, path: &str, fields: &[&str]) -> Result<Got> {
+        ask(self.port, method, path, fields)
+    }
+
+    /// Answers that gannet has sent.
+    fn count(&self) -> Result<u64> {
+        self.server
+            .metric("gannet_worker_responses_total{worker=\"0\"}")
+    }
+
+    fn not_modified(&self) -> Result<u64> {
+        // There is none before the first.
+        let found = self.server.metric("gannet_responses_total{status=\"304\"}");
+        Ok(found.unwrap_or(0))
+    }
+
+    /// Within a second the second request is answered from what is stored. That is tried again,
+    /// since a busy machine may take longer for both.
+    fn stores_and_revalidates(&self) -> Result<()> {
+        let start = Instant::now();
+        loop {
+            let first = self.ask("GET", "/", &[])?;
+            let count = self.count()?;
+            let second = self.ask("GET", "/", &[])?;
+            ensure!(
+                first.status == 200 && second.body == first.body,
+                "{}",
+                second.head
+            );
+            if self.count()? == count {
+                break;
+            }
+            ensure!(start.elapsed() < PATIENCE, "never a hit");
+        }
+        let before = self.not_modified()?;
+        while self.not_modified()? == before {
+            let again = self.ask("GET", "/", &[])?;
+            ensure!(
+                again.status == 200 && again.body == b"<p>first",
+                "{}",
+                again.head
+            );
+            ensure!(start.elapsed() < PATIENCE, "it is never revalidated");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    fn cuts_ranges(&self) -> Result<()> {
+        let film = film();
+        let early = self.ask("GET", "/film.bin", &["Range: bytes=5-14"])?;
+        let whole = self.ask("GET", "/film.bin", &[])?;
+        ensure!(whole.status == 200 && whole.body == film, "{}", whole.head);
+        let late = self.ask("GET", "/film.bin", &["Range: bytes=19000000-19000999"])?;
+        for (got, range) in [(early, 5..15), (late, 19_000_000..19_001_000)] {
+            ensure!(got.status == 206, "{}", got.head);
+            ensure!(got.body == film[range], "other bytes");
+        }
+        Ok(())
+    }
+
+    fn keeps_codings_apart(&self) -> Result<()> {
+        let plain = fs::read(self.site.join("style.css"))?;
+        let coded = fs::read(self.site.join("style.css.gz"))?;
+        for _ in 0..2 {
+            let got = self.ask("GET", "/style.css", &["Accept-Encoding: gzip"])?;
+            ensure!(
+                got.field("content-encoding") == Some("gzip"),
+                "{}",
+                got.head
+            );
+            ensure!(got.body == coded, "other bytes than the stored gzip");
+            let got = self.ask("GET", "/style.css", &[])?;
+            ensure!(got.field("content-encoding").is_none(), "{}", got.head);
+            ensure!(got.body == plain, "other bytes than the file");
+        }
+        Ok(())
+    }
+
+    /// A script that is asked for too early is there as soon as it is there.
+    fn spares_errors(&self) -> Result<()> {
+        let missing = self.ask("GET", "/chunk.js", &[])?;
+        ensure!(missing.status == 404, "{}", missing.head);
+        fs::write(self.site.join("chunk.js"), "1")?;
+        let found = self.ask("GET", "/chunk.js", &[])?;
+        ensure!(found.status == 200 && found.body == b"1", "{}", found.head);
+        Ok(())
+    }
+
+    fn purges(&self) -> Result<()> {
+        fs::write(self.site.join("new.html"), "<p>second")?;
+        fs::rename(self.site.join("new.html"), self.site.join("index.html"))?;
+        let upstream = self.server.port.parse()?;
+        let start = Instant::now();
+        while ask(upstream, "GET", "/", &[])?.body != b"<p>second" {
+            ensure!(start.elapsed() < PATIENCE, "gannet does not see the change");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        if self.name == "Varnish" {
+            let purged = self.ask("PURGE", "/", &[])?;
+            ensure!(purged.status == 200, "{}", purged.head);
+        } else {
+            for item in fs::read_dir(self.folder.join("cache"))? {
+                let path = item?.path();
+                match path.is_dir() {
+                    true => fs::remove_dir_all(path)?,
+                    false => fs::remove_file(path)?,
+                }
+            }
+        }
+        let got = self.ask("GET", "/", &[])?;
+        ensure!(got.body == b"<p>second", "{}", got.head);
+        Ok(())
+    }
+}
+
+/// One request with a connection of its own.
+fn ask(port: u16, method: &str, path: &str, fields: &[&str]) -> Result<Got> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let fields: String = fields.iter().map(|line| format!("{line}\r\n")).collect();
+    let head =
+        format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{fields}\r\n");
+    stream.write_all(head.as_bytes())?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes)?;
+    let end = bytes.windows(4).position(|it| it == b"\r\n\r\n");
+    let body = bytes.split_off(end.context("a head")? + 4);
+    let head = String::from_utf8_lossy(&bytes).into_owned();
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    let got = Got {
+        status: status.context("a status")?,
+        head,
+        body,
+    };
+    let is_chunked = got.field("transfer-encoding").is_some();
+    ensure!(!is_chunked, "the length is not known: {}", got.head);
+    Ok(got)
+}

@@ -1,0 +1,164 @@
+//! Counts the instructions of the pure crates, so that a change that makes them slower is seen.
+//!
+//! Wall time says little on a busy machine; callgrind's counts are the same every time. Each piece
+//! of work is run a thousand and two thousand times: the difference is free of what happens once.
+//! The counts are for one compiler and one kind of CPU, hence the tolerance.
+
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
+
+use anyhow::{Context, Result, ensure};
+use lexopt::prelude::*;
+
+use xtask::process;
+
+/// The programs that do the work, and their crates.
+const PROGRAMS: [(&str, &str); 3] = [
+    ("gannet-http", "http_instructions"),
+    ("gannet-archive", "archive_instructions"),
+    ("gannet-content", "content_instructions"),
+];
+/// The committed counts.
+const FILE: &str = "lab/instructions.toml";
+/// Runs of the shorter count.
+const COUNT: u64 = 1000;
+/// A count may be larger than the committed one by this share before the gate closes.
+const TOLERANCE: f64 = 0.10;
+
+/// `cargo xtask instructions`.
+pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
+    let mut update = false;
+    while let Some(argument) = parser.next()? {
+        match argument {
+            Long("update") => update = true,
+            _ => return Err(argument.unexpected().into()),
+        }
+    }
+    // A gate that is left out where it cannot be closed is none.
+    process::find_or_install("valgrind", "valgrind").context("counting needs valgrind")?;
+    let mut counts = BTreeMap::new();
+    for (package, example) in PROGRAMS {
+        let program = process::build(&["--package", package, "--example", example], "bench-dev")?;
+        let names = process::capture(&mut Command::new(&program))?;
+        for name in names.lines() {
+            let once = count(&program, name, COUNT)?;
+            let twice = count(&program, name, 2 * COUNT)?;
+            counts.insert(name.to_owned(), twice.saturating_sub(once) / COUNT);
+        }
+    }
+    let path = process::root().join(FILE);
+    if update {
+        let text = toml::to_string(&counts)?;
+        let head = "# Instructions of one piece of work each: cargo xtask instructions --update\n";
+        fs::write(&path, format!("{head}{text}"))?;
+    }
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read '{FILE}'"))?;
+    let committed: BTreeMap<String, u64> = toml::from_str(&text)?;
+    let findings = judge(&committed, &counts);
+    for (name, count) in &counts {
+        let before = committed.get(name).copied().unwrap_or(0);
+        println!("instructions: {name:<24} {count:>8} (committed: {before})");
+    }
+    if let Some(hint) = looseness(&committed, &counts) {
+        println!("instructions: {hint}");
+    }
+    ensure!(
+        findings.is_empty(),
+        "the counts of {FILE} do not hold:\n  {}\nIf that is the price of something worth it, commit \
+         what `cargo xtask instructions --update` writes, and say so in the message.",
+        findings.join("\n  ")
+    );
+    Ok(())
+}
+
+/// What is wrong with `found`, in words.
+fn judge(committed: &BTreeMap<String, u64>, found: &BTreeMap<String, u64>) -> Vec<String> {
+    let mut findings = Vec::new();
+    for (name, &count) in found {
+        match committed.get(name) {
+            None => findings.push(format!("{name} has no committed count")),
+            Some(&before) if count as f64 > before as f64 * (1.0 + TOLERANCE) => {
+                let more = (count as f64 / before as f64 - 1.0) * 100.0;
+                let allowed = TOLERANCE * 100.0;
+                findings.push(format!(
+                    "{name} takes {count} instructions instead of {before}: {more:.0} % more \
+                     (allowed: {allowed:.0} %)"
+                ));
+            }
+            Some(_) => {}
+        }
+    }
+    let gone = committed.keys().filter(|name| !found.contains_key(*name));
+    findings.extend(gone.map(|name| format!("{name} is committed and not measured")));
+    findings
+}
+
+/// Counts that became so much smaller that the gate stands open for what was gained.
+fn looseness(committed: &BTreeMap<String, u64>, found: &BTreeMap<String, u64>) -> Option<String> {
+    let is_less = |(name, before): &(&String, &u64)| {
+        let count = found.get(*name).copied().unwrap_or(**before);
+        (count as f64) < **before as f64 * (1.0 - TOLERANCE)
+    };
+    let names: Vec<_> = committed
+        .iter()
+        .filter(is_less)
+        .map(|(n, _)| n.as_str())
+        .collect();
+    let all = names.join(", ");
+    (!names.is_empty()).then(|| format!("{all}: less than committed; --update keeps the gain"))
+}
+
+/// Instructions of `program NAME COUNT` from its start to its end.
+fn count(program: &Path, name: &str, count: u64) -> Result<u64> {
+    let mut command = Command::new("valgrind");
+    command.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+    command.arg(program).arg(name).arg(count.to_string());
+    let output = command.output().context("cannot start valgrind")?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "{name} failed under valgrind:\n{text}"
+    );
+    parse(&text).with_context(|| format!("valgrind's output has an unknown form:\n{text}"))
+}
+
+/// The number behind `Collected :`.
+fn parse(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.split_once("Collected :"));
+    line?.1.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_instructions_than_tolerated_are_found() {
+        let counts = |list: &[(&str, u64)]| -> BTreeMap<String, u64> {
+            list.iter()
+                .map(|(name, count)| ((*name).to_owned(), *count))
+                .collect()
+        };
+        let committed = counts(&[("a", 100), ("b", 100), ("gone", 1)]);
+        let found = counts(&[("a", 110), ("b", 111), ("new", 1)]);
+        let findings = judge(&committed, &found);
+        assert_eq!(findings.len(), 3, "{findings:?}");
+        let expect = "b takes 111 instructions instead of 100: 11 % more (allowed: 10 %)";
+        assert_eq!(findings[0], expect);
+        assert!(judge(&committed, &committed).is_empty());
+        assert_eq!(
+            looseness(&committed, &counts(&[("a", 90), ("b", 95)])),
+            None
+        );
+        let hint = looseness(&committed, &counts(&[("a", 89), ("b", 111)]));
+        assert!(hint.is_some_and(|hint| hint.starts_with("a: less")));
+    }
+
+    #[test]
+    fn valgrind_is_understood() {
+        assert_eq!(
+            parse("==1== Events    : Ir\n==1== Collected : 1234\n"),
+            Some(1234)
+        );
+        assert_eq!(parse("==1== nothing"), None);
+    }
+}

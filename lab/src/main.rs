@@ -1,0 +1,50 @@
+//! The lab: measures gannet, beside other servers and alone. Run as `cargo xtask NAME`.
+//!
+//! ```text
+//!   bench         scenarios, peers, rounds ─▶ report
+//!     load        the load client
+//!   idle          memory of idle connections
+//!   instructions  what the pure crates execute for a piece of work
+//!   caches        whether caches in front do as the manual says
+//! ```
+//!
+//! It runs gannet as a program and shares no code with it: what measures a program must not have its
+//! faults.
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use lexopt::prelude::*;
+
+mod bench;
+mod caches;
+mod idle;
+mod instructions;
+mod load;
+mod same_certificate;
+
+fn main() -> ExitCode {
+    match dispatch() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("xtask: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch() -> Result<()> {
+    let mut parser = lexopt::Parser::from_env();
+    let name = match parser.next()? {
+        Some(Value(name)) => name.string()?,
+        _ => bail!("this is run by 'cargo xtask NAME'; 'cargo xtask --help' lists the names"),
+    };
+    match name.as_str() {
+        "bench" => bench::main(&mut parser),
+        "caches" => caches::main(&mut parser),
+        "idle" => idle::main(&mut parser),
+        "instructions" => instructions::main(&mut parser),
+        other => bail!("the lab has no '{other}'; 'cargo xtask --help' lists what there is"),
+    }
+}

@@ -1,0 +1,130 @@
+//! What gannet adds by itself, in headless Chromium: a window of another site that reports back, a
+//! worker made of text, WebAssembly, and a script that is missing during a deploy.
+//!
+//! The page tells what worked by requests, which are read in the server's log.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use crate::browser::headless;
+use xtask::process;
+use xtask::served::Served;
+
+/// How long a browser may take for one step; machines of CI are slow.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What the page of the site does; `OTHER` is the other site.
+const SCRIPT: &str = "
+const tell = what => fetch('/told-' + what);
+addEventListener('message', e => tell(e.data));
+window.open('http://localhost:OTHER/popup.html');
+const worker = new Worker(URL.createObjectURL(new Blob(['postMessage(1)'])));
+worker.onmessage = () => tell('worker');
+WebAssembly.instantiate(new Uint8Array([0, 97, 115, 109, 1, 0, 0, 0])).then(() => tell('wasm'));
+import('./assets/chunk-BxY3k9Zq.js').catch(() => tell('missing'));
+const wait = async () => {
+  if ((await fetch('/ready.txt')).ok) location = '/again.html';
+  else setTimeout(wait, 100);
+};
+wait();
+";
+
+/// The window of the other site, in which somebody would log in.
+const POPUP: &str = "opener.postMessage('popup', '*');";
+
+/// The page after the deploy.
+const AGAIN: &str = "import('./assets/chunk-BxY3k9Zq.js').then(() => fetch('/told-chunk'));";
+
+/// Tries it with a directory, and with an archive whose pages have a policy.
+pub(crate) fn run_all(chromium: &Path, gannet: &Path, folder: &Path) -> Result<()> {
+    let other = folder.join("other");
+    write_page(&other, "popup", POPUP)?;
+    let other = serve(gannet, &other, &folder.join("other.log"))?;
+    let site = folder.join("site");
+    write_page(&site, "index", &SCRIPT.replace("OTHER", &other.port))?;
+    write_page(&site, "again", AGAIN)?;
+    // A year for every asset, as many sites say: the missing one must not be kept.
+    let rule = "/assets/*\n  Cache-Control: public, max-age=31536000, immutable\n";
+    fs::write(site.join("_headers"), rule)?;
+    let archive = folder.join("site.gannet");
+    let mut pack = Command::new(gannet);
+    pack.args(["pack", "--quiet", "--fast", "--csp", "enforce"]);
+    process::run(pack.arg(&site).arg("-o").arg(&archive))?;
+
+    let wants = ["popup", "worker", "wasm", "missing"];
+    let log = folder.join("archive.log");
+    let server = serve(gannet, &archive, &log)?;
+    let browser = open(chromium, &folder.join("packed"), &server)?;
+    wait_for(&log, &wants).context("archive with a policy")?;
+    drop(browser);
+    println!("archive with a policy: popup, worker and WebAssembly work");
+
+    let log = folder.join("directory.log");
+    let server = serve(gannet, &site, &log)?;
+    let browser = open(chromium, &folder.join("live"), &server)?;
+    wait_for(&log, &wants).context("directory")?;
+    // The deploy goes on.
+    fs::create_dir_all(site.join("assets"))?;
+    fs::write(site.join("assets/chunk-BxY3k9Zq.js"), "export default 1;")?;
+    fs::write(site.join("ready.txt"), "")?;
+    wait_for(&log, &["chunk"]).context("the script that was missing")?;
+    drop(browser);
+    println!("directory: popup, worker and WebAssembly work; a script that was missing is loaded");
+    Ok(())
+}
+
+fn write_page(site: &Path, name: &str, script: &str) -> Result<()> {
+    fs::create_dir_all(site)?;
+    let page = format!("<!doctype html><title>{name}</title><script src={name}.js defer></script>");
+    fs::write(site.join(format!("{name}.html")), page)?;
+    Ok(fs::write(site.join(format!("{name}.js")), script)?)
+}
+
+fn serve(gannet: &Path, content: &Path, log: &Path) -> Result<Served> {
+    let mut command = Command::new(gannet);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--workers", "1"]);
+    command.args(["--log", "combined", "--log-file"]).arg(log);
+    Served::start(command.arg(content))?.context("the server does not start")
+}
+
+/// A browser, ended when dropped.
+struct Browser(Child);
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn open(chromium: &Path, folder: &Path, server: &Served) -> Result<Browser> {
+    let mut browser = headless(chromium, folder);
+    // A person would have clicked.
+    browser.args(["--disable-popup-blocking", "--remote-debugging-port=0"]);
+    browser.arg(format!("http://127.0.0.1:{}/", server.port));
+    browser
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    Ok(Browser(browser.spawn()?))
+}
+
+/// Waits until the page has told all of these.
+fn wait_for(log: &Path, wants: &[&str]) -> Result<()> {
+    let start = Instant::now();
+    loop {
+        let text = fs::read_to_string(log).unwrap_or_default();
+        let is_missing = |what: &&&str| !text.contains(&format!("/told-{what} "));
+        let missing: Vec<_> = wants.iter().filter(is_missing).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        ensure!(start.elapsed() < PATIENCE, "not told: {missing:?}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

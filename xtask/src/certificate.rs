@@ -1,0 +1,69 @@
+//! Makes the certificates that servers present while they are measured.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use anyhow::{Context, Result};
+
+use crate::process;
+
+/// A kind of key.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// How files of such certificates are named.
+    name: &'static str,
+    /// What `openssl req` takes to make one.
+    arguments: &'static [&'static str],
+}
+
+/// ECDSA on the curve P-256.
+pub const ECDSA_P256: Key = Key {
+    name: "ecdsa-p256",
+    arguments: &["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"],
+};
+
+/// RSA with 2048 bits.
+pub const RSA_2048: Key = Key {
+    name: "rsa-2048",
+    arguments: &["-newkey", "rsa:2048"],
+};
+
+/// A certificate for `localhost` and 127.0.0.1, signed by itself.
+pub struct Certificate {
+    /// The certificate, PEM.
+    pub chain: PathBuf,
+    /// Its key, PEM.
+    pub key: PathBuf,
+    /// The certificate, DER.
+    pub der: Vec<u8>,
+}
+
+impl Certificate {
+    /// Makes one with a key of the kind `kind` in `directory`, by `openssl`.
+    ///
+    /// # Errors
+    ///
+    /// When `openssl` cannot be had, or says that it cannot.
+    pub fn create(kind: Key, directory: &Path) -> Result<Self> {
+        let openssl = process::find_or_install("openssl", "openssl")?;
+        let file = |suffix: &str| directory.join(format!("{}.{suffix}", kind.name));
+        let (chain, key) = (file("pem"), file("key"));
+        let mut make = Command::new(&openssl);
+        make.args(["req", "-x509", "-nodes", "-days", "30"]);
+        make.args(["-subj", "/CN=localhost", "-addext"]);
+        make.arg("subjectAltName=DNS:localhost,IP:127.0.0.1");
+        make.args(kind.arguments);
+        make.arg("-keyout").arg(&key).arg("-out").arg(&chain);
+        process::capture(make.stdin(Stdio::null())).context("cannot make a certificate")?;
+        let der_file = file("der");
+        let mut convert = Command::new(&openssl);
+        convert.args(["x509", "-outform", "DER", "-in"]).arg(&chain);
+        convert.arg("-out").arg(&der_file).stdin(Stdio::null());
+        process::capture(&mut convert).context("cannot convert a certificate")?;
+        let der = fs::read(&der_file)?;
+        Ok(Self { chain, key, der })
+    }
+}

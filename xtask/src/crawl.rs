@@ -1,0 +1,404 @@
+//! Sites of generators, served from the same folder by nginx as it comes and by gannet, from the
+//! directory and from an archive: every path is asked of all three, and each difference is one of
+//! those that the manual names.
+//!
+//! Generators are installed where that is possible; one that cannot be had is said to be skipped, and
+//! why.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use xtask::process;
+use xtask::served::Served;
+
+/// How long nginx may take to listen, and an answer to come.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A generator: its program, Debian's package, its input by path, and its arguments; `OUT` is the
+/// folder to build into.
+struct Generator {
+    program: &'static str,
+    package: &'static str,
+    input: &'static [(&'static str, &'static str)],
+    arguments: &'static [&'static str],
+}
+
+const GENERATORS: [Generator; 4] = [
+    Generator {
+        program: "hugo",
+        package: "hugo",
+        input: &[
+            ("config.toml", "title = 'Test'\nbaseURL = '/'\n"),
+            ("layouts/404.html", "<title>none</title>"),
+            ("layouts/index.html", HUGO_PAGE),
+            ("layouts/_default/list.html", HUGO_PAGE),
+            ("layouts/_default/single.html", HUGO_PAGE),
+            ("assets/a.css", "body { color: red }\n"),
+            ("static/robots.txt", "User-agent: *\n"),
+            ("static/img/a b.png", "no picture"),
+            (
+                "content/posts/one.md",
+                "---\ntitle: One\ndate: 2024-01-01\ntags: [a, 'b c']\naliases: [/old/one]\n---\nA\n",
+            ),
+            (
+                "content/about.md",
+                "---\ntitle: About\nurl: /about.html\n---\nB\n",
+            ),
+        ],
+        arguments: &["--quiet", "--destination", "OUT"],
+    },
+    Generator {
+        program: "jekyll",
+        package: "jekyll",
+        input: &[
+            ("_config.yml", "permalink: pretty\n"),
+            (
+                "_layouts/page.html",
+                "<title>{{ page.title }}</title>{{ content }}",
+            ),
+            ("index.md", "---\nlayout: page\ntitle: Home\n---\nHello\n"),
+            (
+                "about.md",
+                "---\nlayout: page\ntitle: About\npermalink: /about.html\n---\nA\n",
+            ),
+            (
+                "_posts/2024-01-01-first-one.md",
+                "---\nlayout: page\ntitle: First\n---\nB\n",
+            ),
+            ("404.md", "---\npermalink: /404.html\n---\nNone\n"),
+        ],
+        arguments: &["build", "--quiet", "--destination", "OUT"],
+    },
+    Generator {
+        program: "mkdocs",
+        package: "mkdocs",
+        input: &[
+            (
+                "mkdocs.yml",
+                "site_name: Test\nsite_url: http://127.0.0.1/\n",
+            ),
+            ("docs/index.md", "# Home\n"),
+            ("docs/v1.2.md", "# Version 1.2\n"),
+            ("docs/\u{fc}ber uns.md", "# About\n"),
+            ("docs/guide/index.md", "# Guide\n"),
+            ("docs/guide/first.md", "# First\n"),
+        ],
+        arguments: &["build", "--quiet", "--site-dir", "OUT"],
+    },
+    Generator {
+        program: "sphinx-build",
+        package: "python3-sphinx",
+        input: &[
+            ("conf.py", "project = 'Test'\n"),
+            (
+                "index.rst",
+                "Test\n====\n\n.. toctree::\n\n   part/a\n   b\n",
+            ),
+            ("part/a.rst", "A\n=\n"),
+            ("b.rst", "B\n=\n"),
+        ],
+        arguments: &["-q", "-b", "html", ".", "OUT"],
+    },
+];
+
+const HUGO_PAGE: &str = "{{ $style := resources.Get \"a.css\" | fingerprint }}\
+    <title>{{ .Title }}</title><link rel=stylesheet href=\"{{ $style.RelPermalink }}\">{{ .Content }}";
+
+/// What a page is kept for that nothing is known of.
+const REVALIDATED: &str = "public, max-age=0, s-maxage=1, must-revalidate";
+/// The same for a name that is proven to come from its content.
+const IMMUTABLE: &str = "public, max-age=31536000, immutable";
+
+/// Runs all of it.
+pub(crate) fn main() -> Result<()> {
+    let nginx = match process::find_or_install("nginx", "nginx-light") {
+        Ok(nginx) => nginx,
+        Err(error) => {
+            println!("skipped: {error:#}");
+            return Ok(());
+        }
+    };
+    let gannet = process::build(&["-p", "gannet"], "dev")?;
+    let folder = std::env::temp_dir().join(format!("gannet-crawl-{}", std::process::id()));
+    let result = crawl_all(&nginx, &gannet, &folder);
+    fs::remove_dir_all(&folder)?;
+    result
+}
+
+fn crawl_all(nginx: &Path, gannet: &Path, folder: &Path) -> Result<()> {
+    for generator in &GENERATORS {
+        let program = match process::find_or_install(generator.program, generator.package) {
+            Ok(program) => program,
+            Err(error) => {
+                println!("{}: skipped: {error:#}", generator.program);
+                continue;
+            }
+        };
+        let folder = folder.join(generator.program);
+        let site = generate(generator, &program, &folder)?;
+        crawl(nginx, gannet, &folder, &site).with_context(|| generator.program)?;
+    }
+    Ok(())
+}
+
+/// Writes the input and builds the site. Gives its folder.
+fn generate(generator: &Generator, program: &Path, folder: &Path) -> Result<PathBuf> {
+    let (input, site) = (folder.join("input"), folder.join("site"));
+    for (path, text) in generator.input {
+        let path = input.join(path);
+        fs::create_dir_all(path.parent().context("it is below the folder")?)?;
+        fs::write(path, text)?;
+    }
+    let mut command = Command::new(program);
+    command.current_dir(&input).stdin(Stdio::null());
+    for argument in generator.arguments {
+        match *argument {
+            "OUT" => command.arg(&site),
+            other => command.arg(other),
+        };
+    }
+    process::capture(&mut command)?;
+    Ok(site)
+}
+
+/// What a server serves the site from.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+enum From {
+    Directory,
+    Archive,
+}
+
+fn crawl(nginx: &Path, gannet: &Path, folder: &Path, site: &Path) -> Result<()> {
+    let (_nginx, before_port) = start_nginx(nginx, folder, site)?;
+    let archive = folder.join("site.gannet");
+    let mut pack = Command::new(gannet);
+    pack.args(["pack", "--quiet", "--fast", "--fresh"])
+        .arg(site);
+    process::run(pack.arg("-o").arg(&archive))?;
+    let serve = |content: &Path| -> Result<Served> {
+        let mut server = Command::new(gannet);
+        server.args(["serve", "--listen", "127.0.0.1:0", "--log", "off"]);
+        server.args(["--workers", "1"]).arg(content);
+        Served::start(&mut server)?.context("gannet does not start")
+    };
+    let servers = [
+        (From::Directory, serve(site)?),
+        (From::Archive, serve(&archive)?),
+    ];
+    let mut seen = BTreeMap::new();
+    let paths = paths(site)?;
+    for path in &paths {
+        let before = ask(before_port, path)?;
+        for (from, server) in &servers {
+            let now = ask(server.port.parse()?, path)?;
+            let what = judge(*from, site, path, &before, &now);
+            let what =
+                what.with_context(|| format!("{from:?}: '{path}'\n{}\n{}", before.head, now.head))?;
+            *seen.entry((*from, what)).or_insert(0) += 1;
+        }
+    }
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    println!("{name}: {} paths", paths.len());
+    for ((from, what), count) in seen {
+        println!("  {from:?}: {count} {what}");
+    }
+    Ok(())
+}
+
+/// All files and folders, the latter with and without a slash; pages with and without their suffix;
+/// and some that are missing.
+fn paths(site: &Path) -> Result<BTreeSet<String>> {
+    let missing = [
+        "/none",
+        "/none/",
+        "/none.js",
+        "/a/b/none.html",
+        "/.git/config",
+    ];
+    let mut paths: BTreeSet<String> = missing.into_iter().map(str::to_owned).collect();
+    let mut folders = vec![(site.to_owned(), "/".to_owned())];
+    while let Some((folder, path)) = folders.pop() {
+        paths.insert(path.clone());
+        for entry in fs::read_dir(&folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            let below = format!("{path}{}", name.to_str().context("a name in UTF-8")?);
+            paths.insert(below.clone());
+            if entry.file_type()?.is_dir() {
+                folders.push((entry.path(), format!("{below}/")));
+            } else if let Some(page) = below.strip_suffix(".html") {
+                paths.insert(page.to_owned());
+                paths.insert(format!("{page}/"));
+            }
+        }
+    }
+    Ok(paths)
+}
+
+/// Which difference there is between two answers, in words. The error says what no manual names.
+fn judge(from: From, site: &Path, path: &str, before: &Got, now: &Got) -> Result<&'static str> {
+    let is_hidden = path.split('/').any(|segment| segment.starts_with('.'));
+    let page = || fs::read(site.join(format!("{}.html", &path[1..])));
+    Ok(match (before.status, now.status) {
+        (200 | 301 | 403 | 404, 404) if is_hidden => "dotfiles are not served",
+        (200, 200) => {
+            same_content(from, before, now)?;
+            "with the same content"
+        }
+        (301, 308) => {
+            let location = before.field("location").unwrap_or_default();
+            let same = location.ends_with(now.field("location").context("a location")?);
+            ensure!(same, "another location");
+            "308 in place of 301"
+        }
+        // There is `name/` and `name.html`.
+        (301 | 404, 200) => {
+            ensure!(page()? == now.body, "not the page");
+            "pages without their suffix"
+        }
+        (404, 308) => {
+            let expected = encoded(path.trim_end_matches('/'));
+            ensure!(now.field("location") == Some(&expected), "another location");
+            "pages without their suffix, with a slash that is taken away"
+        }
+        (403, 200) if from == From::Directory => {
+            ensure!(now.field("cache-control") == Some("no-store"), "no listing");
+            "listings"
+        }
+        (301 | 403, 404) if from == From::Archive => "folders without a page, not in an archive",
+        (404, 404) => {
+            let own = fs::read(site.join("404.html")).ok();
+            ensure!(own.is_none_or(|own| own == now.body), "not the site's page");
+            "not found"
+        }
+        _ => bail!("another status"),
+    })
+}
+
+fn same_content(from: From, before: &Got, now: &Got) -> Result<()> {
+    ensure!(before.body == now.body, "other bytes");
+    if from == From::Directory {
+        let modified = before.field("last-modified") == now.field("last-modified");
+        ensure!(modified, "another time of modification");
+    }
+    let lifetime = now.field("cache-control").unwrap_or_default();
+    ensure!(
+        [REVALIDATED, IMMUTABLE].contains(&lifetime),
+        "another lifetime"
+    );
+    let of = |got: &Got| got.field("content-type").unwrap_or_default().to_owned();
+    let (known, found) = (of(before), of(now));
+    let essence = found.split(';').next().unwrap_or_default();
+    let is_same = match known.as_str() {
+        // What nginx has no type for.
+        "application/octet-stream" => true,
+        "application/javascript" => essence == "text/javascript",
+        "text/xml" => essence == "application/xml",
+        "image/x-icon" => essence == "image/vnd.microsoft.icon",
+        known => essence == known,
+    };
+    ensure!(is_same, "another type");
+    Ok(())
+}
+
+/// nginx with the configuration that it comes with, as far as it is about files.
+fn start_nginx(program: &Path, folder: &Path, site: &Path) -> Result<(Running, u16)> {
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let (here, site) = (folder.display(), site.display());
+    let user = match rustix::process::geteuid().is_root() {
+        true => "user root;",
+        false => "",
+    };
+    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+    let temporary = temporary
+        .map(|it| format!("{it}_temp_path {here}/{it};\n"))
+        .concat();
+    let text = format!(
+        "{user}\ndaemon off;\nworker_processes 1;\npid {here}/pid;\nerror_log {here}/error;\n\
+         events {{}}\nhttp {{\ninclude /etc/nginx/mime.types;\n\
+         default_type application/octet-stream;\naccess_log off;\n{temporary}\
+         server {{ listen 127.0.0.1:{port}; root {site}; index index.html; }}\n}}\n"
+    );
+    let path = folder.join("nginx.conf");
+    fs::write(&path, text)?;
+    let mut command = Command::new(program);
+    command.stderr(Stdio::null()).arg("-c").arg(path);
+    let mut running = Running(command.spawn()?);
+    let start = Instant::now();
+    while TcpStream::connect(("127.0.0.1", port)).is_err() {
+        if let Some(status) = running.0.try_wait()? {
+            bail!("nginx ended: {status}");
+        }
+        ensure!(start.elapsed() < PATIENCE, "nginx does not listen");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok((running, port))
+}
+
+/// A program, ended when dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // A signal that lets it end its own workers.
+        if let Some(pid) = rustix::process::Pid::from_raw(self.0.id() as i32) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        let _ = self.0.wait();
+    }
+}
+
+/// An answer.
+struct Got {
+    status: u16,
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Got {
+    fn field(&self, name: &str) -> Option<&str> {
+        let mut lines = self.head.lines().filter_map(|line| line.split_once(": "));
+        let found = lines.find(|(known, _)| known.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value)
+    }
+}
+
+/// Percent-encoded, but for what paths are made of.
+fn encoded(path: &str) -> String {
+    let encode = |byte: u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'-' | b'.' | b'_' | b'~' => {
+            char::from(byte).to_string()
+        }
+        _ => format!("%{byte:02X}"),
+    };
+    path.bytes().map(encode).collect()
+}
+
+/// One request with a connection of its own.
+fn ask(port: u16, path: &str) -> Result<Got> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let target = encoded(path);
+    let head = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes())?;
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes)?;
+    let end = bytes.windows(4).position(|it| it == b"\r\n\r\n");
+    let body = bytes.split_off(end.context("a head")? + 4);
+    let head = String::from_utf8_lossy(&bytes).into_owned();
+    let status = head
+        .split(' ')
+        .nth(1)
+        .and_then(|status| status.parse().ok());
+    Ok(Got {
+        status: status.context("a status")?,
+        head,
+        body,
+    })
+}
