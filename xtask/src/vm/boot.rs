@@ -66,7 +66,19 @@ impl Accelerator {
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Kvm => &["-accel", "kvm", "-cpu", "host", "-smp", "2"],
-            Self::Emulation { .. } => &["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"],
+            Self::Emulation { .. } => {
+                // Without `cmpxchg16b`, which QEMU 7.2 emulates with flags that are not its own when
+                // two processors run at once: the kernel's allocator then dies of a double fault.
+                const LIST: &[&str] = &[
+                    "-accel",
+                    "tcg,thread=multi",
+                    "-cpu",
+                    "max,cx16=off",
+                    "-smp",
+                    "2",
+                ];
+                LIST
+            }
             Self::Counting => {
                 const LIST: &[&str] = &[
                     "-accel",

@@ -121,7 +121,7 @@ fn run(
     is_verbose: bool,
 ) -> Result<Report> {
     // An emulated machine panics once in a while, for reasons of its own.
-    const BOOTS_MAX: usize = 2;
+    const BOOTS_MAX: usize = 3;
     let mut last = Report::default();
     for nth in 1..=BOOTS_MAX {
         last = boot::run(qemu, accelerator, kernel, image, is_verbose)?;
