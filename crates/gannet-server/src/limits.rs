@@ -146,6 +146,13 @@ pub(crate) const SPARE_DESCRIPTORS_PART: u64 = 8;
 /// once for those that were not used for long, once for the others.
 pub(crate) const DESCRIPTOR_TRIES_MAX: u32 = 2;
 
+/// How long a request waits for descriptors, memory or room among what waits for the disk, before it
+/// is answered with 503, milliseconds.
+pub(crate) const SHORT_MS: u64 = 2_000;
+
+/// How long after such a thing was short the next lookup tries again, milliseconds.
+pub(crate) const SHORT_AGAIN_MS: u64 = 1;
+
 /// Entries read of one directory for a listing.
 pub(crate) const LISTING_MAX: usize = 20_000;
 

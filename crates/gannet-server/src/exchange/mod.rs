@@ -2,7 +2,7 @@
 //!
 //! `pump` takes requests from a protocol machine and answers what memory can answer. What it cannot
 //! is kept (`KeptRequest`) and waits: `waiting` asks for it, `first_reads`, `listing` and `inflating`
-//! do what is done once for several who wait. `answering` makes the answer from what the site has,
+//! do what is done once for several who wait, `shortage` has those for whom something was used up. `answering` makes the answer from what the site has,
 //! `own_answers` the others; `outgoing` gathers the answers of one send.
 
 pub(crate) mod answering;
@@ -15,6 +15,7 @@ mod own_answers;
 pub(crate) mod own_fields;
 pub(crate) mod pump;
 pub(crate) mod redirect;
+pub(crate) mod shortage;
 pub(crate) mod waiting;
 
 use gannet_http::semantics::status::Status;
@@ -33,6 +34,8 @@ pub(crate) enum Disk {
     Copied(File),
     /// The turn to read has come.
     Admitted(Admission),
+    /// What was short may be had again.
+    Again,
     /// The body that was waited for is in memory.
     Inflated,
 }

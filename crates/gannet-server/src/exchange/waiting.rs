@@ -1,5 +1,7 @@
 //! Requests whose answer has to be looked for on the disk.
 
+use std::rc::Rc;
+
 use gannet_content::routing::is_navigation;
 use gannet_content::rules::pattern::Scheme;
 use gannet_http::semantics::coding::accept_encoding;
@@ -14,6 +16,7 @@ use super::answering::{Answered, Answering, Reply, needs_bytes};
 use super::first_reads::FirstRead;
 use super::outgoing::Outgoing;
 use super::pump::Pump;
+use crate::site::directory::Cached;
 use crate::site::directory::fill::{Fill, Filled};
 use crate::site::inflated::Inflation;
 use crate::site::rules::asked;
@@ -76,6 +79,41 @@ impl<D: Driver> Shared<D> {
         asker: Token,
         told: Option<Result<Disk, Errno>>,
     ) -> Option<Filled> {
+        if let Some(Ok(Disk::Again)) = told
+            && let Some((cached, status)) = self.remembered(request, fill)
+        {
+            return Some(Filled::File(cached, status));
+        }
+        match self.ask_directory(request, fill, asker, told)? {
+            Filled::Short => self.defer_short(fill, asker),
+            filled => Some(filled),
+        }
+    }
+
+    /// What answers a request that was deferred, if that is in memory by now.
+    fn remembered(&mut self, request: &Request<'_>, fill: &Fill) -> Option<(Rc<Cached>, Status)> {
+        let Site::Directory(site) = self.sites.at(fill.site()) else {
+            return None;
+        };
+        let is_ruled = || fill.ruling().is_some_and(|it| it.before_files().is_some());
+        if !fill.is_current(site) || is_ruled() {
+            return None;
+        }
+        let (cached, status) = site.lookup(fill.path(), self.driver.now(), &self.driver)?;
+        let lines = request.fields.lines(KnownField::AcceptEncoding);
+        let selected = cached.select(accept_encoding(lines), status);
+        let is_unread = matches!(selected.source, Source::Unread);
+        let is_whole = !is_unread || !needs_bytes(request, &selected, self.driver.unix_seconds());
+        is_whole.then_some((cached, status))
+    }
+
+    fn ask_directory(
+        &mut self,
+        request: &Request<'_>,
+        fill: &mut Fill,
+        asker: Token,
+        told: Option<Result<Disk, Errno>>,
+    ) -> Option<Filled> {
         let mut told = match told {
             Some(Ok(Disk::Listed(page))) => {
                 return Some(page.map_or_else(Filled::Error, Filled::Listing));
@@ -84,6 +122,7 @@ impl<D: Driver> Shared<D> {
                 fill.admit(admission);
                 None
             }
+            Some(Ok(Disk::Again)) => None,
             told => told,
         };
         loop {
@@ -177,8 +216,8 @@ fn answer_filled(
         Filled::Redirect(location) => to.redirect(request, &location),
         Filled::Elsewhere(status, location) => to.elsewhere(status, &location),
         Filled::Listing(page) => to.listing(&page),
-        Filled::Directory(_) => {
-            debug_assert!(false, "a directory is listed first");
+        Filled::Directory(_) | Filled::Short => {
+            debug_assert!(false, "a directory is listed first, and what was short is asked for again");
             to.error(Status::INTERNAL_SERVER_ERROR, None)
         }
         Filled::Error(status) => to.missing(request, status),

@@ -49,6 +49,8 @@ pub struct Counters {
     pub inflated: u64,
     /// Live files whose content was read or copied for a first answer.
     pub first_reads: u64,
+    /// Lookups that were deferred because descriptors, memory or room for questions were used up.
+    pub deferred_lookups: u64,
     /// Directories that were read to be listed.
     pub listings: u64,
     /// Bytes of archives that are copied into memory, counted by one of the workers that share them.
@@ -231,6 +233,7 @@ impl AddAssign<&Counters> for Counters {
             cache_misses,
             inflated,
             first_reads,
+            deferred_lookups,
             listings,
             archive_copied,
             h2_connections,
@@ -259,6 +262,7 @@ impl AddAssign<&Counters> for Counters {
         self.cache_misses += cache_misses;
         self.inflated += inflated;
         self.first_reads += first_reads;
+        self.deferred_lookups += deferred_lookups;
         self.listings += listings;
         self.archive_copied += archive_copied;
         self.h2_connections += h2_connections;

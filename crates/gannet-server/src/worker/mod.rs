@@ -32,6 +32,7 @@ use crate::exchange::Disk;
 use crate::exchange::first_reads::FirstReads;
 use crate::exchange::inflating::Inflating;
 use crate::exchange::listing::Listing;
+use crate::exchange::shortage::Shortage;
 use crate::limits::OPEN_IDLE_MS;
 use crate::observe::log::LogSink;
 use crate::observe::metrics::Counters;
@@ -101,6 +102,7 @@ impl<D: Driver> Worker<D> {
             ledger: Ledger::new(sites.cache_memory()),
             asked: Asked::default(),
             first_reads: FirstReads::default(),
+            shortage: Shortage::default(),
             inflating: Inflating::default(),
             listing: Listing::default(),
             starved: Vec::new(),
@@ -164,6 +166,7 @@ impl<D: Driver> Worker<D> {
             shared.accept_at,
             self.close_idle_at,
             shared.tails.next_check(),
+            shared.shortage.next_try(),
             shared.delays.next_due(),
             shared.has_deferred_work().then(|| shared.driver.now()),
         ]
@@ -184,6 +187,7 @@ impl<D: Driver> Worker<D> {
         self.inflate();
         self.read_directories();
         self.admit_first_reads();
+        self.try_short_again();
         self.fire_timers();
         self.check_tails();
         self.close_idle_files();

@@ -19,6 +19,7 @@ use crate::exchange::inflating::Inflating;
 use crate::exchange::listing::Listing;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::pump::Pump;
+use crate::exchange::shortage::Shortage;
 use crate::observe::log::LogSink;
 use crate::observe::metrics::Counters;
 use crate::site::sites::Sites;
@@ -56,6 +57,8 @@ pub(crate) struct Shared<D: Driver> {
     pub(crate) asked: Asked,
     /// Content that is to be read for the first time.
     pub(crate) first_reads: FirstReads,
+    /// Requests for whose lookup something was short.
+    pub(crate) shortage: Shortage,
     /// Bodies on their way into memory.
     pub(crate) inflating: Inflating,
     /// Listings of directories.

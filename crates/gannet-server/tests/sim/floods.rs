@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gannet_http::h2::PREFACE;
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Client, End, Faults, Sim};
-use gannet_server::config::ContentOptions;
+use gannet_server::config::{ContentOptions, Limits};
 use gannet_server::driven::{Driven, DrivenContent};
 use gannet_server::ledger::{Account, Bound, Holding};
 use gannet_server::tls::limits::SEALED_RECORDS_MAX;
@@ -467,15 +467,54 @@ fn gzip_that_is_to_be_inflated_has_a_bound() {
     check_given_back(&mut server, Account::Inflation, 13 * MIB);
 }
 
+/// A crowd asks at once for a path that nobody has asked for before, each on a connection of its own,
+/// while there are far fewer descriptors: all are answered.
+#[test]
+fn a_crowd_that_asks_for_the_same_needs_few_descriptors() {
+    const DESCRIPTORS: usize = 8;
+    const CROWD: usize = 400;
+    for (file, len) in [("long.css", 300_000), ("short.css", 2_000)] {
+        // Each question takes its time, and the file is open while it is looked for in other codings.
+        let mut server = Server::new(Faults {
+            files_max: DESCRIPTORS,
+            cold: 1_000,
+            delay_max_ns: 5 * MS,
+            ..Faults::none()
+        });
+        server.disk.put_file(file, vec![b'x'; len]);
+        server.disk.age_files(10_000);
+        let crowd: Vec<_> = (0..CROWD)
+            .map(|_| {
+                let client = server.connect();
+                client.write(&get(file));
+                client
+            })
+            .collect();
+        for client in &crowd {
+            server.until("an answer", || client.readable() > 12);
+            assert_eq!(&client.read()[9..12], b"200", "{file}");
+        }
+        let counters = server.driven.counters();
+        assert!(counters.deferred_lookups > 0, "{file}: there was enough");
+        assert!(server.disk.leaks().files_open <= DESCRIPTORS);
+    }
+}
+
 /// As many files as there are descriptors are sent to peers who do not take them: who asks for
 /// another gets 503, who asks for what is in memory is served, and all is well when they have gone.
 #[test]
 fn descriptors_that_peers_hold_are_missed_and_come_back() {
     const DESCRIPTORS: usize = 8;
-    let mut server = Server::new(Faults {
+    let faults = Faults {
         files_max: DESCRIPTORS,
         ..Faults::none()
-    });
+    };
+    // Longer than anything here waits.
+    let limits = Limits {
+        progress_timeout_ms: 60_000,
+        ..LIMITS
+    };
+    let (mut server, _) = Server::with_tls(faults, limits, Tls::None, SEALED_RECORDS_MAX);
     for number in 0..=DESCRIPTORS {
         server
             .disk

@@ -377,6 +377,12 @@ fn rows(c: &Counters) -> Vec<Row> {
             c.first_reads,
         ),
         (
+            "lookups_deferred_total",
+            "counter",
+            "Lookups that were deferred because descriptors, memory or room for questions were used up.",
+            c.deferred_lookups,
+        ),
+        (
             "listings_made_total",
             "counter",
             "Directories that were read to be listed.",

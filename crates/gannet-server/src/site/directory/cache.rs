@@ -131,9 +131,13 @@ impl Cache {
         Some(Rc::clone(&found.cached))
     }
 
-    /// Remembers what a path came to.
+    /// Remembers what a path came to, at that time. Of the same found later, that time stays.
     pub(super) fn insert(&mut self, path: &[u8], cached: Rc<Cached>, status: Status, now: Nanos) {
-        self.old.take(path);
+        let old = self.old.take(path).map(|(_, value)| value);
+        let before = old.as_ref().or_else(|| self.young.paths.get(path));
+        let same = before.filter(|before| Rc::ptr_eq(&before.cached, &cached));
+        let (looked_up, confirmed) =
+            same.map_or((now, now), |it| (it.looked_up.max(now), it.confirmed.max(now)));
         self.young.insert(
             path.into(),
             Remembered {
@@ -141,8 +145,8 @@ impl Cache {
                 descriptors: cached.descriptors(),
                 cached,
                 status,
-                looked_up: now,
-                confirmed: now,
+                looked_up,
+                confirmed,
             },
         );
         self.age();

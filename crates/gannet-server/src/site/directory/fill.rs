@@ -44,6 +44,8 @@ pub(crate) enum Filled {
     Directory(Vec<u8>),
     /// A directory's listing.
     Listing(ListingPage),
+    /// Nothing yet: descriptors, memory or room among what waits for the disk are used up.
+    Short,
     /// Nothing to send.
     Error(Status),
 }
@@ -297,12 +299,11 @@ impl Fill {
         }
     }
 
-    /// Something is used up: the question is asked again if closing files may help, else the client
-    /// has to come back.
+    /// Something is used up: the question is asked again at once if closing files may help.
     fn lack(&mut self, site: &mut DirectorySite, errno: Errno) -> Option<Filled> {
         let is_full = errno == Errno::AGAIN || self.tries >= DESCRIPTOR_TRIES_MAX;
         if is_full || !site.drop_descriptors() {
-            return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
+            return Some(Filled::Short);
         }
         self.tries += 1;
         None
@@ -482,9 +483,7 @@ impl Fill {
             Err(Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::AGAIN) if is_long => {
                 CachedBody::live(opened.file, opened.meta)
             }
-            Err(Errno::NOMEM | Errno::AGAIN) => {
-                return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
-            }
+            Err(Errno::NOMEM | Errno::AGAIN) => return Some(Filled::Short),
             Err(_) => return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR)),
         };
         cached.set_body(coding, body);
