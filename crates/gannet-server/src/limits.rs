@@ -94,6 +94,10 @@ pub(crate) const RESTED_NS: u64 = 1_000_000_000;
 /// content: a fraction of a millisecond. Longer files are copied by helper threads.
 pub(crate) const READ_PER_TURN_MAX: u64 = 512 << 10;
 
+/// Bytes copied or sealed in one turn for the further sends of long answers: 2 to 4 ms, while the
+/// requests of others wait. Beyond that each send is of [`UNTAKEN_MAX`].
+pub(crate) const SENT_PER_TURN_MAX: u64 = 8 << 20;
+
 /// Lookups made again in one turn for requests that were deferred; each is a few opens.
 pub(crate) const LOOKUPS_PER_TURN_MAX: u64 = 32;
 

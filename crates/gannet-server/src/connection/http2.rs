@@ -8,9 +8,10 @@ use super::protocol::Protocol;
 use super::streams::{Framed, Streams};
 use super::{Active, Phase};
 use crate::exchange::outgoing::Outgoing;
-use crate::limits::{STREAM_UNSENT_MAX, TRIM_MS};
+use crate::limits::{STREAM_SEND_MAX, STREAM_UNSENT_MAX, TRIM_MS};
 use crate::observe::log::End;
 use crate::worker::delay::Arrived;
+use crate::worker::ledger::Work;
 
 impl<D: Driver> Active<'_, D> {
     /// Whether the first bytes of a connection can be looked at: false if they may become the
@@ -162,7 +163,8 @@ impl<D: Driver> Active<'_, D> {
             match streams.frames(now, most, &mut out) {
                 Framed::All => {
                     let was_filled = streams.is_filled(&out);
-                    if was_filled && most == u64::MAX {
+                    let mut may_grow = || self.shared.budget.take(Work::Send, STREAM_SEND_MAX);
+                    if was_filled && most == u64::MAX && may_grow() {
                         streams.allow(self.shared.driver.room(socket, STREAM_UNSENT_MAX));
                     }
                     if !was_filled || streams.is_filled(&out) {

@@ -217,7 +217,10 @@ fn answer_filled(
         Filled::Elsewhere(status, location) => to.elsewhere(status, &location),
         Filled::Listing(page) => to.listing(&page),
         Filled::Directory(_) | Filled::Short => {
-            debug_assert!(false, "a directory is listed first, and what was short is asked for again");
+            debug_assert!(
+                false,
+                "a directory is listed first, and what was short is asked for again"
+            );
             to.error(Status::INTERNAL_SERVER_ERROR, None)
         }
         Filled::Error(status) => to.missing(request, status),

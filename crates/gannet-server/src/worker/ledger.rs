@@ -226,10 +226,12 @@ pub(crate) enum Work {
     Read,
     /// Lookups made again for requests that were deferred.
     Lookup,
+    /// Bytes copied or sealed for the further sends of long answers.
+    Send,
 }
 
 /// How many kinds there are.
-const WORKS: usize = 4;
+const WORKS: usize = 5;
 
 /// What may still be done in this turn. What finds nothing left is deferred to the next one, in
 /// the order in which it was asked for.
@@ -242,6 +244,7 @@ impl Budget {
         limits::INFLATED_PER_TURN_MAX,
         limits::READ_PER_TURN_MAX,
         limits::LOOKUPS_PER_TURN_MAX,
+        limits::SENT_PER_TURN_MAX,
     ];
 
     /// That of a whole turn.

@@ -417,3 +417,54 @@ fn a_folder_that_hangs_does_not_hold_up_other_listings() {
         assert_eq!(status(&mut server, client).0, 200);
     }
 }
+
+/// A hundred long answers from memory leave in turns that have room for others, though sockets take
+/// all that they are given.
+#[test]
+fn many_long_answers_share_a_turn() {
+    const MIB: u64 = 1 << 20;
+    const CLIENTS: u64 = 100;
+    const IN_A_TURN: u64 = 8 * MIB;
+    const AT_LEAST: u64 = 48 << 10;
+    const FIRST: u64 = 256 << 10;
+    let driver = Sim::new(
+        1,
+        1,
+        &EngineOptions::default(),
+        Faults {
+            socket_capacity: 16 << 20,
+            ..Faults::none()
+        },
+    );
+    let disk = driver.handle();
+    for number in 0..10_000 {
+        disk.put_file(&format!("listing/a-file-with-a-name-{number:0100}"), "");
+    }
+    disk.age_files(10_000);
+    let content = DrivenContent::Directory(disk.root());
+    let options = ContentOptions::default();
+    let driven = Driven::new(driver, content, &options, LIMITS, None).expect("no archive");
+    let mut server = Server { driven, disk };
+    let clients: Vec<_> = (0..CLIENTS).map(|_| server.connect()).collect();
+    // One is accepted in a turn.
+    server.pass(100);
+    clients
+        .iter()
+        .for_each(|client| client.write(&get("listing/")));
+    let readable = || {
+        let each = clients.iter().map(|client| client.readable() as u64);
+        each.sum::<u64>()
+    };
+    let (mut got, mut most) = (readable(), 0);
+    while got < CLIENTS * 3 * MIB {
+        server.driven.turn(None).unwrap();
+        let now = readable();
+        // First sends are not held up.
+        if got >= CLIENTS * FIRST {
+            most = most.max(now - got);
+        }
+        got = now;
+    }
+    assert!(most > MIB, "{most} bytes");
+    assert!(most <= IN_A_TURN + CLIENTS * AT_LEAST, "{most} bytes");
+}

@@ -136,8 +136,9 @@ impl Cache {
         let old = self.old.take(path).map(|(_, value)| value);
         let before = old.as_ref().or_else(|| self.young.paths.get(path));
         let same = before.filter(|before| Rc::ptr_eq(&before.cached, &cached));
-        let (looked_up, confirmed) =
-            same.map_or((now, now), |it| (it.looked_up.max(now), it.confirmed.max(now)));
+        let (looked_up, confirmed) = same.map_or((now, now), |it| {
+            (it.looked_up.max(now), it.confirmed.max(now))
+        });
         self.young.insert(
             path.into(),
             Remembered {
