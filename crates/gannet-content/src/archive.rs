@@ -45,6 +45,10 @@ pub trait Entries {
     /// Whether it has content; else it is a redirect.
     fn has_content(&self, entry: &Self::Entry) -> bool;
 
+    /// Whether it is the file of that name, and not the page of a folder or another file that
+    /// answers there.
+    fn is_file(&self, entry: &Self::Entry) -> bool;
+
     /// Is called with what the redirect rules say, for whoever tells the reasons.
     fn ruled(&self, _ruled: Option<&Ruled>) {}
 }
@@ -170,7 +174,7 @@ fn missing<E: Entries>(
     }
     if facts.spa
         && is_application_path(path, is_navigation)
-        && let Some(entry) = content_for_others(entries, facts, FRONT_PAGE)
+        && let Some(entry) = front_page(entries, facts)
     {
         return stands_in(entry, Status::OK);
     }
@@ -210,6 +214,15 @@ fn stands_in<E>(entry: E, status: Status) -> Outcome<E> {
     }
 }
 
+/// The page of a single-page application. A folder of its name is none, as in a directory.
+fn front_page<E: Entries>(entries: &E, facts: &Facts<'_>) -> Option<E::Entry> {
+    let page = content(entries, FRONT_PAGE).filter(|page| entries.is_file(page))?;
+    let unruled = facts
+        .has_unruled
+        .then(|| entries.find(Space::Unruled, FRONT_PAGE));
+    Some(unruled.flatten().unwrap_or(page))
+}
+
 /// The content of a path, to answer for another one.
 fn content_for_others<E: Entries>(entries: &E, facts: &Facts<'_>, path: &[u8]) -> Option<E::Entry> {
     let unruled = facts
@@ -231,7 +244,8 @@ mod tests {
     use crate::rules::pattern::Scheme;
     use crate::rules::{Compat, SourceFile, redirects};
 
-    /// Entries by name; those whose name ends with `->` are redirects. What is asked is noted.
+    /// Entries by name; those whose name ends with `->` are redirects, and with ` alias` no files. What
+    /// is asked is noted.
     struct Site {
         entries: Vec<(Space, &'static str)>,
         asked: RefCell<usize>,
@@ -242,7 +256,10 @@ mod tests {
 
         fn find(&self, space: Space, path: &[u8]) -> Option<String> {
             *self.asked.borrow_mut() += 1;
-            let name = |name: &str| name.trim_end_matches("->").as_bytes() == path;
+            let name = |name: &str| {
+                let name = name.trim_end_matches("->").trim_end_matches(" alias");
+                name.as_bytes() == path
+            };
             let mut entries = self.entries.iter();
             let found = entries.find(|(one, it)| *one == space && name(it))?;
             Some(format!("{space:?} {}", found.1))
@@ -250,6 +267,10 @@ mod tests {
 
         fn has_content(&self, entry: &String) -> bool {
             !entry.ends_with("->")
+        }
+
+        fn is_file(&self, entry: &String) -> bool {
+            !entry.ends_with("alias")
         }
     }
 
@@ -341,6 +362,12 @@ mod tests {
         };
         let listed = site(&[(Space::Content, "/")]);
         assert_eq!(ask(&listed, &facts, "/view", false), "missing");
+        // `/index.html/index.html`, which answers for its folder.
+        let folder = site(&[
+            (Space::Content, "/index.html alias"),
+            (Space::Unruled, "/index.html"),
+        ]);
+        assert_eq!(ask(&folder, &facts, "/view", false), "missing");
         let paged = site(&[
             (Space::Content, "/index.html"),
             (Space::Unruled, "/index.html"),

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use gannet_archive::{Archive, Body, Entry, EntryKind, Key, Namespace, Variant};
-use gannet_content::archive::{Entries, Facts, Outcome, Space, resolve};
+use gannet_content::archive::{Entries, FRONT_PAGE, Facts, Outcome, Space, resolve};
 use gannet_content::directory::listing::{Format, ListingRequest, json_path};
 use gannet_content::plan::Representation;
 use gannet_content::routing::{FallbackKind, is_navigation};
@@ -228,6 +228,20 @@ impl<'s> Entries for &'s ArchiveSite {
     fn has_content(&self, entry: &Entry<'s>) -> bool {
         matches!(entry.kind(), EntryKind::Content)
     }
+
+    fn is_file(&self, entry: &Entry<'s>) -> bool {
+        is_file(entry)
+    }
+}
+
+/// Whether an archive has what `--spa` answers with.
+pub(crate) fn has_front_page(archive: &Archive<Vec<u8>>, host: u16) -> bool {
+    let page = archive.lookup(Key::content(FRONT_PAGE).on(host));
+    page.is_some_and(|page| matches!(page.kind(), EntryKind::Content) && is_file(&page))
+}
+
+fn is_file(entry: &Entry<'_>) -> bool {
+    !entry.is_alias() && !entry.is_generated()
 }
 
 /// Where an archive keeps the entries of a space.

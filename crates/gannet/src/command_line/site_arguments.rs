@@ -32,7 +32,7 @@ pub fn options(command: &str, matches: &ArgMatches, listing: bool) -> Result<Sit
     let path = matches.get_one::<OsString>("site");
     let path = path.map_or_else(|| PathBuf::from("."), PathBuf::from);
     check_effects(matches, &path)?;
-    if matches.get_flag("spa") && path.is_dir() && !path.join("index.html").exists() {
+    if matches.get_flag("spa") && path.is_dir() && !path.join("index.html").is_file() {
         let shown = printable(&path.to_string_lossy());
         return Err(Failure::usage(format!(
             "--spa has no effect on '{shown}': there is no index.html that would answer"

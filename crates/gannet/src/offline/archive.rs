@@ -41,10 +41,9 @@ impl ArchivePlace {
             folded: HashMap::new(),
         };
         for entry in place.file.archive().entries() {
-            let is_file = entry.key().namespace == Namespace::Content
-                && entry.kind() == EntryKind::Content
-                && !entry.is_alias();
-            if !is_file {
+            let is_content =
+                entry.key().namespace == Namespace::Content && entry.kind() == EntryKind::Content;
+            if !is_content || entry.is_alias() {
                 continue;
             }
             let number = place.files.len();
@@ -230,6 +229,10 @@ impl<'a> Entries for Tried<'a, '_> {
 
     fn has_content(&self, entry: &Entry<'a>) -> bool {
         entry.kind() == EntryKind::Content
+    }
+
+    fn is_file(&self, entry: &Entry<'a>) -> bool {
+        !entry.is_alias() && !entry.is_generated()
     }
 
     fn ruled(&self, ruled: Option<&Ruled>) {

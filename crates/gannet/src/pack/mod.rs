@@ -243,7 +243,8 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
                 name.unwrap_or_default(),
             ));
         }
-        if options.spa && !site.has_content(FRONT_PAGE) {
+        let mut files = sources.of_host(host.number).iter();
+        if options.spa && !files.any(|source| source.file.url == FRONT_PAGE) {
             sources.warnings.push(format!(
                 "--spa has no effect: '{}' has no index.html that would answer",
                 host.folder.display()
