@@ -13,8 +13,8 @@
 //! ```
 //!
 //! `peek` and `meta` end at once. What returns [`Started`] ends at once where nothing has to be
-//! waited for, and otherwise in a completion of a later wait, with the token that was given; there is
-//! no way to ask it back, and whoever has lost interest drops the completion. A file may be dropped
+//! waited for, and otherwise in a completion of a later wait, with the token that was given. What has
+//! begun cannot be asked back: whoever has lost interest drops the completion. A file may be dropped
 //! at any time: operations that were begun with it keep it open.
 
 use std::fmt;
@@ -101,6 +101,10 @@ pub trait Disk {
     /// # Errors
     /// `EMFILE`, `ENFILE`, `ENOMEM`; `ENODATA` when the file is shorter.
     fn copy(&mut self, file: &File, len: u64, token: Token) -> Started<File>;
+
+    /// Drops operations that nobody waits for any more and that have not begun: those whose socket
+    /// is closed, and those for whose token `is_awaited` is false. They do not complete.
+    fn drop_unawaited(&mut self, is_awaited: &mut dyn FnMut(Token) -> bool);
 
     /// Gives back what [`read`](Self::read) has delivered, for reuse.
     fn give_back(&mut self, bytes: Vec<u8>) {

@@ -74,6 +74,13 @@ pub(crate) struct Asker {
     pub(crate) generation: u32,
 }
 
+/// Who waits for a job.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Owner {
+    Caller(Token),
+    Socket(Asker),
+}
+
 /// What came of a job.
 #[derive(Debug)]
 pub(crate) enum Answer {
@@ -159,6 +166,26 @@ impl Helpers {
         }
         self.shared.changed.notify_one();
         Ok(())
+    }
+
+    /// Drops jobs that nobody waits for and no thread has begun.
+    pub(crate) fn retain(&self, mut is_awaited: impl FnMut(Owner) -> bool) {
+        let mut queue = lock(&self.shared.queue);
+        let mut dropped = Vec::new();
+        for is_foreign in [false, true] {
+            let jobs = queue.of(is_foreign);
+            let mut is_kept = |job: &Job| job.owner().is_none_or(&mut is_awaited);
+            for _ in 0..jobs.len() {
+                if let Some(job) = jobs.pop_front() {
+                    match is_kept(&job) {
+                        true => jobs.push_back(job),
+                        false => dropped.push(job),
+                    }
+                }
+            }
+        }
+        // The last of a file's descriptors may come back to the queue to be closed.
+        drop(queue);
     }
 
     /// Takes the answers that have come in.
@@ -300,6 +327,18 @@ enum Outcome {
 }
 
 impl Job {
+    /// Who waits for it, if anybody does.
+    fn owner(&self) -> Option<Owner> {
+        match self {
+            Self::Open { token, .. }
+            | Self::Read { token, .. }
+            | Self::List { token, .. }
+            | Self::Copy { token, .. } => Some(Owner::Caller(*token)),
+            Self::Warm { asker, .. } | Self::Fetch { asker, .. } => Some(Owner::Socket(*asker)),
+            Self::Close { .. } => None,
+        }
+    }
+
     /// Whether it may hang in a file system of another machine or process.
     fn is_foreign(&self) -> bool {
         match self {
@@ -450,6 +489,53 @@ mod tests {
             })
             .unwrap();
         assert_eq!(rustix::io::read(&reader, &mut [0; 1]), Ok(0));
+    }
+
+    /// What nobody waits for makes room for others, and is never begun.
+    #[test]
+    fn skips_what_nobody_waits_for() {
+        let mut helpers = Helpers::new(1, Arc::new(Bell::new().unwrap()));
+        let root = Root::open(std::path::Path::new("/")).unwrap();
+        let open = |number: usize| Job::Open {
+            root: root.clone(),
+            path: (*b"dev").into(),
+            reach: if number.is_multiple_of(2) {
+                Reach::Mount
+            } else {
+                Reach::Everywhere
+            },
+            token: Token(number as u64),
+        };
+        let (closed, writer) = rustix::pipe::pipe().unwrap();
+        let file = File::os(writer, crate::store::Store::Remote);
+        file.as_os().close_by(|| helpers.shared.closer());
+        let of_socket = Job::Warm {
+            file,
+            offset: 0,
+            len: 1,
+            asker: Asker {
+                slot: 1,
+                generation: 1,
+            },
+        };
+        {
+            let mut queue = lock(&helpers.shared.queue);
+            queue.foreign.push_back(of_socket);
+            for number in 0..2 * (limits::HELPER_QUEUE_MAX - 1) {
+                queue.of(number % 2 == 1).push_back(open(number));
+            }
+        }
+        helpers.retain(|owner| matches!(owner, Owner::Caller(Token(number)) if number % 1_000 < 2));
+        let kept = |jobs: &VecDeque<Job>| jobs.iter().filter_map(Job::owner).collect::<Vec<_>>();
+        {
+            let queue = lock(&helpers.shared.queue);
+            let tokens = |first| (0..9u64).map(move |k| Owner::Caller(Token(1_000 * k + first)));
+            assert!(kept(&queue.jobs).into_iter().eq(tokens(0)));
+            assert!(kept(&queue.foreign).into_iter().eq(tokens(1)));
+        }
+        // The file of the one that was dropped is closed in its turn.
+        helpers.submit(open(9_000)).unwrap();
+        assert_eq!(rustix::io::read(&closed, &mut [0; 1]), Ok(0));
     }
 
     /// A queue that nobody empties refuses at its bound.

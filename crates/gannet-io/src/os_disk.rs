@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use crate::completion::{Completion, Done};
 use crate::disk::{Listed, Render};
 use crate::file::{Blocking, File, OpenedFile, OsFile};
-use crate::helpers::{Answer, Asker, Helpers, Job};
+use crate::helpers::{Answer, Asker, Helpers, Job, Owner};
 use crate::limits;
 use crate::operation::{Nanos, Started, Token};
 use crate::root::{Reach, Root};
@@ -160,6 +160,11 @@ impl OsDisk {
     fn submit(&mut self, job: Job) -> Result<(), Errno> {
         self.helped += 1;
         self.helpers.submit(job)
+    }
+
+    /// See [`Disk::drop_unawaited`](crate::disk::Disk::drop_unawaited).
+    pub(crate) fn drop_unawaited(&self, is_awaited: impl FnMut(Owner) -> bool) {
+        self.helpers.retain(is_awaited);
     }
 
     /// Has a range read into the page cache for a socket.

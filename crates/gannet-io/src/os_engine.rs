@@ -20,7 +20,7 @@ use crate::endpoint::{Endpoint, Sending};
 use crate::file::{File, OpenedFile};
 use crate::file_send::{FileSend, Step};
 use crate::gather::Gather;
-use crate::helpers::Asker;
+use crate::helpers::{Asker, Owner};
 use crate::ktls::{self, ControlRecord, ControlType, Stage, TxKeys};
 use crate::limits;
 use crate::meta::Meta;
@@ -543,6 +543,13 @@ impl<E: OsEngine> Disk for E {
 
     fn copy(&mut self, file: &File, len: u64, token: Token) -> Started<File> {
         self.parts_mut().disk.copy(file, len, token)
+    }
+
+    fn drop_unawaited(&mut self, is_awaited: &mut dyn FnMut(Token) -> bool) {
+        self.parts().disk.drop_unawaited(|owner| match owner {
+            Owner::Caller(token) => is_awaited(token),
+            Owner::Socket(asker) => self.is_current(asker),
+        });
     }
 
     fn give_back(&mut self, bytes: Vec<u8>) {

@@ -157,6 +157,9 @@ pub(crate) const SHORT_MS: u64 = 2_000;
 /// How long after such a thing was short the next lookup tries again, milliseconds.
 pub(crate) const SHORT_AGAIN_MS: u64 = 1;
 
+/// Connections whose questions may stay in the disk's queue after they have ended.
+pub(crate) const UNAWAITED_MAX: u32 = 32;
+
 /// Entries read of one directory for a listing.
 pub(crate) const LISTING_MAX: usize = 20_000;
 
@@ -172,8 +175,7 @@ pub(crate) const LISTING_BYTES_MAX: u64 = gannet_content::limits::LISTING_BYTES_
 /// one that does not fit gets 503 until a peer has its page.
 pub(crate) const LISTINGS_PAGES_MAX: u64 = 3 * LISTING_BYTES_MAX;
 
-/// Bytes of all listings, with those that are being made. These have room of their own, so that
-/// short pages are made whatever slow peers hold.
+/// Bytes of all listings, with those that are being made, which have room of their own.
 pub(crate) const LISTINGS_HELD_MAX: u64 =
     LISTINGS_PAGES_MAX + LISTINGS_READ_MAX as u64 * LISTING_BYTES_MAX;
 

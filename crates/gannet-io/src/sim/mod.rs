@@ -446,4 +446,9 @@ impl Disk for Sim {
         self.pend(due, token, JobKind::Copy(file.clone(), len));
         Started::Pending
     }
+
+    fn drop_unawaited(&mut self, is_awaited: &mut dyn FnMut(Token) -> bool) {
+        let jobs = &mut lock(&self.world).jobs;
+        jobs.retain(|job| is_awaited(job.token));
+    }
 }

@@ -41,6 +41,7 @@ impl<D: Driver> Active<'_, D> {
         let was_secure = u64::from(self.conn.is_secure());
         self.shared.counters.tls.connections_now -= was_secure;
         self.shared.alive.remove(self.conn.id);
+        self.shared.ended += 1;
         *self.conn = Conn::new(self.conn.id, self.conn.socket);
         self.conn.phase = Phase::Free;
         if !self.shared.starved.is_empty() {

@@ -22,7 +22,7 @@ use gannet_http::semantics::date::DateLine;
 use gannet_io::driver::{Completion, Done, Driver, Errno, Listener, Nanos, Root, Token};
 
 pub(crate) use self::settings::WorkerSettings;
-use self::shared::Shared;
+use self::shared::{Shared, is_awaited};
 use self::timers::Wheel;
 use self::token::{Kind, number};
 use crate::connection::stream_reads::Asked;
@@ -33,7 +33,7 @@ use crate::exchange::first_reads::FirstReads;
 use crate::exchange::inflating::Inflating;
 use crate::exchange::listing::Listing;
 use crate::exchange::shortage::Shortage;
-use crate::limits::OPEN_IDLE_MS;
+use crate::limits::{OPEN_IDLE_MS, UNAWAITED_MAX};
 use crate::observe::log::LogSink;
 use crate::observe::metrics::Counters;
 use crate::site::rules::SiteRules;
@@ -103,6 +103,7 @@ impl<D: Driver> Worker<D> {
             asked: Asked::default(),
             first_reads: FirstReads::default(),
             shortage: Shortage::default(),
+            ended: 0,
             inflating: Inflating::default(),
             listing: Listing::default(),
             starved: Vec::new(),
@@ -187,6 +188,7 @@ impl<D: Driver> Worker<D> {
         self.inflate();
         self.read_directories();
         self.admit_first_reads();
+        self.drop_unawaited();
         self.try_short_again();
         self.fire_timers();
         self.check_tails();
@@ -282,6 +284,27 @@ impl<D: Driver> Worker<D> {
             Kind::StreamDisk => self.stream_disk_answered(number(asker), told),
             _ => self.disk_answered(ConnId::of(asker), told),
         }
+    }
+
+    /// Has the disk's threads skip what was asked for connections that have ended. Not for each of
+    /// these, since all that waits is gone through.
+    fn drop_unawaited(&mut self) {
+        if self.shared.ended < UNAWAITED_MAX {
+            return;
+        }
+        let Shared {
+            driver,
+            alive,
+            asked,
+            ended,
+            ..
+        } = &mut self.shared;
+        *ended = 0;
+        driver.drop_unawaited(&mut |asker| match Kind::of(asker) {
+            Kind::Disk | Kind::StreamDisk => is_awaited(alive, asked, asker),
+            // What many wait for is bounded where it is asked for.
+            _ => true,
+        });
     }
 
     pub(crate) fn read_inbox(&mut self) {

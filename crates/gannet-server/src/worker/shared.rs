@@ -59,6 +59,8 @@ pub(crate) struct Shared<D: Driver> {
     pub(crate) first_reads: FirstReads,
     /// Requests for whose lookup something was short.
     pub(crate) shortage: Shortage,
+    /// Connections that have ended since the disk's threads were last told whom nobody waits for.
+    pub(crate) ended: u32,
     /// Bodies on their way into memory.
     pub(crate) inflating: Inflating,
     /// Listings of directories.

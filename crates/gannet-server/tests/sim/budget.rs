@@ -333,6 +333,26 @@ fn copies_that_are_not_taken_have_a_bound() {
     assert!(remembered <= 2 * LEN as u64, "{remembered}");
 }
 
+/// What an HTTP/2 client without a window for content asks.
+fn streams(paths: &[&str]) -> Vec<u8> {
+    let mut requests = gannet_http::h2::PREFACE.to_vec();
+    // SETTINGS_INITIAL_WINDOW_SIZE.
+    requests.extend(frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
+    for (path, id) in paths.iter().zip((1..).step_by(2)) {
+        let mut block = Vec::new();
+        for (name, value) in [
+            (":method", "GET"),
+            (":scheme", "http"),
+            (":authority", "sim"),
+            (":path", &format!("/{path}")),
+        ] {
+            literal(name, value, &mut block);
+        }
+        requests.extend(frame(HEADERS, END_HEADERS | END_STREAM, id, &block));
+    }
+    requests
+}
+
 /// The same for short files, by streams that have no window; without room they come from the disk.
 #[test]
 fn short_files_that_are_not_taken_have_a_bound() {
@@ -351,24 +371,10 @@ fn short_files_that_are_not_taken_have_a_bound() {
     let before = server.driven.counters().first_reads;
     let clients: Vec<_> = (0..CONNECTIONS).map(|_| server.connect()).collect();
     for (connection, client) in clients.iter().enumerate() {
-        let mut requests = gannet_http::h2::PREFACE.to_vec();
-        // SETTINGS_INITIAL_WINDOW_SIZE.
-        requests.extend(frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
-        for stream in 0..STREAMS {
-            let path = format!("/file{}", connection * STREAMS + stream);
-            let mut block = Vec::new();
-            for (name, value) in [
-                (":method", "GET"),
-                (":scheme", "http"),
-                (":authority", "sim"),
-                (":path", &path),
-            ] {
-                literal(name, value, &mut block);
-            }
-            let id = 2 * stream as u32 + 1;
-            requests.extend(frame(HEADERS, END_HEADERS | END_STREAM, id, &block));
-        }
-        client.write(&requests);
+        let numbers = connection * STREAMS..(connection + 1) * STREAMS;
+        let paths: Vec<_> = numbers.map(|number| format!("file{number}")).collect();
+        let paths: Vec<_> = paths.iter().map(String::as_str).collect();
+        client.write(&streams(&paths));
     }
     server.pass(2_000);
     let read = server.driven.counters().first_reads - before;
@@ -467,4 +473,53 @@ fn many_long_answers_share_a_turn() {
     }
     assert!(most > MIB, "{most} bytes");
     assert!(most <= IN_A_TURN + CLIENTS * AT_LEAST, "{most} bytes");
+}
+
+/// Who goes while a lookup hangs leaves nothing that others would wait behind.
+#[test]
+fn lookups_for_clients_that_have_gone_are_dropped() {
+    let mut server = server();
+    for number in 0..300 {
+        let name = format!("cold{number}");
+        server.disk.put_file(&name, "x");
+        server.disk.slow_file(&name, 600_000 * MS);
+    }
+    let mut most = 0;
+    for number in 0..300 {
+        let client = server.connect();
+        let path = format!("cold{number}");
+        match number % 2 {
+            0 => client.write(&get(&path)),
+            _ => client.write(&streams(&[&path, &format!("{path}/")])),
+        }
+        server.pass(10);
+        client.reset();
+        let took = server.until("it is let go", || client.is_closed_by_server());
+        assert!(took <= 10, "{took} ms");
+        most = most.max(server.disk.leaks().operations_in_flight);
+    }
+    assert!((10..100).contains(&most), "{most} at once");
+    let other = server.connect();
+    other.write(&get("hot"));
+    assert_eq!(status(&mut server, &other).0, 200);
+}
+
+/// What waits for the disk is answered to a client that has closed its half, and to no other.
+#[test]
+fn half_a_close_is_no_disconnect() {
+    let mut server = server();
+    server.disk.put_file("cold", "x");
+    server.disk.slow_file("cold", 500 * MS);
+    let (half, gone) = (server.connect(), server.connect());
+    for client in [&half, &gone] {
+        client.write(&get("cold"));
+    }
+    server.pass(50);
+    half.shutdown_write();
+    server.pass(50);
+    gone.reset();
+    server.pass(50);
+    assert!(gone.is_closed_by_server() && !half.is_closed_by_server());
+    assert_eq!(status(&mut server, &half).0, 200);
+    server.until("it is closed", || half.is_closed_by_server());
 }
