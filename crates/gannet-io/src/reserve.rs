@@ -86,6 +86,17 @@ pub fn keep(bytes: usize) -> bool {
     restore()
 }
 
+/// Has all threads allocate from one arena, where the C library's allocator would reserve 64 MiB of
+/// addresses for each further one: under a limit of these (`RLIMIT_AS`) they take the room that stacks of
+/// threads and rings need, more or less by chance. To be called before any thread starts.
+pub fn use_one_arena() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it is given two numbers, and no other thread allocates meanwhile.
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
+    }
+}
+
 /// Whether a part of the reserve was used up, and is not whole again.
 #[inline]
 #[must_use]

@@ -57,8 +57,9 @@ fn reason(errno: Errno) -> (String, Option<String>) {
             text("use a kernel built with CONFIG_IO_URING, or allow io_uring in the profile"),
         ),
         Errno::NOMEM => (
-            "out of memory (ENOMEM): the limit of locked memory is too low".to_owned(),
-            text("raise it: ulimit -l, or LimitMEMLOCK= in the service file"),
+            "out of memory (ENOMEM): a limit of locked memory or of address space is too low"
+                .to_owned(),
+            text("raise it: ulimit -l or -v, LimitMEMLOCK= or LimitAS= in the service file"),
         ),
         Errno::INVAL | Errno::OPNOTSUPP => (
             format!("this kernel is too old ({})", name(errno)),

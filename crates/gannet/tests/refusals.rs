@@ -273,6 +273,23 @@ fn an_application_without_a_front_page_is_told() {
     let expect = "--spa has no effect: '.' has no index.html that would answer";
     let told = format!("{}{}", ended.text(), ended.err);
     assert!(told.contains(expect), "{ended:?}");
+    // Packed with the flag, or served with it; and a folder of that name is no page.
+    let expect = "--spa has no effect on 'x.gannet': there is no index.html that would answer";
+    let ended = gannet_in(&folder, ["--check-config", "x.gannet"]);
+    assert!(ended.err.contains(expect), "{ended:?}");
+    folder.write("index.html/index.html", "x");
+    let folders = ["pack", ".", "--trailing-slash", "never", "-o", "x.gannet"];
+    gannet_in(&folder, folders).success();
+    let ended = gannet_in(&folder, ["--check-config", "--spa", "x.gannet"]);
+    assert_eq!(ended.status, Some(0), "{ended:?}");
+    assert!(ended.err.contains(expect), "{ended:?}");
+    std::fs::remove_dir_all(folder.join("index.html")).expect("it is there");
+    folder.write("index.html", "x");
+    gannet_in(&folder, ["pack", ".", "-o", "x.gannet"]).success();
+    for site in [".", "x.gannet"] {
+        let ended = gannet_in(&folder, ["--check-config", "--spa", site]);
+        assert!(!ended.err.contains("--spa"), "{ended:?}");
+    }
 }
 
 #[test]
@@ -351,6 +368,53 @@ fn limits_are_judged_alike_by_the_check_and_a_start() {
             } else {
                 assert_eq!(run(&mut start).err, checked.err, "{mib} MiB");
             }
+        }
+    });
+}
+
+/// Whatever address space there is beyond the least, a start fits into it: nothing that it makes takes
+/// as much as there is.
+#[test]
+fn more_address_space_than_the_least_is_enough() {
+    let site = Folder::site();
+    let with_limit = |mib: u32| {
+        let mut command = Command::new("sh");
+        command
+            .args([
+                "-c",
+                &format!("ulimit -v {} && exec \"$@\"", mib << 10),
+                "sh",
+            ])
+            .arg(env!("CARGO_BIN_EXE_gannet"))
+            .args(["--port", "0", "--workers", "8", "."])
+            .current_dir(site.path())
+            .stdin(Stdio::null());
+        command
+    };
+    on_both_engines(|engine| {
+        let start = |mib| {
+            let mut command = with_limit(mib);
+            command.args(["--engine", engine.name(), "--metrics", "0"]);
+            command
+        };
+        // More than maps the program, and less than it needs.
+        let refused = (20..).step_by(4).map(|mib| run(&mut start(mib)).err);
+        let told = refused
+            .into_iter()
+            .find(|err| err.contains("too little to start"));
+        let told = told.expect("a limit is too low");
+        let least = told
+            .split_once("at least ")
+            .and_then(|(_, it)| it.split_once("MiB"));
+        let least: u32 = least
+            .expect("the least is named")
+            .0
+            .parse()
+            .expect("a number");
+        for mib in [1, 4, 16].into_iter().chain((20..400).step_by(20)) {
+            let checked = run(start(least + mib).arg("--check-config"));
+            assert_eq!(checked.status, Some(0), "{mib} MiB more: {checked:?}");
+            get(&Gannet::start(&mut start(least + mib)), "/").expect(200);
         }
     });
 }

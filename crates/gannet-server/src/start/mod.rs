@@ -10,7 +10,7 @@ pub(crate) mod start_error;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
@@ -109,6 +109,7 @@ pub fn prepare(
         fallback,
         workers,
         site: report(&opened),
+        no_front_page: no_front_page(&opened, config.content.spa),
         metrics: metrics.as_ref().map(MetricsServer::address),
         certificate_warnings: tls
             .as_ref()
@@ -556,6 +557,13 @@ fn report(opened: &[(Vec<String>, OpenedContent)]) -> SiteReport {
         [(_, only)] => only.report(),
         _ => SiteReport::default(),
     }
+}
+
+/// What is served with `--spa` and has no page that would answer: see
+/// [`StartReport::no_front_page`]. A live directory may be given one later, so that is no error.
+fn no_front_page(opened: &Opened, spa: bool) -> Vec<(PathBuf, Vec<String>)> {
+    let contents = opened.iter().map(|(_, content)| content);
+    contents.filter_map(|it| it.no_front_page(spa)).collect()
 }
 
 /// The live directories, which are to be followed.

@@ -21,7 +21,7 @@ use gannet_io::named_file;
 
 use crate::config::{Content, ContentOptions};
 use crate::signature::{self, PublicKey, SignatureError};
-use crate::site::archive::ArchiveSite;
+use crate::site::archive::{ArchiveSite, has_front_page};
 use crate::site::directory::kept_names::KeptNames;
 use crate::site::directory::{DirectorySite, Room};
 use crate::site::files::OpenArchive;
@@ -346,6 +346,31 @@ impl OpenedContent {
                 live: None, len, ..
             } => *len,
             Self::Archive { .. } | Self::Directory { .. } => 0,
+        }
+    }
+
+    /// Whether the page is missing that it answers with as a single-page application, and for which
+    /// hosts of an archive.
+    pub(crate) fn no_front_page(&self, spa: bool) -> Option<(PathBuf, Vec<String>)> {
+        match self {
+            Self::Directory { path, single, .. } => {
+                let page = path.join("index.html");
+                let lacks = spa && single.is_none() && !page.is_file();
+                lacks.then(|| (path.clone(), Vec::new()))
+            }
+            Self::Archive {
+                path,
+                archive,
+                hosts,
+                ..
+            } => {
+                let is_spa = spa || archive.options().spa;
+                let lacking = hosts
+                    .iter()
+                    .filter(|(host, ..)| is_spa && !has_front_page(archive, *host));
+                let names: Vec<_> = lacking.map(|(_, names, _)| names.concat()).collect();
+                (!names.is_empty()).then(|| (path.clone(), names))
+            }
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -30,6 +31,9 @@ pub struct StartReport {
     pub workers: usize,
     /// What is known of the content.
     pub site: SiteReport,
+    /// What is served with `--spa` and has no page that would answer, with the hosts of an archive
+    /// that lack it.
+    pub no_front_page: Vec<(PathBuf, Vec<String>)>,
     /// Where metrics are answered.
     pub metrics: Option<SocketAddr>,
     /// What is unusual about the certificates, but does not keep them from being used.

@@ -98,7 +98,7 @@ impl StartError {
             },
             Self::Listen(..) => None,
             Self::DeferAccept(..) => Some("leave --defer-accept out".into()),
-            Self::Resource(_) => Some("check 'ulimit -n' and 'ulimit -u'".into()),
+            Self::Resource(_) => Some("check 'ulimit -n', 'ulimit -u' and 'ulimit -v'".into()),
         }
     }
 }

@@ -131,7 +131,6 @@ fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, 
     };
     effects::check(settings, origins, &situation)?;
     addresses::check_once(&wanted, settings)?;
-    tell_of_missing_front_pages(settings, &kinds);
     let count = wanted.addresses.len() + usize::from(settings.tls.redirect.is_some());
     process_limits::set(settings, &Needs::of(&config, &kinds, count), used)?;
     let Listening { mut bound, note } = addresses::bind(&wanted, config.workers)?;
@@ -149,6 +148,7 @@ fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, 
     let (log, log_file) = (config.log, config.log_file.clone());
     let prepared = gannet_server::prepare(config, content.clone(), bound)
         .map_err(|error| start_failure(&error, settings))?;
+    tell_of_missing_front_pages(&prepared.report().no_front_page);
     let interfaces = addresses::interface_addresses();
     let lines = Lines {
         contents: &content,
@@ -316,26 +316,22 @@ fn log_file(settings: &Settings) -> Option<PathBuf> {
     (is_output() != Some(true)).then(|| path.clone())
 }
 
-/// A live directory may be given its front page later, so that is no error.
-fn tell_of_missing_front_pages(settings: &Settings, kinds: &[Content]) {
-    if !settings.server.content.spa {
-        return;
-    }
-    for kind in kinds {
-        if let Content::Directory(path) = kind
-            && !path.join(FRONT_PAGE).exists()
-        {
-            let path = printable(&path.to_string_lossy());
-            eprintln!(
-                "gannet: --spa has no effect yet on '{path}': there is no {FRONT_PAGE} that would \
-                 answer"
-            );
-        }
+fn tell_of_missing_front_pages(missing: &[(PathBuf, Vec<String>)]) {
+    for (path, hosts) in missing {
+        // A live directory may be given its front page later.
+        let yet = if path.is_dir() { " yet" } else { "" };
+        let path = path.to_string_lossy();
+        let hosts = match hosts.join(", ") {
+            names if names.is_empty() => names,
+            names => format!(" (for {names})"),
+        };
+        eprintln!(
+            "gannet: --spa has no effect{yet} on '{}'{}: there is no index.html that would answer",
+            printable(&path),
+            printable(&hosts)
+        );
     }
 }
-
-/// What `--spa` answers with.
-const FRONT_PAGE: &str = "index.html";
 
 /// What standard output can show.
 pub(crate) struct Terminal {

@@ -176,8 +176,11 @@ pub(super) struct Used {
 }
 
 impl Used {
-    /// At this moment.
+    /// At this moment, before any thread starts.
     pub(super) fn now() -> Self {
+        if getrlimit(Resource::As).current.is_some() {
+            reserve::use_one_arena();
+        }
         Self {
             descriptors: descriptors::open_now(),
             memory: status_bytes("VmData:").max(PROGRAM),

@@ -230,6 +230,7 @@ mod tests {
                 bytes: Some(3 << 20),
                 build_id: Some("00c0ffee".into()),
             },
+            no_front_page: Vec::new(),
             metrics: None,
             certificate_warnings: Vec::new(),
             kernel_tls: None,
