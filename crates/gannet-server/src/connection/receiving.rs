@@ -56,6 +56,13 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
+    /// Keeps receiving while the disk is awaited, to notice a disconnect and skip what is not begun.
+    pub(super) fn listen_for_end(&mut self) {
+        if self.conn.intake.has_room() {
+            self.arm_receive();
+        }
+    }
+
     /// Lets TCP hold the peer back.
     pub(super) fn pause_receive(&mut self) {
         let conn = &mut *self.conn;

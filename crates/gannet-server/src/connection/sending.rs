@@ -89,7 +89,7 @@ impl<D: Driver> Active<'_, D> {
         match started {
             Started::Now(Ok(bytes)) => self.copy_read(bytes),
             Started::Now(Err(_)) => self.cut_short(),
-            Started::Pending => {}
+            Started::Pending => self.listen_for_end(),
         }
     }
 

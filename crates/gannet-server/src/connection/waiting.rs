@@ -60,10 +60,7 @@ impl<D: Driver> Active<'_, D> {
                 let conn = &mut *self.conn;
                 conn.phase = Phase::Waiting;
                 conn.work().parked = Some(parked);
-                // Keep receiving, to notice a disconnect and skip work not yet started.
-                if conn.intake.has_room() {
-                    self.arm_receive();
-                }
+                self.listen_for_end();
                 return self.set_deadline(self.shared.settings.limits.progress_timeout_ms);
             };
             let Parked {

@@ -191,6 +191,22 @@ fn a_change_of_names_ends_no_download() {
     }
 }
 
+/// Who goes while the disk is read for an answer is let go at once.
+#[test]
+fn a_reset_is_noticed_while_content_is_read() {
+    let mut server = Server::new(Faults::none());
+    server.disk.set_near(true);
+    server.body("large", LARGE);
+    server.disk.slow_file("large", 600_000 * MS);
+    let client = server.connect();
+    client.write(&get("large"));
+    server.pass(50);
+    assert_eq!(client.readable(), 0, "the first slice is awaited");
+    client.reset();
+    let took = server.until("it is let go", || client.is_closed_by_server());
+    assert!(took <= 10, "{took} ms");
+}
+
 /// The last slice of a file whose pages are sent waits until the peer has them all, and no longer.
 #[test]
 fn the_tail_waits_for_the_pages() {
