@@ -1,7 +1,7 @@
-//! From a URL as it stands in a page to a path of the site (RFC 3986 section 5, and what the URL
-//! standard of browsers does on top of it).
+//! From a URL as it stands in a page to a path of the site, as the URL standard of browsers says.
 
 use gannet_http::semantics::target_path::decode_path;
+use url::{Host, Position, Url};
 
 /// What a URL refers to.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -27,122 +27,74 @@ pub(super) struct Internal {
     pub(super) fragment: Option<String>,
 }
 
+/// The host of documents; no site can have it (RFC 6761 section 6.4).
+const OWN_HOST: &str = "own.invalid";
+
 /// Resolves `reference` in a document whose path (percent-encoded) is `base`. `origins` are the
 /// hosts that are this site.
 pub(super) fn resolve(base: &str, reference: &str, origins: &[String]) -> Resolved {
-    let reference: String = reference
-        .trim_matches(|c: char| c <= ' ')
-        .chars()
-        .filter(|c| !matches!(c, '\t' | '\n' | '\r'))
-        .collect();
-    let (rest, fragment) = match reference.split_once('#') {
-        Some((rest, fragment)) => (rest, Some(fragment.to_owned())),
-        None => (reference.as_str(), None),
-    };
-    let (scheme, rest) = split_scheme(rest);
-    let scheme = scheme.map(str::to_ascii_lowercase);
-    if !matches!(scheme.as_deref(), None | Some("http" | "https")) {
-        return Resolved::Elsewhere;
-    }
-    let (rest, query) = match rest.split_once('?') {
-        Some((rest, query)) => (rest, Some(query.to_owned())),
-        None => (rest, None),
-    };
-    // Browsers take a backslash for a slash in these schemes.
-    let rest = rest.replace('\\', "/");
-    let path = if let Some(after) = rest.strip_prefix("//") {
-        let slash = after.find('/').unwrap_or(after.len());
-        let (host, path) = after.split_at(slash);
-        if host.is_empty() {
+    let trimmed = reference.trim_matches(|c: char| c <= ' ');
+    let scheme = ["http:", "https:"].into_iter().find(|scheme| {
+        let start = trimmed.get(..scheme.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    });
+    // Browsers are more lenient here than anybody who writes such a thing can want.
+    let after = trimmed
+        .get(scheme.map_or(0, str::len)..)
+        .unwrap_or_default();
+    match after.strip_prefix("//") {
+        None if scheme.is_some() => return Resolved::Bad("a scheme is followed by two slashes"),
+        Some(authority) if authority.is_empty() || authority.starts_with(['/', '?', '#']) => {
             return Resolved::Bad("it has no host");
         }
-        if !origins.iter().any(|known| known.eq_ignore_ascii_case(host)) {
-            return match scheme.as_deref() {
-                Some("http") if !is_loopback(host) => Resolved::Insecure,
-                _ => Resolved::Elsewhere,
-            };
-        }
-        if path.is_empty() { "/" } else { path }.to_owned()
-    } else if scheme.is_some() {
-        // `http:path` means the same host to browsers, and nothing to RFC 3986.
-        return Resolved::Bad("a scheme is followed by two slashes");
-    } else if rest.is_empty() {
-        base.to_owned()
-    } else if rest.starts_with('/') {
-        rest
-    } else {
-        let folder = base.rfind('/').map_or("/", |slash| &base[..=slash]);
-        format!("{folder}{rest}")
+        _ => {}
+    }
+    // Pages are served over TLS in the end: what has no scheme is secure.
+    let document = Url::parse(&format!("https://{OWN_HOST}{base}"));
+    let Ok(url) = document.and_then(|document| document.join(trimmed)) else {
+        return Resolved::Bad("it is no URL");
     };
-    let raw = encode(&without_dots(&path));
+    if !matches!(url.scheme(), "http" | "https") {
+        return Resolved::Elsewhere;
+    }
+    let authority = &url[Position::BeforeHost..Position::AfterPort];
+    let is_own = |known: &String| known.eq_ignore_ascii_case(authority);
+    if authority != OWN_HOST && !origins.iter().any(is_own) {
+        return match url.scheme() {
+            "http" if !is_loopback(&url) => Resolved::Insecure,
+            _ => Resolved::Elsewhere,
+        };
+    }
     let mut scratch = Vec::new();
-    match decode_path(raw.as_bytes(), &mut scratch) {
+    match decode_path(without_empty(url.path()).as_bytes(), &mut scratch) {
         Ok(path) => Resolved::Internal(Internal {
             path: path.as_bytes().to_vec(),
-            query,
-            fragment,
+            query: url.query().map(str::to_owned),
+            // As it stands there: the page's identifiers are not encoded.
+            fragment: trimmed.split_once('#').map(|(_, it)| it.to_owned()),
         }),
         Err(_) => Resolved::Bad("no server takes this path"),
     }
 }
 
-/// RFC 3986 section 3.1.
-fn split_scheme(text: &str) -> (Option<&str>, &str) {
-    match text.split_once(':') {
-        Some((scheme, rest))
-            if scheme.starts_with(|c: char| c.is_ascii_alphabetic())
-                && scheme
-                    .bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.')) =>
-        {
-            (Some(scheme), rest)
-        }
-        _ => (None, text),
+/// The path without empty segments, which servers take for nothing.
+fn without_empty(path: &str) -> String {
+    let segments = path.split('/').filter(|segment| !segment.is_empty());
+    let mut joined = segments.fold(String::new(), |joined, segment| joined + "/" + segment);
+    if path.ends_with('/') {
+        joined.push('/');
     }
-}
-
-/// Browsers do not go above the root, they stay there.
-fn without_dots(path: &str) -> String {
-    let mut segments: Vec<&str> = Vec::new();
-    let mut is_folder = false;
-    for segment in path.split('/').skip(1) {
-        let plain = segment.to_ascii_lowercase().replace("%2e", ".");
-        is_folder = matches!(plain.as_str(), "." | ".." | "");
-        match plain.as_str() {
-            "." | "" => {}
-            ".." => {
-                segments.pop();
-            }
-            _ => segments.push(segment),
-        }
-    }
-    let mut path = String::from("/");
-    path.push_str(&segments.join("/"));
-    if is_folder && !path.ends_with('/') {
-        path.push('/');
-    }
-    path
-}
-
-/// Encodes what clients encode: everything but visible ASCII.
-fn encode(path: &str) -> String {
-    let mut encoded = String::with_capacity(path.len());
-    for byte in path.bytes() {
-        match byte {
-            b'"' | b'<' | b'>' | b'`' | b'{' | b'}' | b'|' | b'^' | b'[' | b']' => {
-                encoded.push_str(&format!("%{byte:02X}"));
-            }
-            b'!'..=b'~' => encoded.push(char::from(byte)),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
+    joined
 }
 
 /// Browsers hold this machine to be secure.
-fn is_loopback(host: &str) -> bool {
-    let name = host.split(':').next().unwrap_or_default();
-    matches!(name, "localhost" | "127.0.0.1") || host.starts_with("[::1]")
+fn is_loopback(url: &Url) -> bool {
+    match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        None => false,
+    }
 }
 
 #[cfg(test)]

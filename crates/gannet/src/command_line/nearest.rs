@@ -10,7 +10,7 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     let candidates: Vec<&str> = candidates.into_iter().collect();
     let best = candidates
         .iter()
-        .map(|candidate| (distance(word, candidate), *candidate))
+        .map(|candidate| (strsim::osa_distance(word, candidate), *candidate))
         .min_by_key(|(mistakes, _)| *mistakes)?;
     let allowed = (word.chars().count().max(best.1.chars().count()) / 3).max(1);
     if best.0 <= allowed {
@@ -23,27 +23,6 @@ pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         (Some(only), None) => Some(only),
         _ => None,
     }
-}
-
-/// Insertions, deletions, replacements and exchanges of neighbours that lead from `a` to `b`.
-fn distance(a: &str, b: &str) -> usize {
-    let a: Vec<char> = a.chars().collect();
-    let b: Vec<char> = b.chars().collect();
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let replaced = last[j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut least = replaced.min(last[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                least = least.min(before[j - 2] + 1);
-            }
-            row.push(least);
-        }
-        before = std::mem::replace(&mut last, row);
-    }
-    last[b.len()]
 }
 
 #[cfg(test)]

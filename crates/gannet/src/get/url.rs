@@ -1,6 +1,9 @@
-//! URLs of the schemes http and https, as far as a download needs them (RFC 3986).
+//! URLs of the schemes http and https, as far as a download needs them: parsed as the URL standard
+//! of browsers says, within what a request can carry.
 
 use std::fmt;
+
+use url::{Host, Position};
 
 /// A URL that names a server and a request target.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -11,77 +14,55 @@ pub(crate) struct Url {
     pub(crate) host: String,
     /// Port.
     pub(crate) port: u16,
-    /// Path and query.
+    /// Path and query, percent-encoded.
     pub(crate) target: String,
 }
 
 impl Url {
-    /// Reads `text`; without a scheme it is `http`.
+    /// Parses `text`; without a scheme it is `http`.
     ///
     /// # Errors
     /// What is wrong with it, in words.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let (is_https, rest) = match text.split_once("://") {
-            None => (false, text),
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => (false, rest),
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("https") => (true, rest),
-            Some((scheme, _)) => {
-                return Err(format!("the scheme is '{scheme}' (expected http or https)"));
-            }
-        };
-        let rest = rest.split('#').next().unwrap_or_default();
-        let end = rest.find(['/', '?']).unwrap_or(rest.len());
-        let (authority, target) = rest.split_at(end);
-        let (host, port) = split_authority(authority)?;
-        let port = match port {
-            None | Some("") => 80 + 363 * u16::from(is_https),
-            Some(digits) => digits
-                .parse()
-                .map_err(|_| format!("'{digits}' is no port"))?,
-        };
-        let target = match target {
-            "" => "/".to_owned(),
-            query if query.starts_with('?') => format!("/{query}"),
-            path => path.to_owned(),
-        };
-        // Nothing that is typed here may end a line of the request.
-        if !target.bytes().all(|b| (0x21..0x7f).contains(&b)) {
-            return Err("the path has characters that must be percent-encoded".into());
+        // The standard drops some of them.
+        if text.contains(char::is_control) {
+            return Err("it has control characters".into());
         }
-        Ok(Self {
-            is_https,
-            host: host.to_owned(),
-            port,
-            target,
-        })
+        let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
+        // The standard skips further slashes.
+        if rest.is_empty() || rest.starts_with(['/', '?', '#']) {
+            return Err("it names no host".into());
+        }
+        Self::of(url::Url::parse(&format!("{scheme}://{rest}")))
     }
 
-    /// Where `location`, a field value of this URL's response, leads (RFC 9110 section 10.2.2,
-    /// RFC 3986 section 5.2). What servers should have percent-encoded is.
+    /// The target of `location`, a field value of this URL's response (RFC 9110 section 10.2.2).
     pub(super) fn join(&self, location: &str) -> Result<Self, String> {
-        let location = encoded(location.split('#').next().unwrap_or_default());
-        if has_scheme(&location) {
-            return Self::parse(&location);
-        }
-        let scheme = if self.is_https { "https" } else { "http" };
-        if let Some(rest) = location.strip_prefix("//") {
-            return Self::parse(&format!("{scheme}://{rest}"));
-        }
-        let (old, _) = self.target.split_once('?').unwrap_or((&self.target, ""));
-        let (path, query) = match location.split_once('?') {
-            Some((path, query)) => (path, format!("?{query}")),
-            None => (location.as_str(), String::new()),
+        let base = url::Url::parse(&self.to_string()).map_err(|cause| cause.to_string())?;
+        Self::of(base.join(location))
+    }
+
+    fn of(parsed: Result<url::Url, url::ParseError>) -> Result<Self, String> {
+        let url = parsed.map_err(|cause| cause.to_string())?;
+        let is_https = match url.scheme() {
+            "http" => false,
+            "https" => true,
+            scheme => return Err(format!("the scheme is '{scheme}' (expected http or https)")),
         };
-        let path = match path {
-            "" => old.to_owned(),
-            path if path.starts_with('/') => without_dots(path),
-            path => {
-                let folder = old.rsplit_once('/').map_or("", |(folder, _)| folder);
-                without_dots(&format!("{folder}/{path}"))
-            }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("it names a user, which is not supported".into());
+        }
+        let host = match url.host() {
+            Some(Host::Ipv6(address)) => address.to_string(),
+            Some(host) => host.to_string(),
+            None => return Err("it names no host".into()),
         };
-        let authority = self.authority();
-        Self::parse(&format!("{scheme}://{authority}{path}{query}"))
+        Ok(Self {
+            is_https,
+            host,
+            port: url.port_or_known_default().unwrap_or(80),
+            target: url[Position::BeforePath..Position::AfterQuery].to_owned(),
+        })
     }
 
     /// Host and port as the `host` field has them.
@@ -97,81 +78,11 @@ impl Url {
     }
 }
 
-/// Whether `reference` begins with a scheme (RFC 3986 section 3.1): a colon in its path or query
-/// does not make one.
-fn has_scheme(reference: &str) -> bool {
-    let Some((scheme, _)) = reference.split_once(':') else {
-        return false;
-    };
-    let first = scheme.bytes().next();
-    first.is_some_and(|b| b.is_ascii_alphabetic())
-        && scheme
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
-}
-
-/// `text` with what may not stand in a URL percent-encoded.
-fn encoded(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            0x21..=0x7e => out.push(byte.into()),
-            _ => out.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    out
-}
-
-/// `path` without its `.` and `..` segments (RFC 3986 section 5.2.4).
-fn without_dots(path: &str) -> String {
-    let mut kept: Vec<&str> = Vec::new();
-    let mut segments = path.split('/').skip(1).peekable();
-    while let Some(segment) = segments.next() {
-        let is_last = segments.peek().is_none();
-        match segment {
-            "." | ".." => {
-                if segment == ".." {
-                    kept.pop();
-                }
-                // What is left is a folder.
-                if is_last {
-                    kept.push("");
-                }
-            }
-            _ => kept.push(segment),
-        }
-    }
-    format!("/{}", kept.join("/"))
-}
-
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.is_https { "https" } else { "http" };
         write!(f, "{scheme}://{}{}", self.authority(), self.target)
     }
-}
-
-fn split_authority(authority: &str) -> Result<(&str, Option<&str>), String> {
-    if authority.contains('@') {
-        return Err("it names a user, which is not supported".into());
-    }
-    let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
-        let (host, after) = rest.split_once(']').ok_or("a '[' without its ']'")?;
-        (host, after.strip_prefix(':'))
-    } else {
-        match authority.split_once(':') {
-            None => (authority, None),
-            Some((host, port)) => (host, Some(port)),
-        }
-    };
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-._:%".contains(c);
-    if host.is_empty() {
-        return Err("it names no host".into());
-    }
-    if !host.chars().all(plain) {
-        return Err(format!("'{host}' is no host"));
-    }
-    Ok((host, port))
 }
 
 #[cfg(test)]
@@ -192,12 +103,16 @@ mod tests {
         check("HTTPS://h:8443/a?b#c", Ok((true, "h", 8443, "/a?b")));
         check("http://[::1]:8080?x", Ok((false, "::1", 8080, "/?x")));
         check("https://h:/", Ok((true, "h", 443, "/")));
+        check("http://h/a b", Ok((false, "h", 80, "/a%20b")));
+        check(
+            "http://B\u{fc}cher.example",
+            Ok((false, "xn--bcher-kva.example", 80, "/")),
+        );
         for bad in [
             "ftp://h/",
             "http:///a",
             "http://h:x/",
             "http://[::1/",
-            "http://h/a b",
             "http://me:word@h/",
             "",
         ] {
@@ -217,7 +132,7 @@ mod tests {
             ("http://o/", "http://o/"),
             ("HTTP://o", "http://o/"),
             ("?y", "https://h:8443/a/b?y"),
-            ("#y", "https://h:8443/a/b"),
+            ("#y", "https://h:8443/a/b?c"),
             ("../x/./y", "https://h:8443/x/y"),
             ("../../../x", "https://h:8443/x"),
             ("..", "https://h:8443/"),
