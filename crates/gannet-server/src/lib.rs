@@ -2,7 +2,7 @@
 //!
 //! One worker per core, each with its own engine, listeners and view of the content. The path of a
 //! request: `worker` finds the connection that a completion is for; `connection/receiving` lends the
-//! bytes to `exchange/pump`, which takes requests from them; `site` says what is there;
+//! bytes to `exchange/pump`, which takes requests from them; `release` says what is there;
 //! `exchange/answering` makes the answer; `exchange/outgoing` gathers answers for
 //! `connection/sending`.
 #![forbid(unsafe_code)]
@@ -13,8 +13,8 @@ pub mod driven;
 mod exchange;
 mod limits;
 mod observe;
+mod release;
 pub mod signature;
-mod site;
 mod start;
 pub mod tls;
 mod worker;
@@ -22,8 +22,8 @@ mod worker;
 pub use exchange::own_fields::FAVICON;
 pub use limits::RULES_FILE_MAX;
 pub use observe::metrics;
-pub use site::archive::namespace;
-pub use site::rules::{RulesError, redirects_files};
+pub use release::archive::namespace;
+pub use release::rules::{RulesError, redirects_files};
 pub use start::bound::{Bound, bind};
 pub use start::open::{OpenError, permission};
 pub use start::running::{Running, SiteReport, StartReport};

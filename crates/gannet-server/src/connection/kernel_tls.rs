@@ -18,7 +18,7 @@ use gannet_io::ktls::ControlType;
 use super::secure::State;
 use super::sending::list_len;
 use super::{Active, Part};
-use crate::site::ServedFile;
+use crate::release::ServedFile;
 use crate::tls::alert::Alert;
 use crate::tls::kernel::tx_keys;
 use crate::tls::session::{KernelNeeds, StaysOurs};

@@ -41,7 +41,7 @@ pub(crate) use self::table::{Alive, Connections, GENERATION_MAX};
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::waiting::Waits;
 use crate::observe::log::Record;
-use crate::site::ServedFile;
+use crate::release::ServedFile;
 use crate::worker::shared::Shared;
 use crate::worker::timers::Tick;
 

@@ -11,7 +11,7 @@ use super::kernel_tls::Slice;
 use super::{Active, Part, Phase};
 use crate::exchange::outgoing::Outgoing;
 use crate::observe::log::End;
-use crate::site::ServedFile;
+use crate::release::ServedFile;
 use crate::worker::token::Kind;
 
 impl<D: Driver> Active<'_, D> {

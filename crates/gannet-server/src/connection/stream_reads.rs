@@ -18,7 +18,7 @@ use crate::exchange::Disk;
 use crate::exchange::answering::Reply;
 use crate::exchange::waiting::{Found, Waits, answer};
 use crate::limits::STREAM_READS_MAX;
-use crate::site::ServedFile;
+use crate::release::ServedFile;
 use crate::worker::token::{Kind, token};
 
 /// Questions that the disk has not answered yet, by a number that their tokens carry. Each is

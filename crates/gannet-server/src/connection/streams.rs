@@ -30,7 +30,7 @@ use crate::config::Limits;
 use crate::exchange::outgoing::Outgoing;
 use crate::limits::{COPY_MAX, STREAM_READ_MAX, STREAM_SEND_MAX, UNTAKEN_MAX};
 use crate::observe::log::Record;
-use crate::site::{ServedFile, Source};
+use crate::release::{ServedFile, Source};
 use crate::tls::limits::PLAINTEXT_MAX;
 
 /// See the module's description.

@@ -17,7 +17,7 @@ use gannet_io::driver::{Driver, Nanos};
 use super::kernel_tls::Slice;
 use super::{Active, ConnId};
 use crate::limits::{ACKNOWLEDGED_FIRST_NS, LAST_SLICE_PART, SLICE_MAX};
-use crate::site::ServedFile;
+use crate::release::ServedFile;
 
 /// Connections whose last slice waits, by when they are looked at next. One entry each.
 #[derive(Default)]

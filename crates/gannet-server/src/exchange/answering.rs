@@ -32,8 +32,8 @@ use crate::exchange::outgoing::Outgoing;
 use crate::exchange::own_fields::OwnFields;
 use crate::exchange::redirect::Redirect;
 use crate::limits::{COPY_MAX, SMALL_FILE_MAX};
-use crate::site::rules::Ruling;
-use crate::site::{Selected, Source};
+use crate::release::rules::Ruling;
+use crate::release::{Selected, Source};
 
 /// What is the same for all requests of a turn.
 pub(crate) struct Turn<'a> {

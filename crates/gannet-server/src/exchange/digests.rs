@@ -6,7 +6,7 @@ use gannet_http::semantics::fields::{FieldMask, KnownField};
 use gannet_http::semantics::request::{Method, Request};
 use gannet_http::semantics::status::Status;
 
-use crate::site::{Selected, Source};
+use crate::release::{Selected, Source};
 
 /// The digest fields that a request adds to its answer, besides those of the ready block.
 #[derive(Debug, Default)]

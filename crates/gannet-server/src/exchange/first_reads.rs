@@ -15,9 +15,9 @@ use gannet_io::driver::{Done, Driver, Errno, File, Started, Token};
 
 use super::Disk;
 use crate::limits::{COPIES_AT_ONCE_MAX, SMALL_FILE_MAX};
-use crate::site::Site;
-use crate::site::directory::fill::{Fill, Filled};
-use crate::site::directory::{Cached, CachedBody};
+use crate::release::Site;
+use crate::release::directory::fill::{Fill, Filled};
+use crate::release::directory::{Cached, CachedBody};
 use crate::worker::Worker;
 use crate::worker::ledger::{Account, Charge, Work};
 use crate::worker::shared::{Shared, is_awaited};

@@ -1,4 +1,4 @@
-//! Bodies of archives on their way into memory: see `site/inflated`.
+//! Bodies of archives on their way into memory: see `release/inflated`.
 //!
 //! A request for bytes of such a body waits until it is there. First its gzip is read, as other
 //! content is: what the disk has to bring comes later. Then it is inflated (if it is stored as
@@ -12,7 +12,7 @@ use gannet_io::driver::{Done, Driver, Errno, Started, Token};
 
 use super::Disk;
 use crate::limits::GZIPS_READ_MAX;
-use crate::site::inflated::Inflation;
+use crate::release::inflated::Inflation;
 use crate::worker::Worker;
 use crate::worker::ledger::Work;
 use crate::worker::shared::{Shared, is_awaited};

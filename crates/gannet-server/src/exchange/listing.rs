@@ -16,9 +16,9 @@ use super::first_reads::Lane;
 use crate::limits::{
     LISTING_BYTES_MAX, LISTING_MAX, LISTINGS_KEPT_MAX, LISTINGS_PAGES_MAX, LISTINGS_READ_MAX,
 };
-use crate::site::Site;
-use crate::site::directory::DirectorySite;
-use crate::site::directory::listings::{ListingKey, ListingPage, Listings, Made};
+use crate::release::Site;
+use crate::release::directory::DirectorySite;
+use crate::release::directory::listings::{ListingKey, ListingPage, Listings, Made};
 use crate::worker::Worker;
 use crate::worker::shared::{Shared, is_awaited};
 use crate::worker::token::{Kind, token};

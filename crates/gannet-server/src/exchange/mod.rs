@@ -22,7 +22,7 @@ use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Done, Errno, File, OpenedFile};
 
 use self::first_reads::Admission;
-use crate::site::directory::listings::ListingPage;
+use crate::release::directory::listings::ListingPage;
 
 /// What a request that waits is told.
 pub(crate) enum Disk {

@@ -12,9 +12,9 @@ use gannet_http::semantics::response::{ReadyPart, ResponseHead, Status};
 
 use super::answering::{Answered, Answering};
 use super::own_fields::FAVICON;
-use crate::site::directory::listings::ListingPage;
-use crate::site::rules::Ruling;
-use crate::site::{Selected, Source};
+use crate::release::directory::listings::ListingPage;
+use crate::release::rules::Ruling;
+use crate::release::{Selected, Source};
 use crate::start::UPGRADE;
 
 /// Seconds after which what was missing or busy may be back.

@@ -20,9 +20,9 @@ use crate::exchange::outgoing::Outgoing;
 use crate::limits::{SEALED_GATHERED_MAX, STREAM_ASKED_MAX};
 use crate::observe::log::Record;
 use crate::observe::metrics::Counters;
-use crate::site::rules::{Ruling, asked};
-use crate::site::sites::Sites;
-use crate::site::{Resolved, Site, Wanted};
+use crate::release::rules::{Ruling, asked};
+use crate::release::sites::Sites;
+use crate::release::{Resolved, Site, Wanted};
 
 /// Why the pump stopped.
 #[derive(Debug)]

@@ -11,8 +11,8 @@ use gannet_io::driver::{Driver, Nanos, Token};
 
 use super::Disk;
 use crate::limits::{SHORT_AGAIN_MS, SHORT_MS};
-use crate::site::Site;
-use crate::site::directory::fill::{Fill, Filled};
+use crate::release::Site;
+use crate::release::directory::fill::{Fill, Filled};
 use crate::worker::Worker;
 use crate::worker::ledger::Work;
 use crate::worker::shared::{Shared, is_awaited};

@@ -16,12 +16,12 @@ use super::answering::{Answered, Answering, Reply, needs_bytes};
 use super::first_reads::FirstRead;
 use super::outgoing::Outgoing;
 use super::pump::Pump;
-use crate::site::directory::Cached;
-use crate::site::directory::fill::{Fill, Filled};
-use crate::site::inflated::Inflation;
-use crate::site::rules::asked;
-use crate::site::sites::Sites;
-use crate::site::{Site, Source};
+use crate::release::directory::Cached;
+use crate::release::directory::fill::{Fill, Filled};
+use crate::release::inflated::Inflation;
+use crate::release::rules::asked;
+use crate::release::sites::Sites;
+use crate::release::{Site, Source};
 use crate::worker::shared::Shared;
 
 /// What a request waits for.

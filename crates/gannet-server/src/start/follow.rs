@@ -19,7 +19,7 @@ use gannet_content::rules::Compat;
 use gannet_io::driver::Root;
 
 use crate::limits::{FOLLOW_MS, FOLLOWERS_MAX, RULES_SEARCH_PART};
-use crate::site::rules::{SiteRules, redirects_files};
+use crate::release::rules::{SiteRules, redirects_files};
 use crate::start::lookout::{Lookout, Quiet, Stamp};
 use crate::start::running::Remote;
 use crate::worker::Message;

@@ -20,14 +20,14 @@ use gannet_io::memory::{self, Memory};
 use gannet_io::named_file;
 
 use crate::config::{Content, ContentOptions};
+use crate::release::archive::{ArchiveSite, has_front_page};
+use crate::release::directory::kept_names::KeptNames;
+use crate::release::directory::{DirectorySite, Room};
+use crate::release::files::OpenArchive;
+use crate::release::inflated::Inflated;
+use crate::release::rules::{RulesError, SiteRules};
+use crate::release::{ServedFile, Site};
 use crate::signature::{self, PublicKey, SignatureError};
-use crate::site::archive::{ArchiveSite, has_front_page};
-use crate::site::directory::kept_names::KeptNames;
-use crate::site::directory::{DirectorySite, Room};
-use crate::site::files::OpenArchive;
-use crate::site::inflated::Inflated;
-use crate::site::rules::{RulesError, SiteRules};
-use crate::site::{ServedFile, Site};
 use crate::start::archive_room::ArchiveRoom;
 use crate::start::follow::Source;
 

@@ -36,8 +36,8 @@ use crate::exchange::shortage::Shortage;
 use crate::limits::{OPEN_IDLE_MS, UNAWAITED_MAX};
 use crate::observe::log::LogSink;
 use crate::observe::metrics::Counters;
-use crate::site::rules::SiteRules;
-use crate::site::sites::Sites;
+use crate::release::rules::SiteRules;
+use crate::release::sites::Sites;
 use crate::tls::certificates::Adopted;
 use crate::worker::ledger::{Budget, Ledger, Work};
 

@@ -22,7 +22,7 @@ use crate::exchange::pump::Pump;
 use crate::exchange::shortage::Shortage;
 use crate::observe::log::LogSink;
 use crate::observe::metrics::Counters;
-use crate::site::sites::Sites;
+use crate::release::sites::Sites;
 use crate::tls::certificates::Adopted;
 use crate::worker::ledger::{Budget, Ledger};
 

@@ -28,8 +28,8 @@ use super::{Cached, CachedBody, DirectorySite, Draft, Release, Role, is_settled}
 use crate::exchange::Disk;
 use crate::exchange::first_reads::Admission;
 use crate::limits::{DESCRIPTOR_TRIES_MAX, SMALL_FILE_MAX};
-use crate::site::files::is_link_change;
-use crate::site::rules::{Ruling, SiteRules};
+use crate::release::files::is_link_change;
+use crate::release::rules::{Ruling, SiteRules};
 use crate::worker::ledger::Charge;
 
 /// What the disk said in the end.
