@@ -27,8 +27,8 @@ pub struct Root(Arc<Inner>);
 #[derive(Debug)]
 enum Inner {
     Os(OsRoot),
-    /// The root of a disk that is no kernel's.
-    Virtual,
+    /// A folder of a disk that is no kernel's: where paths below it begin.
+    Virtual(Box<[u8]>),
 }
 
 /// A descriptor and what we learned about it.
@@ -58,9 +58,17 @@ impl Root {
         Self::of(rustix::fs::open(path, flags, Mode::empty())?)
     }
 
-    /// The root of a disk that is no kernel's, of which there is one.
-    pub(crate) fn virtual_one() -> Self {
-        Self(Arc::new(Inner::Virtual))
+    /// A folder of a disk that is no kernel's, which puts `start` before each path below it.
+    pub(crate) fn of_virtual(start: &[u8]) -> Self {
+        Self(Arc::new(Inner::Virtual(start.into())))
+    }
+
+    /// What a disk that is no kernel's puts before a path; nothing for a directory of a kernel.
+    pub(crate) fn virtual_start(&self) -> &[u8] {
+        match &*self.0 {
+            Inner::Os(_) => b"",
+            Inner::Virtual(start) => start,
+        }
     }
 
     fn of(fd: OwnedFd) -> io::Result<Self> {
@@ -85,7 +93,7 @@ impl Root {
                 let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
                 Self::of(rustix::fs::openat(&root.fd, ".", flags, Mode::empty())?)
             }
-            Inner::Virtual => Ok(self.clone()),
+            Inner::Virtual(_) => Ok(self.clone()),
         }
     }
 
@@ -94,7 +102,7 @@ impl Root {
     pub fn identity(&self) -> (u64, u64) {
         match &*self.0 {
             Inner::Os(root) => root.identity,
-            Inner::Virtual => (0, 0),
+            Inner::Virtual(_) => (0, 0),
         }
     }
 
@@ -103,7 +111,7 @@ impl Root {
     pub(crate) fn as_os(&self) -> &OsRoot {
         match &*self.0 {
             Inner::Os(root) => root,
-            Inner::Virtual => panic!("a root of a virtual disk in a real engine"),
+            Inner::Virtual(_) => panic!("a root of a virtual disk in a real engine"),
         }
     }
 }

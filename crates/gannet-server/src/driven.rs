@@ -1,24 +1,22 @@
 //! A worker in the hands of its caller, turn by turn: how the simulator drives the whole server.
 
-use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc;
 
 use gannet_archive::{Archive, ArchiveError, SUPERBLOCK_LEN, Superblock};
+use gannet_content::rules::Compat;
 use gannet_io::driver::{Driver, Errno, File, Nanos, Root};
 
 use crate::config::{ContentOptions, Limits, LogFormat, Scheme};
-use crate::exchange::own_fields::OwnFields;
 use crate::exchange::redirect::Redirect;
-use crate::limits::OPEN_FILES_MAX;
 use crate::observe::log::LogWriter;
 use crate::observe::metrics::Counters;
-use crate::release::archive::ArchiveSite;
-use crate::release::directory::{DirectorySite, Room};
-use crate::release::inflated::Inflated;
+use crate::release::Release;
+use crate::release::directory::DirectoryOptions;
+use crate::release::opened::{Opened, OpenedArchive, OpenedDirectory, What};
 use crate::release::rules::SiteRules;
-use crate::release::sites::Sites;
-use crate::release::{ServedFile, Site};
+use crate::start::published::Published;
+use crate::start::running::Remote;
 use crate::tls::certificates::CertificateStore;
 use crate::tls::kernel::KernelTls;
 use crate::tls::limits::SEALED_RECORDS_MAX;
@@ -29,6 +27,8 @@ use crate::worker::{Message, Worker, WorkerSettings};
 pub enum DrivenContent {
     /// A live directory.
     Directory(Root),
+    /// The same with this text of `_headers`.
+    Ruled(Root, &'static [u8]),
     /// An archive: its bytes, and the same bytes as a file of the engine.
     Archive(Vec<u8>, File),
 }
@@ -46,7 +46,9 @@ pub struct DrivenTls {
 /// One worker without a thread.
 pub struct Driven<D: Driver> {
     worker: Worker<D>,
-    messages: Sender<Message>,
+    options: ContentOptions,
+    published: Published,
+    remote: Remote,
 }
 
 impl<D: Driver> Driven<D> {
@@ -57,9 +59,9 @@ impl<D: Driver> Driven<D> {
     /// When the archive is not valid.
     ///
     /// # Panics
-    /// When a configured content type is none.
+    /// When a configured content type is none, or a rule is none.
     pub fn new(
-        driver: D,
+        mut driver: D,
         content: DrivenContent,
         options: &ContentOptions,
         limits: Limits,
@@ -73,31 +75,18 @@ impl<D: Driver> Driven<D> {
             Some(tls) => (Some(tls.certificates), tls.kernel, tls.key_records_max),
             None => (None, None, SEALED_RECORDS_MAX),
         };
-        let site = match content {
-            DrivenContent::Directory(root) => {
-                let room = Room {
-                    memory: options.cache_memory,
-                    descriptors: OPEN_FILES_MAX,
-                };
-                let site = DirectorySite::new(root, options, None, room);
-                Site::Directory(site.expect("the types were checked"))
-            }
-            DrivenContent::Archive(bytes, file) => {
-                Site::Archive(archive(bytes, &driver, file, options)?)
-            }
-        };
+        let opened = Arc::new(Opened::one(opened(content, &driver, options)?, options));
+        let release = Release::new(&opened, 0, None);
         let settings = WorkerSettings {
+            number: 0,
             limits,
             connections_max: match limits.connections_max {
                 0 => usize::MAX,
                 n => n as usize,
             },
             listeners: vec![scheme],
-            fields: Arc::new(options.fields.clone()),
-            secure_fields: Arc::new(options.fields.clone()),
             redirect: Redirect::default(),
             certificates,
-            defaults: Arc::new(OwnFields::new(options)),
             kernel_tls,
             tail_len: options.tail_len(),
             key_records_max,
@@ -106,8 +95,28 @@ impl<D: Driver> Driven<D> {
         };
         let (messages, inbox) = mpsc::channel();
         let (_, factory) = LogWriter::start(LogFormat::Off, None).expect("no log is opened");
-        let worker = Worker::new(driver, settings, Sites::one(site), factory.sink(), inbox);
-        Ok(Self { worker, messages })
+        let waker = driver.waker(Worker::<D>::wake_token());
+        let remote = Remote::new(messages, waker);
+        let worker = Worker::new(driver, settings, release, factory.sink(), inbox);
+        Ok(Self {
+            worker,
+            options: options.clone(),
+            published: Published::new(opened, vec![remote.clone()]),
+            remote,
+        })
+    }
+
+    /// Serves this from its next turn on.
+    ///
+    /// # Errors
+    /// When the archive is not valid.
+    ///
+    /// # Panics
+    /// When a rule is none.
+    pub fn replace(&mut self, content: DrivenContent) -> Result<(), ArchiveError> {
+        let what = opened(content, self.worker.driver(), &self.options)?;
+        self.published.replace(0, |_| what);
+        Ok(())
     }
 
     /// One turn of the loop; waits until `until` at the latest.
@@ -125,8 +134,7 @@ impl<D: Driver> Driven<D> {
 
     /// Asks the worker to stop, as SIGTERM does. It is told in its next turn.
     pub fn stop(&mut self) {
-        // The inbox lives as long as the worker.
-        let _ = self.messages.send(Message::Stop);
+        self.remote.tell(Message::Stop);
         self.worker.read_inbox();
     }
 
@@ -153,29 +161,41 @@ impl<D: Driver> Driven<D> {
     }
 }
 
-fn archive<D: Driver>(
-    bytes: Vec<u8>,
+/// Content for one worker.
+fn opened<D: Driver>(
+    content: DrivenContent,
     driver: &D,
-    file: File,
     options: &ContentOptions,
-) -> Result<ArchiveSite, ArchiveError> {
+) -> Result<What, ArchiveError> {
+    let (bytes, file) = match content {
+        DrivenContent::Directory(root) => return Ok(directory(root, None, options)),
+        DrivenContent::Ruled(root, headers) => return Ok(directory(root, Some(headers), options)),
+        DrivenContent::Archive(bytes, file) => (bytes, file),
+    };
     let first = &bytes[..SUPERBLOCK_LEN.min(bytes.len())];
     let superblock = Superblock::parse(first, bytes.len() as u64)?;
     let range = superblock.metadata_range();
     let metadata = bytes[range.start as usize..range.end as usize].to_vec();
     let archive = Archive::new(superblock, metadata)?;
     let meta = driver.meta(&file).expect("it is open");
-    let spa = archive.options().spa;
-    let fallbacks = ArchiveSite::fallbacks(&archive, 0);
     let rules = SiteRules::of_archive(&archive, 0).ok().flatten();
-    Ok(ArchiveSite {
+    Ok(What::Archive(OpenedArchive {
+        spa: archive.options().spa,
         archive: Arc::new(archive),
-        memory: None,
-        file: Rc::new(ServedFile::live(file, meta)),
-        inflated: Inflated::new(options.cache_memory),
-        spa,
-        host: 0,
-        fallbacks,
-        rules: rules.map(|rules| Rc::new(Arc::new(rules))),
+        files: vec![(file, None)],
+        len: bytes.len() as u64,
+        live: Some((meta, None)),
+        hosts: vec![(0, Vec::new(), rules.map(Arc::new))],
+    }))
+}
+
+fn directory(root: Root, headers: Option<&[u8]>, options: &ContentOptions) -> What {
+    let options = DirectoryOptions::new(options, None);
+    let rules = SiteRules::parse(&[], headers, Compat::Netlify);
+    What::Directory(OpenedDirectory {
+        roots: vec![root],
+        rules: rules.expect("the rules were checked").map(Arc::new),
+        options: Arc::new(options.expect("the types were checked")),
+        kept: Arc::default(),
     })
 }

@@ -21,6 +21,8 @@ mod inflating;
 mod model;
 #[path = "sim/pipelines.rs"]
 mod pipelines;
+#[path = "sim/releases.rs"]
+mod releases;
 #[path = "sim/response.rs"]
 mod response;
 #[path = "sim/run.rs"]

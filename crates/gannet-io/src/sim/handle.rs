@@ -19,7 +19,13 @@ impl SimHandle {
     /// The root directory of the virtual disk.
     #[must_use]
     pub fn root(&self) -> Root {
-        Root::virtual_one()
+        Root::of_virtual(b"")
+    }
+
+    /// A folder of it as a root: paths below it begin there.
+    #[must_use]
+    pub fn root_at(&self, folder: &str) -> Root {
+        Root::of_virtual(format!("{folder}/").as_bytes())
     }
 
     /// The virtual time.

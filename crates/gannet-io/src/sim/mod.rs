@@ -170,6 +170,15 @@ impl Sim {
     }
 }
 
+/// Where a path below a root is on the disk.
+fn below(root: &Root, path: &[u8]) -> Vec<u8> {
+    let start = root.virtual_start();
+    match (path, start.strip_suffix(b"/")) {
+        (b"", Some(folder)) => folder.to_vec(),
+        _ => [start, path].concat(),
+    }
+}
+
 fn milliseconds(ns: i128) -> i64 {
     ns.div_euclid(1_000_000) as i64
 }
@@ -381,7 +390,8 @@ impl Network for Sim {
 }
 
 impl Disk for Sim {
-    fn open(&mut self, _root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
+    fn open(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile> {
+        let path = &below(root, path);
         let due = {
             let mut world = lock(&self.world);
             let slow_ns = world.disk.node(path).map_or(0, |node| lock(node).slow_ns);
@@ -394,8 +404,8 @@ impl Disk for Sim {
         Started::Pending
     }
 
-    fn peek(&self, _root: &Root, path: &[u8], _known: &Meta) -> Option<Meta> {
-        lock(&self.world).peek(path)
+    fn peek(&self, root: &Root, path: &[u8], _known: &Meta) -> Option<Meta> {
+        lock(&self.world).peek(&below(root, path))
     }
 
     fn meta(&self, file: &File) -> Result<Meta, Errno> {
@@ -417,12 +427,13 @@ impl Disk for Sim {
 
     fn list(
         &mut self,
-        _root: &Root,
+        root: &Root,
         path: &[u8],
         (max, may_hang): (usize, bool),
         render: Render,
         token: Token,
     ) -> Started<Listed> {
+        let path = &below(root, path);
         let due = {
             let mut world = lock(&self.world);
             let now = world.now;

@@ -67,7 +67,7 @@ impl<D: Driver> Active<'_, D> {
             return self.close();
         };
         http1.machine.reject();
-        let pump = self.shared.pump(is_secure);
+        let pump = self.shared.pump(is_secure, None);
         let answered = answer(Answering {
             reply: Reply::H1(&mut http1.machine),
             turn: &pump.turn,

@@ -85,7 +85,7 @@ impl<D: Driver> Active<'_, D> {
         let Some(streams) = conn.protocol.streams_mut() else {
             return;
         };
-        let mut pump = self.shared.pump(false);
+        let mut pump = self.shared.pump(false, None);
         let input = arrived.bytes(pump.driver);
         let used = pump.run_streams(streams, input, &mut out);
         conn.intake.add(&input[used..]);
@@ -98,7 +98,10 @@ impl<D: Driver> Active<'_, D> {
         let Some(streams) = conn.protocol.streams_mut() else {
             return;
         };
-        let used = self.shared.pump(true).run_streams(streams, input, &mut out);
+        let used = self
+            .shared
+            .pump(true, None)
+            .run_streams(streams, input, &mut out);
         conn.intake.add(&input[used..]);
         streams.out = Some(out);
     }
@@ -114,7 +117,7 @@ impl<D: Driver> Active<'_, D> {
         let Some(streams) = conn.protocol.streams_mut() else {
             return false;
         };
-        let mut pump = self.shared.pump(is_secure);
+        let mut pump = self.shared.pump(is_secure, None);
         let used = pump.run_streams(streams, conn.intake.bytes(), &mut out);
         streams.out = Some(out);
         conn.intake.use_up(used);

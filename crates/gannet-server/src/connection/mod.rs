@@ -29,8 +29,6 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use gannet_content::rules::pattern::Scheme;
-use gannet_http::semantics::kept::KeptRequest;
 use gannet_io::driver::{Driver, Nanos, Socket};
 use gannet_io::memory::Memory;
 
@@ -39,7 +37,7 @@ use self::protocol::Protocol;
 use self::secure::{Secure, State};
 pub(crate) use self::table::{Alive, Connections, GENERATION_MAX};
 use crate::exchange::outgoing::Outgoing;
-use crate::exchange::waiting::Waits;
+use crate::exchange::waiting::Waiting;
 use crate::observe::log::Record;
 use crate::release::ServedFile;
 use crate::worker::shared::Shared;
@@ -165,14 +163,6 @@ impl Conn {
         self.tls.is_some()
     }
 
-    /// The scheme of the URLs that are asked for on it.
-    pub(crate) fn scheme(&self) -> Scheme {
-        match self.is_secure() {
-            true => Scheme::Https,
-            false => Scheme::Http,
-        }
-    }
-
     /// Whether what it asks for now may be a replay: see [`State::Early`].
     pub(crate) fn is_early(&self) -> bool {
         let tls = self.tls.as_deref();
@@ -278,8 +268,7 @@ impl Part {
 
 /// A request that waits for the disk.
 pub(crate) struct Parked {
-    pub(crate) request: Box<KeptRequest>,
-    pub(crate) waits: Waits,
+    pub(crate) waiting: Box<Waiting>,
     /// Answers to the requests before it.
     pub(crate) out: Outgoing,
 }

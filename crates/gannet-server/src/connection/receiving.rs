@@ -136,7 +136,7 @@ impl<D: Driver> Active<'_, D> {
     /// The common case: whole requests in the engine's own buffer, answered without a copy.
     fn answer_arrived(&mut self, arrived: Arrived) {
         let mut out = self.shared.outgoing();
-        let mut pump = self.shared.pump(false);
+        let mut pump = self.shared.pump(false, None);
         let input = arrived.bytes(pump.driver);
         let (used, stop) = pump.run(self.conn, input, &mut out);
         self.conn.intake.add(&input[used..]);
@@ -148,16 +148,16 @@ impl<D: Driver> Active<'_, D> {
     pub(super) fn answer_held(&mut self) {
         let mut out = self.shared.outgoing();
         let input = self.conn.intake.take();
-        let mut pump = self.shared.pump(self.conn.is_secure());
+        let mut pump = self.shared.pump(self.conn.is_secure(), None);
         let (used, stop) = pump.run(self.conn, &input, &mut out);
         self.conn.intake.keep(input, used);
         self.after_pump(out, stop);
     }
 
     pub(super) fn after_pump(&mut self, out: Outgoing, stop: Stop) {
-        if let Stop::Wait(request) = stop {
+        if let Stop::Wait(waiting) = stop {
             // Answers gathered before go out with the one that waits.
-            return self.ask_disk(request, out);
+            return self.ask_disk(waiting, out, None);
         }
         if !out.is_empty() {
             return self.send(out);

@@ -116,7 +116,7 @@ impl<D: Driver> Active<'_, D> {
     /// Answers what `input` asks for; what is left of it is held.
     fn answer_bytes(&mut self, input: &[u8]) {
         let mut out = self.shared.outgoing();
-        let (used, stop) = self.shared.pump(true).run(self.conn, input, &mut out);
+        let (used, stop) = self.shared.pump(true, None).run(self.conn, input, &mut out);
         self.conn.intake.add(&input[used..]);
         self.after_pump(out, stop);
     }

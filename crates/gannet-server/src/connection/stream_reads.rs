@@ -10,13 +10,12 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use gannet_http::h2::{ErrorCode, StreamId, Time};
-use gannet_http::semantics::kept::KeptRequest;
 use gannet_io::driver::{Driver, Errno, Started};
 
 use super::{Active, Alive, ConnId};
 use crate::exchange::Disk;
 use crate::exchange::answering::Reply;
-use crate::exchange::waiting::{Found, Waits, answer};
+use crate::exchange::waiting::{Found, Waiting};
 use crate::limits::STREAM_READS_MAX;
 use crate::release::ServedFile;
 use crate::worker::token::{Kind, token};
@@ -41,12 +40,6 @@ enum What {
     Read(Rc<ServedFile>, usize),
 }
 
-/// A request that waits for the disk.
-struct Waiting {
-    request: KeptRequest,
-    waits: Waits,
-}
-
 impl Asked {
     /// A number that is not in use.
     fn reserve(&mut self) -> u32 {
@@ -66,7 +59,7 @@ impl Asked {
         let mut held = HashMap::new();
         for question in self.questions.iter().flatten() {
             if let What::Lookup(waiting) = &question.what {
-                *held.entry(question.conn).or_default() += waiting.request.memory() as u64;
+                *held.entry(question.conn).or_default() += waiting.memory();
             }
         }
         held
@@ -104,13 +97,7 @@ impl<D: Driver> Active<'_, D> {
             return;
         };
         let missed = std::mem::take(&mut streams.missed);
-        let scheme = self.conn.scheme();
-        for (stream, request) in missed {
-            let Some(waits) = self.shared.waits(&request.as_request(), scheme) else {
-                debug_assert!(false, "a site was selected and the path decoded before");
-                continue;
-            };
-            let waiting = Box::new(Waiting { request, waits });
+        for (stream, waiting) in missed {
             self.look_up(stream, waiting, None);
         }
     }
@@ -124,12 +111,7 @@ impl<D: Driver> Active<'_, D> {
     ) {
         let number = self.shared.asked.reserve();
         let asker = token(Kind::StreamDisk, number);
-        match self.shared.find_out(
-            &waiting.request.as_request(),
-            &mut waiting.waits,
-            asker,
-            told,
-        ) {
+        match self.shared.find_out(&mut waiting, asker, told) {
             Some(found) => {
                 self.shared.asked.release(number);
                 self.answer_looked_up(stream, &waiting, found);
@@ -160,13 +142,10 @@ impl<D: Driver> Active<'_, D> {
         let Some(streams) = self.conn.protocol.streams_mut() else {
             return;
         };
-        let request = waiting.request.as_request();
-        let is_early = streams.is_early;
-        let found = (&waiting.waits, found);
-        let mut pump = self.shared.pump(is_secure);
+        let mut pump = self.shared.pump(is_secure, Some(waiting.release()));
         let reply = Reply::H2(streams, stream);
-        let answered = answer(&mut pump, reply, &request, is_early, found, &mut out);
-        pump.done_stream(streams, stream, &request, answered);
+        let answered = waiting.answer(reply, &pump.turn, found, &mut out);
+        pump.done_stream(streams, stream, &waiting.request(), answered);
         streams.out = Some(out);
     }
 

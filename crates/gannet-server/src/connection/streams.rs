@@ -22,12 +22,12 @@ use std::sync::Arc;
 use gannet_http::h2::frame::FRAME_HEADER_LEN;
 use gannet_http::h2::limits::QUANTUM;
 use gannet_http::h2::{Connection, ErrorCode, StreamId, Time, Timeouts};
-use gannet_http::semantics::kept::KeptRequest;
 use gannet_io::driver::Nanos;
 use gannet_io::memory::Memory;
 
 use crate::config::Limits;
 use crate::exchange::outgoing::Outgoing;
+use crate::exchange::waiting::Waiting;
 use crate::limits::{COPY_MAX, STREAM_READ_MAX, STREAM_SEND_MAX, UNTAKEN_MAX};
 use crate::observe::log::Record;
 use crate::release::{ServedFile, Source};
@@ -47,7 +47,7 @@ pub(crate) struct Streams {
     /// What the next send will carry.
     pub(crate) out: Option<Outgoing>,
     /// Requests for which the disk has to be asked.
-    pub(crate) missed: Vec<(StreamId, KeptRequest)>,
+    pub(crate) missed: Vec<(StreamId, Box<Waiting>)>,
     /// Lookups and reads that the disk has not answered yet, those of streams that have ended
     /// included.
     pub(crate) asked: u32,

@@ -1,6 +1,5 @@
 //! An HTTP/1 request that has to wait, and those behind it.
 
-use gannet_http::semantics::kept::KeptRequest;
 use gannet_io::driver::{Driver, Errno};
 
 use super::{Active, Parked, Phase};
@@ -8,38 +7,17 @@ use crate::exchange::Disk;
 use crate::exchange::answering::Reply;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::pump::Stop;
-use crate::exchange::waiting::{Found, Waits, answer};
+use crate::exchange::waiting::{Found, Waiting};
 use crate::worker::token::Kind;
 
 impl<D: Driver> Active<'_, D> {
-    /// Asks the disk on behalf of a request. `out` has the answers to the requests before it.
-    pub(super) fn ask_disk(&mut self, request: Box<KeptRequest>, out: Outgoing) {
-        match self.park(request, out) {
-            Some(parked) => self.ask_on(parked, None),
-            None => self.reset(),
-        }
-    }
-
-    fn park(&mut self, request: Box<KeptRequest>, out: Outgoing) -> Option<Box<Parked>> {
-        let scheme = self.conn.scheme();
-        let waits = self.shared.waits(&request.as_request(), scheme);
-        debug_assert!(
-            waits.is_some(),
-            "a site was selected and the path decoded before"
-        );
-        Some(Box::new(Parked {
-            request,
-            waits: waits?,
-            out,
-        }))
-    }
-
     /// An answer of the disk: for the request that waits, or the next bytes of a body.
     pub(crate) fn disk(&mut self, answer: Result<Disk, Errno>) {
         match (self.conn.phase, answer) {
             (Phase::Waiting, answer) => {
                 if let Some(parked) = self.conn.work().parked.take() {
-                    self.ask_on(parked, Some(answer));
+                    let Parked { waiting, out } = *parked;
+                    self.ask_disk(waiting, out, Some(answer));
                 }
             }
             (_, Ok(Disk::Read(bytes))) => self.copy_read(bytes),
@@ -47,33 +25,27 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Asks until an answer has to be awaited, or there are answers to send.
-    fn ask_on(&mut self, mut parked: Box<Parked>, mut answer: Option<Result<Disk, Errno>>) {
+    /// Asks the disk on behalf of a request until an answer has to be awaited, or there are answers
+    /// to send. `out` has the answers to the requests before it; `answer` is the one that was
+    /// awaited, if any.
+    pub(super) fn ask_disk(
+        &mut self,
+        mut waiting: Box<Waiting>,
+        mut out: Outgoing,
+        mut answer: Option<Result<Disk, Errno>>,
+    ) {
         let asker = self.conn.id.token(Kind::Disk);
         loop {
-            let Some(found) = self.shared.find_out(
-                &parked.request.as_request(),
-                &mut parked.waits,
-                asker,
-                answer.take(),
-            ) else {
+            let Some(found) = self.shared.find_out(&mut waiting, asker, answer.take()) else {
                 let conn = &mut *self.conn;
                 conn.phase = Phase::Waiting;
-                conn.work().parked = Some(parked);
+                conn.work().parked = Some(Box::new(Parked { waiting, out }));
                 self.listen_for_end();
                 return self.set_deadline(self.shared.settings.limits.progress_timeout_ms);
             };
-            let Parked {
-                request,
-                waits,
-                mut out,
-            } = *parked;
-            self.answer_found(&request, &waits, found, &mut out);
+            self.answer_found(&waiting, found, &mut out);
             match self.pump_held(&mut out) {
-                Some(request) => match self.park(request, out) {
-                    Some(next) => parked = next,
-                    None => return self.reset(),
-                },
+                Some(next) => waiting = next,
                 None => return self.send(out),
             }
         }
@@ -81,38 +53,31 @@ impl<D: Driver> Active<'_, D> {
 
     /// Answers the requests behind the one that waited, as far as that goes. Returns one that has
     /// to wait in turn.
-    fn pump_held(&mut self, out: &mut Outgoing) -> Option<Box<KeptRequest>> {
+    fn pump_held(&mut self, out: &mut Outgoing) -> Option<Box<Waiting>> {
         if self.conn.intake.is_empty() {
             return None;
         }
         let input = self.conn.intake.take();
-        let mut pump = self.shared.pump(self.conn.is_secure());
+        let mut pump = self.shared.pump(self.conn.is_secure(), None);
         let (used, stop) = pump.run(self.conn, &input, out);
         self.conn.intake.keep(input, used);
         match stop {
-            Stop::Wait(request) => Some(request),
+            Stop::Wait(waiting) => Some(waiting),
             Stop::NeedInput | Stop::Full | Stop::Closing => None,
         }
     }
 
     /// Answers the request that waited.
-    fn answer_found(
-        &mut self,
-        request: &KeptRequest,
-        waits: &Waits,
-        found: Found,
-        out: &mut Outgoing,
-    ) {
-        let request = request.as_request();
+    fn answer_found(&mut self, waiting: &Waiting, found: Found, out: &mut Outgoing) {
         let conn = &mut *self.conn;
-        let is_early = conn.is_early();
-        let mut pump = self.shared.pump(conn.is_secure());
+        let release = Some(waiting.release());
+        let mut pump = self.shared.pump(conn.is_secure(), release);
         let Some(http1) = conn.protocol.http1() else {
             return;
         };
         let reply = Reply::H1(&mut http1.machine);
-        let answered = answer(&mut pump, reply, &request, is_early, (waits, found), out);
+        let answered = waiting.answer(reply, &pump.turn, found, out);
         conn.close_with_machine();
-        pump.done(conn, &request, answered);
+        pump.done(conn, &waiting.request(), answered);
     }
 }

@@ -32,6 +32,7 @@ use crate::exchange::outgoing::Outgoing;
 use crate::exchange::own_fields::OwnFields;
 use crate::exchange::redirect::Redirect;
 use crate::limits::{COPY_MAX, SMALL_FILE_MAX};
+use crate::release::inflated::StoredBody;
 use crate::release::rules::Ruling;
 use crate::release::{Selected, Source};
 
@@ -78,16 +79,6 @@ pub(crate) enum Reply<'a> {
     H1(&'a mut h1::Connection),
     /// That of a stream of an HTTP/2 connection.
     H2(&'a mut Streams, StreamId),
-}
-
-impl Reply<'_> {
-    /// The same for a first attempt.
-    pub(crate) fn again(&mut self) -> Reply<'_> {
-        match self {
-            Self::H1(h1) => Reply::H1(h1),
-            Self::H2(streams, stream) => Reply::H2(streams, *stream),
-        }
-    }
 }
 
 /// Writes one answer of a connection.
@@ -157,17 +148,24 @@ impl Answering<'_> {
         changes.apply_to_block(selected.block).map(Some)
     }
 
-    /// Whether the answer needs bytes that are not at hand: of a body that is to be inflated, or of
-    /// a live file that nobody has read yet.
+    /// The body that an answer sends bytes of, if that has to be brought into memory first.
     #[inline]
-    pub(crate) fn needs_content(&self, request: &Request<'_>, selected: &Selected<'_>) -> bool {
-        match selected.source {
-            Source::Stored(body) => {
-                sends_content(request, &self.outcome(request, selected)) && body.body().is_none()
-            }
-            Source::Unread => needs_bytes(request, selected, self.turn.unix),
-            Source::Bytes(_) | Source::Memory(..) | Source::File(..) => false,
-        }
+    pub(crate) fn missing_body<'s>(
+        &self,
+        request: &Request<'_>,
+        selected: &Selected<'s>,
+    ) -> Option<StoredBody<'s>> {
+        let Source::Stored(body) = selected.source else {
+            return None;
+        };
+        let is_sent = sends_content(request, &self.outcome(request, selected));
+        (is_sent && body.body().is_none()).then_some(body)
+    }
+
+    /// Whether the answer takes bytes of a live file that nobody has read yet.
+    #[inline]
+    pub(crate) fn is_unread(&self, request: &Request<'_>, selected: &Selected<'_>) -> bool {
+        matches!(selected.source, Source::Unread) && needs_bytes(request, selected, self.turn.unix)
     }
 
     fn outcome(&self, request: &Request<'_>, selected: &Selected<'_>) -> Outcome {

@@ -15,7 +15,6 @@ use gannet_io::driver::{Done, Driver, Errno, File, Started, Token};
 
 use super::Disk;
 use crate::limits::{COPIES_AT_ONCE_MAX, SMALL_FILE_MAX};
-use crate::release::Site;
 use crate::release::directory::fill::{Fill, Filled};
 use crate::release::directory::{Cached, CachedBody};
 use crate::worker::Worker;
@@ -167,10 +166,7 @@ impl<D: Driver> Shared<D> {
         }
         let lane = Lane::of(&opened.file);
         let Some(admission) = self.admission(fill.take_admission(), len, lane) else {
-            let Site::Directory(site) = self.sites.at(fill.site()) else {
-                return FirstRead::Ended(Filled::Error(Status::INTERNAL_SERVER_ERROR));
-            };
-            fill.start_over(site);
+            fill.start_over();
             let line = self.first_reads.line(len, lane);
             if line.len() == line.capacity() {
                 // Before more memory is used.
@@ -198,10 +194,7 @@ impl<D: Driver> Shared<D> {
         let Some(result) = started else {
             return FirstRead::Awaited;
         };
-        let Site::Directory(site) = self.sites.at(fill.site()) else {
-            return FirstRead::Ended(Filled::Error(Status::INTERNAL_SERVER_ERROR));
-        };
-        match fill.content_read(&mut self.driver, site, result) {
+        match fill.content_read(&mut self.driver, result) {
             Some(filled) => FirstRead::Ended(filled),
             None => FirstRead::Changed,
         }

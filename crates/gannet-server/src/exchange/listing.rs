@@ -3,6 +3,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
 
 use gannet_content::directory::listing::{self, Entry as Listable, ListingRequest};
 use gannet_http::semantics::request::Request;
@@ -16,8 +17,8 @@ use super::first_reads::Lane;
 use crate::limits::{
     LISTING_BYTES_MAX, LISTING_MAX, LISTINGS_KEPT_MAX, LISTINGS_PAGES_MAX, LISTINGS_READ_MAX,
 };
-use crate::release::Site;
 use crate::release::directory::DirectorySite;
+use crate::release::directory::fill::Fill;
 use crate::release::directory::listings::{ListingKey, ListingPage, Listings, Made};
 use crate::worker::Worker;
 use crate::worker::shared::{Shared, is_awaited};
@@ -36,15 +37,14 @@ pub(crate) struct Listing {
 }
 
 struct Job {
-    /// Where the directory is.
+    /// Where the directory is, in the release of who has asked first.
+    site: Rc<DirectorySite>,
     root: Root,
     folder: Vec<u8>,
     /// Who waits for the page, as for an answer of the disk.
     askers: Vec<Token>,
     /// When reading began, by both clocks.
     began: Option<(Nanos, i64)>,
-    /// The site has another directory by now: the page is sent and not kept.
-    is_outdated: bool,
 }
 
 impl Listing {
@@ -59,11 +59,10 @@ impl Listing {
         self.pages.forget_all();
     }
 
-    /// The site has another directory: no page of the one before is kept.
-    pub(crate) fn forget_site(&mut self, site: u32) {
-        self.pages.forget_site(site);
-        let jobs = self.jobs.iter_mut().filter(|(key, _)| key.site == site);
-        jobs.for_each(|(_, job)| job.is_outdated = true);
+    /// No page of a site is kept, as that is retired. Pages that are being made for it are sent, and
+    /// not kept either.
+    pub(crate) fn forget_site(&mut self, site: &DirectorySite) {
+        self.pages.forget_site(site.address());
     }
 
     /// Bytes that listings take now, those that are being made at their longest.
@@ -78,19 +77,24 @@ impl<D: Driver> Shared<D> {
     /// in a later turn.
     pub(crate) fn ask_for_listing(
         &mut self,
-        (site, root, folder): (u32, Root, &[u8]),
+        fill: &Fill,
+        folder: &[u8],
         request: &Request<'_>,
-        path: &[u8],
         asker: Token,
     ) -> Option<Result<ListingPage, Status>> {
-        let key = ListingKey::new(site, &ListingRequest::of(request, path));
+        let site = fill.site();
+        let Some(root) = site.root() else {
+            return Some(Err(Status::SERVICE_UNAVAILABLE));
+        };
+        let wanted = ListingRequest::of(request, fill.path());
+        let key = ListingKey::new(site.address(), &wanted);
         let Listing {
             pages,
             jobs,
             queues,
             ..
         } = &mut self.listing;
-        let is_same = |meta: &_| self.driver.peek(&root, folder, meta).as_ref() == Some(meta);
+        let is_same = |meta: &_| self.driver.peek(root, folder, meta).as_ref() == Some(meta);
         if let Some(page) = pages.fresh(&key, self.driver.now(), is_same) {
             return Some(Ok(page));
         }
@@ -106,11 +110,11 @@ impl<D: Driver> Shared<D> {
             Entry::Vacant(free) => {
                 queues[Lane::Own as usize].push_back(free.key().clone());
                 free.insert(Job {
-                    root,
+                    site: Rc::clone(site),
+                    root: root.clone(),
                     folder: folder.to_vec(),
                     askers: vec![asker],
                     began: None,
-                    is_outdated: false,
                 });
             }
         }
@@ -143,10 +147,7 @@ impl<D: Driver> Worker<D> {
                 continue;
             }
             job.began = Some((self.shared.driver.now(), self.shared.driver.unix_seconds()));
-            let Site::Directory(site) = self.shared.sites.at(key.site) else {
-                continue;
-            };
-            let render = render(site, key.clone());
+            let render = render(&job.site, key.clone());
             let asker = token(Kind::Listing, place as u32);
             let (root, folder) = (&job.root, &job.folder);
             self.shared.listing.reading[place] = Some(key);
@@ -172,7 +173,7 @@ impl<D: Driver> Worker<D> {
             return;
         }
         let is_full = matches!(result, Err(Errno::MFILE | Errno::NFILE));
-        if is_full && self.shared.sites.drop_descriptors() {
+        if is_full && self.shared.release.drop_descriptors() {
             // Files were kept open for later requests; each time there are fewer.
             self.shared.listing.queues[place as usize].push_back(key);
             return;
@@ -191,12 +192,8 @@ impl<D: Driver> Worker<D> {
                     at,
                     unix,
                 };
-                let kept_max = match self.shared.sites.at(key.site) {
-                    Site::Directory(site) if !job.is_outdated => {
-                        LISTINGS_KEPT_MAX.min(site.memory() / 4)
-                    }
-                    Site::Directory(_) | Site::Archive(_) => 0,
-                };
+                // None is kept of a site that is retired.
+                let kept_max = LISTINGS_KEPT_MAX.min(job.site.memory() / 4);
                 let pages = &mut self.shared.listing.pages;
                 match pages.make_room(listed.rendered.len() as u64, LISTINGS_PAGES_MAX) {
                     true => Ok(pages.add(&key, listed.rendered, &made, kept_max)),

@@ -1,8 +1,9 @@
 //! One request from its event to its answer, the same for every version of HTTP.
 //!
 //! `pump` takes requests from a protocol machine and answers what memory can answer. What it cannot
-//! is kept (`KeptRequest`) and waits: `waiting` asks for it, `first_reads`, `listing` and `inflating`
-//! do what is done once for several who wait, `shortage` has those for whom something was used up. `answering` makes the answer from what the site has,
+//! waits with the release that it began with (`waiting::Waiting`): `waiting` asks for it,
+//! `first_reads`, `listing` and `inflating` do what is done once for several who wait, `shortage` has
+//! those for whom something was used up. `answering` makes the answer from what the site has,
 //! `own_answers` the others; `outgoing` gathers the answers of one send.
 
 pub(crate) mod answering;

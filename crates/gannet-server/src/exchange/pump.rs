@@ -1,12 +1,14 @@
 //! The heart: bytes in, requests answered, until something has to be waited for.
 
+use std::rc::Rc;
+
 use gannet_content::answer;
+use gannet_content::routing::is_navigation;
 use gannet_content::rules::table::Ruled;
 use gannet_http::h1::Event;
 use gannet_http::h2;
 use gannet_http::semantics::coding::accept_encoding;
 use gannet_http::semantics::fields::KnownField;
-use gannet_http::semantics::kept::KeptRequest;
 use gannet_http::semantics::request::{Method, Request, TargetForm};
 use gannet_http::semantics::response::Status;
 use gannet_http::semantics::target_path::{PathError, decode_path};
@@ -17,29 +19,29 @@ use crate::connection::Conn;
 use crate::connection::streams::Streams;
 use crate::exchange::answering::{Answered, Answering, Reply, Turn};
 use crate::exchange::outgoing::Outgoing;
+use crate::exchange::waiting::{Waiting, Waits};
 use crate::limits::{SEALED_GATHERED_MAX, STREAM_ASKED_MAX};
 use crate::observe::log::Record;
 use crate::observe::metrics::Counters;
+use crate::release::directory::fill::Fill;
 use crate::release::rules::{Ruling, asked};
-use crate::release::sites::Sites;
-use crate::release::{Resolved, Site, Wanted};
+use crate::release::{Release, Resolved, Site, Wanted};
 
 /// Why the pump stopped.
-#[derive(Debug)]
 pub(crate) enum Stop {
     /// All input is used up, or what is left is not a whole request.
     NeedInput,
     /// The answers gathered have to be sent first.
     Full,
     /// This request has to wait for the disk, or for a body to be inflated.
-    Wait(Box<KeptRequest>),
+    Wait(Box<Waiting>),
     /// The last answer was written. All input is used up: none of it counts any more.
     Closing,
 }
 
 /// What the pump works with besides the connection.
 pub(crate) struct Pump<'a, D> {
-    pub(crate) sites: &'a mut Sites,
+    pub(crate) release: &'a Rc<Release>,
     pub(crate) driver: &'a D,
     pub(crate) turn: Turn<'a>,
     pub(crate) counters: &'a mut Counters,
@@ -88,8 +90,8 @@ impl<D: Driver> Pump<'_, D> {
                     let reply = Reply::H1(&mut http1.machine);
                     let answered = self.request(reply, &request, on, out);
                     match answered {
-                        Some(answered) => self.done(conn, &request, answered),
-                        None => return (used, Stop::Wait(Box::new(KeptRequest::new(&request)))),
+                        Ok(answered) => self.done(conn, &request, answered),
+                        Err(waiting) => return (used, Stop::Wait(waiting)),
                     }
                 }
                 Event::Reject(rejection) => {
@@ -153,8 +155,8 @@ impl<D: Driver> Pump<'_, D> {
                         is_early: streams.is_early,
                     };
                     match self.request(Reply::H2(streams, stream), &request, on, out) {
-                        Some(answered) => self.done_stream(streams, stream, &request, answered),
-                        None => streams.missed.push((stream, KeptRequest::new(&request))),
+                        Ok(answered) => self.done_stream(streams, stream, &request, answered),
+                        Err(waiting) => streams.missed.push((stream, waiting)),
                     }
                 }
                 h2::Event::Reject { stream, rejection } => {
@@ -214,45 +216,17 @@ impl<D: Driver> Pump<'_, D> {
         }
     }
 
-    /// Answers a request that waited for a body, which is in memory now if `is_there`.
-    pub(crate) fn request_again(
-        &mut self,
-        mut reply: Reply<'_>,
-        request: &Request<'_>,
-        is_early: bool,
-        is_there: bool,
-        out: &mut Outgoing,
-    ) -> Answered {
-        let on = On {
-            redirects: false,
-            is_early,
-        };
-        let answered = match is_there {
-            true => self.request(reply.again(), request, on, out),
-            false => None,
-        };
-        answered.unwrap_or_else(|| {
-            let mut to = Answering {
-                reply,
-                turn: &self.turn,
-                out,
-                ruling: None,
-            };
-            to.error(Status::INTERNAL_SERVER_ERROR, None)
-        })
-    }
-
-    /// Answers one request, or returns `None` if the disk has to be asked.
+    /// Answers one request, or returns it if it has to wait.
     fn request(
         &mut self,
         reply: Reply<'_>,
         request: &Request<'_>,
         on: On,
         out: &mut Outgoing,
-    ) -> Option<Answered> {
+    ) -> Result<Answered, Box<Waiting>> {
         let may_be_replay = || on.is_early || has_early_data(request);
         if request.method == Method::Options && !on.redirects && !may_be_replay() {
-            return Some(self.options(reply, request, out));
+            return Ok(self.options(reply, request, out));
         }
         let mut to = Answering {
             reply,
@@ -262,7 +236,7 @@ impl<D: Driver> Pump<'_, D> {
         };
         if on.redirects {
             // Host is client-controlled: do not redirect unknown hosts.
-            return Some(match self.sites.select(request.authority) {
+            return Ok(match self.release.select(request.authority) {
                 Err(status) if self.turn.defaults.dummy.is_none() => to.error(status, None),
                 _ => to.redirect_to_https(request),
             });
@@ -270,38 +244,36 @@ impl<D: Driver> Pump<'_, D> {
         match request.method {
             Method::Get | Method::Head => {}
             // RFC 8470 section 5.2: the client, or who forwards for it, asks again.
-            _ if may_be_replay() => return Some(to.error(Status::TOO_EARLY, None)),
+            _ if may_be_replay() => return Ok(to.error(Status::TOO_EARLY, None)),
             Method::Options | Method::Other => {
-                return Some(to.error(Status::METHOD_NOT_ALLOWED, Some(ALLOW)));
+                return Ok(to.error(Status::METHOD_NOT_ALLOWED, Some(ALLOW)));
             }
         }
         if !matches!(
             request.target.form,
             TargetForm::Origin | TargetForm::Absolute
         ) {
-            return Some(to.error(Status::BAD_REQUEST, None));
+            return Ok(to.error(Status::BAD_REQUEST, None));
         }
         let path = match decode_path(request.target.path, self.scratch) {
             Ok(path) => path.as_bytes(),
             // The line was not too long; nothing has such a path.
-            Err(PathError::TooLong) => return Some(to.error(Status::NOT_FOUND, None)),
-            Err(_) => return Some(to.error(Status::BAD_REQUEST, None)),
+            Err(PathError::TooLong) => return Ok(to.error(Status::NOT_FOUND, None)),
+            Err(_) => return Ok(to.error(Status::BAD_REQUEST, None)),
         };
         if let Some(dummy) = &self.turn.defaults.dummy {
-            return Some(to.constant(dummy));
+            return Ok(to.constant(dummy));
         }
         if self.turn.defaults.health.as_deref() == Some(path) {
-            return Some(to.healthy());
+            return Ok(to.healthy());
         }
-        let site = match self.sites.select(request.authority) {
-            Ok(number) => self.sites.at(number),
-            Err(status) => return Some(to.error(status, None)),
+        let site = match self.release.select(request.authority) {
+            Ok(site) => site,
+            Err(status) => return Ok(to.error(status, None)),
         };
-        let rules = site.rules().cloned();
-        if let Some(rules) = rules.as_deref() {
-            let asked = asked(self.turn.scheme, request, path);
-            to.ruling = Some(Ruling::new(rules, asked));
-        }
+        let asked = || asked(self.turn.scheme, request, path);
+        to.ruling = site.rules().map(|rules| Ruling::new(rules, asked()));
+        let wait = |waits| Err(Waiting::new(request, self.release, waits));
         let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
         match site {
             Site::Archive(archive) => {
@@ -311,39 +283,44 @@ impl<D: Driver> Pump<'_, D> {
                     request,
                 };
                 let resolved = archive.resolve(wanted, to.ruling.as_ref());
-                Some(match resolved {
-                    Resolved::Selected(selected) if to.needs_content(request, &selected) => {
-                        return None;
-                    }
-                    Resolved::Selected(selected) if selected.is_lost(self.driver) => {
-                        to.error(Status::SERVICE_UNAVAILABLE, None)
-                    }
-                    Resolved::Selected(selected) => to.selected(request, &selected),
+                Ok(match resolved {
+                    Resolved::Selected(selected) => match to.missing_body(request, &selected) {
+                        Some(body) => return wait(Waits::body(archive, path, &selected, &body)),
+                        None if selected.is_lost(self.driver) => {
+                            to.error(Status::SERVICE_UNAVAILABLE, None)
+                        }
+                        None => to.selected(request, &selected),
+                    },
                     Resolved::Redirect(location) => to.redirect(request, &location),
                     Resolved::Elsewhere(status, location) => to.elsewhere(status, &location),
                     Resolved::Error(status) => to.missing(request, status),
                 })
             }
             Site::Directory(directory) => {
+                let look_up = |ruled| {
+                    let asked = (&asked(), is_navigation(&request.fields));
+                    let (now, unix) = (self.turn.now, self.turn.unix);
+                    wait(Waits::Lookup(Fill::new(directory, asked, ruled, now, unix)))
+                };
                 match to.ruling.and_then(|ruling| ruling.before_files()) {
                     Some(Ruled::Elsewhere {
                         status, location, ..
-                    }) => return Some(to.elsewhere(status, &location)),
-                    Some(Ruled::Content { .. }) => return None,
+                    }) => return Ok(to.elsewhere(status, &location)),
+                    ruled @ Some(Ruled::Content { .. }) => return look_up(ruled),
                     None => {}
                 }
                 let found = directory.lookup(path, self.turn.now, self.driver);
                 let Some((cached, status)) = found else {
                     self.counters.cache_misses += 1;
-                    return None;
+                    return look_up(None);
                 };
                 let selected = cached.select(codings, status);
-                if to.needs_content(request, &selected) {
+                if to.is_unread(request, &selected) {
                     self.counters.cache_misses += 1;
-                    return None;
+                    return look_up(None);
                 }
                 self.counters.cache_hits += 1;
-                Some(to.selected(request, &selected))
+                Ok(to.selected(request, &selected))
             }
         }
     }
@@ -365,11 +342,7 @@ impl<D: Driver> Pump<'_, D> {
             return to.options(ALLOW);
         };
         let path = path.as_bytes();
-        let Ok(Site::Archive(archive)) = self
-            .sites
-            .select(request.authority)
-            .map(|number| self.sites.at(number))
-        else {
+        let Ok(Site::Archive(archive)) = self.release.select(request.authority) else {
             return to.options(ALLOW);
         };
         let asked = asked(self.turn.scheme, request, path);

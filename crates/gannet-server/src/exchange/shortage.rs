@@ -11,7 +11,6 @@ use gannet_io::driver::{Driver, Nanos, Token};
 
 use super::Disk;
 use crate::limits::{SHORT_AGAIN_MS, SHORT_MS};
-use crate::release::Site;
 use crate::release::directory::fill::{Fill, Filled};
 use crate::worker::Worker;
 use crate::worker::ledger::Work;
@@ -38,15 +37,11 @@ impl<D: Driver> Shared<D> {
     /// has been short for too long is an error.
     pub(crate) fn defer_short(&mut self, fill: &mut Fill, asker: Token) -> Option<Filled> {
         let now = self.driver.now();
-        let unavailable = Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
         if now > fill.began().plus_ms(SHORT_MS) {
-            return unavailable;
+            return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
         }
-        let Site::Directory(site) = self.sites.at(fill.site()) else {
-            return unavailable;
-        };
         // Closes what it has opened so far.
-        fill.start_over(site);
+        fill.start_over();
         self.counters.deferred_lookups += 1;
         let line = &mut self.shortage.line;
         if line.len() == line.capacity() {

@@ -2,66 +2,172 @@
 
 use std::rc::Rc;
 
-use gannet_content::routing::is_navigation;
-use gannet_content::rules::pattern::Scheme;
 use gannet_http::semantics::coding::accept_encoding;
 use gannet_http::semantics::fields::KnownField;
+use gannet_http::semantics::kept::KeptRequest;
 use gannet_http::semantics::request::Request;
 use gannet_http::semantics::status::Status;
-use gannet_http::semantics::target_path::decode_path;
 use gannet_io::driver::{Driver, Errno, Token};
 
 use super::Disk;
-use super::answering::{Answered, Answering, Reply, needs_bytes};
+use super::answering::{Answered, Answering, Reply, Turn, needs_bytes};
 use super::first_reads::FirstRead;
 use super::outgoing::Outgoing;
-use super::pump::Pump;
+use crate::release::archive::{ArchiveSite, KeptBody};
 use crate::release::directory::Cached;
 use crate::release::directory::fill::{Fill, Filled};
-use crate::release::inflated::Inflation;
-use crate::release::rules::asked;
-use crate::release::sites::Sites;
-use crate::release::{Site, Source};
+use crate::release::inflated::{Inflation, StoredBody};
+use crate::release::rules::{Ruling, asked};
+use crate::release::{Release, Selected, Source};
 use crate::worker::shared::Shared;
+
+/// A request that has to wait, of whatever version, with the release that it began with: whatever
+/// takes that one's place meanwhile, the answer is of this one.
+pub(crate) struct Waiting {
+    request: KeptRequest,
+    release: Rc<Release>,
+    waits: Waits,
+}
 
 /// What a request waits for.
 #[expect(clippy::large_enum_variant, reason = "it is in a box with the request")]
 pub(crate) enum Waits {
     /// The answers to questions asked of the disk.
     Lookup(Fill),
-    /// A body of an archive, which is to be inflated; `None` when that was asked for.
-    Body(Option<Inflation>),
+    /// A body of an archive that is not in memory.
+    Body(Body),
 }
 
-impl<D: Driver> Shared<D> {
-    /// What a request waits for that memory does not answer.
-    pub(crate) fn waits(&mut self, request: &Request<'_>, scheme: Scheme) -> Option<Waits> {
-        let (now, unix) = (self.driver.now(), self.driver.unix_seconds());
-        let number = self.sites.select(request.authority).ok()?;
-        let path = decode_path(request.target.path, &mut self.scratch).ok()?;
-        let asked = asked(scheme, request, path.as_bytes());
-        Some(match self.sites.at(number) {
-            Site::Directory(site) => {
-                let asked = (&asked, is_navigation(&request.fields));
-                Waits::Lookup(Fill::new((number, site), asked, now, unix))
-            }
-            Site::Archive(site) => Waits::Body(site.inflation(request, asked)),
+/// What was selected of an archive, and is not selected again.
+pub(crate) struct Body {
+    site: Rc<ArchiveSite>,
+    /// The canonical path.
+    path: Vec<u8>,
+    selected: KeptBody,
+    /// `None` when it was asked for.
+    inflation: Option<Inflation>,
+}
+
+impl Waits {
+    /// For this `body` of what was selected at a canonical path.
+    #[cold]
+    pub(crate) fn body(
+        site: &Rc<ArchiveSite>,
+        path: &[u8],
+        selected: &Selected<'_>,
+        body: &StoredBody<'_>,
+    ) -> Self {
+        Self::Body(Body {
+            site: Rc::clone(site),
+            path: path.to_vec(),
+            selected: KeptBody::new(selected, body),
+            inflation: body.inflation(),
+        })
+    }
+}
+
+impl Waiting {
+    /// Keeps a request that waits for something of `release`.
+    #[cold]
+    pub(crate) fn new(request: &Request<'_>, release: &Rc<Release>, waits: Waits) -> Box<Self> {
+        Box::new(Self {
+            request: KeptRequest::new(request),
+            release: Rc::clone(release),
+            waits,
         })
     }
 
+    /// The request.
+    pub(crate) fn request(&self) -> Request<'_> {
+        self.request.as_request()
+    }
+
+    /// The release that answers it.
+    pub(crate) fn release(&self) -> &Rc<Release> {
+        &self.release
+    }
+
+    /// Bytes of memory that keeping the request takes.
+    pub(crate) fn memory(&self) -> u64 {
+        self.request.memory() as u64
+    }
+
+    /// Answers it, in a `turn` with the fields of its release.
+    pub(crate) fn answer(
+        &self,
+        reply: Reply<'_>,
+        turn: &Turn<'_>,
+        found: Found,
+        out: &mut Outgoing,
+    ) -> Answered {
+        let request = self.request();
+        let mut to = Answering {
+            reply,
+            turn,
+            out,
+            ruling: None,
+        };
+        match (&self.waits, found) {
+            (Waits::Lookup(fill), Found::Filled(filled)) => {
+                to.ruling = fill.ruling();
+                self.answer_filled(&mut to, fill, filled)
+            }
+            (Waits::Body(body), Found::Body(true)) => {
+                let Some(selected) = body.site.selected_again(&body.selected) else {
+                    debug_assert!(false, "an archive never changes");
+                    return to.error(Status::INTERNAL_SERVER_ERROR, None);
+                };
+                let asked = asked(turn.scheme, &request, &body.path);
+                let rules = body.site.rules.as_deref();
+                to.ruling = rules.map(|rules| Ruling::new(rules, asked));
+                to.selected(&request, &selected)
+            }
+            _ => to.error(Status::INTERNAL_SERVER_ERROR, None),
+        }
+    }
+
+    /// Answers with what the disk has said, and remembers it.
+    fn answer_filled(&self, to: &mut Answering<'_>, fill: &Fill, filled: Filled) -> Answered {
+        let request = &self.request();
+        match filled {
+            Filled::File(cached, status) => {
+                let lines = request.fields.lines(KnownField::AcceptEncoding);
+                let selected = cached.select(accept_encoding(lines), status);
+                let answered = to.selected(request, &selected);
+                if fill.remember(cached, status) {
+                    self.release.note_live();
+                }
+                answered
+            }
+            Filled::Redirect(location) => to.redirect(request, &location),
+            Filled::Elsewhere(status, location) => to.elsewhere(status, &location),
+            Filled::Listing(page) => to.listing(&page),
+            Filled::Directory(_) | Filled::Short => {
+                debug_assert!(
+                    false,
+                    "a directory is listed first, and what was short is asked for again"
+                );
+                to.error(Status::INTERNAL_SERVER_ERROR, None)
+            }
+            Filled::Error(status) => to.missing(request, status),
+        }
+    }
+}
+
+impl<D: Driver> Shared<D> {
     /// Asks on for what a request waits for; `None` if an answer has to be awaited, which `asker`
     /// will be told.
     pub(crate) fn find_out(
         &mut self,
-        request: &Request<'_>,
-        waits: &mut Waits,
+        waiting: &mut Waiting,
         asker: Token,
         told: Option<Result<Disk, Errno>>,
     ) -> Option<Found> {
-        let fill = match waits {
+        let request = &waiting.request.as_request();
+        let fill = match &mut waiting.waits {
             Waits::Lookup(fill) => fill,
-            Waits::Body(inflation) => {
-                let Some(inflation) = inflation.take() else {
+            Waits::Body(body) => {
+                let Some(inflation) = body.inflation.take() else {
                     return Some(Found::Body(matches!(told, Some(Ok(Disk::Inflated)))));
                 };
                 self.ask_for_body(inflation, asker);
@@ -92,14 +198,11 @@ impl<D: Driver> Shared<D> {
 
     /// What answers a request that was deferred, if that is in memory by now.
     fn remembered(&mut self, request: &Request<'_>, fill: &Fill) -> Option<(Rc<Cached>, Status)> {
-        let Site::Directory(site) = self.sites.at(fill.site()) else {
-            return None;
-        };
-        let is_ruled = || fill.ruling().is_some_and(|it| it.before_files().is_some());
-        if !fill.is_current(site) || is_ruled() {
+        if fill.ruling().and_then(|it| it.before_files()).is_some() {
             return None;
         }
-        let (cached, status) = site.lookup(fill.path(), self.driver.now(), &self.driver)?;
+        let now = self.driver.now();
+        let (cached, status) = fill.site().lookup(fill.path(), now, &self.driver)?;
         let lines = request.fields.lines(KnownField::AcceptEncoding);
         let selected = cached.select(accept_encoding(lines), status);
         let is_unread = matches!(selected.source, Source::Unread);
@@ -126,18 +229,10 @@ impl<D: Driver> Shared<D> {
             told => told,
         };
         loop {
-            let Site::Directory(site) = self.sites.at(fill.site()) else {
-                debug_assert!(false, "a directory stays one");
-                return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR));
-            };
-            let filled = fill.advance(&mut self.driver, site, asker, told.take())?;
+            let filled = fill.advance(&mut self.driver, asker, told.take())?;
             let (cached, status) = match filled {
                 Filled::Directory(folder) => {
-                    let Some(root) = fill.root().cloned() else {
-                        return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
-                    };
-                    let directory = (fill.site(), root, folder.as_slice());
-                    let page = self.ask_for_listing(directory, request, fill.path(), asker)?;
+                    let page = self.ask_for_listing(fill, &folder, request, asker)?;
                     return Some(page.map_or_else(Filled::Error, Filled::Listing));
                 }
                 Filled::File(cached, status) => (cached, status),
@@ -165,64 +260,4 @@ pub(crate) enum Found {
     Filled(Filled),
     /// A body of an archive, if it is in memory now.
     Body(bool),
-}
-
-/// Answers a request that had to wait.
-pub(crate) fn answer<D: Driver>(
-    pump: &mut Pump<'_, D>,
-    reply: Reply<'_>,
-    request: &Request<'_>,
-    is_early: bool,
-    found: (&Waits, Found),
-    out: &mut Outgoing,
-) -> Answered {
-    match found {
-        (Waits::Lookup(fill), Found::Filled(filled)) => {
-            let to = Answering {
-                reply,
-                turn: &pump.turn,
-                out,
-                ruling: None,
-            };
-            answer_filled(to, pump.sites, request, fill, filled)
-        }
-        (_, found) => {
-            let is_there = matches!(found, Found::Body(true));
-            pump.request_again(reply, request, is_early, is_there, out)
-        }
-    }
-}
-
-/// Answers with what the disk has said, and remembers it.
-fn answer_filled(
-    to: Answering<'_>,
-    sites: &mut Sites,
-    request: &Request<'_>,
-    fill: &Fill,
-    filled: Filled,
-) -> Answered {
-    let mut to = Answering {
-        ruling: fill.ruling(),
-        ..to
-    };
-    match filled {
-        Filled::File(cached, status) => {
-            let lines = request.fields.lines(KnownField::AcceptEncoding);
-            let selected = cached.select(accept_encoding(lines), status);
-            let answered = to.selected(request, &selected);
-            sites.remember(fill, cached, status);
-            answered
-        }
-        Filled::Redirect(location) => to.redirect(request, &location),
-        Filled::Elsewhere(status, location) => to.elsewhere(status, &location),
-        Filled::Listing(page) => to.listing(&page),
-        Filled::Directory(_) | Filled::Short => {
-            debug_assert!(
-                false,
-                "a directory is listed first, and what was short is asked for again"
-            );
-            to.error(Status::INTERNAL_SERVER_ERROR, None)
-        }
-        Filled::Error(status) => to.missing(request, status),
-    }
 }

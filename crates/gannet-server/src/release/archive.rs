@@ -10,16 +10,36 @@ use gannet_content::plan::Representation;
 use gannet_content::routing::{FallbackKind, is_navigation};
 use gannet_content::rules::matcher::Request as Asked;
 use gannet_content::rules::pattern::Scheme;
-use gannet_http::semantics::coding::{Coding, accept_encoding};
-use gannet_http::semantics::fields::KnownField;
-use gannet_http::semantics::request::Request;
+use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::response::{HpackBlock, ReadyBlock, Status};
 use gannet_io::memory::Memory;
 
-use super::inflated::{Inflated, Inflation, Stored, StoredBody};
-use super::rules::{Rules, Ruling};
+use super::directory::Room;
+use super::inflated::{Inflated, Stored, StoredBody};
+use super::opened::OpenedArchive;
+use super::rules::{Ruling, SiteRules};
 use super::{Resolved, Selected, ServedFile, Source, Wanted};
 use crate::limits::SMALL_FILE_MAX;
+
+/// A selected representation whose body has to be waited for, by the numbers of what it is.
+pub(crate) struct KeptBody {
+    entry: u32,
+    coding: gannet_archive::Coding,
+    status: Status,
+    is_own: bool,
+}
+
+impl KeptBody {
+    /// What was selected, with the `body` that is its source.
+    pub(crate) fn new(selected: &Selected<'_>, body: &StoredBody<'_>) -> Self {
+        Self {
+            entry: body.entry,
+            coding: body.coding,
+            status: selected.status,
+            is_own: selected.is_own,
+        }
+    }
+}
 
 /// An archive, as one worker sees it.
 pub(crate) struct ArchiveSite {
@@ -39,12 +59,36 @@ pub(crate) struct ArchiveSite {
     /// The kinds of page for folders that it has, best first.
     pub(crate) fallbacks: Vec<FallbackKind>,
     /// The site's own rules.
-    pub(crate) rules: Option<Rules>,
+    pub(crate) rules: Option<Arc<SiteRules>>,
 }
 
 impl ArchiveSite {
+    /// The sites of an archive as a worker has them. They share what is remembered of it.
+    pub(crate) fn all(
+        opened: &OpenedArchive,
+        worker: usize,
+        room: Room,
+    ) -> impl Iterator<Item = Self> {
+        let (file, memory) = opened.files[worker].clone();
+        let file = Rc::new(match &opened.live {
+            Some((meta, archive)) => ServedFile::of_archive(file, *meta, archive.clone()),
+            None => ServedFile::constant(file),
+        });
+        let inflated = Inflated::new(room.memory);
+        opened.hosts.iter().map(move |(host, _, rules)| Self {
+            archive: Arc::clone(&opened.archive),
+            memory: memory.clone(),
+            file: Rc::clone(&file),
+            inflated: inflated.clone(),
+            spa: opened.spa,
+            host: *host,
+            fallbacks: Self::fallbacks(&opened.archive, *host),
+            rules: rules.clone(),
+        })
+    }
+
     /// The kinds of page for folders that an archive has, best first.
-    pub(crate) fn fallbacks(archive: &Archive<Vec<u8>>, host: u16) -> Vec<FallbackKind> {
+    fn fallbacks(archive: &Archive<Vec<u8>>, host: u16) -> Vec<FallbackKind> {
         [
             FallbackKind::Wildcard,
             FallbackKind::Application,
@@ -94,25 +138,11 @@ impl ArchiveSite {
         }
     }
 
-    /// What is to be done before a request can be answered that needs a body which is not in
-    /// memory.
-    #[cold]
-    pub(crate) fn inflation(&self, request: &Request<'_>, asked: Asked<'_>) -> Option<Inflation> {
-        let path = asked.path;
-        let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
-        let ruling = self.rules.as_deref().map(|rules| Ruling::new(rules, asked));
-        let wanted = Wanted {
-            path,
-            codings,
-            request,
-        };
-        match self.resolve(wanted, ruling.as_ref()) {
-            Resolved::Selected(selected) => match selected.source {
-                Source::Stored(body) => body.inflation(),
-                _ => None,
-            },
-            _ => None,
-        }
+    /// What was selected before, as it is now.
+    pub(crate) fn selected_again(&self, kept: &KeptBody) -> Option<Selected<'_>> {
+        let entry = self.archive.entry(kept.entry)?;
+        let variant = entry.select(kept.coding.bit())?;
+        Some(self.selected(&entry, variant, kept.status, kept.is_own))
     }
 
     /// A listing as JSON, if that is asked for; any other entry as it is.
@@ -138,15 +168,7 @@ impl ArchiveSite {
                 .select(wanted.codings.bits())
                 .or_else(|| entry.select(gannet_archive::Coding::Identity.bit()))
             {
-                Some(variant) => {
-                    let selected = self.selected(&entry, variant, status);
-                    let is_fixed = self.rules.as_ref().is_none_or(|r| r.fields_are_fixed());
-                    Resolved::Selected(Selected {
-                        is_ruled: is_own && is_fixed,
-                        is_own,
-                        ..selected
-                    })
-                }
+                Some(variant) => Resolved::Selected(self.selected(&entry, variant, status, is_own)),
                 None => Resolved::Error(Status::NOT_FOUND),
             },
         }
@@ -157,12 +179,15 @@ impl ArchiveSite {
         entry: &Entry<'s>,
         variant: Variant<'s>,
         status: Status,
+        is_own: bool,
     ) -> Selected<'s> {
         let stored = |stored, len| {
             let body = StoredBody {
                 inflated: &self.inflated,
                 file: &self.file,
                 number: variant.blob_number(),
+                entry: entry.number(),
+                coding: variant.coding(),
                 stored,
                 len,
             };
@@ -206,8 +231,8 @@ impl ArchiveSite {
             content_type: variant.content_type(),
             source,
             sha256: None,
-            is_ruled: true,
-            is_own: true,
+            is_ruled: is_own && self.rules.as_ref().is_none_or(|r| r.fields_are_fixed()),
+            is_own,
         }
     }
 }

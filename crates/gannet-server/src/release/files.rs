@@ -51,15 +51,11 @@ impl ServedFile {
 
     /// A file that may change; `meta` is what it was when it was opened.
     pub(crate) fn live(file: File, meta: Meta) -> Self {
-        Self::new(file, meta, None)
+        Self::of_archive(file, meta, None)
     }
 
-    /// The file of an archive; `meta` is what it was when it was opened.
-    pub(crate) fn archive(file: File, meta: Meta, archive: &Arc<OpenArchive>) -> Self {
-        Self::new(file, meta, Some(Arc::clone(archive)))
-    }
-
-    fn new(file: File, meta: Meta, archive: Option<Arc<OpenArchive>>) -> Self {
+    /// The file of an archive, of which all workers know `archive`.
+    pub(crate) fn of_archive(file: File, meta: Meta, archive: Option<Arc<OpenArchive>>) -> Self {
         let version = Version {
             seen: Cell::new(meta),
             is_over: Cell::new(false),

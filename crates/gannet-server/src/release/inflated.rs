@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
 use gannet_archive::limits::INFLATED_LEN_MAX;
-use gannet_archive::{Gzip, inflate};
+use gannet_archive::{Coding, Gzip, inflate};
 use gannet_io::driver::{Driver, Errno, Started, Token};
 use gannet_io::memory::Memory;
 
@@ -40,6 +40,9 @@ pub(crate) struct StoredBody<'s> {
     /// The archive.
     pub(crate) file: &'s Rc<ServedFile>,
     pub(crate) number: u32,
+    /// What selects it again: the number of its entry, and its coding.
+    pub(crate) entry: u32,
+    pub(crate) coding: Coding,
     pub(crate) stored: Stored<'s>,
     /// Its length in bytes.
     pub(crate) len: u64,
@@ -80,6 +83,13 @@ impl Inflated {
             kept_bytes: 0,
             kept_bytes_max: bytes,
         })))
+    }
+
+    /// Forgets all bodies, and remembers none from now on.
+    pub(crate) fn retire(&self) {
+        let mut bodies = self.0.borrow_mut();
+        bodies.kept.clear();
+        (bodies.kept_bytes, bodies.kept_bytes_max) = (0, 0);
     }
 
     fn known(&self, number: u32) -> Option<Arc<Memory>> {
@@ -213,6 +223,8 @@ mod tests {
             inflated,
             file: &file(),
             number,
+            entry: 0,
+            coding: Coding::Gzip,
             stored: Stored::Gzip(Gzip::Tiny(GZIP)),
             len: 36,
         };
@@ -273,6 +285,8 @@ mod tests {
                 inflated: &room,
                 file: &file(),
                 number: 7,
+                entry: 0,
+                coding: Coding::Gzip,
                 stored: Stored::Gzip(Gzip::Tiny(gzip)),
                 len,
             };

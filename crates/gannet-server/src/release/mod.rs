@@ -1,106 +1,238 @@
-//! What a worker serves: an archive or a live directory, each answering by canonical path.
+//! What a worker serves: everything that decides an answer, in one [`Release`] that never changes.
+//!
+//! Another release takes its place whole, by one message (`worker::Message::Release`). A request that
+//! waits keeps the one that it began with, and is answered from that; what is being sent keeps the
+//! bytes that it needs. So no answer is of two releases, and what only an old one has is given back
+//! when the last who uses it ends.
+//!
+//! What a worker remembers belongs to the site that it is of. A site of which nothing has changed is
+//! the same in the next release, with all that is remembered. Any other is retired
+//! (`worker::Shared::serve`): it forgets what it has remembered, and remembers no more.
+//!
+//! ```text
+//!   start/open, start/follow ──▶ Opened (one, shared) ──message──▶ Release (one per worker)
+//! ```
 
 pub(crate) mod archive;
 pub(crate) mod directory;
 pub(crate) mod files;
 pub(crate) mod inflated;
+pub(crate) mod opened;
 pub(crate) mod rules;
-pub(crate) mod sites;
+mod selected;
 
-use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::net::Ipv6Addr;
+use std::ops::Range;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use gannet_content::plan::Representation;
-use gannet_http::semantics::coding::CodingSet;
-use gannet_http::semantics::request::Request;
-use gannet_http::semantics::response::{ReadyBlock, Status};
-use gannet_io::driver::Driver;
-use gannet_io::memory::Memory;
+use gannet_content::rules::limits::HOST_MAX;
+use gannet_content::rules::matcher::normal_host;
+use gannet_http::semantics::response::Status;
+use gannet_io::driver::Nanos;
 
+use self::archive::ArchiveSite;
+use self::directory::DirectorySite;
 pub(crate) use self::files::ServedFile;
+use self::opened::{Opened, OpenedContent, Policy, What};
+use self::rules::SiteRules;
+pub(crate) use self::selected::{Resolved, Selected, Source, Wanted};
+use crate::config::UnknownHost;
 
-/// What a worker serves.
+/// See the module's description.
+pub(crate) struct Release {
+    sites: Vec<Site>,
+    /// What they were made of, each with the numbers of its sites.
+    contents: Vec<(Weak<OpenedContent>, Range<usize>)>,
+    /// Sites by host name; empty if one site answers for every host.
+    names: HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>,
+    /// What answers for a host without a name here.
+    unknown: Result<usize, Status>,
+    /// Fields that answers have whatever is served.
+    pub(crate) policy: Arc<Policy>,
+    /// Bytes that may be remembered of all live directories together.
+    pub(crate) cache_memory: u64,
+    /// The sites of this release or of one before it may keep files open that somebody may delete.
+    has_live: Rc<Cell<bool>>,
+}
+
+/// What answers for a host.
+#[derive(Clone)]
 pub(crate) enum Site {
     /// A compiled archive.
-    Archive(archive::ArchiveSite),
+    Archive(Rc<ArchiveSite>),
     /// A live directory, or one file of it.
-    Directory(directory::DirectorySite),
+    Directory(Rc<DirectorySite>),
 }
 
-/// What a path came to.
-pub(crate) enum Resolved<'s> {
-    /// A representation to send (or its page for 404).
-    Selected(Selected<'s>),
-    /// Elsewhere on this host: a path, encoded, without the query.
-    Redirect(Cow<'s, [u8]>),
-    /// Elsewhere, as a rule says: the whole location.
-    Elsewhere(Status, Vec<u8>),
-    /// An error with a page of our own.
-    Error(Status),
-}
-
-/// The selected representation of a resource.
-#[derive(Clone, Copy)]
-pub(crate) struct Selected<'s> {
-    /// 200, or the status that this page stands for.
-    pub(crate) status: Status,
-    /// Its fields, ready for HTTP/1.
-    pub(crate) block: ReadyBlock<'s>,
-    /// What conditions and ranges are evaluated against.
-    pub(crate) representation: Representation<'s>,
-    /// For the parts of a multipart answer.
-    pub(crate) content_type: &'s [u8],
-    /// Where the bytes are.
-    pub(crate) source: Source<'s>,
-    /// Its SHA-256, once somebody has asked for it; `None` if it cannot be had cheaply.
-    pub(crate) sha256: Option<&'s OnceCell<[u8; 32]>>,
-    /// The block is what the site's rules make of it for this request.
-    pub(crate) is_ruled: bool,
-    /// It is the content of the path, and does not stand in for it.
-    pub(crate) is_own: bool,
-}
-
-impl Selected<'_> {
-    /// Whether its file has changed, so that an answer with bytes of it could not be finished.
-    pub(crate) fn is_lost<D: Driver>(&self, driver: &D) -> bool {
-        matches!(self.source, Source::File(file, _) if !file.is_unchanged(driver))
+impl Release {
+    /// The release of this worker; sites of which nothing has changed are those of `previous`.
+    pub(crate) fn new(opened: &Opened, worker: usize, previous: Option<&Self>) -> Self {
+        let mut sites = Vec::new();
+        let mut contents = Vec::with_capacity(opened.contents.len());
+        let mut hosts: Vec<&[String]> = Vec::new();
+        for (place, content) in opened.contents.iter().enumerate() {
+            let start = sites.len();
+            match previous.and_then(|it| it.sites_of(place, &Arc::downgrade(content))) {
+                Some(same) => sites.extend_from_slice(same),
+                None => sites.extend(content.sites(worker, opened.room)),
+            }
+            contents.push((Arc::downgrade(content), start..sites.len()));
+            hosts.extend(content.host_lists());
+        }
+        let mut names = HashMap::default();
+        for (number, hosts) in hosts.iter().enumerate() {
+            for host in *hosts {
+                let host = host.as_bytes().into();
+                names.entry(host).or_insert(number);
+            }
+        }
+        let default = hosts.iter().position(|hosts| hosts.is_empty());
+        if opened.unknown_host == UnknownHost::Ignore {
+            names = HashMap::default();
+        }
+        let unknown = match (opened.unknown_host, default) {
+            (UnknownHost::Ignore, default) => Ok(default.unwrap_or(0)),
+            (UnknownHost::Default, Some(default)) => Ok(default),
+            (UnknownHost::NotFound, _) => Err(Status::NOT_FOUND),
+            (UnknownHost::Default | UnknownHost::Misdirected, _) => {
+                Err(Status::MISDIRECTED_REQUEST)
+            }
+        };
+        let is_directory = |it: &&Site| matches!(it, Site::Directory(_));
+        let directories = sites.iter().filter(is_directory).count() as u64;
+        Self {
+            contents,
+            names,
+            unknown,
+            policy: Arc::clone(&opened.policy),
+            cache_memory: opened.room.memory.saturating_mul(directories),
+            has_live: previous.map_or_else(Rc::default, |it| Rc::clone(&it.has_live)),
+            sites,
+        }
     }
-}
 
-/// Where the bytes of a representation are.
-#[derive(Clone, Copy)]
-pub(crate) enum Source<'s> {
-    /// In memory that is always safe to read.
-    Bytes(&'s [u8]),
-    /// In shared memory, from this offset.
-    Memory(&'s Arc<Memory>, usize),
-    /// In a file, from this offset.
-    File(&'s Rc<ServedFile>, u64),
-    /// Loaded and inflated on demand.
-    Stored(inflated::StoredBody<'s>),
-    /// On the disk: nobody has asked for bytes of it yet.
-    Unread,
-}
+    /// The sites of a content, if this release has it at that place.
+    fn sites_of(&self, place: usize, content: &Weak<OpenedContent>) -> Option<&[Site]> {
+        let (own, numbers) = self.contents.get(place)?;
+        Weak::ptr_eq(own, content).then(|| &self.sites[numbers.clone()])
+    }
 
-/// What of a request decides the representation.
-#[derive(Clone, Copy)]
-pub(crate) struct Wanted<'r> {
-    /// The canonical decoded path.
-    pub(crate) path: &'r [u8],
-    /// Codings that the client accepts.
-    pub(crate) codings: CodingSet,
-    /// All of it, for what hardly any answer depends on.
-    pub(crate) request: &'r Request<'r>,
+    /// Those of its sites that `next` does not have.
+    pub(crate) fn gone(&self, next: &Self) -> impl Iterator<Item = &Site> {
+        let contents = self.contents.iter().enumerate();
+        let gone = contents.filter(|(at, (own, _))| next.sites_of(*at, own).is_none());
+        gone.flat_map(|(_, (_, numbers))| &self.sites[numbers.clone()])
+    }
+
+    /// The site that answers for an authority; else the status to answer with.
+    #[inline]
+    pub(crate) fn select(&self, authority: Option<&[u8]>) -> Result<&Site, Status> {
+        let number = match self.names.is_empty() {
+            true => self.unknown?,
+            false => self.named(authority)?,
+        };
+        Ok(&self.sites[number])
+    }
+
+    fn named(&self, authority: Option<&[u8]>) -> Result<usize, Status> {
+        let mut buffer = [0; HOST_MAX];
+        let host = normal_host(authority.unwrap_or_default(), &mut buffer);
+        match self.names.get(host) {
+            Some(site) => Ok(*site),
+            None if host.first() == Some(&b'[') => self.named_address(host),
+            None => self.unknown,
+        }
+    }
+
+    /// The same for an IPv6 address, which has several forms; sites have the shortest.
+    #[cold]
+    fn named_address(&self, host: &[u8]) -> Result<usize, Status> {
+        let text = str::from_utf8(host).unwrap_or_default();
+        let inner = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+        let address = inner.and_then(|it| it.parse::<Ipv6Addr>().ok());
+        let found = address.and_then(|it| self.names.get(format!("[{it}]").as_bytes()));
+        found.map_or(self.unknown, |site| Ok(*site))
+    }
+
+    /// A live directory keeps a file open that somebody may delete.
+    pub(crate) fn note_live(&self) {
+        self.has_live.set(true);
+    }
+
+    /// Whether there may be files to let go of.
+    pub(crate) fn has_live(&self) -> bool {
+        self.has_live.get()
+    }
+
+    /// Lets go of files that may change and that nobody has asked for in a while.
+    pub(crate) fn close_idle(&self, now: Nanos) {
+        let is_left = self.directories().fold(false, |is_left, site| {
+            // Every one of them closes its own.
+            site.close_idle(now) | is_left
+        });
+        self.has_live.set(is_left);
+    }
+
+    /// Closes files that are kept open for later requests, the oldest first. False if none is.
+    pub(crate) fn drop_descriptors(&self) -> bool {
+        self.directories().any(|site| site.drop_descriptors())
+    }
+
+    /// What is remembered of live directories is forgotten.
+    pub(crate) fn forget(&self) {
+        self.directories().for_each(|site| site.forget());
+    }
+
+    fn directories(&self) -> impl Iterator<Item = &DirectorySite> {
+        self.sites.iter().filter_map(|site| match site {
+            Site::Directory(directory) => Some(&**directory),
+            Site::Archive(_) => None,
+        })
+    }
 }
 
 impl Site {
     /// The site's own rules, if it has any.
-    pub(crate) fn rules(&self) -> Option<&rules::Rules> {
+    #[inline]
+    pub(crate) fn rules(&self) -> Option<&SiteRules> {
         match self {
-            Self::Archive(archive) => archive.rules.as_ref(),
+            Self::Archive(archive) => archive.rules.as_deref(),
             Self::Directory(directory) => directory.rules(),
+        }
+    }
+}
+
+impl OpenedContent {
+    /// Its sites as a worker has them, with room to remember what is asked for.
+    fn sites(&self, worker: usize, room: directory::Room) -> Vec<Site> {
+        match &self.what {
+            What::Directory(directory) => {
+                let site = DirectorySite::new(directory, worker, room);
+                vec![Site::Directory(Rc::new(site))]
+            }
+            What::Archive(archive) => {
+                let sites = ArchiveSite::all(archive, worker, room);
+                sites.map(|site| Site::Archive(Rc::new(site))).collect()
+            }
+        }
+    }
+
+    /// The names of the hosts of each of its sites.
+    fn host_lists(&self) -> Vec<&[String]> {
+        match &self.what {
+            What::Directory(_) => vec![&self.hosts],
+            What::Archive(archive) => {
+                let hosts = archive.hosts.iter();
+                // An archive's own names go before those that it is served under.
+                let names = hosts.map(|(_, own, _)| match own.is_empty() {
+                    true => &self.hosts[..],
+                    false => own,
+                });
+                names.collect()
+            }
         }
     }
 }

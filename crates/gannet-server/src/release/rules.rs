@@ -2,7 +2,6 @@
 
 use std::io;
 use std::path::Path;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use gannet_archive::{Archive, HostRules};
@@ -24,9 +23,6 @@ pub(crate) struct SiteRules {
     redirects: Option<RedirectTable>,
     headers: Option<HeaderTable>,
 }
-
-/// A worker's own handle on the rules: counting its uses touches no other worker's memory.
-pub(crate) type Rules = Rc<Arc<SiteRules>>;
 
 /// Why there are no rules although there are files with rules.
 #[derive(Clone, Debug)]
@@ -87,25 +83,40 @@ impl SiteRules {
             .iter()
             .map(|(path, text)| SourceFile { path, text })
             .collect();
-        let (rules, mut problems) = redirects::parse(&files, compat);
+        let headers = read(root, "_headers")?;
+        Self::parse(&files, headers.as_deref(), compat).map_err(|problems| {
+            let problems = problems.into_iter().map(|problem| problem.of_site(root));
+            RulesError::Problems(problems.collect())
+        })
+    }
+
+    /// The rules in files with redirects, and in the text of `_headers`.
+    ///
+    /// # Errors
+    /// All mistakes, if there are any.
+    pub(crate) fn parse(
+        files: &[SourceFile<'_>],
+        headers: Option<&[u8]>,
+        compat: Compat,
+    ) -> Result<Option<Self>, Vec<Problem>> {
+        let (rules, mut problems) = redirects::parse(files, compat);
         let mut found = Self {
             redirects: (!rules.rules.is_empty()).then(|| RedirectTable::new(rules)),
             headers: None,
         };
-        if let Some(text) = read(root, "_headers")? {
+        if let Some(text) = headers {
             let file = SourceFile {
                 path: "_headers",
-                text: &text,
+                text,
             };
             let (rules, more) = headers::parse(&file, compat);
             problems.extend(more);
             found.headers = (!rules.rules.is_empty()).then(|| HeaderTable::new(rules));
         }
-        if has_errors(&problems) {
-            let problems = problems.into_iter().map(|problem| problem.of_site(root));
-            return Err(RulesError::Problems(problems.collect()));
+        match has_errors(&problems) {
+            true => Err(problems),
+            false => Ok(found.or_none()),
         }
-        Ok(found.or_none())
     }
 
     fn or_none(self) -> Option<Self> {

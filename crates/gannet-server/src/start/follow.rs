@@ -1,5 +1,6 @@
 //! A live directory is followed by its path: another directory that is there later is served
-//! instead, and rules files are read again when they have changed, for all workers at once.
+//! instead, and rules files are read again when they have changed. Either way all workers get
+//! another release.
 //!
 //! ```text
 //!            seen twice alike                    seen twice alike
@@ -19,10 +20,10 @@ use gannet_content::rules::Compat;
 use gannet_io::driver::Root;
 
 use crate::limits::{FOLLOW_MS, FOLLOWERS_MAX, RULES_SEARCH_PART};
+use crate::release::opened::What;
 use crate::release::rules::{SiteRules, redirects_files};
 use crate::start::lookout::{Lookout, Quiet, Stamp};
-use crate::start::running::Remote;
-use crate::worker::Message;
+use crate::start::published::Published;
 
 /// A live directory and its rules files, as they were when they were opened.
 #[derive(Clone, Debug)]
@@ -35,6 +36,8 @@ pub(crate) struct Source {
     compat: Option<Compat>,
     rules_files: Vec<String>,
     seen: Seen,
+    /// How many have a descriptor of their own.
+    workers: usize,
 }
 
 /// What a look has seen.
@@ -47,12 +50,17 @@ struct Seen {
 }
 
 impl Source {
-    /// The directory at `path`, which was opened as `root`. Read the rules after this: then no
-    /// change is missed.
+    /// The directory at `path`, which was opened as `root` for so many workers. Read the rules
+    /// after this: then no change is missed.
     ///
     /// # Errors
     /// The working directory cannot be determined.
-    pub(crate) fn new(path: &Path, root: &Root, compat: Option<Compat>) -> io::Result<Self> {
+    pub(crate) fn new(
+        path: &Path,
+        root: &Root,
+        compat: Option<Compat>,
+        workers: usize,
+    ) -> io::Result<Self> {
         let full = absolute(path)?;
         let names = names(&full, compat);
         Ok(Self {
@@ -64,23 +72,24 @@ impl Source {
             path: full,
             compat,
             rules_files: names,
+            workers,
         })
     }
 }
 
-/// The directory of the site of this number, with the rules that were read.
-pub(crate) type Followed = (u32, Source, Option<Arc<SiteRules>>);
-
-/// Follows directories, each on a thread of its own, so that one that hangs holds up no other; as
-/// far as threads are to be had for that.
+/// Follows the directories at these places, each on a thread of its own, so that one that hangs
+/// holds up no other; as far as threads are to be had for that.
 ///
 /// # Errors
 /// A thread cannot be started.
-pub(crate) fn follow(followed: Vec<Followed>, workers: &[Remote]) -> io::Result<Vec<Lookout>> {
-    let count = followed.len().min(FOLLOWERS_MAX);
+pub(crate) fn follow(
+    sources: Vec<(usize, Source)>,
+    published: &Arc<Published>,
+) -> io::Result<Vec<Lookout>> {
+    let count = sources.len().min(FOLLOWERS_MAX);
     let mut threads: Vec<Vec<Follower>> = (0..count).map(|_| Vec::new()).collect();
-    for (at, (site, source, rules)) in followed.into_iter().enumerate() {
-        threads[at % count].push(Follower::new(source, site, rules, workers.to_vec()));
+    for (at, (place, source)) in sources.into_iter().enumerate() {
+        threads[at % count].push(Follower::new(source, place, Arc::clone(published)));
     }
     let every = Duration::from_millis(FOLLOW_MS);
     let start = |mut followers: Vec<Follower>| {
@@ -94,24 +103,22 @@ pub(crate) fn follow(followed: Vec<Followed>, workers: &[Remote]) -> io::Result<
 }
 
 struct Follower {
-    site: u32,
     source: Source,
-    workers: Vec<Remote>,
+    /// Where the directory is among the contents.
+    place: usize,
+    published: Arc<Published>,
     quiet: Quiet<Seen>,
-    /// The rules that hold.
-    rules: Option<Arc<SiteRules>>,
     /// When folders are searched again for rules files.
     next_search: Instant,
 }
 
 impl Follower {
-    fn new(source: Source, site: u32, rules: Option<Arc<SiteRules>>, workers: Vec<Remote>) -> Self {
+    fn new(source: Source, place: usize, published: Arc<Published>) -> Self {
         Self {
-            site,
+            place,
+            published,
             quiet: Quiet::new(source.seen.clone()),
-            rules,
             source,
-            workers,
             next_search: Instant::now(),
         }
     }
@@ -152,18 +159,16 @@ impl Follower {
     }
 
     /// Another directory is there: it is served from now on.
-    fn take(&mut self) -> Result<(u64, u64), ErrorKind> {
+    fn take(&self) -> Result<(u64, u64), ErrorKind> {
         let root = match Root::open(&self.source.path) {
             Ok(root) => root,
             // It went again a moment ago: the workers must not go on with the one before.
             Err(error) => return self.miss(error.kind()),
         };
-        self.load_rules();
-        for worker in &self.workers {
-            // Without a descriptor to spare they share one, which costs them a little time.
-            let own = root.reopen().unwrap_or_else(|_| root.clone());
-            worker.tell(Message::Root(self.site, Some((own, self.rules.clone()))));
-        }
+        // Without a descriptor to spare they share one, which costs them a little time.
+        let own = || root.reopen().unwrap_or_else(|_| root.clone());
+        let roots = (0..self.source.workers).map(|_| own()).collect();
+        self.publish(Some(roots), self.load_rules());
         let name = self.source.name.display();
         eprintln!("gannet: '{name}' was replaced; serving the new directory");
         Ok(root.identity())
@@ -171,9 +176,7 @@ impl Follower {
 
     /// Nothing is there that could be served.
     fn miss(&self, kind: ErrorKind) -> Result<(u64, u64), ErrorKind> {
-        for worker in &self.workers {
-            worker.tell(Message::Root(self.site, None));
-        }
+        self.publish(Some(Vec::new()), None);
         let cause = match kind {
             ErrorKind::NotFound => "no such directory (ENOENT)".into(),
             ErrorKind::NotADirectory => "not a directory (ENOTDIR)".into(),
@@ -185,35 +188,43 @@ impl Follower {
         Err(kind)
     }
 
-    fn read_rules(&mut self) {
-        if !self.load_rules() {
+    fn read_rules(&self) {
+        let rules = self.load_rules();
+        if rules.is_none() {
             return;
         }
-        for worker in &self.workers {
-            worker.tell(Message::Rules(self.site, self.rules.clone()));
-        }
+        self.publish(None, rules);
         let name = self.source.name.display();
         eprintln!("gannet: reloaded the rules of '{name}'");
     }
 
-    /// Reads the rules. If they cannot be used, the old ones hold.
-    fn load_rules(&mut self) -> bool {
-        let Some(compat) = self.source.compat else {
-            return false;
-        };
-        match SiteRules::of_directory(&self.source.path, compat) {
-            Ok(rules) => {
-                self.rules = rules.map(Arc::new);
-                true
-            }
+    /// Reads the rules, if the directory may have any. `None` if the old ones hold, as these cannot
+    /// be used.
+    fn load_rules(&self) -> Option<Option<SiteRules>> {
+        let path = &self.source.path;
+        match SiteRules::of_directory(path, self.source.compat?) {
+            Ok(rules) => Some(rules),
             Err(error) => {
                 let name = self.source.name.display();
                 eprintln!(
                     "gannet: cannot use the new rules of '{name}'; keeping the old ones:\n  {error}"
                 );
-                false
+                None
             }
         }
+    }
+
+    /// Serves other roots or other rules, where there are such.
+    fn publish(&self, roots: Option<Vec<Root>>, rules: Option<Option<SiteRules>>) {
+        self.published.replace(self.place, |what| {
+            let What::Directory(directory) = what else {
+                unreachable!("a directory is followed");
+            };
+            let mut next = directory.clone();
+            next.roots = roots.unwrap_or(next.roots);
+            next.rules = rules.map_or(next.rules, |it| it.map(Arc::new));
+            What::Directory(next)
+        });
     }
 }
 
@@ -244,13 +255,20 @@ fn stamps(root: &Path, names: &[String]) -> Vec<(String, Option<Stamp>)> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::ops::Deref;
+    use std::sync::mpsc::{self, Receiver};
 
     use gannet_io::driver::{Network, Token};
     use gannet_io::options::EngineOptions;
     use gannet_io::sim::{Faults, Sim};
 
     use super::*;
+    use crate::config::{Content, ContentOptions};
+    use crate::release::opened::Opened;
+    use crate::start::archive_room::ArchiveRoom;
+    use crate::start::open::Opening;
+    use crate::start::running::Remote;
+    use crate::worker::Message;
 
     /// A folder of its own with a site in it, removed at the end.
     struct Folder(PathBuf);
@@ -271,11 +289,56 @@ mod tests {
             fs::write(self.site().join(name), text).expect("written");
         }
 
-        fn follower(&self) -> Follower {
-            let path = self.site();
-            let root = Root::open(&path).expect("it is there");
-            let source = Source::new(&path, &root, Some(Compat::Netlify)).expect("a path");
-            Follower::new(source, 0, None, Vec::new())
+        fn follower(&self) -> Told {
+            let options = ContentOptions::default();
+            let mut opening = Opening {
+                options: &options,
+                workers: 1,
+                room: ArchiveRoom::new(0),
+            };
+            let content = Content::Directory(self.site());
+            let (what, source) = opening.open(&content).expect("it is there");
+            let (sender, messages) = mpsc::channel();
+            let mut driver = Sim::new(0, 0, &EngineOptions::default(), Faults::none());
+            let worker = Remote::new(sender, driver.waker(Token(0)));
+            let opened = Arc::new(Opened::one(what, &options));
+            let published = Published::new(opened, vec![worker]);
+            let source = source.expect("it is followed");
+            Told {
+                follower: Follower::new(source, 0, Arc::new(published)),
+                messages,
+            }
+        }
+    }
+
+    /// A follower, and what its worker is told.
+    struct Told {
+        follower: Follower,
+        messages: Receiver<Message>,
+    }
+
+    impl Told {
+        fn look(&mut self, is_asked: bool) {
+            self.follower.look(is_asked);
+        }
+
+        /// Whether the worker was told of a directory since it was asked last, and of its rules.
+        fn told(&self) -> Option<(bool, bool)> {
+            let Message::Release(opened) = self.messages.try_iter().last()? else {
+                panic!("nothing else is told");
+            };
+            let What::Directory(directory) = &opened.contents[0].what else {
+                panic!("a directory is followed");
+            };
+            Some((!directory.roots.is_empty(), directory.rules.is_some()))
+        }
+    }
+
+    impl Deref for Told {
+        type Target = Follower;
+
+        fn deref(&self) -> &Follower {
+            &self.follower
         }
     }
 
@@ -292,23 +355,23 @@ mod tests {
         let mut follower = folder.follower();
         folder.write("_redirects", "/a /b 301\n");
         follower.look(false);
-        assert!(follower.rules.is_none(), "it may be half of them");
+        assert_eq!(follower.told(), None, "it may be half of them");
         folder.write("_redirects", "/a /b 301\n/c /d 30");
         follower.look(false);
-        assert!(follower.rules.is_none(), "it was");
+        assert_eq!(follower.told(), None, "it was");
         folder.write("_redirects", "/a /b 301\n/c /d 301\n");
         follower.look(false);
-        assert!(follower.rules.is_none());
+        assert_eq!(follower.told(), None);
         follower.look(false);
-        assert!(follower.rules.is_some(), "quiet");
+        assert_eq!(follower.told(), Some((true, true)), "quiet");
         // Asked for, they are read at once.
         fs::remove_file(folder.site().join("_redirects")).expect("it was there");
         folder.write("_headers", "/*\n  x-y: z\n");
         follower.look(true);
-        assert!(follower.rules.is_some());
+        assert_eq!(follower.told(), Some((true, true)));
         folder.write("_headers", "nonsense");
         follower.look(true);
-        assert!(follower.rules.is_some(), "the old ones hold");
+        assert_eq!(follower.told(), None, "the old ones hold");
     }
 
     #[test]
@@ -321,19 +384,20 @@ mod tests {
         assert_eq!(follower.quiet.known().directory, first, "it may come back");
         follower.look(false);
         assert_eq!(follower.quiet.known().directory, Err(ErrorKind::NotFound));
+        assert_eq!(follower.told(), Some((false, false)));
         fs::create_dir(folder.site()).expect("gone");
         folder.write("_redirects", "/a /b 301\n");
         follower.look(false);
         follower.look(false);
         let second = follower.quiet.known().directory;
         assert!(second.is_ok());
-        assert!(follower.rules.is_some(), "those of the new one");
+        assert_eq!(follower.told(), Some((true, true)), "those of the new one");
         fs::rename(folder.site(), folder.0.join("old")).expect("moved");
         fs::create_dir(folder.site()).expect("gone");
         follower.look(false);
         follower.look(false);
         assert_ne!(follower.quiet.known().directory, second);
-        assert!(follower.rules.is_none(), "the new one has none");
+        assert_eq!(follower.told(), Some((true, false)), "the new one has none");
         fs::remove_dir(folder.site()).expect("empty");
         fs::write(folder.site(), "a file").expect("written");
         follower.look(false);
@@ -346,15 +410,9 @@ mod tests {
     #[test]
     fn a_directory_that_goes_at_once_is_missed() {
         let folder = Folder::new("gone");
-        let mut follower = folder.follower();
-        let (sender, messages) = mpsc::channel();
-        let mut driver = Sim::new(0, 0, &EngineOptions::default(), Faults::none());
-        follower
-            .workers
-            .push(Remote::new(sender, driver.waker(Token(0))));
+        let follower = folder.follower();
         fs::remove_dir(folder.site()).expect("empty");
         assert_eq!(follower.take(), Err(ErrorKind::NotFound));
-        let told = messages.try_recv().expect("a message");
-        assert!(matches!(told, Message::Root(0, None)));
+        assert_eq!(follower.told(), Some((false, false)));
     }
 }

@@ -5,12 +5,13 @@ pub(crate) mod bound;
 mod follow;
 pub(crate) mod lookout;
 pub(crate) mod open;
+pub(crate) mod published;
 pub(crate) mod running;
 pub(crate) mod start_error;
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
@@ -25,20 +26,20 @@ use gannet_io::uring::Uring;
 
 use self::archive_room::ArchiveRoom;
 use self::bound::{Bound, worker_count};
-use self::follow::Followed;
-use self::open::{OpenError, OpenedContent, hosts};
+use self::follow::Source;
+use self::open::Opening;
+use self::published::Published;
 use self::running::{Certificates, Running, SiteReport, StartReport, WorkerHandle};
 use self::start_error::StartError;
 use crate::config::{Config, Content, ContentOptions, EngineChoice, Hosted, ListenAddress, Scheme};
-use crate::exchange::own_fields::OwnFields;
 use crate::exchange::redirect::Redirect;
 use crate::limits::{OPEN_FILES_MAX, OPEN_FILES_PART, SPARE_DESCRIPTORS_PART};
 use crate::observe::log::{LogFactory, LogSink, LogWriter};
 use crate::observe::metrics::exposition::About;
 use crate::observe::metrics_server::MetricsServer;
-use crate::release::Site;
+use crate::release::Release;
 use crate::release::directory::Room;
-use crate::release::sites::Sites;
+use crate::release::opened::{Opened, OpenedArchive, OpenedContent, Policy, What};
 use crate::tls::certificates::{CertificateStore, Warning};
 use crate::tls::kernel::KernelTls;
 use crate::tls::limits::SEALED_RECORDS_MAX;
@@ -55,6 +56,8 @@ pub struct Prepared {
     metrics: Option<MetricsServer>,
     tls: Option<Tls>,
     opened: Arc<Opened>,
+    /// Where the live directories came from, with their places among the contents.
+    sources: Vec<(usize, Source)>,
 }
 
 /// Does all that can fail before a server serves: opens content, log, certificates and engines.
@@ -76,11 +79,19 @@ pub fn prepare(
             bound.defer_accept()?;
         }
     }
-    let mut opened = Vec::with_capacity(content.len());
-    let mut room = ArchiveRoom::new(config.content.cache_memory);
-    for hosted in content {
-        let content = OpenedContent::open(&hosted.content, &config.content, &mut room);
-        opened.push((hosted.hosts, content.map_err(StartError::Content)?));
+    let mut opening = Opening {
+        options: &config.content,
+        workers,
+        room: ArchiveRoom::new(config.content.cache_memory),
+    };
+    let mut contents = Vec::with_capacity(content.len());
+    let mut sources = Vec::new();
+    let mut no_front_page = Vec::new();
+    for (place, Hosted { hosts, content }) in content.into_iter().enumerate() {
+        let (what, source) = opening.open(&content).map_err(StartError::Content)?;
+        no_front_page.extend(open::no_front_page(&content, &what));
+        sources.extend(source.map(|source| (place, source)));
+        contents.push(Arc::new(OpenedContent { hosts, what }));
     }
     let (log, factory) = LogWriter::start(config.log, config.log_file.as_deref()).map_err(|e| {
         let path = config.log_file.as_deref().unwrap_or_else(|| Path::new("-"));
@@ -93,11 +104,17 @@ pub fn prepare(
         None => None,
     };
     let tls = Tls::open(&config, &listeners)?;
-    let opened = Arc::new(opened);
+    let descriptors = Descriptors::share(workers, listeners.len());
+    let opened = Arc::new(Opened {
+        room: room(&contents, &config.content, workers, descriptors.files),
+        contents,
+        unknown_host: config.content.unknown_host,
+        policy: Arc::new(Policy::new(&config.content, secure_fields(&config))),
+    });
     let plan = Plan {
         config: &config,
         workers,
-        descriptors: Descriptors::share(workers, listeners.len() + opened.len()),
+        descriptors,
         opened: &opened,
         listeners: &listeners,
         factory: &factory,
@@ -108,8 +125,8 @@ pub fn prepare(
         engine,
         fallback,
         workers,
-        site: report(&opened),
-        no_front_page: no_front_page(&opened, config.content.spa),
+        site: report(&opened.contents),
+        no_front_page,
         metrics: metrics.as_ref().map(MetricsServer::address),
         certificate_warnings: tls
             .as_ref()
@@ -124,6 +141,7 @@ pub fn prepare(
         metrics,
         tls,
         opened,
+        sources,
     })
 }
 
@@ -162,7 +180,8 @@ impl Prepared {
             let serving = running.serve_metrics(metrics, about);
             serving.map_err(StartError::Resource)?;
         }
-        let lookouts = follow::follow(followed(&self.opened), running.remotes());
+        let published = Published::new(self.opened, running.remotes().to_vec());
+        let lookouts = follow::follow(self.sources, &Arc::new(published));
         running.follow(lookouts.map_err(StartError::Resource)?);
         for word in words {
             // A worker that has ended meanwhile is noticed as one that ends later is.
@@ -171,9 +190,6 @@ impl Prepared {
         Ok(running)
     }
 }
-
-/// All content, each with its hosts.
-type Opened = Vec<(Vec<String>, OpenedContent)>;
 
 /// A worker that has all it needs.
 struct Waiting {
@@ -324,9 +340,6 @@ impl Plan<'_> {
         let sockets = self.sockets(index)?;
         let settings = self.settings(index);
         let opened = Arc::clone(self.opened);
-        let options = self.config.content.clone();
-        let workers = self.workers;
-        let files = self.descriptors.files;
         let log = self.factory.sink();
         let (sender, inbox) = mpsc::channel();
         let (ready, answer) = mpsc::channel();
@@ -335,9 +348,6 @@ impl Plan<'_> {
             let seat = Seat {
                 settings,
                 opened,
-                options,
-                workers,
-                files,
                 log,
                 inbox,
                 ready,
@@ -379,21 +389,6 @@ impl Plan<'_> {
         }
     }
 
-    /// The fields of answers over TLS. What the operator has set goes before what we would.
-    fn secure_fields(&self) -> Vec<(String, String)> {
-        let mut fields = self.config.content.fields.clone();
-        let is_wanted = self.config.tls.as_ref().is_some_and(|tls| tls.hsts);
-        if is_wanted && fields.iter().all(|(name, _)| name != HSTS.0) {
-            fields.push((HSTS.0.into(), HSTS.1.into()));
-        }
-        // Who promises HTTPS for years can promise it for what pages name, too.
-        let has_policy = fields.iter().any(|(name, _)| name == UPGRADE.0);
-        if is_wanted && self.config.content.defaults.security && !has_policy {
-            fields.push((UPGRADE.0.into(), UPGRADE.1.into()));
-        }
-        fields
-    }
-
     /// The port of the first address with this scheme; 0 if there is none.
     fn port_of(&self, scheme: Scheme) -> u16 {
         let port = |bound: &Bound| match bound.address {
@@ -417,30 +412,43 @@ impl Plan<'_> {
         };
         let tls = self.config.tls.as_ref();
         WorkerSettings {
+            number: index,
             limits,
             connections_max: total
                 .div_ceil(self.workers)
                 .min(self.descriptors.connections),
             listeners: self.listeners.iter().map(|bound| bound.scheme).collect(),
-            fields: Arc::new(self.config.content.fields.clone()),
-            secure_fields: Arc::new(self.secure_fields()),
             redirect: Redirect {
                 from: self.port_of(Scheme::Redirect),
                 to: self.port_of(Scheme::Https),
             },
             certificates: self.tls.map(|tls| Arc::clone(&tls.store)),
-            defaults: Arc::new(OwnFields::new(&self.config.content)),
             kernel_tls: self.tls.map(|tls| tls.kernel.clone()),
             tail_len: self.config.content.tail_len(),
             key_records_max: tls.map_or(SEALED_RECORDS_MAX, |tls| tls.key_records_max),
             archive_copied: if index == 0 {
-                copied_len(self.opened)
+                copied_len(&self.opened.contents)
             } else {
                 0
             },
             secret: secret(),
         }
     }
+}
+
+/// The fields of answers over TLS. What the operator has set goes before what we would.
+fn secure_fields(config: &Config) -> Vec<(String, String)> {
+    let mut fields = config.content.fields.clone();
+    let is_wanted = config.tls.as_ref().is_some_and(|tls| tls.hsts);
+    if is_wanted && fields.iter().all(|(name, _)| name != HSTS.0) {
+        fields.push((HSTS.0.into(), HSTS.1.into()));
+    }
+    // Who promises HTTPS for years can promise it for what pages name, too.
+    let has_policy = fields.iter().any(|(name, _)| name == UPGRADE.0);
+    if is_wanted && config.content.defaults.security && !has_policy {
+        fields.push((UPGRADE.0.into(), UPGRADE.1.into()));
+    }
+    fields
 }
 
 /// Random bytes.
@@ -464,10 +472,6 @@ type Ready = Sender<Result<(Waker, EngineReport), Declined>>;
 struct Seat {
     settings: WorkerSettings,
     opened: Arc<Opened>,
-    options: ContentOptions,
-    workers: usize,
-    /// The most files that are kept open for later requests.
-    files: usize,
     log: LogSink,
     inbox: Receiver<Message>,
     ready: Ready,
@@ -478,24 +482,23 @@ struct Seat {
 impl Seat {
     /// Serves once it is told to, and until it is told to stop; false if a response was cut off.
     fn serve<D: Driver>(self, mut driver: D) -> bool {
-        let sites = match sites(&self.opened, &self.options, self.workers, self.files) {
-            Ok(sites) => sites,
-            Err(error) => return self.decline(Declined::Start(StartError::Content(error))),
-        };
         let waker = driver.waker(Worker::<D>::wake_token());
         let report = driver.report();
         let Self {
             settings,
+            opened,
             log,
             inbox,
             ready,
             told,
-            ..
         } = self;
         if ready.send(Ok((waker, report))).is_err() || told.recv().is_err() {
             return true;
         }
-        let worker = Worker::new(driver, settings, sites, log, inbox);
+        let release = Release::new(&opened, settings.number, None);
+        // What is replaced is given back.
+        drop(opened);
+        let worker = Worker::new(driver, settings, release, log, inbox);
         match worker.run() {
             Ok(clean) => clean,
             Err(errno) => {
@@ -514,84 +517,37 @@ impl Seat {
 
 pub(crate) type Thread = JoinHandle<bool>;
 
-/// All content as one of `workers` workers sees it.
-fn sites(
-    opened: &Opened,
+/// What each of `workers` may hold to remember one content, `files` open ones in all.
+fn room(
+    contents: &[Arc<OpenedContent>],
     options: &ContentOptions,
     workers: usize,
     files: usize,
-) -> Result<Sites, OpenError> {
+) -> Room {
     let copied = match options.copies_archives() {
         // Asked for whatever it takes, and no part of the budget.
         true => 0,
-        false => copied_len(opened),
+        false => copied_len(contents),
     };
     let memory = options.cache_memory.saturating_sub(copied);
-    let room = Room {
-        memory: memory / workers.max(1) as u64 / opened.len().max(1) as u64,
-        descriptors: files / opened.len().max(1),
-    };
-    let mut list: Vec<(Vec<String>, Site)> = Vec::new();
-    for (names, content) in opened {
-        for (own_hosts, site) in content.sites(options, room)? {
-            // An archive's own names go before those that it is served under.
-            let names = if own_hosts.is_empty() {
-                names.clone()
-            } else {
-                own_hosts
-            };
-            list.push((names, site));
-        }
+    let count = contents.len().max(1);
+    Room {
+        memory: memory / workers.max(1) as u64 / count as u64,
+        descriptors: files / count,
     }
-    Ok(Sites::new(list, options.unknown_host))
 }
 
 /// Bytes of archives that are copied into memory.
-fn copied_len(opened: &[(Vec<String>, OpenedContent)]) -> u64 {
-    opened.iter().map(|(_, content)| content.copied_len()).sum()
+fn copied_len(contents: &[Arc<OpenedContent>]) -> u64 {
+    contents.iter().map(|content| content.copied_len()).sum()
 }
 
 /// What is told of the content: all that is known if it is one archive.
-fn report(opened: &[(Vec<String>, OpenedContent)]) -> SiteReport {
-    match opened {
-        [(_, only)] => only.report(),
-        _ => SiteReport::default(),
-    }
-}
-
-/// What is served with `--spa` and has no page that would answer: see
-/// [`StartReport::no_front_page`]. A live directory may be given one later, so that is no error.
-fn no_front_page(opened: &Opened, spa: bool) -> Vec<(PathBuf, Vec<String>)> {
-    let contents = opened.iter().map(|(_, content)| content);
-    contents.filter_map(|it| it.no_front_page(spa)).collect()
-}
-
-/// The live directories, which are to be followed.
-fn followed(opened: &Opened) -> Vec<Followed> {
-    let mut number = 0;
-    let mut list = Vec::new();
-    for (_, content) in opened {
-        if let Some((source, rules)) = content.source() {
-            list.push((number, source.clone(), rules.cloned()));
-        }
-        number += content.site_count();
-    }
-    list
-}
-
-impl OpenedContent {
-    /// How many sites [`OpenedContent::sites`] gives.
-    fn site_count(&self) -> u32 {
-        match self {
-            Self::Directory { .. } => 1,
-            Self::Archive { archive, .. } => hosts(archive).len() as u32,
-        }
-    }
-
-    fn report(&self) -> SiteReport {
-        match self {
-            Self::Directory { .. } => SiteReport::default(),
-            Self::Archive { archive, len, .. } => {
+fn report(contents: &[Arc<OpenedContent>]) -> SiteReport {
+    match contents {
+        [only] => match &only.what {
+            What::Directory(_) => SiteReport::default(),
+            What::Archive(OpenedArchive { archive, len, .. }) => {
                 let stats = archive.stats();
                 let id = archive.superblock().build_id();
                 let build_id = id[..8].iter().map(|b| format!("{b:02x}")).collect();
@@ -601,7 +557,8 @@ impl OpenedContent {
                     build_id: Some(build_id),
                 }
             }
-        }
+        },
+        _ => SiteReport::default(),
     }
 }
 

@@ -7,12 +7,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use gannet_archive::{Archive, ArchiveError, Namespace, SUPERBLOCK_LEN, SectionKind, Superblock};
 use gannet_content::mime::TypesError;
+use gannet_content::rules::Compat;
 use gannet_content::rules::table::TableError;
 use gannet_io::cause::cause;
 use gannet_io::driver::{Errno, File, Meta, Root};
@@ -20,43 +20,14 @@ use gannet_io::memory::{self, Memory};
 use gannet_io::named_file;
 
 use crate::config::{Content, ContentOptions};
-use crate::release::archive::{ArchiveSite, has_front_page};
-use crate::release::directory::kept_names::KeptNames;
-use crate::release::directory::{DirectorySite, Room};
+use crate::release::archive::has_front_page;
+use crate::release::directory::DirectoryOptions;
 use crate::release::files::OpenArchive;
-use crate::release::inflated::Inflated;
+use crate::release::opened::{ArchiveHost, OpenedArchive, OpenedDirectory, What};
 use crate::release::rules::{RulesError, SiteRules};
-use crate::release::{ServedFile, Site};
 use crate::signature::{self, PublicKey, SignatureError};
 use crate::start::archive_room::ArchiveRoom;
 use crate::start::follow::Source;
-
-/// Content that was opened and checked.
-pub(crate) enum OpenedContent {
-    /// A directory, or one file of it.
-    Directory {
-        path: PathBuf,
-        root: Root,
-        single: Option<Vec<u8>>,
-        rules: Option<Arc<SiteRules>>,
-        /// Where both came from.
-        source: Source,
-        /// What browsers are told to keep, by all workers.
-        kept: Arc<KeptNames>,
-    },
-    /// An archive whose metadata is valid.
-    Archive {
-        path: PathBuf,
-        archive: Arc<Archive<Vec<u8>>>,
-        /// The archive, or the sealed copy of it.
-        file: fs::File,
-        len: u64,
-        /// What it was when it was opened, unless it was copied.
-        live: Option<(Meta, Arc<OpenArchive>)>,
-        /// Its hosts with their names, and the rules of each.
-        hosts: Vec<ArchiveHost>,
-    },
-}
 
 /// A copy of an archive that nobody can change, if there is room or it has to be copied.
 fn copy_of(
@@ -82,9 +53,6 @@ fn copy_of(
     }
     Ok(copy)
 }
-
-/// The number of a host in an archive, its names, and its rules.
-pub(crate) type ArchiveHost = (u16, Vec<String>, Option<Arc<SiteRules>>);
 
 /// Why content cannot be served.
 #[derive(Debug)]
@@ -209,16 +177,21 @@ pub fn permission(path: &Path) -> String {
     }
 }
 
-impl OpenedContent {
-    /// Opens and checks. An archive for which there is `room` is copied into memory.
+/// Opens content for so many workers.
+pub(crate) struct Opening<'a> {
+    pub(crate) options: &'a ContentOptions,
+    pub(crate) workers: usize,
+    /// An archive for which there is room is copied into memory.
+    pub(crate) room: ArchiveRoom,
+}
+
+impl Opening<'_> {
+    /// Opens and checks content. A live directory is to be followed by what comes with it.
     ///
     /// # Errors
     /// See [`OpenError`]. Whatever a previous server serves is not touched.
-    pub(crate) fn open(
-        content: &Content,
-        options: &ContentOptions,
-        room: &mut ArchiveRoom,
-    ) -> Result<Self, OpenError> {
+    pub(crate) fn open(&mut self, content: &Content) -> Result<(What, Option<Source>), OpenError> {
+        let options = self.options;
         if let (Some(_), Content::Directory(path) | Content::File(path)) =
             (&options.require_signature, content)
         {
@@ -226,31 +199,42 @@ impl OpenedContent {
             return Err(OpenError::Signature(path.clone(), error));
         }
         match content {
-            Content::Directory(path) => {
-                let refuse = |e| OpenError::Io("directory", path.clone(), e);
-                let root = Root::open(path).map_err(refuse)?;
-                // A folder can be opened by who may not enter it; said of its rules files this
-                // would mislead.
-                fs::metadata(path.join(".")).map_err(refuse)?;
-                let source = Source::new(path, &root, options.routing.rules).map_err(refuse)?;
-                let load = |compat| SiteRules::of_directory(path, compat);
-                let rules = options.routing.rules.map(load).transpose();
-                let rules = rules.map_err(|e| OpenError::Rules(path.clone(), e))?;
-                Ok(Self::Directory {
-                    path: path.clone(),
-                    root,
-                    single: None,
-                    rules: rules.flatten().map(Arc::new),
-                    source,
-                    kept: Arc::default(),
-                })
-            }
-            Content::File(path) => Self::open_single(path),
-            Content::Archive(path) => Self::open_archive(path, options, room),
+            Content::Directory(path) => self.open_directory(path, None, options.routing.rules),
+            Content::File(path) => self.open_single(path),
+            Content::Archive(path) => Ok((What::Archive(self.open_archive(path)?), None)),
         }
     }
 
-    fn open_single(path: &Path) -> Result<Self, OpenError> {
+    fn open_directory(
+        &self,
+        path: &Path,
+        single: Option<Vec<u8>>,
+        compat: Option<Compat>,
+    ) -> Result<(What, Option<Source>), OpenError> {
+        let refuse = |e| OpenError::Io("directory", path.to_owned(), e);
+        let root = Root::open(path).map_err(refuse)?;
+        // A folder can be opened by who may not enter it; said of its rules files this would
+        // mislead.
+        fs::metadata(path.join(".")).map_err(refuse)?;
+        let source = Source::new(path, &root, compat, self.workers).map_err(refuse)?;
+        let rules = compat.map(|compat| SiteRules::of_directory(path, compat));
+        let rules = rules.transpose();
+        let rules = rules.map_err(|e| OpenError::Rules(path.to_owned(), e))?;
+        let options = DirectoryOptions::new(self.options, single);
+        let options = options.map_err(|e| refuse(invalid_types(e)))?;
+        let roots = (1..self.workers).map(|_| root.reopen());
+        let mut roots: Vec<_> = roots.collect::<Result<_, _>>().map_err(refuse)?;
+        roots.push(root);
+        let directory = OpenedDirectory {
+            roots,
+            rules: rules.flatten().map(Arc::new),
+            options: Arc::new(options),
+            kept: Arc::default(),
+        };
+        Ok((What::Directory(directory), Some(source)))
+    }
+
+    fn open_single(&self, path: &Path) -> Result<(What, Option<Source>), OpenError> {
         let error = |e| OpenError::Io("file", path.to_owned(), e);
         let meta = fs::metadata(path).map_err(error)?;
         let name = match path.file_name() {
@@ -259,27 +243,14 @@ impl OpenedContent {
         };
         named_file::open(path).map_err(error)?;
         let folder = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-            _ => PathBuf::from("."),
+            Some(parent) if !parent.as_os_str().is_empty() => parent,
+            _ => Path::new("."),
         };
-        let refuse = |e| OpenError::Io("directory", folder.clone(), e);
-        let root = Root::open(&folder).map_err(refuse)?;
-        let source = Source::new(&folder, &root, None).map_err(refuse)?;
-        Ok(Self::Directory {
-            path: folder,
-            root,
-            single: Some(name),
-            rules: None,
-            source,
-            kept: Arc::default(),
-        })
+        self.open_directory(folder, Some(name), None)
     }
 
-    fn open_archive(
-        path: &Path,
-        options: &ContentOptions,
-        room: &mut ArchiveRoom,
-    ) -> Result<Self, OpenError> {
+    fn open_archive(&mut self, path: &Path) -> Result<OpenedArchive, OpenError> {
+        let options = self.options;
         let io_error = |e| OpenError::Io("archive", path.to_owned(), e);
         let bad = |e| OpenError::Archive(path.to_owned(), e);
         let file = named_file::open(path).map_err(io_error)?;
@@ -299,7 +270,7 @@ impl OpenedContent {
         let archive = Arc::new(Archive::new(superblock, metadata).map_err(bad)?);
         let bad_rules = |e| OpenError::ArchiveRules(path.to_owned(), e);
         let hosts = hosts_with_rules(&archive).map_err(bad_rules)?;
-        let copy = copy_of(&file, path, len, options, room)?;
+        let copy = copy_of(&file, path, len, options, &mut self.room)?;
         if Meta::of(&file).map_err(io_error)? != meta {
             let error = io::Error::other("it was changed while it was read");
             return Err(io_error(error));
@@ -313,7 +284,7 @@ impl OpenedContent {
                     start: first,
                     is_told: AtomicBool::new(false),
                 };
-                Some((meta, Arc::new(archive)))
+                Some((meta, Some(Arc::new(archive))))
             }
         };
         let file = copy.map_or(file, fs::File::from);
@@ -329,120 +300,50 @@ impl OpenedContent {
             let whole = usize::try_from(len).unwrap_or(usize::MAX);
             memory::preload(&file, whole).map_err(io_error)?;
         }
-        Ok(Self::Archive {
-            path: path.to_owned(),
-            archive,
-            file,
+        let mapped = |file: &fs::File| match live {
+            Some(_) => Ok(None),
+            None => Memory::map_sealed(file).map(|memory| Some(Arc::new(memory))),
+        };
+        let own = || {
+            let file = reopen(&file)?;
+            let memory = mapped(&file)?;
+            Ok((File::from(file), memory))
+        };
+        let files = (0..self.workers).map(|_| own()).collect::<Result<_, _>>();
+        Ok(OpenedArchive {
+            files: files.map_err(io_error)?,
             len,
             live,
             hosts,
+            spa: options.spa || archive.options().spa,
+            archive,
         })
     }
+}
 
-    /// Bytes of it that are copied into memory, for as long as it is served.
-    pub(crate) fn copied_len(&self) -> u64 {
-        match self {
-            Self::Archive {
-                live: None, len, ..
-            } => *len,
-            Self::Archive { .. } | Self::Directory { .. } => 0,
+/// Whether the page is missing that content answers with as a single-page application, and for which
+/// hosts of an archive. A live directory may be given one later, so that is no error.
+pub(crate) fn no_front_page(content: &Content, what: &What) -> Option<(PathBuf, Vec<String>)> {
+    match (content, what) {
+        (Content::Directory(path), What::Directory(directory)) => {
+            let lacks = directory.options.lookup.spa && !path.join("index.html").is_file();
+            lacks.then(|| (path.clone(), Vec::new()))
         }
-    }
-
-    /// Whether the page is missing that it answers with as a single-page application, and for which
-    /// hosts of an archive.
-    pub(crate) fn no_front_page(&self, spa: bool) -> Option<(PathBuf, Vec<String>)> {
-        match self {
-            Self::Directory { path, single, .. } => {
-                let page = path.join("index.html");
-                let lacks = spa && single.is_none() && !page.is_file();
-                lacks.then(|| (path.clone(), Vec::new()))
-            }
-            Self::Archive {
-                path,
+        (
+            Content::Archive(path),
+            What::Archive(OpenedArchive {
                 archive,
+                spa,
                 hosts,
                 ..
-            } => {
-                let is_spa = spa || archive.options().spa;
-                let lacking = hosts
-                    .iter()
-                    .filter(|(host, ..)| is_spa && !has_front_page(archive, *host));
-                let names: Vec<_> = lacking.map(|(_, names, _)| names.concat()).collect();
-                (!names.is_empty()).then(|| (path.clone(), names))
-            }
+            }),
+        ) => {
+            let lacking = hosts.iter();
+            let lacking = lacking.filter(|(host, ..)| *spa && !has_front_page(archive, *host));
+            let names: Vec<_> = lacking.map(|(_, names, _)| names.concat()).collect();
+            (!names.is_empty()).then(|| (path.clone(), names))
         }
-    }
-
-    /// A live directory, which is to be followed, with its rules.
-    pub(crate) fn source(&self) -> Option<(&Source, Option<&Arc<SiteRules>>)> {
-        match self {
-            Self::Directory { source, rules, .. } => Some((source, rules.as_ref())),
-            Self::Archive { .. } => None,
-        }
-    }
-
-    /// The content as one of several workers sees it, with the hosts that an archive names.
-    /// `room` is there to remember files, or what an archive has as gzip alone.
-    pub(crate) fn sites(
-        &self,
-        options: &ContentOptions,
-        room: Room,
-    ) -> Result<Vec<(Vec<String>, Site)>, OpenError> {
-        match self {
-            Self::Directory {
-                path,
-                root,
-                single,
-                rules,
-                kept,
-                ..
-            } => {
-                let refuse = |e| OpenError::Io("directory", path.clone(), e);
-                let root = root.reopen().map_err(refuse)?;
-                let mut site = DirectorySite::new(root, options, single.clone(), room)
-                    .map_err(|e| refuse(invalid_types(e)))?;
-                site.set_rules(rules.clone());
-                site.share_kept(kept);
-                Ok(vec![(Vec::new(), Site::Directory(site))])
-            }
-            Self::Archive {
-                path,
-                archive,
-                file,
-                live,
-                hosts,
-                ..
-            } => {
-                let refuse = |e| OpenError::Io("archive", path.clone(), e);
-                let own = reopen(file).map_err(refuse)?;
-                let inflated = Inflated::new(room.memory);
-                let memory = match live {
-                    Some(_) => None,
-                    None => Some(Arc::new(Memory::map_sealed(&own).map_err(refuse)?)),
-                };
-                let own = File::from(own);
-                let file = Rc::new(match live {
-                    Some((meta, archive)) => ServedFile::archive(own, *meta, archive),
-                    None => ServedFile::constant(own),
-                });
-                let site = |host, rules: &Option<Arc<SiteRules>>| {
-                    Site::Archive(ArchiveSite {
-                        archive: Arc::clone(archive),
-                        memory: memory.clone(),
-                        file: Rc::clone(&file),
-                        inflated: inflated.clone(),
-                        spa: options.spa || archive.options().spa,
-                        host,
-                        fallbacks: ArchiveSite::fallbacks(archive, host),
-                        rules: rules.clone().map(Rc::new),
-                    })
-                };
-                let sites = hosts.iter();
-                let sites = sites.map(|(host, names, rules)| (names.clone(), site(*host, rules)));
-                Ok(sites.collect())
-            }
-        }
+        _ => None,
     }
 }
 

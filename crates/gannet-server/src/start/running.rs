@@ -17,7 +17,7 @@ use crate::start::Thread;
 use crate::start::lookout::Lookout;
 use crate::tls::certificates::{CertificateStore, Warning};
 use crate::tls::kernel::KernelTls;
-use crate::tls::watch::{LOOK_EVERY, Reload, Source, Watch};
+use crate::tls::watch::{LOOK_EVERY, Reload, Source};
 use crate::worker::Message;
 
 /// What was started.
@@ -108,9 +108,7 @@ pub struct Running {
     log: LogWriter,
     metrics: Option<MetricsServer>,
     certificates: Option<Certificates>,
-    /// Reads them again when they change.
-    watch: Option<Watch>,
-    /// Follow the live directories.
+    /// Look after certificates, live directories and their rules.
     lookouts: Vec<Lookout>,
     /// Removed at the end.
     socket_files: Vec<SocketFile>,
@@ -132,7 +130,6 @@ impl Running {
             log,
             metrics: None,
             certificates,
-            watch: None,
             lookouts: Vec::new(),
             socket_files: Vec::new(),
         }
@@ -144,7 +141,7 @@ impl Running {
 
     /// Keeps what follows the live directories.
     pub(crate) fn follow(&mut self, lookouts: Vec<Lookout>) {
-        self.lookouts = lookouts;
+        self.lookouts.extend(lookouts);
     }
 
     /// Begins to answer metrics.
@@ -168,7 +165,9 @@ impl Running {
         report: impl FnMut(Reload) + Send + 'static,
     ) -> io::Result<()> {
         if let Some(Certificates { source, store }) = self.certificates.take() {
-            self.watch = Some(Watch::start(source, store, LOOK_EVERY, report)?);
+            let look = source.watch(store, report);
+            let lookout = Lookout::start("gannet-tls", LOOK_EVERY, look)?;
+            self.lookouts.push(lookout);
         }
         Ok(())
     }
@@ -201,9 +200,6 @@ impl Running {
     /// Reads certificates and rules again and looks where the live directories are, whether anything
     /// has changed or not.
     pub fn read_again(&self) {
-        if let Some(watch) = &self.watch {
-            watch.reload();
-        }
         for lookout in &self.lookouts {
             lookout.ask();
         }

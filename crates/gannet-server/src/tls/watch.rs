@@ -1,11 +1,10 @@
 //! Certificates are read again when their files change.
 //!
-//! A thread of the control plane looks at the files once a second (`stat` follows the symbolic
-//! links that certificate managers swap). A change is acted upon when the files have been quiet
+//! A lookout, as live directories have (`start/lookout`), looks at the files once a second (`stat`
+//! follows the symbolic links that certificate managers swap). A change is acted upon when the files have been quiet
 //! for one look, because a certificate and its key are rarely written at the same moment. New
 //! pairs that cannot be used leave the old ones in place and are reported once per change.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use super::certificates::{
     now_unix,
 };
 use super::config::Options;
-use crate::start::lookout::{Lookout, Quiet, Stamp};
+use crate::start::lookout::{Quiet, Stamp};
 
 /// How often the files are looked at.
 pub const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -75,44 +74,30 @@ impl Source {
         ))
     }
 
+    /// What a [`Lookout`](crate::start::lookout::Lookout) does to keep a store up to date: it calls
+    /// `report` for every [`Reload`], of which one that was asked for comes at once.
+    pub(crate) fn watch(
+        self,
+        store: Arc<CertificateStore>,
+        mut report: impl FnMut(Reload) + Send + 'static,
+    ) -> impl FnMut(bool) + Send + 'static {
+        // Taken before the thread runs: a change from now on is seen.
+        let mut quiet = Quiet::new(self.stamps());
+        move |is_asked| {
+            let stamps = self.stamps();
+            if quiet.is_due(&stamps) || is_asked {
+                quiet.acted(stamps);
+                report(self.reload(&store));
+            }
+        }
+    }
+
     fn stamps(&self) -> Vec<Option<Stamp>> {
         let files = self
             .pairs
             .iter()
             .flat_map(|pair| [&pair.certificate, &pair.key]);
         files.map(|path| Stamp::of(path)).collect()
-    }
-}
-
-/// Watches the files. Dropping it ends that.
-pub struct Watch(Lookout);
-
-impl Watch {
-    /// Starts to watch. `report` is called on the watching thread, for every [`Reload`].
-    ///
-    /// # Errors
-    /// The thread cannot be started.
-    pub fn start(
-        source: Source,
-        store: Arc<CertificateStore>,
-        every: Duration,
-        mut report: impl FnMut(Reload) + Send + 'static,
-    ) -> io::Result<Self> {
-        // Taken before the thread runs: a change from now on is seen.
-        let mut quiet = Quiet::new(source.stamps());
-        let look = move |is_asked| {
-            let stamps = source.stamps();
-            if quiet.is_due(&stamps) || is_asked {
-                quiet.acted(stamps);
-                report(source.reload(&store));
-            }
-        };
-        Lookout::start("gannet-tls", every, look).map(Self)
-    }
-
-    /// Has the certificates read now, whether they have changed or not (SIGHUP).
-    pub fn reload(&self) {
-        self.0.ask();
     }
 }
 

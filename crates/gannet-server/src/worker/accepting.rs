@@ -97,7 +97,7 @@ impl<D: Driver> Worker<D> {
             return;
         }
         // Files that are kept open for later requests first: nobody waits for them.
-        if self.shared.sites.drop_descriptors() || self.shed_idle(SHED_MAX) > 0 {
+        if self.shared.release.drop_descriptors() || self.shed_idle(SHED_MAX) > 0 {
             self.shared.accept(listener);
         } else {
             self.shared.starved.push(listener);
@@ -132,7 +132,7 @@ impl<D: Driver> Worker<D> {
         if !reserve::is_spent() || reserve::restore() || reserve::has_room(ROOM_TO_ACCEPT) {
             return;
         }
-        self.shared.sites.forget();
+        self.shared.release.forget();
         self.shared.listing.forget();
         // A new connection counts as idle until its request arrives, so the few that are always
         // accepted are never shed.

@@ -95,7 +95,7 @@ fn of_connection(conn: &Conn) -> Held {
         held[Account::Answers] += work.head.capacity() as u64 + parts.sum::<u64>();
         held[Account::Log] += work.records.iter().map(Record::memory).sum::<u64>();
         if let Some(parked) = &work.parked {
-            held[Account::Waiting] += parked.request.memory() as u64;
+            held[Account::Waiting] += parked.waiting.memory();
             held[Account::Answers] += parked.out.wire_len();
         }
     }
@@ -104,7 +104,7 @@ fn of_connection(conn: &Conn) -> Held {
         held[Account::Log] += streams.log_bytes();
         held[Account::Streams] += streams.connection.memory() as u64;
         let missed = streams.missed.iter();
-        let missed = missed.map(|(_, request)| request.memory() as u64);
+        let missed = missed.map(|(_, waiting)| waiting.memory());
         held[Account::Waiting] += missed.sum::<u64>();
     }
     held

@@ -156,6 +156,11 @@ impl Ledger {
         }
     }
 
+    /// The worker may remember so many bytes of live files from now on.
+    pub(crate) fn remember(&mut self, cache_memory: u64) {
+        self.copies_max = cache_memory.saturating_add(limits::COPIES_SPARE);
+    }
+
     /// The bound of an account.
     pub(crate) fn bound(&self, account: Account) -> Bound {
         match account {

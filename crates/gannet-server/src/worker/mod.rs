@@ -15,11 +15,12 @@ pub(crate) mod timers;
 pub(crate) mod token;
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use gannet_http::semantics::date::DateLine;
-use gannet_io::driver::{Completion, Done, Driver, Errno, Listener, Nanos, Root, Token};
+use gannet_io::driver::{Completion, Done, Driver, Errno, Listener, Nanos, Token};
 
 pub(crate) use self::settings::WorkerSettings;
 use self::shared::{Shared, is_awaited};
@@ -36,8 +37,8 @@ use crate::exchange::shortage::Shortage;
 use crate::limits::{OPEN_IDLE_MS, UNAWAITED_MAX};
 use crate::observe::log::LogSink;
 use crate::observe::metrics::Counters;
-use crate::release::rules::SiteRules;
-use crate::release::sites::Sites;
+use crate::release::Release;
+use crate::release::opened::Opened;
 use crate::tls::certificates::Adopted;
 use crate::worker::ledger::{Budget, Ledger, Work};
 
@@ -47,10 +48,8 @@ pub(crate) enum Message {
     Stop,
     /// End at once.
     StopNow,
-    /// The rules of the live directory of this number are these from now on.
-    Rules(u32, Option<Arc<SiteRules>>),
-    /// Replaces this site's directory and rules; `None` if nothing is at its path.
-    Root(u32, Option<(Root, Option<Arc<SiteRules>>)>),
+    /// Serve this from now on, whole.
+    Release(Arc<Opened>),
     /// Send a copy of the counters.
     Snapshot(std::sync::mpsc::Sender<Counters>),
 }
@@ -77,7 +76,7 @@ impl<D: Driver> Worker<D> {
     pub(crate) fn new(
         driver: D,
         settings: WorkerSettings,
-        sites: Sites,
+        release: Release,
         log: LogSink,
         inbox: Receiver<Message>,
     ) -> Self {
@@ -99,7 +98,7 @@ impl<D: Driver> Worker<D> {
             certificates: settings.certificates.as_ref().map(Adopted::new),
             hellos: VecDeque::new(),
             budget: Budget::whole(),
-            ledger: Ledger::new(sites.cache_memory()),
+            ledger: Ledger::new(release.cache_memory),
             asked: Asked::default(),
             first_reads: FirstReads::default(),
             shortage: Shortage::default(),
@@ -113,7 +112,7 @@ impl<D: Driver> Worker<D> {
             delays: delay::Delays::new(settings.limits.delay_ms),
             driver,
             settings,
-            sites,
+            release: Rc::new(release),
         };
         let mut worker = Self {
             shared,
@@ -312,11 +311,7 @@ impl<D: Driver> Worker<D> {
             match message {
                 Message::Stop => self.stop(),
                 Message::StopNow => self.stop_now(),
-                Message::Rules(site, rules) => self.shared.sites.set_rules(site, rules),
-                Message::Root(site, found) => {
-                    self.shared.listing.forget_site(site);
-                    self.shared.sites.set_root(site, found);
-                }
+                Message::Release(opened) => self.shared.serve(&opened),
                 Message::Snapshot(reply) => {
                     // Whoever asked may have stopped waiting.
                     let _ = reply.send(self.snapshot());
@@ -374,9 +369,9 @@ impl<D: Driver> Worker<D> {
         let now = self.shared.driver.now();
         if self.close_idle_at.is_some_and(|at| at <= now) {
             self.close_idle_at = None;
-            self.shared.sites.close_idle(now);
+            self.shared.release.close_idle(now);
         }
-        if self.close_idle_at.is_none() && self.shared.sites.has_live() {
+        if self.close_idle_at.is_none() && self.shared.release.has_live() {
             self.close_idle_at = Some(now.plus_ms(OPEN_IDLE_MS));
         }
     }

@@ -3,29 +3,24 @@
 use std::sync::Arc;
 
 use crate::config::{Limits, Scheme};
-use crate::exchange::own_fields::OwnFields;
 use crate::exchange::redirect::Redirect;
 use crate::tls::certificates::CertificateStore;
 use crate::tls::kernel::KernelTls;
 
 /// What a worker is made with.
 pub(crate) struct WorkerSettings {
+    /// Which of the workers it is, counted from 0.
+    pub(crate) number: usize,
     /// Timeouts and limits.
     pub(crate) limits: Limits,
     /// The most connections of this worker.
     pub(crate) connections_max: usize,
     /// What is spoken at each of the listeners that its driver was created with.
     pub(crate) listeners: Vec<Scheme>,
-    /// Fields that every answer carries.
-    pub(crate) fields: Arc<Vec<(String, String)>>,
-    /// The same for answers over TLS.
-    pub(crate) secure_fields: Arc<Vec<(String, String)>>,
     /// Where HTTPS is, for connections that are sent there.
     pub(crate) redirect: Redirect,
     /// The certificates, if any listener speaks TLS.
     pub(crate) certificates: Option<Arc<CertificateStore>>,
-    /// Fields that the server's own answers have by default.
-    pub(crate) defaults: Arc<OwnFields>,
     /// What the kernel does for connections over TLS.
     pub(crate) kernel_tls: Option<KernelTls>,
     /// How much of the end of a long live file leaves as copies.

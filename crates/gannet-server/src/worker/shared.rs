@@ -1,6 +1,7 @@
 //! What all connections of a worker use in their turns.
 
 use std::collections::VecDeque;
+use std::rc::Rc;
 
 use gannet_content::rules::pattern::Scheme;
 use gannet_http::semantics::date::DateLine;
@@ -22,7 +23,8 @@ use crate::exchange::pump::Pump;
 use crate::exchange::shortage::Shortage;
 use crate::observe::log::LogSink;
 use crate::observe::metrics::Counters;
-use crate::release::sites::Sites;
+use crate::release::opened::Opened;
+use crate::release::{Release, Site};
 use crate::tls::certificates::Adopted;
 use crate::worker::ledger::{Budget, Ledger};
 
@@ -33,7 +35,8 @@ pub(crate) struct Shared<D: Driver> {
     /// Which connections there are.
     pub(crate) alive: Alive,
     pub(crate) wheel: Wheel,
-    pub(crate) sites: Sites,
+    /// What is served now.
+    pub(crate) release: Rc<Release>,
     pub(crate) counters: Counters,
     pub(crate) log: LogSink,
     pub(crate) date: DateLine,
@@ -104,26 +107,32 @@ impl<D: Driver> Shared<D> {
         }
     }
 
-    /// What answers the requests of a connection in this turn.
-    pub(crate) fn pump(&mut self, is_secure: bool) -> Pump<'_, D> {
-        let settings = &self.settings;
+    /// What answers the requests of a connection in this turn, from the release that is served now;
+    /// one that has waited, from its own.
+    pub(crate) fn pump<'a>(
+        &'a mut self,
+        is_secure: bool,
+        own: Option<&'a Rc<Release>>,
+    ) -> Pump<'a, D> {
+        let release = own.unwrap_or(&self.release);
+        let policy = &*release.policy;
         let (fields, scheme) = match is_secure {
-            true => (&settings.secure_fields, Scheme::Https),
-            false => (&settings.fields, Scheme::Http),
+            true => (&policy.secure_fields, Scheme::Https),
+            false => (&policy.fields, Scheme::Http),
         };
         let fields = fields.iter();
         let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));
         Pump {
-            sites: &mut self.sites,
+            release,
             turn: Turn {
                 date_line: self.date.as_bytes(),
                 unix: self.driver.unix_seconds(),
                 now: self.driver.now(),
-                secret: &settings.secret,
+                secret: &self.settings.secret,
                 fields: fields.collect(),
                 scheme,
-                redirect: settings.redirect,
-                defaults: &settings.defaults,
+                redirect: self.settings.redirect,
+                defaults: &policy.own,
             },
             driver: &self.driver,
             counters: &mut self.counters,
@@ -131,6 +140,22 @@ impl<D: Driver> Shared<D> {
             stream_fields: &mut self.stream_fields,
             is_logging: self.log.is_on(),
         }
+    }
+
+    /// Serves this from now on. Requests that wait go on with the release that they began with.
+    pub(crate) fn serve(&mut self, opened: &Opened) {
+        let next = Release::new(opened, self.settings.number, Some(&self.release));
+        for site in self.release.gone(&next) {
+            match site {
+                Site::Archive(archive) => archive.inflated.retire(),
+                Site::Directory(directory) => {
+                    directory.retire();
+                    self.listing.forget_site(directory);
+                }
+            }
+        }
+        self.ledger.remember(next.cache_memory);
+        self.release = Rc::new(next);
     }
 
     /// Tries again to accept where that failed before.

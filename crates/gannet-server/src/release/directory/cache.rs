@@ -78,6 +78,16 @@ impl Cache {
         }
     }
 
+    /// Forgets everything.
+    pub(super) fn clear(&mut self) {
+        *self = Self::new(self.room);
+    }
+
+    /// Bytes that it may remember.
+    pub(super) fn memory(&self) -> u64 {
+        self.room.memory
+    }
+
     /// Closes open files: those that were not used for long, or all where there are no such.
     /// False if none is open.
     pub(super) fn drop_descriptors(&mut self) -> bool {

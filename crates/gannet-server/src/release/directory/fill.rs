@@ -17,6 +17,7 @@ use gannet_content::mime;
 use gannet_content::rules::headers::FieldChanges;
 use gannet_content::rules::matcher::Request as Asked;
 use gannet_content::rules::pattern::Scheme;
+use gannet_content::rules::table::Ruled;
 use gannet_content::stored_coding;
 use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::status::Status;
@@ -24,12 +25,12 @@ use gannet_io::driver::{Driver, Errno, FileKind, Meta, Nanos, OpenedFile, Root, 
 use gannet_io::memory::Memory;
 
 use super::listings::ListingPage;
-use super::{Cached, CachedBody, DirectorySite, Draft, Release, Role, is_settled};
+use super::{Cached, CachedBody, DirectorySite, Draft, Role, is_settled};
 use crate::exchange::Disk;
 use crate::exchange::first_reads::Admission;
 use crate::limits::{DESCRIPTOR_TRIES_MAX, SMALL_FILE_MAX};
 use crate::release::files::is_link_change;
-use crate::release::rules::{Ruling, SiteRules};
+use crate::release::rules::Ruling;
 use crate::worker::ledger::Charge;
 
 /// What the disk said in the end.
@@ -55,8 +56,8 @@ const READS_MAX: u32 = 4;
 
 /// One chain of questions.
 pub(crate) struct Fill {
-    /// The number of the site.
-    site: u32,
+    /// That of the release with which it began: all its questions are about that.
+    site: Rc<DirectorySite>,
     /// The canonical request path.
     path: Vec<u8>,
     /// What else rules look at.
@@ -74,8 +75,6 @@ pub(crate) struct Fill {
     status: Status,
     /// What was found is the path's own, not what answers for others.
     is_own: bool,
-    /// What was served when it began: all its questions are about that.
-    release: Option<Rc<Release>>,
     /// Relative path of the file that was found.
     file_path: Vec<u8>,
     content_type: String,
@@ -114,11 +113,13 @@ enum State {
 }
 
 impl Fill {
-    /// Begins to ask for a canonical path, maybe for a browser that shows a page. `now` and `unix`
-    /// (seconds) are the time now.
+    /// Begins to ask for a canonical path, maybe for a browser that shows a page. `ruled` is what
+    /// rules say of it before files; `now` and `unix` (seconds) are the time now.
+    #[cold]
     pub(crate) fn new(
-        (number, site): (u32, &DirectorySite),
+        site: &Rc<DirectorySite>,
         (asked, is_navigation): (&Asked<'_>, bool),
+        ruled: Option<Ruled>,
         now: Nanos,
         unix: i64,
     ) -> Self {
@@ -136,20 +137,19 @@ impl Fill {
             Some(_) => (asked.host.to_vec(), asked.query.map(<[u8]>::to_vec)),
             None => (Vec::new(), None),
         };
-        let mut fill = Self {
-            site: number,
+        Self {
+            site: Rc::clone(site),
             path: path.to_vec(),
             scheme: asked.scheme,
             host,
             query,
-            lookup: Lookup::new(b"", site.options.lookup, &site.options.routing),
+            lookup: lookup(site, &wanted, is_navigation, ruled),
             wanted,
             is_navigation,
             state: State::Looking,
             opened: None,
             status: Status::OK,
             is_own: true,
-            release: site.release().cloned(),
             file_path: Vec::new(),
             content_type: String::new(),
             previous: None,
@@ -161,9 +161,7 @@ impl Fill {
             tries: 0,
             unix,
             began: now,
-        };
-        fill.start_over(site);
-        fill
+        }
     }
 
     /// Asks the site's redirects about a path that no file has.
@@ -176,7 +174,7 @@ impl Fill {
 
     /// The site's own rules, and what they are asked about.
     pub(crate) fn ruling(&self) -> Option<Ruling<'_>> {
-        let rules = self.rules()?;
+        let rules = self.site.rules()?;
         let asked = Asked {
             scheme: self.scheme,
             host: &self.host,
@@ -186,26 +184,20 @@ impl Fill {
         Some(Ruling::new(rules, asked))
     }
 
-    fn rules(&self) -> Option<&Arc<SiteRules>> {
-        self.release.as_ref()?.rules.as_deref()
-    }
-
-    /// Whether what is served is still what it began with.
-    pub(crate) fn is_current(&self, site: &DirectorySite) -> bool {
-        match (&self.release, site.release()) {
-            (Some(one), Some(other)) => Rc::ptr_eq(one, other),
-            _ => false,
-        }
-    }
-
     /// Since when what it finds is known.
     pub(crate) fn began(&self) -> Nanos {
         self.began
     }
 
-    /// The number of the site that is asked.
-    pub(crate) fn site(&self) -> u32 {
-        self.site
+    /// The site that is asked.
+    pub(crate) fn site(&self) -> &Rc<DirectorySite> {
+        &self.site
+    }
+
+    /// Remembers what it has found, for later requests to the same release. True if that keeps a
+    /// file open that somebody may delete.
+    pub(crate) fn remember(&self, cached: Rc<Cached>, status: Status) -> bool {
+        self.site.remember(&self.key(), cached, status, self.began)
     }
 
     /// The canonical request path.
@@ -218,15 +210,14 @@ impl Fill {
     pub(crate) fn advance<D: Driver>(
         &mut self,
         driver: &mut D,
-        site: &mut DirectorySite,
         token: Token,
         mut answer: Option<Result<Disk, Errno>>,
     ) -> Option<Filled> {
-        let Some(release) = self.release.clone() else {
+        let Some(root) = self.site.root().cloned() else {
             return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
         };
         if let (State::Looking, Ask::Done(_)) = (&self.state, self.lookup.step()) {
-            let filled = self.looked(site);
+            let filled = self.looked();
             if filled.is_some() {
                 return filled;
             }
@@ -234,12 +225,12 @@ impl Fill {
         loop {
             let result = match answer.take() {
                 Some(result) => result,
-                None => match self.ask(driver, &release.root, token) {
+                None => match self.ask(driver, &root, token) {
                     Started::Now(result) => result,
                     Started::Pending => return None,
                 },
             };
-            let filled = self.told(driver, site, result);
+            let filled = self.told(driver, result);
             if filled.is_some() {
                 return filled;
             }
@@ -265,19 +256,14 @@ impl Fill {
     }
 
     /// Takes an answer and turns to the next question, or is done.
-    fn told<D: Driver>(
-        &mut self,
-        driver: &mut D,
-        site: &mut DirectorySite,
-        result: Result<Disk, Errno>,
-    ) -> Option<Filled> {
+    fn told<D: Driver>(&mut self, driver: &mut D, result: Result<Disk, Errno>) -> Option<Filled> {
         // What is read has an answer of its own to that.
         let is_lookup = !matches!(self.state, State::Reading { .. });
         if let Err(errno) = &result
             && is_lookup
             && is_shortage(*errno)
         {
-            return self.lack(site, *errno);
+            return self.lack(*errno);
         }
         match (std::mem::replace(&mut self.state, State::Looking), result) {
             (State::Looking, result) => {
@@ -285,24 +271,24 @@ impl Fill {
                 if let Ok(Disk::Opened(opened)) = result {
                     self.opened = Some(opened);
                 }
-                self.looked(site)
+                self.looked()
             }
             (State::Sidecar(index), Ok(Disk::Opened(opened))) if self.is_usable(&opened.meta) => {
                 let coding = SIDECARS[index].coding;
-                self.take(site, coding, opened, index + 1)
+                self.take(coding, opened, index + 1)
             }
-            (State::Sidecar(index), _) => self.next_sidecar(site, index + 1),
+            (State::Sidecar(index), _) => self.next_sidecar(index + 1),
             (reading @ State::Reading { .. }, result) => {
                 self.state = reading;
-                self.content_read(driver, site, result)
+                self.content_read(driver, result)
             }
         }
     }
 
     /// Something is used up: the question is asked again at once if closing files may help.
-    fn lack(&mut self, site: &mut DirectorySite, errno: Errno) -> Option<Filled> {
+    fn lack(&mut self, errno: Errno) -> Option<Filled> {
         let is_full = errno == Errno::AGAIN || self.tries >= DESCRIPTOR_TRIES_MAX;
-        if is_full || !site.drop_descriptors() {
+        if is_full || !self.site.drop_descriptors() {
             return Some(Filled::Short);
         }
         self.tries += 1;
@@ -310,7 +296,7 @@ impl Fill {
     }
 
     /// Looks whether the lookup is done.
-    fn looked(&mut self, site: &mut DirectorySite) -> Option<Filled> {
+    fn looked(&mut self) -> Option<Filled> {
         if let Ask::Done(Found::Unclaimed) = self.lookup.step() {
             self.claim();
         }
@@ -328,9 +314,9 @@ impl Fill {
                 self.status = status;
                 self.is_own = is_own;
                 let opened = self.opened.take()?;
-                self.content_type = site.options.types.content_type(path).to_owned();
-                self.previous = site.previous(&self.key());
-                return self.take(site, Coding::Identity, opened, 0);
+                self.content_type = self.site.options.types.content_type(path).to_owned();
+                self.previous = self.site.previous(&self.key());
+                return self.take(Coding::Identity, opened, 0);
             }
             Found::Listing { path } => Filled::Directory(path.to_vec()),
             Found::Redirect { location } => Filled::Redirect(location.to_vec()),
@@ -344,19 +330,13 @@ impl Fill {
     }
 
     /// Takes a file as the representation in one coding, then asks for sidecar number `next`.
-    fn take(
-        &mut self,
-        site: &mut DirectorySite,
-        coding: Coding,
-        opened: OpenedFile,
-        next: usize,
-    ) -> Option<Filled> {
+    fn take(&mut self, coding: Coding, opened: OpenedFile, next: usize) -> Option<Filled> {
         let meta = opened.meta;
         let is_settled = is_settled(&meta, self.unix);
         self.is_brief |= !is_settled;
         // What has just changed is sent from the disk, or read for the requests of one turn.
         let copy_max = match is_settled {
-            true => site.options.read_max,
+            true => self.site.options.read_max,
             false => SMALL_FILE_MAX,
         };
         let is_copied = meta.len <= copy_max;
@@ -379,7 +359,7 @@ impl Fill {
             meta,
             body: body.map_or_else(OnceCell::new, OnceCell::from),
         });
-        self.next_sidecar(site, next)
+        self.next_sidecar(next)
     }
 
     /// The file of a coding whose content was not read yet. Those of others are closed.
@@ -387,11 +367,6 @@ impl Fill {
         let unread = std::mem::take(&mut self.unread);
         let mut found = unread.into_iter().filter(|(other, _)| *other == coding);
         found.next().map(|(_, opened)| opened)
-    }
-
-    /// The directory that it asks; none while nothing is at the site's path.
-    pub(crate) fn root(&self) -> Option<&Root> {
-        self.release.as_ref().map(|release| &release.root)
     }
 
     /// The status of what was found.
@@ -426,19 +401,15 @@ impl Fill {
     }
 
     /// Asks for everything again.
-    pub(crate) fn start_over(&mut self, site: &DirectorySite) {
-        self.lookup = Lookup::new(&self.wanted, site.options.lookup, &site.options.routing)
-            .of_navigation(self.is_navigation);
+    pub(crate) fn start_over(&mut self) {
+        let ruled = self.ruling().and_then(|ruling| ruling.before_files());
+        self.lookup = lookup(&self.site, &self.wanted, self.is_navigation, ruled);
         self.state = State::Looking;
         self.opened = None;
         self.unread.clear();
         self.drafts.clear();
         self.status = Status::OK;
         self.is_own = true;
-        let ruled = self.ruling().and_then(|ruling| ruling.before_files());
-        if let Some(ruled) = ruled {
-            self.lookup.claim(ruled);
-        }
     }
 
     /// The content that was awaited is there, or cannot be had. `None` if the file has changed
@@ -446,7 +417,6 @@ impl Fill {
     pub(crate) fn content_read<D: Driver>(
         &mut self,
         driver: &mut D,
-        site: &mut DirectorySite,
         result: Result<Disk, Errno>,
     ) -> Option<Filled> {
         let state = std::mem::replace(&mut self.state, State::Looking);
@@ -476,7 +446,7 @@ impl Fill {
                 if self.reads >= READS_MAX {
                     return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
                 }
-                self.start_over(site);
+                self.start_over();
                 return None;
             }
             // No descriptor or memory to spare: from the file itself.
@@ -490,9 +460,9 @@ impl Fill {
         Some(Filled::File(cached, self.status))
     }
 
-    fn next_sidecar(&mut self, site: &mut DirectorySite, next: usize) -> Option<Filled> {
+    fn next_sidecar(&mut self, next: usize) -> Option<Filled> {
         let original_len = self.drafts.first().map_or(0, |draft| draft.meta.len);
-        let wanted = site.options.sidecars
+        let wanted = self.site.options.sidecars
             && next < SIDECARS.len()
             && may_have_sidecars(&self.file_path, original_len)
             && mime::is_compressible(&self.content_type)
@@ -518,7 +488,7 @@ impl Fill {
                     changes: changes.as_ref(),
                 };
                 let content_type = std::mem::take(&mut self.content_type);
-                match Cached::new(content_type, drafts, self.unix, site, &role) {
+                match Cached::new(content_type, drafts, self.unix, &self.site, &role) {
                     Some(cached) => Rc::new(Cached { is_brief, ..cached }),
                     None => return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR)),
                 }
@@ -530,9 +500,8 @@ impl Fill {
     /// What the site's rules make of the fields of the path's own content, if that is the same at
     /// every request. (What answers for other paths has fields of theirs.)
     fn changes(&self) -> Option<FieldChanges> {
-        let rules = self
-            .rules()
-            .filter(|r| self.is_own && r.fields_are_fixed())?;
+        let rules = self.site.rules();
+        let rules = rules.filter(|it| self.is_own && it.fields_are_fixed())?;
         let asked = Asked {
             scheme: Scheme::Http,
             host: b"",
@@ -564,13 +533,29 @@ impl Fill {
     /// Under which key the file is remembered: the request path, or for a page that stands in for
     /// any number of paths (404.html, an application's front page) the page's own, apart for errors,
     /// which may not be kept.
-    pub(crate) fn key(&self) -> Vec<u8> {
+    fn key(&self) -> Vec<u8> {
         match (self.is_own, self.status.0) {
             (true, _) => self.path.clone(),
             (false, 400..) => [b"\0\0", self.file_path.as_slice()].concat(),
             (false, _) => [b"\0", self.file_path.as_slice()].concat(),
         }
     }
+}
+
+/// A lookup of a path, as far as rules leave it to the files.
+fn lookup(
+    site: &DirectorySite,
+    wanted: &[u8],
+    is_navigation: bool,
+    ruled: Option<Ruled>,
+) -> Lookup {
+    let options = &site.options;
+    let lookup = Lookup::new(wanted, options.lookup, &options.routing);
+    let mut lookup = lookup.of_navigation(is_navigation);
+    if let Some(ruled) = ruled {
+        lookup.claim(ruled);
+    }
+    lookup
 }
 
 /// Whether descriptors or memory were used up, of the process or of the machine, or there is no

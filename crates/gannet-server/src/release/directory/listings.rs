@@ -20,8 +20,8 @@ use crate::limits::{BELIEVED_MS, CONFIRMED_MS, RACY_NS};
 /// What makes one listing differ from another.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct ListingKey {
-    /// The number of the site.
-    pub(crate) site: u32,
+    /// [`DirectorySite::address`](super::DirectorySite::address).
+    site: usize,
     /// The directory's request path.
     pub(crate) path: Vec<u8>,
     sort: u8,
@@ -31,7 +31,7 @@ pub(crate) struct ListingKey {
 
 impl ListingKey {
     /// What a request wants of a directory.
-    pub(crate) fn new(site: u32, wanted: &ListingRequest<'_>) -> Self {
+    pub(crate) fn new(site: usize, wanted: &ListingRequest<'_>) -> Self {
         Self {
             site,
             path: wanted.path.to_vec(),
@@ -170,7 +170,7 @@ impl Listings {
     }
 
     /// No page of this site is kept any more.
-    pub(crate) fn forget_site(&mut self, site: u32) {
+    pub(crate) fn forget_site(&mut self, site: usize) {
         let keys: Vec<_> = self
             .order
             .iter()

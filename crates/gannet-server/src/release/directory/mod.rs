@@ -11,7 +11,7 @@ pub(crate) mod fill;
 pub(crate) mod kept_names;
 pub(crate) mod listings;
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -35,27 +35,23 @@ use gannet_io::memory::Memory;
 use self::cache::Cache;
 pub(crate) use self::cache::Room;
 use self::kept_names::KeptNames;
-use super::rules::{Rules, SiteRules};
+use super::opened::OpenedDirectory;
+use super::rules::SiteRules;
 use super::{Selected, ServedFile, Source};
 use crate::config::ContentOptions;
 use crate::limits::{SETTLED_S, SMALL_FILE_MAX, SNAPSHOT_MAX};
 
-/// A live directory, as one worker sees it.
+/// A live directory, as one worker sees it: that which is at a path at some time, with its rules.
 pub(crate) struct DirectorySite {
-    /// What is served now; none while nothing is at the directory's path.
-    release: Option<Rc<Release>>,
-    pub(crate) options: DirectoryOptions,
-    cache: Cache,
+    /// None while nothing is at the directory's path.
+    root: Option<Root>,
+    /// The site's own rules.
+    rules: Option<Arc<SiteRules>>,
+    pub(crate) options: Arc<DirectoryOptions>,
     /// What browsers were told to keep, by all workers.
     kept: Arc<KeptNames>,
-}
-
-/// The directory that is at the path of a site at some time, with its rules. It is replaced whole;
-/// who began with one goes on with it.
-pub(crate) struct Release {
-    pub(crate) root: Root,
-    /// The site's own rules, as they were last read.
-    pub(crate) rules: Option<Rules>,
+    /// What is remembered; nothing any more once it is retired.
+    cache: RefCell<Option<Cache>>,
 }
 
 /// How a directory is served.
@@ -69,8 +65,6 @@ pub(crate) struct DirectoryOptions {
     pub(crate) read_max: u64,
     /// Only this file of the directory is served, at `/` and at its name.
     pub(crate) single: Option<Vec<u8>>,
-    /// What may be held to remember files.
-    room: Room,
 }
 
 /// A file's representations, remembered.
@@ -307,16 +301,14 @@ impl Cached {
     }
 }
 
-impl DirectorySite {
-    /// Serves `root`, remembering files for which there is `room`.
+impl DirectoryOptions {
+    /// Those of a directory, or of a `single` file of it.
     ///
     /// # Errors
     /// When a configured content type cannot be one.
     pub(crate) fn new(
-        root: Root,
         options: &ContentOptions,
         single: Option<Vec<u8>>,
-        room: Room,
     ) -> Result<Self, TypesError> {
         let lookup = LookupOptions {
             clean_urls: options.clean_urls && single.is_none(),
@@ -329,47 +321,57 @@ impl DirectorySite {
         if single.is_some() {
             routing.rules = None;
         }
-        let options = DirectoryOptions {
+        let types = options.types.iter();
+        Ok(Self {
             lookup,
             routing: Arc::new(routing),
             defaults: options.defaults.clone(),
-            types: Types::new(
-                options
-                    .types
-                    .iter()
-                    .map(|(suffix, t)| (suffix.as_str(), t.as_str())),
-            )?,
+            types: Types::new(types.map(|(suffix, t)| (suffix.as_str(), t.as_str())))?,
             sidecars: options.sidecars,
             read_max: options.snapshot_max.clamp(SMALL_FILE_MAX, SNAPSHOT_MAX),
             single,
-            room,
-        };
-        Ok(Self {
-            release: Some(Rc::new(Release { root, rules: None })),
-            options,
-            cache: Cache::new(room),
-            kept: Arc::default(),
         })
+    }
+}
+
+impl DirectorySite {
+    /// The directory as a worker has it, which remembers files for which there is `room`.
+    pub(crate) fn new(opened: &OpenedDirectory, worker: usize, room: Room) -> Self {
+        let root = opened.roots.get(worker).cloned();
+        Self {
+            rules: opened.rules.clone().filter(|_| root.is_some()),
+            root,
+            options: Arc::clone(&opened.options),
+            kept: Arc::clone(&opened.kept),
+            cache: RefCell::new(Some(Cache::new(room))),
+        }
     }
 
     /// What is remembered of it is forgotten.
-    pub(crate) fn forget(&mut self) {
-        self.cache = Cache::new(self.options.room);
+    pub(crate) fn forget(&self) {
+        if let Some(cache) = &mut *self.cache.borrow_mut() {
+            cache.clear();
+        }
     }
 
-    /// Bytes that may be remembered of it.
+    /// The same, and nothing is remembered any more: another release has taken its place.
+    pub(crate) fn retire(&self) {
+        *self.cache.borrow_mut() = None;
+    }
+
+    /// Bytes that may be remembered of it; 0 once it is retired.
     pub(crate) fn memory(&self) -> u64 {
-        self.options.room.memory
+        self.cache.borrow().as_ref().map_or(0, Cache::memory)
     }
 
-    /// What is served now, if anything is at the directory's path.
-    pub(crate) fn release(&self) -> Option<&Rc<Release>> {
-        self.release.as_ref()
+    /// The directory, if any is at its path.
+    pub(crate) fn root(&self) -> Option<&Root> {
+        self.root.as_ref()
     }
 
-    /// Shares what browsers were told to keep with the other workers.
-    pub(crate) fn share_kept(&mut self, kept: &Arc<KeptNames>) {
-        self.kept = Arc::clone(kept);
+    /// What no other site of this worker has while this one is there.
+    pub(crate) fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
     /// How long the content of a file may be kept.
@@ -378,76 +380,62 @@ impl DirectorySite {
     }
 
     /// The site's own rules.
-    pub(crate) fn rules(&self) -> Option<&Rules> {
-        self.release.as_ref()?.rules.as_ref()
-    }
-
-    /// Other rules hold from now on. What was made under the old ones is forgotten.
-    pub(crate) fn set_rules(&mut self, rules: Option<Arc<SiteRules>>) {
-        if let Some(release) = &self.release {
-            let root = release.root.clone();
-            self.set_root(Some((root, rules)));
-        }
-    }
-
-    /// Another directory is at the path from now on, with these rules, or none. What is known of
-    /// the old one is forgotten.
-    pub(crate) fn set_root(&mut self, found: Option<(Root, Option<Arc<SiteRules>>)>) {
-        let release = |(root, rules): (Root, Option<Arc<SiteRules>>)| {
-            let rules = rules.map(Rc::new);
-            Rc::new(Release { root, rules })
-        };
-        self.release = found.map(release);
-        self.cache = Cache::new(self.options.room);
+    pub(crate) fn rules(&self) -> Option<&SiteRules> {
+        self.rules.as_deref()
     }
 
     /// The cached entry for a path, if fresh. Files sent from disk are checked on every request: a
     /// response for an older version could not be completed.
     pub(crate) fn lookup<D: Driver>(
-        &mut self,
+        &self,
         path: &[u8],
         now: Nanos,
         driver: &D,
     ) -> Option<(Rc<Cached>, Status)> {
-        let root = &self.release.as_ref()?.root;
+        let root = self.root.as_ref()?;
         let is_same = |cached: &Cached| {
             cached
                 .variants
                 .iter()
                 .all(|v| driver.peek(root, &v.draft.path, &v.draft.meta) == Some(v.draft.meta))
         };
-        let found = self.cache.fresh(path, now, is_same);
+        let found = self.cache.borrow_mut().as_mut()?.fresh(path, now, is_same);
         found.filter(|(cached, _)| cached.files().all(|file| file.is_unchanged(driver)))
     }
 
     /// Closes files that are kept open for later requests, the oldest first. False if none is.
-    pub(crate) fn drop_descriptors(&mut self) -> bool {
-        self.cache.drop_descriptors()
+    pub(crate) fn drop_descriptors(&self) -> bool {
+        let mut cache = self.cache.borrow_mut();
+        cache.as_mut().is_some_and(Cache::drop_descriptors)
     }
 
     /// The cached entry for a path, fresh or stale.
-    pub(crate) fn previous(&mut self, path: &[u8]) -> Option<Rc<Cached>> {
-        let found = self.cache.any(path);
+    pub(crate) fn previous(&self, path: &[u8]) -> Option<Rc<Cached>> {
+        let found = self.cache.borrow().as_ref()?.any(path);
         found.filter(|cached| !cached.files().any(|file| file.is_over()))
     }
 
-    /// Remembers what a request path came to. True if that keeps a file open that somebody may
-    /// delete.
+    /// Remembers what a request path came to, unless another release has taken its place. True if
+    /// that keeps a file open that somebody may delete.
     pub(crate) fn remember(
-        &mut self,
+        &self,
         path: &[u8],
         cached: Rc<Cached>,
         status: Status,
         now: Nanos,
     ) -> bool {
         let is_live = cached.is_live();
-        self.cache.insert(path, cached, status, now);
+        match &mut *self.cache.borrow_mut() {
+            Some(cache) => cache.insert(path, cached, status, now),
+            None => return false,
+        }
         is_live
     }
 
     /// Lets go of files that may change and that nobody has asked for in a while: deleted ones take
     /// room on the disk as long as they are open. True if some are left.
-    pub(crate) fn close_idle(&mut self, now: Nanos) -> bool {
-        self.cache.close_idle(now)
+    pub(crate) fn close_idle(&self, now: Nanos) -> bool {
+        let mut cache = self.cache.borrow_mut();
+        cache.as_mut().is_some_and(|cache| cache.close_idle(now))
     }
 }

@@ -7,6 +7,7 @@ use std::sync::mpsc::{Receiver, channel};
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256};
 
 use super::*;
+use crate::start::lookout::Lookout;
 
 struct Files(PathBuf);
 
@@ -52,14 +53,14 @@ impl Drop for Files {
 }
 
 /// Watches closely.
-fn watched(files: &Files) -> (Arc<CertificateStore>, Watch, Receiver<Reload>) {
+fn watched(files: &Files) -> (Arc<CertificateStore>, Lookout, Receiver<Reload>) {
     let source = files.source();
     let (store, _) = source.open().unwrap();
     let (sender, receiver) = channel();
     let report = move |reload| sender.send(reload).unwrap_or(());
-    let every = Duration::from_millis(2);
-    let watch = Watch::start(source, Arc::clone(&store), every, report).unwrap();
-    (store, watch, receiver)
+    let look = source.watch(Arc::clone(&store), report);
+    let lookout = Lookout::start("test", Duration::from_millis(2), look).unwrap();
+    (store, lookout, receiver)
 }
 
 #[test]
@@ -91,7 +92,7 @@ fn a_broken_pair_leaves_the_old_one() {
     );
     assert!(store.current().has("one.test"));
     // Asked for, it is read and reported again; unasked it is reported once for each change.
-    watch.reload();
+    watch.ask();
     assert!(matches!(reports.recv().unwrap(), Reload::Failed(_)));
     fs::remove_file(files.0.join("c.pem")).unwrap();
     let Reload::Failed(error) = reports.recv().unwrap() else {
@@ -108,7 +109,7 @@ fn reading_on_demand() {
     let files = Files::new("demand");
     files.issue("one.test");
     let (store, watch, reports) = watched(&files);
-    watch.reload();
+    watch.ask();
     assert!(matches!(reports.recv().unwrap(), Reload::Replaced(_)));
     assert!(store.generation() >= 1);
     drop(watch);
