@@ -121,6 +121,8 @@ pub struct ContentOptions {
     pub clean_urls: bool,
     /// `.br`, `.zst` and `.gz` files beside the original are used.
     pub sidecars: bool,
+    /// `NAME.gz` answers for a `NAME` that is not there.
+    pub compressed_only: bool,
     /// Dotfiles are served (they never are listed or served otherwise, `.well-known` excepted).
     pub dotfiles: bool,
     /// Content types by file name suffix (without the dot), before the built-in table.
@@ -180,6 +182,7 @@ impl Default for ContentOptions {
             spa: false,
             clean_urls: true,
             sidecars: true,
+            compressed_only: false,
             dotfiles: false,
             types: Vec::new(),
             fields: Vec::new(),

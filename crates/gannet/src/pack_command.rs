@@ -53,6 +53,7 @@ fn options(
         output,
         encoders: Encoder::chosen(&settings.compress, effort),
         drop_identity: settings.drop_identity,
+        compressed_only: settings.compressed_only,
         compressible: Compressible::new(settings.compress_types),
         spa: settings.spa,
         listing: settings.listing,

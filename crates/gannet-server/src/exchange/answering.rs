@@ -162,10 +162,10 @@ impl Answering<'_> {
         (is_sent && body.body().is_none()).then_some(body)
     }
 
-    /// Whether the answer takes bytes of a live file that nobody has read yet.
+    /// Whether the answer takes bytes of a live file that nobody has read or inflated yet.
     #[inline]
     pub(crate) fn is_unread(&self, request: &Request<'_>, selected: &Selected<'_>) -> bool {
-        matches!(selected.source, Source::Unread) && needs_bytes(request, selected, self.turn.unix)
+        !selected.is_at_hand() && needs_bytes(request, selected, self.turn.unix)
     }
 
     fn outcome(&self, request: &Request<'_>, selected: &Selected<'_>) -> Outcome {

@@ -14,7 +14,7 @@ use super::Disk;
 use crate::limits::GZIPS_READ_MAX;
 use crate::release::inflated::Inflation;
 use crate::worker::Worker;
-use crate::worker::ledger::Work;
+use crate::worker::ledger::{Account, Work};
 use crate::worker::shared::{Shared, is_awaited};
 use crate::worker::token::{Kind, token};
 
@@ -149,8 +149,15 @@ impl<D: Driver> Worker<D> {
             }
             let Job { inflation, askers } = job.remove();
             self.shared.counters.inflated += u64::from(inflation.is_gzip());
-            let driver = &self.shared.driver;
-            let body = gzip.and_then(|gzip| inflation.inflate(gzip, driver).ok_or(Errno::IO));
+            let (driver, ledger) = (&self.shared.driver, &self.shared.ledger);
+            let is_live = inflation.is_live();
+            let body = match is_live && !ledger.has_room(Account::Copies, len) {
+                true => Err(Errno::AGAIN),
+                false => gzip.and_then(|gzip| {
+                    let charge = is_live.then(|| ledger.charge(Account::Copies, len));
+                    inflation.inflate(gzip, driver, charge).ok_or(Errno::IO)
+                }),
+            };
             for asker in askers {
                 // `body` keeps it alive until every waiter has been answered.
                 let told = body.as_ref().map(|_| Disk::Inflated).map_err(|e| *e);

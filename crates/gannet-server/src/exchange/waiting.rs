@@ -205,8 +205,8 @@ impl<D: Driver> Shared<D> {
         let (cached, status) = fill.site().lookup(fill.path(), now, &self.driver)?;
         let lines = request.fields.lines(KnownField::AcceptEncoding);
         let selected = cached.select(accept_encoding(lines), status);
-        let is_unread = matches!(selected.source, Source::Unread);
-        let is_whole = !is_unread || !needs_bytes(request, &selected, self.driver.unix_seconds());
+        let is_whole =
+            selected.is_at_hand() || !needs_bytes(request, &selected, self.driver.unix_seconds());
         is_whole.then_some((cached, status))
     }
 
@@ -240,9 +240,17 @@ impl<D: Driver> Shared<D> {
             };
             let lines = request.fields.lines(KnownField::AcceptEncoding);
             let selected = cached.select(accept_encoding(lines), status);
-            let is_unread = matches!(selected.source, Source::Unread);
-            if !is_unread || !needs_bytes(request, &selected, self.driver.unix_seconds()) {
+            if selected.is_at_hand() || !needs_bytes(request, &selected, self.driver.unix_seconds())
+            {
                 return Some(Filled::File(cached, status));
+            }
+            if let Source::Stored(body) = selected.source {
+                let Some(inflation) = body.inflation() else {
+                    return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR));
+                };
+                fill.await_inflation(Rc::clone(&cached));
+                self.ask_for_body(inflation, asker);
+                return None;
             }
             let coding = selected.representation.coding;
             match self.read_first(fill, (cached, coding), asker) {

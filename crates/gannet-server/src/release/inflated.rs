@@ -19,6 +19,7 @@ use gannet_io::driver::{Driver, Errno, Started, Token};
 use gannet_io::memory::Memory;
 
 use super::ServedFile;
+use crate::worker::ledger::Charge;
 
 /// The inflated bodies of one archive, as one worker remembers them.
 #[derive(Clone)]
@@ -31,6 +32,10 @@ struct Bodies {
     kept: VecDeque<Arc<Memory>>,
     kept_bytes: u64,
     kept_bytes_max: u64,
+    /// They are of live files, of which there is no end: all that are in memory are charged.
+    is_live: bool,
+    /// The last number that a live file was given.
+    number: u32,
 }
 
 /// A body that is in memory only after somebody has asked for it.
@@ -73,15 +78,22 @@ pub(crate) struct Inflation {
 impl Inflated {
     /// Remembers bodies of up to `memory` bytes together, and always the last one.
     pub(crate) fn new(memory: u64) -> Self {
-        Self::with_room(memory.max(INFLATED_LEN_MAX + BODY_COST))
+        Self::with_room(memory.max(INFLATED_LEN_MAX + BODY_COST), false)
     }
 
-    fn with_room(bytes: u64) -> Self {
+    /// Remembers the last body of live files.
+    pub(crate) fn live() -> Self {
+        Self::with_room(INFLATED_LEN_MAX + BODY_COST, true)
+    }
+
+    fn with_room(bytes: u64, is_live: bool) -> Self {
         Self(Rc::new(RefCell::new(Bodies {
             known: HashMap::default(),
             kept: VecDeque::new(),
             kept_bytes: 0,
             kept_bytes_max: bytes,
+            is_live,
+            number: 0,
         })))
     }
 
@@ -90,6 +102,13 @@ impl Inflated {
         let mut bodies = self.0.borrow_mut();
         bodies.kept.clear();
         (bodies.kept_bytes, bodies.kept_bytes_max) = (0, 0);
+    }
+
+    /// A number for a live file, which no other one has had; `None` if there is none left.
+    pub(crate) fn new_number(&self) -> Option<u32> {
+        let number = &mut self.0.borrow_mut().number;
+        *number = number.checked_add(1)?;
+        Some(*number)
     }
 
     fn known(&self, number: u32) -> Option<Arc<Memory>> {
@@ -146,6 +165,11 @@ impl Inflation {
         self.is_gzip
     }
 
+    /// Whether the body is to be charged.
+    pub(crate) fn is_live(&self) -> bool {
+        self.inflated.0.borrow().is_live
+    }
+
     /// Reads what is stored; what is not in memory comes later.
     pub(crate) fn read<D: Driver>(&mut self, driver: &mut D, asker: Token) -> Started<Vec<u8>> {
         match &mut self.stored {
@@ -155,9 +179,14 @@ impl Inflation {
         }
     }
 
-    /// The body; `None` if what was read is not that of a body of this length, or of a file that has
-    /// changed since it was opened.
-    pub(crate) fn inflate<D: Driver>(&self, stored: Vec<u8>, driver: &D) -> Option<Arc<Memory>> {
+    /// The body, with its charge; `None` if what was read is not that of a body of this length, or of
+    /// a file that has changed since it was opened.
+    pub(crate) fn inflate<D: Driver>(
+        &self,
+        stored: Vec<u8>,
+        driver: &D,
+        charge: Option<Charge>,
+    ) -> Option<Arc<Memory>> {
         if let Some(known) = self.inflated.known(self.number) {
             return Some(known);
         }
@@ -168,7 +197,7 @@ impl Inflation {
             true => inflate(&stored, self.len).ok()?,
             false => Some(stored).filter(|body| body.len() as u64 == self.len)?,
         };
-        let body = Arc::new(Memory::from_vec(body));
+        let body = Arc::new(Memory::from_vec_with(body, charge));
         self.inflated.0.borrow_mut().add(self.number, &body);
         Some(body)
     }
@@ -231,14 +260,14 @@ mod tests {
         let inflate = || {
             body.inflation()
                 .expect("it is in memory")
-                .inflate(GZIP.to_vec(), &driver())
+                .inflate(GZIP.to_vec(), &driver(), None)
         };
         body.body().or_else(inflate).expect("sound")
     }
 
     #[test]
     fn a_body_is_inflated_once_while_there_is_room_or_somebody_has_it() {
-        let room = Inflated::with_room(2 * (36 + BODY_COST));
+        let room = Inflated::with_room(2 * (36 + BODY_COST), false);
         let first = body(&room, 1);
         assert_eq!(first.len(), 36);
         let held = Arc::as_ptr(&first);
@@ -260,7 +289,7 @@ mod tests {
 
     #[test]
     fn without_room_nothing_is_remembered() {
-        let none = Inflated::with_room(0);
+        let none = Inflated::with_room(0, false);
         for number in 0..1000 {
             let one = Arc::downgrade(&body(&none, number));
             assert!(one.upgrade().is_none());
@@ -292,7 +321,7 @@ mod tests {
             };
             let inflation = body.inflation().expect("it is in memory");
             assert_eq!(
-                inflation.inflate(gzip.to_vec(), &driver()).is_some(),
+                inflation.inflate(gzip.to_vec(), &driver(), None).is_some(),
                 expect
             );
         };

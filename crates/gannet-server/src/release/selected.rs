@@ -48,6 +48,15 @@ pub(crate) struct Selected<'s> {
 }
 
 impl Selected<'_> {
+    /// Whether its bytes are in memory, or in a file that they are sent from.
+    pub(crate) fn is_at_hand(&self) -> bool {
+        match self.source {
+            Source::Stored(body) => body.body().is_some(),
+            Source::Unread => false,
+            Source::Bytes(_) | Source::Memory(..) | Source::File(..) => true,
+        }
+    }
+
     /// Whether its file has changed, so that an answer with bytes of it could not be finished.
     pub(crate) fn is_lost<D: Driver>(&self, driver: &D) -> bool {
         matches!(self.source, Source::File(file, _) if !file.is_unchanged(driver))

@@ -1,4 +1,5 @@
-//! Bodies that an archive has as gzip alone: whoever wants them waits, and nobody else does.
+//! Bodies that an archive or a directory has as gzip alone: whoever wants them waits, and nobody else
+//! does.
 
 use std::cell::Cell;
 
@@ -8,7 +9,7 @@ use gannet_server::config::ContentOptions;
 use gannet_server::driven::{Driven, DrivenContent};
 
 use crate::directed::{Server, get};
-use crate::run::{LIMITS, Packing, open};
+use crate::run::{LIMITS, Packing, gzip, open};
 
 const MS: u64 = 1_000_000;
 
@@ -18,20 +19,42 @@ const COUNT: usize = 8;
 /// Length of the first of them; each is one byte shorter than the one before.
 const LONGEST: usize = 1 << 20;
 
+fn body(number: usize) -> Vec<u8> {
+    let mut body = vec![b'z'; LONGEST - number];
+    // So that the gzip is not in the metadata, too: bytes that are repeated nowhere.
+    let mut seed = number as u64 + 1;
+    body[..20_000].fill_with(|| {
+        seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        (seed >> 56) as u8
+    });
+    body
+}
+
+/// A directory with the same, each as gzip alone.
+fn directory() -> Server {
+    let driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
+    let disk = driver.handle();
+    disk.put_file("small", "small");
+    for number in 0..COUNT {
+        disk.put_file(&format!("{number}.gz"), gzip(&body(number)));
+    }
+    disk.age_files(10_000);
+    let options = ContentOptions {
+        compressed_only: true,
+        ..ContentOptions::default()
+    };
+    let content = DrivenContent::Directory(disk.root());
+    let driven = Driven::new(driver, content, &options, LIMITS, None).expect("no archive");
+    Server { driven, disk }
+}
+
 /// What of the archive nothing is remembered of, but for the last body.
 fn server() -> Server {
     let mut packing = Packing::new();
     // Bodies this short are in the metadata.
     packing.add("small", b"small", None);
     for number in 0..COUNT {
-        let mut body = vec![b'z'; LONGEST - number];
-        // So that the gzip is not in the metadata, too: bytes that are repeated nowhere.
-        let mut seed = number as u64 + 1;
-        body[..20_000].fill_with(|| {
-            seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-            (seed >> 56) as u8
-        });
-        packing.add_inflated(&number.to_string(), &body);
+        packing.add_inflated(&number.to_string(), &body(number));
     }
     let mut driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
     let disk = driver.handle();
@@ -59,7 +82,11 @@ fn read(server: &mut Server, client: &Client, len: usize) -> Vec<u8> {
 
 #[test]
 fn one_long_body_is_inflated_in_a_turn() {
-    let mut server = server();
+    inflate_in_turns(server());
+    inflate_in_turns(directory());
+}
+
+fn inflate_in_turns(mut server: Server) {
     let client = server.connect();
     let requests: Vec<u8> = (0..COUNT).flat_map(|it| get(&it.to_string())).collect();
     client.write(&requests);
@@ -133,5 +160,52 @@ fn a_body_that_cannot_be_read_is_an_error_of_the_server() {
             got.extend(client.read());
             got.ends_with(b"small")
         });
+    }
+}
+
+#[test]
+fn gzip_on_a_slow_disk_is_inflated_for_all_who_wait_and_let_go() {
+    let mut server = directory();
+    server.disk.slow_file("0.gz", 500 * MS);
+    let clients: Vec<_> = (0..5).map(|_| server.connect()).collect();
+    for client in &clients {
+        client.write(&get("0"));
+    }
+    let other = server.connect();
+    other.write(&get("small"));
+    let took = server.until("who wants something else", || other.readable() > 0);
+    assert!(took < 400, "{took} ms");
+    for client in &clients {
+        let got = read(&mut server, client, LONGEST);
+        assert!(got.ends_with(&body(0)[LONGEST - 100..]) && got.len() < LONGEST + 1_000);
+    }
+    drop(clients);
+    server.disk.remove_file("0.gz");
+    server.pass(20_000);
+    assert_eq!(server.disk.leaks().files_open, 0);
+}
+
+#[test]
+fn gzip_that_changes_while_it_is_read_is_read_again() {
+    let mut server = directory();
+    server.disk.slow_file("1.gz", 500 * MS);
+    let client = server.connect();
+    client.write(&get("1"));
+    server.pass(700);
+    server.disk.overwrite_file("1.gz", gzip(&body(2)));
+    let got = read(&mut server, &client, LONGEST);
+    let content = body(2);
+    assert!(got[got.len() - content.len()..] == content);
+}
+
+#[test]
+fn gzip_that_cannot_be_read_is_an_error_as_long_as_that_is_so() {
+    let mut server = directory();
+    for (until, expect) in [(Some(0), &b"HTTP/1.1 500"[..]), (None, b"HTTP/1.1 200")] {
+        server.disk.break_file("3.gz", until);
+        let client = server.connect();
+        client.write(&get("3"));
+        let got = read(&mut server, &client, 100);
+        assert!(got.starts_with(expect), "{}", String::from_utf8_lossy(&got));
     }
 }

@@ -486,6 +486,16 @@ pub(crate) fn open(driver: &mut Sim, path: &str) -> File {
     }
 }
 
+/// The gzip of a content that becomes shorter.
+pub(crate) fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut gzip = vec![0; content.len()];
+    let mut deflate = Deflate::new(9, true, 15 + 16);
+    let status = deflate.compress(content, &mut gzip, DeflateFlush::Finish);
+    assert_eq!(status, Ok(Status::StreamEnd), "it becomes shorter");
+    gzip.truncate(deflate.total_out() as usize);
+    gzip
+}
+
 /// An archive in the making.
 pub(crate) struct Packing {
     writer: Writer,
@@ -508,11 +518,7 @@ impl Packing {
 
     /// Adds a body that is stored as gzip alone.
     pub(crate) fn add_inflated(&mut self, name: &str, identity: &[u8]) {
-        let mut gzip = vec![0; identity.len()];
-        let mut deflate = Deflate::new(9, true, 15 + 16);
-        let status = deflate.compress(identity, &mut gzip, DeflateFlush::Finish);
-        assert_eq!(status, Ok(Status::StreamEnd), "it becomes shorter");
-        gzip.truncate(deflate.total_out() as usize);
+        let gzip = gzip(identity);
         let placed = self.place(&gzip);
         let writer = &mut self.writer;
         let inflated = writer.add_inflated(digest(identity), identity.len() as u64, placed);

@@ -28,6 +28,8 @@ pub struct PackSettings {
     pub compress: Vec<Wish>,
     /// Bodies that are stored as gzip are not stored without coding.
     pub drop_identity: bool,
+    /// What is there compressed only is packed decompressed, too.
+    pub compressed_only: bool,
     /// Content types to compress, or not, against the built-in rule.
     pub compress_types: Vec<(String, bool)>,
     /// Unknown paths are answered with `/index.html`.
@@ -81,6 +83,7 @@ impl Default for PackSettings {
                 .map(|coding| (coding, None))
                 .to_vec(),
             drop_identity: false,
+            compressed_only: false,
             compress_types: Vec::new(),
             spa: false,
             listing: false,
@@ -213,6 +216,21 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         is_common: false,
         apply: |settings, values| {
             settings.drop_identity = switch(values)?;
+            Ok(())
+        },
+    },
+    Flag {
+        name: "compressed-only",
+        short: None,
+        value: Value::Switch,
+        group: Group::Packing,
+        default: "false",
+        brief: "where NAME is missing and NAME.gz, .br or .zst is there, pack NAME, too",
+        details: "Decompressed, and then as any other file: with --drop-identity it is stored \
+            compressed again, and nothing else.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.compressed_only = switch(values)?;
             Ok(())
         },
     },
@@ -390,7 +408,8 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         group: Group::Packing,
         default: "false",
         brief: "use nothing of earlier builds",
-        details: "The archive is the same; it only takes longer.",
+        details: "The archive is the same, but that names are forgotten whose content changed: they may \
+            be kept for a year again. It takes longer.",
         is_common: false,
         apply: |settings, values| {
             settings.fresh = switch(values)?;

@@ -307,7 +307,7 @@ impl DirectoryPlace {
             .iter()
             .any(|suffix| self.items.contains_key(&[name, suffix.as_bytes()].concat()));
         if has_copy && !self.items.contains_key(name) {
-            return Some("only a compressed copy of it is there");
+            return Some("only a compressed copy of it is there; --compressed-only has it answer");
         }
         loop {
             if self.items.get(name) == Some(&Item::Escapes) {

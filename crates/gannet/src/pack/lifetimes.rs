@@ -14,7 +14,8 @@ use super::host::SourceHost;
 use super::limits::{
     COPY_CHUNK, DIGEST_FAILURES_MAX, DIGEST_FOLDER_FAILURES_MAX, MENTIONS_READ_MAX, STREAMED_FROM,
 };
-use super::sources::{Source, Sources, open};
+use super::memory;
+use super::sources::{Source, Sources};
 use super::{PackError, PackOptions};
 use crate::archive_commands::ArchiveFile;
 
@@ -281,7 +282,7 @@ fn digest_of(source: &Source, path: &str) -> Result<Option<Algorithm>, PackError
 /// Reads a file piece by piece.
 fn read(source: &Source, mut take: impl FnMut(&[u8])) -> Result<(), PackError> {
     let path = &source.file.path;
-    let mut file = open(path)?;
+    let mut file = source.file.content()?;
     let len = usize::try_from(source.file.len).unwrap_or(COPY_CHUNK);
     let mut chunk = vec![0; len.clamp(1, COPY_CHUNK)];
     loop {
@@ -301,14 +302,13 @@ struct Earlier {
 }
 
 impl Earlier {
-    /// The archive that is to be replaced, unless nothing earlier is to be used, and the one that
-    /// was named.
+    /// The archive that is to be replaced, or the newest that was kept where it is not there any
+    /// more, unless nothing earlier is to be used; and the one that was named.
     fn open(options: &PackOptions) -> Result<Self, PackError> {
         let mut archives = Vec::new();
-        if !options.memory.is_fresh {
-            // What is no archive, or is not there, says nothing.
-            archives.extend(ArchiveFile::open(&options.output));
-        }
+        let paths = memory::archives(options);
+        // What is no archive, or is not there, says nothing.
+        archives.extend(paths.iter().find_map(|path| ArchiveFile::open(path).ok()));
         archives.extend(open_previous(options)?);
         let archives = archives.into_iter().map(|file| {
             let text = file.archive().section(SectionKind::Lifetimes);

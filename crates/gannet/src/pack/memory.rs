@@ -53,13 +53,7 @@ impl Memory {
 
     /// The archives of earlier builds.
     pub(super) fn previous(&self, options: &PackOptions) -> Previous {
-        if options.memory.is_fresh {
-            return Previous::default();
-        }
-        let mut paths = vec![options.output.clone()];
-        if let Some(folder) = kept_in(options) {
-            paths.extend((1..=KEPT_ARCHIVES).map(|number| kept_path(folder, number)));
-        }
+        let paths = archives(options);
         let paths = paths.iter().map(PathBuf::as_path);
         Previous::open(paths, &options.compressible, self.known())
     }
@@ -117,6 +111,19 @@ pub(super) fn check(options: &PackOptions) -> Result<(), PackError> {
         }
         _ => Ok(()),
     }
+}
+
+/// Where archives of earlier builds may be, the one that is replaced first; nowhere if nothing of
+/// earlier builds is to be used.
+pub(super) fn archives(options: &PackOptions) -> Vec<PathBuf> {
+    if options.memory.is_fresh {
+        return Vec::new();
+    }
+    let mut paths = vec![options.output.clone()];
+    if let Some(folder) = kept_in(options) {
+        paths.extend((1..=KEPT_ARCHIVES).map(|number| kept_path(folder, number)));
+    }
+    paths
 }
 
 fn kept_in(options: &PackOptions) -> Option<&Path> {

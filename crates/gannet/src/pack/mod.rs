@@ -25,6 +25,7 @@
 
 mod brotli_memory;
 mod compress;
+mod compressed_only;
 mod compressible;
 mod double_claims;
 pub mod encoders;
@@ -98,6 +99,8 @@ pub struct PackOptions {
     pub output: PathBuf,
     /// What to try on each file; a coding is stored where it makes the file enough smaller.
     pub encoders: Vec<Encoder>,
+    /// What is there compressed only is packed decompressed, too.
+    pub compressed_only: bool,
     /// A body that is stored as gzip is stored as nothing else without coding: a server inflates
     /// it for who takes no coding.
     pub drop_identity: bool,
@@ -162,6 +165,7 @@ impl PackOptions {
             output: output.into(),
             encoders: Encoder::all(Effort::default()),
             drop_identity: false,
+            compressed_only: false,
             compressible: Compressible::default(),
             spa: false,
             listing: false,

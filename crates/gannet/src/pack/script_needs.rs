@@ -22,7 +22,7 @@ pub(super) fn find(sources: &Sources) -> Result<(ScriptNeeds, Vec<String>), Pack
             continue;
         }
         let content = &sources.contents[source.content];
-        let text = read_whole(&sources.files[content.first].file.path, content)?;
+        let text = read_whole(&sources.files[content.first].file, content)?;
         let of_script = ScriptNeeds::of_script(&text);
         if of_script.has_eval {
             evaluating.push(sources.shown(source));

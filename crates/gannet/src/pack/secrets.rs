@@ -4,12 +4,10 @@
 //! at only where the name alone says too little, and then no further than their beginning.
 
 use std::io::Read;
-use std::path::Path;
-
-use gannet_io::named_file;
 
 use super::limits::{SECRET_LOOKED_AT, SECRETS_NAMED};
 use super::sources::Source;
+use super::walk::SourceFile;
 
 /// The whole name says it.
 const NAMES: [&[u8]; 6] = [
@@ -35,7 +33,7 @@ const PRIVATE_KEY: &[u8] = b"PRIVATE KEY-----";
 pub(super) fn warning(files: &[Source], shown: impl Fn(&Source) -> String) -> Option<String> {
     let found: Vec<&Source> = files
         .iter()
-        .filter(|source| is_secret(&source.file.url, &source.file.path))
+        .filter(|source| is_secret(&source.file))
         .collect();
     let first = &found[..found.len().min(SECRETS_NAMED)];
     let named: Vec<String> = first.iter().map(|it| format!("'{}'", shown(it))).collect();
@@ -58,22 +56,31 @@ pub(super) fn warning(files: &[Source], shown: impl Fn(&Source) -> String) -> Op
     }
 }
 
-fn is_secret(url: &[u8], path: &Path) -> bool {
-    let name = url.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+fn is_secret(file: &SourceFile) -> bool {
+    let name = file
+        .url
+        .rsplit(|byte| *byte == b'/')
+        .next()
+        .unwrap_or_default();
     let name = name.to_ascii_lowercase();
     let ends_with = |suffixes: &[&[u8]]| suffixes.iter().any(|suffix| name.ends_with(suffix));
     NAMES.contains(&&*name)
         || (name.starts_with(ENVIRONMENT) && !ends_with(&FOR_COPYING))
         || ends_with(&SUFFIXES)
-        || (ends_with(&MAYBE) && begins_with_key(path))
+        || (ends_with(&MAYBE) && begins_with_key(file))
 }
 
 /// Whether the beginning of a file has a private key. The file has been read before, or an earlier
 /// build did: one that cannot be read now makes no warning.
-fn begins_with_key(path: &Path) -> bool {
+fn begins_with_key(file: &SourceFile) -> bool {
     let mut first = Vec::new();
-    let read =
-        named_file::open(path).and_then(|file| file.take(SECRET_LOOKED_AT).read_to_end(&mut first));
+    let read = |content: Box<dyn Read>| {
+        content
+            .take(SECRET_LOOKED_AT)
+            .read_to_end(&mut first)
+            .is_ok()
+    };
+    let is_read = file.content().is_ok_and(read);
     let mut windows = first.windows(PRIVATE_KEY.len());
-    read.is_ok() && windows.any(|window| window == PRIVATE_KEY)
+    is_read && windows.any(|window| window == PRIVATE_KEY)
 }

@@ -449,9 +449,8 @@ impl<'o> Site<'o> {
         if let Some(policy) = self.policies.get(&source.content) {
             return Ok(policy.clone());
         }
-        let path = &source.file.path;
         // A policy for other scripts than those that were stored would stop them all.
-        let page = page::read(&read_whole(path, content)?);
+        let page = page::read(&read_whole(&source.file, content)?);
         let wanted = PolicyOptions {
             scripts: self.script_needs,
             ..wanted.clone()
@@ -460,7 +459,8 @@ impl<'o> Site<'o> {
             .extend(page.script_origins.iter().cloned());
         let policy = csp::policy(&page, &wanted);
         if policy.is_none() || !page.findings.is_empty() {
-            self.broken_pages.push(path.display().to_string());
+            self.broken_pages
+                .push(source.file.path.display().to_string());
         }
         self.policies.insert(source.content, policy.clone());
         Ok(policy)

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::sync::Arc;
 
-use gannet_archive::DigestTable;
+use gannet_archive::{Coding, DigestTable};
 use gannet_content::directory::sidecars::SIDECARS;
 use gannet_content::mime::Types;
 use gannet_content::policy::cache::{Lifetimes, Reason};
@@ -219,6 +219,10 @@ fn read_all(
         ..Digests::default()
     };
     for (number, file) in files.iter().enumerate() {
+        if file.coding != Coding::Identity {
+            unread.push(number);
+            continue;
+        }
         let has_it = |other: u32| files[other as usize].stamp == file.stamp;
         if let Some(other) = by_stamp.find(file.stamp.as_bytes(), has_it) {
             links.push((number, other as usize));
@@ -257,7 +261,7 @@ fn read_all(
 
 /// The digest of a file, which must have the length that was seen.
 fn read_one(file: &SourceFile) -> Result<[u8; 32], PackError> {
-    let hashed = hash(open(&file.path)?, file.len).map_err(PackError::io("read", &file.path))?;
+    let hashed = hash(file.content()?, file.len).map_err(PackError::io("read", &file.path))?;
     let (digest, len) = hashed;
     if len != file.len {
         return Err(PackError::Changed(file.path.clone()));

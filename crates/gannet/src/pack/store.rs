@@ -19,6 +19,7 @@ use super::parallel::{Work, in_order};
 use super::previous::{KeptBlob, Known, Previous};
 use super::progress::{Phase, Progress};
 use super::sources::{SourceContent, Sources, open};
+use super::walk::SourceFile;
 use super::{PackError, PackOptions};
 
 /// A content in the archive.
@@ -200,7 +201,7 @@ fn prepare<'p>(
         Some(kept) if missing.is_empty() => kept,
         _ if is_streamed => Bytes::Source,
         _ => {
-            let body = read_whole(path, content)?;
+            let body = read_whole(&sources.files[content.first].file, content)?;
             let coded = compress(&body, &missing).map_err(PackError::io("compress", path))?;
             for Coded { coding, bytes } in coded {
                 let digest = digest(&bytes);
@@ -474,15 +475,15 @@ impl<'t> Target<'t> {
 }
 
 /// The bytes of a content, which must be those whose digest was taken.
-pub(super) fn read_whole(path: &Path, content: &SourceContent) -> Result<Vec<u8>, PackError> {
+pub(super) fn read_whole(file: &SourceFile, content: &SourceContent) -> Result<Vec<u8>, PackError> {
     let mut body = Vec::with_capacity(usize::try_from(content.len).unwrap_or(0));
     // One byte more tells a file that has grown.
-    open(path)?
+    file.content()?
         .take(content.len + 1)
         .read_to_end(&mut body)
-        .map_err(PackError::io("read", path))?;
+        .map_err(PackError::io("read", &file.path))?;
     if digest(&body) != content.digest {
-        return Err(PackError::Changed(path.to_path_buf()));
+        return Err(PackError::Changed(file.path.clone()));
     }
     Ok(body)
 }

@@ -8,9 +8,10 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use gannet_archive::is_normalised;
+use gannet_archive::{Coding, is_normalised};
 use gannet_content::routing::Routing;
 
+use super::compressed_only;
 use super::ignore_rules::IgnoreRules;
 use super::limits::DEPTH_MAX;
 use super::stamps::{Stamp, is_settled, now_ns};
@@ -25,7 +26,9 @@ pub(super) struct SourceFile {
     pub(super) url: Vec<u8>,
     /// Where it is.
     pub(super) path: PathBuf,
-    /// Its length in bytes when it was seen.
+    /// The coding of the bytes there, which is taken away.
+    pub(super) coding: Coding,
+    /// Its length in bytes without coding, when it was seen.
     pub(super) len: u64,
     /// Its modification time, nanoseconds since the Unix epoch.
     pub(super) mtime_ns: i128,
@@ -94,6 +97,9 @@ pub(super) fn walk(
     }
     // Bytes, not the order of folders: what the archive's entries are sorted by, too.
     tree.files.sort_by(|a, b| a.url.cmp(&b.url));
+    if options.compressed_only {
+        compressed_only::add(&mut tree, &options.routing)?;
+    }
     tree.skipped.sort_by(|a, b| a.path.cmp(&b.path));
     Ok(tree)
 }
@@ -188,6 +194,7 @@ impl Walk<'_> {
         self.tree.files.push(SourceFile {
             host: self.host,
             url,
+            coding: Coding::Identity,
             len: metadata.len(),
             mtime_ns: metadata.modified().map_or(0, nanoseconds),
             stamp: Stamp::of(&metadata),

@@ -5,14 +5,19 @@
 //!      └──directory, redirect, missing ──▶ done
 //! ```
 //!
+//! Where the operator asks for it, a missing file is looked for as gzip alone ([`gzip_alone`]).
+//!
 //! Content is read last, and only what a request needs bytes of (`exchange/first_reads`).
+
+mod gzip_alone;
+mod reading;
+mod told;
 
 use std::cell::OnceCell;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use gannet_content::directory::lookup::{Ask, Found, Lookup, Told};
-use gannet_content::directory::sidecars::{SIDECARS, is_usable, may_have_sidecars};
+use gannet_content::directory::sidecars::{SIDECARS, Sidecar, is_usable, may_have_sidecars};
 use gannet_content::mime;
 use gannet_content::rules::headers::FieldChanges;
 use gannet_content::rules::matcher::Request as Asked;
@@ -24,12 +29,12 @@ use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Errno, FileKind, Meta, Nanos, OpenedFile, Root, Started, Token};
 use gannet_io::memory::Memory;
 
+use self::told::{is_shortage, told};
 use super::listings::ListingPage;
 use super::{Cached, CachedBody, DirectorySite, Draft, Role, is_settled};
 use crate::exchange::Disk;
 use crate::exchange::first_reads::Admission;
 use crate::limits::{DESCRIPTOR_TRIES_MAX, SMALL_FILE_MAX};
-use crate::release::files::is_link_change;
 use crate::release::rules::Ruling;
 use crate::worker::ledger::Charge;
 
@@ -72,6 +77,8 @@ pub(crate) struct Fill {
     state: State,
     /// What the lookup's last question opened.
     opened: Option<OpenedFile>,
+    /// It is gzip, of content of this length if that can be inflated.
+    gzip_alone: Option<Option<u64>>,
     status: Status,
     /// What was found is the path's own, not what answers for others.
     is_own: bool,
@@ -110,6 +117,12 @@ enum State {
     },
     /// Whether there is this sidecar.
     Sidecar(usize),
+    /// Whether what is missing is there as gzip.
+    Gzip,
+    /// The last bytes of this gzip.
+    GzipEnd(OpenedFile),
+    /// What gzip comes to.
+    Inflating(Rc<Cached>),
 }
 
 impl Fill {
@@ -148,6 +161,7 @@ impl Fill {
             is_navigation,
             state: State::Looking,
             opened: None,
+            gzip_alone: None,
             status: Status::OK,
             is_own: true,
             file_path: Vec::new(),
@@ -251,14 +265,18 @@ impl Fill {
                 let name = [&self.file_path, SIDECARS[*index].suffix].concat();
                 open(driver.open(root, &name, token))
             }
-            State::Reading { .. } => unreachable!("what is being read was asked for"),
+            State::Gzip => open(driver.open(root, &self.gzip_name(), token)),
+            State::GzipEnd(opened) => Self::ask_end(driver, opened, token),
+            State::Reading { .. } | State::Inflating(_) => {
+                unreachable!("what is being read was asked for")
+            }
         }
     }
 
     /// Takes an answer and turns to the next question, or is done.
     fn told<D: Driver>(&mut self, driver: &mut D, result: Result<Disk, Errno>) -> Option<Filled> {
         // What is read has an answer of its own to that.
-        let is_lookup = !matches!(self.state, State::Reading { .. });
+        let is_lookup = !matches!(self.state, State::Reading { .. } | State::Inflating(_));
         if let Err(errno) = &result
             && is_lookup
             && is_shortage(*errno)
@@ -267,7 +285,13 @@ impl Fill {
         }
         match (std::mem::replace(&mut self.state, State::Looking), result) {
             (State::Looking, result) => {
-                self.lookup.told(told(&result));
+                let told = told(&result);
+                if told == Told::Missing && self.may_be_gzip() {
+                    self.state = State::Gzip;
+                    return None;
+                }
+                self.lookup.told(told);
+                self.gzip_alone = None;
                 if let Ok(Disk::Opened(opened)) = result {
                     self.opened = Some(opened);
                 }
@@ -278,10 +302,13 @@ impl Fill {
                 self.take(coding, opened, index + 1)
             }
             (State::Sidecar(index), _) => self.next_sidecar(index + 1),
+            (State::Gzip, result) => self.gzip_opened(result),
+            (State::GzipEnd(opened), result) => self.gzip_end(opened, result),
             (reading @ State::Reading { .. }, result) => {
                 self.state = reading;
                 self.content_read(driver, result)
             }
+            (State::Inflating(cached), result) => self.gzip_inflated(cached, result),
         }
     }
 
@@ -316,7 +343,10 @@ impl Fill {
                 let opened = self.opened.take()?;
                 self.content_type = self.site.options.types.content_type(path).to_owned();
                 self.previous = self.site.previous(&self.key());
-                return self.take(Coding::Identity, opened, 0);
+                return match self.gzip_alone {
+                    Some(len) => self.take_gzip(opened, len),
+                    None => self.take(Coding::Identity, opened, 0),
+                };
             }
             Found::Listing { path } => Filled::Directory(path.to_vec()),
             Found::Redirect { location } => Filled::Redirect(location.to_vec()),
@@ -357,16 +387,10 @@ impl Fill {
             path: self.variant_path(coding),
             coding,
             meta,
+            len: meta.len,
             body: body.map_or_else(OnceCell::new, OnceCell::from),
         });
         self.next_sidecar(next)
-    }
-
-    /// The file of a coding whose content was not read yet. Those of others are closed.
-    pub(crate) fn take_unread(&mut self, coding: Coding) -> Option<OpenedFile> {
-        let unread = std::mem::take(&mut self.unread);
-        let mut found = unread.into_iter().filter(|(other, _)| *other == coding);
-        found.next().map(|(_, opened)| opened)
     }
 
     /// The status of what was found.
@@ -384,84 +408,23 @@ impl Fill {
         self.admission.take()
     }
 
-    /// The content of a coding is being copied from this file, or read into memory that is
-    /// charged already.
-    pub(crate) fn await_content(
-        &mut self,
-        (cached, coding): (Rc<Cached>, Coding),
-        opened: OpenedFile,
-        charge: Option<Charge>,
-    ) {
-        self.state = State::Reading {
-            cached,
-            coding,
-            opened,
-            charge,
-        };
-    }
-
     /// Asks for everything again.
     pub(crate) fn start_over(&mut self) {
         let ruled = self.ruling().and_then(|ruling| ruling.before_files());
         self.lookup = lookup(&self.site, &self.wanted, self.is_navigation, ruled);
         self.state = State::Looking;
         self.opened = None;
+        self.gzip_alone = None;
         self.unread.clear();
         self.drafts.clear();
         self.status = Status::OK;
         self.is_own = true;
     }
 
-    /// The content that was awaited is there, or cannot be had. `None` if the file has changed
-    /// meanwhile, so that what is kept is one version of it: then all is to be asked again.
-    pub(crate) fn content_read<D: Driver>(
-        &mut self,
-        driver: &mut D,
-        result: Result<Disk, Errno>,
-    ) -> Option<Filled> {
-        let state = std::mem::replace(&mut self.state, State::Looking);
-        let State::Reading {
-            cached,
-            coding,
-            opened,
-            charge,
-        } = state
-        else {
-            debug_assert!(false, "it awaits content");
-            return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR));
-        };
-        // Whoever replaces it by a rename leaves this one as it is.
-        let is_same = driver
-            .meta(&opened.file)
-            .is_ok_and(|now| now == opened.meta || is_link_change(&opened.meta, &now));
-        let is_long = opened.meta.len > SMALL_FILE_MAX;
-        let body = match result {
-            Ok(Disk::Read(bytes)) if is_same && bytes.len() as u64 == opened.meta.len => {
-                CachedBody::Memory(Arc::new(Memory::from_vec_with(bytes, charge)))
-            }
-            Ok(Disk::Copied(file)) if is_same => CachedBody::copy(file),
-            // Shorter than it was: it has changed.
-            Ok(_) | Err(Errno::NODATA) => {
-                self.reads += 1;
-                if self.reads >= READS_MAX {
-                    return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
-                }
-                self.start_over();
-                return None;
-            }
-            // No descriptor or memory to spare: from the file itself.
-            Err(Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::AGAIN) if is_long => {
-                CachedBody::live(opened.file, opened.meta)
-            }
-            Err(Errno::NOMEM | Errno::AGAIN) => return Some(Filled::Short),
-            Err(_) => return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR)),
-        };
-        cached.set_body(coding, body);
-        Some(Filled::File(cached, self.status))
-    }
-
     fn next_sidecar(&mut self, next: usize) -> Option<Filled> {
         let original_len = self.drafts.first().map_or(0, |draft| draft.meta.len);
+        let has = |sidecar: &Sidecar| self.drafts.iter().any(|it| it.coding == sidecar.coding);
+        let next = next + usize::from(SIDECARS.get(next).is_some_and(has));
         let wanted = self.site.options.sidecars
             && next < SIDECARS.len()
             && may_have_sidecars(&self.file_path, original_len)
@@ -556,29 +519,4 @@ fn lookup(
         lookup.claim(ruled);
     }
     lookup
-}
-
-/// Whether descriptors or memory were used up, of the process or of the machine, or there is no
-/// room among what waits for the disk (`EAGAIN`). It says nothing about the path.
-fn is_shortage(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN
-    )
-}
-
-/// What a lookup is told of an answer.
-fn told(result: &Result<Disk, Errno>) -> Told {
-    match result {
-        Ok(Disk::Opened(opened)) => match opened.meta.kind {
-            FileKind::Regular => Told::Regular,
-            FileKind::Directory => Told::Directory,
-            FileKind::Other => Told::Other,
-        },
-        Ok(_) => Told::Failed,
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL) => Told::Missing,
-        Err(Errno::ACCESS | Errno::PERM) => Told::Denied,
-        Err(Errno::XDEV | Errno::LOOP) => Told::Escapes,
-        Err(_) => Told::Failed,
-    }
 }

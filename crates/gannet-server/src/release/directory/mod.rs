@@ -15,6 +15,7 @@ use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use gannet_archive::Gzip;
 use gannet_content::answer::{self, Resource};
 use gannet_content::directory::lookup::LookupOptions;
 use gannet_content::mime::{Types, TypesError};
@@ -35,6 +36,7 @@ use gannet_io::memory::Memory;
 use self::cache::Cache;
 pub(crate) use self::cache::Room;
 use self::kept_names::KeptNames;
+use super::inflated::{Inflated, Stored, StoredBody};
 use super::opened::OpenedDirectory;
 use super::rules::SiteRules;
 use super::{Selected, ServedFile, Source};
@@ -52,6 +54,8 @@ pub(crate) struct DirectorySite {
     kept: Arc<KeptNames>,
     /// What is remembered; nothing any more once it is retired.
     cache: RefCell<Option<Cache>>,
+    /// Content of files that are there as gzip alone: the last one that was inflated.
+    inflated: Inflated,
 }
 
 /// How a directory is served.
@@ -61,6 +65,8 @@ pub(crate) struct DirectoryOptions {
     pub(crate) defaults: DefaultFields,
     pub(crate) types: Types,
     pub(crate) sidecars: bool,
+    /// `NAME.gz` answers for a `NAME` that is not there.
+    pub(crate) compressed_only: bool,
     /// Files up to this length are read whole before they are sent.
     pub(crate) read_max: u64,
     /// Only this file of the directory is served, at `/` and at its name.
@@ -96,8 +102,11 @@ pub(crate) struct Draft {
     /// Its path below the root.
     pub(crate) path: Vec<u8>,
     pub(crate) coding: Coding,
+    /// Of the file, also where the content is what its gzip comes to.
     pub(crate) meta: Meta,
-    /// Its content, once a request has needed it.
+    /// Length of the content in bytes.
+    pub(crate) len: u64,
+    /// The content, once a request has needed it.
     pub(crate) body: OnceCell<CachedBody>,
 }
 
@@ -125,6 +134,16 @@ fn is_settled(meta: &Meta, unix: i64) -> bool {
 pub(crate) enum CachedBody {
     Memory(Arc<Memory>),
     File(Rc<ServedFile>),
+    Gzip(Rc<GzipAlone>),
+}
+
+/// The gzip of content that is to be inflated.
+pub(crate) struct GzipAlone {
+    file: Rc<ServedFile>,
+    /// Its length in bytes.
+    len: u64,
+    inflated: Inflated,
+    number: u32,
 }
 
 impl CachedBody {
@@ -143,6 +162,25 @@ impl CachedBody {
     }
 }
 
+impl GzipAlone {
+    /// The content, which is so many bytes.
+    fn body(&self, len: u64) -> StoredBody<'_> {
+        let (offset, gzip_len) = (0, self.len);
+        StoredBody {
+            inflated: &self.inflated,
+            file: &self.file,
+            number: self.number,
+            entry: 0,
+            coding: gannet_archive::Coding::Identity,
+            stored: Stored::Gzip(Gzip::Blob {
+                offset,
+                len: gzip_len,
+            }),
+            len,
+        }
+    }
+}
+
 impl Cached {
     /// Makes a file's variants ready to be sent. `None` if its fields cannot be rendered.
     fn new(
@@ -152,7 +190,8 @@ impl Cached {
         site: &DirectorySite,
         role: &Role<'_>,
     ) -> Option<Self> {
-        let original = drafts.iter().find(|d| d.coding == Coding::Identity)?;
+        let is_original = |draft: &&Draft| draft.coding == Coding::Identity;
+        let original = drafts.iter().find(is_original).or(drafts.first())?;
         let last_modified = validators::last_modified(original.meta.mtime_ns, unix);
         let has_choice = drafts.len() > 1;
         let lifetime = match role {
@@ -160,21 +199,25 @@ impl Cached {
             Role { is_error: true, .. } => Lifetime::NoCache,
             Role { .. } => Lifetime::Revalidate,
         };
-        drafts.sort_by_key(|draft| draft.meta.len);
+        drafts.sort_by_key(|draft| draft.len);
         let fields = site.options.defaults.of_content(None);
         let fields: Vec<(&str, &[u8])> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
         let mut variants = Vec::with_capacity(drafts.len());
         for draft in drafts {
-            let tag = validators::live_tag(&LiveFile {
+            let mut tag = validators::live_tag(&LiveFile {
                 mtime_ns: draft.meta.mtime_ns,
                 ctime_ns: draft.meta.ctime_ns,
-                len: draft.meta.len,
+                len: draft.len,
                 identity: draft.meta.identity,
             });
+            if let Some(CachedBody::Gzip(_)) = draft.body.get() {
+                // The gzip of the same file has one, too.
+                tag.insert_str(tag.len() - 1, "-i");
+            }
             let ready = answer::ready_fields(&Resource {
                 content_type: &content_type,
                 coding: draft.coding,
-                len: draft.meta.len,
+                len: draft.len,
                 entity_tag: &tag,
                 last_modified,
                 vary: has_choice,
@@ -231,7 +274,7 @@ impl Cached {
     }
 
     /// The smallest acceptable variant; without one the file as it is (RFC 9110 section 12.5.3
-    /// lets a server disregard the field).
+    /// lets a server disregard the field), which may be gzip that is too long to be inflated.
     pub(crate) fn select(&self, codings: CodingSet, status: Status) -> Selected<'_> {
         let variant = self
             .variants
@@ -242,7 +285,8 @@ impl Cached {
                     .iter()
                     .find(|v| v.draft.coding == Coding::Identity)
             })
-            .expect("a cached file has its identity variant");
+            .or_else(|| self.variants.first())
+            .expect("a cached file has a variant");
         Selected {
             status,
             block: ReadyBlock {
@@ -250,7 +294,7 @@ impl Cached {
                 ..variant.ready.as_block()
             },
             representation: Representation {
-                len: variant.draft.meta.len,
+                len: variant.draft.len,
                 coding: variant.draft.coding,
                 entity_tag: Some(variant.tag.as_bytes()),
                 last_modified: self.last_modified,
@@ -262,9 +306,10 @@ impl Cached {
                     _ => Source::Memory(memory, 0),
                 },
                 Some(CachedBody::File(file)) => Source::File(file, 0),
+                Some(CachedBody::Gzip(gzip)) => Source::Stored(gzip.body(variant.draft.len)),
                 None => Source::Unread,
             },
-            sha256: (variant.draft.meta.len <= SMALL_FILE_MAX).then_some(&variant.sha256),
+            sha256: (variant.draft.len <= SMALL_FILE_MAX).then_some(&variant.sha256),
             is_ruled: self.is_ruled,
             is_own: self.is_own,
         }
@@ -279,8 +324,8 @@ impl Cached {
     fn weight(&self) -> u64 {
         let bodies = self.variants.iter().map(|v| match v.draft.body.get() {
             Some(CachedBody::Memory(memory)) => memory.len() as u64,
-            Some(CachedBody::File(file)) if file.is_constant() => v.draft.meta.len,
-            Some(CachedBody::File(_)) | None => 0,
+            Some(CachedBody::File(file)) if file.is_constant() => v.draft.len,
+            Some(CachedBody::File(_) | CachedBody::Gzip(_)) | None => 0,
         });
         bodies.sum::<u64>() + 1_024
     }
@@ -296,6 +341,7 @@ impl Cached {
             .iter()
             .filter_map(|v| match v.draft.body.get() {
                 Some(CachedBody::File(file)) => Some(file),
+                Some(CachedBody::Gzip(gzip)) => Some(&gzip.file),
                 Some(CachedBody::Memory(_)) | None => None,
             })
     }
@@ -328,6 +374,7 @@ impl DirectoryOptions {
             defaults: options.defaults.clone(),
             types: Types::new(types.map(|(suffix, t)| (suffix.as_str(), t.as_str())))?,
             sidecars: options.sidecars,
+            compressed_only: options.compressed_only && single.is_none(),
             read_max: options.snapshot_max.clamp(SMALL_FILE_MAX, SNAPSHOT_MAX),
             single,
         })
@@ -344,6 +391,7 @@ impl DirectorySite {
             options: Arc::clone(&opened.options),
             kept: Arc::clone(&opened.kept),
             cache: RefCell::new(Some(Cache::new(room))),
+            inflated: Inflated::live(),
         }
     }
 
@@ -372,6 +420,18 @@ impl DirectorySite {
     /// What no other site of this worker has while this one is there.
     pub(crate) fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
+    }
+
+    /// The content of a file that is there as gzip alone, to be inflated when it is needed.
+    /// `None` if no more of them can be told apart.
+    pub(crate) fn gzip_alone(&self, file: File, meta: Meta) -> Option<CachedBody> {
+        let number = self.inflated.new_number()?;
+        Some(CachedBody::Gzip(Rc::new(GzipAlone {
+            file: Rc::new(ServedFile::live(file, meta)),
+            len: meta.len,
+            number,
+            inflated: self.inflated.clone(),
+        })))
     }
 
     /// How long the content of a file may be kept.

@@ -193,6 +193,21 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
             Ok(())
         },
     },
+    Flag {
+        name: "compressed-only",
+        short: None,
+        value: Value::Switch,
+        group: Group::Content,
+        default: "false",
+        brief: "where NAME is missing and NAME.gz is there, NAME.gz answers for it",
+        details: "The gzip is sent to who accepts it, and inflated for others where it and its \
+            content are of up to 1 MiB. Each missing name costs a further question to the disk.",
+        is_common: false,
+        apply: |settings, values| {
+            settings.server.content.compressed_only = switch(values)?;
+            Ok(())
+        },
+    },
     site_flags::dotfiles(
         FURTHER,
         "serve names that begin with a dot, too",

@@ -61,6 +61,7 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("health", Need::Nothing),
     ("no-favicon", Need::Content),
     ("no-sidecars", LIVE),
+    ("compressed-only", DIRECTORY),
     ("dotfiles", DIRECTORY),
     ("type", LIVE),
     ("header", Need::Nothing),

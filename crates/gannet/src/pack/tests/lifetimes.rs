@@ -164,3 +164,21 @@ fn what_stands_in_for_others_is_kept_for_no_year() {
     assert!(of(unruled).contains(ASKED));
     assert!(of(Key::not_found_page(b"/")).contains("cache-control: no-cache\r\n"));
 }
+
+#[test]
+fn the_newest_archive_that_was_kept_stands_for_one_that_is_gone() {
+    let place = Place::new();
+    place.file("_astro/c.js", "one");
+    let mut options = place.options();
+    options.memory.folder = Some(place.0.join("cache"));
+    options.memory.keeps_archives = true;
+    pack(&options, &mut NoProgress).expect("it packs");
+    place.file("_astro/c.js", "two");
+    fs::remove_file(place.archive()).expect("there");
+    pack(&options, &mut NoProgress).expect("it packs");
+    check(&place, "second", &[("/_astro/c.js", ASKED)]);
+    // That it was the second release is kept, too.
+    fs::remove_file(place.archive()).expect("there");
+    pack(&options, &mut NoProgress).expect("it packs");
+    check(&place, "third", &[("/_astro/c.js", ASKED)]);
+}

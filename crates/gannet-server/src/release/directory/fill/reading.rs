@@ -1,0 +1,89 @@
+//! The content of a file, in one version.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use gannet_http::semantics::coding::Coding;
+use gannet_http::semantics::status::Status;
+use gannet_io::driver::{Driver, Errno, OpenedFile};
+use gannet_io::memory::Memory;
+
+use super::super::{Cached, CachedBody};
+use super::{Fill, Filled, READS_MAX, State};
+use crate::exchange::Disk;
+use crate::limits::SMALL_FILE_MAX;
+use crate::release::files::is_link_change;
+use crate::worker::ledger::Charge;
+
+impl Fill {
+    /// The file of a coding whose content was not read yet. Those of others are closed.
+    pub(crate) fn take_unread(&mut self, coding: Coding) -> Option<OpenedFile> {
+        let unread = std::mem::take(&mut self.unread);
+        let mut found = unread.into_iter().filter(|(other, _)| *other == coding);
+        found.next().map(|(_, opened)| opened)
+    }
+
+    /// The content of a coding is being copied from this file, or read into memory that is
+    /// charged already.
+    pub(crate) fn await_content(
+        &mut self,
+        (cached, coding): (Rc<Cached>, Coding),
+        opened: OpenedFile,
+        charge: Option<Charge>,
+    ) {
+        self.state = State::Reading {
+            cached,
+            coding,
+            opened,
+            charge,
+        };
+    }
+
+    /// The content that was awaited is there, or cannot be had. `None` if the file has changed
+    /// meanwhile, so that what is kept is one version of it: then all is to be asked again.
+    pub(crate) fn content_read<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        result: Result<Disk, Errno>,
+    ) -> Option<Filled> {
+        let state = std::mem::replace(&mut self.state, State::Looking);
+        let State::Reading {
+            cached,
+            coding,
+            opened,
+            charge,
+        } = state
+        else {
+            debug_assert!(false, "it awaits content");
+            return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR));
+        };
+        // Whoever replaces it by a rename leaves this one as it is.
+        let is_same = driver
+            .meta(&opened.file)
+            .is_ok_and(|now| now == opened.meta || is_link_change(&opened.meta, &now));
+        let is_long = opened.meta.len > SMALL_FILE_MAX;
+        let body = match result {
+            Ok(Disk::Read(bytes)) if is_same && bytes.len() as u64 == opened.meta.len => {
+                CachedBody::Memory(Arc::new(Memory::from_vec_with(bytes, charge)))
+            }
+            Ok(Disk::Copied(file)) if is_same => CachedBody::copy(file),
+            // Shorter than it was: it has changed.
+            Ok(_) | Err(Errno::NODATA) => {
+                self.reads += 1;
+                if self.reads >= READS_MAX {
+                    return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
+                }
+                self.start_over();
+                return None;
+            }
+            // No descriptor or memory to spare: from the file itself.
+            Err(Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::AGAIN) if is_long => {
+                CachedBody::live(opened.file, opened.meta)
+            }
+            Err(Errno::NOMEM | Errno::AGAIN) => return Some(Filled::Short),
+            Err(_) => return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR)),
+        };
+        cached.set_body(coding, body);
+        Some(Filled::File(cached, self.status))
+    }
+}

@@ -1,0 +1,74 @@
+//! Files that are there compressed only: `data.json.gz` without `data.json`, which is packed, too.
+
+use std::collections::HashSet;
+use std::io::{self, Read};
+
+use gannet_archive::Coding;
+use gannet_content::directory::sidecars::SIDECARS;
+use gannet_content::routing::Routing;
+
+use super::PackError;
+use super::compress::decoder;
+use super::limits::STREAMED_FROM;
+use super::sources::open;
+use super::walk::{SourceFile, Tree};
+
+/// Adds what the compressed files of a host come to where that is not there itself. The files are
+/// in the order of their paths, and stay so.
+///
+/// # Errors
+/// A file cannot be read, or is damaged.
+pub(super) fn add(tree: &mut Tree, routing: &Routing) -> Result<(), PackError> {
+    let mut added = Vec::new();
+    let mut names = HashSet::new();
+    // gzip goes before the others, as a live directory has it.
+    for sidecar in SIDECARS.iter().rev() {
+        let coding = Coding::from_number(sidecar.coding as u8).unwrap_or(Coding::Identity);
+        for file in &tree.files {
+            let Some(url) = file.url.strip_suffix(sidecar.suffix) else {
+                continue;
+            };
+            let is_rules_file = routing.is_rules_file(&url[1..]);
+            if is_rules_file || is_there(&tree.files, url) || !names.insert(url.to_vec()) {
+                continue;
+            }
+            let whole = SourceFile {
+                url: url.to_vec(),
+                coding,
+                // A stamp is that of the compressed bytes.
+                is_settled: false,
+                ..file.clone()
+            };
+            let content = whole.content()?.take(STREAMED_FROM);
+            let len = io::copy(&mut { content }, &mut io::sink());
+            let len = len.map_err(PackError::io("decompress", &file.path))?;
+            if len == STREAMED_FROM {
+                let shown = String::from_utf8_lossy(&file.url);
+                let warning = format!("'{shown}' is too long to be packed decompressed");
+                tree.warnings.push(warning);
+                continue;
+            }
+            added.push(SourceFile { len, ..whole });
+        }
+    }
+    tree.files.append(&mut added);
+    tree.files.sort_by(|a, b| a.url.cmp(&b.url));
+    Ok(())
+}
+
+/// Whether a file or a folder has a path, or it can be none of a file.
+fn is_there(files: &[SourceFile], url: &[u8]) -> bool {
+    let folder = [url, b"/"].concat();
+    let place = |url: &[u8]| files.partition_point(|it| it.url.as_slice() < url);
+    let has =
+        |place: usize, start: &[u8]| files.get(place).is_some_and(|it| it.url.starts_with(start));
+    let is_file = files.get(place(url)).is_some_and(|it| it.url == url);
+    url.ends_with(b"/") || is_file || has(place(&folder), &folder)
+}
+
+impl SourceFile {
+    /// A reader of what is packed.
+    pub(super) fn content(&self) -> Result<Box<dyn Read>, PackError> {
+        decoder(self.coding, open(&self.path)?).map_err(PackError::io("read", &self.path))
+    }
+}

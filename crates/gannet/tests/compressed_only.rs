@@ -1,0 +1,267 @@
+//! Files that are there compressed only, with `--compressed-only`: for a client that takes no coding,
+//! directories and archives answer as if the files lay beside them decompressed.
+
+mod support;
+
+use std::fs;
+use std::io::{Read, Write};
+
+use support::client::{Client, Response};
+use support::content::Numbers;
+use support::engine::on_both_engines;
+use support::h2::Peer;
+use support::process::until;
+use support::{Folder, gannet_in};
+
+/// Text that does not compress too well, other text for each seed.
+fn words(len: usize, seed: u64) -> Vec<u8> {
+    let mut numbers = Numbers(seed);
+    (0..)
+        .flat_map(|_| format!("{} ", numbers.below(5_000)).into_bytes())
+        .take(len)
+        .collect()
+}
+
+fn gzip(content: &[u8]) -> Vec<u8> {
+    let mut coder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    coder.write_all(content).expect("in memory");
+    coder.finish().expect("in memory")
+}
+
+fn brotli(content: &[u8]) -> Vec<u8> {
+    let mut coded = Vec::new();
+    let mut coder = brotli::CompressorReader::new(content, 4096, 9, 22);
+    coder.read_to_end(&mut coded).expect("in memory");
+    coded
+}
+
+/// What the site has, by paths; nothing of it lies there without coding.
+fn contents() -> Vec<(&'static str, Vec<u8>)> {
+    vec![
+        ("index.html", words(3_000, 1)),
+        ("about.html", words(90_000, 2)),
+        ("docs/index.html", words(9_000, 3)),
+        ("tiny.txt", b"hello".to_vec()),
+        ("empty.txt", Vec::new()),
+        ("data.json", words(1 << 20, 4)),
+        ("404.html", words(500, 5)),
+    ]
+}
+
+const TARGETS: [&str; 10] = [
+    "/",
+    "/about",
+    "/about.html",
+    "/docs/",
+    "/docs",
+    "/tiny.txt",
+    "/empty.txt",
+    "/data.json",
+    "/no/such/page",
+    "/about/",
+];
+
+const ASKED: [&[&str]; 8] = [
+    &[],
+    &["accept-encoding: identity"],
+    &["accept-encoding: zstd"],
+    &["range: bytes=1-3"],
+    &["range: bytes=-7"],
+    &["range: bytes=0-1,3-4"],
+    &["range: bytes=5000000-"],
+    &["if-match: \"other\""],
+];
+
+/// What has to be the same, wherever the content comes from.
+fn essence(response: &Response) -> (u16, Vec<(String, String)>, Vec<u8>) {
+    let names = [
+        "content-type",
+        "content-length",
+        "content-encoding",
+        "content-range",
+        "location",
+        "cache-control",
+    ];
+    let fields = response.fields.iter();
+    let fields = fields
+        .filter(|(name, value)| names.contains(&name.as_str()) && !value.starts_with("multipart"));
+    // Delimiters of parts differ.
+    let body = match response.field("content-type") {
+        Some(value) if value.starts_with("multipart") => Vec::new(),
+        _ => response.body.clone(),
+    };
+    (response.status, fields.cloned().collect(), body)
+}
+
+#[test]
+fn clients_without_codings_see_no_difference() {
+    let (plain, coded, out) = (Folder::new(), Folder::new(), Folder::new());
+    for (path, content) in contents() {
+        plain.write(path, &content);
+        coded.write(format!("{path}.gz"), gzip(&content));
+    }
+    // A brotli beside is no more than a further coding.
+    coded.write("data.json.br", brotli(&words(1 << 20, 4)));
+    let archive = out.join("site.gannet");
+    let path = archive.to_str().expect("UTF-8");
+    let flags = ["--compressed-only", "--drop-identity", "--compress", "gzip"];
+    let to = ["-q", "-o", path];
+    gannet_in(&coded, [&["pack", "."], &flags[..], &to].concat()).success();
+    on_both_engines(|engine| {
+        let server = engine.serve(plain.path(), &["--no-listing"]);
+        let others = [
+            engine.serve(coded.path(), &["--no-listing", "--compressed-only"]),
+            engine.serve(&archive, &[]),
+        ];
+        let mut expect = Client::new(&server);
+        for other in others {
+            let (mut got, mut h2) = (Client::new(&other), Peer::new(&other));
+            for target in TARGETS {
+                for lines in ASKED {
+                    for method in ["GET", "HEAD"] {
+                        let (one, two) = (
+                            expect.request(method, target, lines),
+                            got.request(method, target, lines),
+                        );
+                        let (one, two) = (essence(&one), essence(&two));
+                        assert_eq!((one.0, &one.1), (two.0, &two.1), "{target} {lines:?}");
+                        assert!(one.2 == two.2, "{method} {target} {lines:?}");
+                    }
+                }
+                let (one, two) = (expect.get(target), h2.get(target));
+                assert_eq!(one.status, two.status, "{target}");
+                assert!(one.body == two.body, "{target}");
+            }
+        }
+    });
+}
+
+#[test]
+fn who_accepts_a_coding_gets_what_lies_there() {
+    let site = Folder::new();
+    for (path, content) in contents() {
+        site.write(format!("{path}.gz"), gzip(&content));
+    }
+    let brotlied = brotli(&words(1 << 20, 4));
+    site.write("data.json.br", &brotlied);
+    // Too long to be inflated: gzip for everybody.
+    let long = gzip(&words((1 << 20) + 1, 6));
+    site.write("long.txt.gz", &long);
+    // Another content than its end announces.
+    let mut lie = gzip(&words(5_000, 7));
+    let end = lie.len() - 4;
+    lie[end] ^= 1;
+    site.write("lie.txt.gz", &lie);
+    site.write("only.txt.br", brotli(b"hello"));
+    site.write("_redirects.gz", gzip(b"/a /b"));
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &["--compressed-only"]);
+        let mut client = Client::new(&server);
+        let mut ask = |target: &str, lines: &[&str]| client.request("GET", target, lines);
+        for (path, content) in contents() {
+            let target = format!("/{path}");
+            let one = ask(&target, &["accept-encoding: gzip"]).expect(200);
+            let is_coded = one.field("content-encoding").is_some();
+            let gzip = gzip(&content);
+            // The shorter of both, as of others.
+            assert_eq!(is_coded, gzip.len() < content.len(), "{target}");
+            assert!(
+                one.body == if is_coded { gzip } else { content },
+                "{target}"
+            );
+            assert_eq!(one.field("vary"), Some("accept-encoding"), "{target}");
+            let two = ask(&target, &[]).expect(200);
+            assert_ne!(one.tag() == two.tag(), is_coded, "{target}");
+            let tag = format!("if-none-match: {}", two.tag());
+            ask(&target, &[&tag]).expect(304);
+        }
+        let all = ask("/data.json", &["accept-encoding: br, gzip"]).expect(200);
+        assert_eq!(all.field("content-encoding"), Some("br"));
+        assert!(all.body == brotlied);
+        let all = ask("/long.txt", &[]).expect(200);
+        assert_eq!(all.field("content-encoding"), Some("gzip"));
+        assert!(all.body == long);
+        assert_eq!(all.field("content-type"), Some("text/plain; charset=utf-8"));
+        // Under its own name it is what it is.
+        let own = ask("/long.txt.gz", &[]).expect(200);
+        assert_eq!(own.field("content-encoding"), None);
+        assert_eq!(own.field("content-type"), Some("application/gzip"));
+        for _ in 0..2 {
+            ask("/lie.txt", &[]).expect(500);
+            assert!(ask("/lie.txt", &["accept-encoding: gzip"]).expect(200).body == lie);
+        }
+        // Only gzip says how long its content is.
+        ask("/only.txt", &["accept-encoding: br"]).expect(404);
+        ask("/_redirects", &[]).expect(404);
+        let server = engine.serve(site.path(), &[]);
+        Client::new(&server).get("/about.html").expect(404);
+    });
+}
+
+#[test]
+fn what_is_replaced_is_sent_as_it_is_now() {
+    on_both_engines(|engine| {
+        let site = Folder::new();
+        site.write("a.txt.gz", gzip(b"one"));
+        let server = engine.serve(site.path(), &["--compressed-only", "--workers", "1"]);
+        let mut client = Client::new(&server);
+        assert_eq!(client.get("/a.txt").expect(200).text(), "one");
+        site.write("new", gzip(b"the other"));
+        fs::rename(site.join("new"), site.join("a.txt.gz")).expect("beside it");
+        until("the other content", || {
+            client.get("/a.txt").expect(200).text() == "the other"
+        });
+        // The file itself goes before.
+        site.write("a.txt", "three");
+        until("the file itself", || {
+            client.get("/a.txt").expect(200).text() == "three"
+        });
+        fs::remove_file(site.join("a.txt")).expect("there");
+        until("gzip again", || {
+            client.get("/a.txt").expect(200).text() == "the other"
+        });
+        fs::remove_file(site.join("a.txt.gz")).expect("there");
+        until("nothing", || client.get("/a.txt").status == 404);
+    });
+}
+
+#[test]
+fn an_archive_has_what_compressed_files_come_to() {
+    let (site, out) = (Folder::new(), Folder::new());
+    site.write("a.txt.br", brotli(b"brotli"));
+    site.write("b.txt.gz", gzip(b"gzip"));
+    site.write("b.txt.br", brotli(b"another"));
+    site.write("c.txt", "plain");
+    site.write("c.txt.gz", gzip(b"stale"));
+    site.write("folder.gz", gzip(b"a folder has the name"));
+    site.write("folder/d.txt", "in it");
+    site.write("_headers.gz", gzip(b"/*\n  X-A: b\n"));
+    let path = out.join("site.gannet");
+    let path = path.to_str().expect("UTF-8");
+    let pack = |flags: &[&str]| {
+        let arguments = [&["pack", ".", "-q", "-o", path], flags].concat();
+        gannet_in(&site, arguments)
+    };
+    // With what an earlier build knows, too.
+    for flags in [&["--compressed-only"][..], &[], &["--compressed-only"]] {
+        pack(flags).success();
+        let cat = |name: &str| {
+            let got = support::gannet(["cat", path, name]);
+            (got.status == Some(0)).then_some(got.out)
+        };
+        let expect = |text: &str| (!flags.is_empty()).then(|| text.as_bytes().to_vec());
+        assert_eq!(cat("a.txt"), expect("brotli"));
+        assert_eq!(cat("b.txt"), expect("gzip"));
+        assert_eq!(cat("b.txt.gz"), Some(gzip(b"gzip")));
+        assert_eq!(cat("c.txt").as_deref(), Some(&b"plain"[..]));
+        assert_eq!(cat("_headers"), None);
+        assert_eq!(cat("folder"), None);
+    }
+    let mut damaged = gzip(b"gzip");
+    let end = damaged.len() - 5;
+    damaged[end] ^= 1;
+    site.write("b.txt.gz", damaged);
+    let refused = pack(&["--compressed-only"]);
+    assert_eq!(refused.status, Some(1));
+    assert!(refused.err.contains("cannot decompress"), "{}", refused.err);
+}
