@@ -54,7 +54,7 @@ impl Namespace {
 /// What an entry is found by.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Key<'k> {
-    /// The virtual host: 0 for any host that has no name of its own, else a position in
+    /// The virtual host: 0 for any unnamed host, else a position in
     /// [`Archive::hosts`] and 1.
     pub host: u16,
     /// The name space.
@@ -111,7 +111,7 @@ pub struct Blob<'a> {
     pub digest: &'a [u8],
     /// Whether it lies in the metadata region.
     pub is_tiny: bool,
-    /// The number of the blob whose content it is, as gzip. It lies nowhere itself then, and
+    /// The number of the blob whose content it is, as gzip. It is not stored itself then, and
     /// `offset` is 0.
     pub gzip: Option<u32>,
 }
@@ -141,7 +141,7 @@ impl<B: AsRef<[u8]>> Archive<B> {
         })
     }
 
-    /// The entry of `key`. Looks at no more than [`crate::limits::PROBE_MAX`] slots.
+    /// The entry of `key`. Probes at most [`crate::limits::PROBE_MAX`] slots.
     #[inline]
     pub fn lookup(&self, key: Key<'_>) -> Option<Entry<'_>> {
         let view = self.view();
@@ -204,8 +204,7 @@ impl<B: AsRef<[u8]>> Archive<B> {
         }
     }
 
-    /// The rules that hold on a virtual host, or on any other one: those of its own, or those of
-    /// the whole archive.
+    /// The rules for a virtual host, or for any other host: its own, or those of the whole archive.
     pub fn rules(&self, host: u16) -> HostRules<'_> {
         match self.section(SectionKind::HostRules) {
             Some(section) => hosts::rules_of(section, &self.layout.rules_starts, host),
@@ -298,7 +297,7 @@ pub(crate) struct Layout {
     pub(crate) blob_count: u32,
     /// Where the name of each host begins in its section.
     pub(crate) host_starts: Vec<u32>,
-    /// The hosts that have rules of their own, and where those begin in their section.
+    /// The hosts with their own rules, and where those begin in their section.
     pub(crate) rules_starts: Vec<(u16, usize)>,
 }
 
@@ -388,7 +387,7 @@ impl<'a> View<'a> {
         self.bytes.get(range).unwrap_or(&[])
     }
 
-    /// The number of the blob that holds the gzip, if this is how the offset of a blob is meant.
+    /// The number of the blob that holds the gzip, if the offset refers to one.
     #[inline]
     pub(crate) fn gzip_of(self, offset: u64) -> Option<u32> {
         (offset & blob::INFLATED != 0).then_some((offset & !blob::INFLATED) as u32)

@@ -1,4 +1,4 @@
-//! What an archive holds, without how it is served: for whoever makes the next one.
+//! What an archive stores, without how it is served: for packing the next archive.
 
 use std::collections::HashMap;
 use std::io;
@@ -13,8 +13,8 @@ use crate::superblock::{Section, SectionKind, Superblock};
 ///
 /// It is read from the few sections that tell it, a piece at a time, and nothing is checked: that
 /// takes a fraction of the time and the memory of opening the archive. Numbers that lead nowhere
-/// are left out. Whoever takes over bytes has to know by other means that the archive is sound, or
-/// check the digests.
+/// are left out. A caller that reuses bytes must know by other means that the archive is sound, or
+/// verify the digests.
 #[derive(Debug, Default)]
 pub struct Inventory {
     metadata_offset: u64,

@@ -21,7 +21,7 @@ pub(crate) const INCOMPATIBLE_RULES: u64 = 1 << 3;
 pub(crate) const INCOMPATIBLE_NAMESPACES: u64 = 1 << 4;
 /// There are blobs that are stored as gzip alone. Incompatible.
 pub(crate) const INCOMPATIBLE_INFLATED: u64 = 1 << 5;
-/// Field blocks have a part of their own and one that is common to many. Incompatible.
+/// Field blocks have their own part and a shared one. Incompatible.
 pub(crate) const INCOMPATIBLE_COMMON: u64 = 1 << 6;
 /// Each virtual host has rules of its own. Incompatible.
 pub(crate) const INCOMPATIBLE_HOST_RULES: u64 = 1 << 7;

@@ -31,7 +31,7 @@ pub const VALUE_LEN_MAX: u64 = 8192;
 /// Length of a field block in bytes. Clients commonly refuse field sections beyond 32 KiB.
 pub const FIELD_BLOCK_LEN_MAX: usize = 32 << 10;
 
-/// Slots that one lookup looks at, at most. The writer widens its table until this holds, so a
+/// The most slots that one lookup probes. The writer widens its table until this holds, so a
 /// hostile file can make no lookup slow.
 pub const PROBE_MAX: u32 = 64;
 

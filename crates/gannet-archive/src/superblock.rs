@@ -273,7 +273,7 @@ impl Superblock {
         (!self.signature.is_empty()).then_some(&self.signature)
     }
 
-    /// Computes the build id anew. It is checked by `verify`, not at open: the checksums of the
+    /// Recomputes the build id. It is checked by `verify`, not at open: the checksums of the
     /// sections already find accidents.
     pub fn compute_build_id(&self, metadata: &[u8]) -> [u8; 32] {
         build_id(&self.build_id_prefix, metadata)
@@ -390,7 +390,7 @@ impl Superblock {
         if !is_required || !is_once {
             return Err(ArchiveError::Superblock(Rule::SectionCount));
         }
-        // A section that must be known and the feature that says so come together.
+        // A section that must be known requires its feature bit, and vice versa.
         let has = |kind| count(kind) == 1;
         let has_rules = has(SectionKind::RedirectRules) || has(SectionKind::FieldRules);
         let is = |bit| self.incompatible & bit != 0;

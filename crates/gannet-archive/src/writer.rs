@@ -118,7 +118,7 @@ pub struct Finished {
     pub file_len: u64,
 }
 
-/// BLAKE3 of `bytes`: what blobs are told apart by.
+/// BLAKE3 of `bytes`: the identity of a blob.
 pub fn digest(bytes: &[u8]) -> [u8; 32] {
     *blake3::hash(bytes).as_bytes()
 }
@@ -247,8 +247,8 @@ impl Writer {
         }
     }
 
-    /// Adds stored bytes as [`Writer::add_digested`] does, but tells where they go instead of
-    /// taking them: for who has many that follow each other in another archive.
+    /// Adds stored bytes as [`Writer::add_digested`] does, but returns their place instead of
+    /// taking them: for copying runs of blobs from another archive.
     pub fn add_elsewhere(&mut self, digest: [u8; 32], len: u64) -> (BlobId, Room) {
         if let Some(id) = self.blob_of(&digest) {
             return (id, Room::Known);

@@ -1,7 +1,7 @@
 //! From what is known of a resource to the fields of its responses.
 //!
 //! The packer renders the fields of each variant with [`ready_fields`], directory mode those of
-//! each file, so both modes answer alike. How a response uses the block that comes out:
+//! each file, so both modes give the same answers. How a response uses the block that comes out:
 //!
 //! | answer | part of the block | further fields |
 //! |---|---|---|
@@ -30,8 +30,8 @@ pub const CACHE_REVALIDATE: &str = "public, max-age=0, s-maxage=1, must-revalida
 /// site's own page for what is not found, since a deploy may be about to bring it.
 pub const CACHE_NO_CACHE: &str = "no-cache";
 
-/// `cache-control` of what never changes under its name: kept for a year, never asked for again
-/// (RFC 8246).
+/// `cache-control` of what never changes under its name: kept for a year, never revalidated (RFC
+/// 8246).
 pub const CACHE_IMMUTABLE: &str = "public, max-age=31536000, immutable";
 
 /// The methods that every resource allows: the value of `allow` (RFC 9110 section 10.2.1). A 405

@@ -9,7 +9,7 @@
 //!
 //! A live directory goes the same way by [`directory::lookup`](crate::directory::lookup), which has
 //! to ask the disk; what both decide alike is in [`routing`](crate::routing). The server, `explain`
-//! and `check` bring their [`Entries`] and have no decision of their own.
+//! and `check` supply their [`Entries`] and make no decisions themselves.
 
 use gannet_http::semantics::status::Status;
 use gannet_http::semantics::target_path::encode_path;
@@ -49,7 +49,7 @@ pub trait Entries {
     /// answers there.
     fn is_file(&self, entry: &Self::Entry) -> bool;
 
-    /// Is called with what the redirect rules say, for whoever tells the reasons.
+    /// Called with the verdict of the redirect rules, for callers that report reasons.
     fn ruled(&self, _ruled: Option<&Ruled>) {}
 }
 

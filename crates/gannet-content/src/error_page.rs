@@ -87,7 +87,7 @@ pages! {
         "The server does not speak this version of HTTP."
 }
 
-/// The page of a status, of 500 if it has none of its own.
+/// The page of a status, or that of 500.
 #[must_use]
 pub fn page(status: Status) -> &'static [u8] {
     PAGES[index_of(status)]

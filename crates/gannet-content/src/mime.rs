@@ -85,8 +85,8 @@ pub enum TypesError {
 
 /// Whether it pays to compress content of this type, as a rule.
 ///
-/// Unknown types are worth a try; whoever compresses keeps the result only if it is smaller.
-/// Images, audio, video, fonts of the web and archives are compressed already.
+/// Unknown types are worth a try; the packer keeps the result only if it is smaller. Images, audio,
+/// video, fonts of the web and archives are compressed already.
 #[must_use]
 pub fn is_compressible(content_type: &str) -> bool {
     let essence = content_type.split(';').next().unwrap_or_default();

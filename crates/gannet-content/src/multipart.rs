@@ -12,7 +12,7 @@ use gannet_http::semantics::range::ByteRange;
 pub struct Multipart {
     /// All delimiters and part heads, one after the other.
     pub framing: Vec<u8>,
-    /// The parts, in the order asked for.
+    /// The parts, in request order.
     pub parts: Vec<Part>,
     /// The closing delimiter in `framing`.
     pub closing: Range<usize>,
@@ -29,8 +29,8 @@ pub struct Part {
     pub body: ByteRange,
 }
 
-/// What separates parts: 32 hexadecimal digits, made of 16 bytes that nobody can foresee, so that
-/// no file can hold it by design (RFC 2046 section 5.1.1).
+/// What separates parts: 32 hexadecimal digits, made of 16 unpredictable bytes, so that no file can
+/// contain it by design (RFC 2046 section 5.1.1).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Boundary([u8; 32]);
 

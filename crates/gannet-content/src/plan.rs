@@ -39,7 +39,7 @@ pub enum Outcome {
     PreconditionFailed,
     /// 206 with these ranges: one is sent as it is, several as `multipart/byteranges`.
     Partial(RangeSet),
-    /// 416: no range asked for lies in the representation.
+    /// 416: no requested range is satisfiable.
     Unsatisfiable,
 }
 
@@ -106,7 +106,8 @@ impl<'a> Current<'a> {
             len: representation.len,
             coding: representation.coding,
             tag: representation.entity_tag.and_then(EntityTag::parse),
-            // RFC 9110 8.8.2.1: a date later than now is not sent, so nobody can have it from us.
+            // RFC 9110 8.8.2.1: a date later than now is never sent, so no client can have received
+            // it.
             last_modified: representation.last_modified.filter(|&date| date <= now),
         }
     }

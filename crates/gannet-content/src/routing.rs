@@ -185,8 +185,8 @@ impl Routing {
         }
     }
 
-    /// Whether a path ends as pages do: then nothing is appended to it, and no page answers it
-    /// without a suffix of its own.
+    /// Whether a path ends as pages do: then nothing is appended to it, and no page without a
+    /// suffix answers it.
     #[must_use]
     pub fn has_page_suffix(&self, path: &[u8]) -> bool {
         let mut suffixes = self.page_suffixes.iter();
@@ -194,7 +194,7 @@ impl Routing {
     }
 
     /// The path that a page answers without its suffix, if that is the one of this position. A
-    /// directory appends the suffixes in their order; this is the way back, for whoever has the page.
+    /// directory appends the suffixes in their order; this is the inverse, from the page.
     #[must_use]
     pub fn clean_path<'p>(&self, page: &'p [u8], position: usize) -> Option<&'p [u8]> {
         let clean = page.strip_suffix(self.page_suffixes.get(position)?.as_slice())?;

@@ -1,4 +1,4 @@
-//! Files that are stored in a content coding and asked for by that very name.
+//! Files that are stored in a content coding and requested by that very name.
 //!
 //! Builds of Unity for the web are such: a page asks for `Build/game.wasm.br` and expects what the
 //! browser makes of it, so the answer has to say `content-encoding: br` and the type of

@@ -20,12 +20,12 @@ pub struct LiveFile {
 /// Two contents must not share a tag, so it is made of everything that a change leaves a trace in.
 /// Modification time and length alone are not enough: images and reproducible builds set every
 /// time to one moment, and then two releases of a file often have the same length too. `mark` is
-/// 32 bits mixed of device, inode and status change time, which tell such files apart.
+/// 32 bits mixed of device, inode and status change time, which distinguish such files.
 ///
 /// The price: the same file on two machines, or copied, or with its owner changed, has another
 /// tag, and is sent once more than needed. Content hashes do not have that price; an archive has
-/// them. What no metadata can tell: a rewrite in place with the same length, within one tick of
-/// the kernel's clock (up to 4 ms, finer since Linux 6.13) of the write before.
+/// them. Invisible in metadata: a rewrite in place with the same length, within one tick of the
+/// kernel's clock (up to 4 ms, finer since Linux 6.13) of the write before.
 #[must_use]
 pub fn live_tag(file: &LiveFile) -> String {
     let mtime = file.mtime_ns as u128 as u64; // Wraps after year 2554: still a trace of the time.
@@ -35,7 +35,7 @@ pub fn live_tag(file: &LiveFile) -> String {
 }
 
 /// The entity tag of content by its 256-bit hash: 96 bits of it and a letter for the coding, so
-/// that each coding of one resource has a tag of its own (RFC 9110 section 8.8.3.3).
+/// that each coding of one resource has its own tag (RFC 9110 section 8.8.3.3).
 ///
 /// 96 bits are far more than chance can collide in (2^48 files); the whole hash would only make
 /// every response longer.

@@ -11,13 +11,13 @@ use crate::operation::{Lease, Socket, Token};
 pub struct Completion {
     /// The token given with the operation.
     pub token: Token,
-    /// What came of it.
+    /// Its result.
     pub result: Result<Done, Errno>,
     /// For `accept` and `receive`: the operation goes on and will complete again.
     pub more: bool,
 }
 
-/// What came of an operation.
+/// The result of an operation.
 #[derive(Debug)]
 pub enum Done {
     /// A connection was accepted.
@@ -38,6 +38,6 @@ pub enum Done {
     Listed(Listed),
     /// The answer to `copy`.
     Copied(File),
-    /// Somebody called `Waker::wake`.
+    /// `Waker::wake` was called.
     Woken,
 }

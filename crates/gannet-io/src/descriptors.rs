@@ -8,7 +8,7 @@ pub fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// How many are open now; the three standard ones where nobody tells.
+/// How many are open now; three, the standard ones, if unknown.
 #[must_use]
 pub fn open_now() -> u64 {
     // The folder itself is open while it is read.

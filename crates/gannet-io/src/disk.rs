@@ -1,11 +1,10 @@
 //! Files: opening below a root, metadata, reading, listing, copying.
 //!
-//! Both real engines have the same disk ([`os_disk`](crate::os_disk)); the simulator has one of its
-//! own.
+//! Both real engines have the same disk ([`os_disk`](crate::os_disk)); the simulator has its own.
 //!
 //! # Order of calls
 //!
-//! A [`Root`] is opened by whoever starts the server, below which paths are opened:
+//! The server opens a [`Root`] at start, and then paths below it:
 //!
 //! ```text
 //!   open ─▶ OpenedFile ─▶ read, copy, meta, or Network::send_file ─▶ dropped
@@ -13,9 +12,9 @@
 //! ```
 //!
 //! `peek` and `meta` end at once. What returns [`Started`] ends at once where nothing has to be
-//! waited for, and otherwise in a completion of a later wait, with the token that was given. What has
-//! begun cannot be asked back: whoever has lost interest drops the completion. A file may be dropped
-//! at any time: operations that were begun with it keep it open.
+//! waited for, and otherwise in a completion of a later wait, with the token that was given. An
+//! operation that has begun cannot be revoked: a caller that has lost interest drops the
+//! completion. A file may be dropped at any time: operations that were begun with it keep it open.
 
 use std::fmt;
 
@@ -94,16 +93,16 @@ pub trait Disk {
         token: Token,
     ) -> Started<Listed>;
 
-    /// Copies the first `len` bytes of `file`, always on a helper thread, to a file in memory that
-    /// nobody can change: pages of it may sit in any queue for any time. Whether all of it is one
-    /// version of the file is for the caller to find out, by the metadata before and after.
+    /// Copies the first `len` bytes of `file`, always on a helper thread, to an immutable file in
+    /// memory: its pages may stay in any queue for any time. Whether all of it is one version of
+    /// the file is for the caller to find out, by the metadata before and after.
     ///
     /// # Errors
     /// `EMFILE`, `ENFILE`, `ENOMEM`; `ENODATA` when the file is shorter.
     fn copy(&mut self, file: &File, len: u64, token: Token) -> Started<File>;
 
-    /// Drops operations that nobody waits for any more and that have not begun: those whose socket
-    /// is closed, and those for whose token `is_awaited` is false. They do not complete.
+    /// Drops operations that are no longer awaited and have not begun: those whose socket is
+    /// closed, and those for whose token `is_awaited` is false. They do not complete.
     fn drop_unawaited(&mut self, is_awaited: &mut dyn FnMut(Token) -> bool);
 
     /// Gives back what [`read`](Self::read) has delivered, for reuse.

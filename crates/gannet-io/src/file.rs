@@ -53,7 +53,7 @@ pub(crate) struct OsFile {
     pub(crate) residency: Residency,
     /// Who closes the descriptor, where closing may block.
     pub(crate) closer: OnceLock<Closer>,
-    /// Its mapping, if it is sealed memory and somebody has asked.
+    /// Its mapping, if it is sealed memory and was requested.
     sealed: OnceLock<Option<Arc<Memory>>>,
 }
 
@@ -178,7 +178,7 @@ impl OsFile {
     /// Reads `len` bytes at `offset`, fewer only at the end of the file.
     ///
     /// With [`Blocking::No`], `EAGAIN` when any of it is not in memory, and `EOPNOTSUPP` when the
-    /// file system cannot tell.
+    /// file system does not support the query.
     pub(crate) fn read(&self, offset: u64, len: usize, how: Blocking) -> Result<Vec<u8>, Errno> {
         let mut bytes = Vec::new();
         self.read_into(offset, len, &mut bytes, how)?;
@@ -231,8 +231,8 @@ impl OsFile {
         let (low, high) = (low as libc::c_long, high as libc::c_long);
         let fd = self.as_fd().as_raw_fd();
         // SAFETY: `room` is one entry for `iov_len` bytes of spare capacity, which `bytes` owns and
-        // which nobody else looks at during the call; the kernel writes there alone. The arguments
-        // are of the types that preadv2(2) takes.
+        // nothing else accesses during the call; the kernel writes only there. The arguments are of
+        // the types that preadv2(2) takes.
         let count =
             unsafe { libc::syscall(libc::SYS_preadv2, fd, &raw const room, 1, low, high, flags) };
         let Ok(count) = usize::try_from(count) else {

@@ -119,10 +119,10 @@ impl FileSend {
         }
     }
 
-    /// Goes on with a helper's answer: call [`step`](Self::step) after it returned true.
+    /// Continues with a helper's answer: call [`step`](Self::step) after it returned true.
     pub(crate) fn receive(&mut self, answer: Result<Ready, Errno>) -> Result<(), Errno> {
         match answer? {
-            // Believed without a test: under memory pressure the range could be evicted as fast as
+            // Trusted without a test: under memory pressure the range could be evicted as fast as
             // it is read in.
             Ready::Warm => self.warm_to = self.offset + self.len,
             Ready::Bytes(bytes) => {
@@ -169,7 +169,7 @@ impl FileSend {
             rustix::fs::sendfile(socket, file, Some(&mut self.offset), asked as usize)? as u64;
         self.sent += sent;
         // Zero means the end of the file. Fewer than asked means a full socket, or the end of the
-        // file, which the next call then tells.
+        // file, which the next call reports.
         self.len = if sent == 0 { 0 } else { self.len - sent };
         Ok(sent == 0 || sent == asked)
     }

@@ -4,9 +4,8 @@
 //! into a list of their driver, whose bell they ring.
 //!
 //! Jobs on file systems of another machine or process (NFS, FUSE), which may hang for any time,
-//! have a queue of their own and never all of the threads. Where a path leads is not known before
-//! it is looked up: that begins on the root's own mount, and who comes to the border changes the
-//! queue.
+//! have a separate queue and never occupy all threads. Where a path leads is not known before it is
+//! looked up: that begins on the root's own mount, and who comes to the border changes the queue.
 
 use std::collections::VecDeque;
 use std::io;
@@ -81,7 +80,7 @@ pub(crate) enum Owner {
     Socket(Asker),
 }
 
-/// What came of a job.
+/// The result of a job.
 #[derive(Debug)]
 pub(crate) enum Answer {
     Opened(Token, Result<OpenedFile, Errno>),
@@ -168,7 +167,7 @@ impl Helpers {
         Ok(())
     }
 
-    /// Drops jobs that nobody waits for and no thread has begun.
+    /// Drops jobs that are not awaited and that no thread has begun.
     pub(crate) fn retain(&self, mut is_awaited: impl FnMut(Owner) -> bool) {
         let mut queue = lock(&self.shared.queue);
         let mut dropped = Vec::new();
@@ -238,7 +237,7 @@ impl Shared {
     /// Closes the descriptor later; at once when the helpers have ended or are hopelessly behind.
     fn close(&self, fd: OwnedFd) {
         let mut queue = lock(&self.queue);
-        // Ends are not refused at the bound of the queue, which is there for beginnings.
+        // Finishing is never refused at the queue's bound, which limits new jobs.
         if !queue.ended && queue.foreign.len() < 2 * limits::HELPER_QUEUE_MAX {
             queue.foreign.push_back(Job::Close { fd });
             drop(queue);
@@ -317,7 +316,7 @@ impl Shared {
     }
 }
 
-/// What came of a job.
+/// The result of a job.
 enum Outcome {
     Answered(Answer),
     /// It needs no answer.
@@ -491,7 +490,7 @@ mod tests {
         assert_eq!(rustix::io::read(&reader, &mut [0; 1]), Ok(0));
     }
 
-    /// What nobody waits for makes room for others, and is never begun.
+    /// Jobs that are not awaited make room for others, and never begin.
     #[test]
     fn skips_what_nobody_waits_for() {
         let mut helpers = Helpers::new(1, Arc::new(Bell::new().unwrap()));
@@ -538,7 +537,7 @@ mod tests {
         assert_eq!(rustix::io::read(&closed, &mut [0; 1]), Ok(0));
     }
 
-    /// A queue that nobody empties refuses at its bound.
+    /// A queue that is not drained refuses at its bound.
     #[test]
     fn refuses_beyond_the_bound() {
         let file = File::from(std::fs::File::open("/dev/null").unwrap());

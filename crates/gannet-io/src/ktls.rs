@@ -9,8 +9,8 @@
 //! Receiving is never given to the kernel: what the peer sends keeps arriving as ciphertext.
 //! On such a socket `MSG_WAITALL` and zero-copy sends fail with `EOPNOTSUPP`, and a `MSG_MORE`
 //! holds the last record back until more is sent. The kernel's documentation is
-//! `Documentation/networking/tls.rst`; what was measured on Linux 6.1, 6.12 and 7.2 is said at
-//! each function.
+//! `Documentation/networking/tls.rst`; each function documents what was measured on Linux 6.1, 6.12
+//! and 7.2.
 
 use std::ffi::{c_int, c_void};
 use std::fmt;
@@ -435,10 +435,11 @@ impl CryptoInfo {
         &self.bytes[..self.len]
     }
 
-    /// Leaves no key on the stack, as far as that can be had.
+    /// Leaves no key on the stack, as far as possible.
     fn wipe(&mut self) {
         for byte in &mut self.bytes {
-            // SAFETY: a valid pointer to one byte of ours; volatile so that it is not left out.
+            // SAFETY: a valid pointer to one byte that this function owns; volatile so that it is
+            // not optimised out.
             unsafe { std::ptr::from_mut(byte).write_volatile(0) };
         }
     }

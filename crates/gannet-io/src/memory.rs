@@ -13,9 +13,9 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
-/// Immutable memory shared with the kernel while a send is under way: heap bytes, or a sealed copy of
-/// a file in a `memfd`, which nobody can change. A mapping of a file that somebody may still truncate
-/// is no such memory: touching it beyond the end raises SIGBUS.
+/// Immutable memory shared with the kernel while a send is under way: heap bytes, or a sealed,
+/// immutable copy of a file in a `memfd`. A mapping of a file that can still be truncated does not
+/// qualify: access beyond the end raises SIGBUS.
 pub struct Memory {
     kind: Kind,
     #[expect(dead_code, reason = "it is dropped with the bytes")]
@@ -117,8 +117,8 @@ pub fn preload(file: impl AsFd, len: usize) -> io::Result<()> {
     Ok(mapping.advise(Advice::LinuxPopulateRead)?)
 }
 
-/// A copy of the first `len` bytes of `file` that nobody can change: the descriptor of a sealed
-/// `memfd`, to be mapped and to be sent from.
+/// An immutable copy of the first `len` bytes of `file`: the descriptor of a sealed `memfd`, for
+/// mapping and sending.
 ///
 /// # Errors
 /// `UnexpectedEof` when the file is shorter; those of `memfd_create`, `ftruncate`, `mmap` and `pread`,
@@ -166,9 +166,9 @@ pub fn read_large(file: impl AsFd, offset: u64, len: usize) -> io::Result<Vec<u8
     Ok(bytes)
 }
 
-/// A file in memory that holds the first `len` bytes of `file` and that nobody can change. Its
-/// length is rarely that of huge pages, so it is written rather than mapped: a page that is written
-/// whole is not cleared first.
+/// An immutable file in memory that holds the first `len` bytes of `file`. Its length is rarely
+/// that of huge pages, so it is written rather than mapped: a page that is written whole is not
+/// cleared first.
 ///
 /// # Errors
 /// `EMFILE`, `ENFILE`, `ENOMEM`; `ENODATA` when the file is shorter.
@@ -239,7 +239,7 @@ impl fmt::Debug for Memory {
 }
 
 /// Sealed files up to this length are put into the page tables at once; for larger ones, of which
-/// few pages may ever be asked for, the kernel does so piece by piece.
+/// few pages may ever be needed, the kernel does so piece by piece.
 const POPULATED_MAX: usize = 8 << 20;
 
 /// Bytes copied at a time: they stay in the second-level cache between reading and writing.
@@ -311,8 +311,8 @@ impl Mapping {
     /// The bytes of a sealed `memfd`.
     fn sealed(&self) -> &[u8] {
         // SAFETY: only called for `Kind::Sealed`, whose makers have sealed the memfd or asked for
-        // its seals: it has at least `len` bytes, and the seals
-        // keep anybody from writing, shrinking or unsealing it while the mapping lives.
+        // its seals: it has at least `len` bytes, and the seals prevent writing, shrinking and
+        // unsealing while the mapping lives.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.len) }
     }
 }
@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(memory.bytes()[..2_999_997], content[..2_999_997]);
     }
 
-    /// A sealed file can be mapped for reading; one that somebody could change cannot.
+    /// A sealed file can be mapped for reading; a mutable one cannot.
     #[test]
     fn maps_only_what_is_sealed() {
         let content: Vec<u8> = (0..10_000u32).map(|i| (i / 5) as u8).collect();

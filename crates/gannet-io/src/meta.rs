@@ -56,7 +56,7 @@ impl Meta {
 }
 
 /// What the kernel has last heard of a file's metadata, without asking the file system again. The
-/// time of the last access is left out: any read makes it unknown, and then it would be asked for.
+/// time of the last access is left out: any read makes it unknown, and it would then be queried.
 pub(crate) fn heard_of(at: impl AsFd, path: &CStr, flags: AtFlags) -> Result<Statx, Errno> {
     let wanted = StatxFlags::TYPE
         | StatxFlags::MODE

@@ -28,11 +28,11 @@ pub fn open(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens what lines are added to, such as a log: a file, or a FIFO that somebody reads. Does not wait
-/// for that reader. With `is_new` the file is made, and must not be there.
+/// Opens a file for appending lines, such as a log: a regular file, or a FIFO with a reader. Does
+/// not wait for that reader. With `is_new` the file is made, and must not be there.
 ///
 /// # Errors
-/// It may not be written, or is a FIFO that nobody reads (`ENXIO`).
+/// It may not be written, or is a FIFO without a reader (`ENXIO`).
 pub fn append(path: &Path, is_new: bool) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new()

@@ -1,8 +1,8 @@
 //! Connections: accepting, receiving, sending, and the wait in which an engine's operations end.
 //!
 //! Two engines implement [`Network`] over the kernel's sockets, each in its own way, and share
-//! through [`os_engine`](crate::os_engine) what is the same for both; the simulator has a network of
-//! its own.
+//! through [`os_engine`](crate::os_engine) what is the same for both; the simulator has its own
+//! network.
 //!
 //! # Order of calls
 //!
@@ -127,8 +127,9 @@ pub trait Network {
     /// An empty vector with some capacity for [`SendList::wire`], recycled from earlier sends.
     fn output(&mut self) -> Vec<u8>;
 
-    /// As [`output`](Self::output), at least `len` bytes long and with any content in it, for those
-    /// who overwrite what they send of it: one [`Piece::Wire`](crate::operation::Piece::Wire) tells how much that is.
+    /// As [`output`](Self::output), at least `len` bytes long and with any content in it, for
+    /// callers that overwrite the part they send: one
+    /// [`Piece::Wire`](crate::operation::Piece::Wire) gives its length.
     fn output_of(&mut self, len: usize) -> Vec<u8> {
         let mut vec = self.output();
         vec.resize(len, 0);
@@ -161,7 +162,7 @@ pub trait Network {
     /// Has the kernel seal everything that is sent on this socket from now on, with these keys
     /// (kernel TLS, transmit only): `send` and `send_file` then take plaintext, and what is
     /// received stays as it came. All that was sealed elsewhere must have been sent, and nothing
-    /// may be in a send. Whether this can work is told once at the start by
+    /// may be in a send. Whether this can work is determined once at start by
     /// [`ktls::probe`](crate::ktls::probe).
     ///
     /// A second call replaces the key; a `KeyUpdate` has to be sent by
@@ -176,9 +177,10 @@ pub trait Network {
     /// If a send is under way, or the key has not the length that its cipher asks for.
     fn seal_in_kernel(&mut self, socket: Socket, keys: &TxKeys<'_>) -> Result<(), Errno>;
 
-    /// Sends a record that is not application data on a socket whose records the kernel seals: at
-    /// most [`CONTROL_LEN_MAX`](crate::operation::CONTROL_LEN_MAX) bytes of content, in a record of their own, after all that was
-    /// sent before. Completes once with [`Done::Sent`](crate::completion::Done::Sent) of the content's length.
+    /// Sends a record that is not application data on a socket whose records the kernel encrypts:
+    /// at most [`CONTROL_LEN_MAX`](crate::operation::CONTROL_LEN_MAX) bytes of content, in a
+    /// separate record, after everything sent before. Completes once with
+    /// [`Done::Sent`](crate::completion::Done::Sent) of the content's length.
     ///
     /// # Panics
     /// If a send is under way, or the kernel does not seal: the content would go in the clear.
@@ -200,7 +202,7 @@ pub trait Network {
 
     /// Bytes that the socket would take at once, about, if at most about `unsent_max` of them may
     /// wait to be sent: what is left of its buffer (`SO_MEMINFO`, `SIOCOUTQNSD`). More than that
-    /// stays in memory of ours until the peer takes something. 0 where it cannot be told.
+    /// stays in our memory until the peer reads something. 0 if unknown.
     fn room(&mut self, socket: Socket, unsent_max: u32) -> u64;
 
     /// Has the socket take bytes only as long as less than about so many of them wait to be sent
@@ -220,17 +222,18 @@ pub trait Network {
     fn acknowledge(&mut self, socket: Socket);
 
     /// Bytes that the peer has acknowledged since the connection began (`TCP_INFO`,
-    /// `tcpi_bytes_acked`); for a Unix socket, bytes sent less bytes queued. Asked only when a
-    /// deadline passes, to tell a slow peer from one that takes nothing.
+    /// `tcpi_bytes_acked`); for a Unix socket, bytes sent less bytes queued. Queried only when a
+    /// deadline passes, to distinguish a slow peer from one that reads nothing.
     fn acknowledged(&mut self, socket: Socket) -> u64;
 
     /// Whether the peer is on this machine. Over loopback, bytes that the peer has acknowledged
     /// and not yet read are still our own pages.
     fn is_local(&self, socket: Socket) -> bool;
 
-    /// Whether what this socket sends leaves the machine by a device of its own: once the peer has
-    /// acknowledged bytes, pages that they came from may change. False on loopback, in Unix
-    /// sockets, and where a container or a tunnel is at the other end. Costs some system calls.
+    /// Whether what this socket sends leaves the machine by an interface with a parent device: once
+    /// the peer has acknowledged bytes, pages that they came from may change. False on loopback, in
+    /// Unix sockets, and where a container or a tunnel is at the other end. Costs some system
+    /// calls.
     fn leaves_by_device(&self, socket: Socket) -> bool;
 
     /// Submits what is prepared and waits for at least one completion, or until `until`.

@@ -1,4 +1,4 @@
-//! The words of an engine's interface: who asks, on which socket, what is to be sent.
+//! The types of an engine's interface: the requester, the socket, what to send.
 
 use std::ops::Range;
 use std::sync::Arc;

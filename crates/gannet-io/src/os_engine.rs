@@ -1,5 +1,5 @@
-//! What both real engines do alike: all of the disk, and of the network whatever is a plain call on
-//! a socket or keeps count of its send.
+//! What both real engines share: all of the disk, and of the network everything that is a plain
+//! call on a socket or tracks its send.
 //!
 //! ```text
 //!   Network, Disk        what callers see
@@ -129,7 +129,7 @@ pub(crate) trait OsEngine {
 
     fn release(&mut self, lease: Lease);
 
-    /// Before the first step of a file's send: `sendfile` has no flag of its own for not waiting.
+    /// Before the first step of a file's send: `sendfile` has no non-blocking flag.
     fn make_nonblocking(&self, index: u32);
 
     fn close(&mut self, index: u32);
@@ -194,7 +194,7 @@ pub(crate) trait OsSends: OsEngine {
         }
     }
 
-    /// Goes on with the send in the slot, now that there is room.
+    /// Continues the send in the slot, now that there is room.
     fn go_on(&mut self, index: u32) {
         match &self.endpoint(index).sending {
             Sending::List { .. } if Self::ROOM_FOLLOWS_REFUSAL => self.send_at_once(index),
@@ -273,7 +273,7 @@ pub(crate) trait OsSends: OsEngine {
         }
     }
 
-    /// Goes on with the file in the slot as far as possible.
+    /// Continues the file in the slot as far as possible.
     fn step_file(&mut self, index: u32) {
         let (endpoint, parts) = self.endpoint_mut(index);
         let asker = Asker {

@@ -23,7 +23,7 @@ impl Outputs {
         let mut vec = if len <= limits::OUTPUT_KEPT_CAPACITY_MAX {
             self.take()
         } else {
-            // Not one that is far longer: whoever has to wait for its peer holds all of it.
+            // Not a far longer one: a sender that waits for its peer holds all of it.
             let fits = |vec: &Vec<u8>| (len..=2 * len).contains(&vec.capacity());
             let found = self.large.iter().rposition(fits);
             found.map_or_else(Vec::new, |at| self.large.remove(at))
@@ -38,7 +38,7 @@ impl Outputs {
         let large = limits::OUTPUT_KEPT_CAPACITY_MAX + 1..=limits::OUTPUT_LARGE_MAX;
         if large.contains(&vec.capacity()) {
             if self.large.len() >= limits::OUTPUTS_LARGE_KEPT_MAX {
-                // The length that nobody has asked for longest.
+                // The length whose last request is longest ago.
                 self.large.remove(0);
             }
             self.large.push(vec);
@@ -69,17 +69,17 @@ mod tests {
         assert!(vec.iter().all(|byte| *byte == 7), "nothing was cleared");
         outputs.give_back(vec);
         assert!(outputs.take_of(3 * long).len() >= 3 * long);
-        // One that is far longer stays for whoever needs it.
+        // A far longer one stays for a caller that needs it.
         outputs.give_back(vec![0; 5 * long]);
         assert!(outputs.take_of(2 * long).capacity() <= 4 * long);
         assert_eq!(outputs.take_of(4 * long).len(), 5 * long);
-        // What is asked for now is kept, and not what was asked for once.
+        // Recent lengths are kept, not those requested once.
         for len in [3 * long; limits::OUTPUTS_LARGE_KEPT_MAX] {
             outputs.give_back(vec![0; len]);
         }
         outputs.give_back(vec![9; 7 * long]);
         assert_eq!(outputs.take_of(7 * long)[0], 9);
-        // Short ones are as long as was asked for, and begin empty elsewhere.
+        // Short ones have the requested length, and begin empty elsewhere.
         outputs.give_back(vec![1; 100]);
         assert_eq!(outputs.take_of(50).len(), 50);
         outputs.give_back(vec![1; 100]);

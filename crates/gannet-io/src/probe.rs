@@ -21,15 +21,15 @@ pub fn check(options: &EngineOptions) -> Result<(), Unavailable> {
 /// them, and every answer would be an error.
 ///
 /// # Errors
-/// The first that is not there. Descriptors that nobody has make calls fail that are.
+/// The first that is not there. With invalid descriptors, calls that exist fail.
 pub fn check_files(has_directories: bool) -> Result<(), Unavailable> {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
     let call = |number| {
         const NONE: libc::c_long = -1;
         const ZERO: libc::c_long = 0;
-        // SAFETY: the first two arguments are descriptors that nobody has (the second of `preadv2`
-        // an address, of zero entries), so the call ends before it reads or writes any memory.
+        // SAFETY: the first two arguments are invalid descriptors (the second of `preadv2` an
+        // address, of zero entries), so the call ends before it reads or writes any memory.
         let result = unsafe { libc::syscall(number, NONE, NONE, ZERO, ZERO, ZERO, ZERO) };
         if result < 0 {
             last_errno()

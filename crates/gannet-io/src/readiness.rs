@@ -1,5 +1,5 @@
-//! Waits for several descriptors at once (`poll`), for threads beside the workers that have no
-//! engine of their own.
+//! Waits for several descriptors at once (`poll`), for threads other than workers, which have no
+//! engine.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -52,7 +52,7 @@ mod tests {
 
     use super::*;
 
-    /// Input, room and an end are told apart from nothing.
+    /// Input, room and an end are distinguished from nothing.
     #[test]
     fn says_which_are_ready() {
         let (one, other) = UnixStream::pair().unwrap();

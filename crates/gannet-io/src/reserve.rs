@@ -70,8 +70,8 @@ fn give_up_one() -> bool {
         if !start.is_null() {
             IS_SPENT.store(true, Ordering::Release);
             let len = BLOCK_LEN.load(Ordering::Relaxed);
-            // SAFETY: a mapping of ours with this length, whose address nobody else has: it was
-            // taken out of the list by this thread.
+            // SAFETY: our mapping, with this length, whose address no other thread has: this thread
+            // took it off the list.
             return unsafe { rustix::mm::munmap(start, len) }.is_ok();
         }
     }
@@ -124,7 +124,7 @@ pub fn restore() -> bool {
         let before = block.compare_exchange(null_mut(), start, Ordering::AcqRel, Ordering::Acquire);
         if before.is_err() {
             // Another thread was quicker.
-            // SAFETY: the mapping made above, whose address nobody else has.
+            // SAFETY: the mapping made above, whose address no other thread has.
             let _ = unsafe { rustix::mm::munmap(start, len) };
         }
     }
@@ -166,7 +166,7 @@ mod tests {
 
     use super::*;
 
-    /// An allocation is tried once more for each block; who asked is told by a null at the end.
+    /// An allocation is retried once per block; finally the caller gets a null.
     #[test]
     fn a_reserve_is_used_up_block_by_block_and_made_whole() {
         assert!(

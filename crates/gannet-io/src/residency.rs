@@ -32,8 +32,7 @@ struct Seen {
     found: u32,
 }
 
-/// Distance of the bytes that are read as samples: four times what the kernel reads ahead unless
-/// told otherwise.
+/// Distance of the bytes that are read as samples: four times the kernel's default readahead.
 const SAMPLE_EVERY: usize = 512 << 10;
 
 impl Seen {
@@ -127,14 +126,14 @@ impl Residency {
             counted,
             found: now,
         };
-        // Forgotten as a whole if a sample is missing: it is counted before it is believed again.
+        // Forgotten as a whole if a sample is missing: it is counted before it is trusted again.
         let seen = if is_resident { seen } else { Seen::default() };
         word.store(seen.pack(), Ordering::Relaxed);
         is_resident
     }
 
     /// Where the chunk that begins at `start` is remembered; none if the file is too large, or has
-    /// grown since it was first looked at.
+    /// grown since it was first examined.
     fn word(&self, start: u64, size: u64) -> Option<&AtomicU64> {
         let chunks = self.chunks.get_or_init(|| {
             let count = size.div_ceil(RESIDENT_CHUNK).min(RESIDENT_CHUNKS_MAX);
@@ -165,10 +164,10 @@ struct Cachestat {
 /// The same number on all architectures, as for every system call since 424.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// Asks the kernel whether the whole range, which lies within the file, is in memory.
+/// Queries the kernel whether the whole range, which is within the file, is in memory.
 ///
 /// Counts the pages (`cachestat`, Linux 6.5), which takes 8 µs for 1 MiB; on an older kernel it
-/// reads some bytes without waiting. A file system that cannot tell counts as resident: its reads
+/// reads some bytes without waiting. A file system without this query counts as resident: its reads
 /// would block just the same in a test.
 fn are_pages_resident(fd: BorrowedFd<'_>, range: Range<u64>) -> bool {
     if range.is_empty() {
@@ -267,7 +266,7 @@ mod tests {
         assert!(!is_within(1, 101, 100));
     }
 
-    /// Whole chunks are remembered, also when they are asked for in pieces later; parts are not.
+    /// Whole chunks are remembered, even if they are requested in pieces later; parts are not.
     #[test]
     fn whole_chunks_are_remembered() {
         let len = 2 * RESIDENT_CHUNK + 10;
@@ -307,8 +306,8 @@ mod tests {
         assert!(!test(14 * SECOND + 5), "and nothing is believed");
     }
 
-    /// What was just written is in memory; what the kernel was told to drop is not, where the
-    /// file system obeys.
+    /// What was just written is in memory; what the kernel was asked to drop is not, if the file
+    /// system complies.
     #[test]
     fn tells_cold_from_hot() {
         let file = hot_file(1 << 20);

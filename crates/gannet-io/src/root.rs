@@ -82,7 +82,7 @@ impl Root {
         }))))
     }
 
-    /// The same directory under a descriptor of its own: lookups by several threads through one
+    /// The same directory under a separate descriptor: lookups by several threads through one
     /// descriptor would all write to its reference count.
     ///
     /// # Errors
@@ -149,8 +149,8 @@ impl OsRoot {
     /// path be swapped between the two, the second is still confined to the root and does not
     /// block (`O_NONBLOCK`), and the metadata are always those of the descriptor that is returned.
     ///
-    /// A file system that is mounted below the root may be slower than the root's own, and even
-    /// asking it for metadata may wait: whoever may not wait does not cross into it.
+    /// A file system that is mounted below the root may be slower than the root's own, and even a
+    /// metadata query may block: callers that must not block do not cross into it.
     pub(crate) fn open(&self, path: &[u8], reach: Reach) -> Result<OpenedFile, Errno> {
         let path = or_dot(path);
         let reference = self.resolve(path, OFlags::PATH, reach)?;

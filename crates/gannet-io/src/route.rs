@@ -1,8 +1,8 @@
 //! By which device what a socket sends leaves: asked of the kernel by netlink, once per question.
 //!
-//! `sendfile` puts pages of a file into the socket's queue. On a device of its own the peer has the
-//! bytes when it has acknowledged them. On loopback, between network namespaces (veth, bridges) and in
-//! tunnels, what the peer has not read yet may be the very same pages.
+//! `sendfile` puts pages of a file into the socket's queue. On an interface with a parent device
+//! the peer has the bytes when it has acknowledged them. On loopback, between network namespaces
+//! (veth, bridges) and in tunnels, what the peer has not read yet may be the very same pages.
 //!
 //! `/sys/class/net` is not asked: it shows the namespace in which it was mounted, and a process may be
 //! in another one, where an interface of the same name is something else.
@@ -14,8 +14,8 @@ use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-/// Whether what this socket sends leaves the machine by a device of its own. False for whatever
-/// cannot be found out.
+/// Whether what this socket sends leaves the machine by an interface with a parent device. False
+/// for whatever cannot be found out.
 pub(crate) fn leaves_by_device(socket: impl AsFd) -> bool {
     let Some(peer) = peer(socket.as_fd()) else {
         return false;
@@ -155,7 +155,7 @@ impl Links for Kernel {
                 match kind {
                     NLMSG_DONE => return Ok(members),
                     NLMSG_ERROR => return Err(Errno::NODEV),
-                    // A kernel may send more than was asked for.
+                    // A kernel may send more than was requested.
                     _ => members.extend(
                         link(kind, body)
                             .filter(|(_, link)| link.master == Some(bond))

@@ -51,7 +51,7 @@ pub(crate) fn room(socket: BorrowedFd<'_>, unsent_max: u32) -> u64 {
     }
     // TCP counts what waits in its queue, a Unix socket what was allocated.
     let queued = info[WRITE_QUEUED].max(info[WRITE_ALLOCATED]);
-    // What the kernel keeps of its own for each queued segment counts as well: up to 29 % of it.
+    // The kernel's overhead per queued segment counts as well: up to 29 % of it.
     let room = info[SEND_BUFFER].saturating_sub(queued) / 3 * 2;
     if unsent_max == u32::MAX {
         return u64::from(room);

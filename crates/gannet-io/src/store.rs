@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    /// Known file systems are told apart.
+    /// Known file systems are distinguished.
     #[test]
     fn classifies_file_systems() {
         let proc = std::fs::File::open("/proc/self/stat").unwrap();

@@ -83,7 +83,7 @@ fn name(errno: Errno) -> String {
     }
 }
 
-/// The sysctl `kernel.io_uring_disabled` (Linux 6.6): 0 allowed, 1 for one group, 2 for nobody.
+/// The sysctl `kernel.io_uring_disabled` (Linux 6.6): 0 allowed, 1 for one group, 2 forbidden.
 fn disabled_sysctl() -> Option<u8> {
     let text = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").ok()?;
     text.trim().parse().ok()

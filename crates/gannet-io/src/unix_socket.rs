@@ -6,9 +6,9 @@
 //! ```
 //!
 //! The socket is never reachable before its mode and group are set, nor missing while being
-//! replaced. The rename cannot do away with a file of somebody else: either nothing had the name,
-//! or what had it is looked at after the exchange and goes back if it is not the socket that was
-//! found stale.
+//! replaced. The rename cannot destroy another process's file: either the name was free, or its
+//! previous file is checked after the exchange and restored if it is not the socket that was found
+//! stale.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -39,7 +39,7 @@ pub struct Access {
 /// `EACCES` of the folder; `ENAMETOOLONG` beyond 107 bytes; `EPERM` for a group that this user is
 /// not in; a text for a group that does not exist.
 pub fn bind(path: &Path, access: &Access) -> io::Result<(OwnedFd, SocketFile)> {
-    // Whoever connects needs its whole path in an address.
+    // Clients need its whole path in an address.
     SocketAddrUnix::new(path)?;
     let group = access.group.as_deref().map(group_id).transpose()?;
     let name = path.file_name().ok_or(Errno::INVAL)?.to_owned();
@@ -92,7 +92,7 @@ const NAMES_MAX: u32 = 64;
 const ATTEMPTS_MAX: u32 = 8;
 
 impl SocketFile {
-    /// Gives the socket a name of its own in the folder.
+    /// Gives the socket a temporary name in the folder.
     fn bind(&mut self, socket: &OwnedFd, parent: &Path) -> io::Result<()> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         for _ in 0..NAMES_MAX {
@@ -134,7 +134,7 @@ impl SocketFile {
         Ok(())
     }
 
-    /// Gives the file its real name, in the place of a socket that nobody listens on.
+    /// Gives the file its final name, in place of a stale socket.
     ///
     /// # Errors
     /// `EADDRINUSE` as for [`bind`]; what the file system says.
@@ -159,7 +159,7 @@ impl SocketFile {
                 Ok(()) => {
                     let got = self.look(&temporary)?.map(|(identity, _)| identity);
                     if got != replaced {
-                        // Somebody else's: it gets its name back.
+                        // Not ours: it gets its name back.
                         self.rename(&temporary, RenameFlags::EXCHANGE)?;
                         continue;
                     }
@@ -179,7 +179,7 @@ impl SocketFile {
         rustix::fs::renameat_with(folder, temporary, folder, &self.name, flags)
     }
 
-    /// The socket that nobody listens on at the name; `None` if nothing is there.
+    /// The stale socket at the name; `None` if nothing is there.
     fn stale(&self) -> io::Result<Option<Identity>> {
         let Some((identity, kind)) = self.look(&self.name)? else {
             return Ok(None);
@@ -343,7 +343,7 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// Mode and group are there when the file is, and nobody connects before.
+    /// Mode and group are set when the file appears, and no client can connect earlier.
     #[test]
     fn mode_and_group_are_set_before_it_is_published() {
         let folder = folder("mode");

@@ -22,7 +22,7 @@ impl Waker {
 pub(crate) enum WakerInner {
     /// A driver of a real kernel.
     Bell(Arc<Bell>),
-    /// The simulator looks at the flag in its `wait`.
+    /// The simulator checks the flag in its `wait`.
     Flag(Arc<AtomicBool>),
 }
 
@@ -67,10 +67,10 @@ impl Bell {
     }
 
     /// To be called when the eventfd is readable, before looking at what the ringers left: a ring
-    /// after this call makes it readable again. Tells whether a waker rang.
+    /// after this call makes it readable again. Whether a waker rang.
     pub(crate) fn hear(&self) -> bool {
         let mut counter = [0; 8];
-        // EAGAIN when somebody else was faster: nothing to do.
+        // EAGAIN when another reader was faster: nothing to do.
         let _ = rustix::io::read(&self.eventfd, &mut counter);
         // A swap, not a store: it has to see what the last ringer wrote before it rang.
         self.rung.swap(false, Ordering::AcqRel);

@@ -19,8 +19,8 @@ pub struct HostFolders {
 }
 
 impl HostFolders {
-    /// Looks at what is in a directory. A symbolic link is what it leads to: two names of one
-    /// folder are two hosts with one site.
+    /// Lists a directory. A symbolic link is what it leads to: two names of one folder are two
+    /// hosts with one site.
     ///
     /// # Errors
     /// The directory cannot be read.

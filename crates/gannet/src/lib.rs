@@ -103,7 +103,7 @@ fn dispatch(typed: &[OsString]) -> Result<u8, Failure> {
         Some(("completions", matches)) => print(&documents::completions(text(matches, "shell"))?),
         Some(("man", _)) => print(&documents::manual_page::render()),
         Some((REFERENCE_COMMAND, _)) => print(&documents::reference::render()),
-        Some((name, _)) => unreachable!("'{name}' is no command"),
+        Some((name, _)) => unreachable!("'{name}' is not a command"),
     }
 }
 
@@ -115,10 +115,10 @@ fn help(matches: &ArgMatches) -> Result<String, Failure> {
     known.map(documents::help::of_command).ok_or_else(|| {
         let shown = messages::printable(&name.to_string_lossy());
         let names = COMMANDS.iter().map(|command| command.name);
-        let failure = Failure::usage(format!("'{shown}' is no command"));
+        let failure = Failure::usage(format!("'{shown}' is not a command"));
         match nearest(&shown, names) {
             Some(meant) => failure.help(format!("did you mean 'gannet help {meant}'?")),
-            None => failure.help("'gannet --help-all' names all of them"),
+            None => failure.help("'gannet --help-all' lists all of them"),
         }
     })
 }
@@ -182,7 +182,7 @@ fn coding(matches: &ArgMatches) -> Result<Option<Coding>, Failure> {
     })
 }
 
-/// Like diff(1): 0 if there is no difference, 1 if there is, 2 if it cannot be told.
+/// Like diff(1): 0 if there is no difference, 1 if there is, 2 if that cannot be determined.
 fn diff(matches: &ArgMatches) -> Result<u8, Failure> {
     let options = DiffOptions {
         before: PathBuf::from(text(matches, "before")),
@@ -273,7 +273,7 @@ fn explain(matches: &ArgMatches) -> Result<u8, Failure> {
     judge(|out| explain::explain(&options, out))
 }
 
-/// Whoever believes any certificate has no use for a list of some.
+/// Accepting any certificate makes a list of trusted ones useless.
 fn check_trust(is_insecure: bool, cacert: Option<&PathBuf>) -> Result<(), Failure> {
     match is_insecure && cacert.is_some() {
         false => Ok(()),
@@ -305,8 +305,8 @@ fn import(matches: &ArgMatches) -> Result<u8, Failure> {
     let refuse = |error: io::Error| Failure::of_system("import", source.display(), &error);
     let Some(kind) = import::kind_of(&source).map_err(refuse)? else {
         return Err(
-            Failure::new("import", source.display(), "not an archive that is known")
-                .help("zip, tar, tar.gz, tar.zst and the archives of kawipiko can be imported"),
+            Failure::new("import", source.display(), "unknown kind of archive")
+                .help("gannet imports zip, tar, tar.gz, tar.zst and kawipiko archives"),
         );
     };
     let unpacking = Unpacking::into(&output)?;

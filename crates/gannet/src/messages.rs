@@ -14,7 +14,7 @@ use rustix::io::Errno;
 /// The exit status of a failure, documented in the manual.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Exit {
-    /// 0: whoever read our output has gone away, which is their right; nothing is said.
+    /// 0: the reader of our output is gone, which is normal; nothing is printed.
     ReaderGone,
     /// 1: the command was understood and could not be done.
     Failed,
@@ -89,10 +89,10 @@ impl Failure {
         }
     }
 
-    /// Tells the user, on standard error.
+    /// Reports it to the user, on standard error.
     pub fn report(&self) {
         if self.exit != Exit::ReaderGone {
-            // Without standard error there is nobody to tell.
+            // Without standard error there is no one to inform.
             let _ = writeln!(io::stderr(), "{self}");
         }
     }
@@ -133,16 +133,16 @@ pub fn next_step(error: &io::Error) -> Option<&'static str> {
         io::ErrorKind::NotFound => "check the path",
         io::ErrorKind::AlreadyExists => "choose another name, or remove what is there",
         io::ErrorKind::PermissionDenied => {
-            "look at its permissions and those of its folder ('namei -l PATH'), and at the user that \
+            "check its permissions and those of its folder ('namei -l PATH'), and the user that \
              gannet runs as"
         }
         io::ErrorKind::IsADirectory => "it is a folder: name a file",
-        io::ErrorKind::NotADirectory => "a part of the path is no folder: check the path",
+        io::ErrorKind::NotADirectory => "a component of the path is not a folder: check the path",
         io::ErrorKind::InvalidInput => "name a regular file",
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "make room there, or choose another place"
+            "free some space there, or choose another place"
         }
-        io::ErrorKind::ReadOnlyFilesystem => "choose a place that can be written to",
+        io::ErrorKind::ReadOnlyFilesystem => "choose a writable place",
         io::ErrorKind::FileTooLarge => {
             "the file system or a limit (ulimit -f) does not allow files of this length"
         }
@@ -153,8 +153,8 @@ pub fn next_step(error: &io::Error) -> Option<&'static str> {
         _ if is(Errno::AGAIN) => {
             "raise the limit of threads, or of memory: 'ulimit -u', 'ulimit -v'"
         }
-        _ if is(Errno::LOOP) => "links lead in a circle there: check the path",
-        _ if is(Errno::IO) => "the disk is failing, or its cable: look at 'dmesg'",
+        _ if is(Errno::LOOP) => "its symbolic links form a loop: check the path",
+        _ if is(Errno::IO) => "the disk or its cable is failing: see 'dmesg'",
         _ => return None,
     })
 }
@@ -174,8 +174,8 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
-/// Makes a broken invariant of ours readable: what, where, and where to tell it. Afterwards the
-/// process ends, as panics do.
+/// Prints a broken invariant readably: what, where, and where to report it. Afterwards the process
+/// ends, as panics do.
 pub fn hide_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let payload = panic.payload();
@@ -226,7 +226,7 @@ mod tests {
         check(Errno::NOSPC, "make room");
         check(Errno::ROFS, "written to");
         check(Errno::MFILE, "ulimit -n");
-        check(Errno::LOOP, "in a circle");
+        check(Errno::LOOP, "form a loop");
         assert_eq!(next_step(&io::Error::other("damaged")), None);
     }
 }

@@ -44,7 +44,7 @@ fn options(
     if settings.drop_identity && !has_gzip {
         return Err(
             Failure::usage("--drop-identity needs gzip, which --compress leaves out")
-                .help("add gzip to --compress: it is what bodies are inflated from"),
+                .help("add gzip to --compress: bodies are inflated from it"),
         );
     }
     Ok(PackOptions {
@@ -211,7 +211,7 @@ impl Imported {
             .replace(&shown, &to)
     }
 
-    /// What is told of packing, in these words.
+    /// The messages about packing, in these words.
     fn report(&self, source: &Path, mut report: PackReport, hosts: bool) -> PackReport {
         let (from, to) = (self.scratch.path(), source.display());
         for warning in &mut report.warnings {
@@ -225,8 +225,8 @@ impl Imported {
         // With hosts, the folder is the name of one.
         if let Some(folder) = self.only_folder.as_ref().filter(|_| !hosts) {
             report.warnings.push(format!(
-                "all files of '{to}' are in its folder '{folder}', and their paths begin with \
-                 '/{folder}/'; to have them at '/': 'gannet import {to} -o DIR', then 'gannet \
+                "all files of '{to}' are in its folder '{folder}', so their paths begin with \
+                 '/{folder}/'; to serve them at '/': 'gannet import {to} -o DIR', then 'gannet \
                  pack DIR/{folder}'"
             ));
         }

@@ -77,7 +77,7 @@ impl Unpacking {
         Ok(Self { directory, made })
     }
 
-    /// Removes what was made. What cannot be removed is left: why it is unfinished is told.
+    /// Removes what was made. What cannot be removed is left: the original failure is reported.
     pub(crate) fn undo(&self) {
         if let Some(made) = &self.made {
             return remove_folder(made);

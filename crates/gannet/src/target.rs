@@ -37,7 +37,7 @@ impl Target {
         let mut target = Self::undecoded(typed)?;
         match target.decode() {
             true => Ok(target),
-            false => Err("no server would take this path"),
+            false => Err("no server would accept this path"),
         }
     }
 

@@ -36,7 +36,7 @@ fn help_comes_on_standard_output_short_and_long() {
     same(gannet(["help", "pack"]).success().text(), pack.text());
     gannet(["help", "pakc"]).failure(
         2,
-        "gannet: 'pakc' is no command\nhelp: did you mean 'gannet help pack'?\n",
+        "gannet: 'pakc' is not a command\nhelp: did you mean 'gannet help pack'?\n",
     );
 }
 
@@ -119,7 +119,7 @@ fn a_mistyped_command_alone_is_a_path_that_does_not_exist() {
 fn without_path_and_terminal_nothing_is_served() {
     gannet_in(&Folder::site(), [] as [&str; 0]).failure(
         2,
-        "gannet: no path given, and no terminal to ask\n\
+        "gannet: no path given, and not running in a terminal\n\
          help: name what to serve: 'gannet PATH'; for the current directory 'gannet .'\n",
     );
 }
@@ -177,8 +177,8 @@ fn configuration_is_checked_with_file_and_line() {
     );
     check(
         "# size\ncache-memory = 'much'\n",
-        "gannet: cannot use 'bad.toml': line 2: cache-memory: not a size: write bytes, or a \
-         number with K, M, G or T\nhelp: 'gannet --help-all' tells what each key takes\n",
+        "gannet: cannot use 'bad.toml': line 2: cache-memory: not a size: write bytes, or a number \
+         with K, M, G or T\nhelp: 'gannet --help-all' lists the values of each key\n",
     );
     gannet_in(&folder, ["-c", "none.toml", "."]).failure(
         2,
@@ -369,7 +369,7 @@ fn a_closed_pipe_is_success_and_a_full_disk_is_not() {
     same(
         &String::from_utf8_lossy(&output.stderr),
         "gannet: cannot write to 'standard output': no space left on device (ENOSPC)\n\
-         help: make room there, or choose another place\n",
+         help: free some space there, or choose another place\n",
     );
     assert_eq!(output.status.code(), Some(1));
 }
@@ -515,12 +515,9 @@ fn what_cannot_be_packed_is_named_and_leaves_nothing_behind() {
     let ssh = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEA\n";
     let public = "untrusted comment: minisign public key 0\nRWSuYTcs/iAggykbW8uO\n";
     for (text, what) in [
-        (ssh, "it is a key of OpenSSH, not of minisign"),
-        (
-            public,
-            "it is a public key; archives are signed with the secret one",
-        ),
-        ("\u{0}", "it is no secret key of minisign"),
+        (ssh, "it is an OpenSSH key, not a minisign key"),
+        (public, "it is a public key; signing needs the secret one"),
+        ("\u{0}", "it is not a minisign secret key"),
     ] {
         let key = keys.write("key", text);
         let key = key.to_str().expect("UTF-8");
@@ -605,7 +602,7 @@ fn ls_lists_urls_and_cat_writes_their_bytes() {
         1,
         &format!(
             "gannet: cannot find '/none' in '{archive}': no file has this path\n\
-             help: 'gannet ls {archive}' shows what is in it\n"
+             help: 'gannet ls {archive}' lists its contents\n"
         ),
     );
 }
@@ -772,7 +769,7 @@ fn a_unix_socket_is_there_while_it_is_served() {
         1,
         &format!(
             "gannet: cannot listen on '{address}': address already in use (EADDRINUSE)\n\
-             help: stop the server that uses it, or remove the file if it is no socket\n"
+             help: stop the server that uses it, or remove the file if it is not a socket\n"
         ),
     );
     server.stop().success();

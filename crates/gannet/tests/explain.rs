@@ -70,16 +70,16 @@ fn rules_files_variants_and_origins_are_told() {
     let gzip = ["/assets/app.css", "-H", "accept-encoding: gzip"];
     check(
         &gzip,
-        &["content-encoding: gzip", "    there are several codings"],
+        &["content-encoding: gzip", "    several codings are stored"],
     );
     // Without the field a browser's is taken, and said.
-    let browser = "as a browser asks, with 'accept-encoding: gzip, deflate, br, zstd' (another: -H \
-                   'accept-encoding: identity')";
+    let browser = "like a browser, with 'accept-encoding: gzip, deflate, br, zstd' (to change it: \
+                   -H 'accept-encoding: identity')";
     check(&gzip[..1], &[browser, "content-encoding: gzip"]);
     let plain = ["/assets/app.css", "-H", "accept-encoding: identity"];
     let ended = explain(folder.path(), &plain).success();
     assert!(
-        ended.text().contains("not accepted by the request"),
+        ended.text().contains("not accepted by the client"),
         "{ended:?}"
     );
     assert!(!ended.text().contains("content-encoding"), "{ended:?}");
@@ -112,7 +112,7 @@ fn a_server_answers_as_foreseen() {
                     let field = format!("accept-encoding: {coding}");
                     let ended = explain(site, &[url, "-H", &field, "--server", &address]);
                     assert_eq!(ended.status, Some(0), "{url} {coding}: {}", ended.text());
-                    assert!(ended.text().ends_with("\nthe server answers so\n"));
+                    assert!(ended.text().ends_with("\nthe server answers the same\n"));
                 }
             }
         }
@@ -126,7 +126,7 @@ fn a_server_answers_as_foreseen() {
         assert!(
             ended
                 .text()
-                .contains("\nthe server answers otherwise:\n  content-length: 14 (")
+                .contains("\nthe server answers differently:\n  content-length: 14 (")
         );
     });
 }
@@ -144,7 +144,7 @@ fn a_server_is_asked_over_tls() {
             let arguments = [&[url, "--server", &address][..], trust].concat();
             let ended = explain(folder.path(), &arguments);
             assert_eq!(ended.status, Some(0), "{url}: {ended:?}");
-            assert!(ended.text().ends_with("\nthe server answers so\n"));
+            assert!(ended.text().ends_with("\nthe server answers the same\n"));
         }
     }
     let ended = explain(folder.path(), &["/about", "--server", &address]);
@@ -156,7 +156,7 @@ fn a_server_is_asked_over_tls() {
     let clear = address.replace("https", "http");
     let ended = explain(folder.path(), &["/about", "--server", &clear]);
     assert!(
-        ended.text().contains("  status 400 (foreseen 200)"),
+        ended.text().contains("  status 400 (expected 200)"),
         "{ended:?}"
     );
     let plain = Engine::Epoll.serve(folder.path(), &[]);
@@ -184,7 +184,7 @@ fn what_cannot_be_explained_is_told() {
     }
     gannet_in(&folder, ["explain", "/", "-H", "x"]).failure(
         2,
-        "gannet: 'x' is no field\nhelp: write it as NAME: VALUE\n",
+        "gannet: 'x' is not a field\nhelp: write it as NAME: VALUE\n",
     );
     gannet_in(&folder, ["explain", "/", "-s", "ftp://localhost"]).failure(
         2,

@@ -315,7 +315,7 @@ fn hup_reads_rules_and_certificates_at_once() {
             let begun = Instant::now();
             server.server.signal(Signal::HUP);
             let line = server.server.next_line();
-            assert_eq!(line.as_deref(), Some("certificates were read again"));
+            assert_eq!(line.as_deref(), Some("certificates reloaded"));
             times.push(begun.elapsed());
             error_line(&mut server.server, "the rules of");
         }

@@ -162,7 +162,7 @@ fn what_stops_in_the_middle_goes_on() {
     let head = b"HTTP/1.1 200 OK\r\netag: \"a\"\r\ncontent-length: 11\r\n\r\nHello";
     let ended = get(head);
     assert_eq!(ended.status, Some(1));
-    let expect = "closed 6 bytes before the end\nhelp: --continue goes on with what is there\n";
+    let expect = "closed 6 bytes before the end\nhelp: --continue resumes from there\n";
     assert!(ended.err.ends_with(expect), "{}", ended.err);
     let rest = b"HTTP/1.1 206 Partial\r\netag: \"a\"\r\ncontent-length: 7\r\n\
         content-range: bytes 4-10/11\r\n\r\no World";
@@ -178,7 +178,7 @@ fn only_files_are_replaced() {
     let _listener = UnixListener::bind(&socket).expect("a folder of ours");
     let ended = gannet_in(&folder, ["get", &url(&server), "-o", "socket"]);
     assert_eq!(ended.status, Some(1));
-    assert!(ended.err.contains("it is no file"), "{}", ended.err);
+    assert!(ended.err.contains("it is not a file"), "{}", ended.err);
     let kind = fs::metadata(&socket).expect("still there").file_type();
     assert!(kind.is_socket() && !folder.join("socket.part").exists());
     folder.write("real", "old");
@@ -244,7 +244,7 @@ fn a_short_stream_is_an_error() {
     let answer = b"\0\0\0\x04\0\0\0\0\0\0\0\x05\x01\x04\0\0\0\x01\x88\x0f\x0d\x016\
         \0\0\x05\0\x01\0\0\0\x01Hello";
     for (answer, expect) in [
-        (&answer[..], "5 bytes came (expected 6)"),
+        (&answer[..], "received 5 bytes (expected 6)"),
         (
             b"HTTP/1.1 400 Bad Request\r\n\r\n",
             "it does not speak HTTP/2 here",
@@ -265,7 +265,7 @@ fn what_is_not_there_is_an_error_and_no_file() {
     let missing = format!("http://{}/missing", server.address());
     let expect = format!(
         "gannet: cannot download '{missing}': the server answers 404 (expected the content)\n\
-         help: there is nothing at this URL: check its path\n"
+         help: nothing is at this URL: check its path\n"
     );
     gannet_in(&folder, ["get", &missing]).failure(1, &expect);
     gannet_in(&folder, ["get", &missing, "-o", "copy"]).failure(1, &expect);
@@ -276,7 +276,7 @@ fn what_is_not_there_is_an_error_and_no_file() {
     let ended = gannet_in(&folder, ["get", &nobody]);
     assert_eq!(ended.status, Some(1));
     assert!(
-        ended.err.contains("help: nobody listens there"),
+        ended.err.contains("help: nothing listens there"),
         "{}",
         ended.err
     );
@@ -508,9 +508,8 @@ fn a_server_that_cannot_be_believed_is_told_about() {
     ended.failure(
         1,
         &format!(
-            "gannet: cannot download '{url}': the server's certificate is of X.509 version 1, which \
-             has no names to compare (expected 3)\n\
-             help: if you know whose it is, believe any with --insecure\n"
+            "gannet: cannot download '{url}': the server's certificate is X.509 version 1, which has no host names (expected 3)\n\
+             help: if you know whose it is, accept any with --insecure\n"
         ),
     );
     let plain = Gannet::serve(folder.path(), &[]);
@@ -531,7 +530,7 @@ fn a_part_without_its_tag_is_begun_anew_with_a_word() {
     let url = url(&server);
     for (tag, why) in [
         (None, "is missing"),
-        (Some("x"), "does not say what is in it"),
+        (Some("x"), "does not record what it holds"),
     ] {
         folder.write("copy.part", "what is left");
         if let Some(tag) = tag {
@@ -540,7 +539,7 @@ fn a_part_without_its_tag_is_begun_anew_with_a_word() {
         let ended = gannet_in(&folder, ["get", "-q", "-C", &url, "-o", "copy"]);
         assert_eq!(ended.status, Some(0), "{ended:?}");
         let expect = format!(
-            "gannet: 'copy.part' cannot be gone on with, since 'copy.part.tag' {why}: begun anew\n"
+            "gannet: cannot resume 'copy.part', since 'copy.part.tag' {why}: starting over\n"
         );
         assert_eq!(ended.err, expect);
         assert!(downloaded(&folder, "copy") == pattern(LEN, 7));
@@ -574,7 +573,7 @@ fn what_is_there_is_left_or_gone_on_with_if_that_can_be_proved() {
     let url = url(&server);
     gannet_in(&folder, ["get", "-q", &url, "-o", "copy"]).success();
     let get = || gannet_in(&folder, ["get", "-C", &url, "-o", "copy"]);
-    let whole = "copy: whole already, nothing was downloaded\n";
+    let whole = "copy: already complete, nothing was downloaded\n";
     assert_eq!(get().success().text(), whole);
     // The date says that it is the beginning, as `curl -R` leaves it.
     let date = fs::metadata(folder.join("copy"))

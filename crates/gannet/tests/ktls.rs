@@ -27,7 +27,7 @@ fn serve_with(engine: Engine, path: &Path, flags: &[&str]) -> Option<Secure> {
     let lines = secure.server.start_lines();
     if lines
         .iter()
-        .any(|line| line.contains("the kernel seals large bodies"))
+        .any(|line| line.contains("the kernel encrypts large bodies"))
     {
         return Some(secure);
     }

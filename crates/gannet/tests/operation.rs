@@ -392,7 +392,7 @@ fn a_flag_without_effect_is_refused() {
     for flag in flags {
         let ended = gannet_in(&folder, ["-p", "0", "site.gannet"].iter().chain(flag));
         let expect = format!(
-            "gannet: {} has no effect on an archive, which has what it was packed with\n\
+            "gannet: {} has no effect on an archive: it is decided when packing\n\
              help: give it to 'gannet pack', or leave it out\n",
             flag[0]
         );
@@ -405,8 +405,8 @@ fn a_flag_without_effect_is_refused() {
         .arg(&archive);
     run(&mut command).failure(
         2,
-        "gannet: GANNET_NO_LISTING has no effect on an archive, which has what it was packed \
-         with\nhelp: leave it out\n",
+        "gannet: GANNET_NO_LISTING has no effect on an archive: it is decided when packing\nhelp: \
+         leave it out\n",
     );
     // Beside a directory it has an effect, and the default never needs one.
     let both = [

@@ -101,8 +101,7 @@ fn a_file_that_cannot_be_read_is_named() {
     gannet_in(&folder, ["pack", "site", "--fast", "-q"]).failure(
         1,
         "gannet: cannot read 'site/secret.html': permission denied (EACCES)\n\
-         help: make it readable, or leave it out of the site; a site is packed whole or not at \
-         all\n",
+         help: make it readable, or exclude it; a site is packed completely or not at all\n",
     );
     assert_eq!(names(&folder), ["site"]);
 }

@@ -51,10 +51,15 @@ fn a_fifo_is_never_waited_for() {
         &folder,
         &pack,
         1,
-        &["cannot write '/dev/null': it is no file"],
+        &["cannot write '/dev/null': it is not a file"],
     );
     let pack = ["pack", ".", "-q", "-o", name];
-    refused(&folder, &pack, 1, &["cannot write 'fifo': it is no file"]);
+    refused(
+        &folder,
+        &pack,
+        1,
+        &["cannot write 'fifo': it is not a file"],
+    );
     let sign = ["pack", ".", "-q", "-o", "x.gannet", "--sign", name];
     refused(
         &folder,
@@ -65,7 +70,7 @@ fn a_fifo_is_never_waited_for() {
     assert!(!folder.join("x.gannet").exists());
     fifo(&folder.join("copy.part"));
     let get = ["get", "http://127.0.0.1:9/", "-o", "copy"];
-    refused(&folder, &get, 1, &["copy.part' is there and is no file"]);
+    refused(&folder, &get, 1, &["copy.part' exists and is not a file"]);
 }
 
 /// Rules and patterns that are no files would be left out with all that they say.
@@ -79,7 +84,7 @@ fn rules_and_patterns_that_are_no_files_are_named() {
             ("a socket", |path| {
                 drop(UnixListener::bind(path).expect("new"))
             }),
-            ("a link to nothing", |path| {
+            ("a dangling link", |path| {
                 std::os::unix::fs::symlink("none", path).expect("new");
             }),
         ];
@@ -190,7 +195,7 @@ fn flags_that_would_do_nothing_are_refused() {
     );
     serve(
         &["--ignore-host"],
-        "--ignore-host has no effect where one site",
+        "--ignore-host has no effect with a single site",
     );
     serve(&["--index", ""], "an empty name in the list");
     serve(
@@ -266,15 +271,15 @@ fn an_application_without_a_front_page_is_told() {
     folder.write("page.html", "x");
     let ended = gannet_in(&folder, ["--check-config", "--spa", "."]);
     assert_eq!(ended.status, Some(0), "{ended:?}");
-    let expect = "--spa has no effect yet on '.': there is no index.html that would answer";
+    let expect = "--spa has no effect yet on '.': there is no index.html to serve";
     assert!(ended.err.contains(expect), "{ended:?}");
     let ended = gannet_in(&folder, ["pack", ".", "--spa", "-o", "x.gannet"]);
     assert_eq!(ended.status, Some(0), "{ended:?}");
-    let expect = "--spa has no effect: '.' has no index.html that would answer";
+    let expect = "--spa has no effect: '.' has no index.html to serve";
     let told = format!("{}{}", ended.text(), ended.err);
     assert!(told.contains(expect), "{ended:?}");
     // Packed with the flag, or served with it; and a folder of that name is no page.
-    let expect = "--spa has no effect on 'x.gannet': there is no index.html that would answer";
+    let expect = "--spa has no effect on 'x.gannet': there is no index.html to serve";
     let ended = gannet_in(&folder, ["--check-config", "x.gannet"]);
     assert!(ended.err.contains(expect), "{ended:?}");
     folder.write("index.html/index.html", "x");

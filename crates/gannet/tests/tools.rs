@@ -121,7 +121,7 @@ fn cat_takes_urls_and_writes_what_is_stored_in_a_coding() {
     assert_eq!(gzip.out[..2], [0x1f, 0x8b]);
     gannet(["cat", "-c", "gzip", &archive, "/assets/empty.txt"]).failure(
         1,
-        "gannet: cannot write '/assets/empty.txt' as gzip: not stored so\n\
+        "gannet: cannot write '/assets/empty.txt' as gzip: not stored in this coding\n\
          help: it is stored as identity\n",
     );
     gannet(["cat", "-c", "gzp", &archive, "/"]).failure(
@@ -188,8 +188,8 @@ fn import_writes_files_and_names_what_it_cannot_take() {
     gannet(["import", page, "-o", "x"]).failure(
         1,
         &format!(
-            "gannet: cannot import '{page}': not an archive that is known\n\
-             help: zip, tar, tar.gz, tar.zst and the archives of kawipiko can be imported\n"
+            "gannet: cannot import '{page}': unknown kind of archive\n\
+             help: gannet imports zip, tar, tar.gz, tar.zst and kawipiko archives\n"
         ),
     );
 }
@@ -228,8 +228,8 @@ fn an_archive_of_one_folder_is_told_and_its_files_are_named_within_it() {
     let mut builder = tar_of_one_folder();
     out.write("site.tar", builder.get_mut());
     let pack = |archive: &str| gannet_in(&out, ["pack", archive, "--fast", "-o", "a.gannet"]);
-    let told = "warning: all files of 'site.tar' are in its folder 'dist', and their paths begin \
-                with '/dist/'; to have them at '/': 'gannet import site.tar -o DIR', then 'gannet \
+    let told = "warning: all files of 'site.tar' are in its folder 'dist', so their paths begin \
+                with '/dist/'; to serve them at '/': 'gannet import site.tar -o DIR', then 'gannet \
                 pack DIR/dist'\n";
     let packed = pack("site.tar").success();
     assert!(packed.text().contains(told), "{packed:?}");

@@ -10,7 +10,7 @@ use crate::layout::slice;
 use crate::superblock::SectionKind;
 
 /// Keeps the sections that grow with the site until the archive is finished, in memory or out of
-/// it. Errors are the keeper's: it remembers them, and tells them who finishes the archive.
+/// it. Errors are sticky: the spool records them, and reports them when the archive is finished.
 pub trait Spool: fmt::Debug {
     /// Appends bytes to a section.
     fn append(&mut self, section: SectionKind, bytes: &[u8]);

@@ -1,7 +1,7 @@
 //! Which paths of a live directory to try for a target path, and what was found in the end.
 //!
-//! A small state machine, so that whoever opens files may do it at once or wait for a slow disk.
-//! It asks for one path at a time and is told what is there:
+//! A small state machine, so that its caller may open files at once or wait for a slow disk. It
+//! requests one path at a time and receives what is there:
 //!
 //! ```text
 //!  /name   ──▶ name ──regular──▶ File                 /name/ ──▶ name/index.html ──regular──▶ File
@@ -30,7 +30,7 @@
 //! served as it is, not redirected to `/page`.
 //!
 //! A page `name.html` beside a folder `name/` answers `/name`, the folder answers `/name/`. Site
-//! generators write such pairs, and the folder often has no index of its own.
+//! generators write such pairs, and the folder often has no index page.
 
 use std::sync::Arc;
 
@@ -79,14 +79,14 @@ pub enum Told {
     Denied,
     /// A symbolic link that leads out of the root or in a circle: `EXDEV`, `ELOOP`.
     Escapes,
-    /// It cannot be told now: `EIO`, `EMFILE`, `ENFILE`, `ENOMEM`, ...
+    /// Unknown for now: `EIO`, `EMFILE`, `ENFILE`, `ENOMEM`, ...
     Failed,
 }
 
 /// What a target path comes to.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Found<'a> {
-    /// The file last asked for, relative to the root, with this status: 200, or another for an
+    /// The file last requested, relative to the root, with this status: 200, or another for an
     /// error page of the site. Conditions and ranges apply only to a 200.
     File {
         /// Its path.
@@ -102,7 +102,7 @@ pub enum Found<'a> {
         /// The path.
         location: &'a [u8],
     },
-    /// The directory last asked for is to be listed.
+    /// The directory last requested is to be listed.
     Listing {
         /// Its path relative to the root, `""` for the root itself.
         path: &'a [u8],
@@ -136,7 +136,7 @@ pub enum Found<'a> {
 pub struct Lookup {
     /// The target path without its first slash.
     path: Vec<u8>,
-    /// The path asked for, the one found, or the location.
+    /// The requested path, the one found, or the location.
     name: Vec<u8>,
     options: LookupOptions,
     routing: Arc<Routing>,
@@ -268,7 +268,7 @@ impl Lookup {
         lookup
     }
 
-    /// What is wanted now. Gives the same until [`told`](Self::told) is called.
+    /// The next request. Returns the same one until [`told`](Self::told) is called.
     #[must_use]
     pub fn step(&self) -> Ask<'_> {
         let State::Done(result) = self.state else {
@@ -295,7 +295,7 @@ impl Lookup {
         })
     }
 
-    /// Takes the answer to the path last asked for.
+    /// Takes the answer for the path last requested.
     ///
     /// # Panics
     /// If nothing was asked: the lookup is done.
@@ -546,8 +546,8 @@ impl Lookup {
     }
 }
 
-/// Whether the path is what `target_path::decode_path` gives. Checked again here because what is
-/// asked for is opened: this is the last line before the disk.
+/// Whether the path is what `target_path::decode_path` gives. Checked again here because the path
+/// will be opened: this is the last line of defence before the disk.
 fn is_canonical(path: &[u8]) -> bool {
     let Some(rest) = path.strip_prefix(b"/") else {
         return false;

@@ -4,8 +4,8 @@
 //! evidence for that, since it cannot be taken back from browsers: a digest of the content in the
 //! name, or a convention of the tool that wrote the file. Everything else is kept too, but
 //! revalidated each time, which costs a round trip and no body as long as it is unchanged. Errors
-//! are not kept, whatever a rule says: a script that was asked for a moment too early would be dead
-//! in that browser until the rule's time is over.
+//! are not kept, whatever a rule says: a script requested a moment too early would stay broken in
+//! that browser until the rule's lifetime expires.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -131,8 +131,8 @@ pub fn is_page(content_type: &str) -> bool {
     matches!(essence, "text/html" | "application/xhtml+xml")
 }
 
-/// The lifetime of an answer that is not the content of a path: redirects and errors. A redirect
-/// is asked for again, even a permanent one: browsers would otherwise keep it for ever.
+/// The lifetime of an answer that is not the content of a path: redirects and errors. A redirect is
+/// revalidated, even a permanent one: browsers would otherwise keep it forever.
 #[must_use]
 pub const fn lifetime_of_status(status: u16) -> Lifetime {
     match status {
@@ -190,8 +190,8 @@ impl Lifetimes {
         format!("{TITLE}\n{}\n", lines.join("\n"))
     }
 
-    /// Reads the text of an archive. Lines that are not understood are left out: all that comes of
-    /// it is that evidence is sought anew.
+    /// Reads the text of an archive. Unknown lines are skipped: the only consequence is that
+    /// evidence is searched for again.
     #[must_use]
     pub fn parse(text: &str) -> Self {
         let mut found = Self::default();

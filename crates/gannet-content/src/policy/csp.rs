@@ -41,8 +41,8 @@ pub struct ScriptNeeds {
 }
 
 impl ScriptNeeds {
-    /// What a script needs, as far as its text shows. That it names a function is taken for its
-    /// using it.
+    /// What a script needs, as far as its text shows. A script that names a function is assumed to
+    /// use it.
     #[must_use]
     pub fn of_script(text: &[u8]) -> Self {
         let has = |needle: &[u8]| text.windows(needle.len()).any(|window| window == needle);
@@ -87,7 +87,7 @@ pub struct Policy {
 /// Makes the policy of a page; `None` if it would be longer than [`POLICY_MAX`].
 ///
 /// It limits scripts, styles, plugins and the base of URLs. Images, fonts and connections are
-/// free, because a page does not tell which it will need.
+/// unrestricted, because a page does not show which it will need.
 #[must_use]
 pub fn policy(page: &Page, options: &PolicyOptions) -> Option<Policy> {
     let mut scripts = Sources::new(&options.script_sources);

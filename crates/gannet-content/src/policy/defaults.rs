@@ -66,7 +66,7 @@ impl DefaultFields {
         all
     }
 
-    /// Of a redirect. It is asked for again, even a permanent one.
+    /// Of a redirect. It is revalidated, even a permanent one.
     #[must_use]
     pub fn of_redirect(&self) -> Vec<(&'static str, String)> {
         let cache_control = Lifetime::NoCache.cache_control().to_owned();

@@ -34,7 +34,7 @@ pub fn fields(digest: &[u8; 32], extent: Extent<'_>) -> Vec<(&'static str, Strin
     let of_content = match extent {
         Extent::Whole => Some(digest),
         Extent::Range(digest) => digest,
-        // RFC 9530 appendix B.2 has the digest of no bytes here, which is of use to nobody.
+        // RFC 9530 appendix B.2 sends the digest of no bytes here, which is useless.
         Extent::Ranges | Extent::Nothing => None,
     };
     fields.extend(of_content.map(|digest| (CONTENT_DIGEST, value(digest))));

@@ -5,7 +5,7 @@
 //! bundlers write, and then only if the site itself refers to the file by that whole name, which
 //! [`lifetimes`](super::lifetimes) looks into. What is not surely one of them is not taken: a file
 //! that is kept for a year under a name that lives on is a mistake that no deploy can undo, while
-//! one that is asked for again costs a round trip.
+//! revalidation costs one round trip.
 
 use std::collections::HashMap;
 
@@ -98,7 +98,7 @@ pub struct Groups {
 #[derive(Clone, Copy, Debug, Default)]
 struct Group {
     count: usize,
-    /// Those that nobody would have thought of.
+    /// Unforeseen ones.
     strong: usize,
     /// Those that read like no word.
     weak: usize,

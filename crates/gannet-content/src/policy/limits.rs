@@ -7,7 +7,7 @@ pub const POLICY_MAX: usize = 8 * 1024;
 /// How deep documents within attributes (`srcdoc`) are read.
 pub const NESTED_DOCUMENTS_MAX: u8 = 3;
 
-/// The most findings that are kept of one page: more of the same kind tell nothing new.
+/// The most findings kept per page: more of the same kind add nothing.
 pub const FINDINGS_MAX: usize = 100;
 
 /// The most bytes of text that a finding quotes.

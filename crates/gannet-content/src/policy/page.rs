@@ -63,7 +63,7 @@ pub enum FindingKind {
     Encoding,
 }
 
-/// Reads a page. It is taken to be in UTF-8; if it is not, a finding says so.
+/// Reads a page. UTF-8 is assumed; otherwise there is a finding.
 #[must_use]
 pub fn read(bytes: &[u8]) -> Page {
     let mut page = Page::default();
@@ -94,7 +94,7 @@ impl Page {
 
 fn read_document(text: &str, depth: u8, page: &mut Page) {
     read_once(text, true, depth, page);
-    // Who has no scripts sees other elements.
+    // Without scripting, other elements apply.
     if contains_ignoring_case(text, b"<noscript") {
         let mut without_scripts = Page::default();
         read_once(text, false, depth, &mut without_scripts);
@@ -210,7 +210,7 @@ impl Sink {
         }
     }
 
-    /// What an element loads from elsewhere, and whether it is a script or style of its own.
+    /// What an element loads from elsewhere, and whether it is an inline script or style.
     fn read_element(&self, name: &QualName, attributes: &[Attribute]) -> bool {
         let get = |key: &str| {
             let found = attributes.iter().find(|other| &*other.name.local == key);
@@ -384,8 +384,8 @@ fn add_origin(origins: &mut Vec<String>, url: &str) {
     }
 }
 
-/// The origin of an absolute URL as a source of a policy. Without a scheme, that of the page is
-/// meant, and so it is in a policy.
+/// The origin of an absolute URL as a source of a policy. Without a scheme, the page's applies, in
+/// a policy as well.
 fn origin(url: &str) -> Option<String> {
     let url = url.trim();
     let lower = url.to_ascii_lowercase();

@@ -2,8 +2,8 @@
 //!
 //! Its server asks for the host first, which no file has, for the exact path before a catch-all
 //! (`/old/*`), and for a deeper catch-all before a shallower one, whatever the order of the lines.
-//! What it sends as `location` is the target as it stands, which may be relative to the path that
-//! was asked for.
+//! What it sends as `location` is the target as it stands, which may be relative to the requested
+//! path.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;

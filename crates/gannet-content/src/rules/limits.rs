@@ -32,7 +32,7 @@ pub const SEGMENTS_MAX: usize = 64;
 pub const CAPTURES_MAX: usize = 16;
 
 /// The most query parameters that a rule asks for. A query with more matches no such rule, so no
-/// more are ever looked at.
+/// more are examined.
 pub const QUERY_PARAMETERS_MAX: usize = 16;
 
 /// The most bytes of decoded values by which a query is looked up: a buffer on the stack.

@@ -150,7 +150,7 @@ impl Lint<'_> {
             }
             through.push(text(&sample.path));
             if let Some(first) = passed.iter().position(|rule| *rule == found) {
-                // A loop is told once, by the first of its rules, not by those that lead to it.
+                // A loop is reported once, at the first of its rules, not at those that lead to it.
                 if first == 0 {
                     self.in_loops.extend(&passed);
                     self.warn(rule.place, What::Loop { through });

@@ -8,7 +8,7 @@ use super::percent;
 use super::redirects::{QueryParameter, QueryValue};
 use super::trie::{Edges, Kind, Trie, TrieBuilder, Visit};
 
-/// What of a request rules look at.
+/// The parts of a request that rules depend on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Request<'a> {
     /// The scheme of the target URI.

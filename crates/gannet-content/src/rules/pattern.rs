@@ -454,7 +454,7 @@ fn parse_segment(text: &str, syntax: Syntax) -> Result<Part, Wrong> {
     let Some((start, end)) = find_wildcard(text, syntax, true) else {
         return Ok(Part::Segment(Segment::Literal(literal(0..text.len())?)));
     };
-    // Whoever writes `/:a-:b` means two, wherever placeholders may stand.
+    // `/:a-:b` means two placeholders, wherever they may stand.
     let anywhere = Syntax {
         has_inner_placeholders: true,
         ..syntax

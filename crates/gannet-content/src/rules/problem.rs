@@ -8,7 +8,7 @@ use std::path::Path;
 pub enum Severity {
     /// The rule would not do what it says; the build stops.
     Error,
-    /// The rule works, but hardly as it is meant.
+    /// The rule works, but probably not as intended.
     Warning,
 }
 

@@ -55,7 +55,7 @@ pub enum Decision {
         rule: u32,
     },
     /// The content at the path that was written, with this status. What is not there is 404.
-    /// Rules are not asked for that path again.
+    /// Rules are not evaluated again for that path.
     Content {
         /// 200, 404, 410 or 451. Conditions and ranges apply only to a 200.
         status: u16,
@@ -301,7 +301,7 @@ impl HeaderTable {
     }
 
     /// What the rules do to the fields of an answer: all that match, in their order. The path is
-    /// the one that was asked for, not that of the file that answers.
+    /// the requested one, not that of the file that answers.
     #[must_use]
     pub fn changes(&self, request: &Request<'_>) -> FieldChanges {
         let mut buffer = [0; HOST_MAX];

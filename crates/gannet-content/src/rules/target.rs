@@ -140,8 +140,8 @@ impl Target {
         (out.len() <= LOCATION_MAX).then_some(())
     }
 
-    /// Writes the path in canonical form, decoded: what to answer with instead of the path that
-    /// was asked for. `None` if it has none, or leads out of the site.
+    /// Writes the path in canonical form, decoded: the path to answer with instead of the requested
+    /// one. `None` if it has none, or leads out of the site.
     pub(crate) fn write_path(&self, from: Captured<'_>, out: &mut Vec<u8>) -> Option<()> {
         let mut encoded = Vec::new();
         write_parts(&self.path, from, percent::is_path_byte, &mut encoded)?;

@@ -337,9 +337,9 @@ impl Key {
     }
 }
 
-/// A hash table from a node and two texts to a number. At most half full, so a search that fails
-/// looks at two entries on average. The hash has no key: what is *in* the table comes from the
-/// site, and what is searched for cannot lengthen its chains.
+/// A hash table from a node and two texts to a number. At most half full, so an unsuccessful search
+/// probes two entries on average. The hash has no key: what is *in* the table comes from the site,
+/// and what is searched for cannot lengthen its chains.
 #[derive(Clone, Debug)]
 pub(crate) struct Edges {
     /// Positions in `edges`, or `NONE`; a power of two of them.

@@ -26,8 +26,8 @@
 //! A request is delivered when its head is complete. Its content is not waited for: a server of
 //! static content has no use for it. Up to [`DISCARD_MAX`] bytes of it are discarded after the
 //! response, so that a connection survives a stray form. Longer content, or content that the
-//! client holds back until a 100 (Continue) comes, ends the connection after the response; a
-//! client that reads the response can tell, because it says `connection: close`.
+//! client holds back until a 100 (Continue) comes, ends the connection after the response, which
+//! announces it with `connection: close`.
 //!
 //! After a rejection the connection always closes: once framing is in doubt, so is the place
 //! where the next request begins. Malformed chunks are found only after the response was sent;
@@ -268,7 +268,7 @@ impl Connection {
     }
 
     /// Discards content: how many bytes of the input it took; `None` if it is malformed or too
-    /// much. The state tells whether it ended.
+    /// much. The state says whether it ended.
     fn discard(&mut self, input: &[u8]) -> Option<usize> {
         let (consumed, is_end) = match &mut self.pending {
             Pending::None => (0, true),

@@ -1,4 +1,4 @@
-//! Why a request is refused before anybody looks at its target, and with which status.
+//! Why a request is rejected before its target is examined, and with which status.
 
 use crate::semantics::status::Status;
 

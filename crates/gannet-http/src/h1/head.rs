@@ -167,8 +167,8 @@ fn incomplete_or(why: Why, view: &[u8]) -> Result<Option<RequestLine<'_>>, Why> 
     }
 }
 
-/// What a request line without an end is. RFC 9112 section 3 tells a method that is longer than any
-/// from a target that is.
+/// What a request line without an end is. RFC 9112 section 3 distinguishes a method that is too
+/// long from a target that is.
 fn too_long(view: &[u8]) -> Why {
     match view.iter().position(|&byte| !scan::is_token_byte(byte)) {
         None => Why::MethodTooLong,

@@ -1,5 +1,5 @@
-//! Bounds on what an HTTP/1 peer may send, each with its reason; the number of field lines is
-//! bounded for all versions alike in [`crate::semantics::limits`].
+//! Bounds on what an HTTP/1 peer may send, each with its reason; [`crate::semantics::limits`]
+//! bounds the number of field lines for all versions.
 
 /// The longest request line in bytes, with its CRLF. RFC 9112 section 3 asks for at least 8000.
 pub const REQUEST_LINE_MAX: usize = 8 * 1024;
@@ -12,6 +12,6 @@ pub const FIELD_SECTION_MAX: usize = 16 * 1024;
 pub const HEAD_MAX: usize = 2 + REQUEST_LINE_MAX + FIELD_SECTION_MAX;
 
 /// The most bytes of request content, with its chunk framing, that are read and discarded to keep
-/// a connection. Nobody has a reason to send content to a static server; forms and beacons sent
-/// by mistake are small, and a new connection is cheaper than reading more.
+/// a connection. There is no reason to send content to a static server; forms and beacons sent by
+/// mistake are small, and a new connection is cheaper than reading more.
 pub const DISCARD_MAX: u64 = 64 * 1024;

@@ -85,8 +85,8 @@ fn parse_other_form<'a>(
     ))
 }
 
-/// Path and query. A fragment is never sent (RFC 9112 section 3.2): whoever does is in doubt
-/// about where the target ends.
+/// Path and query. A fragment is never sent (RFC 9112 section 3.2): a client that sends one
+/// disagrees on where the target ends.
 #[inline]
 fn split_query(target: &[u8]) -> Result<(&[u8], Option<&[u8]>), Why> {
     let end = scan::find_path_end(target);
@@ -101,8 +101,8 @@ fn split_query(target: &[u8]) -> Result<(&[u8], Option<&[u8]>), Why> {
 
 /// Whether this is `uri-host [ ":" port ]` (RFC 9110 section 7.2) with a host that is not empty.
 ///
-/// Two narrowings: no comma in a name, because that is what two `Host` lines look like that
-/// somebody has joined; no form of IP literal other than IPv6 without a zone.
+/// Two narrowings: no comma in a name, because two joined `Host` lines look like that; no form of
+/// IP literal other than IPv6 without a zone.
 #[inline]
 pub(crate) fn is_authority(value: &[u8]) -> bool {
     let host_len = match value.first() {

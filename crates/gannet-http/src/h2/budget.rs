@@ -54,7 +54,7 @@ pub enum Cost {
     EmptyData,
     /// A DATA frame of a few bytes that does not end the stream.
     SmallData,
-    /// A DATA frame of ours that the peer's window made short.
+    /// A DATA frame that we sent and the peer's window made short.
     ShortFrame,
     /// A request that is only decoded: refused, or too large.
     WastedBlock,

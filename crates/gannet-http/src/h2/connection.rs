@@ -38,11 +38,10 @@
 //! 6. When [`Connection::is_closing`], close once all output is sent, after lingering: the peer may
 //!    have sent more, and a reset would destroy what it has not read yet.
 //!
-//! The machine never sees content. If content that was named cannot be had (a file that shrank),
-//! close the connection: the frame's header has promised it. Before it is named, call
-//! [`Connection::abort`]. Whether the host that a request names is served here is not looked at:
-//! connections are shared among hosts, so the caller answers 421 where it is not (RFC 9113 section
-//! 9.1.1).
+//! The machine never sees content. If announced content is unavailable (a file that shrank), close
+//! the connection: the frame header has promised it. Before it is named, call
+//! [`Connection::abort`]. The request's host is not checked here: hosts share connections, so the
+//! caller answers 421 for a host that it does not serve (RFC 9113 section 9.1.1).
 //!
 //! Request content is discarded. What one stream may send is a window of 64 KiB that is never given
 //! back; a request that announces or sends more is answered all the same, and a moment later its
@@ -155,7 +154,7 @@ enum End {
     /// The first GOAWAY was sent, without a limit, and a PING after it: streams that the peer
     /// opened before it saw the GOAWAY have arrived when the answer has.
     Announced { until: Time },
-    /// The final GOAWAY was sent: later streams are not looked at.
+    /// The final GOAWAY was sent: later streams are ignored.
     Final { last_stream: u32 },
     /// A connection error, or the idle timeout: no stream is served any more.
     Over,
@@ -197,15 +196,14 @@ pub struct Connection {
     partial_since: Option<Time>,
     /// Since when no stream is open.
     idle_since: Time,
-    /// The latest moment that the caller has told.
+    /// The latest time given by the caller.
     now: Time,
-    /// When streams are to be looked at for lack of progress: not later than the first of them is
-    /// overdue.
+    /// When to check streams for lack of progress: no later than the first of them is overdue.
     check_at: Option<Time>,
     /// Content handed out in all.
     content_sent: u64,
     error: Option<ConnectionError>,
-    /// The caller has had the event that says so.
+    /// The caller has received the event for it.
     is_error_told: bool,
 }
 

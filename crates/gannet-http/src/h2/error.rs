@@ -168,7 +168,7 @@ pub enum Why {
     BudgetSpent,
     /// The peer made no progress in time.
     Stalled,
-    /// Nothing was asked for in time.
+    /// No request arrived in time.
     Idle,
 }
 
@@ -205,7 +205,7 @@ impl Why {
     }
 }
 
-/// A request that is well formed but answered with an error instead of being looked at.
+/// A well-formed request that is answered with an error without being evaluated.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Rejection {
     /// The status to answer with.

@@ -42,8 +42,8 @@ pub const STREAM_WINDOW: u32 = 65_535;
 /// that streams do not hold each other up.
 pub const CONNECTION_WINDOW: u32 = 65_535;
 
-/// Request content above which a stream is taken for one that will not end within its window. Some
-/// clients stop short of the whole window, so this is three quarters of it.
+/// Request content above which a stream is assumed not to end within its window. Some clients stop
+/// short of the whole window, so this is three quarters of it.
 pub const CONTENT_UNWELCOME: u32 = 49_152;
 
 /// How long a stream lasts whose response is complete and whose request cannot end within its
@@ -56,13 +56,13 @@ pub const CONTENT_LINGER_MS: u64 = 500;
 /// frame is at most 17 bytes; a peer that does not read cannot make us collect more.
 pub const CONTROL_MAX: usize = 4096;
 
-/// The most settings of one SETTINGS frame that are looked at without charge; there are ten kinds.
+/// The most settings of one SETTINGS frame that are free of charge; there are ten kinds.
 pub const SETTINGS_FREE: usize = 16;
 
 /// The most priorities kept for streams that are not open yet (RFC 9218 section 7.1).
 pub const EARLY_PRIORITIES_MAX: usize = 32;
 
-/// The most closed streams that are remembered, to tell late frames from wrong ones.
+/// The most closed streams that are remembered, to distinguish late frames from wrong ones.
 pub const CLOSED_MAX: usize = 64;
 
 /// Content bytes of one stream before the next incremental stream has its turn, and the most in

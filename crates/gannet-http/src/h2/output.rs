@@ -27,8 +27,8 @@ pub enum Segment {
 
 /// Output in the order in which it is to be sent.
 ///
-/// Only the ends of the segments matter to whoever writes: [`Segment::Wire`] ranges are in order,
-/// do not overlap and cover `wire`.
+/// Only the ends of the segments matter to the writer: [`Segment::Wire`] ranges are in order, do
+/// not overlap and cover `wire`.
 #[derive(Debug, Default)]
 pub struct Output {
     /// Frame headers, field blocks and control frames.

@@ -49,7 +49,7 @@ fn trim(member: &[u8]) -> &[u8] {
     member.trim_ascii()
 }
 
-/// The most members of a value that are looked at: two are known, a few more may be defined.
+/// The most members of a value that are parsed: two are known, a few more may be defined.
 const MEMBERS_MAX: usize = 16;
 
 #[cfg(test)]

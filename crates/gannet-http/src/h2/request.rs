@@ -99,7 +99,7 @@ impl Head {
         });
         self.section_start = line.end();
         if self.size > FIELD_SECTION_MAX {
-            // Kept, because the span says so; nothing more is.
+            // Kept, because the span covers it; nothing else is.
             self.rejection = Some(RejectionWhy::FieldSectionTooLarge);
         }
         true

@@ -48,7 +48,7 @@ pub(crate) struct Stream {
     pub(crate) progressed_at: Time,
     /// When it is to be ended, if it waits for its peer then: see [`Pace`].
     pub(crate) deadline: Time,
-    /// What the connection had sent when its time began anew.
+    /// What the connection had sent when its time was restarted.
     pub(crate) seen: u64,
 }
 

@@ -33,7 +33,7 @@ impl DateLine {
         }
     }
 
-    /// The line for this second: rendered anew only if it is not the one last asked for.
+    /// The line for this second: rendered again only if the second has changed.
     pub fn at(&mut self, unix_seconds: i64) -> &[u8; DATE_LINE_LEN] {
         if self.second != unix_seconds {
             *self = Self::new(unix_seconds);

@@ -7,7 +7,7 @@
 use super::limits::FIELD_LINES_MAX;
 use crate::scan;
 
-/// A field that is looked at.
+/// A field that the server interprets.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 #[repr(u8)]
 pub enum KnownField {

@@ -46,7 +46,7 @@ pub fn write_unsatisfied_range(complete_len: u64, out: &mut Vec<u8>) {
     write_decimal(complete_len, out);
 }
 
-/// Up to [`RANGES_MAX`] ranges that do not overlap, in the order asked for; never empty.
+/// Up to [`RANGES_MAX`] ranges that do not overlap, in request order; never empty.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub struct RangeSet {
     ranges: [ByteRange; RANGES_MAX],
@@ -88,7 +88,7 @@ pub enum RangeRequest {
     /// Nothing that has to be honoured: send the whole representation. Other units, invalid
     /// syntax, too many or overlapping ranges.
     Ignore,
-    /// No range lies in the representation: 416.
+    /// No range is satisfiable: 416.
     Unsatisfiable,
     /// These ranges: 206.
     Satisfiable(RangeSet),

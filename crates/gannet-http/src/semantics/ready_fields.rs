@@ -251,7 +251,7 @@ fn write_checked_line(
     Ok(out.len())
 }
 
-/// Fields that frame messages: written by protocol machines and by nobody else.
+/// Fields that frame messages: written only by the protocol machines.
 const MACHINE_FIELDS: [&str; 4] = ["connection", "content-length", "date", "transfer-encoding"];
 
 #[cfg(test)]

@@ -20,9 +20,9 @@ pub use super::status::Status;
 /// block has its length and its entity tag for its own, and the wire has the same lines in the same
 /// order as without that. Invariant: `common_shared_start <= common.len()`.
 ///
-/// `hpack` is the same block in HTTP/2's form, in the same order with two offsets of its own.
-/// [`crate::h2::hpack::ready::render`] makes it of the lines. Without it the HTTP/2 machine makes it
-/// anew for every response.
+/// `hpack` is the same block in HTTP/2's form, in the same order, with its own two offsets.
+/// [`crate::h2::hpack::ready::render`] makes it of the lines. Without it the HTTP/2 machine encodes
+/// it for every response.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ReadyBlock<'a> {
     /// For HTTP/1: lines `name: value CRLF`. No status line, date or connection field, no

@@ -91,7 +91,7 @@ pub fn encode_path(path: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Whether a quick scan finds nothing that might have to be changed or refused; if so, the path
-/// is canonical. A false answer means no more than that somebody has to look.
+/// is canonical. False only means that a full check is needed.
 #[inline]
 fn is_surely_canonical(raw: &[u8]) -> bool {
     if raw.first() != Some(&b'/') || raw.len() > PATH_MAX {

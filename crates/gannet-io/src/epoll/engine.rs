@@ -62,7 +62,7 @@ impl Epoll {
         for (index, listener) in listeners.iter().enumerate() {
             rustix::io::ioctl_fionbio(listener, true)?;
             let data = EventData::new_u64(LISTENER | index as u64);
-            // No events before somebody accepts.
+            // No events before the first accept.
             epoll::add(&epoll, listener, data, EventFlags::empty())?;
         }
         let listening = |fd| Listening {
@@ -196,7 +196,7 @@ impl OsEngine for Epoll {
     }
 
     fn pause_receiving(&mut self, _index: u32) {
-        // Nobody calls for a socket that does not want it.
+        // Never called for a socket that does not want it.
     }
 
     fn received<'a>(&'a self, lease: &Lease) -> &'a [u8] {

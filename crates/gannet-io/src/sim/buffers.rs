@@ -47,7 +47,7 @@ impl Buffers {
             !self.free.contains(&lease.buffer),
             "a lease is released once"
         );
-        // Whoever still looked at it would see that.
+        // A reader that still used it would notice.
         self.buffers[lease.buffer as usize].fill(0xdd);
         self.free.push(lease.buffer);
     }

@@ -108,8 +108,7 @@ impl SimHandle {
         self.change_file(path, Change::Overwrite(content.into()));
     }
 
-    /// Bytes of all copies of files ([`Disk::copy`](crate::driver::Disk::copy)) that somebody
-    /// has open.
+    /// Bytes of all open copies of files ([`Disk::copy`](crate::driver::Disk::copy)).
     #[must_use]
     pub fn copied_bytes(&self) -> u64 {
         lock(&self.0).disk.copied.load(Ordering::Relaxed)
@@ -204,7 +203,7 @@ impl Client {
     pub fn write(&self, bytes: &[u8]) {
         let mut world = lock(&self.world);
         if world.connections[self.id].is_closed {
-            // Nobody listens any more: the answer is a reset, which may overtake what was sent.
+            // The peer is gone: the answer is a reset, which may overtake what was sent.
             world.reset_by_server(self.id);
         } else {
             world.connections[self.id].to_server.extend(bytes);

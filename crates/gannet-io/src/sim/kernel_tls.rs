@@ -1,7 +1,7 @@
 //! Kernel TLS in the simulation: records are really sealed, by a sealer that the test brings.
 //!
-//! This crate knows no cryptography. A test that has a record layer of its own lends it to the
-//! virtual kernel, so that its clients can open what they get.
+//! This crate knows no cryptography. A test lends its record layer to the virtual kernel, so that
+//! its clients can decrypt what they receive.
 
 use std::fmt;
 

@@ -17,7 +17,7 @@ pub(super) const GROUP: u16 = 0;
 ///
 /// Every buffer is either offered to the kernel or on loan; never both.
 pub(super) struct Buffers {
-    /// The ring of `count` entries, then (in a mapping of its own) the buffers themselves.
+    /// The ring of `count` entries, then (in a separate mapping) the buffers themselves.
     entries: Pages,
     bytes: Pages,
     /// A power of two.

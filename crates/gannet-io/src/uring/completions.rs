@@ -53,7 +53,7 @@ impl Uring {
             Kind::CancelReceive | Kind::CancelSend => {
                 self.on_cancel_failed(index, generation, kind);
             }
-            // The accept has ended by itself, and says so.
+            // The accept has ended by itself, and reports it.
             Kind::CancelAccept => {}
             Kind::Bell => self.on_bell(more, out),
         }
@@ -134,7 +134,7 @@ impl Uring {
                     more: goes_on,
                 });
                 if !more && goes_on {
-                    // The kernel ended it for reasons of its own (the completion queue was full).
+                    // The kernel ended it (the completion queue was full).
                     self.arm_receive(index);
                 } else if more && !goes_on {
                     // Asked for once while a multishot receive was still with the kernel.

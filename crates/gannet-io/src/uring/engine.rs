@@ -53,7 +53,7 @@ impl Uring {
     /// Sets up a ring that accepts from `listeners`, and tries it out.
     ///
     /// # Errors
-    /// [`Unavailable`] tells what this kernel lacks or forbids, and what to do about it.
+    /// [`Unavailable`] says what this kernel lacks or forbids, and what to do about it.
     /// [`probe::check`](crate::probe::check) finds that out without giving listeners away.
     pub fn new(listeners: Vec<OwnedFd>, options: &EngineOptions) -> Result<Self, Unavailable> {
         let ring = Ring::new(options.entries, options.completions)?;
@@ -94,7 +94,7 @@ impl Listening {
 impl OsEngine for Uring {
     const AT_ONCE_MIN: u64 = limits::SEND_AT_ONCE_MIN;
 
-    // A poll tells of room whenever there is some.
+    // A poll reports room whenever there is some.
     const ROOM_FOLLOWS_REFUSAL: bool = false;
 
     fn parts(&self) -> &Parts {

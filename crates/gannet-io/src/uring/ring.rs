@@ -60,7 +60,7 @@ impl Ring {
         if !uring.params().is_feature_ext_arg() || !uring.params().is_feature_nodrop() {
             return Err(Unavailable::explain("io_uring features", Errno::INVAL));
         }
-        // Nothing of ours should need worker threads; if something does, then a few.
+        // None of our operations should need worker threads; if one does, a few suffice.
         let _ = uring.submitter().register_iowq_max_workers(&mut [4, 4]);
         let registered = register(&uring);
         Ok(Self {

@@ -63,7 +63,7 @@ pub(super) struct Slot {
     pub(super) in_flight: u32,
     /// The caller has forgotten the socket.
     pub(super) is_closing: bool,
-    /// A Unix socket, of which the kernel does not tell what was acknowledged.
+    /// A Unix socket, for which the kernel does not report acknowledgements.
     pub(super) is_unix: bool,
     pub(super) receiving: Receiving,
     /// What the kernel has of the send: the send itself, a poll for room, or nothing.

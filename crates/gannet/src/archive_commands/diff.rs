@@ -121,7 +121,7 @@ impl<'a> Diff<'a> {
         let key = entry.key();
         let host_name = host_name(self.before.archive(), key.host);
         let asked = Asked {
-            // Whoever has no name any more is answered as all others are.
+            // A host that is no longer named is answered like all others.
             host: host_number(self.after.archive(), host_name.as_bytes()),
             host_name,
             scheme: Scheme::Https,

@@ -86,13 +86,13 @@ impl CommandError {
             Self::NotFound {
                 redirect: Some(to), ..
             } => {
-                format!("it redirects to '{to}'; ask for that")
+                format!("it redirects to '{to}'; use that path")
             }
             Self::NotFound { archive, .. } => {
-                format!("'gannet ls {}' shows what is in it", archive.display())
+                format!("'gannet ls {}' lists its contents", archive.display())
             }
             Self::NotStored { stored, .. } => format!("it is stored as {}", stored.join(", ")),
-            Self::Damaged { .. } => "copy or build the archive again".into(),
+            Self::Damaged { .. } => "copy the archive again, or rebuild it".into(),
             Self::Signature(_, error) => error.help().into(),
             Self::Unsafe { .. } => "this archive was not packed from a directory".into(),
             Self::NotEmpty(_) => "name a directory that is empty or does not exist yet".into(),
@@ -121,7 +121,10 @@ impl fmt::Display for CommandError {
                 )
             }
             Self::NotStored { path, coding, .. } => {
-                write!(out, "cannot write '{path}' as {coding}: not stored so")
+                write!(
+                    out,
+                    "cannot write '{path}' as {coding}: not stored in this coding"
+                )
             }
             Self::Damaged { archive, what } => {
                 write!(out, "cannot verify archive '{}': {what}", archive.display())
@@ -143,7 +146,7 @@ impl std::error::Error for CommandError {}
 impl From<CommandError> for Failure {
     fn from(error: CommandError) -> Self {
         if let CommandError::Output(error) = error {
-            // A closed pipe is no failure of ours.
+            // A closed pipe is not a failure.
             return Self::from_output(error);
         }
         Self {

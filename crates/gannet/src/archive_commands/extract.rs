@@ -77,7 +77,7 @@ impl Unfinished<'_> {
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if let Some(path) = self.0 {
-            // Why it is unfinished is told; that it could not be removed adds nothing.
+            // The original failure is reported; a failed removal adds nothing.
             let _ = fs::remove_file(path);
         }
     }
@@ -110,13 +110,13 @@ fn relative<'a>(entry: &Entry<'a>) -> Result<&'a Path, CommandError> {
         why,
     };
     if !is_normalised(path) {
-        return Err(refuse("its path leads elsewhere"));
+        return Err(refuse("its path leads outside the directory"));
     }
     match path.strip_prefix(b"/") {
         Some(relative) if !relative.is_empty() && !relative.ends_with(b"/") => {
             Ok(Path::new(OsStr::from_bytes(relative)))
         }
-        _ => Err(refuse("its path is that of a folder")),
+        _ => Err(refuse("its path is also a folder")),
     }
 }
 

@@ -109,7 +109,7 @@ impl ArchiveFile {
     }
 }
 
-/// The body that stored gzip stands for. Damage is told as decoders tell it.
+/// The body that stored gzip stands for. Damage is reported as the decoder describes it.
 pub(super) fn inflated(gzip: &[u8], len: u64) -> io::Result<Vec<u8>> {
     inflate(gzip, len).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }

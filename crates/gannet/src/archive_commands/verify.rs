@@ -99,7 +99,7 @@ pub fn verify(path: &Path) -> Result<VerifyReport, CommandError> {
     }
     if let Some(entry) = archive.entries().find(|entry| !has_equal_fields(entry)) {
         return Err(damaged(format!(
-            "the fields of '{}' for HTTP/2 are not those for HTTP/1",
+            "the HTTP/2 fields of '{}' differ from those for HTTP/1",
             url(entry.path())
         )));
     }
@@ -168,7 +168,7 @@ fn user_of(archive: &Archive<Vec<u8>>, blob: usize) -> String {
             }
         }
     }
-    String::from("a blob that no entry has")
+    String::from("a blob without an entry")
 }
 
 fn is_zero(mut bytes: impl Read, chunk: &mut [u8]) -> io::Result<bool> {

@@ -224,7 +224,7 @@ impl Check<'_> {
         if self.kind(number) != Some(Kind::Page) {
             return;
         }
-        // What cannot be read is told when references are read.
+        // Unreadable files are reported when references are read.
         let Ok(Some(bytes)) = self.site.read(number, PAGE_LEN_MAX) else {
             return;
         };
@@ -279,12 +279,12 @@ impl Check<'_> {
             Resolved::Internal(target) => self.check_target(source, &target),
             Resolved::Insecure if is_asset => {
                 let message = format!("'{}' is loaded without TLS", reference.url);
-                let help = "pages served over TLS do not load it; write https://";
+                let help = "browsers block it on pages served over TLS; write https://";
                 self.find(source, Severity::Warning, "mixed-content", message, help);
             }
             Resolved::Insecure | Resolved::Elsewhere => {}
             Resolved::Bad(why) => {
-                let message = format!("'{}' is no URL of this site: {why}", reference.url);
+                let message = format!("'{}' is not a URL of this site: {why}", reference.url);
                 self.find(source, Severity::Error, "bad-url", message, "");
             }
         }
@@ -353,7 +353,7 @@ impl Check<'_> {
         let help = match (&near, self.site.place()) {
             (Some((_, near)), _) => format!("there is '{near}'"),
             (None, Place::Directory(_)) if path.ends_with(b"/") => {
-                "a folder without index page is answered only with --listing".into()
+                "a folder without an index page is served only with --listing".into()
             }
             _ => String::new(),
         };
@@ -361,7 +361,7 @@ impl Check<'_> {
         let (kind, message) = match (&near, source.reference.purpose) {
             (Some((true, _)), _) => (
                 "wrong-case",
-                format!("{shown} is spelled with other letters in the site"),
+                format!("{shown} is spelled differently in the site"),
             ),
             (_, Purpose::Link) => ("dead-link", format!("{shown} is not found: {why}")),
             (_, Purpose::Asset | Purpose::Preview) => {

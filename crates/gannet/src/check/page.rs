@@ -241,7 +241,7 @@ fn purpose(element: &str, attribute: &str) -> Option<Purpose> {
     }
 }
 
-/// What a `link` element is for; nothing is loaded and nobody goes there for some.
+/// What a `link` element is for; some are neither loaded nor followed.
 fn purpose_of_link(relations: &str) -> Option<Purpose> {
     const NOWHERE: [&str; 6] = [
         "preconnect",

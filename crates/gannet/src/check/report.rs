@@ -65,7 +65,7 @@ fn write_text(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let pages = counted(*page_count, "page");
     let references = counted(*reference_count, "reference");
     if errors + warnings == 0 {
-        return writeln!(out, "{pages}, {references}: all right");
+        return writeln!(out, "{pages}, {references}: no problems");
     }
     let (errors, warnings) = (counted(errors, "error"), counted(warnings, "warning"));
     writeln!(out, "{pages}, {references}: {errors}, {warnings}")

@@ -73,7 +73,7 @@ pub(super) fn resolve(base: &str, reference: &str, origins: &[String]) -> Resolv
             // As it stands there: the page's identifiers are not encoded.
             fragment: trimmed.split_once('#').map(|(_, it)| it.to_owned()),
         }),
-        Err(_) => Resolved::Bad("no server takes this path"),
+        Err(_) => Resolved::Bad("no server accepts this path"),
     }
 }
 
@@ -146,7 +146,7 @@ mod tests {
             "http:x",
             Resolved::Bad("a scheme is followed by two slashes"),
         );
-        check("a%2fb", Resolved::Bad("no server takes this path"));
-        check("a%zz", Resolved::Bad("no server takes this path"));
+        check("a%2fb", Resolved::Bad("no server accepts this path"));
+        check("a%zz", Resolved::Bad("no server accepts this path"));
     }
 }

@@ -25,7 +25,7 @@ pub static ACTIONS: &[(&str, Option<char>, &str, &str)] = &[
         "check-config",
         None,
         "",
-        "check the configuration and everything else given, then end",
+        "check the configuration and all other settings, then exit",
     ),
     ("help", Some('h'), "", "this page"),
     (
@@ -165,7 +165,7 @@ fn configuration_arguments() -> [Arg; 3] {
         .help("read a TOML configuration");
     [
         config,
-        switch("check-config", "check the configuration, then end"),
+        switch("check-config", "check the configuration, then exit"),
         switch("help-all", "every flag, variable and key"),
     ]
 }

@@ -1,6 +1,6 @@
 //! Flags that another flag leaves nothing to do.
 //!
-//! Whoever gives a flag believes that it does something, so such a one is refused with the reason. A
+//! A user who gives a flag expects an effect, so an ineffective one is rejected with the reason. A
 //! flag of a lower layer gives way in silence: that is what layers are for.
 
 use crate::command_line::flag::Flag;

@@ -116,7 +116,7 @@ impl Given {
         match self.origin {
             Origin::CommandLine => failure.help("see 'gannet --help-all'"),
             Origin::Environment => failure.help("correct the variable, or unset it"),
-            Origin::File => failure.help("'gannet --help-all' tells what each key takes"),
+            Origin::File => failure.help("'gannet --help-all' lists the values of each key"),
         }
     }
 }
@@ -296,7 +296,7 @@ mod tests {
             "\nport = 70000",
             &format!(
                 "gannet: cannot use 'site.toml': line 2: port: {cause}\n\
-                 help: 'gannet --help-all' tells what each key takes"
+                 help: 'gannet --help-all' lists the values of each key"
             ),
         );
     }

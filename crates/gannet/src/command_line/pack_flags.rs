@@ -26,7 +26,7 @@ pub struct PackSettings {
     pub best: bool,
     /// Codings to try.
     pub compress: Vec<Wish>,
-    /// Bodies that are stored as gzip are not stored without coding.
+    /// Bodies that are stored as gzip are not stored uncoded.
     pub drop_identity: bool,
     /// What is there compressed only is packed decompressed, too.
     pub compressed_only: bool,
@@ -147,7 +147,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         group: Group::Packing,
         default: "",
         brief: "the archive; the directory's name with .gannet if absent",
-        details: "One that is there is replaced when the new one is complete.",
+        details: "An existing one is replaced when the new one is complete.",
         is_common: true,
         apply: |settings, values| {
             settings.output = Some(path(values)?);
@@ -156,8 +156,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
     },
     site_flags::hosts(
         FURTHER,
-        "Folders with names of hosts are sites; what is in _default answers for all other \
-            hosts.",
+        "A folder named like a host is its site; _default serves all other hosts.",
     ),
     Flag {
         name: "fast",
@@ -166,7 +165,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         group: Group::Packing,
         default: "false",
         brief: "compress quickly: gzip=6,br=5,zstd=6",
-        details: "For trying things out: packing is paid once, each saved byte at every request.",
+        details: "For trying things out: you pack once, but save bytes on every request.",
         is_common: true,
         apply: |settings, values| {
             settings.fast = switch(values)?;
@@ -180,7 +179,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         group: Group::Packing,
         default: "false",
         brief: "compress as well as possible: gzip=zopfli,br=11,zstd=22",
-        details: "Takes several times as long as the default, for one or two percent.",
+        details: "Takes several times as long as the default, to save one or two percent.",
         is_common: true,
         apply: |settings, values| {
             settings.best = switch(values)?;
@@ -194,9 +193,9 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         group: Group::Packing,
         default: "gzip,br,zstd",
         brief: "codings to try, with levels: gzip=12,br=11,zstd=19, or none",
-        details: "A coding is stored where it makes a file enough smaller. Levels are 1 to 12 or \
-            zopfli for gzip, 0 to 11 for br, 1 to 22 for zstd; without one, --fast and --best \
-            decide.",
+        details: "A coding is stored where it makes a file sufficiently smaller. Levels are 1 to \
+            12 or zopfli for gzip, 0 to 11 for br, 1 to 22 for zstd; without one, --fast and \
+            --best decide.",
         is_common: true,
         apply: |settings, values| {
             settings.compress = parse_list(text(values)?)?;
@@ -209,10 +208,10 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         value: Value::Switch,
         group: Group::Packing,
         default: "false",
-        brief: "where gzip is stored, do not store the file without coding",
-        details: "The archive is smaller; a client that takes no stored coding gets the body \
-            inflated by the server, with the same fields as before. Files above 1 MiB are stored \
-            without coding all the same.",
+        brief: "where gzip is stored, omit the uncoded file",
+        details: "Makes the archive smaller; for a client that accepts no stored coding the server \
+            inflates the body, and sends the same fields as before. Files above 1 MiB are stored \
+            uncoded nevertheless.",
         is_common: false,
         apply: |settings, values| {
             settings.drop_identity = switch(values)?;
@@ -245,9 +244,9 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         },
         group: Group::Packing,
         default: "",
-        brief: "compress a content type, or do not; repeatable",
-        details: "Such as application/x-tar=yes or font/*=yes. Images, audio, video, fonts of the \
-            web and archives are not compressed unless asked for here: they are already.",
+        brief: "whether to compress a content type; repeatable",
+        details: "Such as application/x-tar=yes or font/*=yes. Images, audio, video, web fonts and \
+            archives are compressed already, so they are only compressed on request.",
         is_common: false,
         apply: |settings, values| {
             settings.compress_types = values.iter().map(compress_type).collect::<Result<_, _>>()?;
@@ -261,7 +260,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         value: Value::Switch,
         group: Group::Packing,
         default: "false",
-        brief: "pack lists of directories without index.html",
+        brief: "pack listings of directories without index.html",
         details: "",
         is_common: true,
         apply: |settings, values| {
@@ -276,12 +275,12 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
     site_flags::trailing_slash(FURTHER),
     site_flags::no_security_fields(
         FURTHER,
-        "X-Content-Type-Options stays. Single fields are changed by _headers.",
+        "X-Content-Type-Options stays. Change single fields with _headers.",
     ),
     site_flags::cors(
         FURTHER,
-        "Such as https://app.example.org. Preflight requests for what is there are answered \
-            accordingly, without the same flag of gannet serve.",
+        "Such as https://app.example.org. Preflight requests for packed paths are answered \
+            accordingly, without this flag on gannet serve.",
     ),
     Flag {
         name: "csp",
@@ -290,8 +289,8 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         group: Group::Packing,
         default: "off",
         brief: "a content security policy for each page: off, report or enforce",
-        details: "Made from the page's inline scripts and styles, by hash, and from the hosts that \
-            it names. report tells the browser's console what it would stop.",
+        details: "Made from the hashes of the page's inline scripts and styles, and from the hosts \
+            that it names. report logs what it would block to the browser's console.",
         is_common: false,
         apply: |settings, values| {
             let set = [
@@ -310,8 +309,8 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         group: Group::Packing,
         default: "off",
         brief: "a digest in every answer (Repr-Digest): off or sha-256",
-        details: "Of the whole representation in the coding in which it is sent (RFC 9530). A \
-            Content-Digest is sent to who asks for it (Want-Content-Digest).",
+        details: "Covers the whole representation in the coding sent (RFC 9530). Content-Digest is \
+            sent on request (Want-Content-Digest).",
         is_common: false,
         apply: |settings, values| {
             settings.repr_digest = choice(values, &[("off", false), ("sha-256", true)])?;
@@ -320,7 +319,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
     },
     site_flags::dotfiles(
         COMMON,
-        "pack names that begin with a dot, too",
+        "also pack names that begin with a dot",
         ".well-known is always packed.",
     ),
     Flag {
@@ -329,9 +328,9 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         value: PATTERNS,
         group: Group::Packing,
         default: "",
-        brief: "leave out what fits a pattern as of .gitignore; repeatable",
-        details: "Comes before the patterns in .gannetignore files, which come before the list of \
-            what is left out by default.",
+        brief: "leave out what matches a .gitignore pattern; repeatable",
+        details: "Overrides the patterns in .gannetignore files, which override the default \
+            exclusions.",
         is_common: true,
         apply: |settings, values| {
             settings.exclude = patterns(values)?;
@@ -344,8 +343,8 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         value: PATTERNS,
         group: Group::Packing,
         default: "",
-        brief: "pack what fits a pattern, whatever else says no; repeatable",
-        details: "A folder that is left out is not looked into: include the folder too.",
+        brief: "pack what matches a pattern, overriding all exclusions; repeatable",
+        details: "An excluded folder is not searched: include the folder too.",
         is_common: true,
         apply: |settings, values| {
             settings.include = patterns(values)?;
@@ -358,8 +357,8 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         value: Value::Switch,
         group: Group::Packing,
         default: "false",
-        brief: "list everything that was left out, with the rule",
-        details: "Without it the table shows a few of many.",
+        brief: "list everything that was left out, and the rule responsible",
+        details: "Without it the table is cut short.",
         is_common: false,
         apply: |settings, values| {
             settings.list_skipped = switch(values)?;
@@ -376,10 +375,10 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         },
         group: Group::Packing,
         default: "",
-        brief: "keep what later builds can use in this directory",
-        details: "The last two archives are kept there, too, for builds of several branches or \
-            where the archive is moved away. Without it, the archive that is replaced is used, and \
-            a list of files in the user's cache directory.",
+        brief: "keep what later builds can reuse in this directory",
+        details: "It also keeps the last two archives, for builds of several branches or where the \
+            archive is moved away. Without it, gannet uses the archive being replaced and a list \
+            of files in the user's cache directory.",
         is_common: false,
         apply: |settings, values| {
             settings.cache = Some(path(values)?);
@@ -393,8 +392,8 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         group: Group::Packing,
         default: "false",
         brief: "read every file, even if it looks unchanged",
-        details: "A file looks unchanged if its inode, length and times are those of the last \
-            build.",
+        details: "A file looks unchanged if its inode, length and times are the same as in the \
+            last build.",
         is_common: false,
         apply: |settings, values| {
             settings.verify_sources = switch(values)?;
@@ -407,9 +406,9 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         value: Value::Switch,
         group: Group::Packing,
         default: "false",
-        brief: "use nothing of earlier builds",
-        details: "The archive is the same, but that names are forgotten whose content changed: they may \
-            be kept for a year again. It takes longer.",
+        brief: "reuse nothing from earlier builds",
+        details: "The archive is the same, except that names whose content changed are forgotten and \
+            may be kept for a year again. It takes longer.",
         is_common: false,
         apply: |settings, values| {
             settings.fresh = switch(values)?;
@@ -422,9 +421,9 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         value: FILE,
         group: Group::Packing,
         default: "",
-        brief: "a release before, beside the archive that is replaced",
-        details: "A name whose content changed since is no hash of it: its answers are revalidated, \
-            as are those of its folder and form.",
+        brief: "an earlier release, besides the archive being replaced",
+        details: "A name whose content has changed since is not a content hash: it is revalidated, \
+            as are names of the same folder and form.",
         is_common: false,
         apply: |settings, values| {
             settings.previous = Some(path(values)?);
@@ -437,9 +436,9 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         value: FILE,
         group: Group::Packing,
         default: "",
-        brief: "sign the archive with this secret key of minisign",
-        details: "The signature is kept in the archive. 'gannet keygen' makes keys; the password of \
-            one that has one is taken from GANNET_KEY_PASSWORD, or asked for.",
+        brief: "sign the archive with this minisign secret key",
+        details: "The signature is stored in the archive. 'gannet keygen' makes keys; gannet takes \
+            a key's password from GANNET_KEY_PASSWORD, or asks for it.",
         is_common: true,
         apply: |settings, values| {
             settings.sign = Some(path(values)?);
@@ -448,7 +447,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
     },
     site_flags::content_types(
         COMMON,
-        "the content type of a suffix; repeatable",
+        "the content type for a suffix; repeatable",
         "Such as md=text/markdown. In the configuration it may be a table.",
     ),
     Flag {
@@ -457,8 +456,8 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         value: one("N"),
         group: Group::Packing,
         default: "0",
-        brief: "threads that compress; 0: one for each core",
-        details: "The archive is the same whatever their number.",
+        brief: "compression threads; 0: one per core",
+        details: "The archive does not depend on their number.",
         is_common: true,
         apply: |settings, values| {
             let count: u16 = number(values, "from 0 to 1024")?;
@@ -475,7 +474,7 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         value: Value::Switch,
         group: Group::Packing,
         default: "false",
-        brief: "no progress and no table, errors only",
+        brief: "print errors only, no progress and no table",
         details: "",
         is_common: true,
         apply: |settings, values| {
@@ -510,7 +509,7 @@ fn patterns(values: &[OsString]) -> Result<Vec<String>, String> {
     let pattern = |value: &OsString| {
         let text = value.to_str().ok_or("not UTF-8")?;
         match text.trim_end() {
-            "" => Err("an empty pattern, which fits nothing".to_owned()),
+            "" => Err("an empty pattern, which matches nothing".to_owned()),
             text if text.starts_with('#') => Err(format!(
                 "'{text}' is a comment; for a name that begins so write '\\{text}'"
             )),

@@ -1,4 +1,4 @@
-//! What `gannet serve` was told, before anything was looked at, opened or bound.
+//! The settings of `gannet serve`, before anything is inspected, opened or bound.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use gannet_server::tls::limits::SEALED_RECORDS_MAX;
 /// The settings of `serve`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Settings {
-    /// What to serve; `None` is the current directory, if somebody is watching.
+    /// What to serve; `None` is the current directory, if there is a terminal.
     pub path: Option<PathBuf>,
     /// Addresses, in the order given.
     pub listen: Vec<Listen>,
@@ -65,7 +65,7 @@ pub struct TlsSettings {
     pub keys: Vec<PathBuf>,
     /// Where clear HTTP is answered with a redirect to HTTPS.
     pub redirect: Option<SocketAddr>,
-    /// Browsers are told to come by HTTPS only.
+    /// Browsers are told to use HTTPS only.
     pub hsts: bool,
     /// Early data (0-RTT) is taken.
     pub early_data: bool,

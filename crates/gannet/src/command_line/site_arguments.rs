@@ -35,7 +35,7 @@ pub fn options(command: &str, matches: &ArgMatches, listing: bool) -> Result<Sit
     if matches.get_flag("spa") && path.is_dir() && !path.join("index.html").is_file() {
         let shown = printable(&path.to_string_lossy());
         return Err(Failure::usage(format!(
-            "--spa has no effect on '{shown}': there is no index.html that would answer"
+            "--spa has no effect on '{shown}': there is no index.html to serve"
         ))
         .help("leave it out"));
     }
@@ -93,7 +93,7 @@ fn check_effects(matches: &ArgMatches, path: &Path) -> Result<(), Failure> {
     match OF_DIRECTORIES.iter().find(is_given) {
         None => Ok(()),
         Some(name) => Err(Failure::usage(format!(
-            "--{name} has no effect on an archive, which has what it was packed with"
+            "--{name} has no effect on an archive: it is decided when packing"
         ))
         .help("leave it out")),
     }

@@ -104,10 +104,10 @@ pub const fn compat<S: OfSite>(shown: Shown) -> Flag<S> {
         value: one_of("HOST", COMPATS),
         group: shown.group,
         default: "netlify",
-        brief: "whose reading of _redirects and _headers: netlify, cloudflare or kawipiko",
+        brief: "dialect of _redirects and _headers: netlify, cloudflare or kawipiko",
         details: "kawipiko also brings its fourteen index names, its clean URLs (.html, .htm, \
-            .xhtml, .xht, .txt) and its pages for everything below a folder (_wildcard.*, _200.*, \
-            _404.*). Packing an archive of kawipiko implies it.",
+            .xhtml, .xht, .txt) and its fallback pages for a folder (_wildcard.*, _200.*, _404.*). \
+            Packing a kawipiko archive implies it.",
         is_common: shown.is_common,
         apply: |settings, values| {
             settings.site().compat = Some(parse_compat(values)?);
@@ -125,7 +125,7 @@ pub const fn no_rules<S: OfSite>(shown: Shown) -> Flag<S> {
         value: Value::Switch,
         group: shown.group,
         default: "false",
-        brief: "_redirects and _headers are files like others",
+        brief: "treat _redirects and _headers as ordinary files",
         details: "",
         is_common: shown.is_common,
         apply: |settings, values| {
@@ -144,9 +144,9 @@ pub const fn index<S: OfSite>(shown: Shown) -> Flag<S> {
         value: one("NAMES"),
         group: shown.group,
         default: "",
-        brief: "names of pages that answer for their folder, with commas between",
+        brief: "names of index pages, separated by commas",
         details: "In the order in which they are tried. Without it index.html, or the names that \
-            --compat brings.",
+            --compat sets.",
         is_common: shown.is_common,
         apply: |settings, values| {
             settings.site().index = index_names(values)?;
@@ -195,7 +195,7 @@ pub const fn no_security_fields<S: OfSite>(shown: Shown, details: &'static str) 
     }
 }
 
-/// `--cors`: who may read answers from other sites.
+/// `--cors`: which other sites may read answers.
 #[must_use]
 pub const fn cors<S: OfSite>(shown: Shown, details: &'static str) -> Flag<S> {
     Flag {
@@ -204,7 +204,7 @@ pub const fn cors<S: OfSite>(shown: Shown, details: &'static str) -> Flag<S> {
         value: one("WHO"),
         group: shown.group,
         default: "off",
-        brief: "whose scripts may read answers: off, any, or an origin",
+        brief: "origins whose scripts may read answers: off, any, or one origin",
         details,
         is_common: shown.is_common,
         apply: |settings, values| {

@@ -197,7 +197,7 @@ pub fn listens(values: &[OsString]) -> Result<Vec<Listen>, String> {
     whole.iter().map(listen).collect()
 }
 
-/// An address that is TCP's: a Unix socket is told to be none.
+/// A TCP address: a Unix socket is an error.
 ///
 /// # Errors
 /// As for [`socket_address`].
@@ -251,7 +251,7 @@ pub fn public_key(text: &str) -> Result<String, String> {
     })?;
     if is_secret_key(&content) {
         return Err(
-            "it is a secret key, to be kept by who signs; the public one is in the file .pub \
+            "it is a secret key, which stays with the signer; the public one is in the .pub file \
                     beside it"
                 .into(),
         );

@@ -130,7 +130,7 @@ pub fn of_command(command: &Command) -> String {
         row(
             &mut text,
             "    --check-config",
-            "check the configuration, then end",
+            "check the configuration, then exit",
         );
     }
     if command.table != Table::None {

@@ -4,37 +4,39 @@
 pub(crate) const EXIT_STATUSES: &[(&str, &str)] = &[
     (
         "0",
-        "done; a stop by SIGTERM or SIGINT with every running answer finished; a closed pipe on \
+        "success; stopped by SIGTERM or SIGINT after every running answer finished; closed pipe on \
            standard output",
     ),
     (
         "1",
-        "the command failed, or a stop cut answers off because the grace was over",
+        "the command failed, or the grace period ended before all answers were finished",
     ),
     (
         "2",
         "the command line, the environment or the configuration is wrong",
     ),
-    ("130, 143", "ended at once by a second SIGINT or SIGTERM"),
+    (
+        "130, 143",
+        "terminated at once by a second SIGINT or SIGTERM",
+    ),
 ];
 
 /// Signals with what they do to a running server.
 pub(crate) const SIGNALS: &[(&str, &str)] = &[
     (
         "SIGINT, SIGTERM",
-        "stop accepting, finish running answers within --grace, end; the second \
-                         one ends at once",
+        "stop accepting, finish running answers within --grace, exit; a second one exits at once",
     ),
     (
         "SIGHUP",
-        "reopen the log file, read certificates and rules again; stop, if gannet was started in a \
-         terminal that has been closed",
+        "reopen the log file, reload certificates and rules; stop if gannet's terminal has been \
+         closed",
     ),
     (
         "SIGUSR1",
         "print a summary: connections, requests by status, bytes, operations",
     ),
-    ("SIGUSR2", "print which signals there are"),
+    ("SIGUSR2", "list the signals"),
 ];
 
 /// Copyable uses with what they do.
@@ -56,17 +58,16 @@ pub(crate) const EXAMPLES: &[(&str, &str)] = &[
     ),
     (
         "gannet --log json ./site | jq .",
-        "look at requests with another program",
+        "pipe the request log into another program",
     ),
 ];
 
 /// How the layers of configuration work together.
 pub(crate) const LAYERS: &str = "Each flag has an environment variable and a key of the \
     configuration file, which is TOML and named by --config or GANNET_CONFIG. The command line \
-    comes before the environment, the environment before the file, the file before the default. \
-    A list given in one layer replaces that of the layers below; an empty variable counts as not \
-    set. A switch is switched back by --FLAG=false. \
-    Relative paths start from the working directory, also those in the file.";
+    overrides the environment, the environment the file, the file the default. A list in one layer \
+    replaces those of lower layers; an empty variable counts as unset. --FLAG=false turns a switch \
+    off again. Relative paths start from the working directory, even those in the file.";
 
 /// A configuration that shows every kind of value.
 pub(crate) const CONFIGURATION: &str = "\

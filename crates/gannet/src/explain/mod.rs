@@ -86,7 +86,7 @@ pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Fa
     for field in &options.fields {
         let Some((name, value)) = field.split_once(':') else {
             return Err(
-                Failure::usage(format!("'{}' is no field", printable(field)))
+                Failure::usage(format!("'{}' is not a field", printable(field)))
                     .help("write it as NAME: VALUE"),
             );
         };
@@ -99,7 +99,7 @@ pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Fa
         line(
             &mut text,
             format!(
-                "as a browser asks, with 'accept-encoding: {BROWSERS_CODINGS}' (another: -H \
+                "like a browser, with 'accept-encoding: {BROWSERS_CODINGS}' (to change it: -H \
                  'accept-encoding: identity')"
             ),
         );
@@ -128,8 +128,8 @@ fn refused(target: &Target, text: &mut String) -> Answer {
     line(text, format!("GET {}", target.path_and_query()));
     line(
         text,
-        "  no server takes this path: a '%' without two hexadecimal digits, an encoded slash or zero \
-         byte, or '..' above the root",
+        "  no server accepts this path: a '%' without two hexadecimal digits, an encoded slash or \
+         zero byte, or '..' above the root",
     );
     line(text, "");
     line(text, "status 400");
@@ -198,7 +198,7 @@ fn foresee(
         }
     }
     if answer.status >= 400 && answer.fields.iter().any(|it| it.name == "cache-control") {
-        answer.set("cache-control", CACHE_NO_CACHE, "an error is not kept");
+        answer.set("cache-control", CACHE_NO_CACHE, "errors are not cached");
     }
     // The icon stands in for the site's own.
     let may_cache = located != Located::Icon && may_be_cached(answer.status);
@@ -221,7 +221,7 @@ fn foresee(
 fn icon(answer: &mut Answer) {
     answer.status = 200;
     let len = FAVICON.len().to_string();
-    let origin = "of the server's own icon (--no-favicon: none)";
+    let origin = "of the built-in icon (disable: --no-favicon)";
     answer.set("content-length", &len, origin);
     answer.set("content-type", "image/png", origin);
     for (name, value) in DefaultFields::default().of_icon() {
@@ -287,10 +287,10 @@ fn content(
     let chosen = chosen.or_else(|| place(Coding::Identity));
     for (position, variant) in variants.iter().enumerate() {
         let why = match chosen {
-            Some(chosen) if position == chosen && !is_accepted => "sent: none is accepted",
-            Some(chosen) if position == chosen => "sent: the smallest that is accepted",
-            _ if !accepted.contains(variant.coding) => "not accepted by the request",
-            _ => "larger than what is sent",
+            Some(chosen) if position == chosen && !is_accepted => "sent: no coding is accepted",
+            Some(chosen) if position == chosen => "sent: the smallest accepted",
+            _ if !accepted.contains(variant.coding) => "not accepted by the client",
+            _ => "larger than the one sent",
         };
         let (name, len) = (variant.coding.name(), size(variant.len));
         let how = match variant.is_inflated {
@@ -451,14 +451,14 @@ fn live_reason(directory: &DirectoryPlace, number: usize) -> Reason {
 fn origin(name: &str, place: &Place) -> String {
     let is_archive = matches!(place, Place::Archive(_));
     let words = match name {
-        "content-length" => "bytes of what is sent",
-        "content-type" => "the suffix of the file's name",
-        "content-encoding" => "the coding of what is sent",
-        "etag" if is_archive => "the BLAKE3 of what is sent",
+        "content-length" => "length of the bytes sent",
+        "content-type" => "suffix of the file name",
+        "content-encoding" => "coding of the bytes sent",
+        "etag" if is_archive => "BLAKE3 of the bytes sent",
         "etag" => "time, length and inode of the file",
-        "last-modified" => "the file's time of modification",
-        "vary" => "there are several codings",
-        "accept-ranges" => "parts can be asked for",
+        "last-modified" => "modification time of the file",
+        "vary" => "several codings are stored",
+        "accept-ranges" => "ranges are supported",
         "x-content-type-options" => "always sent",
         _ if is_archive => "packed into the archive",
         _ => "a default of the server",
@@ -506,13 +506,13 @@ fn rules(site: &Site, target: &Target, host: &str, may_cache: bool, answer: &mut
     }
 }
 
-/// Tells what a server sent otherwise; what changes from moment to moment is left out.
+/// Lists what a server sent differently; volatile fields are left out.
 fn compare(answer: &Answer, got: &server::Got, text: &mut String) -> bool {
     const OF_THE_MOMENT: [&str; 5] = ["date", "connection", "keep-alive", "age", "server"];
     let mut differences = Vec::new();
     if answer.status != got.status {
         differences.push(format!(
-            "status {} (foreseen {})",
+            "status {} (expected {})",
             got.status, answer.status
         ));
     }
@@ -524,21 +524,21 @@ fn compare(answer: &Answer, got: &server::Got, text: &mut String) -> bool {
     for Field { name, value, .. } in &answer.fields {
         match got.fields.iter().find(|(known, _)| known == name) {
             Some((_, sent)) if sent == value => {}
-            Some((_, sent)) => differences.push(format!("{name}: {sent} (foreseen {value})")),
-            None => differences.push(format!("{name} is not sent (foreseen {value})")),
+            Some((_, sent)) => differences.push(format!("{name}: {sent} (expected {value})")),
+            None => differences.push(format!("{name} is not sent (expected {value})")),
         }
     }
     for (name, value) in got.fields.iter().filter(|_| has_content) {
         let is_foreseen = answer.fields.iter().any(|field| field.name == *name);
         if !is_foreseen && !OF_THE_MOMENT.contains(&name.as_str()) {
-            differences.push(format!("{name}: {value} (not foreseen)"));
+            differences.push(format!("{name}: {value} (not expected)"));
         }
     }
     line(text, "");
     if differences.is_empty() {
-        line(text, "the server answers so");
+        line(text, "the server answers the same");
     } else {
-        line(text, "the server answers otherwise:");
+        line(text, "the server answers differently:");
     }
     for difference in &differences {
         line(text, format!("  {difference}"));

@@ -17,9 +17,9 @@ const HEAD_LEN_MAX: usize = 64 << 10;
 pub struct Server {
     /// `http://host:port` or `https://host:port`.
     pub address: String,
-    /// Any certificate is believed.
+    /// Any certificate is accepted.
     pub is_insecure: bool,
-    /// Certificates that are believed and not the system's.
+    /// Certificates to trust instead of the system's.
     pub cacert: Option<PathBuf>,
 }
 
@@ -77,7 +77,7 @@ pub(super) fn ask(
         }
     }
     parse(&answer).ok_or_else(|| {
-        refuse("its answer is not HTTP/1.1").help("is it a server of HTTP that listens there?")
+        refuse("its answer is not HTTP/1.1").help("is it an HTTP server that listens there?")
     })
 }
 
@@ -89,8 +89,9 @@ fn request(url: &Url, target: &Target, fields: &[(String, String)]) -> Result<St
     }
     for (name, value) in fields {
         if name.contains(['\r', '\n']) || value.contains(['\r', '\n']) {
-            return Err(Failure::usage("a field with a line end in it")
-                .help("give each field with an -H of its own"));
+            return Err(
+                Failure::usage("a field with a line end in it").help("give each field its own -H")
+            );
         }
         head.push_str(&format!("{name}: {value}\r\n"));
     }

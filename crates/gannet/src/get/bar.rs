@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::report::rate;
 
-/// A bar, or, where nobody knows how much will come, a count.
+/// A bar, or a count if the length is unknown.
 pub(super) struct Bar {
     bar: ProgressBar,
     started: Instant,

@@ -41,10 +41,10 @@ pub(super) fn unexpected(head: &Head) -> io::Error {
     let help = match status {
         // What a server of HTTPS says to clear text, and many others to what they do not understand.
         400 => Some("if the port is that of HTTPS, ask for https:// there"),
-        401 | 403 | 407 => Some("this client has no permission, and no name to give"),
-        404 | 410 => Some("there is nothing at this URL: check its path"),
-        421 => Some("the server does not answer for this host: check the name"),
-        429 | 500..=599 => Some("the server cannot answer now: try again later"),
+        401 | 403 | 407 => Some("gannet get has no credentials for it"),
+        404 | 410 => Some("nothing is at this URL: check its path"),
+        421 => Some("the server does not serve this host: check the name"),
+        429 | 500..=599 => Some("the server is unavailable: try again later"),
         _ => None,
     };
     let text = format!("the server answers {status} (expected the content)");
@@ -101,8 +101,8 @@ impl Told {
     }
 }
 
-/// How to believe a certificate all the same.
-const BELIEVE: &str = "if you know whose it is, believe any with --insecure";
+/// How to accept a certificate anyway.
+const BELIEVE: &str = "if you know whose it is, accept any with --insecure";
 
 /// What an error says, and what to do about it.
 pub(crate) fn told(error: &io::Error) -> Told {
@@ -117,17 +117,15 @@ pub(crate) fn told(error: &io::Error) -> Told {
     }
     let text = printable(&cause(error));
     let help = match error.kind() {
-        io::ErrorKind::ConnectionRefused => Some("nobody listens there: is the port right?"),
+        io::ErrorKind::ConnectionRefused => Some("nothing listens there: is the port right?"),
         io::ErrorKind::ConnectionReset => {
-            Some("the server, or somebody on the way to it, ended the connection: try again")
+            Some("the server, or a device on the path, closed the connection: try again")
         }
-        io::ErrorKind::TimedOut => Some("the server, or the way to it, may be down: try again"),
+        io::ErrorKind::TimedOut => Some("the server or the network may be down: try again"),
         io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable => {
-            Some("there is no way to its address: look at this machine's network")
+            Some("its address is unreachable: check this machine's network")
         }
-        _ if text.contains("address information") => {
-            Some("no server of this name is known: is it spelt right?")
-        }
+        _ if text.contains("address information") => Some("unknown host name: is it spelt right?"),
         _ => None,
     };
     Told { text, help }
@@ -152,12 +150,12 @@ fn of_tls(error: &rustls::Error) -> (String, Option<&'static str>) {
 fn of_certificate(error: &CertificateError) -> (String, &'static str) {
     let days = |from: UnixTime, to: UnixTime| to.as_secs().saturating_sub(from.as_secs()) / DAY_S;
     let of_names =
-        "ask for a name that it has; if you know whose it is, believe any with --insecure";
+        "ask for a name that it has; if you know whose it is, accept any with --insecure";
     let of_clock = "is this machine's clock right?";
     match error {
         CertificateError::UnknownIssuer => (
-            "is signed by nobody known here".into(),
-            "name its authority with --cacert FILE, or believe anyone with --insecure",
+            "is signed by an unknown authority".into(),
+            "name its authority with --cacert FILE, or accept any with --insecure",
         ),
         CertificateError::ExpiredContext { time, not_after } => {
             let days = days(*not_after, *time);
@@ -183,17 +181,16 @@ fn of_certificate(error: &CertificateError) -> (String, &'static str) {
             (why, of_names)
         }
         CertificateError::NotValidForName => ("is for another name".into(), of_names),
-        // What `openssl req -x509` makes if it is told nothing else.
-        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => (
-            "is that of an authority, which is not for servers".into(),
-            BELIEVE,
-        ),
+        // What `openssl req -x509` makes by default.
+        CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
+            ("is a CA certificate, not a server's".into(), BELIEVE)
+        }
         // What `openssl x509 -req` made for a long time.
         CertificateError::Other(other) if other.to_string().contains("UnsupportedCertVersion") => (
-            "is of X.509 version 1, which has no names to compare (expected 3)".into(),
+            "is X.509 version 1, which has no host names (expected 3)".into(),
             BELIEVE,
         ),
-        other => (format!("is not believed: {other}"), BELIEVE),
+        other => (format!("is not trusted: {other}"), BELIEVE),
     }
 }
 
@@ -253,13 +250,13 @@ mod tests {
             text.contains("(ECONNREFUSED) (redirected to http://o/)"),
             "{text}"
         );
-        assert!(text.contains("\nhelp: nobody listens there"), "{text}");
+        assert!(text.contains("\nhelp: nothing listens there"), "{text}");
         let full = io::Error::from_raw_os_error(28);
         let text = failure("h", &unwritten(Path::new("x"), &full)).to_string();
         assert_eq!(
             text,
             "gannet: cannot write 'x': no space left on device (ENOSPC)\n\
-             help: make room there, or choose another place"
+             help: free some space there, or choose another place"
         );
     }
 }

@@ -125,7 +125,7 @@ impl Exchange {
             (_, true) => Ok(Some(count)),
             // RFC 9112 section 9.8: anyone on the way can end a TCP connection.
             (Body::Close, false) if self.transport.is_cut() => {
-                Err(wrong("the connection was cut off (TLS was not closed)"))
+                Err(wrong("the connection was cut off (no close_notify)"))
             }
             (Body::Close, false) => Ok(None),
             (Body::Length(0), false) => Ok(Some(count)),
@@ -266,7 +266,7 @@ fn parse(head: &[u8]) -> Result<Head, String> {
         status,
         ..Head::default()
     };
-    // Lines that go on with the one before (RFC 9112 section 5.2) are of fields nobody reads here.
+    // Folded lines (RFC 9112 section 5.2) belong to fields that are not used here.
     let is_folded = |line: &&[u8]| line.first().is_some_and(|b| b" \t".contains(b));
     for line in lines.filter(|line| !line.is_empty() && !is_folded(line)) {
         let colon = line

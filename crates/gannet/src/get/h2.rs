@@ -236,7 +236,7 @@ impl Frames {
         match header.kind {
             FrameType::DATA => {
                 if header.stream != STREAM || self.head.is_none() {
-                    return Err(wrong("content of no response"));
+                    return Err(wrong("content without a response"));
                 }
                 let padding = payload.first().map_or(0, |&len| u32::from(len));
                 let taken = payload.len() as u32;

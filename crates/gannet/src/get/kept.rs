@@ -40,7 +40,7 @@ impl Kept {
             if start != at || part == 0 || written > part || parts.len() == CONNECTIONS_MAX {
                 return None;
             }
-            // What is told to be there is.
+            // Recorded bytes are present.
             if written > 0 && start.checked_add(written)? > len {
                 return None;
             }
@@ -131,7 +131,7 @@ mod tests {
         assert!(kept.fits((43, 65, 100)) && !kept.fits((43, 65, 101)));
         assert!(!kept.fits((43, 99, 100)) && !kept.fits((0, 65, 100)));
         assert_eq!(kept.parts(100, 1), (parts.clone(), vec![33, 10, 0]));
-        // Nothing is missing: the last byte tells whether that is so.
+        // Nothing is missing: the last byte shows whether that is so.
         let whole = Kept::write("\"a\"", &parts, [33, 33, 34].into_iter());
         let whole = Kept::read(&whole, 100).expect("ours");
         assert_eq!(whole.range(), "bytes=99-");

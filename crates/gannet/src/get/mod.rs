@@ -57,9 +57,9 @@ pub struct GetOptions {
     pub output: Option<PathBuf>,
     /// Whether an earlier download goes on.
     pub resumes: bool,
-    /// Whether any certificate is believed.
+    /// Whether any certificate is accepted.
     pub is_insecure: bool,
-    /// Certificates to believe instead of the system's.
+    /// Certificates to trust instead of the system's.
     pub cacert: Option<PathBuf>,
     /// HTTP/2 instead of HTTP/1.1.
     pub http2: bool,
@@ -83,7 +83,7 @@ pub fn connections(typed: &str) -> Result<usize, Failure> {
             "--connections {}: not a number from 1 to {CONNECTIONS_MAX}",
             crate::messages::printable(typed)
         ))
-        .help("one is the default; a few use a fast line fully")
+        .help("the default is one; a few saturate a fast link")
     })
 }
 
@@ -104,7 +104,7 @@ pub fn run(options: &GetOptions) -> Result<String, Failure> {
     }
     if options.output.is_some() && urls.len() > 1 {
         return Err(Failure::usage("--output takes one URL")
-            .help("download the others one by one, or leave --output away to measure"));
+            .help("download the others one by one, or omit --output to measure"));
     }
     let to_standard_output = options
         .output
@@ -153,7 +153,7 @@ pub fn run(options: &GetOptions) -> Result<String, Failure> {
         let shown = crate::messages::printable(&path.to_string_lossy());
         return Ok(match options.json {
             true => report.json(),
-            false => format!("{shown}: whole already, nothing was downloaded\n"),
+            false => format!("{shown}: already complete, nothing was downloaded\n"),
         });
     }
     let result = match &options.output {
@@ -229,7 +229,7 @@ impl Client<'_> {
                 let done = self.drain(typed, exchange, started, None).map_err(fail)?;
                 if let Some(length) = length.filter(|length| *length != done.bytes) {
                     let bytes = done.bytes;
-                    let what = format!("{bytes} bytes came (expected {length})");
+                    let what = format!("received {bytes} bytes (expected {length})");
                     return Err(fail(io::Error::other(what)));
                 }
                 all.push(done);
@@ -255,7 +255,7 @@ impl Client<'_> {
         }
         let result = self.download_into(typed, url, &mut output, &write);
         result.map_err(|failure| match output.abandon() {
-            true if failure.help.is_none() => failure.help("--continue goes on with what is there"),
+            true if failure.help.is_none() => failure.help("--continue resumes from there"),
             _ => failure,
         })
     }
@@ -281,7 +281,7 @@ impl Client<'_> {
         }
         if head.is_coded {
             return Err(fail(io::Error::other(
-                "the content is coded, which was not asked for",
+                "the content is coded, which was not requested",
             )));
         }
         let shares = output
@@ -414,7 +414,7 @@ impl Client<'_> {
         while wanted.is_none_or(|wanted| bytes < wanted) {
             if self.stop.load(Ordering::Relaxed) {
                 return Err(io::Error::other(
-                    "stopped, because another connection failed",
+                    "stopped because another connection failed",
                 ));
             }
             let mut at = bytes;
@@ -485,7 +485,7 @@ impl Client<'_> {
                 }
                 ticks += 1;
                 if let Some(output) = output.filter(|_| ticks % TICKS_TO_KEEP == 0) {
-                    // It only says how to go on: a full disk is told of by what writes the content.
+                    // It only records how to resume: writing the content reports a full disk.
                     let _ = output.keep();
                 }
                 if let Some(bar) = &mut bar {

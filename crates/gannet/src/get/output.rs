@@ -65,7 +65,7 @@ impl Output {
             && !found.is_file()
         {
             let shown = part.display();
-            let what = format!("'{shown}' is there and is no file");
+            let what = format!("'{shown}' exists and is not a file");
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
         }
         let mut options = OpenOptions::new();
@@ -81,16 +81,16 @@ impl Output {
             _ if !is_begun => (None, None),
             Ok(text) => {
                 let kept = Kept::read(&text, len);
-                let lost = kept.is_none().then_some("does not say what is in it");
+                let lost = kept.is_none().then_some("does not record what it holds");
                 (kept, lost)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => (None, Some("is missing")),
             Err(_) => (None, Some("cannot be read")),
         };
-        // Whoever waits for the rest of a long file is told that all of it comes.
+        // A user waiting for the rest of a long file should know that all of it is fetched again.
         let note = lost.map(|why| {
             let (part, tag) = (shown(&part), shown(&tag));
-            format!("'{part}' cannot be gone on with, since '{tag}' {why}: begun anew")
+            format!("cannot resume '{part}', since '{tag}' {why}: starting over")
         });
         Ok(Self {
             note,
@@ -180,13 +180,13 @@ impl Output {
     pub(super) fn write(&self, index: usize, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let result = self.file.write_all_at(bytes, offset);
         result.map_err(|error| unwritten(&self.path, &error))?;
-        // Told only when it is there: what is told to be there must be.
+        // Recorded only once it is written: recorded bytes must be present.
         self.written[index].fetch_add(bytes.len() as u64, Ordering::Release);
         Ok(())
     }
 
-    /// Writes down how much is there, for a later download to go on with; nothing where the server
-    /// names no strong entity tag, which alone tells whether it still belongs together.
+    /// Writes down how much is there, so that a later download can resume; nothing if the server
+    /// sends no strong entity tag, the only proof that the parts still belong together.
     pub(super) fn keep(&self) -> io::Result<()> {
         let Some(tag) = &self.strong else {
             return Ok(());
@@ -197,7 +197,7 @@ impl Output {
         new.push(".new");
         let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &self.tag));
         if written.is_err() {
-            // The error that is told is the first; what was there before is still right.
+            // The first error is reported; earlier bytes are still valid.
             let _ = fs::remove_file(&new);
         }
         written
@@ -214,7 +214,7 @@ impl Output {
         if self.written.is_empty() && self.kept.is_some() {
             return true;
         }
-        // The error that is told is the first.
+        // The first error is reported.
         let _ = remove(&self.part);
         let _ = remove(&self.tag);
         false
@@ -226,13 +226,13 @@ impl Output {
         let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
         let found = self.file.metadata()?.len();
         if let Some(len) = self.len.filter(|len| *len != found) {
-            return Err(wrong(format!("{found} bytes came (expected {len})")));
+            return Err(wrong(format!("received {found} bytes (expected {len})")));
         }
         let digest = head.repr_digest.as_deref().and_then(wanted_digest);
         if let Some((name, algorithm, wanted)) = &digest {
             let found = self.digest(algorithm)?;
             if found != *wanted {
-                // What is wrong must not be gone on with.
+                // Wrong content must not be resumed.
                 self.strong = None;
                 return Err(wrong(format!(
                     "the {name} digest is {found} (expected {wanted})"
@@ -286,7 +286,7 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
     if !found.is_file() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it is no file (without --output the content is thrown away)",
+            "it is not a file (without --output the content is discarded)",
         ));
     }
     fs::canonicalize(path)

@@ -19,7 +19,7 @@ pub(super) struct Head {
     pub(super) repr_digest: Option<String>,
     /// `location`.
     pub(super) location: Option<String>,
-    /// Whether the content is coded, which nobody has asked for.
+    /// Whether the content is coded, although that was not requested.
     pub(super) is_coded: bool,
     /// Whether the content comes in chunks (HTTP/1 only).
     pub(super) is_chunked: bool,
@@ -77,8 +77,8 @@ impl Head {
     }
 }
 
-/// `bytes 0-99/1000` (RFC 9110 section 14.4). `None` where the range or the whole length is not
-/// told, as with 416.
+/// `bytes 0-99/1000` (RFC 9110 section 14.4). `None` if the range or the whole length is missing,
+/// as with 416.
 fn parse_range(text: &str) -> Result<Option<(u64, u64, u64)>, ()> {
     let number = |digits: &str| digits.parse::<u64>().map_err(|_| ());
     let (range, whole) = text

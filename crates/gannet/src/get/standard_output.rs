@@ -37,8 +37,8 @@ pub(super) fn check(options: &GetOptions) -> Result<(), Failure> {
 }
 
 impl Client<'_> {
-    /// Fetches `asked` and writes its content as it comes. What is wrong with it can only be told
-    /// when it is written.
+    /// Fetches `asked` and writes its content as it comes. Its problems only show when it is
+    /// written.
     pub(super) fn print(&self, typed: &str, asked: &Url) -> Result<(), Failure> {
         let fail = |error| failure(typed, &error);
         let fields = [
@@ -50,7 +50,7 @@ impl Client<'_> {
             return Err(fail(redirected(unexpected(&head), asked, &url)));
         }
         if head.is_coded {
-            let what = "the content is coded, which was not asked for";
+            let what = "the content is coded, which was not requested";
             return Err(fail(io::Error::other(what)));
         }
         let digest = head.repr_digest.as_deref().and_then(wanted_digest);
@@ -83,7 +83,7 @@ impl Client<'_> {
         out.flush().map_err(Failure::from_output)?;
         let wrong = |what: String| Err(fail(io::Error::other(what)));
         if let Some(length) = head.content_length.filter(|length| *length != bytes) {
-            return wrong(format!("{bytes} bytes came (expected {length})"));
+            return wrong(format!("received {bytes} bytes (expected {length})"));
         }
         if let Some(((name, _, wanted), context)) = digest.zip(context) {
             let found = base64(context.finish().as_ref());

@@ -31,13 +31,13 @@ pub(super) enum There {
 }
 
 impl Client<'_> {
-    /// Looks at the file `path` and asks the server about it. The beginning of a content takes the
-    /// name and the state of an interrupted download, which then goes on.
+    /// Examines the file `path` and compares it with the server's. The beginning of a content takes
+    /// the name and the state of an interrupted download, which then goes on.
     pub(super) fn look_at(&self, typed: &str, url: &Url, path: &Path) -> Result<There, Failure> {
         let (part, tag) = (beside(path, ".part"), beside(path, ".part.tag"));
         let found = match fs::metadata(path) {
             Ok(found) if found.is_file() && found.len() > 0 && !part.exists() => found,
-            // What cannot be looked at is told by what writes.
+            // If it cannot be examined, writing reports the error.
             _ => return Ok(There::Nothing),
         };
         let len = found.len();
@@ -114,7 +114,7 @@ fn digest_of(head: &Head, path: &Path) -> io::Result<Option<&'static str>> {
 
 fn unproven(typed: &str, path: &Path, head: &Head, why: &str) -> Failure {
     let shown = printable(&path.to_string_lossy());
-    let fetch = "leave --continue out to fetch all of it";
+    let fetch = "omit --continue to fetch all of it";
     let help = match &head.last_modified {
         Some(date) if head.whole_len() > fs::metadata(path).ok().map(|it| it.len()) => {
             let date = printable(date);

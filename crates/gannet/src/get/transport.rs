@@ -1,6 +1,6 @@
-//! A connection to a server: TCP, with TLS where the URL says so. It blocks; each has a thread.
+//! A connection to a server: TCP, with TLS for https URLs. It blocks; each has a thread.
 //!
-//! Bytes that nobody wants are thrown away by the kernel, uncopied, where there is no TLS.
+//! Without TLS, the kernel discards unwanted bytes without copying them.
 
 use std::io::{self, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -72,7 +72,7 @@ fn roots(cacert: Option<&Path>) -> Result<RootCertStore, String> {
             .find(|path| path.exists())
     };
     let Some(path) = cacert.or_else(system) else {
-        return Err("no certificates are trusted on this machine; name some with --cacert".into());
+        return Err("this machine has no trusted certificates; name some with --cacert".into());
     };
     let shown = path.display();
     let pem = named_file::read(path, ROOTS_LEN_MAX)
@@ -83,7 +83,7 @@ fn roots(cacert: Option<&Path>) -> Result<RootCertStore, String> {
         .collect();
     let (added, _) = roots.add_parsable_certificates(certificates);
     match added {
-        0 => Err(format!("'{shown}' holds no certificate (PEM)")),
+        0 => Err(format!("'{shown}' contains no PEM certificate")),
         _ => Ok(roots),
     }
 }
@@ -96,7 +96,7 @@ pub(crate) struct Transport {
     buffer: Vec<u8>,
     filled: usize,
     outgoing: Vec<u8>,
-    /// Content that TLS has opened and nobody has taken yet.
+    /// Content that TLS has decrypted and that was not taken yet.
     opened: Vec<u8>,
     is_open: bool,
     is_closed: bool,
@@ -323,7 +323,7 @@ fn silence() -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, message)
 }
 
-/// Believes any certificate, but not a handshake by somebody else's key.
+/// Accepts any certificate, but verifies that the handshake was signed with its key.
 #[derive(Debug)]
 struct Anyone(Arc<CryptoProvider>);
 

@@ -31,7 +31,7 @@ impl Url {
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
         // The standard skips further slashes.
         if rest.is_empty() || rest.starts_with(['/', '?', '#']) {
-            return Err("it names no host".into());
+            return Err("it has no host".into());
         }
         Self::of(url::Url::parse(&format!("{scheme}://{rest}")))
     }
@@ -50,12 +50,12 @@ impl Url {
             scheme => return Err(format!("the scheme is '{scheme}' (expected http or https)")),
         };
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("it names a user, which is not supported".into());
+            return Err("user names in URLs are not supported".into());
         }
         let host = match url.host() {
             Some(Host::Ipv6(address)) => address.to_string(),
             Some(host) => host.to_string(),
-            None => return Err("it names no host".into()),
+            None => return Err("it has no host".into()),
         };
         Ok(Self {
             is_https,

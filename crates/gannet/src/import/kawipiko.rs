@@ -53,7 +53,7 @@ pub trait Positioned {
     /// How many there are.
     ///
     /// # Errors
-    /// It cannot be told.
+    /// It cannot be determined.
     fn total_len(&self) -> io::Result<u64>;
 
     /// Reads from `offset` on.
@@ -168,10 +168,7 @@ pub(super) fn read(file: &dyn Positioned, entries: &mut dyn Entries) -> Result<(
         let mut content = decoder(coding, reader).map_err(read_error)?;
         entries.file(&name, None, &mut content)?;
         if !types.add(&name, &stored.content_type, &suffixes) {
-            entries.left_out(
-                &name,
-                "its content type: there are too many without a suffix",
-            );
+            entries.left_out(&name, "its content type: too many have no suffix");
         }
     }
     if let Some(mut types) = types.file().filter(|_| !paths.contains(&b"/_headers"[..])) {
@@ -210,7 +207,7 @@ fn redirect(source: &[u8], stored: &Stored) -> Result<String, &'static str> {
     let (read, problems) = redirects::parse(&[file], Compat::Kawipiko);
     match (read.rules.len(), problems.is_empty()) {
         (1, true) => Ok(line),
-        _ => Err("a redirect that gannet does not have"),
+        _ => Err("a redirect that gannet does not support"),
     }
 }
 
@@ -244,7 +241,7 @@ impl Records {
             }
         }
         if records.files.is_empty() {
-            let what = "a constant database, but none of kawipiko: it names no files";
+            let what = "a constant database, but not one of kawipiko: it names no files";
             return Err(ImportError::Damaged(what.into()));
         }
         Ok(records)
@@ -473,7 +470,7 @@ fn number(key: &[u8], prefix: u8) -> Option<u32> {
 fn numbered(name: u32, value: Value<'_>, stored: &mut Stored) {
     match (name, value) {
         (STATUS_NAME, Value::Number(STATUS_OK)) => stored.status = 200,
-        // Files have no other. That of a redirect cannot be told then, and is reported.
+        // Files have no other. A redirect's target is then unknown, which is reported.
         (STATUS_NAME, Value::Number(_)) => stored.status = 404,
         (STATUS_NAME, Value::Text(text)) => {
             let text = String::from_utf8_lossy(text);

@@ -1,7 +1,7 @@
 //! What the content types of a kawipiko archive stand for.
 //!
 //! A type may be only a number in a table that kawipiko has compiled in. Which one it is follows
-//! from the files that have it: most of them have a suffix that says so. Not all, because files of
+//! from the files that have it: most of them have a suffix that shows it. Not all, because files of
 //! one content share the type of the first.
 
 use std::collections::{BTreeMap, HashMap};

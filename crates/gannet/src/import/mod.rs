@@ -37,7 +37,8 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Tells by the first bytes of a file, at least 512 where it has them, and its length.
+    /// Detects the kind from the first bytes of a file, at least 512 if it has them, and its
+    /// length.
     #[must_use]
     pub fn of(first: &[u8], len: u64) -> Option<Self> {
         match first {
@@ -90,10 +91,10 @@ impl ImportError {
     #[must_use]
     pub fn failure(self, archive: &Path) -> Failure {
         let help = match &self {
-            Self::Path { .. } => Some("unpack it yourself, look at it, and pack the directory"),
+            Self::Path { .. } => Some("unpack and inspect it yourself, then pack the directory"),
             Self::TooMuch(_) => Some("if you trust it, unpack it yourself and pack the directory"),
             Self::Unsupported(_) => Some("unpack it yourself, and pack the directory"),
-            Self::Damaged(_) => Some("get the archive again"),
+            Self::Damaged(_) => Some("fetch the archive again"),
             Self::Read(error) | Self::Write(_, error) => next_step(error),
         };
         let failure = Failure::new("import", archive.display(), self);
@@ -178,7 +179,7 @@ fn read(from: impl Read + Seek, kind: Kind, entries: &mut dyn Entries) -> Result
             let decoded = decoder(coding, from).map_err(read_error)?;
             tar::read(decoded, entries)
         }
-        Kind::Kawipiko => Err(ImportError::Damaged("it is read by position".into())),
+        Kind::Kawipiko => Err(ImportError::Damaged("it must be seekable".into())),
     }
 }
 

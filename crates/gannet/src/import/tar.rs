@@ -25,7 +25,7 @@ pub(super) fn read(from: impl Read, entries: &mut dyn Entries) -> Result<(), Imp
             EntryType::Directory | EntryType::XGlobalHeader | EntryType::XHeader => {}
             EntryType::Link => match entry.link_name_bytes() {
                 Some(before) => entries.same_as(&path, &before)?,
-                None => entries.left_out(&path, "a link to nothing"),
+                None => entries.left_out(&path, "a dangling link"),
             },
             EntryType::Symlink => entries.left_out(&path, "a symbolic link"),
             _ => entries.left_out(&path, "neither file nor folder"),

@@ -416,7 +416,7 @@ fn redirects_keep_their_form_and_strange_ones_are_left_out() {
         String::from_utf8_lossy(&kept.files["_redirects"]),
         "/docs/* https://h.example:8080/#a 302\n/docs/gone ./page 302\n"
     );
-    let why = "a redirect that gannet does not have";
+    let why = "a redirect that gannet does not support";
     let left_out = ["/other", "/post", "://h.example:8080/x"];
     assert_eq!(
         kept.left_out,

@@ -201,7 +201,7 @@ impl Entries for Directory {
     fn same_as(&mut self, path: &[u8], before: &[u8]) -> Result<(), ImportError> {
         let before = checked(before)?;
         if !self.files.contains(&before) {
-            self.left_out(path, "a link to what is not in the archive");
+            self.left_out(path, "a link to something outside the archive");
             return Ok(());
         }
         let relative = checked(path)?;

@@ -8,7 +8,7 @@ use zip::result::ZipError;
 use super::limits::FILES_MAX;
 use super::{Entries, ImportError, read_error};
 
-/// The part of a Unix mode that tells a symbolic link.
+/// The bits of a Unix mode that mark a symbolic link.
 const TYPE_MASK: u32 = 0o170_000;
 const SYMBOLIC_LINK: u32 = 0o120_000;
 
@@ -46,8 +46,8 @@ pub(super) fn read(from: impl Read + Seek, entries: &mut dyn Entries) -> Result<
 }
 
 /// The path of an entry from its bytes and from what they are by their flag: UTF-8 or code page 437.
-/// Many programs write UTF-8 and forget the flag. Where there is no slash, backslashes are taken for
-/// slashes, since older programs for Windows write them.
+/// Many programs write UTF-8 and forget the flag. Without a slash, backslashes count as slashes,
+/// since older Windows programs write them.
 fn path(raw: &[u8], by_flag: &str) -> Vec<u8> {
     let path = std::str::from_utf8(raw).unwrap_or(by_flag);
     match path.contains('/') {

@@ -245,7 +245,7 @@ impl DirectoryPlace {
                 Some(Item::File(_)) if !may(&self.at(name), Access::READ_OK) => {
                     (Told::Denied, "a file that this user may not read")
                 }
-                Some(Item::Closed) => (Told::Denied, "what this user may not look into"),
+                Some(Item::Closed) => (Told::Denied, "a folder that this user may not search"),
                 Some(Item::File(number)) => {
                     last = Some(number);
                     (Told::Regular, "a file")
@@ -307,7 +307,7 @@ impl DirectoryPlace {
             .iter()
             .any(|suffix| self.items.contains_key(&[name, suffix.as_bytes()].concat()));
         if has_copy && !self.items.contains_key(name) {
-            return Some("only a compressed copy of it is there; --compressed-only has it answer");
+            return Some("only a compressed copy exists; --compressed-only serves it");
         }
         loop {
             if self.items.get(name) == Some(&Item::Escapes) {

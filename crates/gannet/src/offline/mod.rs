@@ -1,4 +1,4 @@
-//! A site looked at without a server: what is at each path, and why.
+//! A site inspected without a server: what is at each path, and why.
 //!
 //! The answers are those that a server gives, since both ask the same: a directory is asked by
 //! `gannet_content::directory::lookup`, an archive by `gannet_content::archive`. Only names are kept
@@ -25,7 +25,7 @@ pub use directory::DirectoryPlace;
 pub(crate) use directory::may;
 pub use rules::Rules;
 
-/// How a site is looked at.
+/// How a site is inspected.
 #[derive(Clone, Debug)]
 pub struct SiteOptions {
     /// A directory or an archive.
@@ -86,7 +86,7 @@ pub struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    /// What rules look at.
+    /// The inputs of rules.
     fn request(&self) -> Request<'_> {
         Request {
             scheme: self.scheme,
@@ -122,7 +122,7 @@ pub enum Located {
 }
 
 impl Site {
-    /// Looks at a site.
+    /// Inspects a site.
     ///
     /// # Errors
     /// It cannot be read, or is neither directory nor archive.
@@ -151,7 +151,7 @@ impl Site {
         })
     }
 
-    /// Looks at an archive that is served with `--spa` or without.
+    /// Inspects an archive, as served with `--spa` or without.
     ///
     /// # Errors
     /// It cannot be read, or is no archive.
@@ -239,7 +239,7 @@ impl Site {
         };
         // In place of the site's page for what is missing, which is no icon.
         if self.icon && matches!(located, Located::Missing(_)) && asked.path == ICON_PATH {
-            tell("the site has no icon: the server has one of its own".into());
+            tell("the site has no icon: the server sends its built-in one".into());
             return Located::Icon;
         }
         located

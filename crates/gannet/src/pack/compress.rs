@@ -72,7 +72,7 @@ fn looks_compressible(body: &[u8]) -> bool {
     if body.len() < PROBE_FROM {
         return true;
     }
-    // The start of a file is often unlike the rest: look at three places.
+    // The start of a file is often unlike the rest: sample three places.
     let probe_len = PROBE_FROM / 4;
     let places = [0, (body.len() - probe_len) / 2, body.len() - probe_len];
     // Not `fastest`, which stores without compressing.
@@ -87,8 +87,8 @@ fn looks_compressible(body: &[u8]) -> bool {
 
 const PROBE_FROM: usize = 64 << 10;
 
-/// Encoders with their tables. Making them anew for each of a million small files would take
-/// longer than compressing.
+/// Encoders with their tables. Recreating them for each of a million small files would take longer
+/// than compressing.
 #[derive(Default)]
 struct Compressors {
     /// With its level.

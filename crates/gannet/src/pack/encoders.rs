@@ -127,7 +127,7 @@ pub fn parse_list(list: &str) -> Result<Vec<Wish>, String> {
     for part in list.split(',') {
         let wish = parse_one(part.trim())?;
         if wishes.iter().any(|(coding, _)| *coding == wish.0) {
-            return Err(format!("'{}' is there twice", wish.0.name()));
+            return Err(format!("'{}' is given twice", wish.0.name()));
         }
         wishes.push(wish);
     }
@@ -201,7 +201,7 @@ mod tests {
             "deflate",
             Err("'deflate' is not one of gzip, br, zstd; or none"),
         );
-        check("br,br=4", Err("'br' is there twice"));
+        check("br,br=4", Err("'br' is given twice"));
     }
 
     #[test]

@@ -92,7 +92,7 @@ impl PackError {
             }
             Self::NoHosts(_) => Some("make one such as 'example.org', or leave --hosts out".into()),
             Self::TooManyHosts(_) => Some("make several archives, and serve each by --site".into()),
-            Self::Changed(_) => Some("pack again when nothing writes to the site".into()),
+            Self::Changed(_) => Some("pack again when nothing is writing to the site".into()),
             Self::Pattern(..) => {
                 Some("patterns have the syntax of .gitignore, such as '*.map' or '/drafts/'".into())
             }
@@ -100,8 +100,8 @@ impl PackError {
                 Some("leave --previous out where there is no earlier release".into())
             }
             Self::Key(..) => Some(format!(
-                "'gannet keygen NAME' makes a pair of keys, as 'minisign -G' does; the password of \
-                 one that has one is taken from {}",
+                "'gannet keygen NAME' makes a key pair, as 'minisign -G' does; a key's password is \
+                 taken from {}",
                 super::sign::PASSWORD_VARIABLE
             )),
             Self::Types(_) => Some("write it as SUFFIX=TYPE/SUBTYPE".into()),
@@ -112,7 +112,7 @@ impl PackError {
                 },
             ) => Some("a path, a type or a field is too long".into()),
             Self::Rules(_) => {
-                Some("mend them, or pack both files as they are with --no-rules".into())
+                Some("fix them, or pack both files as they are with --no-rules".into())
             }
             Self::NoFile(..) => Some(
                 "make it a file, remove it, or leave it out with --exclude; --no-rules packs without \
@@ -137,29 +137,27 @@ fn io_help(doing: &str, error: &io::Error) -> Option<&'static str> {
     use io::ErrorKind as Kind;
     Some(match (doing, error.kind()) {
         (READ_KEY, Kind::NotFound) => {
-            "check the path; 'gannet keygen NAME' makes a pair of keys, of which NAME.key signs"
+            "check the path; 'gannet keygen NAME' makes a key pair, and NAME.key signs"
         }
-        (READ_KEY, Kind::PermissionDenied) => "sign as the user who may read the key",
+        (READ_KEY, Kind::PermissionDenied) => "sign as a user who may read the key",
         (READ_KEY, Kind::InvalidInput | Kind::IsADirectory) => {
             "name the file of a secret key, such as release.key"
         }
-        (KEEP, _) => "name a directory with --cache DIR, or one that can be made",
+        (KEEP, _) => "name an existing directory with --cache DIR, or one that can be created",
         (WRITE, Kind::PermissionDenied | Kind::ReadOnlyFilesystem) => {
-            "name a file with -o in a folder that you may write to: the archive is made beside its \
-             name and then renamed"
+            "name a file in a writable folder with -o: the archive is built beside it and then \
+             renamed"
         }
         (WRITE, Kind::NotFound) => "make the folder first, or name another file with -o",
         (WRITE, Kind::IsADirectory) => "name a file in it: -o DIR/site.gannet",
-        (WRITE, Kind::InvalidInput) => {
-            "name another file with -o: an archive would take the place of what is there"
-        }
+        (WRITE, Kind::InvalidInput) => "name another file with -o: the archive would replace it",
         (_, Kind::StorageFull | Kind::QuotaExceeded) => {
-            "the archive needs about as much room as the site and its compressed copies"
+            "the archive needs about as much space as the site and its compressed copies"
         }
         ("read", Kind::PermissionDenied) => {
-            "make it readable, or leave it out of the site; a site is packed whole or not at all"
+            "make it readable, or exclude it; a site is packed completely or not at all"
         }
-        ("read", Kind::NotFound) => "it may have been removed while the site was packed",
+        ("read", Kind::NotFound) => "it may have been removed during packing",
         _ => return next_step(error),
     })
 }
@@ -187,7 +185,7 @@ impl fmt::Display for PackError {
             Self::Changed(path) => {
                 write!(
                     out,
-                    "cannot pack '{}': it changed while it was read",
+                    "cannot pack '{}': it changed while it was being read",
                     path.display()
                 )
             }

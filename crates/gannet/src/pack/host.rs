@@ -58,7 +58,7 @@ fn walk_hosts(
     // An archive has names only.
     let is_address = |host: &Option<String>| host.as_ref().is_some_and(|it| it.starts_with('['));
     for (_, path) in found.folders.extract_if(.., |(host, _)| is_address(host)) {
-        let cause = "an archive has names of hosts, and no addresses of IPv6";
+        let cause = "an archive can hold host names, but no IPv6 addresses";
         found.others.push((path, cause.into()));
     }
     if found.folders.is_empty() {

@@ -131,8 +131,8 @@ impl IgnoreRules {
         self.folders.pop();
     }
 
-    /// The rule that leaves out a path, if there is one. It is told in the report, so that nobody
-    /// searches long for a missing file.
+    /// The rule that leaves out a path, if there is one. The report names it, so that missing files
+    /// are easy to explain.
     pub(super) fn against(&self, path: &Path, is_folder: bool) -> Option<String> {
         if path.file_name().is_some_and(|name| name == FILE_NAME) {
             return Some("patterns for gannet pack".into());
@@ -174,7 +174,7 @@ fn check_class(pattern: &str) -> Result<(), &'static str> {
                 // The first letter of a class may be a `]`.
                 letters.next();
                 if !letters.by_ref().any(|it| it == ']') {
-                    return Err("a '[' without its ']'; for the letter itself write '\\['");
+                    return Err("an unclosed '['; for a literal '[' write '\\['");
                 }
             }
             _ => {}

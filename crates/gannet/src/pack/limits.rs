@@ -27,7 +27,7 @@ pub(super) const SKIPPED_LISTED: usize = 20;
 /// must not fill the terminal.
 pub(super) const CLAIMS_LISTED: usize = 20;
 
-/// A file that changed less than this before it was looked at could change again unnoticed: the
+/// A file that changed less than this before it was examined could change again unnoticed: the
 /// kernel takes files' times from a clock that ticks every few milliseconds. Nanoseconds.
 pub(super) const CLOCK_GRAIN_NS: i128 = 50_000_000;
 

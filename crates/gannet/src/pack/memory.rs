@@ -63,7 +63,7 @@ impl Memory {
         self.stamps = Stamps::default();
     }
 
-    /// A file was not what its stamp told: the next build must not believe any.
+    /// A file did not match its stamp: the next build must not trust any.
     pub(super) fn doubt(&self, error: &PackError) {
         if let (PackError::Changed(_), Some(path)) = (error, &self.stamps_path) {
             // It may not be there; an error of the build is on its way already.

@@ -95,7 +95,7 @@ pub struct PackOptions {
     pub source: PathBuf,
     /// It has a folder for each host instead.
     pub hosts: bool,
-    /// The archive to write. One that is there is replaced when the new one is complete.
+    /// The archive to write. An existing one is replaced when the new one is complete.
     pub output: PathBuf,
     /// What to try on each file; a coding is stored where it makes the file enough smaller.
     pub encoders: Vec<Encoder>,
@@ -250,7 +250,7 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
         let mut files = sources.of_host(host.number).iter();
         if options.spa && !files.any(|source| source.file.url == FRONT_PAGE) {
             sources.warnings.push(format!(
-                "--spa has no effect: '{}' has no index.html that would answer",
+                "--spa has no effect: '{}' has no index.html to serve",
                 host.folder.display()
             ));
         }
@@ -313,7 +313,7 @@ pub fn check(options: &PackOptions) -> Result<(), PackError> {
     Output::create(&options.output).map(drop)
 }
 
-/// What is looked at before all the work, since a key may be wrong, or its password.
+/// Checked before all the work, since a key may be wrong, or its password.
 fn prepare(options: &PackOptions) -> Result<(Types, Option<Signer>), PackError> {
     let types = types(options)?;
     let signer = options.sign.as_deref().map(Signer::open).transpose()?;
@@ -346,7 +346,7 @@ fn broken_pages(pages: &[String]) -> Option<String> {
     let first = pages.first()?;
     Some(format!(
         "pages with event handlers, 'style=' attributes or 'javascript:' links, which a content \
-         security policy would stop: {}, such as '{first}'",
+         security policy would block: {}, such as '{first}'",
         pages.len()
     ))
 }
@@ -355,8 +355,8 @@ fn broken_pages(pages: &[String]) -> Option<String> {
 fn foreign_scripts(origins: &BTreeSet<String>) -> Option<String> {
     let first = origins.first()?;
     Some(format!(
-        "what scripts of other hosts load or run is not known to the content security policy: {}, \
-         such as '{first}'; try it with '--csp report' first",
+        "the content security policy cannot know what scripts of other hosts load or run: {}, such \
+         as '{first}'; try it with '--csp report' first",
         origins.len()
     ))
 }

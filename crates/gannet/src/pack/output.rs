@@ -41,8 +41,8 @@ struct KeptRun {
 
 impl KeptRun {
     /// Whether a blob that goes to `offset` is the next one. What is skipped is less than the
-    /// alignment of blobs, so no other blob can have been there, and is zero if nobody has written
-    /// to the archive since.
+    /// alignment of blobs, so no other blob can have been there, and is zero if the archive is
+    /// unmodified.
     fn goes_on_with(&self, offset: u64, blob: &KeptBlob<'_>) -> bool {
         let gap_max = if blob.is_ready() { BLOB_ALIGN - 1 } else { 0 };
         let end = self.from + self.len;
@@ -73,7 +73,7 @@ impl Output {
         match fs::metadata(target) {
             Ok(found) if found.is_dir() => return Err(refuse(Errno::ISDIR.into())),
             Ok(found) if !found.is_file() => {
-                let error = io::Error::new(io::ErrorKind::InvalidInput, "it is no file");
+                let error = io::Error::new(io::ErrorKind::InvalidInput, "it is not a file");
                 return Err(refuse(error));
             }
             _ => {}

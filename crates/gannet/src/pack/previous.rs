@@ -1,8 +1,8 @@
-//! Archives of earlier builds: what they hold need not be read, compressed or stored anew.
+//! Archives of earlier builds: their contents need not be read, compressed or stored again.
 //!
-//! An archive tells which bytes a content has in each coding, and its recipe tells by which
-//! encoders. What an encoder of the same name and release has made from the same content is what it
-//! would make again, so the new archive has the same bytes as without the old one.
+//! An archive records the bytes of a content in each coding, and its recipe the encoders. What an
+//! encoder of the same name and release has made from the same content is what it would make again,
+//! so the new archive has the same bytes as without the old one.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -339,8 +339,8 @@ impl KeptBlob<'_> {
         is_sound.then_some(bytes)
     }
 
-    /// Whether the bytes are what they should be; reads them only if somebody may have written to
-    /// the archive.
+    /// Whether the bytes are what they should be; reads them only if the archive may have been
+    /// modified.
     pub(super) fn is_sound(&self) -> bool {
         self.archive.is_trusted || self.hashes().is_ok_and(|digest| digest == *self.digest)
     }

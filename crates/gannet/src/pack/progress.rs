@@ -32,7 +32,7 @@ impl Phase {
     }
 }
 
-/// Is told how far packing is.
+/// Receives the progress of packing.
 pub trait Progress {
     /// So many files, of so many bytes together, are found up to now.
     fn found(&mut self, file_count: u64, bytes: u64);
@@ -44,7 +44,7 @@ pub trait Progress {
     fn end(&mut self);
 }
 
-/// Tells nobody.
+/// Reports nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoProgress;
 
@@ -118,7 +118,7 @@ pub struct ProgressLines {
 }
 
 impl ProgressLines {
-    /// Tells nothing of a pack that is done soon. The first line names the faster way, if there is
+    /// Shows nothing if packing finishes quickly. The first line names the faster way, if there is
     /// one.
     #[must_use]
     pub fn new(offers_fast: bool) -> Self {

@@ -1,4 +1,4 @@
-//! What packing has made, and the table that tells it.
+//! What packing has made, and the table that reports it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -152,7 +152,7 @@ impl PackReport {
     }
 
     /// The report as text for people, with ANSI colours only if asked. It ends with the command to
-    /// type next. Of many skipped files only counts are told, unless they are to be listed.
+    /// type next. Many skipped files are reported as counts, unless they are to be listed.
     #[must_use]
     pub fn table(&self, colour: bool, list_skipped: bool) -> String {
         let mut text = String::new();
@@ -199,7 +199,7 @@ impl PackReport {
             row("unique", self.unique_count, self.unique_bytes, "")
         )?;
         if self.reused_count > 0 {
-            let rest = "  taken over from the archive before";
+            let rest = "  reused from the previous archive";
             let reused = format!("  {:<14}{:>9}  {:>10}{rest}", "", self.reused_count, "");
             writeln!(out, "{reused}")?;
         }
@@ -221,11 +221,11 @@ impl PackReport {
             )?;
         }
         if self.inflated_count > 0 {
-            let rest = "          not stored without coding";
+            let rest = "          identity not stored";
             let (count, bytes) = (self.inflated_count, self.inflated_bytes);
             writeln!(out, "{}", row("gzip alone", count, bytes, rest))?;
             if self.undropped_count > 0 {
-                let rest = "          above 1 MiB: stored without coding too";
+                let rest = "          above 1 MiB: identity stored too";
                 let (count, bytes) = (self.undropped_count, self.undropped_bytes);
                 writeln!(out, "{}", row("too long", count, bytes, rest))?;
             }

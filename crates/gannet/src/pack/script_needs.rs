@@ -32,8 +32,8 @@ pub(super) fn find(sources: &Sources) -> Result<(ScriptNeeds, Vec<String>), Pack
     let mut warnings = Vec::new();
     if let Some(first) = evaluating.first() {
         warnings.push(format!(
-            "scripts that seem to run text as a script ('eval', 'new Function'), which a content \
-             security policy stops: {}, such as '{first}'",
+            "scripts that seem to evaluate text ('eval', 'new Function'), which a content security \
+             policy blocks: {}, such as '{first}'",
             evaluating.len()
         ));
     }

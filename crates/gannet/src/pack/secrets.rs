@@ -1,7 +1,7 @@
-//! Files that hold what nobody else should know, told by their names.
+//! Files that look like secrets, recognised by their names.
 //!
-//! This is a warning and no promise: a secret under another name is not found. Contents are looked
-//! at only where the name alone says too little, and then no further than their beginning.
+//! This is a warning and no promise: a secret under another name is not found. Contents are
+//! examined only if the name alone is not enough, and then only their beginning.
 
 use std::io::Read;
 
@@ -47,11 +47,11 @@ pub(super) fn warning(files: &[Source], shown: impl Fn(&Source) -> String) -> Op
     match count {
         0 => None,
         1 => Some(format!(
-            "{named} looks like a secret, and everybody could load it; leave it out ({flags})"
+            "{named} looks like a secret, and would be public; leave it out ({flags})"
         )),
         _ => Some(format!(
-            "{count} files look like secrets, and everybody could load them, such as {named}; \
-             leave them out ({flags})"
+            "{count} files look like secrets, and would be public, such as {named}; leave them out \
+             ({flags})"
         )),
     }
 }

@@ -42,14 +42,14 @@ fn other_than_secret_key(text: &str) -> Option<&'static str> {
     }
     Some(match text {
         _ if text.contains("BEGIN OPENSSH PRIVATE KEY") => {
-            "it is a key of OpenSSH, not of minisign"
+            "it is an OpenSSH key, not a minisign key"
         }
-        _ if text.contains("BEGIN PGP") => "it is a key of OpenPGP, not of minisign",
-        _ if text.contains("-----BEGIN") => "it is a PEM file, not a secret key of minisign",
+        _ if text.contains("BEGIN PGP") => "it is an OpenPGP key, not a minisign key",
+        _ if text.contains("-----BEGIN") => "it is a PEM file, not a minisign secret key",
         _ if text.contains("minisign public key") => {
-            "it is a public key; archives are signed with the secret one"
+            "it is a public key; signing needs the secret one"
         }
-        _ => "it is no secret key of minisign",
+        _ => "it is not a minisign secret key",
     })
 }
 
@@ -69,13 +69,13 @@ fn without_checksum(text: &str) -> Option<SecretKey> {
 fn why(error: &PError) -> String {
     match error.kind() {
         ErrorKind::Io => format!(
-            "it has a password, which cannot be asked for here ({error}): set {PASSWORD_VARIABLE}"
+            "it has a password, and there is no terminal to ask ({error}): set {PASSWORD_VARIABLE}"
         ),
         _ => error.to_string(),
     }
 }
 
-/// The longest file that is looked at for a key; minisign's have some 300 bytes.
+/// The longest file that is examined for a key; minisign's have some 300 bytes.
 const KEY_FILE_MAX: u64 = 64 << 10;
 
 const KEY_LEN: usize = 158;
@@ -87,7 +87,7 @@ impl Signer {
     pub(super) fn open(path: &Path) -> Result<Self, PackError> {
         let refuse = |why: String| PackError::Key(path.to_path_buf(), why);
         let bytes = named_file::read(path, KEY_FILE_MAX).map_err(PackError::io(READ_KEY, path))?;
-        // What is wrong is told before minisign says at which byte it stumbled.
+        // The cause is reported instead of the byte at which minisign stumbled.
         let text = String::from_utf8(bytes).unwrap_or_default();
         if let Some(what) = other_than_secret_key(&text) {
             return Err(refuse(what.into()));

@@ -116,7 +116,7 @@ impl<'o> Site<'o> {
         self.host = host;
         self.names = Names::default();
         self.redirects.clear();
-        // Files are numbered anew.
+        // Files are renumbered.
         self.of_files.clear();
     }
 
@@ -232,8 +232,7 @@ impl<'o> Site<'o> {
     }
 
     /// Adds what a directory answers at a path, unless it has been: an entry of a file, or a
-    /// redirect. Listings are added later, and redirects that take a slash away are made by whoever
-    /// serves the archive.
+    /// redirect. Listings are added later, and the server makes the redirects that remove a slash.
     fn add_answer(
         &mut self,
         to: &mut Adding<'_>,

@@ -1,4 +1,4 @@
-//! The files of a site with their contents: read, told apart by digest, compressed, stored.
+//! The files of a site with their contents: read, deduplicated by digest, compressed, stored.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -187,7 +187,7 @@ impl Sources {
             first.rsplit('.').next().unwrap_or_default(),
         );
         self.warnings.push(format!(
-            "compressed copies of other files are packed as files of their own: {count}, such as \
+            "compressed copies of other files are packed as separate files: {count}, such as \
              '{first}'; if nothing links to them, leave them out (--exclude '*.{suffix}')"
         ));
     }

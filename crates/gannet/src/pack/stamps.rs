@@ -5,8 +5,8 @@
 //! stamps of a site lie in the user's cache directory, not in the archive: the same site must make
 //! the same archive on every machine.
 //!
-//! A file that changed within the last moments before it was looked at has no stamp kept: the clock
-//! of a file system is coarse, and it could change again without a new time.
+//! No stamp is kept for a file that changed just before it was examined: the clock of a file system
+//! is coarse, and it could change again without a new time.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -25,7 +25,7 @@ use super::limits::{CLOCK_GRAIN_NS, STAMPS_LEN_MAX};
 pub(super) struct Stamp([u8; 16]);
 
 impl Stamp {
-    /// The stamp of what `metadata` tells.
+    /// The stamp of `metadata`.
     pub(super) fn of(metadata: &Metadata) -> Self {
         let numbers = [
             metadata.dev(),

@@ -179,7 +179,7 @@ fn prepare<'p>(
     } else {
         &[]
     };
-    // Unless somebody has to look at the bytes.
+    // Unless the bytes must be read.
     let is_blind = !options.drop_identity && !options.repr_digest;
     let keep = |blob| keep(blob, is_blind);
     let mut missing = Vec::new();
@@ -299,8 +299,8 @@ fn digests(
     Ok((*own.finalize().as_bytes(), sha256, at))
 }
 
-/// The bytes of an earlier archive, if they are what they should be; unread if they need not be
-/// looked at and are known to be.
+/// The bytes of an earlier archive, if they are what they should be; unread if they are known to be
+/// and are not needed.
 fn keep(blob: KeptBlob<'_>, is_blind: bool) -> Option<Bytes<'_>> {
     if is_blind && blob.is_ready() {
         return Some(Bytes::Kept(blob));

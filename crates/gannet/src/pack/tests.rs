@@ -239,12 +239,12 @@ fn leftovers_and_links_are_skipped_with_their_rule() {
             .collect::<Vec<_>>(),
         [
             (".htaccess", "dotfile"),
-            ("up", "symbolic link in a circle"),
+            ("up", "symbolic link loop"),
             ("bad\\name", "no request can name it"),
-            ("dangling", "symbolic link to nothing"),
+            ("dangling", "dangling symbolic link"),
             ("old.gannet", "*.gannet"),
-            ("up", "symbolic link in a circle"),
-            ("self", "symbolic link in a circle"),
+            ("up", "symbolic link loop"),
+            ("self", "symbolic link loop"),
             ("x.css~", "*~"),
         ]
     );
@@ -266,7 +266,7 @@ fn compressed_copies_keep_their_addresses_and_are_told() {
     place.file("alone.csv.gz", "a download");
     let report = place.pack();
     assert_eq!(rules(&report), []);
-    let warning = "compressed copies of other files are packed as files of their own: 1, such as \
+    let warning = "compressed copies of other files are packed as separate files: 1, such as \
                    '/sitemap.xml.gz'; if nothing links to them, leave them out (--exclude '*.gz')";
     assert_eq!(report.warnings, [warning]);
     let file = place.open();
@@ -280,7 +280,7 @@ fn what_looks_like_a_secret_is_told() {
     let key = "-----BEGIN EC PRIVATE KEY-----\nMHc\n";
     let certificate = "-----BEGIN CERTIFICATE-----\nMII\n";
     place.file("index.html", "front");
-    // Nobody's secrets: by content, by being read as a whole name, by being left out.
+    // Not secrets: by content, by being read as a whole name, by being left out.
     place.file("ca.pem", certificate);
     place.file("talk.key", "slides");
     place.file("id_rsa.pub", "ssh-rsa AAAA");
@@ -288,8 +288,8 @@ fn what_looks_like_a_secret_is_told() {
     assert_eq!(place.pack().warnings, [""; 0]);
 
     place.file("tls/Server.KEY", key);
-    let one = "'/tls/Server.KEY' looks like a secret, and everybody could load it; leave it out \
-               (--exclude '/tls/Server.KEY')";
+    let one = "'/tls/Server.KEY' looks like a secret, and would be public; leave it out (--exclude \
+               '/tls/Server.KEY')";
     assert_eq!(place.pack().warnings, [one]);
     // What the line says helps.
     let mut options = place.options();
@@ -306,9 +306,9 @@ fn what_looks_like_a_secret_is_told() {
     place.file(".env.local", "PASSWORD=1");
     place.file(".htpasswd", "a:b");
     let report = pack(&options, &mut NoProgress).expect("it packs");
-    let all = "7 files look like secrets, and everybody could load them, such as '/.env', \
-               '/.env.local', '/.htpasswd'; leave them out (--exclude '/.env' --exclude \
-               '/.env.local' --exclude '/.htpasswd')";
+    let all = "7 files look like secrets, and would be public, such as '/.env', '/.env.local', \
+               '/.htpasswd'; leave them out (--exclude '/.env' --exclude '/.env.local' --exclude \
+               '/.htpasswd')";
     assert_eq!(report.warnings, [all]);
 }
 
@@ -651,7 +651,7 @@ fn what_is_not_there_is_told_with_a_way_on() {
     };
     assert_eq!(
         fail("/docs").help().as_deref(),
-        Some("it redirects to '/docs/'; ask for that")
+        Some("it redirects to '/docs/'; use that path")
     );
     assert!(fail("/nothing").help().expect("help").contains("gannet ls"));
     assert!(matches!(fail("/../x"), CommandError::NotFound { .. }));

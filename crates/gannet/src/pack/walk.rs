@@ -34,7 +34,7 @@ pub(super) struct SourceFile {
     pub(super) mtime_ns: i128,
     /// Its state when it was seen; equal for names of one file.
     pub(super) stamp: Stamp,
-    /// Whether the stamp may be believed later.
+    /// Whether the stamp may be trusted later.
     pub(super) is_settled: bool,
 }
 
@@ -58,9 +58,10 @@ pub(super) struct Tree {
     pub(super) warnings: Vec<String>,
 }
 
-/// Walks through the site of a host, which is in the folder `root`. Symbolic links are followed, in the site and out of it: whoever packs
-/// chooses what is published, and nothing follows links when the archive is served. The archive
-/// being made may lie in the site and is never a part of it.
+/// Walks through the site of a host, which is in the folder `root`. Symbolic links are followed, in
+/// the site and out of it: the person packing chooses what is published, and no links are followed
+/// when the archive is served. The archive being made may lie in the site and is never a part of
+/// it.
 pub(super) fn walk(
     root: &Path,
     host: u16,
@@ -213,7 +214,7 @@ impl Walk<'_> {
     ) -> Result<(), PackError> {
         let id = id(metadata);
         if self.chain.contains(&id) {
-            return self.skip(path, "symbolic link in a circle");
+            return self.skip(path, "symbolic link loop");
         }
         if self.chain.len() >= DEPTH_MAX {
             return self.skip(path, "folders too deep");
@@ -245,7 +246,7 @@ fn in_paths(name: &OsStr, kind: fs::FileType) -> impl Iterator<Item = u8> {
 pub(super) fn no_file(metadata: Result<&Metadata, &io::Error>) -> Option<&'static str> {
     let kind = match metadata {
         Ok(metadata) => metadata.file_type(),
-        Err(error) => return broken_link(error).map(|_| "a link to nothing"),
+        Err(error) => return broken_link(error).map(|_| "a dangling link"),
     };
     match kind {
         _ if kind.is_file() => None,
@@ -259,13 +260,13 @@ pub(super) fn no_file(metadata: Result<&Metadata, &io::Error>) -> Option<&'stati
 /// Why a link leads to nothing, if that is what is wrong with it.
 fn broken_link(error: &io::Error) -> Option<&'static str> {
     if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
-        return Some("symbolic link in a circle");
+        return Some("symbolic link loop");
     }
     let is_nothing = matches!(
         error.kind(),
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
     );
-    is_nothing.then_some("symbolic link to nothing")
+    is_nothing.then_some("dangling symbolic link")
 }
 
 /// What tells one file or folder from another, whatever its names.

@@ -35,7 +35,7 @@ const UNOWNED_LOOK: Duration = Duration::from_millis(5);
 pub struct Wanted {
     /// With what is spoken there, in the order in which they are bound and printed.
     pub addresses: Vec<(ListenAddress, Scheme)>,
-    /// All have this port, which nobody asked for: it may move.
+    /// All have this port, which is the default: it may move.
     pub movable: Option<u16>,
 }
 
@@ -178,7 +178,7 @@ pub(super) fn check_once(wanted: &Wanted, settings: &Settings) -> Result<(), Fai
 /// Binds everything, or nothing.
 ///
 /// # Errors
-/// An address cannot be had; the message says what to do.
+/// An address is unavailable; the message says what to do.
 pub fn bind(wanted: &Wanted, workers: usize) -> Result<Listening, Failure> {
     let first = match bind_patiently(&wanted.addresses, workers) {
         Ok(bound) => return Ok(Listening { bound, note: None }),
@@ -244,7 +244,7 @@ fn bind_patiently(
     }
 }
 
-/// Whether the address is in use by nobody who can be named.
+/// Whether the address is in use by an unknown process.
 fn is_unowned(failed: &Failed) -> bool {
     failed.error.kind() == io::ErrorKind::AddrInUse
         && match &failed.address {
@@ -315,7 +315,7 @@ pub(super) fn explain(address: &ListenAddress, error: &io::Error) -> Failure {
             .help("stop what uses it, or choose another port; --port 0 takes any free one")
         }
         (io::ErrorKind::AddrInUse, ListenAddress::Unix(_)) => {
-            failure.help("stop the server that uses it, or remove the file if it is no socket")
+            failure.help("stop the server that uses it, or remove the file if it is not a socket")
         }
         (io::ErrorKind::PermissionDenied, ListenAddress::Tcp(address)) if address.port() < 1024 => {
             failure.help("ports below 1024 need CAP_NET_BIND_SERVICE; try --port 8080")
@@ -323,10 +323,10 @@ pub(super) fn explain(address: &ListenAddress, error: &io::Error) -> Failure {
         (io::ErrorKind::PermissionDenied, ListenAddress::Unix(unix)) => {
             failure.help(match (&unix.access.group, error.raw_os_error()) {
                 (Some(group), Some(code)) if code == Errno::PERM.raw_os_error() => format!(
-                    "only root and members of the group '{group}' can give it a file; add \
-                     gannet's user to it"
+                    "only root and members of the group '{group}' can assign it to a file; add \
+                     gannet's user to the group"
                 ),
-                _ => "make its folder one that gannet's user can write to".into(),
+                _ => "make its folder writable for gannet's user".into(),
             })
         }
         (io::ErrorKind::AddrNotAvailable, _) => {

@@ -69,11 +69,7 @@ fn pairs(settings: &Settings, origins: &Origins) -> Vec<(bool, Idle)> {
         (is_unread, Idle::with("compat", "no-rules")),
         (
             settings.hosts && has_sites_only,
-            Idle::because(
-                "hosts",
-                "site",
-                "without PATH: --site names all that is served",
-            ),
+            Idle::because("hosts", "site", "without PATH: --site names every site"),
         ),
         (
             content.preload && content.copies_archives(),
@@ -102,7 +98,7 @@ impl Situation {
         let may_have_hosts = is_constant || self.has_hosts || self.has(Kind::Archive);
         match need {
             Need::Served(_) | Need::Content if is_constant => lack(
-                "with --dummy and --dummy-empty, which answer everything alike",
+                "with --dummy and --dummy-empty, which give every request the same answer",
                 "leave one of them out",
             ),
             Need::Served(kinds) => {
@@ -112,7 +108,7 @@ impl Situation {
                 }
                 let why = match (self.has(Kind::Directory), self.has(Kind::Archive)) {
                     (true, _) => "on a directory",
-                    (false, true) => "on an archive, which has what it was packed with",
+                    (false, true) => "on an archive: it is decided when packing",
                     (false, false) => "on a single file",
                 };
                 let is_of_pack = PACK_FLAGS.iter().any(|flag| flag.name == name);
@@ -137,9 +133,7 @@ impl Situation {
                 "would refuse every request, since no host is named".into(),
                 "add --site HOSTS=PATH or --hosts, or leave it out".into(),
             )),
-            Need::Sites if !may_have_hosts => {
-                lack("where one site is all there is", "leave it out")
-            }
+            Need::Sites if !may_have_hosts => lack("with a single site", "leave it out"),
             Need::Nothing
             | Need::Content
             | Need::Https
@@ -288,12 +282,13 @@ mod tests {
         check(
             "ignore-host",
             without(|it| it.has_hosts = false),
-            "--ignore-host has no effect where one site is all there is",
+            "--ignore-host has no effect with a single site",
         );
         check(
             "path",
             without(|it| it.kinds.clear()),
-            "PATH has no effect with --dummy and --dummy-empty, which answer everything alike",
+            "PATH has no effect with --dummy and --dummy-empty, which give every request the same \
+             answer",
         );
         check(
             "unknown-host",
@@ -308,7 +303,7 @@ mod tests {
         check(
             "cors",
             situation(Kind::Archive),
-            "--cors has no effect on an archive, which has what it was packed with",
+            "--cors has no effect on an archive: it is decided when packing",
         );
     }
     #[test]
@@ -338,7 +333,7 @@ mod tests {
         check(&[no_rules, ("compat", "kawipiko")], "");
         check(
             &[("hosts", "true"), ("site", "a.example=a")],
-            "--hosts has no effect without PATH: --site names all that is served",
+            "--hosts has no effect without PATH: --site names every site",
         );
         check(
             &[("preload", "true"), ("archive-memory", "true")],

@@ -39,7 +39,7 @@ use crate::serve::start_lines::Lines;
 const LOOK: Duration = Duration::from_secs(1);
 /// The same once a stop was asked for.
 const LOOK_STOPPING: Duration = Duration::from_millis(10);
-/// A stop that takes longer than this is told about.
+/// A stop that takes longer than this is announced.
 const LOOKS_UNTIL_TOLD: u32 = 20;
 
 /// Serves until a signal ends it; gives the exit status.
@@ -51,7 +51,7 @@ pub fn run(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
     let wishes = match signals::listen() {
         Ok(wishes) => wishes,
         Err(error) => {
-            // Limits that are too low are told as what they are.
+            // Limits that are too low are reported as such.
             prepare(settings, origins, used)?;
             return Err(Failure::of_system("listen for", "signals", &error));
         }
@@ -67,7 +67,7 @@ pub fn run(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
     let news = wishes.sender.clone();
     running
         .watch_certificates(move |reload| {
-            // Nobody listens any more when the server ends.
+            // The receiver is gone when the server ends.
             let _ = news.send(Wish::Certificates(reload));
         })
         .map_err(|error| Failure::of_system("watch", "the certificates", &error))?;
@@ -200,7 +200,7 @@ fn start_failure(error: &StartError, settings: &Settings) -> Failure {
     }
 }
 
-/// What to serve; refuses to guess when nobody is watching.
+/// What to serve; refuses to guess without a terminal.
 fn content(settings: &Settings) -> Result<Vec<Hosted>, Failure> {
     let mut contents = Vec::new();
     if settings.server.content.dummy.is_some() {
@@ -223,7 +223,7 @@ fn content(settings: &Settings) -> Result<Vec<Hosted>, Failure> {
             let cause = "not a directory, which --hosts needs";
             return Err(Failure::new("serve", path.display(), cause)
                 .as_usage()
-                .help("leave --hosts out; an archive knows its hosts itself"));
+                .help("omit --hosts; an archive knows its hosts"));
         }
         _ => contents.push(Hosted {
             hosts: Vec::new(),
@@ -269,8 +269,10 @@ fn main_content(settings: &Settings) -> Result<Content, Failure> {
         None if io::stdin().is_terminal() || io::stdout().is_terminal() => {
             what::look(Path::new("."))
         }
-        None => Err(Failure::usage("no path given, and no terminal to ask")
-            .help("name what to serve: 'gannet PATH'; for the current directory 'gannet .'")),
+        None => Err(
+            Failure::usage("no path given, and not running in a terminal")
+                .help("name what to serve: 'gannet PATH'; for the current directory 'gannet .'"),
+        ),
     }
 }
 
@@ -296,7 +298,7 @@ fn log_format(settings: &Settings, terminal: &Terminal) -> LogFormat {
         // Colours are for terminals, and a file is none.
         (LogChoice::Pretty, true) => LogFormat::Pretty { colour: false },
         (LogChoice::Pretty, false) => pretty,
-        // Whoever names a file wants something in it.
+        // A named file implies that logging is wanted.
         (LogChoice::Auto, true) => LogFormat::Combined,
         (LogChoice::Auto, false) if settings.quiet || !terminal.is_output => LogFormat::Off,
         (LogChoice::Auto, false) => pretty,
@@ -304,8 +306,8 @@ fn log_format(settings: &Settings, terminal: &Terminal) -> LogFormat {
 }
 
 /// The file that requests are logged to. One that is standard output under another name, such as
-/// `/dev/stdout`, is taken for that: a socket or a pipe cannot be opened anew, and what is written for
-/// people must not stand between lines.
+/// `/dev/stdout`, is treated as such: a socket or a pipe cannot be reopened, and messages for
+/// people must not appear between log lines.
 fn log_file(settings: &Settings) -> Option<PathBuf> {
     let path = settings.server.log_file.as_ref()?;
     let is_output = || {
@@ -326,7 +328,7 @@ fn tell_of_missing_front_pages(missing: &[(PathBuf, Vec<String>)]) {
             names => format!(" (for {names})"),
         };
         eprintln!(
-            "gannet: --spa has no effect{yet} on '{}'{}: there is no index.html that would answer",
+            "gannet: --spa has no effect{yet} on '{}'{}: there is no index.html to serve",
             printable(&path),
             printable(&hosts)
         );
@@ -408,7 +410,7 @@ fn wait(running: Running, wishes: &Wishes, people: People) -> u8 {
                 killed_by = Some(signal);
                 running.stop_now();
             }
-            // The terminal was closed: nobody is left who could press Ctrl-C.
+            // The terminal was closed: Ctrl-C is no longer possible.
             Ok(Wish::ReadAgain) if has_terminal && !io::stdin().is_terminal() => {
                 stopping = Some(SIGHUP);
                 running.stop();
@@ -428,7 +430,10 @@ fn wait(running: Running, wishes: &Wishes, people: People) -> u8 {
             Err(RecvTimeoutError::Timeout) if stopping.is_some() => {
                 looks += 1;
                 if looks == LOOKS_UNTIL_TOLD {
-                    people.say("stopping when running answers have ended; again ends at once\n");
+                    people.say(
+                        "stopping when running answers have finished; a second signal stops \
+                        at once\n",
+                    );
                 }
             }
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
@@ -438,7 +443,7 @@ fn wait(running: Running, wishes: &Wishes, people: People) -> u8 {
     match (killed_by, stopping) {
         (Some(signal), _) => 128 + u8::try_from(signal).unwrap_or(0),
         (None, Some(_)) if is_clean => 0,
-        // The grace was over, or the workers ended although nobody had asked them to.
+        // The grace period ended, or the workers ended without a stop.
         _ => 1,
     }
 }

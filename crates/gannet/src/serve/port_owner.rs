@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use crate::messages::printable;
 
-/// Name and process number of who listens on the TCP port. `None` if nobody does or it may not be
-/// known (another user's process).
+/// Name and process number of who listens on the TCP port. `None` if none does, or if it is not
+/// visible (another user's process).
 #[must_use]
 pub(crate) fn port_owner(port: u16) -> Option<(String, u32)> {
     let inodes: Vec<String> = ["/proc/net/tcp", "/proc/net/tcp6"]

@@ -84,7 +84,7 @@ impl Needs {
         bytes.next_multiple_of(MIB)
     }
 
-    /// `most` is what may be had, and `limit` says who says so.
+    /// `most` is the limit's value, and `limit` its origin.
     fn check_descriptors(&self, most: u64, open: u64, limit: &Limit) -> Result<(), Failure> {
         let least = self.descriptors(open);
         if most >= least {
@@ -149,7 +149,7 @@ const BY_FLAG: [Limit; 2] = [
         unit: 1,
     },
 ];
-/// What whoever starts the server says, by `ulimit` or in a unit of systemd.
+/// Limits set outside gannet, by `ulimit` or in a systemd unit.
 const DESCRIPTORS_OUTSIDE: Limit = Limit {
     name: "ulimit -n",
     raise: "set LimitNOFILE= in a unit of systemd",
@@ -188,7 +188,7 @@ impl Used {
     }
 }
 
-/// Sets the limits of the process, and looks at those that others have set.
+/// Sets the limits of the process, and checks those set from outside.
 ///
 /// # Errors
 /// A limit is less than a start needs, or more than the system allows.
@@ -201,7 +201,7 @@ pub(super) fn set(settings: &Settings, needs: &Needs, used: Used) -> Result<(), 
         };
         setrlimit(resource, wanted).map_err(|error| {
             Failure::new("set the limit", name, cause(&error.into())).help(
-                "it is above the hard limit of whoever starts gannet ('ulimit -H'): give less",
+                "it exceeds the hard limit ('ulimit -H') of gannet's parent: choose a lower value",
             )
         })
     };
@@ -240,8 +240,8 @@ pub(super) fn set(settings: &Settings, needs: &Needs, used: Used) -> Result<(), 
     Ok(())
 }
 
-/// Where memory is limited, by a flag or by whoever started us (`ulimit -v`), a part of it is set
-/// aside for the moment when it runs out. Without room for that it is not.
+/// If memory is limited, by a flag or from outside (`ulimit -v`), a part of it is reserved for the
+/// moment when it runs out. Without room for that it is not.
 fn keep_reserve() {
     let limits = [Resource::Data, Resource::As].map(|resource| getrlimit(resource).current);
     if let Some(least) = limits.into_iter().flatten().min() {
@@ -275,7 +275,7 @@ fn raise_descriptor_limit() {
     }
 }
 
-/// A number of `/proc/self/status` (see proc(5)); 0 where nobody tells.
+/// A number from `/proc/self/status` (see proc(5)); 0 if unknown.
 fn status_bytes(name: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -311,7 +311,7 @@ mod tests {
         assert!(least.check_memory(u64::MAX, 0, memory).is_ok());
         assert!(least.check_descriptors(1, 3, descriptors).is_err());
         assert!(least.check_memory(1, 0, memory).is_err());
-        // What others limit is told in their unit.
+        // Outside limits are reported in their own unit.
         let failure = least
             .check_memory(MIB, 0, &ADDRESSES_OUTSIDE)
             .expect_err("too little");

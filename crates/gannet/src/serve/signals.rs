@@ -16,7 +16,7 @@ use signal_hook::iterator::Signals;
 pub(crate) enum Wish {
     /// To stop (SIGINT, SIGTERM); the number is the signal's.
     Stop(i32),
-    /// To open the log file anew, and to read certificates and rules again (SIGHUP).
+    /// Reopen the log file, and reload certificates and rules (SIGHUP).
     ReadAgain,
     /// To print a summary (SIGUSR1).
     Summary,
@@ -65,8 +65,8 @@ pub(crate) fn listen() -> io::Result<Wishes> {
                     SIGUSR1 => Wish::Summary,
                     SIGUSR2 => {
                         eprintln!(
-                            "gannet: SIGUSR2 does nothing; SIGUSR1 prints a summary, SIGHUP reads \
-                             certificates and rules again and opens the log anew, SIGTERM stops"
+                            "gannet: SIGUSR2 does nothing; SIGUSR1 prints a summary, SIGHUP \
+                             reloads certificates and rules and reopens the log, SIGTERM stops"
                         );
                         continue;
                     }

@@ -146,7 +146,7 @@ impl Lines<'_> {
                 "tls"
             };
             match kernel.off() {
-                None => self.line(text, label, "the kernel seals large bodies"),
+                None => self.line(text, label, "the kernel encrypts large bodies"),
                 Some(off) => {
                     self.line(text, label, &format!("without kernel TLS: {off}"));
                     if let Some(help) = off.help() {

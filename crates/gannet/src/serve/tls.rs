@@ -50,14 +50,13 @@ pub fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
     if keys > 0 && keys != certificates {
         let message = format!("--tls-cert is given {certificates} times, --tls-key {keys} times");
         return Err(Failure::usage(message).help(
-            "give each certificate its key, in the same order; leave out all keys if each file \
-             has both",
+            "give one key per certificate, in the same order; omit all keys if each file has both",
         ));
     }
     if certificates == 0 && tls.hsts {
         return Err(
             Failure::usage("--hsts makes no sense with a certificate for development")
-                .help("it would keep browsers from other servers on this machine for two years"),
+                .help("it would lock browsers out of other servers on this machine for two years"),
         );
     }
     let pair = |(at, certificate): (usize, &std::path::PathBuf)| PairPaths {
@@ -131,7 +130,7 @@ pub fn authority() -> Result<String, Failure> {
 pub fn news(reload: &Reload) -> Result<String, Failure> {
     match reload {
         Reload::Replaced(warnings) => {
-            let mut text = String::from("certificates were read again\n");
+            let mut text = String::from("certificates reloaded\n");
             for warning in warnings {
                 text.push_str(&format!("note     {warning}; {}\n", warning.help()));
             }

@@ -13,10 +13,10 @@ use crate::messages::Failure;
 /// transfer has converted is still seen as one and refused with that reason.
 const ARCHIVE_START: &[u8] = b"\x89gannet";
 
-/// Looks at `path`, following symbolic links.
+/// Inspects `path`, following symbolic links.
 ///
 /// # Errors
-/// It does not exist, cannot be looked at, or is a FIFO, socket or device.
+/// It does not exist, cannot be inspected, or is a FIFO, socket or device.
 pub fn look(path: &Path) -> Result<Content, Failure> {
     let fail = |error: &io::Error| {
         let failure = Failure::of_system("serve", path.display(), error);

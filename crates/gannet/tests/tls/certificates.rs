@@ -55,10 +55,7 @@ fn certificates_are_swapped_under_load_and_nobody_notices() {
             .issued(KeyKind::P256, &["localhost", "old.test"]);
         secure.authority.replace("site.pem", &before);
         server.signal(Signal::HUP);
-        assert_eq!(
-            server.next_line().as_deref(),
-            Some("certificates were read again")
-        );
+        assert_eq!(server.next_line().as_deref(), Some("certificates reloaded"));
         let address = server.address();
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -84,7 +81,7 @@ fn certificates_are_swapped_under_load_and_nobody_notices() {
                 secure.authority.replace("site.pem", &next);
                 server.signal(Signal::HUP);
                 let line = server.next_line();
-                assert_eq!(line.as_deref(), Some("certificates were read again"));
+                assert_eq!(line.as_deref(), Some("certificates reloaded"));
             }
             // A connection from before lives on, a broken file changes nothing.
             old.get("/").expect(200);
@@ -110,7 +107,7 @@ fn a_changed_file_is_noticed_without_a_signal() {
         let next = secure.authority.issued(KeyKind::P256, &["later.test"]);
         secure.authority.replace("site.pem", &next);
         let line = secure.server.next_line();
-        assert_eq!(line.as_deref(), Some("certificates were read again"));
+        assert_eq!(line.as_deref(), Some("certificates reloaded"));
         secure
             .connect_with(&secure.config, "later.test")
             .get("/")

@@ -31,7 +31,7 @@ pub(super) enum Fault {
 }
 
 impl From<Why> for Fault {
-    /// Unless somebody says that only a stream is concerned, the connection is.
+    /// A connection error, unless it is marked as a stream error.
     fn from(why: Why) -> Self {
         Self::Connection(why)
     }

@@ -76,8 +76,8 @@ impl Connection {
         self.set_paused(stream, false);
     }
 
-    /// The caller begins, or begins anew, to fetch what a response needs: the time that it may take
-    /// for that counts from now. After it, [`handle_timeout`](Self::handle_timeout) ends the stream.
+    /// The caller starts, or restarts, fetching what a response needs: its time limit counts from
+    /// now. After it, [`handle_timeout`](Self::handle_timeout) ends the stream.
     pub fn defer(&mut self, stream: StreamId, now: Time) {
         if let Some(slot) = self.find_open(stream) {
             let seen = self.content_sent;
@@ -126,7 +126,7 @@ impl Connection {
     ///
     /// `room` bounds the DATA frame, header and content, in bytes: for a TLS record that is to be
     /// filled exactly, or what is left of a budget. At most [`QUANTUM`] bytes of content come at a
-    /// time, so that urgency and turns are looked at again.
+    /// time, so that urgency and turns are re-evaluated.
     #[inline]
     pub fn poll_frame(&mut self, now: Time, room: u32, wire: &mut Vec<u8>) -> Option<Body> {
         self.now = self.now.max(now);
@@ -280,7 +280,7 @@ fn write_fields(head: &ResponseHead<'_>, date_line: &[u8; DATE_LINE_LEN], out: &
     }
 }
 
-/// Encodes a ready block that nobody has encoded before.
+/// Encodes a ready block that was not encoded before.
 #[cold]
 fn write_lines(block: ReadyBlock<'_>, part: ReadyPart, out: &mut Vec<u8>) {
     for piece in block.part(part) {

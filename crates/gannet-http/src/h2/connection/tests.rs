@@ -1,4 +1,4 @@
-//! How much memory a connection holds when little goes on; the attacks in `tests/` look at most.
+//! How much memory a nearly idle connection holds; the attacks in `tests/` check the maximum.
 
 use super::*;
 use crate::h2::ErrorCode;

@@ -57,7 +57,7 @@ impl Connection {
 
     /// Does what is due. Call it until it gives `None`: a stream that it gives was reset, because
     /// its peer opened no window for its content in time (`ENHANCE_YOUR_CALM`), or because the
-    /// caller did not answer or fetch content in time (`INTERNAL_ERROR`). Look at
+    /// caller did not answer or fetch content in time (`INTERNAL_ERROR`). Check
     /// [`is_closing`](Self::is_closing) and [`error`](Self::error) after it.
     pub fn handle_timeout(&mut self, now: Time) -> Option<StreamId> {
         self.now = self.now.max(now);
@@ -117,7 +117,7 @@ impl Connection {
         for (slot, id, overdue) in due {
             let code = match overdue {
                 None => {
-                    // It waits for its turn, and is looked at again after as long a time.
+                    // It waits for its turn, and is checked again after the same interval.
                     let stream = self.streams.get_mut(slot);
                     stream.begin_anew(now, &self.pace, self.content_sent);
                     continue;
@@ -162,7 +162,7 @@ enum Overdue {
     Request,
     /// The peer opens no window.
     Window,
-    /// The caller neither answers nor goes on with content.
+    /// The caller neither answers nor continues with content.
     Caller,
 }
 

@@ -14,7 +14,7 @@ use super::HpackError;
 pub fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
     let start = out.len();
     // One byte of slack: each step writes where the next symbol would go, whether it has one or
-    // not, which spares a branch that nobody can predict.
+    // not, which avoids an unpredictable branch.
     out.resize(start + coded.len() * 8 / SHORTEST_CODE + 1, 0);
     let symbols = &mut out[start..];
     let mut len = 0;

@@ -15,7 +15,7 @@ pub(crate) enum NameKind {
     Authority,
     /// `:path`
     Path,
-    /// A field that is looked at.
+    /// A field that the server interprets.
     Known(KnownField),
     /// `te`, which may say nothing but `trailers`.
     Te,
@@ -59,8 +59,8 @@ impl NameKind {
         )
     }
 
-    /// Whether a field of this kind may have this value, as far as the value alone tells. Asked
-    /// once per literal: an entry of the dynamic table knows the answer.
+    /// Whether a field of this kind may have this value, judging by the value alone. Asked once per
+    /// literal: an entry of the dynamic table knows the answer.
     pub(crate) fn takes(self, value: &[u8]) -> bool {
         match self {
             Self::Method => is_token(value),

@@ -32,7 +32,7 @@ impl ReadyHpack {
     }
 }
 
-/// Encodes a ready block's own lines, cut at the same fields; common ones are not looked at.
+/// Encodes a ready block's own lines, cut at the same fields; common ones are skipped.
 ///
 /// `None` if they are not lines `name: value CRLF` with names in lower case, if an offset is not
 /// at the beginning of a line, or if the result is longer than 64 KiB; never for what

@@ -151,7 +151,8 @@ mod tests {
                 "{entry:?}"
             );
             let is_well_formed = entry.kind.takes(entry.value().as_bytes());
-            // An entry without a value is there for its name, but nobody must refer to it whole.
+            // An entry without a value exists for its name; no encoder may refer to the whole
+            // entry.
             assert_eq!(is_well_formed, entry.is_well_formed(), "{entry:?}");
         }
     }

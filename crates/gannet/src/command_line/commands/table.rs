@@ -39,7 +39,7 @@ const JSON: Argument = Argument {
     value_name: "",
     is_required: false,
     is_repeatable: false,
-    brief: "as JSON, for other programs",
+    brief: "print JSON, for other programs",
     hint: ValueHint::Other,
 };
 
@@ -69,7 +69,7 @@ const CACERT: Argument = option(
     "cacert",
     'A',
     "FILE",
-    "believe these certificates (PEM) and not the system's",
+    "trust these certificates (PEM) instead of the system's",
     ValueHint::FilePath,
 );
 
@@ -91,12 +91,12 @@ const NO_CLEAN_URLS: Argument = switch(
     'U',
     "'/about' does not answer 'about.html'",
 );
-const NO_RULES: Argument = switch("no-rules", 'R', "rule files are files like others");
+const NO_RULES: Argument = switch("no-rules", 'R', "treat rule files as ordinary files");
 const INDEX: Argument = option(
     "index",
     'I',
     "NAMES",
-    "names of pages that answer for their folder, with commas between",
+    "names of index pages, separated by commas",
     ValueHint::Other,
 );
 const TRAILING_SLASH: Argument = option(
@@ -106,18 +106,14 @@ const TRAILING_SLASH: Argument = option(
     "auto, always, never or off, as the site is served",
     ValueHint::Other,
 );
-const SPA: Argument = switch("spa", 'S', "'/index.html' answers what is missing");
-const LISTING: Argument = switch("listing", 'L', "folders without index page are listed");
+const SPA: Argument = switch("spa", 'S', "'/index.html' answers missing paths");
+const LISTING: Argument = switch("listing", 'L', "folders without an index page are listed");
 const NO_LISTING: Argument = switch(
     "no-listing",
     'L',
-    "folders without index page are not listed",
+    "folders without an index page are not listed",
 );
-const NO_FAVICON: Argument = switch(
-    "no-favicon",
-    'F',
-    "the server gives no icon of its own to a site without one",
-);
+const NO_FAVICON: Argument = switch("no-favicon", 'F', "no default icon for a site without one");
 const DOTFILES: Argument = switch("dotfiles", 'D', "names that begin with a dot are served");
 
 /// All commands, in the order of help.
@@ -126,7 +122,7 @@ pub static COMMANDS: &[Command] = &[
         name: "serve",
         arguments: &[],
         brief: "serve a directory, a file or an archive: what gannet does without a command",
-        details: "Takes every flag of gannet alone.",
+        details: "Takes every flag of plain gannet.",
         variables: &[
             ("XDG_DATA_HOME", "where the authority of --tls is kept"),
             ("NO_COLOR", "no colours where --color is auto"),
@@ -139,17 +135,17 @@ pub static COMMANDS: &[Command] = &[
         arguments: &[positional(
             "directory",
             "SITE",
-            "the site's directory; or a zip, a tar or an archive of kawipiko",
+            "the site's directory; or a zip, a tar or a kawipiko archive",
             ValueHint::AnyPath,
         )],
         brief: "compile a directory into one archive",
-        details: "Compresses, in parallel, what becomes smaller; stores equal files once. The \
-            same files make the same archive, byte for byte. The archive appears under its name \
-            only when it is complete.",
+        details: "Compresses what becomes smaller, in parallel; stores equal files once. The same \
+            files make the same archive, byte for byte. The archive appears under its name only \
+            when it is complete.",
         variables: &[
             (
                 "SOURCE_DATE_EPOCH",
-                "seconds since 1970: files that are newer count as of that time",
+                "seconds since 1970: the modification time of files that are newer",
             ),
             (
                 "GANNET_KEY_PASSWORD",
@@ -173,7 +169,7 @@ pub static COMMANDS: &[Command] = &[
                 value_name: "",
                 is_required: false,
                 is_repeatable: false,
-                brief: "with sizes, codings and content types",
+                brief: "show sizes, codings and content types",
                 hint: ValueHint::Other,
             },
             JSON,
@@ -201,7 +197,7 @@ pub static COMMANDS: &[Command] = &[
             ),
         ],
         brief: "write files of an archive to standard output",
-        details: "Contents are decoded, whatever is stored, unless a coding is named.",
+        details: "Contents are decoded unless a coding is named.",
         variables: &[],
         example: "gannet cat site.gannet /index.html",
         table: Table::None,
@@ -210,7 +206,7 @@ pub static COMMANDS: &[Command] = &[
         name: "extract",
         arguments: &[ARCHIVE, OUTPUT_DIRECTORY],
         brief: "write all files of an archive into a directory",
-        details: "Never writes outside the directory, whatever the archive says.",
+        details: "Never writes outside the directory, whatever the archive contains.",
         variables: &[],
         example: "gannet extract site.gannet -o ./site",
         table: Table::None,
@@ -221,16 +217,17 @@ pub static COMMANDS: &[Command] = &[
             positional(
                 "archive",
                 "ARCHIVE",
-                "a zip, a tar (also .gz and .zst), or an archive of kawipiko",
+                "a zip, a tar (also .gz and .zst), or a kawipiko archive",
                 ValueHint::FilePath,
             ),
             OUTPUT_DIRECTORY,
         ],
         brief: "write the files of another kind of archive into a directory",
-        details: "Further names that kawipiko keeps for a file are left out, since packing makes \
-            them again; its redirects become a file _redirects. 'gannet pack' takes such archives, \
-            too. Nothing is written outside the directory, links are not made, and files may \
-            have a hundred times the length of the archive together, and 1 GiB.",
+        details: "Additional names that kawipiko stores for a file are left out, since packing \
+            makes them again; its redirects become a _redirects file. 'gannet pack' also takes \
+            such archives. Nothing is written outside the directory, links are not created, and \
+            all files together are limited to a hundred times the length of the archive plus 1 \
+            GiB.",
         variables: &[],
         example: "gannet import site.cdb -o ./site",
         table: Table::None,
@@ -257,7 +254,7 @@ pub static COMMANDS: &[Command] = &[
             ),
         ],
         brief: "read a whole archive and check every digest",
-        details: "Ends with status 1 if a byte is wrong.",
+        details: "Exits with status 1 if a byte is wrong.",
         variables: &[],
         example: "gannet verify site.gannet",
         table: Table::None,
@@ -287,7 +284,7 @@ pub static COMMANDS: &[Command] = &[
                 "compare with what this server answers: http:// or https://HOST:PORT",
                 ValueHint::Url,
             ),
-            switch("insecure", 'k', "believe any certificate of the server"),
+            switch("insecure", 'k', "accept any certificate of the server"),
             CACERT,
             COMPAT,
             NO_RULES,
@@ -299,11 +296,11 @@ pub static COMMANDS: &[Command] = &[
             NO_FAVICON,
             DOTFILES,
         ],
-        brief: "tell what a URL comes to, and why",
-        details: "Rules and files that are tried, the forms a file has with their sizes and which is \
-            sent, the status and each field with its origin; for the directory or archive named, \
-            else for the working directory. Conditions and ranges are not looked at. Ends with \
-            status 1 if a server is asked and answers otherwise.",
+        brief: "show what a URL resolves to, and why",
+        details: "Shows the rules and files tried, each variant of the file with its size, the one \
+            that is sent, the status, and each field with its origin; for the given directory or \
+            archive, else the working directory. Conditions and ranges are ignored. Exits with \
+            status 1 if --server is given and the server answers differently.",
         variables: &[],
         example: "gannet explain /about site.gannet -H 'accept-encoding: br'",
         table: Table::None,
@@ -316,9 +313,9 @@ pub static COMMANDS: &[Command] = &[
             JSON,
         ],
         brief: "show which URLs differ between two archives, and bytes by coding",
-        details: "Marks URLs by what became of them: + added, ~ changed, > redirected now, \
-            - removed without redirect. Times of modification make no difference. Ends with status \
-            0 if nothing differs, 1 if something does, 2 if an archive cannot be read.",
+        details: "Marks each URL: + added, ~ changed, > now redirected, - removed without \
+            redirect. Modification times are ignored. Exits with status 0 if nothing differs, 1 if \
+            something does, 2 if an archive cannot be read.",
         variables: &[],
         example: "gannet diff old.gannet new.gannet",
         table: Table::None,
@@ -339,42 +336,37 @@ pub static COMMANDS: &[Command] = &[
                 "connections",
                 'c',
                 "N",
-                "connections at a time, 1 to 1024; with --output each fetches a part of the file",
+                "concurrent connections, 1 to 1024; with --output each fetches a part of the file",
                 ValueHint::Other,
             ),
             option(
                 "output",
                 'o',
                 "FILE",
-                "write the content there, - to standard output; without it, it is thrown away",
+                "write the content to this file, or - for standard output; without it, discard it",
                 ValueHint::FilePath,
             ),
             switch(
                 "continue",
                 'C',
-                "go on with what an earlier download left of --output",
+                "resume an interrupted download of --output",
             ),
-            switch(
-                "http2",
-                '2',
-                "speak HTTP/2, in clear text by prior knowledge",
-            ),
-            switch("insecure", 'k', "believe any certificate"),
+            switch("http2", '2', "use HTTP/2; in clear text by prior knowledge"),
+            switch("insecure", 'k', "accept any certificate"),
             CACERT,
             JSON,
             switch("quiet", 'q', "no progress bar"),
         ],
-        brief: "download URLs and say how fast that was",
+        brief: "download URLs and report the speed",
         details: "Without --output it measures: every connection fetches every URL, and the \
-            content is thrown away. With it the file appears under its name when it is complete, \
-            and a digest that the server names (repr-digest) is checked; until then it is \
-            FILE.part, and what it holds stands in FILE.part.tag: --continue goes on with it if the \
-            server still has the same content (by its entity tag). A FILE that is \
-            whole already is left as it is, and one that another tool has begun is gone on with, \
-            where the date of the file or a digest proves that it is the server's; FILE gets the \
-            date of the content. Redirections are followed, but not \
-            from https to http. No coding is asked for, and nothing is tried twice. Ends with status \
-            0 if all of it came, 1 if not, 2 if the command line is wrong.",
+            content is discarded. With it the file appears under its name when it is complete, and \
+            gannet verifies the digest if the server sends one (repr-digest); until then it is \
+            FILE.part, and FILE.part.tag records what it holds: --continue resumes it if the \
+            server still has the same content (by its entity tag). A complete FILE is left as it \
+            is, and a partial one from another tool is resumed if its date or a digest proves that \
+            it is the server's; FILE gets the date of the content. Redirections are followed, but \
+            not from https to http. No coding is requested, and nothing is retried. Exits with \
+            status 0 if everything arrived, 1 if not, 2 if the command line is wrong.",
         variables: &[],
         example: "gannet get -c 4 https://example.org/disk.img -o disk.img",
         table: Table::None,
@@ -383,8 +375,8 @@ pub static COMMANDS: &[Command] = &[
         name: "cert",
         arguments: &[],
         brief: "write the certificate of the authority behind --tls",
-        details: "As PEM, on standard output, for a browser or a client to import. It is made if \
-            there is none yet, and good for names of this machine only.",
+        details: "As PEM, on standard output, for a browser or a client to import. It is created \
+            if there is none yet, and is valid for names of this machine only.",
         variables: &[],
         example: "gannet cert > gannet-authority.pem",
         table: Table::None,
@@ -423,11 +415,10 @@ pub static COMMANDS: &[Command] = &[
             DOTFILES,
         ],
         brief: "find dead links, missing assets and rules that do nothing",
-        details: "Reads every page and style sheet as browsers do: links and anchors that lead \
-            nowhere, images, scripts and styles that are missing, names that differ in case, \
-            content loaded without TLS; of rules, loops, chains and those that are never reached. \
-            Asks nothing of the network. Ends with status 1 if there is an error, 2 if the site \
-            cannot be read.",
+        details: "Reads every page and style sheet as browsers do and reports dead links and \
+            anchors, missing images, scripts and styles, names that differ in case, content loaded \
+            without TLS, and rules that loop, form chains or are never reached. Does not use the \
+            network. Exits with status 1 if there is an error, 2 if the site cannot be read.",
         variables: &[],
         example: "gannet check ./site --origin https://example.org",
         table: Table::None,
@@ -462,14 +453,14 @@ pub static COMMANDS: &[Command] = &[
         name: "sbom",
         arguments: &[],
         brief: "write the bill of materials of this program, as CycloneDX JSON",
-        details: "Every crate with its version, licence, checksum and dependencies.",
+        details: "Lists every crate with its version, licence, checksum and dependencies.",
         variables: &[],
         example: "gannet sbom > gannet.cdx.json",
         table: Table::None,
     },
     Command {
         name: "licenses",
-        arguments: &[switch("brief", 'b', "only the names of the licences")],
+        arguments: &[switch("brief", 'b', "print only the names of the licences")],
         brief: "write the licences of everything in this program",
         details: "",
         variables: &[],
@@ -481,12 +472,11 @@ pub static COMMANDS: &[Command] = &[
         arguments: &[positional(
             "name",
             "NAME",
-            "of the files: NAME.key and NAME.pub",
+            "base name of the files NAME.key and NAME.pub",
             ValueHint::FilePath,
         )],
-        brief: "make a pair of keys to sign archives with",
-        details: "The keys are minisign's, and have no password; 'minisign -G' makes keys that have \
-            one.",
+        brief: "make a key pair for signing archives",
+        details: "These are minisign keys without a password; 'minisign -G' makes keys with one.",
         variables: &[],
         example: "gannet keygen release",
         table: Table::None,

@@ -40,8 +40,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Addresses,
         default: "8080",
         brief: "the port, on loopback unless exposed",
-        details: "If it is not given and 8080 is busy, the next free port is taken, up to 8099. A \
-            port that was given is never changed: if it is busy, gannet stops and says by whom.",
+        details: "Without it, if 8080 is busy, gannet takes the next free port, up to 8099. A port \
+            that you give is never changed: if it is busy, gannet stops and names the process that \
+            holds it.",
         is_common: true,
         apply: |settings, values| {
             settings.port = Some(number(values, "from 0 to 65535")?);
@@ -55,7 +56,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Addresses,
         default: "false",
         brief: "listen on all interfaces, IPv4 and IPv6",
-        details: "The first lines then name the URLs by which the network reaches this machine.",
+        details: "The first lines then list this machine's URLs on the network.",
         is_common: true,
         apply: |settings, values| {
             settings.expose = switch(values)?;
@@ -69,7 +70,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Addresses,
         default: "",
         brief: "answer /metrics (Prometheus text) and /health here",
-        details: "An address of its own, so that metrics are never on the served address. A port \
+        details: "A separate address, so that the served address never exposes metrics. A port \
             alone means loopback.",
         is_common: false,
         apply: |settings, values| {
@@ -84,10 +85,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Tls,
         default: "false",
         brief: "HTTPS with a certificate for development",
-        details: "Unless --tls-cert names one. It is signed by an authority of its own that is kept in \
-            $XDG_DATA_HOME/gannet/tls and is good for this machine only; 'gannet cert' writes the \
+        details: "Used unless --tls-cert is given. It is signed by gannet's own authority, stored \
+            in $XDG_DATA_HOME/gannet/tls and valid for this machine only; 'gannet cert' writes the \
             authority's certificate, for a browser to import. The default port is then 8443. Unix \
-            sockets stay clear: who connects there is a proxy.",
+            sockets stay in clear text: their clients are proxies.",
         is_common: true,
         apply: |settings, values| {
             settings.tls.development = switch(values)?;
@@ -101,10 +102,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Tls,
         default: "",
         brief: "HTTPS with this certificate (PEM); repeatable",
-        details: "Every TCP address of --listen speaks HTTPS then, unless it is written \
-            http://ADDR:PORT. The file has the whole chain. With several, each client gets the one for the name that it asks for, and the \
-            first if there is none. Read again when the file changes, and by SIGHUP; if the new \
-            one cannot be used, the old one stays.",
+        details: "Every TCP address of --listen then speaks HTTPS, unless it is written \
+            http://ADDR:PORT. The file holds the whole chain. With several certificates, each \
+            client gets the one that matches its server name, else the first. Reloaded when the \
+            file changes, and on SIGHUP; if the new one is unusable, the old one stays.",
         is_common: true,
         apply: |settings, values| {
             settings.tls.certificates = paths(values)?;
@@ -118,8 +119,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Tls,
         default: "",
         brief: "its private key (PEM); repeatable",
-        details: "As many as certificates, in the same order; none if each certificate's file has \
-            its key, too.",
+        details: "One for each certificate, in the same order; none if each certificate's file \
+            also holds its key.",
         is_common: true,
         apply: |settings, values| {
             settings.tls.keys = paths(values)?;
@@ -146,9 +147,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: Value::Switch,
         group: Group::Tls,
         default: "false",
-        brief: "tell browsers to come by HTTPS only, for two years",
-        details: "Adds strict-transport-security to answers over TLS, and a policy that parts of pages \
-            are asked for by HTTPS, too (upgrade-insecure-requests). For other values use --header.",
+        brief: "tell browsers to use HTTPS only, for two years",
+        details: "Adds strict-transport-security to answers over TLS, and a policy that makes \
+            browsers load subresources over HTTPS (upgrade-insecure-requests). For other values \
+            use --header.",
         is_common: false,
         apply: |settings, values| {
             settings.tls.hsts = switch(values)?;
@@ -162,10 +164,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Tls,
         default: "false",
         brief: "answer GET and HEAD in TLS 1.3 early data (0-RTT)",
-        details: "A client that comes back is answered a round trip sooner. Somebody on the path \
-            may send such a request once more: harmless for static content, and other methods get \
-            425 there. Sessions are then remembered by the server and used once, instead of being \
-            sealed into tickets.",
+        details: "Saves a returning client one round trip. An attacker on the path can replay such \
+            a request: harmless for static content, and other methods get 425. The server then \
+            stores sessions and uses each once, instead of encrypting them into tickets.",
         is_common: false,
         apply: |settings, values| {
             settings.tls.early_data = switch(values)?;
@@ -178,10 +179,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: one_of("WHEN", &["auto", "on", "off"]),
         group: Group::Tls,
         default: "auto",
-        brief: "auto, on or off: have the kernel seal large bodies",
-        details: "A connection is handed over when a body of 64 KiB or more is about to go, in \
-            TLS 1.3. auto does it where the kernel can, which takes its module 'tls'; the first \
-            lines say whether it does. on is an error where it cannot.",
+        brief: "auto, on or off: let the kernel encrypt large bodies",
+        details: "A TLS 1.3 connection is handed over before its first body of 64 KiB or more. \
+            auto does so where the kernel has the 'tls' module; the first lines say whether it \
+            does. on is an error where the kernel cannot.",
         is_common: false,
         apply: |settings, values| {
             settings.tls.kernel = choice(
@@ -197,11 +198,11 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: one("N"),
         group: Group::Tls,
         default: "8388608",
-        brief: "records that one key of a connection seals",
-        details: "256 to 8388608; a record has up to 16 KiB. Then the key is replaced (TLS 1.3). \
-            Where it cannot be, in TLS 1.2 and where a kernel before 6.14 seals, the connection \
-            ends after the answer under way, and at twice as many records in the middle of it. \
-            The default is half of what AES-GCM allows.",
+        brief: "records encrypted with one key of a connection",
+        details: "256 to 8388608; a record holds up to 16 KiB. Then the key is updated (TLS 1.3). \
+            Where it cannot be, in TLS 1.2 and with kernel TLS before Linux 6.14, the connection \
+            closes after the current answer, and at twice as many records in the middle of it. The \
+            default is half of what AES-GCM allows.",
         is_common: false,
         apply: |settings, values| {
             const RANGE: &str = "from 256 to 8388608";

@@ -48,11 +48,11 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Content,
         default: "",
         brief: "a directory, a single file or a .gannet archive; the current directory if absent",
-        details: "What it is decides how it is served: a file that begins as an archive does, or \
-            whose name ends in .gannet, is served as an archive; any other file is answered at / \
-            and under its own name. Without a path and without a terminal gannet refuses to \
-            start, so that a mis-written service never publishes its working directory. A \
-            directory whose name is that of a command is written ./pack.",
+        details: "A file that begins like an archive, or whose name ends in .gannet, is served as \
+            an archive; any other file is served at / and under its own name. Without a path and \
+            without a terminal gannet refuses to start, so that a misconfigured service never \
+            publishes its working directory. Write ./pack for a directory that has the name of a \
+            command.",
         is_common: false,
         apply: |settings, values| {
             settings.path = Some(path(values)?);
@@ -61,7 +61,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
     },
     site_flags::spa(
         COMMON,
-        "For single-page applications. A path that looks like an asset (its last segment has a suffix) still is 404.",
+        "For single-page applications. A path that looks like an asset (its last segment has a \
+         suffix) still gets 404.",
     ),
     Flag {
         name: "no-listing",
@@ -69,8 +70,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: Value::Switch,
         group: Group::Content,
         default: "false",
-        brief: "no lists of directories without index.html",
-        details: "Listings exist in directory mode; an archive has those that were packed in.",
+        brief: "do not list directories without index.html",
+        details: "Only in directory mode; an archive has the listings that were packed.",
         is_common: true,
         apply: |settings, values| {
             settings.server.content.listing = !switch(values)?;
@@ -84,7 +85,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
     site_flags::trailing_slash(FURTHER),
     site_flags::no_security_fields(
         FURTHER,
-        "X-Content-Type-Options stays. Single fields are changed by _headers and --header. An archive has those of its files already.",
+        "X-Content-Type-Options stays. Change single fields with _headers and --header. An archive \
+         already has the fields of its files.",
     ),
     site_flags::cors(FURTHER, "Such as https://app.example.org."),
     Flag {
@@ -98,9 +100,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         },
         group: Group::Content,
         default: "",
-        brief: "serve another path for these hosts, with commas between; repeatable",
-        details: "Such as example.org,www.example.org=site.gannet. PATH without a flag answers for \
-            all other hosts. In the configuration it may be a table.",
+        brief: "serve another path for these comma-separated hosts; repeatable",
+        details: "Such as example.org,www.example.org=site.gannet. The plain PATH serves all other \
+            hosts. In the configuration it may be a table.",
         is_common: false,
         apply: |settings, values| {
             settings.sites = values.iter().map(hosted).collect::<Result<_, _>>()?;
@@ -109,8 +111,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
     },
     site_flags::hosts(
         FURTHER,
-        "Folders with names of hosts are sites; what is in _default answers for all other \
-            hosts. Folders are looked for when gannet starts.",
+        "A folder named like a host is its site; _default serves all other hosts. Folders are \
+            found when gannet starts.",
     ),
     Flag {
         name: "unknown-host",
@@ -118,7 +120,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: one_of("WHAT", &["default", "404", "421"]),
         group: Group::Content,
         default: "default",
-        brief: "what answers for a host that no site names: default, 404 or 421",
+        brief: "answer for a host that no site names: default, 404 or 421",
         details: "default is the site without hosts; if there is none, 421.",
         is_common: false,
         apply: |settings, values| {
@@ -137,8 +139,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: Value::Switch,
         group: Group::Content,
         default: "false",
-        brief: "one site answers for every host",
-        details: "The one without hosts, else the first. Rules that name hosts still see them.",
+        brief: "serve one site for every host",
+        details: "The one without hosts, else the first. Rules that match on the host still apply.",
         is_common: false,
         apply: |settings, values| {
             settings.ignore_host = switch(values)?;
@@ -152,8 +154,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Content,
         default: "",
         brief: "answer 'ok' at this path, for load balancers",
-        details: "Such as /healthz. Nothing is taken from the site unless this is given; --metrics \
-            has /health on an address of its own.",
+        details: "Such as /healthz. Without it no path of the site is reserved; --metrics has \
+            /health on a separate address.",
         is_common: false,
         apply: |settings, values| {
             let path = text(values)?;
@@ -170,8 +172,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: Value::Switch,
         group: Group::Content,
         default: "false",
-        brief: "answer 404 for a /favicon.ico that the site has not",
-        details: "Else a small icon is served, since browsers ask for one unbidden.",
+        brief: "answer 404 if the site has no /favicon.ico",
+        details: "Otherwise a small icon is served, since browsers always request one.",
         is_common: false,
         apply: |settings, values| {
             settings.server.content.favicon = !switch(values)?;
@@ -184,8 +186,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: Value::Switch,
         group: Group::Content,
         default: "false",
-        brief: "do not use .br, .zst and .gz files that lie beside the original",
-        details: "A sidecar is used if the client accepts its coding and it is not older than the \
+        brief: "do not use .br, .zst and .gz files beside the original",
+        details: "A sidecar is used if the client accepts its coding and it is no older than the \
             original.",
         is_common: false,
         apply: |settings, values| {
@@ -210,13 +212,13 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
     },
     site_flags::dotfiles(
         FURTHER,
-        "serve names that begin with a dot, too",
+        "also serve names that begin with a dot",
         ".well-known is always served; all others are 404 without this flag.",
     ),
     site_flags::content_types(
         FURTHER,
-        "the content type of a suffix, such as md=text/markdown; repeatable",
-        "Comes before the built-in table. In the configuration it may be a table.",
+        "the content type for a suffix, such as md=text/markdown; repeatable",
+        "Overrides the built-in table. In the configuration it may be a table.",
     ),
     Flag {
         name: "header",
@@ -231,8 +233,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "",
         brief: "a field to add to every answer; repeatable",
         details: "Fields that frame or describe an answer (content-length, etag and the like) are \
-            decided by gannet and refused here. In the configuration it may be a table; in the \
-            environment the fields are separated by line ends.",
+            set by gannet and rejected here. In the configuration it may be a table; in the \
+            environment newlines separate the fields.",
         is_common: true,
         apply: |settings, values| {
             settings.server.content.fields = values.iter().map(field).collect::<Result<_, _>>()?;
@@ -247,7 +249,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "",
         brief: "serve an archive only if it is signed with this minisign public key",
         details: "The key's line in Base64, or the name of its .pub file. Every body is read and \
-            compared at the start.",
+            verified at start.",
         is_common: false,
         apply: |settings, values| {
             settings.server.content.require_signature = Some(public_key(text(values)?)?);

@@ -1,7 +1,7 @@
 //! What each flag of `gannet serve` needs to have an effect.
 //!
-//! A flag that is given and cannot do anything is refused: whoever gives it believes that it does.
-//! Every flag is in the table, so that a new one cannot be forgotten; a test compares.
+//! A flag without effect is rejected, since its user expects one. Every flag is in the table, so
+//! that a new one cannot be forgotten; a test compares.
 
 /// What is served at a path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

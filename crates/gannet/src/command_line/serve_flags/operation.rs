@@ -20,7 +20,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Engine,
         default: "false",
         brief: "answer everything with 'hello world!', to measure the engine alone",
-        details: "Nothing is opened and nothing is looked up.",
+        details: "No file is opened or looked up.",
         is_common: false,
         apply: |settings, values| {
             settings.server.content.dummy = switch(values)?.then_some("hello world!\n");
@@ -33,7 +33,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: Value::Switch,
         group: Group::Engine,
         default: "false",
-        brief: "answer everything with nothing, to measure the engine alone",
+        brief: "answer everything with an empty body, to measure the engine alone",
         details: "",
         is_common: false,
         apply: |settings, values| {
@@ -50,8 +50,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Engine,
         default: "0",
         brief: "simulate network latency: delay everything received by this much",
-        details: "At most 5s. Each round trip takes so much longer, those of TLS handshakes and of \
-            HTTP/2's windows, too; other connections are not held up. Timeouts go on meanwhile.",
+        details: "At most 5s. Delays every round trip, including those of TLS handshakes and \
+            HTTP/2 windows, without holding up other connections. Timeouts keep running.",
         is_common: false,
         apply: |settings, values| {
             let delay_ms = parse_duration_ms(text(values)?)?;
@@ -70,9 +70,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: one("SIZE"),
         group: Group::Memory,
         default: "0",
-        brief: "the most memory that the process may have; 0: no limit",
-        details: "Of its data (RLIMIT_DATA): what the system keeps of files does not count. At the limit clients \
-            are refused and idle connections make room.",
+        brief: "memory limit of the process; 0: no limit",
+        details: "Limits its data (RLIMIT_DATA): the page cache does not count. At the limit new \
+            clients are refused and idle connections are shed.",
         is_common: false,
         apply: |settings, values| {
             settings.max_memory = parse_size(text(values)?)?;
@@ -85,8 +85,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: one("N"),
         group: Group::Limits,
         default: "0",
-        brief: "the most descriptors that the process may have; 0: as many as allowed",
-        details: "Connections and open files count. At the limit idle connections make room.",
+        brief: "limit of open descriptors; 0: as many as allowed",
+        details: "Connections and open files count. At the limit idle connections are shed.",
         is_common: false,
         apply: |settings, values| {
             settings.max_descriptors = number(values, "from 0 to 18446744073709551615")?;
@@ -99,10 +99,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: one("SIZE"),
         group: Group::Memory,
         default: "256MiB",
-        brief: "the most memory for copies of files and archives; 0 keeps none",
-        details: "Over all workers together: small files of a directory, archives of up to 64 MiB \
-            (in at most half of it), and what an archive has as gzip alone. Sizes take K, M, G \
-            (powers of 1024) or KB, MB, GB.",
+        brief: "memory limit for copies of files and archives; 0 keeps none",
+        details: "For all workers together: small files of a directory, archives of up to 64 MiB \
+            (in at most half of it), and bodies that an archive stores only as gzip. Sizes take K, \
+            M, G (powers of 1024) or KB, MB, GB.",
         is_common: false,
         apply: |settings, values| {
             settings.server.content.cache_memory = parse_size(text(values)?)?;
@@ -116,9 +116,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Memory,
         default: "false",
         brief: "copy archives of any size into memory at start",
-        details: "Takes as much memory as the archive is long. Nothing that happens to the file \
-            afterwards can be seen. Archives of up to 64 MiB are copied without this, within \
-            --cache-memory.",
+        details: "Takes as much memory as the archive is long. Later changes of the file have no \
+            effect. Archives of up to 64 MiB are copied without this, within --cache-memory.",
         is_common: false,
         apply: |settings, values| {
             settings.server.content.archive_memory = switch(values)?;
@@ -131,9 +130,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: Value::Switch,
         group: Group::Memory,
         default: "false",
-        brief: "read an archive that is not copied once at start, into the system's cache",
-        details: "So that its first answers need not wait for the disk. What is in the cache leaves \
-            it again when memory is short; --archive-memory keeps it.",
+        brief: "read an archive that is not copied into the page cache at start",
+        details: "Its first answers then need not wait for the disk. The kernel may evict the \
+            pages when memory is short; --archive-memory keeps a copy.",
         is_common: false,
         apply: |settings, values| {
             settings.server.content.preload = switch(values)?;
@@ -146,10 +145,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: Value::Switch,
         group: Group::Limits,
         default: "false",
-        brief: "accept a TCP connection when its first bytes are there",
-        details: "Saves work where clients make a connection per request. Connections that have \
-            sent nothing wait in the kernel's queue, which is shorter than the server's own limit, \
-            and are reset when the server stops.",
+        brief: "accept a TCP connection only when its first bytes arrive",
+        details: "Saves work where clients open a connection per request. Silent connections wait \
+            in the kernel's queue, which is shorter than the server's own limit, and are reset \
+            when the server stops.",
         is_common: false,
         apply: |settings, values| {
             settings.server.defer_accept = switch(values)?;
@@ -206,7 +205,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Limits,
         default: "500",
         brief: "minimum rate at which a client must receive, in bytes per second; 0 turns it off",
-        details: "Averaged over an answer, once it has lasted longer than --progress-timeout.",
+        details: "Averaged over an answer, once it has taken longer than --progress-timeout.",
         is_common: false,
         apply: |settings, values| {
             settings.server.limits.send_rate_min = parse_size(text(values)?)?;
@@ -219,9 +218,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: one("N"),
         group: Group::Limits,
         default: "0",
-        brief: "the most connections at once; 0: as many as descriptors allow",
-        details: "More are accepted as others end. gannet raises the soft limit of descriptors to \
-            the hard one (ulimit -Hn) at start.",
+        brief: "limit of concurrent connections; 0: as many as descriptors allow",
+        details: "Further clients are accepted as others disconnect. At start gannet raises the \
+            soft limit of descriptors to the hard one (ulimit -Hn).",
         is_common: false,
         apply: |settings, values| {
             settings.server.limits.connections_max = number(values, "from 0 to 4294967295")?;
@@ -249,8 +248,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Engine,
         default: "auto",
         brief: "auto, uring or epoll",
-        details: "auto takes io_uring where the kernel allows it, else epoll, and says why in the \
-            first lines of output. uring is an error where io_uring is missing.",
+        details: "auto uses io_uring where the kernel allows it, else epoll, and says why in the \
+            first lines of output. uring is an error where io_uring is unavailable.",
         is_common: true,
         apply: |settings, values| {
             settings.server.engine = choice(
@@ -270,8 +269,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: one("N"),
         group: Group::Engine,
         default: "0",
-        brief: "threads that serve; 0: one for each core",
-        details: "Of the cores that this process may use.",
+        brief: "worker threads; 0: one per core",
+        details: "Counts the cores that this process may use.",
         is_common: true,
         apply: |settings, values| {
             let count: u16 = number(values, "from 0 to 1024")?;
@@ -293,9 +292,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Output,
         default: "auto",
         brief: "auto, pretty, combined(-host), json or off",
-        details: "A line for each request. auto is pretty on a terminal and off otherwise. combined is the format that log \
-            analysers know; combined-host has the host in front of it. With these or json on standard output, the first lines go to \
-            standard error.",
+        details: "One line per request. auto is pretty on a terminal and off otherwise. combined \
+            is the format that log analysers know; combined-host puts the host in front. With \
+            these or json on standard output, the first lines go to standard error.",
         is_common: true,
         apply: |settings, values| {
             settings.log = choice(
@@ -318,9 +317,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: FILE,
         group: Group::Output,
         default: "",
-        brief: "where requests are logged instead of standard output; reopened by SIGHUP",
-        details: "With --log auto it is written in the combined format. A FIFO that somebody reads and \
-            a device such as /dev/null or /dev/stderr are taken, too; /dev/stdout is standard output \
+        brief: "log requests here instead of standard output; reopened by SIGHUP",
+        details: "With --log auto it is written in the combined format. May also be a FIFO with a \
+            reader, or a device such as /dev/null or /dev/stderr; /dev/stdout is standard output \
             under another name, and the first lines then go to standard error.",
         is_common: false,
         apply: |settings, values| {
@@ -334,7 +333,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: Value::Switch,
         group: Group::Output,
         default: "false",
-        brief: "no lines at start and stop, errors only",
+        brief: "print errors only, no lines at start and stop",
         details: "",
         is_common: true,
         apply: |settings, values| {

@@ -25,8 +25,7 @@ pub(super) enum Answer {
     AddsSlash,
     /// A list of what is in the folder.
     Listing,
-    /// Nothing, or what whoever serves the archive decides: redirects that take a slash away, rules,
-    /// pages for what is not there.
+    /// Nothing, or what the server decides: redirects that remove a slash, rules, fallbacks.
     Nothing,
 }
 

@@ -78,7 +78,7 @@ fn links_out_of_the_site_are_followed_and_told() {
     assert_eq!(report.unique_count, 2, "one content under two names");
     assert_eq!(
         rules(&report),
-        [("again".into(), "symbolic link in a circle".into())]
+        [("again".into(), "symbolic link loop".into())]
     );
     let warning = report.warnings.join("\n");
     assert!(
