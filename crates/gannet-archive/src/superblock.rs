@@ -203,7 +203,7 @@ impl Superblock {
     ///
     /// # Errors
     ///
-    /// An [`ArchiveError`] if the file is no archive, is newer than this version can read, is
+    /// An [`ArchiveError`] if the file is not an archive, is newer than this version can read, is
     /// damaged, or has not the length it should have.
     pub fn parse(first: &[u8], file_len: u64) -> Result<Self, ArchiveError> {
         if !first.starts_with(&layout::MAGIC) {

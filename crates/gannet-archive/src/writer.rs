@@ -97,7 +97,7 @@ pub struct Content<'a> {
 /// The end of the work: what the caller writes after the blobs.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Parts {
-    /// Goes to offset 0. Write it last: a file without it is no archive.
+    /// Goes to offset 0. Write it last: a file without it is not an archive.
     pub superblock: [u8; SUPERBLOCK_LEN],
     /// Where `metadata` goes.
     pub metadata_offset: u64,
@@ -110,7 +110,7 @@ pub struct Parts {
 /// The end of the work where the metadata region was handed out in pieces.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Finished {
-    /// Goes to offset 0. Write it last: a file without it is no archive.
+    /// Goes to offset 0. Write it last: a file without it is not an archive.
     pub superblock: [u8; SUPERBLOCK_LEN],
     /// Where the metadata region goes.
     pub metadata_offset: u64,

@@ -5,7 +5,7 @@
 //!
 //! Jobs on file systems of another machine or process (NFS, FUSE), which may hang for any time,
 //! have a separate queue and never occupy all threads. Where a path leads is not known before it is
-//! looked up: that begins on the root's own mount, and who comes to the border changes the queue.
+//! looked up: a lookup begins on the root's own mount, and changes the queue at a mount boundary.
 
 use std::collections::VecDeque;
 use std::io;

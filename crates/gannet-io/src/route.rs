@@ -14,8 +14,8 @@ use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-/// Whether what this socket sends leaves the machine by an interface with a parent device. False
-/// for whatever cannot be found out.
+/// Whether what this socket sends leaves the machine by an interface with a parent device. False if
+/// that cannot be determined.
 pub(crate) fn leaves_by_device(socket: impl AsFd) -> bool {
     let Some(peer) = peer(socket.as_fd()) else {
         return false;
@@ -302,7 +302,7 @@ mod tests {
 
     use super::*;
 
-    /// Loopback is found by its route, and is no device.
+    /// Loopback is found by its route, and has no parent device.
     #[test]
     fn loopback_is_no_device() {
         let kernel = Kernel::new().unwrap();
@@ -323,7 +323,7 @@ mod tests {
     fn devices_are_those_of_sys() {
         let kernel = Kernel::new().unwrap();
         for entry in std::fs::read_dir("/sys/class/net").unwrap().flatten() {
-            // Some entries are no interfaces.
+            // Some entries are not interfaces.
             let Ok(index) = std::fs::read_to_string(entry.path().join("ifindex")) else {
                 continue;
             };
@@ -383,7 +383,7 @@ mod tests {
         }
     }
 
-    /// What containers and tunnels have is no device; a bond is one if all its members are.
+    /// Interfaces of containers and tunnels do not count; a bond counts if all its members do.
     #[test]
     fn interfaces_are_told_apart() {
         let card = |master| Link {

@@ -35,9 +35,9 @@ pub struct Access {
 /// Binds a listener that will be at `path` once its file is published.
 ///
 /// # Errors
-/// `EADDRINUSE` if a server listens there or something is there that is no socket; `ENOENT` and
-/// `EACCES` of the folder; `ENAMETOOLONG` beyond 107 bytes; `EPERM` for a group that this user is
-/// not in; a text for a group that does not exist.
+/// `EADDRINUSE` if a server listens there or the path is not a socket; `ENOENT` and `EACCES` of the
+/// folder; `ENAMETOOLONG` beyond 107 bytes; `EPERM` for a group that this user is not in; a text
+/// for a group that does not exist.
 pub fn bind(path: &Path, access: &Access) -> io::Result<(OwnedFd, SocketFile)> {
     // Clients need its whole path in an address.
     SocketAddrUnix::new(path)?;

@@ -14,7 +14,7 @@ pub struct HostFolders {
     /// Names of hosts and their folders, in the order of the names; the folder for all other hosts
     /// comes first, without a name.
     pub folders: Vec<(Option<String>, PathBuf)>,
-    /// What else is there, and why it is no site.
+    /// Other entries, and why they are not sites.
     pub others: Vec<(PathBuf, String)>,
 }
 

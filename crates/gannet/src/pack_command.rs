@@ -201,8 +201,8 @@ struct Imported {
 }
 
 impl Imported {
-    /// A text in the words of who packs the archive `source`: not of a directory that nobody can
-    /// look into later.
+    /// A message in terms of the archive `source` that the user packs: not of a temporary directory
+    /// that is gone afterwards.
     fn in_archive(&self, source: &Path, text: &str) -> String {
         let (from, to) = (self.scratch.path(), source.display().to_string());
         // As rules files are named: without `./`.

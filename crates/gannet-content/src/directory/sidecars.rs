@@ -11,8 +11,8 @@ pub struct Sidecar {
     pub suffix: &'static [u8],
 }
 
-/// All sidecars there may be. Who keeps a record per original looks for all of them once and then
-/// sends the smallest fresh one that a client accepts; who does not, tries them in this order,
+/// All sidecars there may be. A server with a record per original looks for all of them once and
+/// then sends the smallest fresh one that a client accepts; one without tries them in this order,
 /// which is that of the usual sizes.
 pub const SIDECARS: [Sidecar; 3] = [
     Sidecar {

@@ -3,7 +3,7 @@
 //!
 //! Site generators write a digest in many ways (MD5 in hexadecimal, SHA-256 in base 64, ...) and
 //! cut it short. None of them has to be known: the common digests of the bytes are computed, and a
-//! token of the name that begins one of them, in one of the common encodings, is no accident.
+//! token of the name that begins one of them, in one of the common encodings, is not a coincidence.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;

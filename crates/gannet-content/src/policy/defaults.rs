@@ -24,7 +24,7 @@ impl Default for DefaultFields {
     }
 }
 
-/// Where browsers ask for a site's icon, unbidden.
+/// The path at which browsers request a site's icon by default.
 pub const ICON_PATH: &[u8] = b"/favicon.ico";
 
 /// How long the icon for sites that have none is kept: not so long that one which a site is given

@@ -1,7 +1,7 @@
 //! Security fields that every answer has unless the site says otherwise, and the CORS switch.
 //!
-//! Only fields that break no site are sent unasked. `cross-origin-opener-policy` is not among them:
-//! `same-origin` cuts pages off from the windows in which people log in or pay, and
+//! Only fields that break no site are sent by default. `cross-origin-opener-policy` is not among
+//! them: `same-origin` cuts pages off from the windows in which people log in or pay, and
 //! `same-origin-allow-popups` cuts off the page that such a window ends with. Nor is
 //! `frame-ancestors`, which would take widgets, previews and slides away from the pages that embed
 //! them; a static site has no sessions for a frame to abuse.

@@ -133,7 +133,7 @@ impl Wrong {
     }
 }
 
-/// The lines of a file that have more than spaces and a comment. Lines that are no text, or too
+/// The lines of a file that have more than spaces and a comment. Lines that are not text, or too
 /// long (`max` characters), are reported and left out.
 pub(crate) fn lines<'a>(
     file: &SourceFile<'a>,

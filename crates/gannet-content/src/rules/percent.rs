@@ -31,7 +31,7 @@ pub(crate) fn decode_segment(text: &str) -> Result<Vec<u8>, Wrong> {
 }
 
 /// Decodes a name or a value of a query: percent signs, and `+` as a space. What is no escape
-/// stands for itself, as browsers have it.
+/// stands for itself, as in browsers.
 pub(crate) fn decode_query(raw: &[u8]) -> Cow<'_, [u8]> {
     if !raw.iter().any(|byte| matches!(byte, b'%' | b'+')) {
         return Cow::Borrowed(raw);

@@ -287,7 +287,7 @@ fn parse_parts(
                 index += 1 + len;
                 continue;
             }
-            // `/wiki/Talk:Page` is no placeholder; `/blog/:pgae` is one, and mistyped.
+            // `/wiki/Talk:Page` is not a placeholder; `/blog/:pgae` is one, and mistyped.
             let is_inner = index > 0 && bytes[index - 1].is_ascii_alphanumeric();
             if len > 0 && !is_inner {
                 return Err(unknown(name, names).at(text, index));

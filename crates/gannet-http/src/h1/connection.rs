@@ -247,7 +247,7 @@ impl Connection {
     }
 
     /// Takes note of a request with content, or of one (`CONNECT`) after which bytes may follow
-    /// that are no request.
+    /// that are not a request.
     #[cold]
     fn accept_content(&mut self, head: &Head<'_>) {
         self.discarded = 0;

@@ -56,7 +56,7 @@ pub enum Why {
     VersionMalformed,
     /// A major version other than 1.
     VersionUnsupported,
-    /// A field name that is no token, or white space or a line fold where a name must be.
+    /// A field name that is not a token, or white space or a line fold where a name must be.
     FieldName,
     /// A control byte, bare CR or bare LF in a field value.
     FieldValue,

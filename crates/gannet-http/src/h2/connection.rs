@@ -120,7 +120,7 @@ pub struct Timeouts {
     /// For a window to send in, or for request content to end.
     pub progress_ms: u64,
     /// The least bytes per second of content that a stream must move, so that a byte now and then
-    /// is no progress; 0 for any.
+    /// is not progress; 0 for any.
     pub rate_min: u64,
 }
 

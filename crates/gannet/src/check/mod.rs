@@ -380,7 +380,7 @@ impl Check<'_> {
         }
         // Text fragments are directives to the browser, not names.
         let name = fragment.split(":~:").next().unwrap_or_default();
-        // What scripts take as a route is no name, and every page has its top.
+        // A script route is not an anchor name, and every page has its top.
         let is_route = name.starts_with(['!', '/']);
         if name.is_empty() || is_route || name.eq_ignore_ascii_case("top") {
             return;

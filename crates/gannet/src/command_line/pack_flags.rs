@@ -28,7 +28,7 @@ pub struct PackSettings {
     pub compress: Vec<Wish>,
     /// Bodies that are stored as gzip are not stored uncoded.
     pub drop_identity: bool,
-    /// What is there compressed only is packed decompressed, too.
+    /// Files that exist only compressed are also packed decompressed.
     pub compressed_only: bool,
     /// Content types to compress, or not, against the built-in rule.
     pub compress_types: Vec<(String, bool)>,
@@ -224,9 +224,9 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         value: Value::Switch,
         group: Group::Packing,
         default: "false",
-        brief: "where NAME is missing and NAME.gz, .br or .zst is there, pack NAME, too",
-        details: "Decompressed, and then as any other file: with --drop-identity it is stored \
-            compressed again, and nothing else.",
+        brief: "if only NAME.gz, .br or .zst exists, also pack NAME",
+        details: "It is decompressed and then packed like any other file: with --drop-identity \
+            only its compressed form is stored.",
         is_common: false,
         apply: |settings, values| {
             settings.compressed_only = switch(values)?;

@@ -106,7 +106,7 @@ pub fn index_names(values: &[OsString]) -> Result<Vec<String>, String> {
 /// Hosts with commas between, and the path of what is served there: `a.example,b.example=DIR`.
 ///
 /// # Errors
-/// It has another form, or a host is no name.
+/// It has another form, or a host is not a name.
 pub fn hosted(value: &OsString) -> Result<(Vec<String>, PathBuf), String> {
     let form = || "not of the form HOST[,HOST...]=PATH".to_owned();
     let bytes = value.as_bytes();

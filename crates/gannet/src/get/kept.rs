@@ -62,8 +62,8 @@ impl Kept {
         text
     }
 
-    /// First byte, and last where it is known, of what is asked for first. Where nothing is
-    /// missing it is the last byte: its response has the digest of the whole.
+    /// First byte, and last if known, of the first request. Where nothing is missing it is the last
+    /// byte: its response has the digest of the whole.
     fn first_missing(&self) -> (u64, Option<u64>) {
         let missing = self.parts.iter().find(|(_, len, written)| written < len);
         match missing {
@@ -80,7 +80,7 @@ impl Kept {
         }
     }
 
-    /// Whether `range` (first, last, whole length) is what was asked for, of the same content.
+    /// Whether `range` (first, last, whole length) is the requested one, of the same content.
     pub(super) fn fits(&self, (first, last, whole): (u64, u64, u64)) -> bool {
         let whole_before = self.parts.last().map(|(start, len, _)| start + len);
         let (start, end) = self.first_missing();

@@ -154,7 +154,7 @@ impl Site {
     /// Inspects an archive, as served with `--spa` or without.
     ///
     /// # Errors
-    /// It cannot be read, or is no archive.
+    /// It cannot be read, or is not an archive.
     pub fn of_archive(path: &Path, spa: bool) -> Result<Self, CommandError> {
         let archive = ArchivePlace::open(path, spa)?;
         let file = archive.file();
@@ -237,7 +237,7 @@ impl Site {
             Place::Directory(directory) => directory.locate(&asked, rules, tell),
             Place::Archive(archive) => archive.locate(&asked, rules, tell),
         };
-        // In place of the site's page for what is missing, which is no icon.
+        // Instead of the site's 404 page, which is not an icon.
         if self.icon && matches!(located, Located::Missing(_)) && asked.path == ICON_PATH {
             tell("the site has no icon: the server sends its built-in one".into());
             return Located::Icon;

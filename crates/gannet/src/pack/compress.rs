@@ -209,7 +209,7 @@ fn level_error() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "no such compression level")
 }
 
-/// A window no larger than the body needs: who decodes allocates it.
+/// A window no larger than the body needs: decoders allocate it.
 fn window_bits(len: usize, max: i32) -> i32 {
     let needed = usize::BITS - len.saturating_sub(1).leading_zeros();
     (needed as i32).clamp(WINDOW_BITS_MIN, max)

@@ -22,7 +22,7 @@ pub enum PackError {
         /// Why not.
         error: io::Error,
     },
-    /// What is to be packed is no directory.
+    /// The path to pack is not a directory.
     NotADirectory(PathBuf),
     /// There is nothing to pack.
     Empty(PathBuf),

@@ -212,8 +212,8 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// Takes back what an earlier archive disproves: a name whose content changed is no hash, and
-    /// what made it look like one proves nothing of its neighbours either. Gives the patterns.
+    /// Takes back what an earlier archive disproves: a name whose content changed is not a hash,
+    /// and what made it look like one proves nothing of its neighbours either. Gives the patterns.
     fn without_changed(&mut self) -> HashSet<String> {
         let is_convention =
             |reason: Reason| matches!(reason, Reason::Folder(_) | Reason::Referenced(_));
@@ -307,7 +307,7 @@ impl Earlier {
     fn open(options: &PackOptions) -> Result<Self, PackError> {
         let mut archives = Vec::new();
         let paths = memory::archives(options);
-        // What is no archive, or is not there, says nothing.
+        // A missing file, or one that is not an archive, is ignored.
         archives.extend(paths.iter().find_map(|path| ArchiveFile::open(path).ok()));
         archives.extend(open_previous(options)?);
         let archives = archives.into_iter().map(|file| {

@@ -99,7 +99,7 @@ pub struct PackOptions {
     pub output: PathBuf,
     /// What to try on each file; a coding is stored where it makes the file enough smaller.
     pub encoders: Vec<Encoder>,
-    /// What is there compressed only is packed decompressed, too.
+    /// Files that exist only compressed are also packed decompressed.
     pub compressed_only: bool,
     /// A body that is stored as gzip is stored as nothing else without coding: a server inflates
     /// it for who takes no coding.

@@ -240,7 +240,7 @@ impl Output {
     }
 
     /// Brings all of it to the disk, and gives the file its name. The superblock goes last: a file
-    /// without it is no archive.
+    /// without it is not an archive.
     pub(super) fn publish(self, finished: &Finished) -> Result<(), PackError> {
         let Self {
             target,

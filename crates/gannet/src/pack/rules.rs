@@ -25,7 +25,7 @@ pub(super) struct SiteRules {
     files: Vec<String>,
 }
 
-/// What a redirect rule sends in place of what was asked for.
+/// What a redirect rule sends instead of the requested path.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum RuleContents {
     /// Nothing, or only these paths.

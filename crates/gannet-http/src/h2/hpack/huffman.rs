@@ -85,7 +85,8 @@ const NO_PADDING: u8 = u8::MAX;
 /// A binary tree of 257 leaves has one inner node less.
 const INNER_NODES: usize = 256;
 
-/// A child: an inner node, or [`LEAF`] and a symbol. 0 stands for none yet; the root is no child.
+/// A child: an inner node, or [`LEAF`] and a symbol. 0 stands for none yet; the root is never a
+/// child.
 type Tree = [[u16; 2]; INNER_NODES];
 
 const LEAF: u16 = 0x8000;

@@ -201,9 +201,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: Value::Switch,
         group: Group::Content,
         default: "false",
-        brief: "where NAME is missing and NAME.gz is there, NAME.gz answers for it",
-        details: "The gzip is sent to who accepts it, and inflated for others where it and its \
-            content are of up to 1 MiB. Each missing name costs a further question to the disk.",
+        brief: "if NAME is missing, serve NAME.gz for it",
+        details: "The gzip is sent to clients that accept it, and inflated for others if it and \
+            its content are at most 1 MiB each. Each missing name costs one more disk lookup.",
         is_common: false,
         apply: |settings, values| {
             settings.server.content.compressed_only = switch(values)?;
