@@ -223,8 +223,8 @@ mod tests {
         check(Errno::NOENT, "check the path");
         check(Errno::ACCESS, "permissions");
         check(Errno::ISDIR, "name a file");
-        check(Errno::NOSPC, "make room");
-        check(Errno::ROFS, "written to");
+        check(Errno::NOSPC, "free some space");
+        check(Errno::ROFS, "writable");
         check(Errno::MFILE, "ulimit -n");
         check(Errno::LOOP, "form a loop");
         assert_eq!(next_step(&io::Error::other("damaged")), None);

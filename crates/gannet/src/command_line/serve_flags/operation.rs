@@ -130,7 +130,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: Value::Switch,
         group: Group::Memory,
         default: "false",
-        brief: "read an archive that is not copied into the page cache at start",
+        brief: "read an uncopied archive into the page cache at start",
         details: "Its first answers then need not wait for the disk. The kernel may evict the \
             pages when memory is short; --archive-memory keeps a copy.",
         is_common: false,
