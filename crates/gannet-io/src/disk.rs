@@ -102,7 +102,8 @@ pub trait Disk {
     fn copy(&mut self, file: &File, len: u64, token: Token) -> Started<File>;
 
     /// Drops operations that are no longer awaited and have not begun: those whose socket is
-    /// closed, and those for whose token `is_awaited` is false. They do not complete.
+    /// closed, and those for whose token `is_awaited` is false. They do not complete. What
+    /// `is_awaited` drops may be files.
     fn drop_unawaited(&mut self, is_awaited: &mut dyn FnMut(Token) -> bool);
 
     /// Gives back what [`read`](Self::read) has delivered, for reuse.

@@ -158,7 +158,9 @@ impl Helpers {
                 Ok(()) => self.started += 1,
                 Err(_) if self.started > 0 => {}
                 Err(_) => {
-                    lock(&self.shared.queue).of(is_foreign).pop_back();
+                    let refused = lock(&self.shared.queue).of(is_foreign).pop_back();
+                    // Without the lock: see `retain`.
+                    drop(refused);
                     return Err(Errno::AGAIN);
                 }
             }
@@ -169,22 +171,15 @@ impl Helpers {
 
     /// Drops jobs that are not awaited and that no thread has begun.
     pub(crate) fn retain(&self, mut is_awaited: impl FnMut(Owner) -> bool) {
-        let mut queue = lock(&self.shared.queue);
-        let mut dropped = Vec::new();
-        for is_foreign in [false, true] {
-            let jobs = queue.of(is_foreign);
-            let mut is_kept = |job: &Job| job.owner().is_none_or(&mut is_awaited);
-            for _ in 0..jobs.len() {
-                if let Some(job) = jobs.pop_front() {
-                    match is_kept(&job) {
-                        true => jobs.push_back(job),
-                        false => dropped.push(job),
-                    }
-                }
-            }
-        }
-        // The last of a file's descriptors may come back to the queue to be closed.
-        drop(queue);
+        // Without the lock: what is dropped, by the callback too, may be the last of a file whose
+        // descriptor comes back to the queue to be closed.
+        let taken = lock(&self.shared.queue).take();
+        let kept = taken.map(|mut jobs| {
+            jobs.retain(|job| job.owner().is_none_or(&mut is_awaited));
+            jobs
+        });
+        lock(&self.shared.queue).put_first(kept);
+        self.shared.changed.notify_all();
     }
 
     /// Takes the answers that have come in.
@@ -207,10 +202,11 @@ impl Drop for Helpers {
     fn drop(&mut self) {
         let mut queue = lock(&self.shared.queue);
         queue.ended = true;
-        queue.jobs.clear();
-        queue.foreign.clear();
+        let left = queue.take();
         drop(queue);
         self.shared.changed.notify_all();
+        // Without the lock: see `retain`.
+        drop(left);
     }
 }
 
@@ -219,6 +215,19 @@ impl Queue {
         match is_foreign {
             true => &mut self.foreign,
             false => &mut self.jobs,
+        }
+    }
+
+    /// All jobs that no thread has begun, those that may hang last.
+    fn take(&mut self) -> [VecDeque<Job>; 2] {
+        [false, true].map(|is_foreign| std::mem::take(self.of(is_foreign)))
+    }
+
+    /// Puts such jobs back, before those that have come meanwhile.
+    fn put_first(&mut self, jobs: [VecDeque<Job>; 2]) {
+        for (is_foreign, mut jobs) in [false, true].into_iter().zip(jobs) {
+            jobs.append(self.of(is_foreign));
+            *self.of(is_foreign) = jobs;
         }
     }
 }
@@ -524,7 +533,15 @@ mod tests {
                 queue.of(number % 2 == 1).push_back(open(number));
             }
         }
-        helpers.retain(|owner| matches!(owner, Owner::Caller(Token(number)) if number % 1_000 < 2));
+        // The caller drops what it kept for such a job, maybe the last of a file.
+        let (kept_closed, writer) = rustix::pipe::pipe().unwrap();
+        let kept_file = File::os(writer, crate::store::Store::Remote);
+        kept_file.as_os().close_by(|| helpers.shared.closer());
+        let mut kept_file = Some(kept_file);
+        helpers.retain(|owner| {
+            kept_file.take();
+            matches!(owner, Owner::Caller(Token(number)) if number % 1_000 < 2)
+        });
         let kept = |jobs: &VecDeque<Job>| jobs.iter().filter_map(Job::owner).collect::<Vec<_>>();
         {
             let queue = lock(&helpers.shared.queue);
@@ -532,9 +549,10 @@ mod tests {
             assert!(kept(&queue.jobs).into_iter().eq(tokens(0)));
             assert!(kept(&queue.foreign).into_iter().eq(tokens(1)));
         }
-        // The file of the one that was dropped is closed in its turn.
+        // Both files are closed in their turn.
         helpers.submit(open(9_000)).unwrap();
         assert_eq!(rustix::io::read(&closed, &mut [0; 1]), Ok(0));
+        assert_eq!(rustix::io::read(&kept_closed, &mut [0; 1]), Ok(0));
     }
 
     /// A queue that is not drained refuses at its bound.

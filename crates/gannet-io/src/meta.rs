@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, FileType, Stat, Statx, StatxFlags};
 use rustix::io::Errno;
 
 /// What kind of thing a path names.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum FileKind {
     /// A regular file.
     Regular,
@@ -19,7 +19,7 @@ pub enum FileKind {
 }
 
 /// Metadata of a file.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Meta {
     /// Regular file, directory or neither.
     pub kind: FileKind,

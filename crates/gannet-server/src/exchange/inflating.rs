@@ -122,6 +122,12 @@ impl<D: Driver> Shared<D> {
             else {
                 continue;
             };
+            let (alive, asked) = (&self.alive, &mut self.asked);
+            job.askers.retain(|asker| is_awaited(alive, asked, *asker));
+            if job.askers.is_empty() {
+                jobs.remove(&key);
+                continue;
+            }
             let asker = token(Kind::Inflation, place as u32);
             match job.inflation.read(&mut self.driver, asker) {
                 Started::Now(gzip) => ready.push_back(GzipRead { key, gzip }),
@@ -148,7 +154,6 @@ impl<D: Driver> Worker<D> {
                 return ready.push_front(GzipRead { key, gzip });
             }
             let Job { inflation, askers } = job.remove();
-            self.shared.counters.inflated += u64::from(inflation.is_gzip());
             let (driver, ledger) = (&self.shared.driver, &self.shared.ledger);
             let is_live = inflation.is_live();
             let body = match is_live && !ledger.has_room(Account::Copies, len) {
@@ -158,6 +163,7 @@ impl<D: Driver> Worker<D> {
                     inflation.inflate(gzip, driver, charge).ok_or(Errno::IO)
                 }),
             };
+            self.shared.counters.inflated += u64::from(body.is_ok() && inflation.is_gzip());
             for asker in askers {
                 // `body` keeps it alive until every waiter has been answered.
                 let told = body.as_ref().map(|_| Disk::Inflated).map_err(|e| *e);

@@ -40,8 +40,7 @@ impl<D: Driver> Shared<D> {
         if now > fill.began().plus_ms(SHORT_MS) {
             return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
         }
-        // Closes what it has opened so far.
-        fill.start_over();
+        fill.defer();
         self.counters.deferred_lookups += 1;
         let line = &mut self.shortage.line;
         if line.len() == line.capacity() {

@@ -19,6 +19,7 @@ use crate::release::directory::fill::{Fill, Filled};
 use crate::release::inflated::{Inflation, StoredBody};
 use crate::release::rules::{Ruling, asked};
 use crate::release::{Release, Selected, Source};
+use crate::worker::ledger::Account;
 use crate::worker::shared::Shared;
 
 /// A request that has to wait, of whatever version, with the release that it began with: whatever
@@ -112,7 +113,8 @@ impl Waiting {
                 to.ruling = fill.ruling();
                 self.answer_filled(&mut to, fill, filled)
             }
-            (Waits::Body(body), Found::Body(true)) => {
+            (Waits::Body(_), Found::Body(Err(status))) => to.error(status, None),
+            (Waits::Body(body), Found::Body(Ok(()))) => {
                 let Some(selected) = body.site.selected_again(&body.selected) else {
                     debug_assert!(false, "an archive never changes");
                     return to.error(Status::INTERNAL_SERVER_ERROR, None);
@@ -168,7 +170,12 @@ impl<D: Driver> Shared<D> {
             Waits::Lookup(fill) => fill,
             Waits::Body(body) => {
                 let Some(inflation) = body.inflation.take() else {
-                    return Some(Found::Body(matches!(told, Some(Ok(Disk::Inflated)))));
+                    return Some(Found::Body(match told {
+                        Some(Ok(Disk::Inflated)) => Ok(()),
+                        // Something is used up.
+                        Some(Err(Errno::AGAIN | Errno::NOMEM)) => Err(Status::SERVICE_UNAVAILABLE),
+                        _ => Err(Status::INTERNAL_SERVER_ERROR),
+                    }));
                 };
                 self.ask_for_body(inflation, asker);
                 return None;
@@ -248,6 +255,11 @@ impl<D: Driver> Shared<D> {
                 let Some(inflation) = body.inflation() else {
                     return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR));
                 };
+                let len = inflation.len();
+                if inflation.is_live() && !self.ledger.has_room(Account::Copies, len) {
+                    // Peers hold as many copies as there may be.
+                    return Some(Filled::Short);
+                }
                 fill.await_inflation(Rc::clone(&cached));
                 self.ask_for_body(inflation, asker);
                 return None;
@@ -266,6 +278,6 @@ impl<D: Driver> Shared<D> {
 pub(crate) enum Found {
     /// What the disk has said.
     Filled(Filled),
-    /// A body of an archive, if it is in memory now.
-    Body(bool),
+    /// A body of an archive is in memory now, or cannot be had.
+    Body(Result<(), Status>),
 }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 
 use gannet_archive::limits::INFLATED_LEN_MAX;
 use gannet_archive::{Coding, Gzip, inflate};
-use gannet_io::driver::{Driver, Errno, Started, Token};
+use gannet_io::driver::{Driver, Errno, Meta, Started, Token};
 use gannet_io::memory::Memory;
 
 use super::ServedFile;
@@ -36,6 +36,8 @@ struct Bodies {
     is_live: bool,
     /// The last number that a live file was given.
     number: u32,
+    /// Those of the versions of live files that were asked for last.
+    numbers: HashMap<Meta, u32, foldhash::fast::RandomState>,
 }
 
 /// A body that is in memory only after somebody has asked for it.
@@ -94,21 +96,38 @@ impl Inflated {
             kept_bytes_max: bytes,
             is_live,
             number: 0,
+            numbers: HashMap::default(),
         })))
     }
 
     /// Forgets all bodies, and remembers none from now on.
     pub(crate) fn retire(&self) {
-        let mut bodies = self.0.borrow_mut();
-        bodies.kept.clear();
-        (bodies.kept_bytes, bodies.kept_bytes_max) = (0, 0);
+        self.forget();
+        self.0.borrow_mut().kept_bytes_max = 0;
     }
 
-    /// A number for a live file, which no other one has had; `None` if there is none left.
-    pub(crate) fn new_number(&self) -> Option<u32> {
-        let number = &mut self.0.borrow_mut().number;
-        *number = number.checked_add(1)?;
-        Some(*number)
+    /// Forgets all bodies.
+    pub(crate) fn forget(&self) {
+        let mut bodies = self.0.borrow_mut();
+        bodies.kept.clear();
+        bodies.kept_bytes = 0;
+    }
+
+    /// The number of a live file: one that no other has had, and the same for the same version of a
+    /// file as far as `version` tells. `None` if there is none left.
+    pub(crate) fn number_of(&self, version: Option<Meta>) -> Option<u32> {
+        let bodies = &mut *self.0.borrow_mut();
+        if let Some(known) = version.and_then(|meta| bodies.numbers.get(&meta)) {
+            return Some(*known);
+        }
+        bodies.number = bodies.number.checked_add(1)?;
+        if let Some(meta) = version {
+            if bodies.numbers.len() >= NUMBERS_MAX {
+                bodies.numbers.clear();
+            }
+            bodies.numbers.insert(meta, bodies.number);
+        }
+        Some(bodies.number)
     }
 
     fn known(&self, number: u32) -> Option<Arc<Memory>> {
@@ -142,9 +161,9 @@ impl StoredBody<'_> {
 }
 
 impl Inflation {
-    /// Which body of which file it is.
+    /// Which body it is, and of whom.
     pub(crate) fn key(&self) -> (usize, u32) {
-        (Rc::as_ptr(&self.file).addr(), self.number)
+        (Rc::as_ptr(&self.inflated.0).addr(), self.number)
     }
 
     /// Length of the body in bytes.
@@ -223,6 +242,9 @@ impl Bodies {
 
 /// What remembering a body costs beside its bytes.
 const BODY_COST: u64 = 128;
+
+/// Versions of live files whose numbers are remembered.
+const NUMBERS_MAX: usize = 4_096;
 
 /// Uncached `known` entries tolerated before dead ones are purged.
 const KNOWN_SPARE: usize = 64;

@@ -728,3 +728,25 @@ fn files_that_are_kept_open_make_room_for_others() {
         assert!(server.disk.leaks().files_open <= 8);
     }
 }
+
+/// A page that answers for paths which are never looked up changes while it is read.
+#[test]
+fn an_error_page_that_changes_while_it_is_read_is_read_again() {
+    let mut server = Server::copying();
+    server.disk.put_file("404.html", vec![b'1'; LARGE]);
+    server.disk.slow_file("404.html", 50 * MS);
+    server.disk.age_files(10_000);
+    let client = server.connect();
+    client.write(&get(".hidden"));
+    // It was opened and is being copied.
+    server.pass(75);
+    server
+        .disk
+        .overwrite_file("404.html", vec![b'2'; LARGE - 1]);
+    let mut got = Vec::new();
+    server.until("an answer", || {
+        got.extend(client.read());
+        got.ends_with(&[b'2'; LARGE - 1])
+    });
+    assert!(got.starts_with(b"HTTP/1.1 404 "));
+}

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::io::{self, Read};
 
 use gannet_archive::Coding;
-use gannet_content::directory::sidecars::SIDECARS;
+use gannet_content::directory::sidecars::{SIDECARS, may_have_sidecars};
 use gannet_content::routing::Routing;
 
 use super::PackError;
@@ -29,7 +29,12 @@ pub(super) fn add(tree: &mut Tree, routing: &Routing) -> Result<(), PackError> {
                 continue;
             };
             let is_rules_file = routing.is_rules_file(&url[1..]);
-            if is_rules_file || is_there(&tree.files, url) || !names.insert(url.to_vec()) {
+            let may_have = may_have_sidecars(url, 1);
+            if !may_have
+                || is_rules_file
+                || is_there(&tree.files, url)
+                || !names.insert(url.to_vec())
+            {
                 continue;
             }
             let whole = SourceFile {

@@ -230,13 +230,14 @@ impl Fill {
         let Some(root) = self.site.root().cloned() else {
             return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
         };
-        if let (State::Looking, Ask::Done(_)) = (&self.state, self.lookup.step()) {
-            let filled = self.looked();
-            if filled.is_some() {
-                return filled;
-            }
-        }
         loop {
+            // Whenever it begins, there may be nothing to ask.
+            if let (State::Looking, Ask::Done(_)) = (&self.state, self.lookup.step()) {
+                let filled = self.looked();
+                if filled.is_some() {
+                    return filled;
+                }
+            }
             let result = match answer.take() {
                 Some(result) => result,
                 None => match self.ask(driver, &root, token) {
@@ -308,7 +309,7 @@ impl Fill {
                 self.state = reading;
                 self.content_read(driver, result)
             }
-            (State::Inflating(cached), result) => self.gzip_inflated(cached, result),
+            (State::Inflating(cached), result) => self.gzip_inflated(driver, cached, result),
         }
     }
 
@@ -406,6 +407,13 @@ impl Fill {
     /// What it may do, once.
     pub(crate) fn take_admission(&mut self) -> Option<Admission> {
         self.admission.take()
+    }
+
+    /// Begins again later, and holds nothing until then.
+    pub(crate) fn defer(&mut self) {
+        self.start_over();
+        self.admission = None;
+        self.previous = None;
     }
 
     /// Asks for everything again.

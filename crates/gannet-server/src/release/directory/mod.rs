@@ -110,6 +110,13 @@ pub(crate) struct Draft {
     pub(crate) body: OnceCell<CachedBody>,
 }
 
+impl Draft {
+    /// Whether it is inflated before it is sent.
+    fn is_inflated(&self) -> bool {
+        matches!(self.body.get(), Some(CachedBody::Gzip(_)))
+    }
+}
+
 /// The same, ready to be sent.
 struct CachedVariant {
     draft: Draft,
@@ -199,7 +206,8 @@ impl Cached {
             Role { is_error: true, .. } => Lifetime::NoCache,
             Role { .. } => Lifetime::Revalidate,
         };
-        drafts.sort_by_key(|draft| draft.len);
+        // What would have to be inflated is for those who accept nothing else.
+        drafts.sort_by_key(|draft| (draft.is_inflated(), draft.len));
         let fields = site.options.defaults.of_content(None);
         let fields: Vec<(&str, &[u8])> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
         let mut variants = Vec::with_capacity(drafts.len());
@@ -400,11 +408,13 @@ impl DirectorySite {
         if let Some(cache) = &mut *self.cache.borrow_mut() {
             cache.clear();
         }
+        self.inflated.forget();
     }
 
     /// The same, and nothing is remembered any more: another release has taken its place.
     pub(crate) fn retire(&self) {
         *self.cache.borrow_mut() = None;
+        self.inflated.retire();
     }
 
     /// Bytes that may be remembered of it; 0 once it is retired.
@@ -424,8 +434,10 @@ impl DirectorySite {
 
     /// The content of a file that is there as gzip alone, to be inflated when it is needed.
     /// `None` if no more of them can be told apart.
-    pub(crate) fn gzip_alone(&self, file: File, meta: Meta) -> Option<CachedBody> {
-        let number = self.inflated.new_number()?;
+    pub(crate) fn gzip_alone(&self, file: File, meta: Meta, unix: i64) -> Option<CachedBody> {
+        // What has just changed may be of several versions.
+        let version = is_settled(&meta, unix).then_some(meta);
+        let number = self.inflated.number_of(version)?;
         Some(CachedBody::Gzip(Rc::new(GzipAlone {
             file: Rc::new(ServedFile::live(file, meta)),
             len: meta.len,

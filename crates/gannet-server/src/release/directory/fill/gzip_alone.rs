@@ -16,6 +16,7 @@ use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Errno, FileKind, OpenedFile, Started, Token};
 
 use super::super::{Cached, Draft};
+use super::told::told;
 use super::{Fill, Filled, READS_MAX, State};
 use crate::exchange::Disk;
 
@@ -50,8 +51,13 @@ impl Fill {
     pub(super) fn gzip_opened(&mut self, result: Result<Disk, Errno>) -> Option<Filled> {
         let gzip = match result {
             Ok(Disk::Opened(opened)) if opened.meta.kind == FileKind::Regular => opened,
-            _ => {
-                self.lookup.told(Told::Missing);
+            other => {
+                let told = match told(&other) {
+                    // That is none, which says nothing of the name without the suffix.
+                    Told::Missing | Told::Directory | Told::Other | Told::Escapes => Told::Missing,
+                    told => told,
+                };
+                self.lookup.told(told);
                 return self.looked();
             }
         };
@@ -101,7 +107,9 @@ impl Fill {
     /// Takes gzip as the representation in that coding, and what it comes to as the one without.
     pub(super) fn take_gzip(&mut self, gzip: OpenedFile, len: Option<u64>) -> Option<Filled> {
         if let Some(len) = len
-            && let Some(body) = self.site.gzip_alone(gzip.file.clone(), gzip.meta)
+            && let Some(body) = self
+                .site
+                .gzip_alone(gzip.file.clone(), gzip.meta, self.unix)
         {
             self.drafts.push(Draft {
                 path: self.gzip_name(),
@@ -121,16 +129,18 @@ impl Fill {
 
     /// Content has been inflated, or cannot be. `None` if the file has changed meanwhile: then all
     /// is to be asked again.
-    pub(super) fn gzip_inflated(
+    pub(super) fn gzip_inflated<D: Driver>(
         &mut self,
+        driver: &D,
         cached: Rc<Cached>,
         result: Result<Disk, Errno>,
     ) -> Option<Filled> {
+        let has_changed = || cached.files().any(|file| !file.is_unchanged(driver));
         match result {
             Ok(Disk::Inflated) => Some(Filled::File(cached, self.status)),
             // Peers hold as many copies as there may be.
             Err(Errno::AGAIN | Errno::NOMEM) => Some(Filled::Short),
-            _ if cached.files().any(|file| file.is_over()) => self.gzip_changed(),
+            _ if has_changed() => self.gzip_changed(),
             _ => Some(Filled::Error(Status::INTERNAL_SERVER_ERROR)),
         }
     }
