@@ -228,6 +228,8 @@ fn byte_is_there(fd: BorrowedFd<'_>, offset: u64) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use gannet_testkit::left_out;
+
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
@@ -248,7 +250,7 @@ mod tests {
         rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
         let cooled = cached_pages(file.as_fd(), 0, len) == Ok(0);
         if !cooled {
-            eprintln!("skipped the cold half: this file system keeps its pages");
+            left_out("cold pages", "this file system keeps them");
         }
         cooled
     }
@@ -299,7 +301,7 @@ mod tests {
         assert!(test(12 * SECOND + 5), "known a moment ago");
         let is_found = test(14 * SECOND);
         if is_found && cached_pages(file.as_fd(), 0, RESIDENT_CHUNK) != Ok(0) {
-            eprintln!("skipped the cold half: the kernel has read pages in again");
+            left_out("cold pages", "the kernel has read them in again");
             return;
         }
         assert!(!is_found, "a sample is missing");

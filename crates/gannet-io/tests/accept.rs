@@ -13,6 +13,7 @@ use gannet_io::net;
 use gannet_io::options::EngineOptions;
 use gannet_io::unix_socket::{self, Access};
 use gannet_io::uring::Uring;
+use gannet_testkit::left_out;
 
 /// Every connection is accepted once, with its peer's address.
 #[test]
@@ -87,7 +88,7 @@ fn accepts_with_first_bytes() {
     let (first, address) = listener();
     match Uring::new(vec![first], &options) {
         Ok(driver) => run(Desk::new(Box::new(driver), "uring", address)),
-        Err(why) => eprintln!("uring skipped: {why}"),
+        Err(why) => left_out("io_uring", why),
     }
     let (second, address) = listener();
     let driver = Epoll::new(vec![second], &options).unwrap();
@@ -152,7 +153,7 @@ fn accepts_unix() {
     let (socket, file) = listener();
     match Uring::new(vec![socket], &options) {
         Ok(driver) => run(Desk::new(Box::new(driver), "uring", nowhere)),
-        Err(why) => eprintln!("uring skipped: {why}"),
+        Err(why) => left_out("io_uring", why),
     }
     drop(file);
     let (socket, _file) = listener();

@@ -1,5 +1,5 @@
 //! Kernel TLS: what the kernel sealed is opened at the peer and compared. Where the running kernel
-//! cannot, the reason is printed and the refusal is tested.
+//! cannot, these tests are left out and the refusal is tested.
 
 mod desk;
 mod records;
@@ -13,18 +13,19 @@ use desk::{Desk, Folder, each, each_with_send_buffer, pattern};
 use gannet_io::driver::{Errno, File, Piece, SendList, Socket, Token};
 use gannet_io::ktls::{self, Cipher, ControlType, Support};
 use gannet_io::memory::{Memory, sealed_copy};
+use gannet_testkit::left_out;
 use records::{ALERT, DATA, HANDSHAKE, Keys, open};
 
 const CLOSE_NOTIFY: [u8; 2] = [1, 0];
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
-/// What this kernel can do, or the reason printed.
+/// What this kernel can do; where it is nothing, the test is left out.
 fn support() -> Option<Support> {
     let support = ktls::probe().unwrap();
     match support.unavailable() {
         None => Some(support),
         Some(why) => {
-            eprintln!("skipped: {why}");
+            left_out("kernel TLS", why);
             None
         }
     }
@@ -83,7 +84,7 @@ fn list(bytes: &[u8], more: bool) -> SendList {
 fn a_refusal_changes_nothing() {
     let support = ktls::probe().unwrap();
     let Some(why) = support.unavailable().cloned() else {
-        eprintln!("skipped: this kernel does not refuse");
+        left_out("a kernel without kernel TLS", "this one has it");
         return;
     };
     each(|mut desk| {
@@ -119,7 +120,7 @@ fn seals_everything_in_order() {
         Cipher::ChaCha20Poly1305,
     ] {
         if !support.has(cipher) {
-            eprintln!("skipped: {cipher:?} is not known to this kernel");
+            left_out("kernel TLS", format_args!("{cipher:?} is not known"));
             continue;
         }
         each(|mut desk| {

@@ -5,7 +5,7 @@ mod tls_support;
 
 use std::path::Path;
 
-use tls_support::{Abilities, Authority, Random, client_config, connect, from_client};
+use tls_support::{Abilities, Authority, Random, connect, from_client};
 
 fn replay(name: &str, check: fn(&[u8])) {
     let seeds = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -35,7 +35,7 @@ fn records() {
 fn handshakes() {
     replay("tls_handshake", tls_fuzz_checks::handshake);
     let authority = Authority::new();
-    let config = client_config(&authority, Abilities::default());
+    let config = authority.client(Abilities::default());
     let mut random = Random(0x4242_1111_9999_0001);
     for _ in 0..600 {
         let mut bytes = vec![random.next() as u8];

@@ -8,6 +8,7 @@ use gannet_server::tls::certificates::CertificateSet;
 use gannet_server::tls::config::{Options, Protocol};
 use gannet_server::tls::handshake::{Failure, Handshake, Kind, Step};
 use gannet_server::tls::record::aead::{Cipher, Version};
+use gannet_testkit::tls::KEY_KINDS;
 use rustls::crypto::aws_lc_rs::{cipher_suite as suites, kx_group as groups};
 use rustls::{ClientConnection, SupportedCipherSuite};
 use tls_support::*;
@@ -31,7 +32,7 @@ fn every_suite_with_every_kind_of_certificate() {
     let authority = Authority::new();
     for kind in KEY_KINDS {
         let set = set(
-            &[&authority.issue(kind, &["localhost"])],
+            &[&authority.issued(kind, &["localhost"])],
             &Options::default(),
         );
         let ecdsa_or_rsa = |ecdsa: SupportedCipherSuite, rsa: SupportedCipherSuite| {
@@ -76,7 +77,7 @@ fn every_suite_with_every_kind_of_certificate() {
                 suites: vec![suite],
                 ..Abilities::default()
             };
-            let mut client = connect(&client_config(&authority, abilities), "localhost");
+            let mut client = connect(&authority.client(abilities), "localhost");
             let got = request_and_answer(&set, &mut client);
             assert_eq!(got, (version, cipher), "{kind:?} {suite:?}");
         }
@@ -87,7 +88,7 @@ fn every_suite_with_every_kind_of_certificate() {
 fn every_group_and_a_retry() {
     let authority = Authority::new();
     let set = set(
-        &[&authority.issue(KeyKind::P256, &["localhost"])],
+        &[&authority.issued(KeyKind::P256, &["localhost"])],
         &Options::default(),
     );
     let all = [groups::X25519MLKEM768, groups::X25519, groups::SECP256R1];
@@ -99,7 +100,7 @@ fn every_group_and_a_retry() {
             groups: vec![group],
             ..Abilities::default()
         };
-        let mut client = connect(&client_config(&authority, abilities), "localhost");
+        let mut client = connect(&authority.client(abilities), "localhost");
         let established = shake(&set, &mut client).unwrap();
         assert_eq!((established.group, established.kind), (name, Kind::Full));
     }
@@ -108,7 +109,7 @@ fn every_group_and_a_retry() {
         groups: vec![groups::SECP384R1, groups::X25519],
         ..Abilities::default()
     };
-    let mut client = connect(&client_config(&authority, abilities), "localhost");
+    let mut client = connect(&authority.client(abilities), "localhost");
     let established = shake(&set, &mut client).unwrap();
     assert_eq!(
         (established.group, established.kind),
@@ -119,7 +120,7 @@ fn every_group_and_a_retry() {
         groups: vec![groups::SECP384R1],
         ..Abilities::default()
     };
-    let mut client = connect(&client_config(&authority, abilities), "localhost");
+    let mut client = connect(&authority.client(abilities), "localhost");
     let failure = shake_fails(&set, &mut client);
     assert_eq!(failure.0, Alert::HANDSHAKE_FAILURE);
 }
@@ -144,7 +145,7 @@ fn shake_fails(set: &CertificateSet, client: &mut ClientConnection) -> (Alert, r
 fn our_order_of_suites_counts_unless_the_client_has_no_aes() {
     let authority = Authority::new();
     let set = set(
-        &[&authority.issue(KeyKind::P256, &["localhost"])],
+        &[&authority.issued(KeyKind::P256, &["localhost"])],
         &Options::default(),
     );
     let (aes128, aes256, chacha) = (
@@ -162,7 +163,7 @@ fn our_order_of_suites_counts_unless_the_client_has_no_aes() {
             suites,
             ..Abilities::default()
         };
-        let mut client = connect(&client_config(&authority, abilities), "localhost");
+        let mut client = connect(&authority.client(abilities), "localhost");
         assert_eq!(shake(&set, &mut client).unwrap().session.cipher(), cipher);
     }
 }
@@ -170,7 +171,7 @@ fn our_order_of_suites_counts_unless_the_client_has_no_aes() {
 #[test]
 fn application_protocols() {
     let authority = Authority::new();
-    let issued = authority.issue(KeyKind::P256, &["localhost"]);
+    let issued = authority.issued(KeyKind::P256, &["localhost"]);
     let one = Options {
         protocols: vec![Protocol::Http11],
         ..Options::default()
@@ -182,7 +183,7 @@ fn application_protocols() {
             alpn,
             ..Abilities::default()
         };
-        let mut client = connect(&client_config(&authority, abilities), "localhost");
+        let mut client = connect(&authority.client(abilities), "localhost");
         shake(set, &mut client).unwrap().protocol
     };
     assert_eq!(check(&one, &[b"h2", b"http/1.1"]), Protocol::Http11);
@@ -192,7 +193,7 @@ fn application_protocols() {
         alpn: vec![b"spdy/3".to_vec()],
         ..Abilities::default()
     };
-    let mut client = connect(&client_config(&authority, abilities), "localhost");
+    let mut client = connect(&authority.client(abilities), "localhost");
     // RFC 7301 section 3.2.
     assert_eq!(
         shake_fails(&one, &mut client).0,
@@ -203,7 +204,7 @@ fn application_protocols() {
 #[test]
 fn versions_that_are_not_wanted() {
     let authority = Authority::new();
-    let issued = authority.issue(KeyKind::P256, &["localhost"]);
+    let issued = authority.issued(KeyKind::P256, &["localhost"]);
     let set = set(
         &[&issued],
         &Options {
@@ -215,28 +216,28 @@ fn versions_that_are_not_wanted() {
         suites: vec![suites::TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256],
         ..Abilities::default()
     };
-    let mut client = connect(&client_config(&authority, abilities), "localhost");
+    let mut client = connect(&authority.client(abilities), "localhost");
     assert_eq!(shake_fails(&set, &mut client).0, Alert::PROTOCOL_VERSION);
 }
 
 #[test]
 fn the_certificate_is_chosen_by_name_and_by_kind() {
     let authority = Authority::new();
-    let default = authority.issue(KeyKind::P256, &["first.test"]);
-    let wild = authority.issue(KeyKind::P256, &["*.wild.test", "wild.test"]);
-    let exact = authority.issue(KeyKind::P256, &["exact.wild.test"]);
-    let rsa = authority.issue(KeyKind::Rsa, &["first.test"]);
+    let default = authority.issued(KeyKind::P256, &["first.test"]);
+    let wild = authority.issued(KeyKind::P256, &["*.wild.test", "wild.test"]);
+    let exact = authority.issued(KeyKind::P256, &["exact.wild.test"]);
+    let rsa = authority.issued(KeyKind::Rsa, &["first.test"]);
     let set = set(&[&default, &wild, &exact, &rsa], &Options::default());
     for name in ["first.test", "a.wild.test", "wild.test", "exact.wild.test"] {
         assert!(set.has(name), "{name}");
-        let mut client = connect(&client_config(&authority, Abilities::default()), name);
+        let mut client = connect(&authority.client(Abilities::default()), name);
         let established = shake(&set, &mut client).unwrap();
         assert_eq!(established.server_name.as_deref(), Some(name));
     }
     // A wildcard is for one label, and other names get the default, which the client refuses.
     for name in ["a.b.wild.test", "unknown.test"] {
         assert!(!set.has(name), "{name}");
-        let mut client = connect(&client_config(&authority, Abilities::default()), name);
+        let mut client = connect(&authority.client(Abilities::default()), name);
         let mut server = Handshake::new();
         let mut out = Vec::new();
         let hello = from_client(&mut client);
@@ -255,7 +256,7 @@ fn the_certificate_is_chosen_by_name_and_by_kind() {
         suites: vec![suites::TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256],
         ..Abilities::default()
     };
-    let mut client = connect(&client_config(&authority, abilities), "first.test");
+    let mut client = connect(&authority.client(abilities), "first.test");
     assert_eq!(shake(&set, &mut client).unwrap().kind, Kind::Full);
 }
 
@@ -264,18 +265,15 @@ fn a_replacement_in_the_middle_disturbs_nobody() {
     let authority = Authority::new();
     let (old, new) = (
         set(
-            &[&authority.issue(KeyKind::P256, &["localhost"])],
+            &[&authority.issued(KeyKind::P256, &["localhost"])],
             &Options::default(),
         ),
         set(
-            &[&authority.issue(KeyKind::Rsa, &["localhost"])],
+            &[&authority.issued(KeyKind::Rsa, &["localhost"])],
             &Options::default(),
         ),
     );
-    let mut client = connect(
-        &client_config(&authority, Abilities::default()),
-        "localhost",
-    );
+    let mut client = connect(&authority.client(Abilities::default()), "localhost");
     let mut server = Handshake::new();
     let mut out = Vec::new();
     let hello = from_client(&mut client);
@@ -293,14 +291,11 @@ fn a_replacement_in_the_middle_disturbs_nobody() {
 #[test]
 fn a_client_without_a_name_gets_the_default() {
     let authority = Authority::new();
-    let first = authority.issue(KeyKind::P256, &["127.0.0.1", "first.test"]);
-    let second = authority.issue(KeyKind::P256, &["second.test"]);
+    let first = authority.issued(KeyKind::P256, &["127.0.0.1", "first.test"]);
+    let second = authority.issued(KeyKind::P256, &["second.test"]);
     let set = set(&[&first, &second], &Options::default());
     // Addresses are not sent as server names (RFC 6066 section 3).
-    let mut client = connect(
-        &client_config(&authority, Abilities::default()),
-        "127.0.0.1",
-    );
+    let mut client = connect(&authority.client(Abilities::default()), "127.0.0.1");
     assert_eq!(shake(&set, &mut client).unwrap().server_name, None);
 }
 
@@ -308,7 +303,7 @@ fn a_client_without_a_name_gets_the_default() {
 fn clear_http_is_recognised() {
     let authority = Authority::new();
     let set = set(
-        &[&authority.issue(KeyKind::P256, &["localhost"])],
+        &[&authority.issued(KeyKind::P256, &["localhost"])],
         &Options::default(),
     );
     let request = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -360,7 +355,7 @@ fn a_handshake_can_be_cut_anywhere() {
     use std::io::Write;
     let authority = Authority::new();
     let set = set(
-        &[&authority.issue(KeyKind::P256, &["localhost"])],
+        &[&authority.issued(KeyKind::P256, &["localhost"])],
         &Options::default(),
     );
     for suite in [
@@ -372,7 +367,7 @@ fn a_handshake_can_be_cut_anywhere() {
             suites: vec![suite],
             ..Abilities::default()
         };
-        let mut client = connect(&client_config(&authority, abilities), "localhost");
+        let mut client = connect(&authority.client(abilities), "localhost");
         let mut server = Handshake::new();
         let mut rounds = 0;
         let (mut established, rest) = 'done: loop {
@@ -415,8 +410,11 @@ fn a_request_with_the_last_flight_is_not_lost() {
             tickets,
             ..Options::default()
         };
-        let set = set(&[&authority.issue(KeyKind::P256, &["localhost"])], &options);
-        let config = client_config(&authority, Abilities::default());
+        let set = set(
+            &[&authority.issued(KeyKind::P256, &["localhost"])],
+            &options,
+        );
+        let config = authority.client(Abilities::default());
         // The last flight has two records and close_notify behind it: 70 bytes and more.
         let mut dones = 0;
         for back in 0..140 {
@@ -463,7 +461,7 @@ fn a_request_with_the_last_flight_is_not_lost() {
 fn a_peer_may_stop_at_any_byte() {
     let authority = Authority::new();
     let set = set(
-        &[&authority.issue(KeyKind::P256, &["localhost"])],
+        &[&authority.issued(KeyKind::P256, &["localhost"])],
         &Options::default(),
     );
     for suite in [
@@ -474,7 +472,7 @@ fn a_peer_may_stop_at_any_byte() {
             suites: vec![suite],
             ..Abilities::default()
         };
-        let config = client_config(&authority, abilities);
+        let config = authority.client(abilities);
         let (hello, last) = recorded(&set, &mut connect(&config, "localhost"));
         for cut in 0..hello.len() {
             let mut out = Vec::new();
@@ -503,10 +501,10 @@ fn a_peer_may_stop_at_any_byte() {
 fn a_changed_byte_never_panics_and_never_connects() {
     let authority = Authority::new();
     let set = set(
-        &[&authority.issue(KeyKind::P256, &["localhost"])],
+        &[&authority.issued(KeyKind::P256, &["localhost"])],
         &Options::default(),
     );
-    let config = client_config(&authority, Abilities::default());
+    let config = authority.client(Abilities::default());
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let mut failures = 0;
     for round in 0..400 {
@@ -575,7 +573,7 @@ fn a_changed_byte_never_panics_and_never_connects() {
 fn endless_hellos_are_ended() {
     let authority = Authority::new();
     let set = set(
-        &[&authority.issue(KeyKind::P256, &["localhost"])],
+        &[&authority.issued(KeyKind::P256, &["localhost"])],
         &Options::default(),
     );
     // A hello that announces 16,000 bytes, in records of one byte.

@@ -8,6 +8,7 @@ use std::process::{Command, Output, Stdio};
 
 use gannet_server::tls::config::Options;
 use gannet_server::tls::handshake::Kind;
+use gannet_testkit::tool;
 use tls_support::server::{Server, Visit, body};
 use tls_support::*;
 
@@ -23,7 +24,7 @@ impl Place {
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir(&path).unwrap();
         let authority = Authority::new();
-        std::fs::write(path.join("ca.pem"), &authority.pem).unwrap();
+        std::fs::write(path.join("ca.pem"), authority.pem()).unwrap();
         Self { path, authority }
     }
 
@@ -32,7 +33,7 @@ impl Place {
     }
 
     fn server(&self, kind: KeyKind) -> Server {
-        let issued = self.authority.issue(kind, &["localhost", "127.0.0.1"]);
+        let issued = self.authority.issued(kind, &["localhost", "127.0.0.1"]);
         Server::start(store(&issued, &Options::default()))
     }
 }
@@ -41,15 +42,6 @@ impl Drop for Place {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.path);
     }
-}
-
-/// Whether a program is there; says so if not.
-fn has(program: &str, argument: &str) -> bool {
-    let found = Command::new(program).arg(argument).output().is_ok();
-    if !found {
-        println!("skipped: {program} is not installed");
-    }
-    found
 }
 
 fn run(mut command: Command, input: &[u8]) -> Output {
@@ -66,7 +58,7 @@ const KINDS: [KeyKind; 3] = [KeyKind::P256, KeyKind::Rsa, KeyKind::Ed25519];
 
 #[test]
 fn openssl_speaks_with_every_suite_and_group() {
-    if !has("openssl", "version") {
+    if !tool("openssl", &["version"]) {
         return;
     }
     let place = Place::new("openssl");
@@ -147,7 +139,7 @@ fn s_client(server: &Server, place: &Place) -> Command {
 
 #[test]
 fn openssl_resumes() {
-    if !has("openssl", "version") {
+    if !tool("openssl", &["version"]) {
         return;
     }
     let place = Place::new("resume");
@@ -173,7 +165,7 @@ fn openssl_resumes() {
 
 #[test]
 fn openssl_updates_its_keys() {
-    if !has("openssl", "version") {
+    if !tool("openssl", &["version"]) {
         return;
     }
     let place = Place::new("update");
@@ -223,7 +215,7 @@ fn openssl_updates_its_keys() {
 
 #[test]
 fn curl_downloads() {
-    if !has("curl", "--version") {
+    if !tool("curl", &["--version"]) {
         return;
     }
     let place = Place::new("curl");
@@ -260,7 +252,7 @@ fn curl_downloads() {
 
 #[test]
 fn curl_refuses_who_it_does_not_know() {
-    if !has("curl", "--version") {
+    if !tool("curl", &["--version"]) {
         return;
     }
     let place = Place::new("refuse");
@@ -327,7 +319,7 @@ func main() {
 
 #[test]
 fn go_downloads_and_resumes() {
-    if !has("go", "version") {
+    if !tool("go", &["version"]) {
         return;
     }
     let place = Place::new("go");
@@ -357,7 +349,7 @@ fn go_downloads_and_resumes() {
 
 #[test]
 fn gnutls_speaks() {
-    if !has("gnutls-cli", "--version") {
+    if !tool("gnutls-cli", &["--version"]) {
         return;
     }
     let place = Place::new("gnutls");

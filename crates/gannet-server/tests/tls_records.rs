@@ -733,11 +733,11 @@ fn fewer_records_may_be_asked_for() {
 fn tickets_leave_with_the_first_answer() {
     let authority = Authority::new();
     let options = gannet_server::tls::config::Options::default();
-    let set = set(&[&authority.issue(KeyKind::P256, &["localhost"])], &options);
-    let mut client = connect(
-        &client_config(&authority, Abilities::default()),
-        "localhost",
+    let set = set(
+        &[&authority.issued(KeyKind::P256, &["localhost"])],
+        &options,
     );
+    let mut client = connect(&authority.client(Abilities::default()), "localhost");
     let mut server = shake(&set, &mut client).unwrap().session;
     assert_eq!(server.into_kernel().err(), Some(StaysOurs::Waiting));
     assert!(server.has_waiting());

@@ -24,7 +24,7 @@ fn visit(set: &CertificateSet, client: &mut ClientConnection) -> Kind {
 #[test]
 fn sessions_are_resumed_by_any_worker() {
     let authority = Authority::new();
-    let issued = authority.issue(KeyKind::P256, &["localhost"]);
+    let issued = authority.issued(KeyKind::P256, &["localhost"]);
     for suite in [
         suites::TLS13_AES_128_GCM_SHA256,
         suites::TLS13_AES_256_GCM_SHA384,
@@ -36,7 +36,7 @@ fn sessions_are_resumed_by_any_worker() {
             suites: vec![suite],
             ..Abilities::default()
         };
-        let config = client_config(&authority, abilities);
+        let config = authority.client(abilities);
         assert_eq!(visit(&one, &mut connect(&config, "localhost")), Kind::Full);
         for set in [&two, &one, &two] {
             let kind = visit(set, &mut connect(&config, "localhost"));
@@ -49,17 +49,17 @@ fn sessions_are_resumed_by_any_worker() {
 fn tickets_are_bound_to_the_certificate() {
     let authority = Authority::new();
     let options = Options::default();
-    let first = authority.issue(KeyKind::P256, &["first.test"]);
-    let second = authority.issue(KeyKind::P256, &["second.test"]);
+    let first = authority.issued(KeyKind::P256, &["first.test"]);
+    let second = authority.issued(KeyKind::P256, &["second.test"]);
     let old = set(&[&first, &second], &options);
-    let config = client_config(&authority, Abilities::default());
+    let config = authority.client(Abilities::default());
     assert_eq!(visit(&old, &mut connect(&config, "first.test")), Kind::Full);
     assert_eq!(
         visit(&old, &mut connect(&config, "second.test")),
         Kind::Full
     );
     // One host gets a new certificate, the other keeps its own: so do the tickets.
-    let renewed = authority.issue(KeyKind::P256, &["second.test"]);
+    let renewed = authority.issued(KeyKind::P256, &["second.test"]);
     let pairs = vec![pair(&first), pair(&renewed)];
     let new = CertificateSet::new(pairs, &options, Some(&old)).unwrap();
     assert_eq!(
@@ -73,7 +73,7 @@ fn tickets_are_bound_to_the_certificate() {
     // A ticket of one host is none for another: the client of this test sends them by name, so
     // the other host's certificate is put in its place.
     let swapped = set(
-        &[&authority.issue(KeyKind::P256, &["first.test"])],
+        &[&authority.issued(KeyKind::P256, &["first.test"])],
         &options,
     );
     assert_eq!(
@@ -85,7 +85,7 @@ fn tickets_are_bound_to_the_certificate() {
 #[test]
 fn resumption_can_be_switched_off() {
     let authority = Authority::new();
-    let issued = authority.issue(KeyKind::P256, &["localhost"]);
+    let issued = authority.issued(KeyKind::P256, &["localhost"]);
     let set = set(
         &[&issued],
         &Options {
@@ -93,7 +93,7 @@ fn resumption_can_be_switched_off() {
             ..Options::default()
         },
     );
-    let config = client_config(&authority, Abilities::default());
+    let config = authority.client(Abilities::default());
     for _ in 0..2 {
         assert_eq!(visit(&set, &mut connect(&config, "localhost")), Kind::Full);
     }
@@ -123,14 +123,14 @@ fn visit_early(
 #[test]
 fn early_data_only_if_asked_for() {
     let authority = Authority::new();
-    let issued = authority.issue(KeyKind::P256, &["localhost"]);
+    let issued = authority.issued(KeyKind::P256, &["localhost"]);
     let abilities = || Abilities {
         early_data: true,
         ..Abilities::default()
     };
     // Off: tickets do not even offer it.
     let off = set(&[&issued], &Options::default());
-    let config = client_config(&authority, abilities());
+    let config = authority.client(abilities());
     visit(&off, &mut connect(&config, "localhost"));
     let (early, _, kind) = visit_early(&off, &mut connect(&config, "localhost"));
     assert_eq!((early, kind), (None, Kind::Resumed));
@@ -142,7 +142,7 @@ fn early_data_only_if_asked_for() {
             ..Options::default()
         },
     );
-    let config = client_config(&authority, abilities());
+    let config = authority.client(abilities());
     visit(&on, &mut connect(&config, "localhost"));
     let (early, accepted, kind) = visit_early(&on, &mut connect(&config, "localhost"));
     let request = b"GET / HTTP/1.1\r\n\r\n".to_vec();
@@ -155,7 +155,7 @@ fn early_data_only_if_asked_for() {
 #[test]
 fn early_data_is_answered_before_the_end() {
     let authority = Authority::new();
-    let issued = authority.issue(KeyKind::P256, &["localhost"]);
+    let issued = authority.issued(KeyKind::P256, &["localhost"]);
     let options = Options {
         early_data: true,
         ..Options::default()
@@ -165,7 +165,7 @@ fn early_data_is_answered_before_the_end() {
         early_data: true,
         ..Abilities::default()
     };
-    let config = client_config(&authority, abilities);
+    let config = authority.client(abilities);
     visit(&set, &mut connect(&config, "localhost"));
     let mut client = connect(&config, "localhost");
     client
@@ -198,7 +198,7 @@ fn early_data_is_answered_before_the_end() {
 #[test]
 fn early_data_is_not_taken_twice() {
     let authority = Authority::new();
-    let issued = authority.issue(KeyKind::P256, &["localhost"]);
+    let issued = authority.issued(KeyKind::P256, &["localhost"]);
     let set = set(
         &[&issued],
         &Options {
@@ -210,7 +210,7 @@ fn early_data_is_not_taken_twice() {
         early_data: true,
         ..Abilities::default()
     };
-    let config = client_config(&authority, abilities);
+    let config = authority.client(abilities);
     visit(&set, &mut connect(&config, "localhost"));
     let mut client = connect(&config, "localhost");
     client
@@ -243,7 +243,7 @@ fn early_data_is_not_taken_twice() {
 #[test]
 fn early_data_that_is_rejected_is_dropped() {
     let authority = Authority::new();
-    let issued = authority.issue(KeyKind::P256, &["localhost"]);
+    let issued = authority.issued(KeyKind::P256, &["localhost"]);
     let early_data = |early_data| {
         let options = Options {
             early_data,
@@ -256,7 +256,7 @@ fn early_data_that_is_rejected_is_dropped() {
             early_data: true,
             ..Abilities::default()
         };
-        let config = client_config(&authority, abilities);
+        let config = authority.client(abilities);
         visit(sets.0, &mut connect(&config, "localhost"));
         let mut client = connect(&config, "localhost");
         let mut early = client.early_data().expect("a session");

@@ -1,15 +1,13 @@
 //! Archive mode: byte for byte what was packed, and nothing that is damaged.
 
-mod support;
-
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use support::client::{Client, ask, get, metric};
-use support::content::{Numbers, assert_pattern, pattern};
-use support::engine::on_both_engines;
-use support::{Folder, command, gannet_in, run};
+use gannet_testkit::client::{Client, ask, get, metric};
+use gannet_testkit::content::{Numbers, assert_pattern, pattern};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::{Folder, command, gannet_in, run};
 
 /// A tree of every kind of file: text that becomes smaller, noise that does not, empty, small and
 /// large ones, equal ones, odd names.
@@ -390,7 +388,7 @@ fn a_mapped_archive_truncated_by_mistake_never_sends_zeros() {
         let flags = [&MAPPED[..], &["--workers", "1"]].concat();
         let server = engine.serve(&archive, &flags);
         let mut client = Client::slow(&server);
-        client.send(support::client::head("GET", "/large.bin", &[]));
+        client.send(gannet_testkit::client::head("GET", "/large.bin", &[]));
         client.head().expect(200);
         let mut got = client.take(10_000);
         fs::File::options()
@@ -404,7 +402,7 @@ fn a_mapped_archive_truncated_by_mistake_never_sends_zeros() {
         assert_pattern(&got, 6);
         // It is still there, and what it cannot send any more it does not invent.
         let mut client = Client::new(&server);
-        client.send(support::client::head(
+        client.send(gannet_testkit::client::head(
             "GET",
             "/small.bin",
             &["connection: close"],

@@ -2,17 +2,15 @@
 //!
 //! Times have a bound of a fraction of a second on an idle machine; here four times that.
 
-mod support;
-
 use std::fs;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use support::client::{Client, head, metric};
-use support::engine::on_both_engines;
-use support::h2::Peer;
-use support::process::until;
-use support::{Folder, Gannet};
+use gannet_testkit::client::{Client, head, metric};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::h2::Peer;
+use gannet_testkit::process::until;
+use gannet_testkit::{Folder, Gannet};
 
 /// Memory of a process that is its own, in bytes; what it shares counts in part.
 fn memory(server: &Gannet) -> u64 {
@@ -53,7 +51,7 @@ fn a_flood_of_listings_costs_one_page() {
     }
     on_both_engines(|engine| {
         let server = engine.serve(site.path(), &["--workers", "2", "--metrics", "127.0.0.1:0"]);
-        support::client::get(&server, "/hot").expect(200);
+        gannet_testkit::client::get(&server, "/hot").expect(200);
         let before = memory(&server);
         // Nobody reads what it asked for.
         let plain: Vec<Client> = (0..200)
@@ -103,7 +101,7 @@ fn a_flood_of_cold_files_holds_nobody_up() {
             "32M",
         ];
         let server = engine.serve(site.path(), &flags);
-        support::client::get(&server, "/hot").expect(200);
+        gannet_testkit::client::get(&server, "/hot").expect(200);
         let reads = || metric(&server, "gannet_first_reads_total");
         let before = reads();
         let ask = |method: &str, fields: &[&str]| -> Vec<Client> {
@@ -174,7 +172,7 @@ fn without_memory_clients_are_refused_and_the_server_goes_on() {
     site.write("large", vec![b'x'; 8 << 20]);
     on_both_engines(|engine| {
         let free = engine.serve(site.path(), &["--workers", "2"]);
-        support::client::get(&free, "/hot").expect(200);
+        gannet_testkit::client::get(&free, "/hot").expect(200);
         for (limit, measure) in [("-v", "VmSize:"), ("-d", "VmData:")] {
             let kib = (status_bytes(&free, measure) + (24 << 20)) >> 10;
             let script = format!("ulimit {limit} {kib} && exec \"$@\"");

@@ -1,13 +1,11 @@
 //! How long answers may be kept: what rules and flags say holds for the content of a path, never for
 //! an error or for what stands in for it; over both versions of HTTP, live and packed.
 
-mod support;
-
-use support::client::Client;
-use support::engine::{Engine, on_both_engines};
-use support::h2::Peer;
-use support::process::until;
-use support::{Folder, Gannet, gannet_in};
+use gannet_testkit::client::Client;
+use gannet_testkit::engine::{Engine, on_both_engines};
+use gannet_testkit::h2::Peer;
+use gannet_testkit::process::until;
+use gannet_testkit::{Folder, Gannet, gannet_in};
 
 const KEPT: &str = "public, max-age=31536000, immutable";
 const ASKED: &str = "public, max-age=0, s-maxage=1, must-revalidate";

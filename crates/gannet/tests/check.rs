@@ -1,11 +1,9 @@
 //! `gannet check`: each kind of mistake is found once, and what is right is not reported.
 
-mod support;
-
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use support::{Folder, gannet, gannet_in, same};
+use gannet_testkit::{Folder, gannet, gannet_in, same};
 
 /// `kind file:line` of all findings of a JSON report.
 fn findings(json: &str) -> BTreeSet<String> {

@@ -1,6 +1,5 @@
 //! The program from outside: everything but what a running server answers.
 
-mod support;
 #[path = "cli/terminal.rs"]
 mod terminal;
 
@@ -9,7 +8,7 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use support::{Folder, Gannet, Signal, command, gannet, gannet_in, run, same};
+use gannet_testkit::{Folder, Gannet, Signal, command, gannet, gannet_in, run, same};
 
 const SEE: &str = "help: see 'gannet --help'\n";
 

@@ -1,17 +1,15 @@
 //! Files that are there compressed only, with `--compressed-only`: for a client that takes no coding,
 //! directories and archives answer as if the files lay beside them decompressed.
 
-mod support;
-
 use std::fs;
 use std::io::{Read, Write};
 
-use support::client::{Client, Response};
-use support::content::Numbers;
-use support::engine::on_both_engines;
-use support::h2::Peer;
-use support::process::until;
-use support::{Folder, gannet_in};
+use gannet_testkit::client::{Client, Response};
+use gannet_testkit::content::Numbers;
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::h2::Peer;
+use gannet_testkit::process::until;
+use gannet_testkit::{Folder, gannet_in};
 
 /// Text that does not compress too well, other text for each seed.
 fn words(len: usize, seed: u64) -> Vec<u8> {
@@ -241,7 +239,7 @@ fn an_archive_has_what_compressed_files_come_to() {
     for flags in [&["--compressed-only"][..], &[], &["--compressed-only"]] {
         pack(flags).success();
         let cat = |name: &str| {
-            let got = support::gannet(["cat", path, name]);
+            let got = gannet_testkit::gannet(["cat", path, name]);
             (got.status == Some(0)).then_some(got.out)
         };
         let expect = |text: &str| (!flags.is_empty()).then(|| text.as_bytes().to_vec());

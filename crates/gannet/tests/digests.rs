@@ -1,11 +1,9 @@
 //! `Repr-Digest` and `Content-Digest` (RFC 9530): who has them, of what, and that they are checked.
 
-mod support;
-
-use support::client::{Client, Response};
-use support::engine::on_both_engines;
-use support::process::until;
-use support::{Folder, Gannet, gannet_in};
+use gannet_testkit::client::{Client, Response};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::process::until;
+use gannet_testkit::{Folder, Gannet, gannet_in};
 
 /// The first bytes of all that a small file has, and their digest.
 const TEXT: &str = "Hello";

@@ -1,17 +1,15 @@
 //! A disk that fails or hangs harms only those who read from it.
 
-mod support;
-
 use gannet_archive::Superblock;
 
-use support::client::{Client, End, get, head, metric};
-use support::content::{Numbers, assert_pattern, pattern};
-use support::engine::on_both_engines;
-use support::fuse::{Disk, Mounted};
-use support::h2::{INTERNAL_ERROR, Peer, RST_STREAM, frame};
-use support::process::until;
-use support::tls::Secure;
-use support::{Folder, gannet_in};
+use gannet_testkit::client::{Client, End, get, head, metric};
+use gannet_testkit::content::{Numbers, assert_pattern, pattern};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::fuse::{Disk, Mounted};
+use gannet_testkit::h2::{INTERNAL_ERROR, Peer, RST_STREAM, frame};
+use gannet_testkit::process::until;
+use gannet_testkit::tls::Secure;
+use gannet_testkit::{Folder, gannet_in};
 
 /// Longer than what is kept in memory or copied.
 const LARGE: usize = 6 << 20;
@@ -44,7 +42,7 @@ fn a_read_error_in_the_middle_ends_the_response_short() {
         assert_eq!(other.get("/fine.txt").expect(200).body, b"fine");
         // What the disk can read is served.
         let range = format!("range: bytes=0-{}", GOOD / 2 - 1);
-        let part = support::client::ask(&server, "GET", "/large.bin", &[&range]).expect(206);
+        let part = gannet_testkit::client::ask(&server, "GET", "/large.bin", &[&range]).expect(206);
         assert_pattern(&part.body, 3);
     });
 }

@@ -1,15 +1,13 @@
 //! `gannet explain`: the reasons it gives, and that a running server answers as it foresees.
 
-mod support;
-
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 
-use support::engine::{Engine, on_both_engines};
-use support::tls::Secure;
-use support::{Folder, Gannet, command, gannet, gannet_in, run};
+use gannet_testkit::engine::{Engine, on_both_engines};
+use gannet_testkit::tls::Secure;
+use gannet_testkit::{Folder, Gannet, command, gannet, gannet_in, run};
 
 fn site() -> Folder {
     let folder = Folder::site();
@@ -23,7 +21,7 @@ fn site() -> Folder {
     folder
 }
 
-fn explain(site: &Path, more: &[&str]) -> support::Ended {
+fn explain(site: &Path, more: &[&str]) -> gannet_testkit::Ended {
     let site = site.to_str().expect("UTF-8");
     gannet(["explain"].iter().chain(more).chain(&[site]))
 }

@@ -1,7 +1,5 @@
 //! A live directory: what paths come to, what is hidden, and what happens when files change.
 
-mod support;
-
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -13,11 +11,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
+use gannet_testkit::client::{Client, ask, get, head};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::process::until;
+use gannet_testkit::{Folder, Gannet, UNPRIVILEGED, left_out};
 use rustix::fs::{CWD, Dev, FileType, Mode};
-use support::client::{Client, ask, get, head};
-use support::engine::on_both_engines;
-use support::process::until;
-use support::{Folder, Gannet};
 
 #[test]
 fn content_types_and_charset() {
@@ -366,9 +364,9 @@ fn a_site_without_an_icon_is_given_one() {
 /// An archive of the folder, in another one.
 fn packed(site: &Folder, archives: &Folder) -> std::path::PathBuf {
     let archive = archives.join("site.gannet");
-    let mut pack = support::command();
+    let mut pack = gannet_testkit::command();
     pack.arg("pack").arg(site.path()).arg("-o").arg(&archive);
-    support::run(&mut pack).success();
+    gannet_testkit::run(&mut pack).success();
     archive
 }
 
@@ -614,7 +612,7 @@ fn what_is_no_regular_file_is_404_at_once() {
     ] {
         match node(name, FileType::CharacterDevice, dev) {
             Ok(()) => names.push(name),
-            Err(error) => println!("skipped: device '{name}'; {error}"),
+            Err(error) => left_out("device files", error),
         }
     }
     on_both_engines(|engine| {
@@ -708,7 +706,7 @@ fn a_file_that_may_not_be_read() {
     let path = site.write("private.txt", "private");
     rustix::fs::chmod(&path, Mode::empty()).expect("ours");
     if fs::read(&path).is_ok() {
-        println!("skipped: unreadable files; this user may read everything");
+        left_out(UNPRIVILEGED, "this user may read everything");
         return;
     }
     on_both_engines(|engine| {

@@ -1,20 +1,18 @@
 //! A live directory that is made again, moved, switched or gone for a while, files of the operator
 //! that are none, and signals.
 
-mod support;
-
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use gannet_testkit::client::{Client, Response, get, head};
+use gannet_testkit::content::{assert_pattern, pattern};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::process::until;
+use gannet_testkit::tls::Secure;
+use gannet_testkit::{Folder, Gannet, Signal, command, gannet_in, run};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use support::client::{Client, Response, get, head};
-use support::content::{assert_pattern, pattern};
-use support::engine::on_both_engines;
-use support::process::until;
-use support::tls::Secure;
-use support::{Folder, Gannet, Signal, command, gannet_in, run};
 
 const LARGE: usize = 8 << 20;
 
@@ -263,8 +261,8 @@ fn a_fifo_that_comes_later_ends_neither_rules_nor_stops() {
 /// A sandbox without a system call that every answer needs: the start says so.
 #[test]
 fn a_start_without_a_needed_system_call_is_refused_with_the_reason() {
+    use gannet_testkit::seccomp::{OPENAT2, PREADV2, without};
     use rustix::io::Errno;
-    use support::seccomp::{OPENAT2, PREADV2, without};
     let site = Folder::site();
     on_both_engines(|engine| {
         for (number, name) in [(OPENAT2, "openat2"), (PREADV2, "preadv2")] {

@@ -1,7 +1,5 @@
 //! `gannet get`: against gannet itself, and against servers that answer wrongly.
 
-mod support;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -15,11 +13,11 @@ use std::thread;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
+use gannet_testkit::content::pattern;
+use gannet_testkit::tls::{Authority, KeyKind};
+use gannet_testkit::{Ended, Folder, Gannet, command, gannet_in, run};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ServerConfig, ServerConnection};
-use support::content::pattern;
-use support::tls::{Authority, KeyKind};
-use support::{Ended, Folder, Gannet, command, gannet_in, run};
 
 /// A length that is no multiple of anything.
 const LEN: usize = 3_000_017;
@@ -92,7 +90,7 @@ fn a_file_arrives_whole_in_one_part_and_in_several() {
 #[test]
 fn a_download_goes_on_where_it_stopped_unless_the_file_has_changed() {
     let (folder, server) = site();
-    let response = support::client::ask(&server, "GET", "/file.bin", &["Range: bytes=0-0"]);
+    let response = gannet_testkit::client::ask(&server, "GET", "/file.bin", &["Range: bytes=0-0"]);
     let tag = response.tag().to_owned();
     let half = vec![b'x'; LEN / 2];
     for (tag, kept) in [(tag.as_str(), true), ("\"another\"", false)] {
@@ -112,7 +110,7 @@ fn a_download_goes_on_where_it_stopped_unless_the_file_has_changed() {
 #[test]
 fn a_download_in_parts_goes_on_where_each_of_them_stopped() {
     let (folder, server) = site();
-    let response = support::client::ask(&server, "GET", "/file.bin", &["Range: bytes=0-0"]);
+    let response = gannet_testkit::client::ask(&server, "GET", "/file.bin", &["Range: bytes=0-0"]);
     let tag = response.tag().to_owned();
     for connections in ["1", "2", "5"] {
         folder.write("copy.part", vec![b'x'; LEN / 2]);
@@ -136,7 +134,7 @@ fn a_download_in_parts_goes_on_where_each_of_them_stopped() {
 #[test]
 fn a_download_of_which_nothing_is_missing_ends_well() {
     let (folder, server) = site();
-    let response = support::client::ask(&server, "GET", "/file.bin", &["Range: bytes=0-0"]);
+    let response = gannet_testkit::client::ask(&server, "GET", "/file.bin", &["Range: bytes=0-0"]);
     for len in [LEN, LEN + 10] {
         let mut there = pattern(LEN, 7);
         there.resize(len, 0);
@@ -376,7 +374,7 @@ fn a_right_digest_and_chunks_are_taken() {
 #[test]
 fn a_content_that_tls_does_not_end_is_cut_off() {
     let authority = Authority::new();
-    let pem = authority.issued(KeyKind::P256, &["127.0.0.1"]);
+    let pem = authority.issued(KeyKind::P256, &["127.0.0.1"]).pem();
     let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).expect("issued");
     let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).expect("issued");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());

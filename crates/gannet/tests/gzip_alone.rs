@@ -1,17 +1,15 @@
 //! Archives that store bodies as gzip alone: for a client they are archives like others, even if
 //! the gzip is not what was announced.
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use support::client::{Client, Response, ask, get};
-use support::content::pattern;
-use support::engine::on_both_engines;
-use support::h2::Peer;
-use support::tls::Secure;
-use support::{Folder, gannet_in};
+use gannet_testkit::client::{Client, Response, ask, get};
+use gannet_testkit::content::pattern;
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::h2::Peer;
+use gannet_testkit::tls::Secure;
+use gannet_testkit::{Folder, gannet_in};
 
 /// Bodies that are inflated (tiny, of a few kilobytes, of some hundred), too long for it, and not
 /// compressible.
@@ -32,7 +30,7 @@ fn site() -> Folder {
 
 /// Text that does not compress too well, other text for each seed.
 fn words(len: usize, seed: u64) -> Vec<u8> {
-    let mut numbers = support::content::Numbers(seed);
+    let mut numbers = gannet_testkit::content::Numbers(seed);
     let words: Vec<u8> = (0..)
         .flat_map(|_| format!("{} ", numbers.below(5_000)).into_bytes())
         .take(len)
@@ -217,7 +215,7 @@ fn gzip_that_lies_is_an_error_and_nothing_else() {
     for (number, file) in flipped.into_iter().chain([zeros]).enumerate() {
         let damaged = out.write(format!("damaged-{number}.gannet"), &file);
         let damaged = damaged.to_str().expect("UTF-8");
-        let verified = support::gannet(["verify", damaged]);
+        let verified = gannet_testkit::gannet(["verify", damaged]);
         assert_eq!(verified.status, Some(1), "{verified:?}");
         on_both_engines(|engine| {
             let server = engine.serve(damaged, &[]);
@@ -267,24 +265,29 @@ fn the_tools_see_the_files_as_they_are() {
         stored.to_str().expect("UTF-8"),
         inflated.to_str().expect("UTF-8"),
     );
-    support::gannet(["verify", inflated]).success();
-    let same = support::gannet(["diff", stored, inflated]).success();
+    gannet_testkit::gannet(["verify", inflated]).success();
+    let same = gannet_testkit::gannet(["diff", stored, inflated]).success();
     assert!(!same.text().contains("middle"), "{}", same.text());
     for path in ["tiny.txt", "middle.html", "small.png", "too-long.txt"] {
         let content = fs::read(folder.join(path)).expect("written");
-        let got = support::gannet(["cat", inflated, path]).success();
+        let got = gannet_testkit::gannet(["cat", inflated, path]).success();
         assert!(got.out == content, "{path}");
-        let got = support::gannet(["cat", "--coding", "identity", inflated, path]).success();
+        let got = gannet_testkit::gannet(["cat", "--coding", "identity", inflated, path]).success();
         assert!(got.out == content, "{path}");
     }
     let extracted = out.join("extracted");
     let to = extracted.to_str().expect("UTF-8");
-    support::gannet(["extract", inflated, "-o", to]).success();
+    gannet_testkit::gannet(["extract", inflated, "-o", to]).success();
     for (path, content) in folder.files() {
         let got = fs::read(extracted.join(&path)).expect("extracted");
         assert!(got == content, "{}", path.display());
     }
-    let lines = |arguments: &[&str]| support::gannet(arguments).success().text().to_owned();
+    let lines = |arguments: &[&str]| {
+        gannet_testkit::gannet(arguments)
+            .success()
+            .text()
+            .to_owned()
+    };
     assert_eq!(lines(&["ls", "-l", stored]), lines(&["ls", "-l", inflated]));
     let json = lines(&["ls", "--json", inflated]);
     assert!(

@@ -1,16 +1,14 @@
 //! HTTP/2 as a client sees it, in clear text with prior knowledge: answers, streams, windows, the
 //! end of a connection.
 
-mod support;
-
-use support::client::{Client, get, metric};
-use support::content::{assert_pattern, pattern};
-use support::engine::on_both_engines;
-use support::h2::{
+use gannet_testkit::client::{Client, get, metric};
+use gannet_testkit::content::{assert_pattern, pattern};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::h2::{
     DATA, END_HEADERS, END_STREAM, HEADERS, Peer, RST_STREAM, WINDOW_UPDATE, frame, request,
 };
-use support::process::until;
-use support::{Folder, Gannet, Signal, gannet_in};
+use gannet_testkit::process::until;
+use gannet_testkit::{Folder, Gannet, Signal, gannet_in};
 
 const LARGE: usize = 6 << 20;
 

@@ -1,19 +1,17 @@
 //! HTTP/2 peers that cost more than they are worth, each beside a polite one that must not notice.
 
-mod support;
-
 use std::fs;
 
-use support::client::metric;
-use support::content::{assert_pattern, pattern};
-use support::engine::on_both_engines;
-use support::h2::{
+use gannet_testkit::client::metric;
+use gannet_testkit::content::{assert_pattern, pattern};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::h2::{
     ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, PING, PRIORITY,
     Peer, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, request,
 };
-use support::process::until;
-use support::tls::Secure;
-use support::{Folder, Gannet};
+use gannet_testkit::process::until;
+use gannet_testkit::tls::Secure;
+use gannet_testkit::{Folder, Gannet};
 
 const LARGE: usize = 6 << 20;
 

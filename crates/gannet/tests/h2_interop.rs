@@ -1,24 +1,22 @@
 //! Other people's HTTP/2 clients: the `h2` and `hyper` crates and Go's, many streams at once, large
 //! bodies, resets; in clear text and over TLS.
 
-mod support;
-
 use std::process::Command;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use gannet_testkit::client::metric;
+use gannet_testkit::content::{assert_pattern, pattern};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::process::until;
+use gannet_testkit::tls::{Abilities, Secure};
+use gannet_testkit::{DEADLINE, Folder, Gannet, tool};
 use h2::client::SendRequest;
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Empty};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use support::client::metric;
-use support::content::{assert_pattern, pattern};
-use support::engine::on_both_engines;
-use support::process::until;
-use support::tls::{Abilities, Secure};
-use support::{DEADLINE, Folder, Gannet};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
@@ -215,9 +213,7 @@ func main() {
 
 #[test]
 fn go_over_tls() {
-    let version = Command::new("go").arg("version").output();
-    if !version.is_ok_and(|output| output.status.success()) {
-        println!("skipped: there is no go");
+    if !tool("go", &["version"]) {
         return;
     }
     let site = site();

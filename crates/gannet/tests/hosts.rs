@@ -1,10 +1,8 @@
 //! Several sites in one server: by flags, by folders, and what answers for other hosts.
 
-mod support;
-
-use support::client::{Client, Response};
-use support::engine::on_both_engines;
-use support::{Folder, Gannet, command, gannet_in};
+use gannet_testkit::client::{Client, Response};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::{Folder, Gannet, command, gannet_in};
 
 /// Serves with these flags and nothing else; a path is one of them.
 fn start(engine: &str, folder: &Folder, flags: &[&str]) -> Gannet {

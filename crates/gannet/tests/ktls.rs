@@ -1,22 +1,20 @@
-//! Kernel TLS as a client sees it. Where the running kernel has none, each test prints the reason;
+//! Kernel TLS as a client sees it. Where the running kernel has none, each test is left out;
 //! `cargo xtask vm` runs them where it has.
-
-mod support;
 
 use std::fs;
 use std::path::Path;
 
-use support::client::{Client, End, head, metric};
-use support::content::{assert_pattern, pattern};
-use support::engine::{Engine, on_both_engines};
-use support::tls::{Secure, connection};
-use support::{Folder, gannet_in};
+use gannet_testkit::client::{Client, End, head, metric};
+use gannet_testkit::content::{assert_pattern, pattern};
+use gannet_testkit::engine::{Engine, on_both_engines};
+use gannet_testkit::tls::{Secure, connection};
+use gannet_testkit::{Folder, gannet_in, left_out};
 
 const METRICS: [&str; 2] = ["--metrics", "127.0.0.1:0"];
 const SEALED: &str = "gannet_tls_kernel_connections_total";
 const UPDATED: &str = "gannet_tls_kernel_key_updates_total";
 
-/// Serves with kernel TLS; `None`, with the reason printed, where there is none.
+/// Serves with kernel TLS; `None` where there is none: the test is left out.
 fn serve(engine: Engine, path: &Path) -> Option<Secure> {
     serve_with(engine, path, &[])
 }
@@ -32,7 +30,7 @@ fn serve_with(engine: Engine, path: &Path, flags: &[&str]) -> Option<Secure> {
         return Some(secure);
     }
     let why = lines.iter().find(|line| line.contains("kernel TLS"));
-    println!("skipped: {}", why.expect("a reason is given").trim());
+    left_out("kernel TLS", why.expect("a reason is given").trim());
     None
 }
 

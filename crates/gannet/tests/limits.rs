@@ -1,19 +1,18 @@
 //! Many, slow, rude and broken clients: the others never notice.
 
-mod support;
-
 use std::io::Write;
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use support::client::{Client, End, get, head, metric};
-use support::content::{assert_pattern, pattern};
-use support::engine::{Engine, on_both_engines};
-use support::h2::Peer;
-use support::process::{descriptors, raise_descriptor_limit, until};
-use support::tls::Secure;
-use support::{Folder, Gannet};
+use gannet_testkit::client::{Client, End, get, head, metric};
+use gannet_testkit::content::{assert_pattern, pattern};
+use gannet_testkit::engine::{Engine, on_both_engines};
+use gannet_testkit::h2::Peer;
+use gannet_testkit::process::{descriptors, raise_descriptor_limit, until};
+use gannet_testkit::seccomp::{IO_URING_SETUP, without};
+use gannet_testkit::tls::Secure;
+use gannet_testkit::{Folder, Gannet, program, run};
 
 const LARGE: usize = 8 << 20;
 
@@ -116,7 +115,7 @@ fn serve_with_descriptors(engine: Engine, site: &Folder, count: u32, flags: &[&s
     let mut command = Command::new("sh");
     command
         .args(["-c", &format!("ulimit -n {count} && exec \"$@\""), "sh"])
-        .arg(env!("CARGO_BIN_EXE_gannet"))
+        .arg(program())
         .args(["--port", "0", "--workers", "2", "--engine", engine.name()])
         .args(flags)
         .arg(site.path());
@@ -364,7 +363,7 @@ fn with_a_small_memlock_limit_it_starts() {
         let mut command = Command::new("sh");
         command
             .args(["-c", "ulimit -l 64 && exec \"$@\"", "sh"])
-            .arg(env!("CARGO_BIN_EXE_gannet"))
+            .arg(program())
             .args(["--port", "0", "--engine", engine.name()])
             .arg(site.path());
         let server = Gannet::start(&mut command);
@@ -374,37 +373,18 @@ fn with_a_small_memlock_limit_it_starts() {
 
 #[test]
 fn without_io_uring_it_falls_back_and_says_why() {
-    // A filter that refuses io_uring_setup (425 on every architecture), as containers have it.
-    const REFUSE: &str = r"
-import ctypes, os, struct, sys
-libc = ctypes.CDLL(None, use_errno=True)
-errno = int(sys.argv[1])
-code = b''.join(struct.pack('HBBI', *i) for i in [
-    (0x20, 0, 0, 0), (0x15, 0, 1, 425), (0x06, 0, 0, 0x00050000 | errno), (0x06, 0, 0, 0x7fff0000)])
-code = ctypes.create_string_buffer(code, len(code))
-program = struct.pack('HxxxxxxQ', 4, ctypes.addressof(code))
-if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, program, 0, 0):
-    sys.exit('no seccomp')
-os.execv(sys.argv[2], sys.argv[2:])
-";
-    let has_python = Command::new("python3")
-        .args(["-c", "import ctypes"])
-        .output();
-    if !has_python.is_ok_and(|output| output.status.success()) {
-        println!("skipped: io_uring refused by seccomp; there is no python3 to install a filter");
-        return;
-    }
     let site = Folder::site();
-    for (errno, name) in [("1", "EPERM"), ("38", "ENOSYS")] {
-        let command = |engine: &str| {
-            let mut command = Command::new("python3");
+    for (errno, name) in [(1, "EPERM"), (38, "ENOSYS")] {
+        let Some(mut auto) = without(&[IO_URING_SETUP], errno) else {
+            return;
+        };
+        let serve = |command: &mut Command, engine: &str| {
             command
-                .args(["-c", REFUSE, errno, env!("CARGO_BIN_EXE_gannet")])
                 .args(["--port", "0", "--engine", engine])
                 .arg(site.path());
-            command
         };
-        let server = Gannet::start(&mut command("auto"));
+        serve(&mut auto, "auto");
+        let server = Gannet::start(&mut auto);
         let lines = server.start_lines();
         assert!(
             lines.iter().any(|line| line.starts_with("engine   epoll")),
@@ -417,7 +397,9 @@ os.execv(sys.argv[2], sys.argv[2:])
         assert!(why.len() == 1 && why[0].contains(name), "{lines:?}");
         get(&server, "/").expect(200);
         // Who insists gets an error at once.
-        let ended = support::run(&mut command("uring"));
+        let mut uring = without(&[IO_URING_SETUP], errno).expect("as before");
+        serve(&mut uring, "uring");
+        let ended = run(&mut uring);
         assert_eq!(ended.status, Some(1), "{ended:?}");
         assert!(
             ended.err.starts_with("gannet: ") && ended.err.contains(name),

@@ -1,9 +1,7 @@
 //! Between network namespaces, as containers have them: what a peer has not read yet may be the very
 //! pages of the file, so pages are never sent.
 //!
-//! Needs root and iproute2; says so where it is skipped.
-
-mod support;
+//! Needs root and iproute2.
 
 use std::fs::{self, File};
 use std::net::{SocketAddr, TcpStream};
@@ -14,13 +12,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
+use gannet_testkit::client::{Client, head};
+use gannet_testkit::content::{pattern, unlike_pattern};
+use gannet_testkit::engine::{Engine, on_both_engines};
+use gannet_testkit::process::until;
+use gannet_testkit::{DEADLINE, Folder, Gannet, left_out};
 use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
-use support::client::{Client, head};
-use support::content::{pattern, unlike_pattern};
-use support::engine::{Engine, on_both_engines};
-use support::process::until;
-use support::{DEADLINE, Folder, Gannet};
 
 /// Longer than what is copied into memory, and than any socket holds.
 const LARGE: usize = 16 << 20;
@@ -36,8 +34,8 @@ struct Cable {
 }
 
 impl Cable {
-    /// A cable whose end at the server has this name. `None`, with the reason printed, where this
-    /// cannot be done.
+    /// A cable whose end at the server has this name. `None` where this
+    /// cannot be done: the test is left out.
     fn new(device: &str) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -48,7 +46,7 @@ impl Cable {
         let cable = Self { server, client };
         let made = made.and_then(|()| cable.connect(device));
         if let Err(why) = made {
-            println!("skipped: network namespaces cannot be made here: {why}");
+            left_out("network namespaces", why);
             return None;
         }
         Some(cable)
@@ -79,7 +77,7 @@ impl Cable {
             Way::Container => command.args(["netns", "exec", &self.server]),
             Way::NetworkAlone => command.arg(format!("--net=/run/netns/{}", self.server)),
         };
-        command.arg(support::command().get_program());
+        command.arg(gannet_testkit::command().get_program());
         command.args(["--engine", engine.name(), "--workers", "1"]);
         Gannet::start(command.args(["--listen", "10.77.0.1:0"]).arg(path))
     }
@@ -223,7 +221,7 @@ fn a_cable_is_not_taken_for_the_card_of_the_same_name() {
         .flatten()
         .filter(|it| it.path().join("device").exists());
     let Some(card) = cards.next() else {
-        println!("skipped: this machine has no network card");
+        left_out("a network card", "no interface has a device");
         return;
     };
     let name = card.file_name().into_string().expect("names are ASCII");

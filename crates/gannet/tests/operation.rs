@@ -1,7 +1,5 @@
 //! What operators meet: metrics and health, the check of a configuration, Unix sockets, hosts.
 
-mod support;
-
 use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -11,10 +9,10 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use support::client::{Client, ask, get, metric};
-use support::engine::on_both_engines;
-use support::tls::{Authority, KeyKind};
-use support::{Folder, Gannet, Signal, command, gannet_in, run, same};
+use gannet_testkit::client::{Client, ask, get, metric};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::tls::{Authority, KeyKind};
+use gannet_testkit::{Folder, Gannet, Signal, command, gannet_in, run, same};
 
 /// More than any number of clients that is answered at once.
 const SLOW_CLIENTS: usize = 100;

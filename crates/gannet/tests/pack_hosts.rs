@@ -1,14 +1,12 @@
 //! One archive with a site for each host: it answers as the folders do, and the tools tell hosts
 //! apart.
 
-mod support;
-
 use std::collections::BTreeMap;
 use std::fs;
 
-use support::client::{Client, Response};
-use support::engine::on_both_engines;
-use support::{Folder, Gannet, command, gannet, gannet_in};
+use gannet_testkit::client::{Client, Response};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::{Folder, Gannet, command, gannet, gannet_in};
 
 fn sites() -> Folder {
     let folder = Folder::new();

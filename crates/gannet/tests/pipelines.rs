@@ -3,15 +3,13 @@
 
 #[path = "../../gannet-http/tests/fuzz_checks/pipelines.rs"]
 mod model;
-mod support;
-
 use std::fs;
 
+use gannet_testkit::client::{Client, End};
+use gannet_testkit::engine::{Engine, on_both_engines};
+use gannet_testkit::tls::Secure;
+use gannet_testkit::{Folder, Gannet, gannet_in};
 use model::{Dice, Ended, cut, judge, write};
-use support::client::{Client, End};
-use support::engine::{Engine, on_both_engines};
-use support::tls::Secure;
-use support::{Folder, Gannet, gannet_in};
 
 /// Pipelines for each server. Each file is asked for once, so that most requests are its first.
 const PIPELINES: usize = 40;

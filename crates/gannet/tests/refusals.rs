@@ -1,17 +1,15 @@
 //! What is asked for and cannot be had is refused in words, at once: special files, flags that would do
 //! nothing, limits that are too low. What checks a configuration says the same as what uses it.
 
-mod support;
-
 use std::fs;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use gannet_testkit::client::get;
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::{Folder, Gannet, command, gannet_in, run};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use support::client::get;
-use support::engine::on_both_engines;
-use support::{Folder, Gannet, command, gannet_in, run};
 
 fn fifo(path: &Path) {
     mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).expect("it can be made");

@@ -1,15 +1,13 @@
 //! What surrounds the serving: logs, metrics, addresses; and bugs that were found, each by a test.
 
-mod support;
-
 use std::fs;
 use std::net::TcpStream;
 use std::path::Path;
 
-use support::client::{Client, ask, get, head};
-use support::engine::{Engine, on_both_engines};
-use support::process::{threads, until};
-use support::{Folder, Gannet, Signal, command};
+use gannet_testkit::client::{Client, ask, get, head};
+use gannet_testkit::engine::{Engine, on_both_engines};
+use gannet_testkit::process::{threads, until};
+use gannet_testkit::{Folder, Gannet, Signal, command, left_out};
 
 fn lines(path: &Path) -> Vec<String> {
     let text = fs::read_to_string(path).unwrap_or_default();
@@ -117,7 +115,7 @@ fn a_log_file_is_opened_anew_on_sighup() {
 #[test]
 fn a_full_log_does_not_hurt() {
     if !Path::new("/dev/full").exists() {
-        println!("skipped: a full log; there is no /dev/full");
+        left_out("/dev/full", "it is not there");
         return;
     }
     let site = Folder::site();
@@ -269,7 +267,7 @@ fn a_unix_socket() {
 #[test]
 fn ipv6() {
     if std::net::TcpListener::bind("[::1]:0").is_err() {
-        println!("skipped: IPv6; this machine has none");
+        left_out("IPv6", "[::1] cannot be bound");
         return;
     }
     let site = Folder::site();

@@ -4,8 +4,6 @@
 //!
 //! `GANNET_RESOLVER_SEED=N` runs one site alone, `GANNET_RESOLVER_SITES=N` that many.
 
-mod support;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
@@ -16,10 +14,10 @@ use gannet::offline::SiteOptions;
 use gannet_content::directory::lookup::LookupOptions;
 use gannet_content::routing::{Routing, TrailingSlash};
 use gannet_content::rules::Compat;
-use support::client::Client;
-use support::content::Numbers;
-use support::engine::{Engine, has_uring};
-use support::{Folder, gannet_in};
+use gannet_testkit::client::Client;
+use gannet_testkit::content::Numbers;
+use gannet_testkit::engine::{Engine, has_uring};
+use gannet_testkit::{Folder, gannet_in};
 
 /// Sites of one run: each starts two servers.
 const SITES: u64 = 24;

@@ -1,12 +1,10 @@
 //! Redirects, fields by path, routing: the same answers from a directory and from an archive.
 
-mod support;
-
 use std::path::PathBuf;
 
-use support::client::{Client, Response};
-use support::engine::{Engine, on_both_engines};
-use support::{Folder, Gannet, command, gannet_in, run};
+use gannet_testkit::client::{Client, Response};
+use gannet_testkit::engine::{Engine, on_both_engines};
+use gannet_testkit::{Folder, Gannet, command, gannet_in, run};
 
 /// Serves a site as a directory and as an archive, with the same flags.
 fn both(engine: Engine, site: &Folder, out: &Folder, flags: &[&str]) -> [Gannet; 2] {
@@ -564,7 +562,7 @@ fn rules_in_folders_hold_in_both_modes_and_are_read_again() {
         ),
     ];
     table(&site, &flags, &rows);
-    let explained = support::gannet(
+    let explained = gannet_testkit::gannet(
         ["explain", "/docs/intro", "--compat", "kawipiko"]
             .iter()
             .chain(&[site.path().to_str().expect("UTF-8")]),
@@ -595,7 +593,7 @@ fn await_answer(client: &mut Client, target: &str, expect: &str) {
         if answer == expect {
             return;
         }
-        assert!(begin.elapsed() < support::DEADLINE, "{answer}");
+        assert!(begin.elapsed() < gannet_testkit::DEADLINE, "{answer}");
         std::thread::yield_now();
     }
 }

@@ -5,10 +5,8 @@
 
 #[path = "rules_conformance/fields.rs"]
 mod fields;
-mod support;
-
-use support::client::Client;
-use support::{Folder, Gannet, gannet_in};
+use gannet_testkit::client::Client;
+use gannet_testkit::{Folder, Gannet, gannet_in};
 
 const COMPATS: [&str; 3] = ["netlify", "cloudflare", "kawipiko"];
 

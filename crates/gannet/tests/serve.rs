@@ -1,13 +1,11 @@
 //! HTTP/1 as a client sees it: methods, connections, framing, conditions, ranges.
 
-mod support;
-
 use std::fmt::Write as _;
 
-use support::client::{Client, ask, get, head, metric};
-use support::content::pattern;
-use support::engine::on_both_engines;
-use support::{DEADLINE, Folder};
+use gannet_testkit::client::{Client, ask, get, head, metric};
+use gannet_testkit::content::pattern;
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::{DEADLINE, Folder};
 
 const INDEX: &str = "<!doctype html><title>home</title><p>hello\n";
 

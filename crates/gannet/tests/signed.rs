@@ -1,12 +1,10 @@
 //! Signed releases from the keys to the server, as an operator does it.
 
-mod support;
-
 use std::fs;
 
-use support::client::get;
-use support::engine::on_both_engines;
-use support::{Folder, gannet_in};
+use gannet_testkit::client::get;
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::{Folder, gannet_in};
 
 #[test]
 fn a_server_serves_what_was_signed_and_nothing_else() {

@@ -1,18 +1,16 @@
 //! Stopping, restarting, and files that change while they are being sent.
 
-mod support;
-
 use std::fs::{self, File};
 use std::net::TcpStream;
 use std::path::Path;
 use std::thread;
 
+use gannet_testkit::client::{Client, End, get, head};
+use gannet_testkit::content::{assert_pattern, pattern, unlike_pattern};
+use gannet_testkit::engine::{Engine, on_both_engines};
+use gannet_testkit::process::until;
+use gannet_testkit::{Folder, Gannet, Signal, command};
 use rustix::fs::{Mode, OFlags};
-use support::client::{Client, End, get, head};
-use support::content::{assert_pattern, pattern, unlike_pattern};
-use support::engine::{Engine, on_both_engines};
-use support::process::until;
-use support::{Folder, Gannet, Signal, command};
 
 const LARGE: usize = 8 << 20;
 

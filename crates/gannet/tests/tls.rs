@@ -3,19 +3,17 @@
 
 #[path = "tls/certificates.rs"]
 mod certificates;
-mod support;
-
 use std::net::TcpStream;
 use std::{fs, thread};
 
+use gannet_testkit::client::{Client, End, get, head, metric};
+use gannet_testkit::content::{assert_pattern, pattern};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::process::until;
+use gannet_testkit::tls::{Abilities, Authority, KeyKind, Secure, connection};
+use gannet_testkit::{DEADLINE, Folder, gannet, gannet_in};
 use rustls::crypto::aws_lc_rs::{self, cipher_suite as suites, kx_group as groups};
 use rustls::{HandshakeKind, ProtocolVersion};
-use support::client::{Client, End, get, head, metric};
-use support::content::{assert_pattern, pattern};
-use support::engine::on_both_engines;
-use support::process::until;
-use support::tls::{Abilities, Authority, KeyKind, Secure, connection};
-use support::{DEADLINE, Folder, gannet, gannet_in};
 
 const METRICS: [&str; 2] = ["--metrics", "127.0.0.1:0"];
 
@@ -604,7 +602,7 @@ fn a_unix_socket_beside_tls_stays_clear() {
     let file = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
     on_both_engines(|engine| {
         let socket = folder.join(engine.name());
-        let mut command = support::command();
+        let mut command = gannet_testkit::command();
         let unix = format!("unix:{}", socket.display());
         command.args([
             "--engine",
@@ -615,7 +613,7 @@ fn a_unix_socket_beside_tls_stays_clear() {
             &unix,
         ]);
         command.arg("--tls-cert").arg(&file).arg(site.path());
-        let server = support::Gannet::start(&mut command);
+        let server = gannet_testkit::Gannet::start(&mut command);
         Client::unix(&socket).get("/").expect(200);
         let config = authority.client(Abilities::default());
         let mut client = Client::tls(server.address(), connection(&config, "localhost"));
@@ -630,11 +628,11 @@ fn clear_text_and_https_are_served_side_by_side() {
     let authority = Authority::new();
     let file = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
     on_both_engines(|engine| {
-        let mut command = support::command();
+        let mut command = gannet_testkit::command();
         command.args(["--engine", engine.name(), "--listen", "http://127.0.0.1:0"]);
         command.args(["--listen", "https://127.0.0.1:0"]);
         command.arg("--tls-cert").arg(&file).arg(site.path());
-        let server = support::Gannet::start(&mut command);
+        let server = gannet_testkit::Gannet::start(&mut command);
         let urls = server.urls();
         let secure = urls.iter().find_map(|url| url.strip_prefix("https://"));
         let clear = urls.iter().find_map(|url| url.strip_prefix("http://"));

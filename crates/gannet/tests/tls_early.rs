@@ -1,18 +1,16 @@
 //! Early data (0-RTT) as a client sees it: answers before its handshake is over, and what gets
 //! none.
 
-mod support;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 
+use gannet_testkit::client::{Client, head, metric};
+use gannet_testkit::content::pattern;
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::tls::{Abilities, Secure, connection};
+use gannet_testkit::{DEADLINE, Folder, h2};
 use rustls::{ClientConfig, ClientConnection};
-use support::client::{Client, head, metric};
-use support::content::pattern;
-use support::engine::on_both_engines;
-use support::tls::{Abilities, Secure, connection};
-use support::{DEADLINE, Folder, h2};
 
 const FLAGS: [&str; 3] = ["--early-data", "--metrics", "127.0.0.1:0"];
 const TAKEN: &str = "gannet_tls_early_data_total";

@@ -2,18 +2,16 @@
 //!
 //! A tool that is missing is named on standard output and its test does nothing.
 
-mod support;
-
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
-use support::client::{Client, head, metric};
-use support::content::pattern;
-use support::engine::{Engine, on_both_engines};
-use support::tls::{Authority, KeyKind};
-use support::{Folder, Gannet};
+use gannet_testkit::client::{Client, head, metric};
+use gannet_testkit::content::pattern;
+use gannet_testkit::engine::{Engine, on_both_engines};
+use gannet_testkit::tls::{Authority, KeyKind};
+use gannet_testkit::{Folder, Gannet, left_out, tool};
 
 const SIZES: [usize; 4] = [1, 16_385, 125_000, 3_000_000];
 
@@ -66,16 +64,6 @@ impl Place {
         command.args(["-verify_return_error", "-nocommands"]);
         command
     }
-}
-
-/// Whether a program is there; says so if not.
-fn has(program: &str, argument: &str) -> bool {
-    let output = Command::new(program).arg(argument).output();
-    let is_found = output.is_ok_and(|output| output.status.success());
-    if !is_found {
-        println!("skipped: {program} is not installed");
-    }
-    is_found
 }
 
 /// A program that is talked with; it ends with the test.
@@ -153,7 +141,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 
 #[test]
 fn openssl_gets_files_in_both_versions() {
-    if !has("openssl", "version") {
+    if !tool("openssl", &["version"]) {
         return;
     }
     on_both_engines(|engine| {
@@ -172,7 +160,7 @@ fn openssl_gets_files_in_both_versions() {
 
 #[test]
 fn openssl_updates_keys() {
-    if !has("openssl", "version") {
+    if !tool("openssl", &["version"]) {
         return;
     }
     on_both_engines(|engine| {
@@ -204,7 +192,7 @@ fn openssl_updates_keys() {
 
 #[test]
 fn openssl_resumes_sessions() {
-    if !has("openssl", "version") {
+    if !tool("openssl", &["version"]) {
         return;
     }
     on_both_engines(|engine| {
@@ -228,13 +216,13 @@ fn openssl_resumes_sessions() {
 
 #[test]
 fn curl_gets_files_in_both_versions_of_http() {
-    if !has("curl", "--version") {
+    if !tool("curl", &["--version"]) {
         return;
     }
     let features = Command::new("curl").arg("--version").output().expect("run");
     let has_h2 = contains(&features.stdout, b"HTTP2");
     if !has_h2 {
-        println!("skipped: this curl has no HTTP/2");
+        left_out("curl with HTTP/2", "this one has none");
     }
     on_both_engines(|engine| {
         let place = Place::new(engine);
@@ -269,7 +257,7 @@ fn curl_gets_files_in_both_versions_of_http() {
 
 #[test]
 fn gnutls_gets_files_in_both_versions() {
-    if !has("gnutls-cli", "--version") {
+    if !tool("gnutls-cli", &["--version"]) {
         return;
     }
     on_both_engines(|engine| {
@@ -329,7 +317,7 @@ func main() {
 
 #[test]
 fn go_gets_files_in_both_versions_of_http() {
-    if !has("go", "version") {
+    if !tool("go", &["version"]) {
         return;
     }
     let folder = Folder::new();

@@ -1,11 +1,9 @@
 //! Tools on archives: what they say, and what their exit status is.
 
-mod support;
-
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
-use support::{Folder, gannet, gannet_in, same};
+use gannet_testkit::{Folder, gannet, gannet_in, same};
 
 fn pack(folder: &Folder, out: &Folder, name: &str) -> String {
     let path: PathBuf = out.join(name);
@@ -136,7 +134,7 @@ fn archive_of(folder: &Folder, out: &Folder, name: &str, flags: &str) -> PathBuf
     let path = out.join(name);
     let mut tar = std::process::Command::new("tar");
     let tar = tar.arg(flags).arg(&path).arg("-C").arg(folder.path());
-    let ended = support::run(tar.arg("."));
+    let ended = gannet_testkit::run(tar.arg("."));
     assert_eq!(ended.status, Some(0), "{ended:?}");
     path
 }

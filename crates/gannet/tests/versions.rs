@@ -1,19 +1,17 @@
 //! A whole answer is one version of its file, whatever happens to the file, over every protocol.
 
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use support::client::{Client, End, get, head};
-use support::content::{assert_pattern, pattern, unlike_pattern};
-use support::engine::on_both_engines;
-use support::h2::{Peer, WINDOW_UPDATE, frame};
-use support::process::until;
-use support::tls::Secure;
-use support::{Folder, Gannet, gannet_in};
+use gannet_testkit::client::{Client, End, get, head};
+use gannet_testkit::content::{assert_pattern, pattern, unlike_pattern};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::h2::{Peer, WINDOW_UPDATE, frame};
+use gannet_testkit::process::until;
+use gannet_testkit::tls::Secure;
+use gannet_testkit::{Folder, Gannet, gannet_in};
 
 /// More than sockets hold.
 const LARGE: usize = 24 << 20;

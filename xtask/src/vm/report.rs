@@ -25,8 +25,8 @@ struct Suite {
     passed: u32,
     failed: u32,
     status: Option<i32>,
-    /// Reasons of parts that were skipped, each once.
-    skipped: Vec<String>,
+    /// What was left out and why, each once.
+    left_out: Vec<String>,
     first_line: usize,
 }
 
@@ -48,10 +48,10 @@ impl Report {
         if let Some((_, counts)) = line.split_once("test result: ") {
             suite.passed += number_before(counts, " passed");
             suite.failed += number_before(counts, " failed");
-        } else if let Some((_, reason)) = line.split_once("skipped: ")
-            && !suite.skipped.iter().any(|known| known == reason)
+        } else if let Some((_, reason)) = line.split_once(" left out: ")
+            && !suite.left_out.iter().any(|known| known == reason)
         {
-            suite.skipped.push(reason.to_owned());
+            suite.left_out.push(reason.to_owned());
         }
     }
 
@@ -132,8 +132,8 @@ impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, suite) in self.suites.iter().enumerate() {
             writeln!(f, "  {:<12} {:>3} passed", suite.name, suite.passed)?;
-            for reason in &suite.skipped {
-                writeln!(f, "               skipped: {reason}")?;
+            for reason in &suite.left_out {
+                writeln!(f, "               left out: {reason}")?;
             }
             if !suite.is_success() {
                 let end = self.suites.get(index + 1).map(|next| next.first_line);
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn counts_what_passed() {
         let report = read(
-            "noise\nvm: started 6.1.0\nvm: suite send\nrunning 2 tests\nuring skipped: too old\r\n\
+            "noise\nvm: started 6.1.0\nvm: suite send\nrunning 2 tests\ntest a ... send::a left out: io_uring: too old\r\n\
              test result: ok. 12 passed; 0 failed; 0 ignored\nvm: ended send with 0\n\
              vm: counter TlsTxSw 7\nvm: finished\n",
         );
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(report.summary(), "12 passed, 0 failed");
         let shown = report.to_string();
         assert!(
-            shown.contains("skipped: too old") && shown.contains("for 7 sockets"),
+            shown.contains("left out: io_uring: too old") && shown.contains("for 7 sockets"),
             "{shown}"
         );
     }

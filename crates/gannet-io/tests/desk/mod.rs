@@ -15,6 +15,7 @@ use gannet_io::epoll::Epoll;
 use gannet_io::options::EngineOptions;
 use gannet_io::uring::Uring;
 use gannet_io::{net, probe};
+use gannet_testkit::left_out;
 
 pub(crate) const ACCEPT: Token = Token(u64::MAX);
 const SETTLE: Token = Token(u64::MAX - 1);
@@ -42,7 +43,7 @@ pub(crate) fn each_with(options: &EngineOptions, body: impl Fn(Desk)) {
             let driver = Uring::new(vec![listener], options).expect("just probed");
             body(Desk::new(Box::new(driver), "uring", address));
         }
-        Err(why) => eprintln!("uring skipped: {why}"),
+        Err(why) => left_out("io_uring", why),
     }
     let (listener, address) = listener();
     let driver = Epoll::new(vec![listener], options).unwrap();
@@ -64,7 +65,7 @@ pub(crate) fn each_with_send_buffer(bytes: usize, body: impl Fn(Desk)) {
             let driver = Uring::new(vec![listener], &options).expect("just probed");
             body(Desk::new(Box::new(driver), "uring", address));
         }
-        Err(why) => eprintln!("uring skipped: {why}"),
+        Err(why) => left_out("io_uring", why),
     }
     let (listener, address) = narrow();
     let driver = Epoll::new(vec![listener], &options).unwrap();

@@ -217,7 +217,7 @@ pub(crate) fn secure(
     let (authority, issued) = ISSUED.get_or_init(|| {
         let authority = Authority::new();
         // Signatures of one length, so that a seed makes the same run.
-        let issued = authority.issue(KeyKind::Ed25519, &["localhost"]);
+        let issued = authority.issued(KeyKind::Ed25519, &["localhost"]);
         (authority, issued)
     });
     let options = TlsOptions {

@@ -9,7 +9,7 @@ use gannet_io::sim::{End, SimHandle};
 use rustls::crypto::aws_lc_rs;
 use rustls::{ClientConfig, ClientConnection};
 
-use crate::tls_support::{Abilities, Authority, client_config, connect};
+use crate::tls_support::{Abilities, Authority, connect};
 
 /// A connection of a client.
 pub(crate) enum Wire {
@@ -38,15 +38,12 @@ pub(crate) struct Tls {
 /// What clients over TLS have in common.
 pub(crate) fn config(authority: &Authority, early_data: bool) -> Arc<ClientConfig> {
     // Of the same length in every run, so that a seed makes the same run.
-    client_config(
-        authority,
-        Abilities {
-            groups: vec![aws_lc_rs::kx_group::X25519],
-            suites: vec![aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256],
-            early_data,
-            ..Abilities::default()
-        },
-    )
+    authority.client(Abilities {
+        groups: vec![aws_lc_rs::kx_group::X25519],
+        suites: vec![aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256],
+        early_data,
+        ..Abilities::default()
+    })
 }
 
 impl Wire {

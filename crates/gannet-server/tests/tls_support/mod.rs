@@ -18,106 +18,8 @@ use gannet_server::tls::certificates::{
 use gannet_server::tls::config::Options;
 use gannet_server::tls::handshake::{Established, Failure, Handshake, Step};
 use gannet_server::tls::session::{Received, Session};
-use rcgen::{
-    BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, PKCS_ECDSA_P256_SHA256,
-    PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256,
-};
-use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedCipherSuite};
-
-/// The kind of a certificate's key.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum KeyKind {
-    P256,
-    P384,
-    Ed25519,
-    Rsa,
-}
-
-pub const KEY_KINDS: [KeyKind; 4] = [KeyKind::P256, KeyKind::P384, KeyKind::Ed25519, KeyKind::Rsa];
-
-/// A PEM chain and its key.
-pub struct Issued {
-    pub chain: String,
-    pub key: String,
-}
-
-/// A certificate authority of the test.
-pub struct Authority {
-    pub pem: String,
-    issuer: Issuer<'static, KeyPair>,
-    intermediate: Option<String>,
-}
-
-impl Authority {
-    pub fn new() -> Self {
-        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
-        let params = ca_params("test root");
-        let pem = params.self_signed(&key).unwrap().pem();
-        Self {
-            pem,
-            issuer: Issuer::new(params, key),
-            intermediate: None,
-        }
-    }
-
-    /// An authority below this one; its chains include its own certificate.
-    pub fn intermediate(&self) -> Self {
-        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
-        let params = ca_params("test intermediate");
-        let pem = params.signed_by(&key, &self.issuer).unwrap().pem();
-        Self {
-            pem: self.pem.clone(),
-            issuer: Issuer::new(params, key),
-            intermediate: Some(pem),
-        }
-    }
-
-    pub fn issue(&self, kind: KeyKind, names: &[&str]) -> Issued {
-        self.issue_valid(kind, names, (2020, 2099))
-    }
-
-    /// Valid from the start of one year to the start of another.
-    pub fn issue_valid(&self, kind: KeyKind, names: &[&str], years: (i32, i32)) -> Issued {
-        let algorithm = match kind {
-            KeyKind::P256 => &PKCS_ECDSA_P256_SHA256,
-            KeyKind::P384 => &PKCS_ECDSA_P384_SHA384,
-            KeyKind::Ed25519 => &PKCS_ED25519,
-            KeyKind::Rsa => &PKCS_RSA_SHA256,
-        };
-        let key = KeyPair::generate_for(algorithm).unwrap();
-        let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
-        let mut params = CertificateParams::new(names).unwrap();
-        params.not_before = rcgen::date_time_ymd(years.0, 1, 1);
-        params.not_after = rcgen::date_time_ymd(years.1, 1, 1);
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "test leaf");
-        let mut chain = params.signed_by(&key, &self.issuer).unwrap().pem();
-        chain.extend(self.intermediate.as_deref());
-        Issued {
-            chain,
-            key: key.serialize_pem(),
-        }
-    }
-
-    pub fn roots(&self) -> RootCertStore {
-        let mut roots = RootCertStore::empty();
-        roots
-            .add(CertificateDer::from_pem_slice(self.pem.as_bytes()).unwrap())
-            .unwrap();
-        roots
-    }
-}
-
-fn ca_params(name: &str) -> CertificateParams {
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.distinguished_name.push(DnType::CommonName, name);
-    params
-}
+pub use gannet_testkit::tls::{Abilities, Authority, Issued, KeyKind, connection};
+use rustls::{ClientConfig, ClientConnection};
 
 /// 1 January 2026.
 pub const NOW: i64 = 1_767_225_600;
@@ -146,58 +48,8 @@ pub fn store(issued: &Issued, options: &Options) -> Arc<CertificateStore> {
     CertificateStore::new(set(&[issued], options))
 }
 
-/// What a client of the test can do.
-pub struct Abilities {
-    pub suites: Vec<SupportedCipherSuite>,
-    pub groups: Vec<&'static dyn SupportedKxGroup>,
-    pub alpn: Vec<Vec<u8>>,
-    pub early_data: bool,
-}
-
-impl Default for Abilities {
-    fn default() -> Self {
-        let provider = aws_lc_rs::default_provider();
-        Self {
-            suites: provider.cipher_suites,
-            groups: provider.kx_groups,
-            alpn: vec![b"http/1.1".to_vec()],
-            early_data: false,
-        }
-    }
-}
-
-pub fn client_config(authority: &Authority, abilities: Abilities) -> Arc<ClientConfig> {
-    let provider = CryptoProvider {
-        cipher_suites: abilities.suites,
-        kx_groups: abilities.groups,
-        ..aws_lc_rs::default_provider()
-    };
-    let has = |version| {
-        provider
-            .cipher_suites
-            .iter()
-            .any(|s| s.version().version == version)
-    };
-    let mut versions = Vec::new();
-    if has(rustls::ProtocolVersion::TLSv1_3) {
-        versions.push(&rustls::version::TLS13);
-    }
-    if has(rustls::ProtocolVersion::TLSv1_2) {
-        versions.push(&rustls::version::TLS12);
-    }
-    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
-        .with_protocol_versions(&versions)
-        .unwrap()
-        .with_root_certificates(authority.roots())
-        .with_no_client_auth();
-    config.alpn_protocols = abilities.alpn;
-    config.enable_early_data = abilities.early_data;
-    Arc::new(config)
-}
-
 pub fn connect(config: &Arc<ClientConfig>, name: &str) -> ClientConnection {
-    let name = ServerName::try_from(name.to_owned()).unwrap();
-    let mut client = ClientConnection::new(Arc::clone(config), name).unwrap();
+    let mut client = connection(config, name);
     client.set_buffer_limit(None);
     client
 }
@@ -262,10 +114,10 @@ impl Duo {
     pub fn new(abilities: Abilities, kind: KeyKind) -> Self {
         let authority = Authority::new();
         let set = set(
-            &[&authority.issue(kind, &["localhost"])],
+            &[&authority.issued(kind, &["localhost"])],
             &Options::default(),
         );
-        let mut client = connect(&client_config(&authority, abilities), "localhost");
+        let mut client = connect(&authority.client(abilities), "localhost");
         let established = shake(&set, &mut client).unwrap();
         let mut duo = Self {
             client,

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::support::{Folder, Gannet, Signal, command, same};
+use gannet_testkit::{Folder, Gannet, Signal, command, same};
 
 /// Both ends of a terminal: who holds the first sees what is written to the second.
 fn terminal() -> (fs::File, fs::File) {

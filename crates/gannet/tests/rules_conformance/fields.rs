@@ -1,8 +1,8 @@
 //! What the documents say of `_headers`.
 
-use crate::support::client::Client;
-use crate::support::{Folder, Gannet};
 use crate::{COMPATS, REFUSED, both, site};
+use gannet_testkit::client::Client;
+use gannet_testkit::{Folder, Gannet};
 
 /// A statement about `_headers`: where, what, the file, a target, and the values of `x-row` under
 /// the three readings; a file that is refused has `REFUSED`.

@@ -6,10 +6,10 @@ use std::thread;
 
 use rustls::crypto::aws_lc_rs;
 
-use crate::support::client::{Client, head};
-use crate::support::engine::on_both_engines;
-use crate::support::tls::{Abilities, Authority, KeyKind, Secure, connection};
-use crate::support::{self, Folder, Signal, gannet};
+use gannet_testkit::client::{Client, head};
+use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::tls::{Abilities, Authority, KeyKind, Secure, connection};
+use gannet_testkit::{Folder, Signal, gannet};
 
 #[test]
 fn the_certificate_is_chosen_by_name() {
@@ -53,7 +53,7 @@ fn certificates_are_swapped_under_load_and_nobody_notices() {
         let before = secure
             .authority
             .issued(KeyKind::P256, &["localhost", "old.test"]);
-        secure.authority.replace("site.pem", &before);
+        secure.authority.replace("site.pem", &before.pem());
         server.signal(Signal::HUP);
         assert_eq!(server.next_line().as_deref(), Some("certificates reloaded"));
         let address = server.address();
@@ -78,7 +78,7 @@ fn certificates_are_swapped_under_load_and_nobody_notices() {
             for round in 0..4 {
                 let kind = [KeyKind::P384, KeyKind::Ed25519, KeyKind::Rsa, KeyKind::P256][round];
                 let next = secure.authority.issued(kind, &["localhost", "new.test"]);
-                secure.authority.replace("site.pem", &next);
+                secure.authority.replace("site.pem", &next.pem());
                 server.signal(Signal::HUP);
                 let line = server.next_line();
                 assert_eq!(line.as_deref(), Some("certificates reloaded"));
@@ -105,7 +105,7 @@ fn a_changed_file_is_noticed_without_a_signal() {
     on_both_engines(|engine| {
         let mut secure = Secure::serve(engine, site.path(), &[]);
         let next = secure.authority.issued(KeyKind::P256, &["later.test"]);
-        secure.authority.replace("site.pem", &next);
+        secure.authority.replace("site.pem", &next.pem());
         let line = secure.server.next_line();
         assert_eq!(line.as_deref(), Some("certificates reloaded"));
         secure
@@ -122,15 +122,15 @@ fn a_certificate_for_development_is_made_and_can_be_trusted() {
     let with_home = |command: &mut std::process::Command| {
         command.env("XDG_DATA_HOME", home.path());
     };
-    let mut export = support::command();
+    let mut export = gannet_testkit::command();
     with_home(export.arg("cert"));
-    let authority = support::run(&mut export).success();
+    let authority = gannet_testkit::run(&mut export).success();
     let pem = authority.text().to_owned();
     assert!(pem.starts_with("-----BEGIN CERTIFICATE-----"), "{pem}");
-    let mut serve = support::command();
+    let mut serve = gannet_testkit::command();
     serve.args(["--port", "0", "--tls"]).arg(site.path());
     with_home(&mut serve);
-    let server = support::Gannet::start(&mut serve);
+    let server = gannet_testkit::Gannet::start(&mut serve);
     assert!(
         server.urls()[0].starts_with("https://"),
         "{:?}",
@@ -164,9 +164,8 @@ fn mistakes_are_named_before_anything_is_served() {
     let authority = Authority::new();
     let one = authority.issued(KeyKind::P256, &["localhost"]);
     let other = authority.issued(KeyKind::P256, &["localhost"]);
-    let key = |text: &str| text[text.find("-----BEGIN PRIVATE").expect("a key")..].to_owned();
-    let chain = site.write("chain.pem", one.replace(&key(&one), ""));
-    let wrong = site.write("wrong.pem", key(&other));
+    let chain = site.write("chain.pem", one.chain);
+    let wrong = site.write("wrong.pem", other.key);
     let run = |flags: &[&str]| {
         let site = site.path().to_str().expect("UTF-8");
         gannet([&["--port", "0"], flags, &[site]].concat())

@@ -188,14 +188,7 @@ struct Openssl;
 
 impl Openssl {
     fn find() -> Option<Self> {
-        let found = std::process::Command::new("openssl")
-            .arg("version")
-            .output()
-            .is_ok();
-        if !found {
-            println!("skipped: there is no openssl to make keys with");
-        }
-        found.then_some(Self)
+        gannet_testkit::tool("openssl", &["version"]).then_some(Self)
     }
 
     fn run(&self, arguments: &[&str]) -> String {

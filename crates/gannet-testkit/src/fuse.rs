@@ -13,7 +13,7 @@ use fuser::{
     ReplyEntry, Request, SessionACL,
 };
 
-use super::Folder;
+use crate::{Folder, left_out};
 
 /// How the disk behaves below a file.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -79,8 +79,8 @@ impl Gate {
 }
 
 impl Mounted {
-    /// Mounts the files, by name, with their content and the disk below them. `None`, with the
-    /// reason printed, where this is not allowed.
+    /// Mounts the files, by name, with their content and the disk below them. `None` where this
+    /// is not allowed: the test is left out.
     pub fn new(files: &[(&str, &[u8], Disk)]) -> Option<Self> {
         let folder = Folder::new();
         let mut mounted = Self::at(folder.path(), files)?;
@@ -118,7 +118,7 @@ impl Mounted {
                 session: Some(session),
             }),
             Err(error) => {
-                println!("skipped: file systems cannot be mounted here: {error}");
+                left_out("FUSE", error);
                 None
             }
         }

@@ -4,33 +4,22 @@ use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 
-use gannet_http::h2::hpack::Decoder;
-
-use super::tls::{Abilities, Secure, connection};
-use super::{DEADLINE, Gannet};
-
-pub const DATA: u8 = 0;
-pub const HEADERS: u8 = 1;
-pub const PRIORITY: u8 = 2;
-pub const RST_STREAM: u8 = 3;
-pub const SETTINGS: u8 = 4;
-pub const PING: u8 = 6;
-pub const GOAWAY: u8 = 7;
-pub const WINDOW_UPDATE: u8 = 8;
-pub const CONTINUATION: u8 = 9;
-
-pub const END_STREAM: u8 = 1;
-pub const ACK: u8 = 1;
-pub const END_HEADERS: u8 = 4;
-
-pub const INTERNAL_ERROR: u32 = 0x2;
-pub const ENHANCE_YOUR_CALM: u32 = 0xb;
+use super::hpack::Decoder;
+use super::{
+    ACK, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, PING, RST_STREAM, SETTINGS,
+    WINDOW_UPDATE, frame, headers, number, opening, request_by, window_update,
+};
+use crate::tls::{Abilities, Secure, connection};
+use crate::{DEADLINE, Gannet};
 
 /// What came of a request.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Answer {
+    /// Its status code; 0 before the head.
     pub status: u16,
+    /// Names and values, in order, without `:status`.
     pub fields: Vec<(String, String)>,
+    /// The content.
     pub body: Vec<u8>,
     /// It is complete.
     pub is_ended: bool,
@@ -64,7 +53,7 @@ impl<T: Read + Write> Stream for T {}
 pub struct Peer {
     stream: Box<dyn Stream>,
     scheme: &'static str,
-    decoder: Decoder,
+    decoder: Decoder<'static>,
     got: Vec<u8>,
     next_stream: u32,
     answers: BTreeMap<u32, Answer>,
@@ -117,14 +106,7 @@ impl Peer {
             goaway: None,
             pongs: 0,
         };
-        let mut payload = Vec::new();
-        for (id, value) in settings {
-            payload.extend(id.to_be_bytes());
-            payload.extend(value.to_be_bytes());
-        }
-        let mut first = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        first.extend(frame(SETTINGS, 0, 0, &payload));
-        peer.send(&first);
+        peer.send(&opening(settings));
         peer
     }
 
@@ -149,7 +131,7 @@ impl Peer {
     pub fn ask(&mut self, method: &str, path: &str, fields: &[(&str, &str)]) -> u32 {
         let stream = self.open();
         let block = request_by(self.scheme, method, path, fields);
-        self.send(&frame(HEADERS, END_HEADERS | END_STREAM, stream, &block));
+        self.send(&headers(stream, &block));
         stream
     }
 
@@ -204,7 +186,11 @@ impl Peer {
 
     /// Takes one frame. False if the connection has ended.
     pub fn step(&mut self) -> bool {
-        while self.got.len() < 9 || self.got.len() < 9 + payload_len(&self.got) {
+        loop {
+            if let Some(frame) = Frame::take(&mut self.got) {
+                self.take(&frame);
+                return true;
+            }
             let mut chunk = vec![0; 64 << 10];
             match self.stream.read(&mut chunk) {
                 Ok(0) => return false,
@@ -213,31 +199,26 @@ impl Peer {
                 Err(error) => panic!("nothing in {DEADLINE:?} ({error})"),
             }
         }
-        let len = payload_len(&self.got);
-        let rest = self.got.split_off(9 + len);
-        let whole = std::mem::replace(&mut self.got, rest);
-        let (header, payload) = whole.split_at(9);
-        let stream = number(&header[5..9]) & 0x7fff_ffff;
-        self.take(header[3], header[4], stream, payload);
-        true
     }
 
-    fn take(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
-        let is_end = flags & END_STREAM != 0;
-        match kind {
+    fn take(&mut self, received: &Frame) {
+        let (stream, payload) = (received.stream, &received.payload[..]);
+        let is_end = received.has(END_STREAM);
+        match received.kind {
             HEADERS => {
-                assert_eq!(flags & END_HEADERS, END_HEADERS, "heads are short");
-                let mut answer = Answer::default();
-                let fields = &mut answer.fields;
-                let result = self.decoder.decode_each(payload, |name, value| {
-                    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("ASCII");
-                    fields.push((text(name), text(value)));
-                });
-                assert_eq!(result, Ok(()));
-                let (name, status) = answer.fields.remove(0);
+                assert!(received.has(END_HEADERS), "heads are short");
+                let fields = self.decoder.decode(payload);
+                let fields = fields.expect("a block that decodes").into_iter();
+                let text = |bytes| String::from_utf8(bytes).expect("ASCII");
+                let mut fields = fields.map(|(name, value)| (text(name), text(value)));
+                let (name, status) = fields.next().expect("a first field");
                 assert_eq!(name, ":status");
-                answer.status = status.parse().expect("three digits");
-                answer.is_ended = is_end;
+                let answer = Answer {
+                    status: status.parse().expect("three digits"),
+                    fields: fields.collect(),
+                    is_ended: is_end,
+                    ..Answer::default()
+                };
                 let before = self.answers.insert(stream, answer);
                 assert_eq!(before, None, "one head per stream");
             }
@@ -247,10 +228,9 @@ impl Peer {
                 answer.body.extend_from_slice(payload);
                 answer.is_ended = is_end;
                 if self.opens_windows && !payload.is_empty() {
-                    let increment = (payload.len() as u32).to_be_bytes();
-                    let mut updates = frame(WINDOW_UPDATE, 0, 0, &increment);
+                    let mut updates = window_update(0, received.len);
                     if !is_end {
-                        updates.extend(frame(WINDOW_UPDATE, 0, stream, &increment));
+                        updates.extend(window_update(stream, received.len));
                     }
                     // A server that has said everything may be gone already.
                     self.try_send(&updates);
@@ -259,16 +239,16 @@ impl Peer {
             RST_STREAM => {
                 self.answers.entry(stream).or_default().reset = Some(number(payload));
             }
-            SETTINGS if flags & ACK == 0 => {
+            SETTINGS if !received.has(ACK) => {
                 self.try_send(&frame(SETTINGS, ACK, 0, &[]));
             }
-            PING if flags & ACK != 0 => self.pongs += 1,
+            PING if received.has(ACK) => self.pongs += 1,
             PING => {
                 self.try_send(&frame(PING, ACK, 0, payload));
             }
             GOAWAY => {
-                let last = number(&payload[..4]) & 0x7fff_ffff;
-                self.goaway = Some((last, number(&payload[4..8])));
+                let last = number(payload) & 0x7fff_ffff;
+                self.goaway = Some((last, number(&payload[4..])));
             }
             SETTINGS | WINDOW_UPDATE => {}
             other => panic!("a frame of type {other}"),
@@ -289,60 +269,4 @@ fn connect(server: &Gannet) -> TcpStream {
     stream.set_read_timeout(Some(DEADLINE)).expect("set");
     stream.set_write_timeout(Some(DEADLINE)).expect("set");
     stream
-}
-
-/// A frame.
-pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let len = (payload.len() as u32).to_be_bytes();
-    let mut bytes = vec![len[1], len[2], len[3], kind, flags];
-    bytes.extend(stream.to_be_bytes());
-    bytes.extend_from_slice(payload);
-    bytes
-}
-
-/// The field block of a request: literals that are not indexed and not compressed.
-pub fn request(method: &str, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
-    request_by("http", method, path, fields)
-}
-
-/// The same by a scheme.
-fn request_by(scheme: &str, method: &str, path: &str, fields: &[(&str, &str)]) -> Vec<u8> {
-    let mut block = Vec::new();
-    let pseudo = [
-        (":method", method),
-        (":scheme", scheme),
-        (":authority", "test"),
-        (":path", path),
-    ];
-    for (name, value) in pseudo.iter().chain(fields) {
-        block.push(0);
-        for text in [name, value] {
-            string(text.as_bytes(), &mut block);
-        }
-    }
-    block
-}
-
-/// A string without compression (RFC 7541 section 5.2).
-fn string(bytes: &[u8], out: &mut Vec<u8>) {
-    if bytes.len() < 127 {
-        out.push(bytes.len() as u8);
-    } else {
-        out.push(127);
-        let mut rest = bytes.len() - 127;
-        while rest >= 128 {
-            out.push(rest as u8 | 128);
-            rest >>= 7;
-        }
-        out.push(rest as u8);
-    }
-    out.extend_from_slice(bytes);
-}
-
-fn payload_len(header: &[u8]) -> usize {
-    number(&[0, header[0], header[1], header[2]]) as usize
-}
-
-fn number(bytes: &[u8]) -> u32 {
-    u32::from_be_bytes(bytes.try_into().expect("four bytes"))
 }

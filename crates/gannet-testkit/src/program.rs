@@ -1,119 +1,39 @@
-//! For black-box tests: temporary folders, runs of the built binary, and a server that is stopped.
-//!
-//! A test file takes it in by `mod support;`. Nothing here knows the program from inside.
-#![allow(
-    dead_code,
-    unreachable_pub,
-    reason = "each test file uses a part of it"
-)]
-
-pub mod client;
-pub mod content;
-pub mod engine;
-pub mod fuse;
-pub mod h2;
-pub mod process;
-pub mod seccomp;
-pub mod tls;
+//! The program from outside: runs of the built binary, and servers that are stopped.
 
 use std::ffi::OsStr;
-use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
-use std::time::Duration;
 
 pub use rustix::process::Signal;
 
-/// Nothing here takes this long unless it hangs; then the test fails instead of waiting for ever.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+use crate::{DEADLINE, Folder};
 
-/// A folder of its own, removed at the end.
-#[derive(Debug)]
-pub struct Folder(PathBuf);
-
-impl Folder {
-    /// An empty folder.
-    pub fn new() -> Self {
-        static COUNT: AtomicU32 = AtomicU32::new(0);
-        let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("gannet-test-{}-{count}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir(&path).expect("the folder is new");
-        Self(path)
-    }
-
-    /// A small site: pages, an asset, an empty file, a folder with an index, equal files.
-    pub fn site() -> Self {
-        let folder = Self::new();
-        folder.write(
-            "index.html",
-            "<!doctype html><title>home</title><p>hello\n".repeat(40),
-        );
-        folder.write("about.html", "<!doctype html><title>about</title>\n");
-        folder.write("404.html", "<!doctype html><title>nothing here</title>\n");
-        folder.write("assets/app.css", "body { margin: 0 }\n".repeat(200));
-        folder.write("assets/copy.css", "body { margin: 0 }\n".repeat(200));
-        folder.write("assets/empty.txt", "");
-        folder.write("docs/index.html", "<!doctype html><title>docs</title>\n");
-        folder
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        &self.0
-    }
-
-    /// The full path of something in it.
-    pub fn join(&self, path: impl AsRef<Path>) -> PathBuf {
-        self.0.join(path)
-    }
-
-    /// Writes a file, making the folders on the way; gives its full path.
-    pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.join(path);
-        let parent = path.parent().expect("it is below the folder");
-        fs::create_dir_all(parent).expect("the folder can be made");
-        fs::write(&path, content).expect("the file can be written");
-        path
-    }
-
-    /// Every regular file below it, by relative path, with its content, in order.
-    pub fn files(&self) -> Vec<(PathBuf, Vec<u8>)> {
-        let mut files = Vec::new();
-        let mut folders = vec![self.0.clone()];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).expect("readable") {
-                let path = entry.expect("readable").path();
-                if path.is_dir() {
-                    folders.push(path);
-                } else {
-                    let content = fs::read(&path).expect("readable");
-                    let path = path.strip_prefix(&self.0).expect("below").to_owned();
-                    files.push((path, content));
-                }
-            }
-        }
-        files.sort();
-        files
-    }
+/// The built binary: cargo names it to the tests of the program's crate, or it lies above them.
+///
+/// # Panics
+///
+/// If it is not there: only tests of crate `gannet` can be sure that it was built.
+pub fn program() -> PathBuf {
+    let path = std::env::var_os("CARGO_BIN_EXE_gannet").map_or_else(beside_tests, PathBuf::from);
+    assert!(path.is_file(), "no program at {}", path.display());
+    path
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is left behind in a temporary directory does no harm.
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// Test binaries are in `deps`, programs in the folder above.
+fn beside_tests() -> PathBuf {
+    let test = std::env::current_exe().expect("the test binary has a path");
+    let folder = test.ancestors().nth(2).expect("a file in 'deps'");
+    folder.join("gannet")
 }
 
 /// The built binary, without the variables of whoever runs the tests, in `/`, without a terminal.
 pub fn command() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_gannet"));
+    let mut command = Command::new(program());
     for (name, _) in std::env::vars_os() {
         let name_text = name.to_string_lossy();
         if name_text.starts_with("GANNET_") || name_text == "SOURCE_DATE_EPOCH" {

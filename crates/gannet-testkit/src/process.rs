@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use super::{DEADLINE, Gannet};
+use crate::{DEADLINE, Gannet};
 
 /// Waits until something is true; fails if it never is. Looks often enough that a test loses no
 /// time, and not so often that the server loses the processor.

@@ -9,79 +9,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use super::{DEADLINE, Gannet};
-
-/// The longest head that an answer may have; gannet's are far shorter.
-const HEAD_MAX: usize = 16 << 10;
-
-/// Fields that may be there once at most.
-const SINGLETONS: [&str; 12] = [
-    "allow",
-    "cache-control",
-    "connection",
-    "content-encoding",
-    "content-length",
-    "content-range",
-    "content-type",
-    "date",
-    "etag",
-    "last-modified",
-    "location",
-    "vary",
-];
-
-/// An answer.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Response {
-    /// `HTTP/1.1`.
-    pub version: String,
-    /// The status code.
-    pub status: u16,
-    /// Names (in lower case) and values, in order.
-    pub fields: Vec<(String, String)>,
-    /// The content.
-    pub body: Vec<u8>,
-}
-
-impl Response {
-    /// The value of a field that is there once.
-    pub fn field(&self, name: &str) -> Option<&str> {
-        let mut values = self.fields.iter().filter(|(n, _)| n == name);
-        let value = values.next().map(|(_, value)| value.as_str());
-        assert!(values.next().is_none(), "{name} is there twice: {self:?}");
-        value
-    }
-
-    /// The entity tag.
-    pub fn tag(&self) -> &str {
-        self.field("etag").expect("it has an entity tag")
-    }
-
-    /// The content as text.
-    pub fn text(&self) -> &str {
-        std::str::from_utf8(&self.body).expect("the content is UTF-8")
-    }
-
-    /// The head's `content-length`.
-    pub fn content_length(&self) -> Option<u64> {
-        let value = self.field("content-length")?;
-        assert!(value.bytes().all(|b| b.is_ascii_digit()), "{value}");
-        Some(value.parse().expect("a number"))
-    }
-
-    /// The same, if it has this status.
-    pub fn expect(self, status: u16) -> Self {
-        assert_eq!(self.status, status, "{:?}", self.brief());
-        self
-    }
-
-    /// Everything but a long body.
-    fn brief(&self) -> Self {
-        let mut brief = self.clone();
-        brief.body.truncate(200);
-        brief
-    }
-}
+pub use crate::h1::{Response, head};
+use crate::{DEADLINE, Gannet};
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -257,18 +186,19 @@ impl Client {
 
     /// The same, or how the connection ended before the head was whole.
     pub fn head_or_end(&mut self) -> Result<Response, End> {
-        let end = loop {
-            if let Some(at) = self.buffer.windows(4).position(|w| w == b"\r\n\r\n") {
-                break at + 2;
+        loop {
+            match Response::head(&self.buffer) {
+                Ok(Some((response, len))) => {
+                    self.buffer.drain(..len);
+                    return Ok(response);
+                }
+                Ok(None) => {}
+                Err(why) => panic!("{why}"),
             }
-            assert!(self.buffer.len() < HEAD_MAX, "an endless head");
             if let Some(end) = self.fill() {
                 return Err(end);
             }
-        };
-        let rest = self.buffer.split_off(end + 2);
-        let head = std::mem::replace(&mut self.buffer, rest);
-        Ok(parse_head(&head[..end]))
+        }
     }
 
     /// So many bytes of content.
@@ -403,72 +333,4 @@ pub fn metric(server: &Gannet, name: &str) -> u64 {
     let mut lines = text.text().lines();
     let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     value.expect("the metric exists").parse().expect("a number")
-}
-
-/// The head of a request.
-pub fn head(method: &str, target: &str, lines: &[&str]) -> String {
-    let mut text = format!("{method} {target} HTTP/1.1\r\nhost: test\r\n");
-    for line in lines {
-        text.push_str(line);
-        text.push_str("\r\n");
-    }
-    text.push_str("\r\n");
-    text
-}
-
-/// Parses a head, which ends with the line end of its last line.
-fn parse_head(head: &[u8]) -> Response {
-    let text = String::from_utf8(head.to_vec()).expect("heads are ASCII");
-    let bare = text.replace("\r\n", "");
-    assert!(
-        !bare.contains(['\r', '\n', '\0']),
-        "bare CR or LF: {text:?}"
-    );
-    let mut lines = text.split_terminator("\r\n");
-    let status_line = lines.next().expect("a status line");
-    let (version, rest) = status_line.split_at(8);
-    assert_eq!(version, "HTTP/1.1", "{status_line}");
-    let (status, reason) = rest.split_at(4);
-    assert!(
-        status.starts_with(' ') && reason.starts_with(' '),
-        "{status_line}"
-    );
-    let fields: Vec<_> = lines.map(parse_field).collect();
-    let response = Response {
-        version: version.to_owned(),
-        status: status[1..].parse().expect("three digits"),
-        fields,
-        body: Vec::new(),
-    };
-    for name in SINGLETONS {
-        response.field(name);
-    }
-    if response.status >= 200 {
-        let date = response.field("date").expect("an answer has a date");
-        assert!(is_date(date), "{date}");
-    }
-    response
-}
-
-fn parse_field(line: &str) -> (String, String) {
-    let (name, value) = line.split_once(": ").expect("name, colon, space, value");
-    let is_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    assert!(!name.is_empty() && name.bytes().all(is_name), "{line}");
-    assert_eq!(value, value.trim(), "{line:?}");
-    (name.to_owned(), value.to_owned())
-}
-
-/// Whether it has the form `Sun, 06 Nov 1994 08:49:37 GMT`.
-pub fn is_date(text: &str) -> bool {
-    let form = b"Aaa, 00 Aaa 0000 00:00:00 ";
-    let Some(text) = text.strip_suffix("GMT") else {
-        return false;
-    };
-    text.len() == form.len()
-        && text.bytes().zip(form).all(|(byte, form)| match form {
-            b'0' => byte.is_ascii_digit(),
-            b'A' => byte.is_ascii_uppercase(),
-            b'a' => byte.is_ascii_lowercase(),
-            form => byte == *form,
-        })
 }

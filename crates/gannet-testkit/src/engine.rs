@@ -2,12 +2,14 @@
 
 use std::sync::OnceLock;
 
-use super::{Folder, Gannet, command};
+use crate::{Folder, Gannet, left_out};
 
 /// An engine, as its flag names it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Engine {
+    /// io_uring.
     Uring,
+    /// epoll.
     Epoll,
 }
 
@@ -33,9 +35,16 @@ impl Engine {
 /// Runs a test body on each engine, both at the same time: most of a test is waiting.
 pub fn on_both_engines(test: impl Fn(Engine) + Sync) {
     let test = &test;
+    // Each thread has the test's name, which tells what is left out and what has failed.
+    let name = std::thread::current().name().unwrap_or("test").to_owned();
     std::thread::scope(|scope| {
-        let epoll = scope.spawn(move || test(Engine::Epoll));
-        let uring = has_uring().then(|| scope.spawn(move || test(Engine::Uring)));
+        let begin = |engine| {
+            let thread = std::thread::Builder::new().name(name.clone());
+            let thread = thread.spawn_scoped(scope, move || test(engine));
+            thread.expect("one more thread")
+        };
+        let epoll = begin(Engine::Epoll);
+        let uring = has_uring().then(|| begin(Engine::Uring));
         let epoll = epoll.join();
         let uring = uring.map_or(Ok(()), std::thread::ScopedJoinHandle::join);
         assert!(epoll.is_ok(), "it failed on the epoll engine");
@@ -43,28 +52,25 @@ pub fn on_both_engines(test: impl Fn(Engine) + Sync) {
     });
 }
 
-/// Whether this machine lets gannet use io_uring; says why if not.
+/// Whether this machine lets gannet use io_uring; if not, what needs it is left out.
 pub fn has_uring() -> bool {
-    static KNOWN: OnceLock<bool> = OnceLock::new();
-    *KNOWN.get_or_init(|| {
+    static WHY_NOT: OnceLock<Option<String>> = OnceLock::new();
+    let why_not = WHY_NOT.get_or_init(|| {
         let folder = Folder::new();
-        let mut command = command();
-        command
-            .args(["--port", "0", "--engine", "auto"])
-            .arg(folder.path());
-        let server = Gannet::start(&mut command);
+        let server = Gannet::serve(folder.path(), &["--engine", "auto"]);
         let lines = server.start_lines();
-        if lines
-            .iter()
-            .any(|line| line.starts_with("engine   io_uring"))
-        {
-            return true;
+        let is_uring = |line: &String| line.starts_with("engine   io_uring");
+        if lines.iter().any(is_uring) {
+            return None;
         }
         let why = lines.iter().find(|line| line.contains("not io_uring"));
-        println!(
-            "skipped: the io_uring engine; {}",
-            why.expect("a reason is given").trim()
-        );
-        false
-    })
+        Some(why.expect("a reason is given").trim().to_owned())
+    });
+    match why_not {
+        None => true,
+        Some(why) => {
+            left_out("io_uring", why);
+            false
+        }
+    }
 }

@@ -12,69 +12,118 @@ use rcgen::{
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, aws_lc_rs};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedCipherSuite};
+use rustls::version::{TLS12, TLS13};
+use rustls::{
+    ClientConfig, ClientConnection, RootCertStore, SupportedCipherSuite, SupportedProtocolVersion,
+};
 
-use super::client::Client;
-use super::engine::Engine;
-use super::{Folder, Gannet};
+use crate::Folder;
+#[cfg(feature = "program")]
+pub use crate::secure::Secure;
 
 /// The kind of a certificate's key.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum KeyKind {
+    /// ECDSA with P-256.
     P256,
+    /// ECDSA with P-384.
     P384,
+    /// Ed25519.
     Ed25519,
+    /// RSA.
     Rsa,
+}
+
+/// All of them.
+pub const KEY_KINDS: [KeyKind; 4] = [KeyKind::P256, KeyKind::P384, KeyKind::Ed25519, KeyKind::Rsa];
+
+/// A certificate with those above it but the root, and its key: both PEM.
+#[derive(Clone, Debug)]
+pub struct Issued {
+    /// The certificates, the server's own first.
+    pub chain: String,
+    /// The key.
+    pub key: String,
+}
+
+impl Issued {
+    /// Both in one text.
+    pub fn pem(&self) -> String {
+        [&*self.chain, &*self.key].concat()
+    }
 }
 
 /// An authority of a test, and the files of the certificates that it has issued.
 pub struct Authority {
     folder: Folder,
+    /// The root's certificate.
     pem: String,
     issuer: Issuer<'static, KeyPair>,
+    /// The certificate between the root's and those that it issues.
+    intermediate: Option<String>,
+}
+
+impl Default for Authority {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Authority {
+    /// A root.
     pub fn new() -> Self {
-        let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).expect("a key");
-        let mut params = CertificateParams::default();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params
-            .distinguished_name
-            .push(DnType::CommonName, "test root");
-        let pem = params.self_signed(&key).expect("signed").pem();
+        let (key, params) = (new_key(KeyKind::P256), authority_params("test root"));
         Self {
             folder: Folder::new(),
-            pem,
+            pem: params.self_signed(&key).expect("signed").pem(),
             issuer: Issuer::new(params, key),
+            intermediate: None,
+        }
+    }
+
+    /// An authority below this one; its chains include its own certificate.
+    pub fn intermediate(&self) -> Self {
+        let (key, params) = (
+            new_key(KeyKind::P256),
+            authority_params("test intermediate"),
+        );
+        let pem = params.signed_by(&key, &self.issuer).expect("signed").pem();
+        Self {
+            folder: Folder::new(),
+            pem: self.pem.clone(),
+            issuer: Issuer::new(params, key),
+            intermediate: Some(pem),
         }
     }
 
     /// Writes a certificate and its key into one file; gives its path.
     pub fn issue(&self, file: &str, kind: KeyKind, names: &[&str]) -> PathBuf {
-        let path = self.folder.write(file, self.issued(kind, names));
+        let path = self.folder.write(file, self.issued(kind, names).pem());
         // A key that everybody can read is warned about.
         fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("ours");
         path
     }
 
-    /// A certificate and its key as PEM.
-    pub fn issued(&self, kind: KeyKind, names: &[&str]) -> String {
-        let algorithm = match kind {
-            KeyKind::P256 => &PKCS_ECDSA_P256_SHA256,
-            KeyKind::P384 => &PKCS_ECDSA_P384_SHA384,
-            KeyKind::Ed25519 => &PKCS_ED25519,
-            KeyKind::Rsa => &PKCS_RSA_SHA256,
-        };
-        let key = KeyPair::generate_for(algorithm).expect("a key");
+    /// A certificate that is valid for long, and its key.
+    pub fn issued(&self, kind: KeyKind, names: &[&str]) -> Issued {
+        self.issued_for(kind, names, (2020, 2099))
+    }
+
+    /// A certificate that is valid from the start of one year to the start of another.
+    pub fn issued_for(&self, kind: KeyKind, names: &[&str], years: (i32, i32)) -> Issued {
+        let key = new_key(kind);
         let names: Vec<_> = names.iter().map(|name| (*name).to_owned()).collect();
         let mut params = CertificateParams::new(names).expect("names");
-        params.not_after = rcgen::date_time_ymd(2099, 1, 1);
+        params.not_before = rcgen::date_time_ymd(years.0, 1, 1);
+        params.not_after = rcgen::date_time_ymd(years.1, 1, 1);
         params
             .distinguished_name
             .push(DnType::CommonName, "test leaf");
         let leaf = params.signed_by(&key, &self.issuer).expect("signed");
-        format!("{}{}", leaf.pem(), key.serialize_pem())
+        Issued {
+            chain: leaf.pem() + self.intermediate.as_deref().unwrap_or_default(),
+            key: key.serialize_pem(),
+        }
     }
 
     /// Puts another content in the place of a file in one step, as certificate managers do.
@@ -84,11 +133,17 @@ impl Authority {
         fs::rename(beside, self.folder.join(file)).expect("renamed");
     }
 
-    /// The authority's own certificate, as a file.
+    /// The root's certificate.
+    pub fn pem(&self) -> &str {
+        &self.pem
+    }
+
+    /// The root's certificate, as a file.
     pub fn file(&self) -> PathBuf {
         self.folder.write("root.pem", &self.pem)
     }
 
+    /// What a client trusts.
     pub fn roots(&self) -> RootCertStore {
         let mut roots = RootCertStore::empty();
         let der = CertificateDer::from_pem_slice(self.pem.as_bytes()).expect("PEM");
@@ -103,9 +158,15 @@ impl Authority {
             kx_groups: abilities.groups,
             ..aws_lc_rs::default_provider()
         };
+        // Only versions for which there is a suite.
+        let suites = &provider.cipher_suites;
+        let is_able = |version: &&SupportedProtocolVersion| {
+            suites.iter().any(|suite| suite.version() == *version)
+        };
+        let versions: Vec<_> = [&TLS13, &TLS12].into_iter().filter(is_able).collect();
         let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
-            .with_safe_default_protocol_versions()
-            .expect("suites of known versions")
+            .with_protocol_versions(&versions)
+            .expect("suites of these versions")
             .with_root_certificates(self.roots())
             .with_no_client_auth();
         config.alpn_protocols = abilities.alpn;
@@ -117,10 +178,15 @@ impl Authority {
 
 /// What a client can do.
 pub struct Abilities {
+    /// Cipher suites; the versions of TLS follow from them.
     pub suites: Vec<SupportedCipherSuite>,
+    /// Groups of the key exchange.
     pub groups: Vec<&'static dyn SupportedKxGroup>,
+    /// Protocols above, the favourite first.
     pub alpn: Vec<Vec<u8>>,
+    /// Sends early data where it may.
     pub early_data: bool,
+    /// Names the host.
     pub sni: bool,
 }
 
@@ -143,37 +209,19 @@ pub fn connection(config: &Arc<ClientConfig>, name: &str) -> ClientConnection {
     ClientConnection::new(Arc::clone(config), name).expect("a configuration")
 }
 
-/// A server with one certificate for `localhost`, and clients for it.
-pub struct Secure {
-    pub authority: Authority,
-    pub config: Arc<ClientConfig>,
-    pub server: Gannet,
+fn new_key(kind: KeyKind) -> KeyPair {
+    let algorithm = match kind {
+        KeyKind::P256 => &PKCS_ECDSA_P256_SHA256,
+        KeyKind::P384 => &PKCS_ECDSA_P384_SHA384,
+        KeyKind::Ed25519 => &PKCS_ED25519,
+        KeyKind::Rsa => &PKCS_RSA_SHA256,
+    };
+    KeyPair::generate_for(algorithm).expect("a key")
 }
 
-impl Secure {
-    /// Serves over TLS, with more flags.
-    pub fn serve(engine: Engine, path: impl AsRef<std::path::Path>, flags: &[&str]) -> Self {
-        let authority = Authority::new();
-        let file = authority.issue("site.pem", KeyKind::P256, &["localhost"]);
-        let file = file.to_str().expect("UTF-8");
-        let flags: Vec<&str> = ["--tls-cert", file]
-            .into_iter()
-            .chain(flags.iter().copied())
-            .collect();
-        let server = engine.serve(path, &flags);
-        Self {
-            config: authority.client(Abilities::default()),
-            authority,
-            server,
-        }
-    }
-
-    /// A connection.
-    pub fn connect(&self) -> Client {
-        self.connect_with(&self.config, "localhost")
-    }
-
-    pub fn connect_with(&self, config: &Arc<ClientConfig>, name: &str) -> Client {
-        Client::tls(self.server.address(), connection(config, name))
-    }
+fn authority_params(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.distinguished_name.push(DnType::CommonName, name);
+    params
 }
