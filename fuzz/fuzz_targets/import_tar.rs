@@ -7,5 +7,5 @@ mod sink;
 use gannet_archive::Coding;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    sink::import(bytes, gannet::import::Kind::Tar(Coding::Identity));
+    sink::import(bytes, gannet_site::import::Kind::Tar(Coding::Identity));
 });

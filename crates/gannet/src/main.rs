@@ -1,14 +1,70 @@
 #![forbid(unsafe_code)]
 //! The gannet program.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
+use gannet::command_line::arguments::{self, Asked};
+use gannet::command_line::commands::REFERENCE_COMMAND;
+use gannet::commands::{
+    cat, check, diff, explain, extract, get, help, import, inspect, keygen, ls, pack, print, serve,
+    text, verify, write,
+};
+use gannet::messages::{Failure, hide_panics};
+use gannet::{components, documents};
 use gannet_io::reserve::WithReserve;
+use signal_hook::consts::SIGXFSZ;
+use signal_hook::flag;
 
 /// Where memory is limited, a server is to refuse clients rather than to end.
 #[global_allocator]
 static ALLOCATOR: WithReserve = WithReserve;
 
 fn main() -> ExitCode {
-    ExitCode::from(gannet::run(std::env::args_os().collect()))
+    hide_panics();
+    // A limit on the length of files is to be an error like a full disk, not the end of the
+    // process. Where it cannot be handled, it stays that.
+    let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
+    let typed: Vec<OsString> = std::env::args_os().collect();
+    ExitCode::from(run(&typed).unwrap_or_else(|failure| {
+        failure.report();
+        failure.exit.code()
+    }))
+}
+
+/// Does what the command line asks for and gives the exit status.
+fn run(typed: &[OsString]) -> Result<u8, Failure> {
+    let matches = match arguments::parse(typed)? {
+        Asked::Text(text) => return print(&text),
+        Asked::Matches(matches) => matches,
+    };
+    match matches.subcommand() {
+        None => serve::run(&matches),
+        Some(("serve", matches)) => serve::run(matches),
+        Some(("pack", matches)) => pack::run(matches),
+        Some(("ls", matches)) => ls::run(matches),
+        Some(("cat", matches)) => cat::run(matches),
+        Some(("check", matches)) => check::run(matches),
+        Some(("diff", matches)) => diff::run(matches),
+        Some(("explain", matches)) => explain::run(matches),
+        Some(("extract", matches)) => extract::run(matches),
+        Some(("import", matches)) => import::run(matches),
+        Some(("inspect", matches)) => inspect::run(matches),
+        Some(("verify", matches)) => verify::run(matches),
+        Some(("keygen", matches)) => keygen::run(matches),
+        Some(("get", matches)) => get::run(matches),
+        Some(("cert", _)) => print(&serve::tls::authority()?),
+        Some(("help", matches)) => help::run(matches),
+        Some(("version", _)) => print(&arguments::version()),
+        Some(("sbom", _)) => write(components::write_sbom),
+        Some(("licenses", matches)) => {
+            write(|out| components::write_licenses(matches.get_flag("brief"), out))
+        }
+        Some(("completions", matches)) => print(&documents::completions(text(matches, "shell"))?),
+        Some(("man", _)) => print(&documents::manual_page::render()),
+        Some((REFERENCE_COMMAND, _)) => print(&documents::reference::render()),
+        Some((name, _)) => unreachable!("'{name}' is not a command"),
+    }
 }

@@ -8,8 +8,7 @@
 use std::fmt;
 use std::io::{self, Write};
 
-pub use gannet_io::cause::cause;
-use rustix::io::Errno;
+pub use gannet_io::cause::{cause, next_step, printable};
 
 /// The exit status of a failure, documented in the manual.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -124,56 +123,6 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// What can be done about an error of the system where nothing more is known of it; `None` where only
-/// the cause itself can tell.
-#[must_use]
-pub fn next_step(error: &io::Error) -> Option<&'static str> {
-    let is = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
-    Some(match error.kind() {
-        io::ErrorKind::NotFound => "check the path",
-        io::ErrorKind::AlreadyExists => "choose another name, or remove what is there",
-        io::ErrorKind::PermissionDenied => {
-            "check its permissions and those of its folder ('namei -l PATH'), and the user that \
-             gannet runs as"
-        }
-        io::ErrorKind::IsADirectory => "it is a folder: name a file",
-        io::ErrorKind::NotADirectory => "a component of the path is not a folder: check the path",
-        io::ErrorKind::InvalidInput => "name a regular file",
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            "free some space there, or choose another place"
-        }
-        io::ErrorKind::ReadOnlyFilesystem => "choose a writable place",
-        io::ErrorKind::FileTooLarge => {
-            "the file system or a limit (ulimit -f) does not allow files of this length"
-        }
-        io::ErrorKind::OutOfMemory => "free memory, or raise a limit on it (ulimit -v)",
-        io::ErrorKind::CrossesDevices => "choose a place on the same file system",
-        _ if is(Errno::MFILE) => "raise the limit of descriptors: 'ulimit -n'",
-        _ if is(Errno::NFILE) => "raise the system's limit of open files: the sysctl fs.file-max",
-        _ if is(Errno::AGAIN) => {
-            "raise the limit of threads, or of memory: 'ulimit -u', 'ulimit -v'"
-        }
-        _ if is(Errno::LOOP) => "its symbolic links form a loop: check the path",
-        _ if is(Errno::IO) => "the disk or its cable is failing: see 'dmesg'",
-        _ => return None,
-    })
-}
-
-/// Names come from disks, networks and other programs: what could steer a terminal is shown, not
-/// sent.
-#[must_use]
-pub fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for letter in text.chars() {
-        if letter.is_control() {
-            shown.extend(letter.escape_default());
-        } else {
-            shown.push(letter);
-        }
-    }
-    shown
-}
-
 /// Prints a broken invariant readably: what, where, and where to report it. Afterwards the process
 /// ends, as panics do.
 pub fn hide_panics() {
@@ -210,23 +159,5 @@ mod tests {
         );
         assert_eq!(failure.exit.code(), 1);
         assert_eq!(failure.as_usage().exit.code(), 2);
-    }
-
-    #[test]
-    fn an_error_of_the_system_has_a_next_step() {
-        let check = |errno: Errno, expect: &str| {
-            let error = io::Error::from(errno);
-            let failure = Failure::of_system("open", "x", &error);
-            let help = failure.help.unwrap_or_default();
-            assert!(help.contains(expect), "{errno:?}: {help:?}");
-        };
-        check(Errno::NOENT, "check the path");
-        check(Errno::ACCESS, "permissions");
-        check(Errno::ISDIR, "name a file");
-        check(Errno::NOSPC, "free some space");
-        check(Errno::ROFS, "writable");
-        check(Errno::MFILE, "ulimit -n");
-        check(Errno::LOOP, "form a loop");
-        assert_eq!(next_step(&io::Error::other("damaged")), None);
     }
 }

@@ -40,6 +40,22 @@ pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
     scale(number, factor).ok_or_else(|| "not a duration: write a number with ms, s, m or h".into())
 }
 
+/// A length as people read it, in powers of 1024.
+#[must_use]
+pub fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 999.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
 /// A number with its noun: `1 file`, `12 files`.
 #[must_use]
 pub fn counted(count: u64, noun: &str) -> String {
@@ -77,6 +93,17 @@ fn scale(number: &str, factor: u64) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_are_shown_in_powers_of_1024() {
+        let check = |bytes, expect: &str| assert_eq!(size(bytes), expect);
+        check(0, "0 B");
+        check(1023, "1023 B");
+        check(1024, "1.0 KiB");
+        check(1_572_864, "1.5 MiB");
+        check(1_048_575, "1.0 MiB");
+        check(u64::MAX, "16384.0 PiB");
+    }
 
     #[test]
     fn sizes_take_both_kinds_of_units() {

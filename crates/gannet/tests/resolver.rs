@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::Path;
 
-use gannet::check::{CheckOptions, Format, check};
-use gannet::explain::{ExplainOptions, explain};
-use gannet::offline::SiteOptions;
+use gannet::commands::explain::{ExplainOptions, explain};
 use gannet_content::directory::lookup::LookupOptions;
 use gannet_content::routing::{Routing, TrailingSlash};
 use gannet_content::rules::Compat;
+use gannet_site::check::{CheckOptions, Finding, check};
+use gannet_site::offline::SiteOptions;
 use gannet_testkit::client::Client;
 use gannet_testkit::content::Numbers;
 use gannet_testkit::engine::{Engine, has_uring};
@@ -339,23 +339,14 @@ fn found_broken(case: &Case, site: &Path) -> BTreeSet<String> {
     let options = CheckOptions {
         site: case.options(site),
         origins: Vec::new(),
-        format: Format::Json,
-        strict: false,
     };
-    let mut out = Vec::new();
-    check(&options, &mut out).expect("it can be checked");
-    let text = String::from_utf8(out).expect("UTF-8");
-    let links = text.lines().filter(|line| line.contains("links.html\""));
+    let report = check(&options).expect("it can be checked");
     let kinds = ["dead-link", "wrong-case", "bad-url"];
-    let broken = links.filter(|line| kinds.iter().any(|kind| line.contains(kind)));
-    let path = |line: &str| {
-        Some(
-            line.split_once("a href '")?
-                .1
-                .split_once('\'')?
-                .0
-                .to_owned(),
-        )
+    let is_broken = |it: &&Finding| it.file.ends_with("links.html") && kinds.contains(&it.kind);
+    let broken = report.findings.iter().filter(is_broken);
+    let path = |it: &Finding| {
+        let link = it.source.strip_prefix("a href '")?;
+        Some(link.split_once('\'')?.0.to_owned())
     };
     broken.filter_map(path).collect()
 }

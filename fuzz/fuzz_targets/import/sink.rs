@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use gannet::import::{Entries, ImportError, Kind, read_bytes};
+use gannet_site::import::{Entries, ImportError, Kind, read_bytes};
 
 /// Bytes of one content that are read: what is compressed may become much.
 const CONTENT_MAX: u64 = 1 << 20;

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use clap::ValueHint;
 use gannet_archive::Coding;
+use gannet_site::pack::encoders::{Wish, parse_list};
 
 use crate::command_line::flag::{FILE, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::ColourChoice;
 use crate::command_line::site_flags::{self, OfSite, Shown};
 use crate::command_line::site_settings::SiteSettings;
 use crate::command_line::values::{choice, colour, number, path, switch, text};
-use crate::pack::encoders::{Wish, parse_list};
 
 /// The settings of `pack`.
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -29,7 +29,7 @@ mod tests {
             let mut settings = Settings::default();
             (flag.apply)(&mut settings, &[OsString::from(flag.default)]).expect(flag.name);
             if flag.name == "port" {
-                assert_eq!(settings.port, Some(crate::serve::addresses::PORT));
+                assert_eq!(settings.port, Some(crate::commands::serve::addresses::PORT));
                 continue;
             }
             // What is not given is decided later, so it differs from what is given.

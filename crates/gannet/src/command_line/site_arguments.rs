@@ -7,10 +7,10 @@ use clap::ArgMatches;
 use clap::parser::ValueSource;
 use gannet_content::directory::lookup::LookupOptions;
 use gannet_content::rules::Compat;
+use gannet_site::offline::SiteOptions;
 
 use crate::command_line::site_settings::{self, SiteSettings};
 use crate::messages::{Failure, printable};
-use crate::offline::SiteOptions;
 
 /// What an archive has decided when it was packed.
 const OF_DIRECTORIES: [&str; 8] = [

@@ -10,7 +10,7 @@ use gannet_content::routing::{Routing, TrailingSlash};
 use gannet_content::rules::Compat;
 
 use crate::command_line::values::{choice, text};
-use crate::host_name::host_name;
+use gannet_site::host_name::host_name;
 
 /// What answers a path, and with which fields.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]

@@ -9,11 +9,11 @@ use gannet_io::named_file;
 use gannet_io::unix_socket::Access;
 use gannet_server::config::{ListenAddress, Scheme, UnixAddress};
 use gannet_server::signature::PublicKey;
+use gannet_site::pack::is_secret_key;
 
 use crate::command_line::nearest::nearest;
 use crate::command_line::settings::{ColourChoice, Listen};
 use crate::messages::cause;
-use crate::pack::sign::is_secret_key;
 
 /// The last value as text.
 ///

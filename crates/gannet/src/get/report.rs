@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::json;
 use crate::messages::printable;
-use crate::pack::size;
+use crate::quantities::size;
 
 /// One download of one URL.
 pub(super) struct Connection {

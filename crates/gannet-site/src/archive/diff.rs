@@ -1,0 +1,255 @@
+//! Which URLs one archive has that another has not, or has differently.
+
+use std::cmp::Ordering;
+use std::io::{self, Read};
+use std::path::Path;
+
+use gannet_archive::{Coding, Entry, EntryKind, Namespace};
+use gannet_content::rules::pattern::Scheme;
+
+use super::{ArchiveFile, SiteError, entry_name, host_name, host_number};
+use crate::offline::{Asked, Located, Place, Site};
+
+/// What became of a URL.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Change {
+    /// It is new.
+    Added,
+    /// It is gone.
+    Removed,
+    /// What is different: `content`, `type`, a field's name, ...
+    Changed(Vec<String>),
+    /// It had content and leads elsewhere now.
+    Redirected(String),
+}
+
+/// How two archives differ.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Differences {
+    /// URLs that are new.
+    pub added: u64,
+    /// URLs whose answer is another one.
+    pub changed: u64,
+    /// URLs that had content and lead elsewhere now.
+    pub redirected: u64,
+    /// URLs that are gone and lead nowhere.
+    pub removed: u64,
+    /// The bytes of each coding, before and after.
+    pub codings: Vec<(Coding, u64, u64)>,
+}
+
+impl Differences {
+    /// URLs that differ.
+    #[must_use]
+    pub fn url_count(&self) -> u64 {
+        self.added + self.changed + self.redirected + self.removed
+    }
+}
+
+/// Compares the URLs of two archives: both are read once, in the order of their paths. Times of
+/// modification make no difference. `tell` is called for each difference, with the URL.
+///
+/// # Errors
+/// An archive cannot be opened or read, or `tell` fails.
+pub fn diff(
+    before: &Path,
+    after: &Path,
+    tell: &mut dyn FnMut(&str, &Change) -> io::Result<()>,
+) -> Result<Differences, SiteError> {
+    let before = ArchiveFile::open(before)?;
+    let site = Site::of_archive(after, false)?;
+    let Place::Archive(after) = site.place() else {
+        unreachable!("it was opened as an archive");
+    };
+    let after = after.file();
+    let mut diff = Diff {
+        before: &before,
+        after,
+        site: &site,
+        found: Differences::default(),
+        tell,
+    };
+    diff.walk()?;
+    let mut found = diff.found;
+    let (old, new) = (before.archive().stats(), after.archive().stats());
+    let codings = Coding::ALL.into_iter();
+    found.codings = codings
+        .map(|it| (it, old.coding(it).bytes, new.coding(it).bytes))
+        .collect();
+    Ok(found)
+}
+
+struct Diff<'a> {
+    before: &'a ArchiveFile,
+    after: &'a ArchiveFile,
+    /// The later one, as it answers.
+    site: &'a Site,
+    found: Differences,
+    tell: &'a mut dyn FnMut(&str, &Change) -> io::Result<()>,
+}
+
+impl<'a> Diff<'a> {
+    /// Both lists are in the order of their keys.
+    fn walk(&mut self) -> Result<(), SiteError> {
+        // What rules send in place of a path is no URL of its own.
+        let is_url = |entry: &Entry<'_>| entry.key().namespace != Namespace::Unruled;
+        let mut old = self.before.archive().entries().filter(is_url).peekable();
+        let mut new = self.after.archive().entries().filter(is_url).peekable();
+        loop {
+            let order = match (old.peek(), new.peek()) {
+                (None, None) => return Ok(()),
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some(a), Some(b)) => self.order(a, b),
+            };
+            match order {
+                Ordering::Less => {
+                    if let Some(entry) = old.next() {
+                        let change = self.removed(&entry);
+                        self.tell(self.before, &entry, &change)?;
+                    }
+                }
+                Ordering::Greater => {
+                    if let Some(entry) = new.next() {
+                        self.tell(self.after, &entry, &Change::Added)?;
+                    }
+                }
+                Ordering::Equal => {
+                    if let (Some(a), Some(b)) = (old.next(), new.next())
+                        && let Some(change) = self.compare(&a, &b)?
+                    {
+                        self.tell(self.after, &b, &change)?;
+                    }
+                }
+            }
+        }
+    }
+
+    /// What is gone may lead elsewhere, by a rule or without its slash.
+    fn removed(&self, entry: &Entry<'_>) -> Change {
+        let key = entry.key();
+        let host_name = host_name(self.before.archive(), key.host);
+        let asked = Asked {
+            // A host that is no longer named is answered like all others.
+            host: host_number(self.after.archive(), host_name.as_bytes()),
+            host_name,
+            scheme: Scheme::Https,
+            path: key.path,
+            query: None,
+            is_navigation: false,
+        };
+        match self.site.locate(asked) {
+            Located::Redirect { location, .. } if key.namespace == Namespace::Content => {
+                Change::Redirected(location)
+            }
+            _ => Change::Removed,
+        }
+    }
+
+    /// Hosts are in the order of their names, whatever their numbers.
+    fn order(&self, a: &Entry<'_>, b: &Entry<'_>) -> Ordering {
+        let (old, new) = (a.key(), b.key());
+        let old_host = host_name(self.before.archive(), old.host);
+        let host = old_host.cmp(host_name(self.after.archive(), new.host));
+        host.then(old.on(0).cmp(&new.on(0)))
+    }
+
+    fn compare(&self, a: &Entry<'a>, b: &Entry<'a>) -> Result<Option<Change>, SiteError> {
+        let mut what = Vec::new();
+        match (a.kind(), b.kind()) {
+            (EntryKind::Redirect { .. }, EntryKind::Redirect { .. }) => {
+                if a.kind() != b.kind() {
+                    what.push("redirect".to_owned());
+                }
+            }
+            (EntryKind::Content, EntryKind::Redirect { location, .. }) => {
+                let location = String::from_utf8_lossy(location).into_owned();
+                return Ok(Some(Change::Redirected(location)));
+            }
+            (EntryKind::Redirect { .. }, EntryKind::Content) => what.push("content".to_owned()),
+            (EntryKind::Content, EntryKind::Content) => {
+                if content_digest(self.before, a)? != content_digest(self.after, b)? {
+                    what.push("content".to_owned());
+                } else if stored(a) != stored(b) {
+                    what.push("codings".to_owned());
+                }
+                what.extend(changed_fields(a, b));
+            }
+        }
+        Ok((!what.is_empty()).then_some(Change::Changed(what)))
+    }
+
+    fn tell(
+        &mut self,
+        file: &ArchiveFile,
+        entry: &Entry<'_>,
+        change: &Change,
+    ) -> Result<(), SiteError> {
+        let name = entry_name(file.archive(), entry);
+        let counter = match change {
+            Change::Added => &mut self.found.added,
+            Change::Removed => &mut self.found.removed,
+            Change::Changed(_) => &mut self.found.changed,
+            Change::Redirected(_) => &mut self.found.redirected,
+        };
+        *counter += 1;
+        (self.tell)(&name, change).map_err(SiteError::Output)
+    }
+}
+
+/// The digest of the content without coding.
+fn content_digest(file: &ArchiveFile, entry: &Entry<'_>) -> Result<[u8; 32], SiteError> {
+    if let Some(identity) = entry.select(Coding::Identity.bit())
+        && let Ok(digest) = identity.digest().try_into()
+    {
+        return Ok(digest);
+    }
+    let refuse = |error| SiteError::io("read", file.path())(error);
+    let mut hasher = blake3::Hasher::new();
+    if let Some(content) = file.content(entry).map_err(refuse)? {
+        // What comes out of a decoder may be much: it is hashed as it comes.
+        io::copy(&mut content.take(u64::MAX), &mut hasher).map_err(refuse)?;
+    }
+    Ok(*hasher.finalize().as_bytes())
+}
+
+/// Codings and the digests of what is stored in them.
+fn stored<'a>(entry: &Entry<'a>) -> Vec<(Coding, &'a [u8])> {
+    let variants = entry.variants();
+    let mut stored: Vec<_> = variants.map(|it| (it.coding(), it.digest())).collect();
+    stored.sort_unstable();
+    stored
+}
+
+/// Names of fields that differ, but for those that follow from content, coding and time.
+fn changed_fields(a: &Entry<'_>, b: &Entry<'_>) -> Vec<String> {
+    let (old, new) = (fields(a), fields(b));
+    let mut names: Vec<String> = Vec::new();
+    for (name, value) in old.iter().chain(&new) {
+        let line = (name.clone(), value.clone());
+        if (!old.contains(&line) || !new.contains(&line)) && !names.contains(name) {
+            names.push(name.clone());
+        }
+    }
+    names
+}
+
+fn fields(entry: &Entry<'_>) -> Vec<(String, String)> {
+    const FOLLOWING: [&str; 7] = [
+        "content-length",
+        "content-encoding",
+        "etag",
+        "last-modified",
+        "vary",
+        "repr-digest",
+        "content-digest",
+    ];
+    let block = entry.variants().next().map(|variant| variant.h1().whole());
+    let block = block.unwrap_or_default();
+    let text = String::from_utf8_lossy(&block);
+    let lines = text.lines().filter_map(|line| line.split_once(": "));
+    lines
+        .filter(|(name, _)| !FOLLOWING.contains(name))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}

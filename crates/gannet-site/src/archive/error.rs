@@ -1,0 +1,143 @@
+//! Why something could not be done with a site or an archive.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gannet_archive::ArchiveError;
+use gannet_io::cause::{cause, next_step};
+use gannet_server::signature::SignatureError;
+
+/// Why something could not be done with a site or an archive.
+#[derive(Debug)]
+pub enum SiteError {
+    /// The file is no sound archive.
+    Open(PathBuf, ArchiveError),
+    /// The system refused something.
+    Io {
+        /// What was being done: `open archive`, `write`, ...
+        doing: &'static str,
+        /// To what.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+    /// Output could not be written.
+    Output(io::Error),
+    /// A path is not in the archive.
+    NotFound {
+        /// The archive.
+        archive: PathBuf,
+        /// The path as it was asked for.
+        path: String,
+        /// Where the path redirects to, if it does.
+        redirect: Option<String>,
+    },
+    /// A path is there, but not in the coding that was asked for.
+    NotStored {
+        /// The path as it was asked for.
+        path: String,
+        /// The coding.
+        coding: &'static str,
+        /// The codings it is stored in.
+        stored: Vec<&'static str>,
+    },
+    /// Bytes are not what their digest says.
+    Damaged {
+        /// The archive.
+        archive: PathBuf,
+        /// What is wrong, and where.
+        what: String,
+    },
+    /// A signature was asked for and is not there, or wrong.
+    Signature(PathBuf, SignatureError),
+    /// An entry cannot be a file in a directory.
+    Unsafe {
+        /// The path of the entry.
+        path: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// The directory to extract into holds something.
+    NotEmpty(PathBuf),
+}
+
+impl SiteError {
+    pub(crate) fn io<'p>(
+        doing: &'static str,
+        path: &'p Path,
+    ) -> impl FnOnce(io::Error) -> Self + use<'p> {
+        move |error| Self::Io {
+            doing,
+            path: path.to_path_buf(),
+            error,
+        }
+    }
+
+    /// What to do about it, for a line `help: ...`.
+    #[must_use]
+    pub fn help(&self) -> Option<String> {
+        Some(match self {
+            Self::Open(_, error) => return error.help().map(str::to_string),
+            Self::Io { error, .. } | Self::Output(error) => {
+                return next_step(error).map(str::to_string);
+            }
+            Self::NotFound {
+                redirect: Some(to), ..
+            } => {
+                format!("it redirects to '{to}'; use that path")
+            }
+            Self::NotFound { archive, .. } => {
+                format!("'gannet ls {}' lists its contents", archive.display())
+            }
+            Self::NotStored { stored, .. } => format!("it is stored as {}", stored.join(", ")),
+            Self::Damaged { .. } => "copy the archive again, or rebuild it".into(),
+            Self::Signature(_, error) => error.help().into(),
+            Self::Unsafe { .. } => "this archive was not packed from a directory".into(),
+            Self::NotEmpty(_) => "name a directory that is empty or does not exist yet".into(),
+        })
+    }
+}
+
+impl fmt::Display for SiteError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open(path, error) => {
+                write!(out, "cannot open archive '{}': {error}", path.display())
+            }
+            Self::Io { doing, path, error } => {
+                write!(out, "cannot {doing} '{}': {}", path.display(), cause(error))
+            }
+            Self::Signature(path, error) => {
+                write!(out, "cannot verify '{}': {error}", path.display())
+            }
+            Self::Output(error) => write!(out, "cannot write output: {}", cause(error)),
+            Self::NotFound { archive, path, .. } => {
+                write!(
+                    out,
+                    "cannot find '{path}' in '{}': no file has this path",
+                    archive.display()
+                )
+            }
+            Self::NotStored { path, coding, .. } => {
+                write!(
+                    out,
+                    "cannot write '{path}' as {coding}: not stored in this coding"
+                )
+            }
+            Self::Damaged { archive, what } => {
+                write!(out, "cannot verify archive '{}': {what}", archive.display())
+            }
+            Self::Unsafe { path, why } => write!(out, "cannot extract '{path}': {why}"),
+            Self::NotEmpty(path) => {
+                write!(
+                    out,
+                    "cannot extract to '{}': it is not empty",
+                    path.display()
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for SiteError {}

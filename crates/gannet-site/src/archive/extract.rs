@@ -1,0 +1,185 @@
+//! The files of an archive, back in a directory.
+
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, UNIX_EPOCH};
+
+use gannet_archive::{Archive, Coding, Entry, EntryKind, Namespace, is_normalised};
+
+use super::{ArchiveFile, SiteError, host_name, url};
+use crate::host_folders::DEFAULT_FOLDER;
+
+/// What to extract, and where to.
+#[derive(Clone, Debug)]
+pub struct ExtractOptions {
+    /// The archive.
+    pub archive: PathBuf,
+    /// A directory that is empty or does not exist yet.
+    pub output: PathBuf,
+}
+
+/// What was extracted.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct ExtractReport {
+    /// Files.
+    pub file_count: u64,
+    /// Their lengths together.
+    pub bytes: u64,
+}
+
+/// Writes every file of an archive under its path, with its modification time if that is known.
+/// Other names of files, redirects and listings are left out: they are made again when packing. If
+/// the archive has virtual hosts, each has a folder of its own.
+///
+/// Nothing is written outside of the directory. Paths in an archive have no `..`; the directory is
+/// empty at the start, and files are only ever created, so no symbolic link is followed.
+///
+/// # Errors
+///
+/// The archive cannot be opened or read, its bytes are damaged, or a file cannot be written.
+pub fn extract(options: &ExtractOptions) -> Result<ExtractReport, SiteError> {
+    let file = ArchiveFile::open(&options.archive)?;
+    prepare(&options.output)?;
+    let mut report = ExtractReport::default();
+    let archive = file.archive();
+    let has_hosts = archive.hosts().len() > 0;
+    for entry in archive.entries() {
+        let is_file = entry.key().namespace == Namespace::Content
+            && entry.kind() == EntryKind::Content
+            && !entry.is_alias()
+            && !entry.is_generated();
+        if is_file {
+            let root = match has_hosts {
+                false => options.output.clone(),
+                true => options.output.join(host_folder(archive, entry.key().host)),
+            };
+            let target = root.join(relative(&entry)?);
+            report.bytes += write_file(&file, &entry, &target)?;
+            report.file_count += 1;
+        }
+    }
+    Ok(report)
+}
+
+/// A file that is removed unless all of it is there.
+pub(crate) struct Unfinished<'p>(pub(crate) Option<&'p Path>);
+
+impl Unfinished<'_> {
+    /// It is whole.
+    pub(crate) fn keep(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if let Some(path) = self.0 {
+            // The original failure is reported; a failed removal adds nothing.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// The folder of a virtual host, as packing takes it. Names of hosts have no slash.
+fn host_folder(archive: &Archive<Vec<u8>>, host: u16) -> &str {
+    match host_name(archive, host) {
+        "" => DEFAULT_FOLDER,
+        name => name,
+    }
+}
+
+/// Makes a directory, which must be empty if it is there.
+///
+/// # Errors
+/// It cannot be made or read, or is not empty.
+pub fn prepare(output: &Path) -> Result<(), SiteError> {
+    fs::create_dir_all(output).map_err(SiteError::io("create", output))?;
+    let mut items = fs::read_dir(output).map_err(SiteError::io("read", output))?;
+    match items.next() {
+        None => Ok(()),
+        Some(_) => Err(SiteError::NotEmpty(output.to_path_buf())),
+    }
+}
+
+/// The path of an entry below the directory. What archives hold is checked when they are opened;
+/// it is checked again here, where a mistake would write anywhere.
+fn relative<'a>(entry: &Entry<'a>) -> Result<&'a Path, SiteError> {
+    let path = entry.path();
+    let refuse = |why| SiteError::Unsafe {
+        path: url(path),
+        why,
+    };
+    if !is_normalised(path) {
+        return Err(refuse("its path leads outside the directory"));
+    }
+    match path.strip_prefix(b"/") {
+        Some(relative) if !relative.is_empty() && !relative.ends_with(b"/") => {
+            Ok(Path::new(OsStr::from_bytes(relative)))
+        }
+        _ => Err(refuse("its path is also a folder")),
+    }
+}
+
+fn write_file(file: &ArchiveFile, entry: &Entry<'_>, target: &Path) -> Result<u64, SiteError> {
+    let write = |error| SiteError::io("write", target)(error);
+    if let Some(folder) = target.parent() {
+        fs::create_dir_all(folder).map_err(SiteError::io("create", folder))?;
+    }
+    let damaged = |what: String| SiteError::Damaged {
+        archive: file.path().to_path_buf(),
+        what: format!("{what} of '{}'", url(entry.path())),
+    };
+    let content = file
+        .content(entry)
+        .map_err(SiteError::io("read", file.path()))?;
+    let Some(mut content) = content else {
+        return Err(damaged("no content".into()));
+    };
+    let mut out = File::create_new(target).map_err(write)?;
+    let unfinished = Unfinished(Some(target));
+    let mut hashing = Hashing {
+        out: &mut out,
+        hasher: blake3::Hasher::new(),
+    };
+    let len = match io::copy(&mut content, &mut hashing) {
+        Ok(len) => len,
+        // Decoders tell damage so; everything else is the disk's.
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            return Err(damaged(format!("{error}: coded bytes")));
+        }
+        Err(error) => return Err(write(error)),
+    };
+    let digest = hashing.hasher.finalize();
+    if let Some(identity) = entry.select(Coding::Identity.bit())
+        && identity.digest() != digest.as_bytes()
+    {
+        return Err(damaged("wrong digest".into()));
+    }
+    if let Some(seconds) = entry.last_modified().and_then(|at| u64::try_from(at).ok()) {
+        out.set_modified(UNIX_EPOCH + Duration::from_secs(seconds))
+            .map_err(write)?;
+    }
+    unfinished.keep();
+    Ok(len)
+}
+
+/// Hashes what goes through.
+struct Hashing<'f> {
+    out: &'f mut File,
+    hasher: blake3::Hasher,
+}
+
+impl io::Write for Hashing<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.out.write(bytes)?;
+        self.hasher.update(&bytes[..count]);
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

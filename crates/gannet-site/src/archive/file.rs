@@ -1,0 +1,133 @@
+//! An archive file, opened for reading.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use gannet_archive::{
+    Archive, ArchiveError, Body, Coding, Entry, Gzip, SUPERBLOCK_LEN, Superblock, Variant, inflate,
+};
+use gannet_io::named_file;
+
+use super::SiteError;
+use crate::pack::decoder;
+
+/// An archive file whose metadata region is in memory.
+#[derive(Debug)]
+pub struct ArchiveFile {
+    path: PathBuf,
+    file: File,
+    archive: Archive<Vec<u8>>,
+}
+
+impl ArchiveFile {
+    /// Opens and validates.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or is no sound archive.
+    pub fn open(path: &Path) -> Result<Self, SiteError> {
+        let refuse = |error| SiteError::io("open archive", path)(error);
+        let mut file = named_file::open(path).map_err(refuse)?;
+        let metadata = file.metadata().map_err(refuse)?;
+        let mut first = Vec::with_capacity(SUPERBLOCK_LEN);
+        Read::by_ref(&mut file)
+            .take(SUPERBLOCK_LEN as u64)
+            .read_to_end(&mut first)
+            .map_err(refuse)?;
+        let wrong = |error: ArchiveError| SiteError::Open(path.to_path_buf(), error);
+        let superblock = Superblock::parse(&first, metadata.len()).map_err(wrong)?;
+        let range = superblock.metadata_range();
+        // The superblock has checked the range against the length of the file.
+        let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
+        let region = gannet_io::memory::read_large(&file, range.start, len).map_err(refuse)?;
+        let archive = Archive::new(superblock, region).map_err(wrong)?;
+        Ok(Self {
+            path: path.to_path_buf(),
+            file,
+            archive,
+        })
+    }
+
+    /// The archive in it.
+    #[must_use]
+    pub fn archive(&self) -> &Archive<Vec<u8>> {
+        &self.archive
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The bytes of a variant, as they are sent.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or gzip that stands for a body is damaged.
+    pub fn stored<'f>(&'f self, variant: &Variant<'f>) -> io::Result<Box<dyn Read + 'f>> {
+        match variant.body() {
+            Body::Tiny(bytes) => Ok(Box::new(bytes)),
+            Body::Blob { offset, len } => Ok(Box::new(self.range(offset, len))),
+            Body::Inflated { gzip, len } => {
+                let mut coded = Vec::new();
+                // Shorter than the body, whose length has a bound.
+                match gzip {
+                    Gzip::Tiny(bytes) => coded.extend_from_slice(bytes),
+                    Gzip::Blob { offset, len } => {
+                        self.range(offset, len).read_to_end(&mut coded)?;
+                    }
+                }
+                Ok(Box::new(io::Cursor::new(inflated(&coded, len)?)))
+            }
+        }
+    }
+
+    /// The content of an entry without coding, decoded if it is not stored like that; nothing if
+    /// the entry has no content.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read. Reading fails if the coded bytes are damaged.
+    pub fn content<'f>(&'f self, entry: &Entry<'f>) -> io::Result<Option<Box<dyn Read + 'f>>> {
+        let identity = entry.select(Coding::Identity.bit());
+        let Some(variant) = identity.or_else(|| entry.variants().next()) else {
+            return Ok(None);
+        };
+        decoder(variant.coding(), self.stored(&variant)?).map(Some)
+    }
+
+    /// `len` bytes of the file from `offset` on. Readers have positions of their own.
+    pub(super) fn range(&self, offset: u64, len: u64) -> Range<'_> {
+        Range {
+            file: &self.file,
+            offset,
+            end: offset.saturating_add(len),
+        }
+    }
+}
+
+/// The body that stored gzip stands for. Damage is reported as the decoder describes it.
+pub(super) fn inflated(gzip: &[u8], len: u64) -> io::Result<Vec<u8>> {
+    inflate(gzip, len).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+}
+
+/// A range of a file, read at its own position.
+#[derive(Debug)]
+pub(super) struct Range<'f> {
+    file: &'f File,
+    offset: u64,
+    end: u64,
+}
+
+impl Read for Range<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let left = usize::try_from(self.end - self.offset).unwrap_or(usize::MAX);
+        let len = bytes.len().min(left);
+        let count = self.file.read_at(&mut bytes[..len], self.offset)?;
+        self.offset += count as u64;
+        Ok(count)
+    }
+}

@@ -1,0 +1,184 @@
+//! Every byte of an archive against its digest.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use gannet_archive::{Archive, Blob, Entry, FieldBlock, SUPERBLOCK_LEN, digest};
+use gannet_http::h2::hpack::Decoder;
+use gannet_server::signature::{self, PublicKey, SignatureError};
+
+use super::file::inflated;
+use super::{ArchiveFile, SiteError, hex, url};
+
+/// What was verified.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct VerifyReport {
+    /// Blobs whose digests are right.
+    pub blob_count: u64,
+    /// Bytes of the archive.
+    pub bytes: u64,
+    /// The build id, which is right too.
+    pub build_id: [u8; 32],
+}
+
+/// Checks the signature of an archive, and its metadata; the bodies are left to [`verify`].
+///
+/// # Errors
+/// The archive cannot be opened, or is not signed with this public key (in Base64).
+pub fn verify_signature(path: &Path, key: &str) -> Result<(), SiteError> {
+    let file = ArchiveFile::open(path)?;
+    PublicKey::parse(key)
+        .ok_or(SignatureError::Key)
+        .and_then(|key| signature::check(file.archive(), &key))
+        .map_err(|error| SiteError::Signature(path.to_path_buf(), error))
+}
+
+/// Reads all of an archive: the checksums of its metadata, the digest of every blob, that there is
+/// nothing between blobs, and the build id.
+///
+/// # Errors
+///
+/// The archive cannot be opened or read, or something is wrong: the first entry whose bytes are
+/// damaged is named.
+pub fn verify(path: &Path) -> Result<VerifyReport, SiteError> {
+    let file = ArchiveFile::open(path)?;
+    let refuse = |error| SiteError::io("read", path)(error);
+    let damaged = |what| SiteError::Damaged {
+        archive: path.to_path_buf(),
+        what,
+    };
+    let archive = file.archive();
+    let superblock = archive.superblock();
+    let mut chunk = vec![0; 256 << 10];
+    let mut end = SUPERBLOCK_LEN as u64;
+    let places: Vec<_> = archive.blobs().map(|it| (it.offset, it.len)).collect();
+    for (number, blob) in archive.blobs().enumerate() {
+        if let Some(gzip) = blob.gzip {
+            let place = places[gzip as usize];
+            check_inflated(&file, &blob, place)
+                .map_err(|what| damaged(format!("{what} of {}", user_of(archive, number))))?;
+            continue;
+        }
+        if !blob.is_tiny {
+            let gap = file.range(end, blob.offset - end);
+            if !is_zero(gap, &mut chunk).map_err(refuse)? {
+                return Err(damaged(format!(
+                    "bytes before offset {} are not zero",
+                    blob.offset
+                )));
+            }
+            end = blob.offset + blob.len;
+        }
+        let mut bytes = file.range(blob.offset, blob.len);
+        let mut hasher = blake3::Hasher::new();
+        io::copy(&mut bytes, &mut hasher).map_err(refuse)?;
+        let found = hasher.finalize();
+        if found.as_bytes() != blob.digest {
+            let (user, found) = (user_of(archive, number), hex(found.as_bytes()));
+            return Err(damaged(format!(
+                "wrong digest of {user} at offset {}, {} bytes (found {found}, expected {})",
+                blob.offset,
+                blob.len,
+                hex(blob.digest)
+            )));
+        }
+    }
+    let metadata = superblock.metadata_range().start;
+    let gap = file.range(end, metadata - end);
+    if !is_zero(gap, &mut chunk).map_err(refuse)? {
+        return Err(damaged(format!(
+            "bytes before offset {metadata} are not zero"
+        )));
+    }
+    let build_id = superblock.compute_build_id(archive.metadata());
+    if build_id != *superblock.build_id() {
+        let (found, expected) = (hex(&build_id), hex(superblock.build_id()));
+        return Err(damaged(format!(
+            "wrong build id (found {found}, expected {expected})"
+        )));
+    }
+    if let Some(entry) = archive.entries().find(|entry| !has_equal_fields(entry)) {
+        return Err(damaged(format!(
+            "the HTTP/2 fields of '{}' differ from those for HTTP/1",
+            url(entry.path())
+        )));
+    }
+    let blob_count = archive.blobs().len() as u64;
+    Ok(VerifyReport {
+        blob_count,
+        bytes: superblock.archive_len(),
+        build_id,
+    })
+}
+
+/// A body that is stored as gzip alone must come out of it; else why it does not.
+fn check_inflated(
+    file: &ArchiveFile,
+    blob: &Blob<'_>,
+    (offset, len): (u64, u64),
+) -> Result<(), String> {
+    let mut gzip = Vec::new();
+    let read = file.range(offset, len).read_to_end(&mut gzip);
+    let body = read.and_then(|_| inflated(&gzip, blob.len));
+    let body = body.map_err(|error| format!("wrong gzip at offset {offset} ({error})"))?;
+    let found = digest(&body);
+    if found == blob.digest {
+        return Ok(());
+    }
+    let (found, expected) = (hex(&found), hex(blob.digest));
+    Err(format!(
+        "wrong digest (found {found}, expected {expected}) after inflating the gzip at offset \
+         {offset}"
+    ))
+}
+
+/// Whether an entry's field blocks for HTTP/2 say what those for HTTP/1 do, part by part.
+fn has_equal_fields(entry: &Entry<'_>) -> bool {
+    entry.variants().all(|variant| {
+        let Some(hpack) = variant.hpack() else {
+            return true;
+        };
+        let h1 = variant.h1();
+        let pieces = |block: &FieldBlock<'_>| {
+            let [length, common, own, shared] = block.pieces();
+            let cut = usize::from(block.shared_start.saturating_sub(block.length_end));
+            [length, common, &own[..cut.min(own.len())], own, shared].map(<[u8]>::to_vec)
+        };
+        pieces(&h1)
+            .into_iter()
+            .zip(pieces(&hpack))
+            .all(|(lines, fields)| {
+                let mut decoded = Vec::new();
+                let result = Decoder::new().decode_each(&fields, |name, value| {
+                    decoded.extend_from_slice(&[name, b": ", value, b"\r\n"].concat());
+                });
+                result.is_ok() && decoded == lines
+            })
+    })
+}
+
+/// The first entry that has a blob, and in which coding.
+fn user_of(archive: &Archive<Vec<u8>>, blob: usize) -> String {
+    let files = || archive.entries().filter(|entry| !entry.is_alias());
+    let aliases = archive.entries().filter(|entry| entry.is_alias());
+    for entry in files().chain(aliases) {
+        for variant in entry.variants() {
+            if variant.blob_number() as usize == blob {
+                return format!("'{}' ({})", url(entry.path()), variant.coding().name());
+            }
+        }
+    }
+    String::from("a blob without an entry")
+}
+
+fn is_zero(mut bytes: impl Read, chunk: &mut [u8]) -> io::Result<bool> {
+    loop {
+        match bytes.read(chunk) {
+            Ok(0) => return Ok(true),
+            Ok(count) if chunk[..count].iter().any(|byte| *byte != 0) => return Ok(false),
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}

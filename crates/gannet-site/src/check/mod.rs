@@ -1,0 +1,454 @@
+//! Links, assets, anchors and rules of a site that lead nowhere.
+//!
+//! ```text
+//! offline::Site ──files──▶ anchors of all pages (all cores) ──▶ references of all pages (all cores)
+//!       │                                                              │ resolve, locate, follow
+//!       └──rules──▶ gannet_content::rules::lint ──▶ findings ◀─────────┘
+//! ```
+//!
+//! Pages are read twice, so that of each page only the hashes of its anchors stay in memory.
+//! Nothing is asked of the network: what leads to other hosts is not followed.
+
+mod css;
+mod finding;
+mod limits;
+mod page;
+mod resolve;
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::hash::BuildHasher;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+use gannet_content::rules::lint::lint;
+use gannet_content::rules::pattern::Scheme;
+use gannet_io::cause::cause;
+
+use crate::archive::SiteError;
+use crate::offline::{Asked, Located, Place, Site, SiteOptions};
+use crate::target::url;
+
+pub use finding::{Finding, Severity};
+
+use limits::{FINDINGS_MAX, PAGE_LEN_MAX, REDIRECTS_MAX};
+use page::{AnchorHasher, Purpose, Reference};
+use resolve::{Internal, Resolved, resolve};
+
+/// What to check.
+#[derive(Clone, Debug)]
+pub struct CheckOptions {
+    /// The site.
+    pub site: SiteOptions,
+    /// Hosts that are this site, where its pages name them.
+    pub origins: Vec<String>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Report {
+    /// In the order of files and lines. There may be more than are kept.
+    pub findings: Vec<Finding>,
+    /// Pages and style sheets that were read.
+    pub page_count: u64,
+    /// References in them.
+    pub reference_count: u64,
+    /// Errors, also those that are not kept.
+    pub error_count: u64,
+    /// Warnings, also those that are not kept.
+    pub warning_count: u64,
+}
+
+/// Checks a site.
+///
+/// # Errors
+/// The site cannot be read.
+pub fn check(options: &CheckOptions) -> Result<Report, SiteError> {
+    let site = Site::open(&options.site)?;
+    if let Some(folder) = site.closed_folder() {
+        let denied = std::io::Error::from(rustix::io::Errno::ACCESS);
+        return Err(SiteError::io("read", &folder)(denied));
+    }
+    let check = Check {
+        site: &site,
+        origins: &options.origins,
+        hasher: AnchorHasher::new(),
+        anchors: (0..site.files().len()).map(|_| Mutex::default()).collect(),
+        findings: Mutex::default(),
+        counts: [const { AtomicU64::new(0) }; 4],
+    };
+    check.rules();
+    check.on_all_files(|number| check.read_anchors(number));
+    check.on_all_files(|number| check.check_file(number));
+    Ok(check.into_report())
+}
+
+struct Check<'s> {
+    site: &'s Site,
+    origins: &'s [String],
+    hasher: AnchorHasher,
+    /// By the number of a file: the sorted hashes of its anchors, if it is a page.
+    anchors: Vec<Mutex<Option<Box<[u64]>>>>,
+    findings: Mutex<Vec<Finding>>,
+    /// Pages, references, errors, warnings.
+    counts: [AtomicU64; 4],
+}
+
+/// The kinds of file that refer to others.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Kind {
+    Page,
+    Style,
+}
+
+/// Where a reference stands.
+struct Source<'a> {
+    number: usize,
+    /// What relative URLs are resolved against.
+    base: &'a str,
+    reference: &'a Reference,
+}
+
+impl Check<'_> {
+    fn on_all_files(&self, work: impl Fn(usize) + Sync) {
+        let next = AtomicUsize::new(0);
+        let count = self.site.files().len();
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        thread::scope(|scope| {
+            for _ in 0..threads.min(count) {
+                scope.spawn(|| {
+                    loop {
+                        let number = next.fetch_add(1, Ordering::Relaxed);
+                        if number >= count {
+                            break;
+                        }
+                        work(number);
+                    }
+                });
+            }
+        });
+    }
+
+    fn kind(&self, number: usize) -> Option<Kind> {
+        let content_type = &*self.site.files()[number].content_type;
+        let essence = content_type.split(';').next().unwrap_or_default().trim();
+        match essence {
+            "text/html" | "application/xhtml+xml" => Some(Kind::Page),
+            "text/css" => Some(Kind::Style),
+            _ => None,
+        }
+    }
+
+    fn rules(&self) {
+        for (host, rules) in self.site.all_rules() {
+            let mut problems = rules.problems().to_vec();
+            if let Some(table) = rules.redirects() {
+                let has_content = |path: &[u8]| self.site.has_content(host, path);
+                problems.extend(lint(table, &rules.redirect_files(), &has_content));
+            }
+            for problem in &mut problems {
+                if let Some(name) = self.site.host_name(host) {
+                    problem.file = format!("{name}/{}", problem.file);
+                }
+                self.add((&*problem).into());
+            }
+        }
+    }
+
+    fn read(&self, number: usize) -> Option<String> {
+        let (severity, message) = match self.site.read(number, PAGE_LEN_MAX) {
+            Ok(Some(bytes)) => {
+                return Some(match String::from_utf8_lossy(&bytes) {
+                    Cow::Borrowed(text) => text.to_owned(),
+                    Cow::Owned(text) => text,
+                });
+            }
+            Ok(None) => (Severity::Warning, "too large to be checked".to_owned()),
+            Err(error) => (
+                Severity::Error,
+                format!("cannot be read: {}", cause(&error)),
+            ),
+        };
+        self.add(Finding {
+            severity,
+            kind: "unreadable-page",
+            message,
+            help: None,
+            file: self.site.shown(number),
+            line: 0,
+            column: 0,
+            source: String::new(),
+        });
+        None
+    }
+
+    fn read_anchors(&self, number: usize) {
+        if self.kind(number) != Some(Kind::Page) {
+            return;
+        }
+        // Unreadable files are reported when references are read.
+        let Ok(Some(bytes)) = self.site.read(number, PAGE_LEN_MAX) else {
+            return;
+        };
+        let page = page::read(&String::from_utf8_lossy(&bytes), &self.hasher);
+        let slot = self.anchors[number].lock();
+        *slot.unwrap_or_else(|e| e.into_inner()) = Some(page.anchors.into_boxed_slice());
+    }
+
+    fn check_file(&self, number: usize) {
+        let Some(kind) = self.kind(number) else {
+            return;
+        };
+        let Some(text) = self.read(number) else {
+            return;
+        };
+        self.count(0, 1);
+        let own = url(&self.site.files()[number].url);
+        let (references, base) = match kind {
+            Kind::Page => {
+                let page = page::read(&text, &self.hasher);
+                (page.references, page.base)
+            }
+            Kind::Style => (style_references(&text), None),
+        };
+        let base = match base.map(|base| resolve(&own, &base, self.origins)) {
+            None => own,
+            Some(Resolved::Internal(base)) => url(&base.path),
+            // Everything relative is on another host.
+            Some(_) => return,
+        };
+        let mut seen = HashSet::new();
+        for reference in &references {
+            self.count(1, 1);
+            if !seen.insert((&reference.url, reference.purpose)) {
+                continue;
+            }
+            self.check_reference(&Source {
+                number,
+                base: &base,
+                reference,
+            });
+        }
+    }
+
+    fn check_reference(&self, source: &Source<'_>) {
+        let reference = source.reference;
+        let is_asset = reference.purpose == Purpose::Asset;
+        if reference.purpose != Purpose::Link && reference.url.trim().is_empty() {
+            return;
+        }
+        match resolve(source.base, &reference.url, self.origins) {
+            Resolved::Internal(target) => self.check_target(source, &target),
+            Resolved::Insecure if is_asset => {
+                let message = format!("'{}' is loaded without TLS", reference.url);
+                let help = "browsers block it on pages served over TLS; write https://";
+                self.find(source, Severity::Warning, "mixed-content", message, help);
+            }
+            Resolved::Insecure | Resolved::Elsewhere => {}
+            Resolved::Bad(why) => {
+                let message = format!("'{}' is not a URL of this site: {why}", reference.url);
+                self.find(source, Severity::Error, "bad-url", message, "");
+            }
+        }
+    }
+
+    /// Follows redirects to what is there in the end.
+    fn check_target(&self, source: &Source<'_>, target: &Internal) {
+        let mut path = target.path.clone();
+        let mut query = target.query.clone();
+        let mut passed = HashSet::new();
+        for _ in 0..REDIRECTS_MAX {
+            let asked = self.asked(source, &path, query.as_deref());
+            match self.site.locate(asked) {
+                Located::File(found, status) if status < 400 => {
+                    return self.check_anchor(source, target, found);
+                }
+                Located::Listing(status) if status < 400 => return,
+                Located::Icon => return,
+                Located::Redirect { location, .. } => {
+                    if !passed.insert((path.clone(), query.clone())) {
+                        break;
+                    }
+                    match resolve(&url(&path), &location, self.origins) {
+                        Resolved::Internal(next) => (path, query) = (next.path, next.query),
+                        _ => return,
+                    }
+                }
+                Located::File(..)
+                | Located::Listing(_)
+                | Located::Missing(_)
+                | Located::Forbidden => {
+                    return self.missing(source, target, &path);
+                }
+            }
+        }
+        let message = format!("'{}' redirects in a loop", url(&target.path));
+        self.find(source, Severity::Error, "dead-link", message, "");
+    }
+
+    fn asked<'a>(
+        &'a self,
+        source: &Source<'_>,
+        path: &'a [u8],
+        query: Option<&'a str>,
+    ) -> Asked<'a> {
+        Asked {
+            host: self.site.files()[source.number].host,
+            host_name: self.origins.first().map_or("", String::as_str),
+            scheme: Scheme::Https,
+            path,
+            query,
+            is_navigation: source.reference.purpose == Purpose::Link,
+        }
+    }
+
+    fn missing(&self, source: &Source<'_>, target: &Internal, path: &[u8]) {
+        let mut shown = format!("'{}'", url(path));
+        if path != target.path {
+            shown = format!("'{}' redirects to {shown}, which", url(&target.path));
+        }
+        let near = self
+            .site
+            .differently_spelled(self.asked(source, path, None));
+        let bare = path.strip_suffix(b"/").unwrap_or(path);
+        let near = near.map(|near| (near != bare, url(&near)));
+        let help = match (&near, self.site.place()) {
+            (Some((_, near)), _) => format!("there is '{near}'"),
+            (None, Place::Directory(_)) if path.ends_with(b"/") => {
+                "a folder without an index page is served only with --listing".into()
+            }
+            _ => String::new(),
+        };
+        let why = self.site.why_not(path).unwrap_or("nothing is there");
+        let (kind, message) = match (&near, source.reference.purpose) {
+            (Some((true, _)), _) => (
+                "wrong-case",
+                format!("{shown} is spelled differently in the site"),
+            ),
+            (_, Purpose::Link) => ("dead-link", format!("{shown} is not found: {why}")),
+            (_, Purpose::Asset | Purpose::Preview) => {
+                ("missing-asset", format!("{shown} is not found: {why}"))
+            }
+        };
+        self.find(source, Severity::Error, kind, message, &help);
+    }
+
+    fn check_anchor(&self, source: &Source<'_>, target: &Internal, found: usize) {
+        let Some(fragment) = target.fragment.as_deref() else {
+            return;
+        };
+        if source.reference.purpose != Purpose::Link {
+            return;
+        }
+        // Text fragments are directives to the browser, not names.
+        let name = fragment.split(":~:").next().unwrap_or_default();
+        // A script route is not an anchor name, and every page has its top.
+        let is_route = name.starts_with(['!', '/']);
+        if name.is_empty() || is_route || name.eq_ignore_ascii_case("top") {
+            return;
+        }
+        let slot = self.anchors[found].lock();
+        let slot = slot.unwrap_or_else(|e| e.into_inner());
+        // Fragments of other kinds of file have meanings of their own.
+        let Some(anchors) = slot.as_deref() else {
+            return;
+        };
+        let has = |name: &str| anchors.binary_search(&self.hasher.hash_one(name)).is_ok();
+        if has(name) || has(&percent_decoded(name)) {
+            return;
+        }
+        drop(slot);
+        let page = url(&self.site.files()[found].url);
+        let message = format!("'{page}' has no anchor '{name}'");
+        self.find(source, Severity::Error, "dead-anchor", message, "");
+    }
+
+    fn find(
+        &self,
+        source: &Source<'_>,
+        severity: Severity,
+        kind: &'static str,
+        message: String,
+        help: &str,
+    ) {
+        let reference = source.reference;
+        self.add(Finding {
+            severity,
+            kind,
+            message,
+            help: (!help.is_empty()).then(|| help.to_owned()),
+            file: self.site.shown(source.number),
+            line: reference.line,
+            column: 0,
+            source: format!("{} '{}'", reference.at, reference.url),
+        });
+    }
+
+    fn add(&self, finding: Finding) {
+        match finding.severity {
+            Severity::Error => self.count(2, 1),
+            Severity::Warning => self.count(3, 1),
+        }
+        let mut findings = self.findings.lock().unwrap_or_else(|e| e.into_inner());
+        if findings.len() < FINDINGS_MAX {
+            findings.push(finding);
+        }
+    }
+
+    fn count(&self, which: usize, more: u64) {
+        self.counts[which].fetch_add(more, Ordering::Relaxed);
+    }
+
+    fn into_report(self) -> Report {
+        let [page_count, reference_count, error_count, warning_count] =
+            self.counts.map(AtomicU64::into_inner);
+        let mut findings = self
+            .findings
+            .into_inner()
+            .unwrap_or_else(|e| e.into_inner());
+        // Threads find in any order.
+        findings.sort_by(|a, b| {
+            let key = |it: &Finding| (it.file.clone(), it.line, it.kind, it.message.clone());
+            key(a).cmp(&key(b))
+        });
+        Report {
+            findings,
+            page_count,
+            reference_count,
+            error_count,
+            warning_count,
+        }
+    }
+}
+
+fn style_references(text: &str) -> Vec<Reference> {
+    let urls = css::urls(text).into_iter();
+    urls.map(|(url, line)| Reference {
+        purpose: Purpose::Asset,
+        url,
+        line,
+        at: "url()".into(),
+    })
+    .collect()
+}
+
+/// A fragment as a name: what is no encoding stays as it is.
+fn percent_decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, after @ ..] = rest {
+        let hex = after.get(..2).and_then(|hex| str::from_utf8(hex).ok());
+        match hex.map(|hex| u8::from_str_radix(hex, 16)) {
+            Some(Ok(byte)) if *first == b'%' => {
+                bytes.push(byte);
+                rest = &after[2..];
+            }
+            _ => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

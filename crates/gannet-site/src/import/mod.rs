@@ -1,0 +1,188 @@
+//! Sites out of other archives: zip, tar (plain, gzip, zstd), and kawipiko's.
+//!
+//! What is read is checked as what comes from a stranger: a path that leads out of the directory
+//! is an error, links are not made, and there are bounds on files and bytes.
+
+mod kawipiko;
+mod kawipiko_types;
+mod limits;
+mod tar;
+mod unpack;
+mod zip;
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use gannet_archive::Coding;
+use gannet_io::cause::{cause, next_step, printable};
+use gannet_io::named_file;
+
+use crate::pack::decoder;
+
+pub use kawipiko::Positioned;
+pub use unpack::{Entries, Unpacked, unpack};
+
+/// The kinds of archive that are read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// zip.
+    Zip,
+    /// tar, in this coding.
+    Tar(Coding),
+    /// The constant database of kawipiko.
+    Kawipiko,
+}
+
+impl Kind {
+    /// Detects the kind from the first bytes of a file, at least 512 if it has them, and its
+    /// length.
+    #[must_use]
+    pub fn of(first: &[u8], len: u64) -> Option<Self> {
+        match first {
+            [b'P', b'K', 3, 4, ..] | [b'P', b'K', 5, 6, ..] => Some(Self::Zip),
+            [0x1f, 0x8b, ..] => Some(Self::Tar(Coding::Gzip)),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => Some(Self::Tar(Coding::Zstd)),
+            _ if first.get(257..262) == Some(b"ustar") => Some(Self::Tar(Coding::Identity)),
+            _ if kawipiko::looks_like(first, len) => Some(Self::Kawipiko),
+            _ => None,
+        }
+    }
+
+    /// In words.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Zip => "zip",
+            Self::Tar(Coding::Identity) => "tar",
+            Self::Tar(Coding::Gzip) => "tar.gz",
+            Self::Tar(_) => "tar.zst",
+            Self::Kawipiko => "kawipiko",
+        }
+    }
+}
+
+/// Why an archive could not be imported.
+#[derive(Debug)]
+pub enum ImportError {
+    /// It cannot be read.
+    Read(io::Error),
+    /// It is not what it begins like.
+    Damaged(String),
+    /// It has what is not read: encrypted files, a method that is not known.
+    Unsupported(String),
+    /// An entry has a path that must not be followed.
+    Path {
+        /// The path.
+        path: String,
+        /// Why not.
+        why: &'static str,
+    },
+    /// It has more than is unpacked.
+    TooMuch(&'static str),
+    /// A file cannot be written.
+    Write(PathBuf, io::Error),
+}
+
+impl ImportError {
+    /// What to do about it.
+    #[must_use]
+    pub fn help(&self) -> Option<&'static str> {
+        match self {
+            Self::Path { .. } => Some("unpack and inspect it yourself, then pack the directory"),
+            Self::TooMuch(_) => Some("if you trust it, unpack it yourself and pack the directory"),
+            Self::Unsupported(_) => Some("unpack it yourself, and pack the directory"),
+            Self::Damaged(_) => Some("fetch the archive again"),
+            Self::Read(error) | Self::Write(_, error) => next_step(error),
+        }
+    }
+}
+
+impl fmt::Display for ImportError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => write!(out, "{}", cause(error)),
+            Self::Damaged(what) | Self::Unsupported(what) => write!(out, "{what}"),
+            Self::Path { path, why } => {
+                write!(out, "entry '{}' {why}", printable(path))
+            }
+            Self::TooMuch(what) => write!(out, "{what}"),
+            Self::Write(path, error) => {
+                write!(out, "cannot write '{}': {}", path.display(), cause(error))
+            }
+        }
+    }
+}
+
+impl std::error::Error for ImportError {}
+
+/// Decoders tell damage by this kind; everything else is the disk's.
+fn read_error(error: io::Error) -> ImportError {
+    match error.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof | io::ErrorKind::Other => {
+            ImportError::Damaged(error.to_string())
+        }
+        io::ErrorKind::InvalidInput => ImportError::Damaged(error.to_string()),
+        _ => ImportError::Read(error),
+    }
+}
+
+/// The kind of a file, if it is one that is imported.
+///
+/// # Errors
+/// It cannot be read.
+pub fn kind_of(path: &Path) -> io::Result<Option<Kind>> {
+    let file = named_file::open(path)?;
+    let mut first = Vec::new();
+    (&file).take(2048).read_to_end(&mut first)?;
+    Ok(Kind::of(&first, file.metadata()?.len()))
+}
+
+/// Hands the files of an archive to `entries`.
+///
+/// # Errors
+/// See [`ImportError`].
+pub fn read_file(path: &Path, kind: Kind, entries: &mut dyn Entries) -> Result<(), ImportError> {
+    let file = named_file::open(path).map_err(ImportError::Read)?;
+    match kind {
+        Kind::Kawipiko => kawipiko::read(&file, entries),
+        _ => read(BufReader::new(file), kind, entries),
+    }
+}
+
+/// The same from bytes.
+///
+/// # Errors
+/// See [`ImportError`].
+pub fn read_bytes(bytes: &[u8], kind: Kind, entries: &mut dyn Entries) -> Result<(), ImportError> {
+    match kind {
+        Kind::Kawipiko => kawipiko::read(&bytes, entries),
+        _ => read(io::Cursor::new(bytes), kind, entries),
+    }
+}
+
+fn read(from: impl Read + Seek, kind: Kind, entries: &mut dyn Entries) -> Result<(), ImportError> {
+    match kind {
+        Kind::Zip => zip::read(from, entries),
+        Kind::Tar(coding) => {
+            let decoded = decoder(coding, from).map_err(read_error)?;
+            tar::read(decoded, entries)
+        }
+        Kind::Kawipiko => Err(ImportError::Damaged("it must be seekable".into())),
+    }
+}
+
+impl Positioned for File {
+    fn total_len(&self) -> io::Result<u64> {
+        Ok(self.metadata()?.len())
+    }
+
+    fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
+        FileExt::read_at(self, bytes, offset)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,241 @@
+//! An archive: its entries, and what a server answers from them.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io::{self, Read};
+use std::path::Path;
+
+use gannet_archive::{Archive, Entry, EntryKind, Key, Namespace};
+use gannet_content::archive::{Entries, Facts, Outcome, Space, resolve};
+use gannet_content::routing::FallbackKind;
+use gannet_content::rules::table::Ruled;
+use gannet_server::namespace;
+
+use super::{Asked, Located, Rules, SiteFile, folded, names_of};
+use crate::archive::{ArchiveFile, SiteError};
+
+/// An archive whose files are known.
+#[derive(Debug)]
+pub struct ArchivePlace {
+    file: ArchiveFile,
+    /// It is served with `--spa`.
+    spa: bool,
+    files: Vec<SiteFile>,
+    /// By the number of a file: the number of its entry.
+    entries: Vec<u32>,
+    /// By the number of the first blob and the type: the first file with them. Other names of a
+    /// file share both.
+    by_blob: HashMap<(u32, Vec<u8>), usize>,
+    folded: HashMap<(u16, Vec<u8>), usize>,
+}
+
+impl ArchivePlace {
+    pub(super) fn open(path: &Path, spa: bool) -> Result<Self, SiteError> {
+        let file = ArchiveFile::open(path)?;
+        let mut place = Self {
+            file,
+            spa,
+            files: Vec::new(),
+            entries: Vec::new(),
+            by_blob: HashMap::new(),
+            folded: HashMap::new(),
+        };
+        for entry in place.file.archive().entries() {
+            let is_content =
+                entry.key().namespace == Namespace::Content && entry.kind() == EntryKind::Content;
+            if !is_content || entry.is_alias() {
+                continue;
+            }
+            let number = place.files.len();
+            if let Some(variant) = entry.variants().next() {
+                let key = (variant.blob_number(), entry.content_type().to_vec());
+                place.by_blob.entry(key).or_insert(number);
+            }
+            let (host, url) = (entry.key().host, entry.path().to_vec());
+            place.folded.entry((host, folded(&url))).or_insert(number);
+            place.entries.push(entry.number());
+            place.files.push(SiteFile {
+                host,
+                url,
+                content_type: String::from_utf8_lossy(entry.content_type()).into_owned(),
+            });
+        }
+        Ok(place)
+    }
+
+    /// The archive.
+    #[must_use]
+    pub fn file(&self) -> &ArchiveFile {
+        &self.file
+    }
+
+    pub(super) fn files(&self) -> &[SiteFile] {
+        &self.files
+    }
+
+    /// The entry of a file.
+    #[must_use]
+    pub fn entry(&self, number: usize) -> Option<Entry<'_>> {
+        self.file.archive().entry(*self.entries.get(number)?)
+    }
+
+    pub(super) fn read(&self, number: usize, max: u64) -> io::Result<Option<Vec<u8>>> {
+        let Some(entry) = self.entry(number) else {
+            return Ok(None);
+        };
+        let Some(content) = self.file.content(&entry)? else {
+            return Ok(None);
+        };
+        let mut bytes = Vec::new();
+        content
+            .take(max.saturating_add(1))
+            .read_to_end(&mut bytes)?;
+        Ok((bytes.len() as u64 <= max).then_some(bytes))
+    }
+
+    pub(super) fn locate(
+        &self,
+        asked: &Asked<'_>,
+        rules: &Rules,
+        tell: &mut dyn FnMut(String),
+    ) -> Located {
+        let options = self.file.archive().options();
+        let host = self.on(asked.host);
+        let has = |kind: &FallbackKind| {
+            let space = namespace(Space::Fallback(*kind));
+            self.file.archive().has_namespace(asked.host, space)
+        };
+        let fallbacks = [
+            FallbackKind::Wildcard,
+            FallbackKind::Application,
+            FallbackKind::NotFound,
+        ];
+        let fallbacks: Vec<_> = fallbacks.into_iter().filter(has).collect();
+        let facts = Facts {
+            spa: self.spa || options.spa,
+            slash_redirects: options.slash_redirects,
+            has_unruled: rules.headers().is_some_and(|table| !table.has_hosts()),
+            fallbacks: &fallbacks,
+            redirects: rules.redirects(),
+        };
+        let tried = Tried {
+            host,
+            rules,
+            tell: RefCell::new(tell),
+        };
+        match resolve(&tried, &facts, &asked.request(), || asked.is_navigation) {
+            Outcome::Entry { entry, status, .. } => self.located(&entry, status.0),
+            Outcome::Redirect(location) => Located::Redirect {
+                status: 308,
+                location: String::from_utf8_lossy(&location).into_owned(),
+                rule: None,
+            },
+            Outcome::Elsewhere {
+                status,
+                location,
+                rule,
+            } => Located::Redirect {
+                status: status.0,
+                location: String::from_utf8_lossy(&location).into_owned(),
+                rule: Some(rule),
+            },
+            Outcome::Missing => Located::Missing(None),
+        }
+    }
+
+    /// Whether a path has content of its own.
+    pub(super) fn has_content(&self, host: u16, path: &[u8]) -> bool {
+        let entry = self.on(host).find(Space::Content, path);
+        entry.is_some_and(|entry| entry.kind() == EntryKind::Content)
+    }
+
+    fn on(&self, number: u16) -> Host<'_> {
+        Host {
+            archive: self.file.archive(),
+            number,
+        }
+    }
+
+    fn located(&self, entry: &Entry<'_>, status: u16) -> Located {
+        if let EntryKind::Redirect { status, location } = entry.kind() {
+            let location = String::from_utf8_lossy(location).into_owned();
+            return Located::Redirect {
+                status,
+                location,
+                rule: None,
+            };
+        }
+        // Entries are numbered in the order of the files.
+        let own = self.entries.binary_search(&entry.number()).ok();
+        let number = own.or_else(|| {
+            let blob = entry.variants().next()?.blob_number();
+            let key = (blob, entry.content_type().to_vec());
+            self.by_blob.get(&key).copied()
+        });
+        match (number, status) {
+            (number, 404) => Located::Missing(number),
+            (Some(number), status) => Located::File(number, status),
+            // A listing has no file.
+            (None, status) => Located::Listing(status),
+        }
+    }
+
+    pub(super) fn differently_spelled(&self, host: u16, path: &[u8]) -> Option<Vec<u8>> {
+        let found = names_of(path)
+            .iter()
+            .find_map(|name| self.folded.get(&(host, folded(name))).copied())?;
+        Some(self.files.get(found)?.url.clone())
+    }
+}
+
+/// The entries of a host.
+#[derive(Clone, Copy)]
+struct Host<'a> {
+    archive: &'a Archive<Vec<u8>>,
+    number: u16,
+}
+
+impl<'a> Host<'a> {
+    fn find(self, space: Space, path: &[u8]) -> Option<Entry<'a>> {
+        let key = Key::content(path).on(self.number).within(namespace(space));
+        self.archive.lookup(key)
+    }
+}
+
+/// The same, telling what is tried.
+struct Tried<'a, 't> {
+    host: Host<'a>,
+    rules: &'a Rules,
+    tell: RefCell<&'t mut dyn FnMut(String)>,
+}
+
+impl<'a> Entries for Tried<'a, '_> {
+    type Entry = Entry<'a>;
+
+    fn find(&self, space: Space, path: &[u8]) -> Option<Entry<'a>> {
+        let found = self.host.find(space, path);
+        let shown = crate::target::url(path);
+        let words = match (space, &found) {
+            (Space::Content, Some(_)) => format!("an entry at '{shown}'"),
+            (Space::Content, None) => format!("no entry at '{shown}'"),
+            // It is the same content.
+            (Space::Unruled, _) => return found,
+            (Space::Fallback(_), None) => return None,
+            (Space::Fallback(_), Some(_)) => format!("the page of the folder '{shown}' answers"),
+        };
+        (self.tell.borrow_mut())(words);
+        found
+    }
+
+    fn has_content(&self, entry: &Entry<'a>) -> bool {
+        entry.kind() == EntryKind::Content
+    }
+
+    fn is_file(&self, entry: &Entry<'a>) -> bool {
+        !entry.is_alias() && !entry.is_generated()
+    }
+
+    fn ruled(&self, ruled: Option<&Ruled>) {
+        (self.tell.borrow_mut())(self.rules.told(ruled));
+    }
+}

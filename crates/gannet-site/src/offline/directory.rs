@@ -1,0 +1,352 @@
+//! A directory: its names, and what the server's lookup makes of them.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gannet_content::directory::lookup::{Ask, Found, Lookup, LookupOptions, Told};
+use gannet_content::mime;
+use gannet_content::routing::Routing;
+use gannet_http::semantics::status::Status;
+use gannet_io::named_file;
+use rustix::fs::{Access, AtFlags, CWD, accessat};
+
+use super::{Asked, Located, Rules, SiteFile, folded, names_of};
+use crate::archive::SiteError;
+
+/// Folders within folders, as for packing: symbolic links that multiply come to an end here.
+const DEPTH_MAX: usize = 128;
+
+/// A directory whose names are known.
+#[derive(Debug)]
+pub struct DirectoryPlace {
+    root: PathBuf,
+    options: LookupOptions,
+    routing: Arc<Routing>,
+    files: Vec<SiteFile>,
+    /// By the path relative to the root, as the lookup asks.
+    items: HashMap<Vec<u8>, Item>,
+    /// By names in lower case: a file.
+    folded: HashMap<Vec<u8>, usize>,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Item {
+    File(usize),
+    Folder,
+    /// A symbolic link out of the root, in a circle, or to nothing.
+    Escapes,
+    /// Neither file nor folder.
+    Other,
+    /// A folder that this user may not look into, or a link that leads into one: what is in it is not
+    /// known.
+    Closed,
+}
+
+impl DirectoryPlace {
+    /// Reads all names below `root`. Symbolic links are followed where a server follows them.
+    pub(super) fn scan(
+        root: &Path,
+        options: LookupOptions,
+        routing: &Routing,
+    ) -> Result<Self, SiteError> {
+        let canonical = root.canonicalize().map_err(SiteError::io("open", root))?;
+        let mut place = Self {
+            root: root.to_path_buf(),
+            options,
+            routing: Arc::new(routing.clone()),
+            files: Vec::new(),
+            items: HashMap::from([(Vec::new(), Item::Folder)]),
+            folded: HashMap::new(),
+        };
+        let mut chain = vec![canonical.clone()];
+        place.folder(root, &canonical, b"", &mut chain)?;
+        place.number();
+        Ok(place)
+    }
+
+    fn folder(
+        &mut self,
+        path: &Path,
+        root: &Path,
+        url: &[u8],
+        chain: &mut Vec<PathBuf>,
+    ) -> Result<(), SiteError> {
+        let items = match fs::read_dir(path) {
+            // Names can be read where nothing can be opened by them (`r` without `x`).
+            Ok(items) if may(path, Access::EXEC_OK) => items,
+            Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
+                return Err(SiteError::io("read", path)(error));
+            }
+            _ => {
+                self.items.insert(url.to_vec(), Item::Closed);
+                return Ok(());
+            }
+        };
+        for item in items {
+            let item = item.map_err(SiteError::io("read", path))?;
+            let path = item.path();
+            let name = item.file_name();
+            let url = match url {
+                b"" => name.as_bytes().to_vec(),
+                folder => [folder, b"/", name.as_bytes()].concat(),
+            };
+            let kind = item.file_type().map_err(SiteError::io("read", &path))?;
+            let target = if kind.is_symlink() {
+                match path.canonicalize() {
+                    Ok(target) if target.starts_with(root) => target,
+                    Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                        self.items.insert(url, Item::Closed);
+                        continue;
+                    }
+                    _ => {
+                        self.items.insert(url, Item::Escapes);
+                        continue;
+                    }
+                }
+            } else {
+                chain
+                    .last()
+                    .map_or(path.clone(), |folder| folder.join(&name))
+            };
+            let kind = if kind.is_symlink() {
+                match fs::metadata(&path) {
+                    Ok(metadata) => metadata.file_type(),
+                    Err(error) => return Err(SiteError::io("read", &path)(error)),
+                }
+            } else {
+                kind
+            };
+            if kind.is_dir() {
+                if chain.contains(&target) || chain.len() > DEPTH_MAX {
+                    self.items.insert(url, Item::Escapes);
+                    continue;
+                }
+                self.items.insert(url.clone(), Item::Folder);
+                chain.push(target);
+                self.folder(&path, root, &url, chain)?;
+                chain.pop();
+            } else if kind.is_file() {
+                self.items.insert(url, Item::File(0));
+            } else {
+                self.items.insert(url, Item::Other);
+            }
+        }
+        Ok(())
+    }
+
+    /// Numbers the files in the order of their paths, whatever the file system's is.
+    fn number(&mut self) {
+        let is_file = |item: &Item| matches!(item, Item::File(_));
+        let files = self.items.iter().filter(|(_, item)| is_file(item));
+        let mut names: Vec<Vec<u8>> = files.map(|(name, _)| name.clone()).collect();
+        names.sort_unstable();
+        for (number, name) in names.into_iter().enumerate() {
+            let url = [b"/", name.as_slice()].concat();
+            self.folded.entry(folded(&url)).or_insert(number);
+            let content_type = mime::content_type(&name).to_owned();
+            self.items.insert(name, Item::File(number));
+            self.files.push(SiteFile {
+                host: 0,
+                url,
+                content_type,
+            });
+        }
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Its files, by their numbers.
+    #[must_use]
+    pub fn files(&self) -> &[SiteFile] {
+        &self.files
+    }
+
+    /// Where a file is.
+    #[must_use]
+    pub fn path_of(&self, number: usize) -> Option<PathBuf> {
+        let url = &self.files.get(number)?.url;
+        let relative = std::ffi::OsString::from_vec(url.get(1..)?.to_vec());
+        Some(self.root.join(relative))
+    }
+
+    pub(super) fn read(&self, number: usize, max: u64) -> io::Result<Option<Vec<u8>>> {
+        let path = self.path_of(number).ok_or(io::ErrorKind::NotFound)?;
+        let file = named_file::open(&path)?;
+        if file.metadata()?.len() > max {
+            return Ok(None);
+        }
+        let mut content = Vec::new();
+        // The file may grow while it is read.
+        file.take(max).read_to_end(&mut content)?;
+        Ok(Some(content))
+    }
+
+    pub(super) fn locate(
+        &self,
+        asked: &Asked<'_>,
+        rules: &Rules,
+        tell: &mut dyn FnMut(String),
+    ) -> Located {
+        let request = asked.request();
+        let redirects = rules.redirects();
+        let mut lookup =
+            Lookup::new(asked.path, self.options, &self.routing).of_navigation(asked.is_navigation);
+        if let Some(ruled) = redirects.and_then(|table| table.before_files(&request)) {
+            tell(rules.told(Some(&ruled)));
+            lookup.claim(ruled);
+        }
+        loop {
+            let last = self.ask(&mut lookup, tell);
+            let Ask::Done(found) = lookup.step() else {
+                continue;
+            };
+            if found == Found::Unclaimed {
+                match redirects.map(|table| table.for_missing(&request)) {
+                    None => lookup.go_on(),
+                    Some(ruled) => {
+                        tell(rules.told(ruled.as_ref()));
+                        match ruled {
+                            Some(ruled) => lookup.claim(ruled),
+                            None => lookup.go_on(),
+                        }
+                    }
+                }
+                continue;
+            }
+            return located(found, last);
+        }
+    }
+
+    /// Whether a path has content of its own.
+    pub(super) fn has_content(&self, path: &[u8]) -> bool {
+        let mut lookup = Lookup::new(path, self.options, &self.routing);
+        self.ask(&mut lookup, &mut |_| {});
+        match lookup.step() {
+            Ask::Done(Found::File { is_own, .. }) => is_own,
+            Ask::Done(found) => matches!(found, Found::Listing { .. }),
+            Ask::Open(_) => false,
+        }
+    }
+
+    /// Answers all questions of a lookup. Gives the number of the last file.
+    fn ask(&self, lookup: &mut Lookup, tell: &mut dyn FnMut(String)) -> Option<usize> {
+        let mut last = None;
+        while let Ask::Open(name) = lookup.step() {
+            let (told, words) = match self.item(name) {
+                Some(Item::File(_)) if !may(&self.at(name), Access::READ_OK) => {
+                    (Told::Denied, "a file that this user may not read")
+                }
+                Some(Item::Closed) => (Told::Denied, "a folder that this user may not search"),
+                Some(Item::File(number)) => {
+                    last = Some(number);
+                    (Told::Regular, "a file")
+                }
+                Some(Item::Folder) => (Told::Directory, "a folder"),
+                Some(Item::Other) => (Told::Other, "neither file nor folder"),
+                Some(Item::Escapes) => (Told::Escapes, "a link out of the site"),
+                None => (Told::Missing, "nothing"),
+            };
+            let shown = String::from_utf8_lossy(name);
+            tell(format!("{words} at '{shown}'"));
+            lookup.told(told);
+        }
+        last
+    }
+
+    /// What is at a path; below a closed folder that.
+    fn item(&self, name: &[u8]) -> Option<Item> {
+        if let Some(item) = self.items.get(name) {
+            return Some(*item);
+        }
+        let mut above = name;
+        while let Some(slash) = above.iter().rposition(|byte| *byte == b'/') {
+            above = &above[..slash];
+            if let Some(item) = self.items.get(above) {
+                return Some(*item).filter(|item| *item == Item::Closed);
+            }
+        }
+        None
+    }
+
+    fn at(&self, name: &[u8]) -> PathBuf {
+        self.root.join(OsStr::from_bytes(name))
+    }
+
+    /// A folder whose names cannot be read.
+    pub(super) fn closed_folder(&self) -> Option<PathBuf> {
+        let mut items = self.items.iter();
+        let (name, _) = items.find(|(_, item)| **item == Item::Closed)?;
+        Some(self.at(name))
+    }
+
+    pub(super) fn differently_spelled(&self, path: &[u8]) -> Option<Vec<u8>> {
+        let found = names_of(path)
+            .iter()
+            .find_map(|name| self.folded.get(&folded(name)).copied())?;
+        Some(self.files.get(found)?.url.clone())
+    }
+
+    pub(super) fn why_not(&self, path: &[u8]) -> Option<&'static str> {
+        let mut name = path.get(1..).unwrap_or_default();
+        if name
+            .split(|byte| *byte == b'/')
+            .any(|it| it.starts_with(b"."))
+        {
+            return Some("names that begin with a dot are not served");
+        }
+        let has_copy = [".gz", ".br", ".zst"]
+            .iter()
+            .any(|suffix| self.items.contains_key(&[name, suffix.as_bytes()].concat()));
+        if has_copy && !self.items.contains_key(name) {
+            return Some("only a compressed copy exists; --compressed-only serves it");
+        }
+        loop {
+            if self.items.get(name) == Some(&Item::Escapes) {
+                return Some("a symbolic link leads out of the site");
+            }
+            let slash = name.iter().rposition(|byte| *byte == b'/')?;
+            name = &name[..slash];
+        }
+    }
+}
+
+/// Whether this user may do that to what is at a path, links followed.
+#[must_use]
+pub fn may(path: &Path, access: Access) -> bool {
+    accessat(CWD, path, access, AtFlags::EACCESS).is_ok()
+}
+
+fn located(found: Found<'_>, last: Option<usize>) -> Located {
+    let text = |location: &[u8]| String::from_utf8_lossy(location).into_owned();
+    match found {
+        Found::File { status, .. } if status == Status::NOT_FOUND => Located::Missing(last),
+        Found::File { status, .. } => match last {
+            Some(number) => Located::File(number, status.0),
+            None => Located::Missing(None),
+        },
+        Found::Redirect { location } => Located::Redirect {
+            status: 308,
+            location: text(location),
+            rule: None,
+        },
+        Found::Elsewhere {
+            status,
+            location,
+            rule,
+        } => Located::Redirect {
+            status: status.0,
+            location: text(location),
+            rule: Some(rule),
+        },
+        Found::Listing { .. } => Located::Listing(200),
+        Found::Forbidden => Located::Forbidden,
+        Found::Unclaimed | Found::Missing | Found::Failed => Located::Missing(None),
+    }
+}

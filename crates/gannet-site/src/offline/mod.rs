@@ -1,0 +1,331 @@
+//! A site inspected without a server: what is at each path, and why.
+//!
+//! The answers are those that a server gives, since both ask the same: a directory is asked by
+//! `gannet_content::directory::lookup`, an archive by `gannet_content::archive`. Only names are kept
+//! in memory; contents are read when they are asked for.
+
+mod archive;
+mod directory;
+mod rules;
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gannet_archive::SectionKind;
+use gannet_content::directory::lookup::LookupOptions;
+use gannet_content::policy::defaults::ICON_PATH;
+use gannet_content::routing::Routing;
+use gannet_content::rules::matcher::Request;
+use gannet_content::rules::pattern::Scheme;
+
+use crate::archive::{SiteError, host_name};
+
+pub use archive::ArchivePlace;
+pub use directory::DirectoryPlace;
+pub use directory::may;
+pub use rules::Rules;
+
+/// How a site is inspected.
+#[derive(Clone, Debug)]
+pub struct SiteOptions {
+    /// A directory or an archive.
+    pub path: PathBuf,
+    /// Which file of a directory answers which path, and how its rules files are read.
+    pub routing: Routing,
+    /// How a directory is served; an archive says so itself.
+    pub lookup: LookupOptions,
+    /// A server has an icon of its own for a site without one.
+    pub icon: bool,
+}
+
+/// A site.
+#[derive(Debug)]
+pub struct Site {
+    place: Place,
+    rules: Rules,
+    icon: bool,
+    /// Those of virtual hosts that have rules of their own, from number 1 on.
+    host_rules: Vec<Rules>,
+}
+
+/// Where the files of a site are.
+#[derive(Debug)]
+pub enum Place {
+    /// In a directory.
+    Directory(DirectoryPlace),
+    /// In an archive.
+    Archive(Box<ArchivePlace>),
+}
+
+/// A file of a site. Its number is its position in [`Site::files`].
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SiteFile {
+    /// The virtual host of an archive; 0 for any.
+    pub host: u16,
+    /// Its path: decoded, beginning with a slash.
+    pub url: Vec<u8>,
+    /// Its content type.
+    pub content_type: String,
+}
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The virtual host of an archive; 0 for any.
+    pub host: u16,
+    /// The host as a rule sees it; may be empty.
+    pub host_name: &'a str,
+    /// The scheme as a rule sees it.
+    pub scheme: Scheme,
+    /// The path in canonical form.
+    pub path: &'a [u8],
+    /// The query.
+    pub query: Option<&'a str>,
+    /// A browser asks for a page to show.
+    pub is_navigation: bool,
+}
+
+impl Asked<'_> {
+    /// The inputs of rules.
+    fn request(&self) -> Request<'_> {
+        Request {
+            scheme: self.scheme,
+            host: self.host_name.as_bytes(),
+            path: self.path,
+            query: self.query.map(str::as_bytes),
+        }
+    }
+}
+
+/// What is at a path.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Located {
+    /// The file with this number, sent with this status.
+    File(usize, u16),
+    /// A redirect, by this rule or by a missing slash.
+    Redirect {
+        /// 301, 302, 303, 307 or 308.
+        status: u16,
+        /// A path of this site, percent-encoded, or a URL.
+        location: String,
+        /// The position of the rule.
+        rule: Option<u32>,
+    },
+    /// A list of what is in a folder, sent with this status.
+    Listing(u16),
+    /// The server's own icon, for a site that has none.
+    Icon,
+    /// 404, with the page of this number if the site has one.
+    Missing(Option<usize>),
+    /// 403.
+    Forbidden,
+}
+
+impl Site {
+    /// Inspects a site.
+    ///
+    /// # Errors
+    /// It cannot be read, or is neither directory nor archive.
+    pub fn open(options: &SiteOptions) -> Result<Self, SiteError> {
+        let metadata =
+            std::fs::metadata(&options.path).map_err(SiteError::io("open", &options.path))?;
+        if metadata.is_dir() {
+            let routing = &options.routing;
+            let directory = DirectoryPlace::scan(&options.path, options.lookup, routing)?;
+            let rules = match routing.rules {
+                Some(compat) => Rules::read(&options.path, compat)?,
+                None => Rules::default(),
+            };
+            let place = Place::Directory(directory);
+            return Ok(Self {
+                place,
+                rules,
+                icon: options.icon,
+                host_rules: Vec::new(),
+            });
+        }
+        let site = Self::of_archive(&options.path, options.lookup.spa)?;
+        Ok(Self {
+            icon: options.icon,
+            ..site
+        })
+    }
+
+    /// Inspects an archive, as served with `--spa` or without.
+    ///
+    /// # Errors
+    /// It cannot be read, or is not an archive.
+    pub fn of_archive(path: &Path, spa: bool) -> Result<Self, SiteError> {
+        let archive = ArchivePlace::open(path, spa)?;
+        let file = archive.file();
+        let rules = Rules::of_archive(file, 0)?;
+        let mut host_rules = Vec::new();
+        if file.archive().section(SectionKind::HostRules).is_some() {
+            let numbers = 1..=file.archive().hosts().len() as u16;
+            let rules = numbers.map(|host| Rules::of_archive(file, host));
+            host_rules = rules.collect::<Result<_, _>>()?;
+        }
+        Ok(Self {
+            place: Place::Archive(Box::new(archive)),
+            rules,
+            icon: false,
+            host_rules,
+        })
+    }
+
+    /// Where its files are.
+    #[must_use]
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The rules that hold on a host.
+    #[must_use]
+    pub fn rules(&self, host: u16) -> &Rules {
+        let own = usize::from(host).checked_sub(1);
+        own.and_then(|number| self.host_rules.get(number))
+            .unwrap_or(&self.rules)
+    }
+
+    /// The name of a virtual host.
+    #[must_use]
+    pub fn host_name(&self, host: u16) -> Option<&str> {
+        match &self.place {
+            Place::Directory(_) => None,
+            Place::Archive(archive) => {
+                let name = host_name(archive.file().archive(), host);
+                (!name.is_empty()).then_some(name)
+            }
+        }
+    }
+
+    /// The rules with the first of the hosts that they hold on.
+    pub fn all_rules(&self) -> impl Iterator<Item = (u16, &Rules)> {
+        (0..).zip([&self.rules].into_iter().chain(&self.host_rules))
+    }
+
+    /// Its files, in the order of hosts and paths, each once: other names are left out.
+    #[must_use]
+    pub fn files(&self) -> &[SiteFile] {
+        match &self.place {
+            Place::Directory(directory) => directory.files(),
+            Place::Archive(archive) => archive.files(),
+        }
+    }
+
+    /// The content of a file without coding, or nothing if it has more than `max` bytes.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(&self, number: usize, max: u64) -> io::Result<Option<Vec<u8>>> {
+        match &self.place {
+            Place::Directory(directory) => directory.read(number, max),
+            Place::Archive(archive) => archive.read(number, max),
+        }
+    }
+
+    /// What a server answers, one step: a redirect is not followed.
+    #[must_use]
+    pub fn locate(&self, asked: Asked<'_>) -> Located {
+        self.locate_and_tell(asked, &mut |_| {})
+    }
+
+    /// The same, telling in words what was tried.
+    pub fn locate_and_tell(&self, asked: Asked<'_>, tell: &mut dyn FnMut(String)) -> Located {
+        let rules = self.rules(asked.host);
+        let located = match &self.place {
+            Place::Directory(directory) => directory.locate(&asked, rules, tell),
+            Place::Archive(archive) => archive.locate(&asked, rules, tell),
+        };
+        // Instead of the site's 404 page, which is not an icon.
+        if self.icon && matches!(located, Located::Missing(_)) && asked.path == ICON_PATH {
+            tell("the site has no icon: the server sends its built-in one".into());
+            return Located::Icon;
+        }
+        located
+    }
+
+    /// Whether there is content at a path of a host, without rules.
+    #[must_use]
+    pub fn has_content(&self, host: u16, path: &[u8]) -> bool {
+        match &self.place {
+            Place::Directory(directory) => directory.has_content(path),
+            Place::Archive(archive) => archive.has_content(host, path),
+        }
+    }
+
+    /// The file that has this path but for the case of its letters.
+    #[must_use]
+    pub fn differently_spelled(&self, asked: Asked<'_>) -> Option<Vec<u8>> {
+        match &self.place {
+            Place::Directory(directory) => directory.differently_spelled(asked.path),
+            Place::Archive(archive) => archive.differently_spelled(asked.host, asked.path),
+        }
+    }
+
+    /// A folder whose names cannot be read.
+    #[must_use]
+    pub fn closed_folder(&self) -> Option<PathBuf> {
+        match &self.place {
+            Place::Directory(directory) => directory.closed_folder(),
+            Place::Archive(_) => None,
+        }
+    }
+
+    /// Why a path that seems to be there is not served.
+    #[must_use]
+    pub fn why_not(&self, path: &[u8]) -> Option<&'static str> {
+        match &self.place {
+            Place::Directory(directory) => directory.why_not(path),
+            Place::Archive(_) => None,
+        }
+    }
+
+    /// Where a file is, for messages: below the directory, or its URL in an archive.
+    #[must_use]
+    pub fn shown(&self, number: usize) -> String {
+        let Some(file) = self.files().get(number) else {
+            return String::new();
+        };
+        let relative = file.url.strip_prefix(b"/").unwrap_or(&file.url);
+        match &self.place {
+            Place::Directory(_) => String::from_utf8_lossy(relative).into_owned(),
+            Place::Archive(archive) => {
+                let host = host_name(archive.file().archive(), file.host);
+                let url = crate::target::url(&file.url);
+                match host {
+                    "" => url,
+                    host => format!("//{host}{url}"),
+                }
+            }
+        }
+    }
+
+    /// The directory, or the archive.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match &self.place {
+            Place::Directory(directory) => directory.root(),
+            Place::Archive(archive) => archive.file().path(),
+        }
+    }
+}
+
+/// Lower-case letters, so that names that differ in case only are found.
+fn folded(path: &[u8]) -> Vec<u8> {
+    match str::from_utf8(path) {
+        Ok(text) => text.to_lowercase().into_bytes(),
+        Err(_) => path.to_ascii_lowercase(),
+    }
+}
+
+/// The names under which `path` may be found: itself, a page, a folder's page.
+fn names_of(path: &[u8]) -> [Vec<u8>; 4] {
+    let bare = path.strip_suffix(b"/").unwrap_or(path);
+    [
+        path.to_vec(),
+        [bare, b".html"].concat(),
+        [bare, b"/index.html"].concat(),
+        bare.to_vec(),
+    ]
+}

@@ -1,0 +1,181 @@
+//! The rules of a site: from its files, or as an archive carries them.
+
+use std::io;
+use std::path::Path;
+
+use gannet_archive::HostRules;
+use gannet_content::rules::headers;
+use gannet_content::rules::problem::Problem;
+use gannet_content::rules::redirects;
+use gannet_content::rules::table::{HeaderTable, RedirectTable, Ruled};
+use gannet_content::rules::{Compat, Place, SourceFile};
+use gannet_io::named_file;
+use gannet_server::{RULES_FILE_MAX, redirects_files};
+
+use crate::archive::{ArchiveFile, SiteError};
+
+/// The name of the file of redirects.
+const REDIRECTS: &str = "_redirects";
+/// The name of the file of fields.
+const HEADERS: &str = "_headers";
+
+/// Redirects and fields of a site.
+#[derive(Debug, Default)]
+pub struct Rules {
+    redirects: Option<RedirectTable>,
+    headers: Option<HeaderTable>,
+    /// The files with redirects, in the order in which they were read.
+    files: Vec<String>,
+    /// What is wrong with the files.
+    problems: Vec<Problem>,
+    is_of_archive: bool,
+}
+
+impl Rules {
+    /// Reads `_redirects` and `_headers` of a directory.
+    pub(super) fn read(root: &Path, compat: Compat) -> Result<Self, SiteError> {
+        let mut rules = Self::default();
+        let names = redirects_files(root, compat).map_err(SiteError::io("read", root))?;
+        let mut texts = Vec::new();
+        for name in names {
+            if let Some(text) = read(&root.join(&name))? {
+                texts.push(text);
+                rules.files.push(name);
+            }
+        }
+        let files: Vec<_> = rules
+            .files
+            .iter()
+            .zip(&texts)
+            .map(|(path, text)| SourceFile { path, text })
+            .collect();
+        if !files.is_empty() {
+            let (found, problems) = redirects::parse(&files, compat);
+            rules.problems.extend(problems);
+            rules.redirects = Some(RedirectTable::new(found));
+        }
+        if let Some(text) = read(&root.join(HEADERS))? {
+            let file = SourceFile {
+                path: HEADERS,
+                text: &text,
+            };
+            let (found, problems) = headers::parse(&file, compat);
+            rules.problems.extend(problems);
+            rules.headers = Some(HeaderTable::new(found));
+        }
+        Ok(rules)
+    }
+
+    /// The rules that hold on a host of an archive.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn of_archive(file: &ArchiveFile, host: u16) -> Result<Self, SiteError> {
+        let archive = file.archive();
+        let damaged = |what| SiteError::Damaged {
+            archive: file.path().to_path_buf(),
+            what: format!("its {what} cannot be read"),
+        };
+        let HostRules { redirects, fields } = archive.rules(host);
+        let redirects = (!redirects.is_empty())
+            .then(|| RedirectTable::parse(redirects).map_err(|_| damaged("redirect rules")))
+            .transpose()?;
+        let headers = (!fields.is_empty())
+            .then(|| HeaderTable::parse(fields).map_err(|_| damaged("field rules")))
+            .transpose()?;
+        Ok(Self {
+            redirects,
+            headers,
+            files: vec![REDIRECTS.into()],
+            problems: Vec::new(),
+            is_of_archive: true,
+        })
+    }
+
+    /// The redirects.
+    #[must_use]
+    pub fn redirects(&self) -> Option<&RedirectTable> {
+        self.redirects.as_ref()
+    }
+
+    /// The fields.
+    #[must_use]
+    pub fn headers(&self) -> Option<&HeaderTable> {
+        self.headers.as_ref()
+    }
+
+    /// What is wrong with the files; an archive has only rules that are right.
+    #[must_use]
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+
+    /// The files that redirects stand in, in their order.
+    #[must_use]
+    pub fn redirect_files(&self) -> Vec<&str> {
+        self.files.iter().map(String::as_str).collect()
+    }
+
+    /// `_redirects:3`.
+    #[must_use]
+    pub fn place_of_redirect(&self, rule: u32) -> String {
+        let rules = self
+            .redirects
+            .as_ref()
+            .map(|table| &table.redirects().rules);
+        let rule = rules.and_then(|rules| rules.get(rule as usize));
+        let place = rule.map(|rule| rule.place);
+        let file = place.and_then(|place| self.files.get(usize::from(place.file)));
+        shown(file.map_or(REDIRECTS, String::as_str), place)
+    }
+
+    /// What redirects make of a request, in words.
+    pub(super) fn told(&self, ruled: Option<&Ruled>) -> String {
+        match ruled {
+            None => "no redirect rule applies".into(),
+            Some(Ruled::Elsewhere {
+                status,
+                location,
+                rule,
+            }) => {
+                let place = self.place_of_redirect(*rule);
+                let location = String::from_utf8_lossy(location);
+                format!("{place}: {} to {location}", status.0)
+            }
+            Some(Ruled::Content { status, path, rule }) => {
+                let place = self.place_of_redirect(*rule);
+                let shown = crate::target::url(path);
+                format!("{place}: the content of {shown}, with {}", status.0)
+            }
+        }
+    }
+
+    /// `_headers:3`.
+    #[must_use]
+    pub fn place_of_header(&self, rule: u32) -> String {
+        let rules = self.headers.as_ref().map(|table| &table.headers().rules);
+        let rule = rules.and_then(|rules| rules.get(rule as usize));
+        shown(HEADERS, rule.map(|rule| rule.place))
+    }
+
+    /// Whether they come from an archive, whose files are not at hand.
+    #[must_use]
+    pub fn is_of_archive(&self) -> bool {
+        self.is_of_archive
+    }
+}
+
+fn shown(file: &str, place: Option<Place>) -> String {
+    match place {
+        Some(place) if place.line > 0 => format!("{file}:{}", place.line),
+        _ => file.to_owned(),
+    }
+}
+
+fn read(path: &Path) -> Result<Option<Vec<u8>>, SiteError> {
+    match named_file::read(path, RULES_FILE_MAX) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(SiteError::io("read", path)(error)),
+    }
+}

@@ -1,0 +1,387 @@
+//! Packing: from a directory to one archive file.
+//!
+//! ```text
+//! walk ──▶ hash (all cores) ──▶ one body per digest ──▶ compress (all cores) ──▶ output
+//!                                                                                  │
+//!          site (entries, aliases, redirects) ──▶ field blocks ──▶ gannet_archive::Writer
+//! ```
+//!
+//! **The same input gives the same bytes**, whatever the order of the file system, the number of
+//! cores or the clock. Input are names, contents and modification times; times go into
+//! `Last-Modified` only. A checkout sets them to the moment of the checkout: set
+//! `SOURCE_DATE_EPOCH` ([`PackOptions::source_date_epoch`]), and later times become that one.
+//!
+//! **Names.** Every file has its own path. `index.html` answers its folder's path too, `about.html`
+//! answers `/about` (clean URLs), `404.html` answers what is missing below its folder; `/folder`
+//! redirects to `/folder/` with 308. That is what a live directory answers. Other index names,
+//! suffixes, fallbacks and slashes are those of a [`Routing`].
+//!
+//! **Rules.** `_redirects` and `_headers` are no files of the site. What depends on a path alone is
+//! in the field blocks; the rest are sections that the server asks.
+//!
+//! **Sidecars.** The archive holds codings made here, which are never out of date. A file `x.br`,
+//! `x.gz` or `x.zst` beside `x` is a file like others, since `/sitemap.xml.gz` may be what others
+//! know; the report says how to leave them out.
+
+mod brotli_memory;
+mod compress;
+mod compressed_only;
+mod compressible;
+mod double_claims;
+pub mod encoders;
+mod error;
+mod fields;
+mod host;
+mod ignore_rules;
+mod lifetimes;
+mod limits;
+mod memory;
+mod names;
+mod output;
+mod parallel;
+mod previous;
+mod progress;
+mod recipe;
+mod report;
+mod rules;
+mod script_needs;
+mod secrets;
+mod sign;
+mod site;
+mod sources;
+mod spool;
+mod stamps;
+mod store;
+mod walk;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use gannet_archive::{HostRules, Options, SectionKind, Superblock, Writer};
+use gannet_content::archive::FRONT_PAGE;
+use gannet_content::mime::Types;
+use gannet_content::policy::csp::PolicyOptions;
+use gannet_content::policy::defaults::DefaultFields;
+use gannet_content::routing::Routing;
+
+pub(crate) use compress::decoder;
+pub use compressible::Compressible;
+pub use encoders::{Effort, Encoder};
+pub use error::PackError;
+pub use lifetimes::KeptPattern;
+pub use output::temporary_of;
+pub use progress::{NoProgress, Phase, Progress};
+pub use report::{CodingReport, Largest, PackReport};
+pub use sign::is_secret_key;
+pub use walk::Skipped;
+
+use error::WRITE;
+use host::SourceHost;
+use limits::LIFETIMES_LISTED_MAX;
+use memory::Memory;
+use output::Output;
+use recipe::Recipe;
+use sign::Signer;
+use site::Site;
+use sources::Sources;
+use spool::DiskSpool;
+use store::{Target, store};
+
+/// What to pack, and how.
+#[derive(Clone, Debug)]
+pub struct PackOptions {
+    /// The directory that holds the site.
+    pub source: PathBuf,
+    /// It has a folder for each host instead.
+    pub hosts: bool,
+    /// The archive to write. An existing one is replaced when the new one is complete.
+    pub output: PathBuf,
+    /// What to try on each file; a coding is stored where it makes the file enough smaller.
+    pub encoders: Vec<Encoder>,
+    /// Files that exist only compressed are also packed decompressed.
+    pub compressed_only: bool,
+    /// A body that is stored as gzip is stored as nothing else without coding: a server inflates
+    /// it for who takes no coding.
+    pub drop_identity: bool,
+    /// Which content types are tried.
+    pub compressible: Compressible,
+    /// Paths that name nothing and do not look like an asset are answered with `/index.html`.
+    pub spa: bool,
+    /// Folders without an index page get a listing.
+    pub listing: bool,
+    /// `/about` answers `about.html`.
+    pub clean_urls: bool,
+    /// Index names, what slashes do, which pages answer for others, and whose reading of the rules
+    /// files is followed.
+    pub routing: Routing,
+    /// The fields that answers have by default.
+    pub defaults: DefaultFields,
+    /// Every answer has the SHA-256 of its representation (RFC 9530).
+    pub repr_digest: bool,
+    /// Pages get a content security policy made from their scripts and styles.
+    pub csp: Option<PolicyOptions>,
+    /// Dotfiles are packed.
+    pub dotfiles: bool,
+    /// Patterns of what is left out, in the syntax of `.gitignore`.
+    pub exclude: Vec<String>,
+    /// Patterns of what is packed whatever else says no.
+    pub include: Vec<String>,
+    /// What may be known from earlier builds.
+    pub memory: BuildMemory,
+    /// The archive of the release before, where it is not the one that is replaced: names whose
+    /// content changed since are no hashes of it.
+    pub previous: Option<PathBuf>,
+    /// The secret key to sign with.
+    pub sign: Option<PathBuf>,
+    /// Content types by file name suffix (without the dot), before the built-in table.
+    pub types: Vec<(String, String)>,
+    /// Threads; 0 means one per core that this process may use.
+    pub threads: usize,
+    /// Modification times after this one become this one. Seconds since the Unix epoch; the
+    /// environment variable of that name.
+    pub source_date_epoch: Option<i64>,
+}
+
+/// What may be known from earlier builds. It changes how long packing takes, never the archive.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct BuildMemory {
+    /// A directory for the stamps of files; without one all files are read.
+    pub folder: Option<PathBuf>,
+    /// The directory keeps archives too, beside the one that is replaced.
+    pub keeps_archives: bool,
+    /// Files are read even if their stamps are known.
+    pub verify_sources: bool,
+    /// Nothing earlier is used.
+    pub is_fresh: bool,
+}
+
+impl PackOptions {
+    /// Packs `source` into `output`, everything else by default.
+    pub fn new(source: impl Into<PathBuf>, output: impl Into<PathBuf>) -> Self {
+        Self {
+            source: source.into(),
+            hosts: false,
+            output: output.into(),
+            encoders: Encoder::all(Effort::default()),
+            drop_identity: false,
+            compressed_only: false,
+            compressible: Compressible::default(),
+            spa: false,
+            listing: false,
+            clean_urls: true,
+            routing: Routing::default(),
+            defaults: DefaultFields::default(),
+            repr_digest: false,
+            csp: None,
+            dotfiles: false,
+            exclude: Vec::new(),
+            include: Vec::new(),
+            memory: BuildMemory::default(),
+            previous: None,
+            sign: None,
+            types: Vec::new(),
+            threads: 0,
+            source_date_epoch: None,
+        }
+    }
+
+    fn archive_options(&self) -> Options {
+        Options {
+            spa: self.spa,
+            listing: self.listing,
+            clean_urls: self.clean_urls,
+            slash_redirects: self.routing.trailing_slash.removes(),
+        }
+    }
+}
+
+/// Packs a site.
+///
+/// # Errors
+///
+/// A [`PackError`] that names the file. The archive that was there before is untouched then, and
+/// nothing else is left behind.
+pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackReport, PackError> {
+    let started = Instant::now();
+    let (types, signer) = prepare(options)?;
+    let mut memory = Memory::open(options);
+    let mut sources = Sources::read(options, &types, memory.known(), progress)
+        .inspect_err(|error| memory.doubt(error))?;
+    if sources.files.is_empty() {
+        return Err(PackError::Empty(options.source.clone()));
+    }
+    let previous = memory.previous(options);
+    memory.forget();
+    let mut output = Output::create(&options.output)?;
+    let (spool, spool_error) = DiskSpool::new(output.temporary());
+    let mut writer = Writer::with_spool(options.archive_options(), Box::new(spool));
+    let recipe = Recipe::new(&options.encoders, &options.compressible);
+    writer.set_section(SectionKind::Recipe, recipe.to_section());
+    let lifetimes = sources.lifetimes.to_text(LIFETIMES_LISTED_MAX);
+    writer.set_section(SectionKind::Lifetimes, lifetimes.into_bytes());
+    let mut target = Target::new(&mut writer, &mut output);
+    let stored = store(&sources, options, &previous, &mut target, progress)
+        .inspect_err(|error| memory.doubt(error))?;
+    drop(previous);
+    let hosts = std::mem::take(&mut sources.hosts);
+    store_rules(&hosts, &mut writer);
+    let no_host = SourceHost::default();
+    let mut site = Site::new(options, &no_host, unix_now());
+    if options.csp.is_some() {
+        let (needs, warnings) = script_needs::find(&sources)?;
+        site.script_needs = needs;
+        sources.warnings.extend(warnings);
+    }
+    for host in &hosts {
+        site.begin(host);
+        site.add_files(&sources, &stored.contents, &mut writer, &mut output)?;
+        let has_content = |path: &[u8]| site.has_content(path);
+        let problems = host.rules.lint(&has_content);
+        if !site.has_content(b"/") && !host.rules.answer(b"/") {
+            let names = options.routing.index_names.iter();
+            let name = names.map(|name| String::from_utf8_lossy(name)).next();
+            sources.warnings.push(format!(
+                "'{}' has no {}: '/' is answered with 404; is the site in a folder below it?",
+                host.folder.display(),
+                name.unwrap_or_default(),
+            ));
+        }
+        let mut files = sources.of_host(host.number).iter();
+        if options.spa && !files.any(|source| source.file.url == FRONT_PAGE) {
+            sources.warnings.push(format!(
+                "--spa has no effect: '{}' has no index.html to serve",
+                host.folder.display()
+            ));
+        }
+        let shown = problems.into_iter();
+        let shown = shown.map(|problem| problem.of_site(&host.folder).to_string());
+        sources.warnings.extend(shown);
+    }
+    sources.warnings.extend(broken_pages(&site.broken_pages));
+    sources
+        .warnings
+        .extend(foreign_scripts(&site.foreign_scripts));
+    sources.warnings.extend(site.double_claims.warnings());
+    let stamps = std::mem::take(&mut sources.stamps);
+    let mut report = PackReport {
+        output: options.output.clone(),
+        alias_count: site.alias_count,
+        redirect_count: site.redirect_count,
+        listing_count: site.listing_count,
+        reused_count: stored.reused_count,
+        ..PackReport::of(sources, &stored.contents)
+    };
+    // A large site fills the memory with these, and so does what comes now.
+    drop(site);
+    drop(stored);
+    let refuse = |error| PackError::Archive(options.output.clone(), error);
+    let (mut finished, written) = output.finish(writer).map_err(refuse)?;
+    written
+        .and_then(|()| spool_error.check())
+        .map_err(PackError::io(WRITE, &options.output))?;
+    if let Some(signer) = signer {
+        signer.sign(&mut finished)?;
+    }
+    output.reopen(&finished)?.map_err(refuse)?;
+    output.publish(&finished)?;
+    let superblock = Superblock::parse(&finished.superblock, finished.file_len).map_err(refuse)?;
+    report.archive_bytes = finished.file_len;
+    report.build_id = *superblock.build_id();
+    report
+        .warnings
+        .extend(memory.keep(options, stamps, superblock.build_id()));
+    report.elapsed = started.elapsed();
+    Ok(report)
+}
+
+/// Does what [`pack`] does before it reads contents, compresses and writes: every file can be opened,
+/// rules and patterns are right, the key can sign, and the archive can be made where it is to be.
+///
+/// # Errors
+/// As for [`pack`].
+pub fn check(options: &PackOptions) -> Result<(), PackError> {
+    prepare(options)?;
+    let (tree, _) = host::walk_all(options, &mut NoProgress)?;
+    if tree.files.is_empty() {
+        return Err(PackError::Empty(options.source.clone()));
+    }
+    for file in &tree.files {
+        sources::open(&file.path)?;
+    }
+    // Removed when it is dropped.
+    Output::create(&options.output).map(drop)
+}
+
+/// Checked before all the work, since a key may be wrong, or its password.
+fn prepare(options: &PackOptions) -> Result<(Types, Option<Signer>), PackError> {
+    let types = types(options)?;
+    let signer = options.sign.as_deref().map(Signer::open).transpose()?;
+    memory::check(options)?;
+    lifetimes::open_previous(options)?;
+    Ok((types, signer))
+}
+
+/// The names of the hosts, and their rules; those of a site without hosts are its own.
+fn store_rules(hosts: &[SourceHost], writer: &mut Writer) {
+    if let [only] = hosts
+        && only.name.is_none()
+    {
+        return only.rules.store(writer);
+    }
+    let names = hosts.iter().filter_map(|host| host.name.as_deref());
+    writer.set_hosts(names.map(str::as_bytes));
+    let rules = hosts.iter().map(|host| (host.number, host.rules.compile()));
+    let rules: Vec<_> = rules
+        .filter(|(_, (redirects, fields))| !redirects.is_empty() || !fields.is_empty())
+        .collect();
+    writer.set_host_rules(rules.iter().map(|(number, (redirects, fields))| {
+        let rules = HostRules { redirects, fields };
+        (*number, rules)
+    }));
+}
+
+/// What to tell of pages that their content security policy would break.
+fn broken_pages(pages: &[String]) -> Option<String> {
+    let first = pages.first()?;
+    Some(format!(
+        "pages with event handlers, 'style=' attributes or 'javascript:' links, which a content \
+         security policy would block: {}, such as '{first}'",
+        pages.len()
+    ))
+}
+
+/// What to tell of pages with scripts of other hosts, which may load what no page shows.
+fn foreign_scripts(origins: &BTreeSet<String>) -> Option<String> {
+    let first = origins.first()?;
+    Some(format!(
+        "the content security policy cannot know what scripts of other hosts load or run: {}, such \
+         as '{first}'; try it with '--csp report' first",
+        origins.len()
+    ))
+}
+
+/// The table of content types. Pairs are tried one by one, to name the one that is wrong.
+fn types(options: &PackOptions) -> Result<Types, PackError> {
+    let pairs = || {
+        options
+            .types
+            .iter()
+            .map(|(suffix, kind)| (&**suffix, &**kind))
+    };
+    for (suffix, kind) in pairs() {
+        let refused = |_| PackError::Types(format!("{suffix}={kind}"));
+        Types::new([(suffix, kind)]).map_err(refused)?;
+    }
+    Types::new(pairs()).map_err(|_| PackError::Types(String::new()))
+}
+
+fn unix_now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |since| {
+        i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    })
+}
+
+#[cfg(test)]
+mod tests;

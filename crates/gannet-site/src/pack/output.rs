@@ -1,0 +1,308 @@
+//! The file an archive is written to: under another name until it is complete.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gannet_archive::limits::BLOB_ALIGN;
+use gannet_archive::{Archive, ArchiveError, Finished, SUPERBLOCK_LEN, Superblock, Writer};
+use rustix::io::Errno;
+
+use super::PackError;
+use super::error::WRITE;
+use super::limits::{COPY_CHUNK, KEPT_RUN_MAX, REOPENED_MAX};
+use super::previous::KeptBlob;
+
+/// A file beside its target, which takes the target's name when all of it is on the disk.
+pub(super) struct Output {
+    target: PathBuf,
+    folder: PathBuf,
+    temporary: Temporary,
+    file: BufWriter<File>,
+    /// Where the next byte goes, after those that are still to be copied.
+    offset: u64,
+    /// Stored bytes of an earlier archive that come next.
+    kept: Option<KeptRun>,
+}
+
+/// Blobs that follow each other in an earlier archive as they do in this one, and are copied
+/// together with the zeros between them.
+struct KeptRun {
+    source: Arc<File>,
+    /// Where they are.
+    from: u64,
+    /// Where they go.
+    to: u64,
+    len: u64,
+}
+
+impl KeptRun {
+    /// Whether a blob that goes to `offset` is the next one. What is skipped is less than the
+    /// alignment of blobs, so no other blob can have been there, and is zero if the archive is
+    /// unmodified.
+    fn goes_on_with(&self, offset: u64, blob: &KeptBlob<'_>) -> bool {
+        let gap_max = if blob.is_ready() { BLOB_ALIGN - 1 } else { 0 };
+        let end = self.from + self.len;
+        Arc::ptr_eq(&self.source, &blob.archive.file)
+            && (end..=end.saturating_add(gap_max)).contains(&blob.offset)
+            && blob.offset - self.from == offset - self.to
+            && self.len < KEPT_RUN_MAX
+    }
+}
+
+/// Removes the file when dropped, unless it has got its name.
+struct Temporary(Option<PathBuf>);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            // Nothing more can be done about it here, and another error is on its way.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl Output {
+    /// Begins a file that will be `target`. What is there now stays until [`Output::publish`].
+    pub(super) fn create(target: &Path) -> Result<Self, PackError> {
+        let refuse = |error| PackError::io(WRITE, target)(error);
+        // A device or a FIFO would be replaced by a file.
+        match fs::metadata(target) {
+            Ok(found) if found.is_dir() => return Err(refuse(Errno::ISDIR.into())),
+            Ok(found) if !found.is_file() => {
+                let error = io::Error::new(io::ErrorKind::InvalidInput, "it is not a file");
+                return Err(refuse(error));
+            }
+            _ => {}
+        }
+        // A link stays a link: what it names is replaced.
+        let target = target
+            .canonicalize()
+            .unwrap_or_else(|_| target.to_path_buf());
+        let name = target
+            .file_name()
+            .ok_or_else(|| PackError::io(WRITE, &target)(Errno::ISDIR.into()))?;
+        let folder = folder_of(&target);
+        let path = hidden_beside(&target, name);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)
+            .map_err(PackError::io(WRITE, &target))?;
+        let mut output = Self {
+            target,
+            folder,
+            temporary: Temporary(Some(path)),
+            file: BufWriter::with_capacity(COPY_CHUNK, file),
+            offset: 0,
+            kept: None,
+        };
+        output.pad_to(SUPERBLOCK_LEN as u64)?;
+        Ok(output)
+    }
+
+    /// Writes `bytes` at `offset`, which is not before the end of what was written; zeros between.
+    pub(super) fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), PackError> {
+        self.pad_to(offset)?;
+        self.file
+            .write_all(bytes)
+            .map_err(PackError::io(WRITE, &self.target))?;
+        self.offset += bytes.len() as u64;
+        Ok(())
+    }
+
+    /// Copies all of `source` to `offset`; gives its digest and length.
+    pub(super) fn copy_at(
+        &mut self,
+        offset: u64,
+        source: &mut File,
+        path: &Path,
+    ) -> Result<([u8; 32], u64), PackError> {
+        self.pad_to(offset)?;
+        let mut hasher = blake3::Hasher::new();
+        let mut chunk = vec![0; COPY_CHUNK];
+        let mut len = 0;
+        loop {
+            let count = match source.read(&mut chunk) {
+                Ok(0) => return Ok((*hasher.finalize().as_bytes(), len)),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(PackError::io("read", path)(error)),
+            };
+            hasher.update(&chunk[..count]);
+            self.write_at(self.offset, &chunk[..count])?;
+            len += count as u64;
+        }
+    }
+
+    /// Copies stored bytes of an earlier archive to `offset`, with those that follow if they come
+    /// next. File systems that can share blocks between files do, and nothing is copied.
+    pub(super) fn copy_kept(&mut self, offset: u64, blob: &KeptBlob<'_>) -> Result<(), PackError> {
+        match &mut self.kept {
+            Some(run) if run.goes_on_with(offset, blob) => {
+                run.len = offset - run.to + blob.len;
+            }
+            _ => {
+                self.pad_to(offset)?;
+                self.kept = Some(KeptRun {
+                    source: Arc::clone(&blob.archive.file),
+                    from: blob.offset,
+                    to: offset,
+                    len: blob.len,
+                });
+            }
+        }
+        self.offset = offset + blob.len;
+        Ok(())
+    }
+
+    /// Copies what is still to be copied.
+    fn copy_run(&mut self) -> io::Result<()> {
+        let Some(KeptRun {
+            source, from, len, ..
+        }) = self.kept.take()
+        else {
+            return Ok(());
+        };
+        self.file.flush()?;
+        let mut source = &*source;
+        source.seek(SeekFrom::Start(from))?;
+        if io::copy(&mut source.take(len), self.file.get_mut())? == len {
+            Ok(())
+        } else {
+            Err(io::ErrorKind::UnexpectedEof.into())
+        }
+    }
+
+    /// The archive that is being written.
+    pub(super) fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// The name of the file until it has its own.
+    pub(super) fn temporary(&self) -> PathBuf {
+        self.temporary.0.clone().unwrap_or_default()
+    }
+
+    /// Writes the metadata region. Gives what became of writing beside what `writer` says.
+    pub(super) fn finish(
+        &mut self,
+        writer: Writer,
+    ) -> Result<(Finished, io::Result<()>), ArchiveError> {
+        let mut written = self.align();
+        let finished = writer.finish_into(&mut |bytes| {
+            if written.is_ok() {
+                written = self.file.write_all(bytes);
+                self.offset += bytes.len() as u64;
+            }
+        })?;
+        debug_assert!(written.is_err() || self.offset == finished.file_len);
+        Ok((finished, written))
+    }
+
+    /// Opens what was written as a server will, unless it is too large for that.
+    pub(super) fn reopen(
+        &mut self,
+        finished: &Finished,
+    ) -> Result<Result<(), ArchiveError>, PackError> {
+        let len = finished.file_len - finished.metadata_offset;
+        if len > REOPENED_MAX {
+            return Ok(Ok(()));
+        }
+        let mut metadata = vec![0; usize::try_from(len).unwrap_or(0)];
+        self.file
+            .flush()
+            .and_then(|()| {
+                let file = self.file.get_ref();
+                file.read_exact_at(&mut metadata, finished.metadata_offset)
+            })
+            .map_err(PackError::io("read", &self.target))?;
+        let opened = Superblock::parse(&finished.superblock, finished.file_len)
+            .and_then(|superblock| Archive::new(superblock, metadata.as_slice()).map(|_| ()));
+        Ok(opened)
+    }
+
+    /// Goes on at a page, where the metadata region begins.
+    fn align(&mut self) -> io::Result<()> {
+        self.copy_run()?;
+        let offset = self.offset.next_multiple_of(SUPERBLOCK_LEN as u64);
+        io::copy(
+            &mut io::repeat(0).take(offset - self.offset),
+            &mut self.file,
+        )?;
+        self.offset = offset;
+        Ok(())
+    }
+
+    /// Brings all of it to the disk, and gives the file its name. The superblock goes last: a file
+    /// without it is not an archive.
+    pub(super) fn publish(self, finished: &Finished) -> Result<(), PackError> {
+        let Self {
+            target,
+            folder,
+            mut temporary,
+            file,
+            ..
+        } = self;
+        let refuse = |error| PackError::io(WRITE, &target)(error);
+        let mut file = file
+            .into_inner()
+            .map_err(|error| refuse(error.into_error()))?;
+        file.sync_data().map_err(refuse)?;
+        file.seek(SeekFrom::Start(0)).map_err(refuse)?;
+        file.write_all(&finished.superblock).map_err(refuse)?;
+        file.sync_all().map_err(refuse)?;
+        drop(file);
+        if let Some(path) = &temporary.0 {
+            fs::rename(path, &target).map_err(refuse)?;
+        }
+        temporary.0 = None;
+        // The new name is on the disk only when its folder is.
+        File::open(&folder)
+            .and_then(|folder| folder.sync_all())
+            .map_err(PackError::io(WRITE, &folder))
+    }
+
+    fn pad_to(&mut self, offset: u64) -> Result<(), PackError> {
+        debug_assert!(
+            offset >= self.offset,
+            "blobs are placed one after the other"
+        );
+        let padding = offset.saturating_sub(self.offset);
+        self.copy_run()
+            .and_then(|()| io::copy(&mut io::repeat(0).take(padding), &mut self.file))
+            .map_err(PackError::io(WRITE, &self.target))?;
+        self.offset += padding;
+        Ok(())
+    }
+}
+
+/// Where the archive that becomes `target` is written by this process; none if `target` cannot be
+/// the name of a file.
+#[must_use]
+pub fn temporary_of(target: &Path) -> Option<PathBuf> {
+    let target = target
+        .canonicalize()
+        .unwrap_or_else(|_| target.to_path_buf());
+    Some(hidden_beside(&target, target.file_name()?))
+}
+
+fn folder_of(target: &Path) -> PathBuf {
+    match target.parent() {
+        Some(folder) if folder != Path::new("") => folder.to_path_buf(),
+        _ => PathBuf::from("."),
+    }
+}
+
+/// A leading dot: neither a server nor a packer takes it for a part of a site.
+fn hidden_beside(target: &Path, name: &OsStr) -> PathBuf {
+    let mut hidden = OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!(".{}.tmp", std::process::id()));
+    folder_of(target).join(hidden)
+}

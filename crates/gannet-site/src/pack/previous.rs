@@ -1,0 +1,362 @@
+//! Archives of earlier builds: their contents need not be read, compressed or stored again.
+//!
+//! An archive records the bytes of a content in each coding, and its recipe the encoders. What an
+//! encoder of the same name and release has made from the same content is what it would make again,
+//! so the new archive has the same bytes as without the old one.
+
+use std::cell::RefCell;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use gannet_archive::{
+    Coding, DigestTable, Inventory, ReadAt, SUPERBLOCK_LEN, SectionKind, Superblock, inflate,
+    of_metadata,
+};
+use gannet_io::named_file;
+
+use super::Compressible;
+use super::encoders::Encoder;
+use super::limits::{AHEAD_COUNT, COPY_CHUNK, READ_AHEAD, RECIPE_LEN_MAX};
+use super::recipe::Recipe;
+use super::stamps::{Stamp, Stamps};
+use crate::archive::ArchiveFile;
+
+/// Stored bytes in an earlier archive.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeptBlob<'a> {
+    pub(super) archive: &'a PreviousArchive,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+    pub(super) digest: &'a [u8; 32],
+    /// They are stored as gzip alone, which is at this offset and so long.
+    gzip: Option<(u64, u64)>,
+}
+
+/// What is known of a content in one coding.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Known<'a> {
+    /// Its bytes are there.
+    Kept(KeptBlob<'a>),
+    /// It was tried and did not pay.
+    NotWorth,
+}
+
+/// The archives of earlier builds that could be opened.
+#[derive(Debug, Default)]
+pub(super) struct Previous {
+    archives: Vec<PreviousArchive>,
+}
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct PreviousArchive {
+    pub(super) file: Arc<File>,
+    /// Tells it from others that this process has opened.
+    number: u64,
+    /// Nothing has written to it since it was packed, so its bytes need no check.
+    is_trusted: bool,
+    recipe: Recipe,
+    inventory: Inventory,
+    contents: Contents,
+}
+
+/// For each content the blobs of its codings.
+#[derive(Debug, Default)]
+struct Contents {
+    numbers: Vec<[u32; 4]>,
+    /// By the digests without coding.
+    by_digest: DigestTable,
+}
+
+/// How many archives were opened.
+static OPENED: AtomicU64 = AtomicU64::new(0);
+
+/// Nothing is known of this coding.
+const UNKNOWN: u32 = u32::MAX;
+/// This coding did not pay.
+const NOT_WORTH: u32 = u32::MAX - 1;
+
+impl Previous {
+    /// Opens those of `paths` that are sound archives with a recipe; others are of no use.
+    pub(super) fn open<'p>(
+        paths: impl IntoIterator<Item = &'p Path>,
+        compressible: &Compressible,
+        stamps: &Stamps,
+    ) -> Self {
+        let archives = paths
+            .into_iter()
+            .filter_map(|path| PreviousArchive::open(path, compressible, stamps))
+            .collect();
+        Self { archives }
+    }
+
+    /// The bytes of a content without coding.
+    pub(super) fn identity(&self, digest: &[u8; 32]) -> Option<KeptBlob<'_>> {
+        self.archives.iter().find_map(|archive| {
+            let numbers = archive.contents.get(digest, &archive.inventory)?;
+            archive.blob(numbers[Coding::Identity as usize])
+        })
+    }
+
+    /// What became of a content under an encoder.
+    pub(super) fn coded(&self, digest: &[u8; 32], encoder: Encoder) -> Option<Known<'_>> {
+        self.archives.iter().find_map(|archive| {
+            if !archive.recipe.has(encoder) {
+                return None;
+            }
+            let numbers = archive.contents.get(digest, &archive.inventory)?;
+            match numbers[encoder.coding() as usize] {
+                NOT_WORTH => Some(Known::NotWorth),
+                number => archive.blob(number).map(Known::Kept),
+            }
+        })
+    }
+}
+
+impl Contents {
+    /// The blobs of a content by its digest without coding.
+    fn get(&self, digest: &[u8; 32], inventory: &Inventory) -> Option<&[u32; 4]> {
+        let number = self.find(digest, inventory)?;
+        self.numbers.get(number as usize)
+    }
+
+    fn find(&self, digest: &[u8; 32], inventory: &Inventory) -> Option<u32> {
+        let has_it = |number: u32| {
+            let numbers = self.numbers.get(number as usize);
+            let found = numbers.and_then(|found| inventory.digest(found[IDENTITY]));
+            found == Some(digest)
+        };
+        self.by_digest.find(digest, has_it)
+    }
+
+    /// Adds what an entry tells. Numbers of blobs are smaller than the marks, so the least of
+    /// several findings says most.
+    fn add(&mut self, inventory: &Inventory, variants: &[(Coding, u32)], absent: u32) {
+        let mut numbers = [absent; 4];
+        for (coding, number) in variants {
+            numbers[*coding as usize] = *number;
+        }
+        let Some(digest) = inventory.digest(numbers[IDENTITY]) else {
+            return;
+        };
+        let known = self.find(digest, inventory);
+        match known.and_then(|known| self.numbers.get_mut(known as usize)) {
+            Some(known) => {
+                for (known, found) in known.iter_mut().zip(numbers) {
+                    *known = (*known).min(found);
+                }
+            }
+            None => {
+                self.by_digest.insert(self.numbers.len() as u32, digest);
+                self.numbers.push(numbers);
+            }
+        }
+    }
+}
+
+const IDENTITY: usize = Coding::Identity as usize;
+
+impl PreviousArchive {
+    fn open(path: &Path, compressible: &Compressible, stamps: &Stamps) -> Option<Self> {
+        let file = named_file::open(path).ok()?;
+        let stamp = Stamp::of_archive(&file.metadata().ok()?);
+        let superblock = superblock_of(&file)?;
+        let is_trusted = stamps.get(&stamp).as_ref() == Some(superblock.build_id());
+        let opened = match is_trusted {
+            true => None,
+            false => Some(ArchiveFile::open(path).ok()?),
+        };
+        let mut in_file = |at: u64, buffer: &mut [u8]| file.read_exact_at(buffer, at);
+        let mut in_memory;
+        let read: ReadAt<'_> = match &opened {
+            None => &mut in_file,
+            Some(opened) => {
+                // A write between the two openings shows in the stamp.
+                let is_same = Stamp::of_archive(&file.metadata().ok()?) == stamp
+                    && opened.archive().superblock() == &superblock;
+                if !is_same {
+                    return None;
+                }
+                in_memory = of_metadata(&superblock, opened.archive().metadata());
+                &mut in_memory
+            }
+        };
+        let recipe = recipe_of(&superblock, read)?;
+        let judges_alike = recipe.has_rule(compressible);
+        let mut contents = Contents::default();
+        let mut absent = Absent::default();
+        let inventory = Inventory::read(&superblock, read, &mut |inventory, held| {
+            let absent = absent.of(held.content_type, judges_alike, compressible);
+            contents.add(inventory, held.variants, absent);
+        });
+        Some(Self {
+            inventory: inventory.ok()?,
+            file: Arc::new(file),
+            number: OPENED.fetch_add(1, Ordering::Relaxed),
+            is_trusted,
+            recipe,
+            contents,
+        })
+    }
+
+    /// Bytes of the archive, by a buffer of this thread if they are few: those of the next content
+    /// are beside them.
+    fn read(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
+        if len > READ_AHEAD / 16 {
+            let mut bytes = vec![0; len];
+            self.file.read_exact_at(&mut bytes, offset)?;
+            return Ok(bytes);
+        }
+        let part = |one: &Ahead| {
+            let start = usize::try_from(offset.checked_sub(one.start)?).ok()?;
+            let found = one.bytes.get(start..start.checked_add(len)?)?;
+            (one.archive == self.number).then(|| found.to_vec())
+        };
+        AHEAD.with_borrow_mut(|all| {
+            if let Some(found) = all.iter().find_map(part) {
+                return Ok(found);
+            }
+            let oldest = all.drain((AHEAD_COUNT - 1).min(all.len())..).next();
+            let mut bytes = oldest.map_or_else(Vec::new, |oldest| oldest.bytes);
+            bytes.resize(READ_AHEAD, 0);
+            let count = read_some(&self.file, &mut bytes, offset)?;
+            bytes.truncate(count);
+            let one = Ahead {
+                archive: self.number,
+                start: offset,
+                bytes,
+            };
+            let found = part(&one);
+            all.insert(0, one);
+            found.ok_or(io::ErrorKind::UnexpectedEof.into())
+        })
+    }
+
+    fn blob(&self, number: u32) -> Option<KeptBlob<'_>> {
+        let blob = self.inventory.blob(number)?;
+        Some(KeptBlob {
+            archive: self,
+            offset: blob.offset,
+            len: blob.len,
+            digest: self.inventory.digest(number)?,
+            gzip: match blob.gzip {
+                None => None,
+                Some(gzip) => {
+                    let gzip = self.inventory.blob(gzip)?;
+                    Some((gzip.offset, gzip.len))
+                }
+            },
+        })
+    }
+}
+
+/// The superblock of an archive, if it is one.
+fn superblock_of(file: &File) -> Option<Superblock> {
+    let mut first = [0; SUPERBLOCK_LEN];
+    file.read_exact_at(&mut first, 0).ok()?;
+    Superblock::parse(&first, file.metadata().ok()?.len()).ok()
+}
+
+fn recipe_of(superblock: &Superblock, read: ReadAt<'_>) -> Option<Recipe> {
+    let mut sections = superblock.sections().iter();
+    let section = sections.find(|section| section.kind == SectionKind::Recipe)?;
+    let len = usize::try_from(section.len).ok();
+    let mut bytes = vec![0; len.filter(|len| *len <= RECIPE_LEN_MAX)?];
+    read(section.offset, &mut bytes).ok()?;
+    Recipe::parse(&bytes)
+}
+
+/// What it means that a content is not there in a coding: it was tried only if its type is one
+/// that is tried.
+#[derive(Default)]
+struct Absent {
+    /// The last answer: most entries have the type of the one before.
+    last: Option<(Vec<u8>, u32)>,
+}
+
+impl Absent {
+    fn of(&mut self, content_type: &[u8], judges_alike: bool, compressible: &Compressible) -> u32 {
+        if let Some((last, answer)) = &self.last
+            && last == content_type
+        {
+            return *answer;
+        }
+        let text = str::from_utf8(content_type).unwrap_or_default();
+        let answer = if judges_alike && compressible.fits(text) {
+            NOT_WORTH
+        } else {
+            UNKNOWN
+        };
+        self.last = Some((content_type.to_vec(), answer));
+        answer
+    }
+}
+
+/// What a thread has read of an archive beyond what it needed.
+struct Ahead {
+    archive: u64,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+thread_local! {
+    /// The latest first.
+    static AHEAD: RefCell<Vec<Ahead>> = RefCell::default();
+}
+
+/// Fills the buffer as far as the file goes.
+fn read_some(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+impl KeptBlob<'_> {
+    /// Whether its bytes may be copied as they are: they need no check, and lie there.
+    pub(super) fn is_ready(&self) -> bool {
+        self.archive.is_trusted && self.gzip.is_none()
+    }
+
+    /// The bytes, if they are what they should be.
+    pub(super) fn read(&self) -> Option<Vec<u8>> {
+        let (offset, len) = self.gzip.unwrap_or((self.offset, self.len));
+        let mut bytes = self.archive.read(offset, usize::try_from(len).ok()?).ok()?;
+        if self.gzip.is_some() {
+            bytes = inflate(&bytes, self.len).ok()?;
+        }
+        let is_sound = self.archive.is_trusted || blake3::hash(&bytes).as_bytes() == self.digest;
+        is_sound.then_some(bytes)
+    }
+
+    /// Whether the bytes are what they should be; reads them only if the archive may have been
+    /// modified.
+    pub(super) fn is_sound(&self) -> bool {
+        self.archive.is_trusted || self.hashes().is_ok_and(|digest| digest == *self.digest)
+    }
+
+    fn hashes(&self) -> io::Result<[u8; 32]> {
+        let mut hasher = blake3::Hasher::new();
+        let mut chunk = vec![0; COPY_CHUNK];
+        let mut offset = self.offset;
+        let end = self.offset + self.len;
+        while offset < end {
+            let len = usize::try_from(end - offset).unwrap_or(COPY_CHUNK);
+            let part = &mut chunk[..len.min(COPY_CHUNK)];
+            self.archive.file.read_exact_at(part, offset)?;
+            hasher.update(part);
+            offset += part.len() as u64;
+        }
+        Ok(*hasher.finalize().as_bytes())
+    }
+}

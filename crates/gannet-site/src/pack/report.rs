@@ -1,0 +1,161 @@
+//! What packing has made.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use gannet_archive::Coding;
+
+use super::lifetimes::{self, KeptPattern};
+use super::limits::LARGEST_COUNT;
+use super::sources::{Source, Sources};
+use super::store::StoredContent;
+use super::walk::Skipped;
+
+/// What packing has made. Lengths are in bytes.
+#[derive(Clone, Debug, Default)]
+pub struct PackReport {
+    /// The archive.
+    pub output: PathBuf,
+    /// Its length.
+    pub archive_bytes: u64,
+    /// Its build id.
+    pub build_id: [u8; 32],
+    /// Files packed.
+    pub file_count: u64,
+    /// Their lengths together.
+    pub source_bytes: u64,
+    /// Distinct contents.
+    pub unique_count: u64,
+    /// Their lengths together.
+    pub unique_bytes: u64,
+    /// Other names of files.
+    pub alias_count: u64,
+    /// Redirects.
+    pub redirect_count: u64,
+    /// Listings.
+    pub listing_count: u64,
+    /// Files that had to be read; of the others an earlier build has kept what they hold.
+    pub read_count: u64,
+    /// Distinct contents that were taken over whole from an earlier archive.
+    pub reused_count: u64,
+    /// Distinct contents that are stored as gzip alone.
+    pub inflated_count: u64,
+    /// Their lengths without coding, together.
+    pub inflated_bytes: u64,
+    /// Distinct contents that are stored as gzip and, being too long for a server to inflate,
+    /// without coding; counted only where the others are stored as gzip alone.
+    pub undropped_count: u64,
+    /// Their lengths without coding, together.
+    pub undropped_bytes: u64,
+    /// By coding, identity first.
+    pub codings: Vec<CodingReport>,
+    /// What a client loads that takes everything: each file in its smallest form, together.
+    pub best_bytes: u64,
+    /// The largest files, largest first.
+    pub largest: Vec<Largest>,
+    /// What browsers keep for a year, most files first.
+    pub kept: Vec<KeptPattern>,
+    /// What was left out, and by which rule.
+    pub skipped: Vec<Skipped>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// Distinct contents in one coding.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct CodingReport {
+    /// The coding.
+    pub coding: Coding,
+    /// How many contents are kept in it.
+    pub count: u64,
+    /// Their lengths together, in this coding.
+    pub bytes: u64,
+    /// The lengths of the same contents without coding.
+    pub identity_bytes: u64,
+}
+
+/// A large file.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Largest {
+    /// Its path on the site, as text.
+    pub url: String,
+    /// Its length.
+    pub len: u64,
+    /// Its length in the smallest coding.
+    pub best_len: u64,
+}
+
+impl PackReport {
+    pub(super) fn of(sources: Sources, contents: &[StoredContent]) -> Self {
+        let mut report = Self {
+            unique_count: contents.len() as u64,
+            ..Self::default()
+        };
+        for coding in Coding::ALL {
+            let mut row = CodingReport {
+                coding,
+                count: 0,
+                bytes: 0,
+                identity_bytes: 0,
+            };
+            for content in contents {
+                let identity_len = content.identity_len();
+                for variant in content.variants.iter().filter(|one| one.coding == coding) {
+                    row.count += 1;
+                    row.bytes += variant.len;
+                    row.identity_bytes += identity_len;
+                }
+            }
+            report.codings.push(row);
+        }
+        for content in contents {
+            let len = content.identity_len();
+            if content.variants.first().is_some_and(|it| it.is_inflated) {
+                report.inflated_count += 1;
+                report.inflated_bytes += len;
+            } else if content.variants.iter().any(|it| it.coding == Coding::Gzip) {
+                report.undropped_count += 1;
+                report.undropped_bytes += len;
+            }
+        }
+        report.unique_bytes = contents.iter().map(StoredContent::identity_len).sum();
+        let mut order: Vec<_> = sources.files.iter().collect();
+        for source in &order {
+            report.file_count += 1;
+            report.source_bytes += source.file.len;
+            report.best_bytes += best_len(source, contents);
+        }
+        let largest_first = |a: &&Source, b: &&Source| {
+            let lens = b.file.len.cmp(&a.file.len);
+            lens.then_with(|| a.file.url.cmp(&b.file.url))
+        };
+        if order.len() > LARGEST_COUNT {
+            order.select_nth_unstable_by(LARGEST_COUNT, largest_first);
+            order.truncate(LARGEST_COUNT);
+        }
+        order.sort_by(largest_first);
+        let largest = order.into_iter().map(|source| Largest {
+            url: sources.shown(source),
+            len: source.file.len,
+            best_len: best_len(source, contents),
+        });
+        report.largest = largest.collect();
+        report.kept = lifetimes::patterns(&sources);
+        report.read_count = sources.read_count;
+        report.skipped = sources.skipped;
+        report.warnings = sources.warnings;
+        report
+    }
+}
+
+/// The length of a file in its smallest coding.
+fn best_len(source: &Source, contents: &[StoredContent]) -> u64 {
+    let variants = contents[source.content].variants_as(source.is_compressible);
+    variants
+        .iter()
+        .map(|variant| variant.len)
+        .min()
+        .unwrap_or(0)
+}

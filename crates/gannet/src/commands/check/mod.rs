@@ -1,0 +1,100 @@
+//! `gannet check`: links, assets, anchors and rules of a site that lead nowhere.
+
+mod report;
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::ArgMatches;
+use gannet_site::archive::SiteError;
+use gannet_site::check::{self, CheckOptions};
+
+use super::judge;
+use crate::command_line::{site_arguments, values};
+use crate::messages::{Failure, printable};
+
+/// How findings are written.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Format {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+    /// As annotations of GitHub Actions.
+    Github,
+}
+
+/// 0 if nothing is wrong, 1 if something is, 2 if the site cannot be read.
+///
+/// # Errors
+/// The site cannot be read.
+pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    let format = format(matches)?;
+    let origins = matches.get_many::<OsString>("origin").unwrap_or_default();
+    let mut hosts = Vec::new();
+    for origin in origins {
+        let origin = origin.to_string_lossy();
+        let host = host_of(&origin);
+        if host.is_empty() {
+            let shown = printable(&origin);
+            return Err(Failure::usage(format!("--origin '{shown}' names no host"))
+                .help("write it as https://HOST, or the host alone"));
+        }
+        hosts.push(host);
+    }
+    let options = CheckOptions {
+        site: site_arguments::options("check", matches, matches.get_flag("listing"))?,
+        origins: hosts,
+    };
+    let is_strict = matches.get_flag("strict");
+    judge(|out| {
+        let found = check::check(&options)?;
+        let prefix = prefix(&options.site.path);
+        report::write(&found, format, &prefix, out).map_err(SiteError::Output)?;
+        Ok(found.error_count > 0 || (is_strict && found.warning_count > 0))
+    })
+}
+
+/// How findings are written.
+fn format(matches: &ArgMatches) -> Result<Format, Failure> {
+    let set = [
+        ("text", Format::Text),
+        ("json", Format::Json),
+        ("github", Format::Github),
+    ];
+    let is_json = matches.get_flag("json");
+    let Some(typed) = matches.get_one::<OsString>("format") else {
+        return Ok(if is_json { Format::Json } else { Format::Text });
+    };
+    let shown = printable(&typed.to_string_lossy());
+    let wrong = |cause: String| {
+        Failure::usage(format!("cannot use '--format {shown}': {cause}"))
+            .help("see 'gannet check --help'")
+    };
+    let format = values::choice(std::slice::from_ref(typed), &set).map_err(wrong)?;
+    if is_json && format != Format::Json {
+        return Err(Failure::usage(format!(
+            "--json and '--format {shown}' contradict each other"
+        ))
+        .help("leave one of them out"));
+    }
+    Ok(format)
+}
+
+/// The host of an origin; a host alone is one, too.
+fn host_of(origin: &str) -> String {
+    let host = origin.split_once("://").map_or(origin, |(_, host)| host);
+    host.split('/').next().unwrap_or_default().to_owned()
+}
+
+/// What comes before the name of a file: annotations name files as the repository does, and text so
+/// that they can be opened.
+fn prefix(site: &Path) -> String {
+    let path = site.to_string_lossy();
+    let path = path.strip_prefix("./").unwrap_or(&path);
+    match path.trim_end_matches('/') {
+        "" | "." => String::new(),
+        _ if !site.is_dir() => String::new(),
+        path => format!("{path}/"),
+    }
+}

@@ -1,0 +1,147 @@
+//! The findings of a check, for people, programs and the annotations of a code host.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use gannet_site::check::{Finding, Report, Severity};
+
+use super::Format;
+use crate::json;
+use crate::messages::printable;
+use crate::quantities::counted;
+
+/// Places of one finding that text output lists: what is wrong in a template is wrong on all pages.
+const PLACES_MAX: usize = 3;
+
+/// Writes them. JSON names files within the site, the others with `prefix` before them.
+pub(super) fn write(
+    report: &Report,
+    format: Format,
+    prefix: &str,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    match format {
+        Format::Text => write_text(report, prefix, out),
+        Format::Json => write_json(report, out),
+        Format::Github => write_annotations(report, prefix, out),
+    }
+}
+
+/// Equal findings are one paragraph with their places: what is wrong in a template is wrong on
+/// every page.
+fn write_text(report: &Report, prefix: &str, out: &mut dyn Write) -> io::Result<()> {
+    let mut groups: BTreeMap<(Severity, &str, &str), Vec<&Finding>> = BTreeMap::new();
+    for finding in &report.findings {
+        let key = (finding.severity, finding.kind, finding.message.as_str());
+        groups.entry(key).or_default().push(finding);
+    }
+    for ((severity, kind, message), findings) in groups {
+        writeln!(out, "{}: {} [{kind}]", severity.name(), printable(message))?;
+        for finding in findings.iter().take(PLACES_MAX) {
+            let file = printable(&format!("{prefix}{}", finding.file));
+            write!(out, "  {file}:{}", finding.line)?;
+            if finding.column > 0 {
+                write!(out, ":{}", finding.column)?;
+            }
+            if !finding.source.is_empty() {
+                write!(out, "  {}", printable(&finding.source))?;
+            }
+            writeln!(out)?;
+        }
+        if let Some(more) = findings
+            .len()
+            .checked_sub(PLACES_MAX)
+            .filter(|more| *more > 0)
+        {
+            let places = if more == 1 { "place" } else { "places" };
+            writeln!(out, "  and at {more} more {places}")?;
+        }
+        if let Some(help) = &findings[0].help {
+            writeln!(out, "  help: {}", printable(help))?;
+        }
+        writeln!(out)?;
+    }
+    let Report {
+        page_count,
+        reference_count,
+        ..
+    } = report;
+    let (errors, warnings) = (report.error_count, report.warning_count);
+    let not_shown = (errors + warnings).saturating_sub(report.findings.len() as u64);
+    if not_shown > 0 {
+        writeln!(out, "{not_shown} more findings are not shown")?;
+    }
+    let pages = counted(*page_count, "page");
+    let references = counted(*reference_count, "reference");
+    if errors + warnings == 0 {
+        return writeln!(out, "{pages}, {references}: no problems");
+    }
+    let (errors, warnings) = (counted(errors, "error"), counted(warnings, "warning"));
+    writeln!(out, "{pages}, {references}: {errors}, {warnings}")
+}
+
+fn write_json(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    write!(out, "{{\"findings\": [")?;
+    for (number, finding) in report.findings.iter().enumerate() {
+        let comma = if number > 0 { "," } else { "" };
+        write!(
+            out,
+            "{comma}\n  {{\"severity\": \"{}\", \"kind\": \"{}\", \"file\": {}, \"line\": {}, \
+             \"column\": {}, \"message\": {}, \"source\": {}, \"help\": {}}}",
+            finding.severity.name(),
+            finding.kind,
+            json::string(&finding.file),
+            finding.line,
+            finding.column,
+            json::string(&finding.message),
+            json::string(&finding.source),
+            finding
+                .help
+                .as_ref()
+                .map_or("null".into(), |it| json::string(it)),
+        )?;
+    }
+    let end = if report.findings.is_empty() { "" } else { "\n" };
+    writeln!(
+        out,
+        "{end}], \"pages\": {}, \"references\": {}, \"errors\": {}, \"warnings\": {}}}",
+        report.page_count, report.reference_count, report.error_count, report.warning_count
+    )
+}
+
+/// Workflow commands: `::error file=F,line=1,title=T::message`.
+fn write_annotations(report: &Report, prefix: &str, out: &mut dyn Write) -> io::Result<()> {
+    for finding in &report.findings {
+        let mut message = finding.message.clone();
+        if !finding.source.is_empty() {
+            message = format!("{message} ({})", finding.source);
+        }
+        if let Some(help) = &finding.help {
+            message = format!("{message}\nhelp: {help}");
+        }
+        writeln!(
+            out,
+            "::{} file={},line={},{}title={}::{}",
+            finding.severity.name(),
+            property(&format!("{prefix}{}", finding.file)),
+            finding.line.max(1),
+            match finding.column {
+                0 => String::new(),
+                column => format!("col={column},"),
+            },
+            finding.kind,
+            escaped(&message)
+        )?;
+    }
+    Ok(())
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('%', "%25")
+        .replace('\r', "%0D")
+        .replace('\n', "%0A")
+}
+
+fn property(text: &str) -> String {
+    escaped(text).replace(':', "%3A").replace(',', "%2C")
+}

@@ -1,0 +1,582 @@
+//! `gannet explain`: what a URL comes to and why, and whether a running server agrees.
+
+mod server;
+
+pub use server::Server;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+
+use clap::ArgMatches;
+use gannet_archive::{Entry, SectionKind};
+use gannet_content::answer::{CACHE_NO_CACHE, Resource, ready_fields};
+use gannet_content::directory::sidecars::{SIDECARS, is_usable, may_have_sidecars};
+use gannet_content::policy::cache::{Lifetimes, Reason};
+use gannet_content::policy::defaults::DefaultFields;
+use gannet_content::policy::security;
+use gannet_content::rules::headers::{FieldOperation, may_be_cached};
+use gannet_content::rules::matcher::Request;
+use gannet_content::rules::pattern::Scheme;
+use gannet_content::stored_coding;
+use gannet_content::validators::{LiveFile, last_modified, live_tag};
+use gannet_http::semantics::coding::{Coding, CodingSet, accept_encoding};
+use gannet_server::FAVICON;
+use gannet_site::archive::{self, SiteError};
+use gannet_site::offline::{Asked, DirectoryPlace, Located, Place, Site, SiteOptions, may};
+use gannet_site::target::Target;
+use rustix::fs::Access;
+
+use super::{check_trust, judge, text, texts};
+use crate::command_line::site_arguments;
+use crate::messages::{Failure, printable};
+use crate::quantities::size;
+
+/// What browsers accept over HTTPS, where no field says otherwise.
+const BROWSERS_CODINGS: &str = "gzip, deflate, br, zstd";
+
+/// What to explain.
+#[derive(Clone, Debug)]
+pub struct ExplainOptions {
+    /// A URL, or its path.
+    pub url: String,
+    /// The site.
+    pub site: SiteOptions,
+    /// Fields of the request, `name: value`.
+    pub fields: Vec<String>,
+    /// A running server to ask as well.
+    pub server: Option<Server>,
+}
+
+/// A form in which a content can be sent.
+struct Variant {
+    coding: Coding,
+    len: u64,
+    /// It is stored as gzip alone.
+    is_inflated: bool,
+}
+
+/// A field of the answer and where it comes from.
+struct Field {
+    name: String,
+    value: String,
+    origin: String,
+}
+
+/// An answer as it is foreseen.
+#[derive(Default)]
+struct Answer {
+    status: u16,
+    fields: Vec<Field>,
+}
+
+/// 0, or 1 if a running server answers otherwise than the site says.
+///
+/// # Errors
+/// As for [`explain`], or a flag has no effect.
+pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    let server = matches.get_one::<OsString>("server");
+    let cacert = matches.get_one::<OsString>("cacert").map(PathBuf::from);
+    let is_insecure = matches.get_flag("insecure");
+    for (name, is_given) in [("insecure", is_insecure), ("cacert", cacert.is_some())] {
+        if is_given && server.is_none() {
+            return Err(
+                Failure::usage(format!("--{name} has no effect without --server"))
+                    .help("add --server URL, or leave it out"),
+            );
+        }
+    }
+    check_trust(is_insecure, cacert.as_ref())?;
+    let options = ExplainOptions {
+        url: text(matches, "url").to_string_lossy().into_owned(),
+        site: site_arguments::options("explain", matches, !matches.get_flag("no-listing"))?,
+        fields: texts(matches, "field"),
+        server: server.map(|it| Server {
+            address: it.to_string_lossy().into_owned(),
+            is_insecure,
+            cacert,
+        }),
+    };
+    judge(|out| explain(&options, out))
+}
+
+/// Explains, and gives whether a running server answers differently.
+///
+/// # Errors
+/// The URL cannot be read, the site or the server cannot be reached, or `out` takes no more.
+pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Failure> {
+    let mut target = Target::undecoded(&options.url).map_err(|why| {
+        Failure::new("explain", &options.url, why)
+            .as_usage()
+            .help("write it as /PATH or http://HOST/PATH")
+    })?;
+    let is_taken = target.decode();
+    if let Some(server) = &options.server {
+        // Rules for one scheme see the one that is spoken.
+        target.is_https = server.is_secure();
+    }
+    let mut request = Vec::new();
+    for field in &options.fields {
+        let Some((name, value)) = field.split_once(':') else {
+            return Err(
+                Failure::usage(format!("'{}' is not a field", printable(field)))
+                    .help("write it as NAME: VALUE"),
+            );
+        };
+        request.push((name.trim().to_ascii_lowercase(), value.trim().to_owned()));
+    }
+    let site = Site::open(&options.site)?;
+    let mut text = String::new();
+    if !request.iter().any(|(name, _)| name == "accept-encoding") {
+        request.push(("accept-encoding".into(), BROWSERS_CODINGS.into()));
+        line(
+            &mut text,
+            format!(
+                "like a browser, with 'accept-encoding: {BROWSERS_CODINGS}' (to change it: -H \
+                 'accept-encoding: identity')"
+            ),
+        );
+    }
+    let answer = match is_taken {
+        true => foresee(&site, &target, &request, &mut text),
+        false => refused(&target, &mut text),
+    };
+    let mut differs = false;
+    if let Some(server) = &options.server {
+        let got = server::ask(server, &target, &request)?;
+        differs = compare(&answer, &got, &mut text);
+    }
+    let written = out.write_all(text.as_bytes());
+    written.map_err(SiteError::Output)?;
+    Ok(differs)
+}
+
+fn line(text: &mut String, words: impl AsRef<str>) {
+    text.push_str(&printable(words.as_ref()));
+    text.push('\n');
+}
+
+/// A path that means different things to different programs is not looked up.
+fn refused(target: &Target, text: &mut String) -> Answer {
+    line(text, format!("GET {}", target.path_and_query()));
+    line(
+        text,
+        "  no server accepts this path: a '%' without two hexadecimal digits, an encoded slash or \
+         zero byte, or '..' above the root",
+    );
+    line(text, "");
+    line(text, "status 400");
+    Answer {
+        status: 400,
+        fields: Vec::new(),
+    }
+}
+
+fn foresee(
+    site: &Site,
+    target: &Target,
+    request: &[(String, String)],
+    text: &mut String,
+) -> Answer {
+    let host = host_of(target, request);
+    let asked = Asked {
+        host: host_number(site, &host),
+        host_name: &host,
+        scheme: scheme(target),
+        path: &target.path,
+        query: target.query.as_deref(),
+        is_navigation: request
+            .iter()
+            .any(|(name, value)| name == "sec-fetch-mode" && value == "navigate"),
+    };
+    line(text, format!("GET {}", target.path_and_query()));
+    let mut steps = Vec::new();
+    let located = site.locate_and_tell(asked, &mut |step| steps.push(step));
+    for step in steps {
+        line(text, format!("  {step}"));
+    }
+    if let Some(why) = site.why_not(&target.path) {
+        line(text, format!("  {why}"));
+    }
+    let mut answer = Answer::default();
+    match &located {
+        Located::File(number, status) => {
+            answer.status = *status;
+            content(site, *number, request, &mut answer, text);
+        }
+        Located::Missing(Some(number)) => {
+            answer.status = 404;
+            content(site, *number, request, &mut answer, text);
+        }
+        Located::Icon => icon(&mut answer),
+        Located::Missing(None) => answer.status = 404,
+        Located::Listing(status) => answer.status = *status,
+        Located::Forbidden => answer.status = 403,
+        Located::Redirect {
+            status,
+            location,
+            rule,
+        } => {
+            answer.status = *status;
+            let origin = match rule {
+                Some(rule) => site.rules(asked.host).place_of_redirect(*rule),
+                None => "a slash is missing at the end of a folder".into(),
+            };
+            // The query goes along with what only adds a slash; a rule has decided already.
+            let value = match (&target.query, rule) {
+                (Some(query), None) => format!("{location}?{query}"),
+                _ => location.clone(),
+            };
+            answer.set("location", &value, &origin);
+        }
+    }
+    if answer.status >= 400 && answer.fields.iter().any(|it| it.name == "cache-control") {
+        answer.set("cache-control", CACHE_NO_CACHE, "errors are not cached");
+    }
+    // The icon stands in for the site's own.
+    let may_cache = located != Located::Icon && may_be_cached(answer.status);
+    rules(site, target, &host, may_cache, &mut answer);
+    line(text, "");
+    line(text, format!("status {}", answer.status));
+    for Field {
+        name,
+        value,
+        origin,
+    } in &answer.fields
+    {
+        line(text, format!("{name}: {value}"));
+        line(text, format!("    {origin}"));
+    }
+    answer
+}
+
+/// The server's own icon.
+fn icon(answer: &mut Answer) {
+    answer.status = 200;
+    let len = FAVICON.len().to_string();
+    let origin = "of the built-in icon (disable: --no-favicon)";
+    answer.set("content-length", &len, origin);
+    answer.set("content-type", "image/png", origin);
+    for (name, value) in DefaultFields::default().of_icon() {
+        answer.set(name, &value, origin);
+    }
+}
+
+/// The host that is asked for: a field `host` wins over the URL.
+fn host_of(target: &Target, request: &[(String, String)]) -> String {
+    let field = request.iter().find(|(name, _)| name == "host");
+    let typed = field
+        .map(|(_, value)| value.clone())
+        .or_else(|| target.host.clone());
+    let host = typed.unwrap_or_default().to_ascii_lowercase();
+    host.split(':').next().unwrap_or_default().to_owned()
+}
+
+fn host_number(site: &Site, host: &str) -> u16 {
+    let Place::Archive(archive) = site.place() else {
+        return 0;
+    };
+    archive::host_number(archive.file().archive(), host.as_bytes())
+}
+
+impl Answer {
+    fn set(&mut self, name: &str, value: &str, origin: &str) {
+        self.fields.retain(|field| field.name != name);
+        self.fields.push(Field {
+            name: name.to_owned(),
+            value: value.to_owned(),
+            origin: origin.to_owned(),
+        });
+    }
+}
+
+/// The variants of a file, the one that is sent, and its fields.
+fn content(
+    site: &Site,
+    number: usize,
+    request: &[(String, String)],
+    answer: &mut Answer,
+    text: &mut String,
+) {
+    let accepted = accept_encoding(
+        request
+            .iter()
+            .filter(|(name, _)| name == "accept-encoding")
+            .map(|(_, value)| value.as_bytes()),
+    );
+    line(text, "");
+    line(text, format!("file {}", site.shown(number)));
+    let (mut variants, block) = match site.place() {
+        Place::Archive(archive) => match archive.entry(number) {
+            Some(entry) => of_archive(&entry, accepted),
+            None => return,
+        },
+        Place::Directory(directory) => of_directory(directory, number, accepted),
+    };
+    variants.sort_by_key(|variant| variant.len);
+    let place = |coding: Coding| variants.iter().position(|it| it.coding == coding);
+    let chosen = variants.iter().position(|it| accepted.contains(it.coding));
+    let is_accepted = chosen.is_some();
+    let chosen = chosen.or_else(|| place(Coding::Identity));
+    for (position, variant) in variants.iter().enumerate() {
+        let why = match chosen {
+            Some(chosen) if position == chosen && !is_accepted => "sent: no coding is accepted",
+            Some(chosen) if position == chosen => "sent: the smallest accepted",
+            _ if !accepted.contains(variant.coding) => "not accepted by the client",
+            _ => "larger than the one sent",
+        };
+        let (name, len) = (variant.coding.name(), size(variant.len));
+        let how = match variant.is_inflated {
+            true => ", inflated from the gzip",
+            false => "",
+        };
+        line(text, format!("  {name:<9}{len:>10}  {why}{how}"));
+    }
+    for (name, value) in block {
+        let origin = match (name.as_str(), site.place()) {
+            ("cache-control", _) => reason_of(site, number).to_string(),
+            _ => origin(&name, site.place()),
+        };
+        answer.set(&name, &value, &origin);
+    }
+}
+
+/// Names and values of ready field lines.
+fn lines_of(block: &[u8]) -> Vec<(String, String)> {
+    let text = String::from_utf8_lossy(block);
+    let lines = text.lines().filter_map(|line| line.split_once(": "));
+    lines
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+fn of_archive(entry: &Entry<'_>, accepted: CodingSet) -> (Vec<Variant>, Vec<(String, String)>) {
+    let coding = |variant: &gannet_archive::Variant<'_>| {
+        Coding::parse(variant.coding().name().as_bytes()).unwrap_or(Coding::Identity)
+    };
+    let variants = entry.variants().map(|variant| Variant {
+        coding: coding(&variant),
+        len: variant.blob_len(),
+        is_inflated: variant.is_inflated(),
+    });
+    let chosen = entry.variants().find(|it| accepted.contains(coding(it)));
+    let chosen = chosen.or_else(|| entry.variants().find(|it| coding(it) == Coding::Identity));
+    let block = chosen.map(|variant| lines_of(&variant.h1().whole()));
+    (variants.collect(), block.unwrap_or_default())
+}
+
+fn of_directory(
+    directory: &DirectoryPlace,
+    number: usize,
+    accepted: CodingSet,
+) -> (Vec<Variant>, Vec<(String, String)>) {
+    let Some(path) = directory.path_of(number) else {
+        return Default::default();
+    };
+    let live = |path: &std::path::Path| {
+        // What the server cannot open is not there for it.
+        let is_readable = may(path, Access::READ_OK);
+        let metadata = fs::metadata(path)
+            .ok()
+            .filter(|it| it.is_file() && is_readable)?;
+        let ns = |seconds: i64, ns: i64| i128::from(seconds) * 1_000_000_000 + i128::from(ns);
+        Some(LiveFile {
+            mtime_ns: ns(metadata.mtime(), metadata.mtime_nsec()),
+            ctime_ns: ns(metadata.ctime(), metadata.ctime_nsec()),
+            len: metadata.len(),
+            identity: (metadata.dev(), metadata.ino()),
+        })
+    };
+    let Some(original) = live(&path) else {
+        return Default::default();
+    };
+    let mut found = vec![(Coding::Identity, original)];
+    let url = &directory_url(directory, number);
+    if may_have_sidecars(url, original.len) && stored_coding::of(url).is_none() {
+        for sidecar in SIDECARS {
+            let mut name = path.clone().into_os_string();
+            name.push(String::from_utf8_lossy(sidecar.suffix).as_ref());
+            let Some(file) = live(std::path::Path::new(&name)) else {
+                continue;
+            };
+            if is_usable((file.mtime_ns, file.len), (original.mtime_ns, original.len)) {
+                found.push((sidecar.coding, file));
+            }
+        }
+    }
+    found.sort_by_key(|(_, file)| file.len);
+    let is_coded = found.len() > 1;
+    let chosen = found.iter().find(|(coding, _)| accepted.contains(*coding));
+    let chosen = chosen.or_else(|| found.iter().find(|(coding, _)| *coding == Coding::Identity));
+    let content_type = gannet_content::mime::content_type(url);
+    let lifetime = live_reason(directory, number).lifetime();
+    let block = chosen.and_then(|(coding, file)| {
+        let further = security::fields(None);
+        let further: Vec<_> = further
+            .iter()
+            .filter(|(name, _)| *name != "x-content-type-options")
+            .map(|(name, value)| (*name, value.as_bytes()))
+            .collect();
+        let resource = Resource {
+            content_type,
+            coding: *coding,
+            len: file.len,
+            entity_tag: &live_tag(file),
+            last_modified: last_modified(original.mtime_ns, i64::MAX),
+            vary: is_coded,
+            cache_control: Some(lifetime.cache_control()),
+            fields: &further,
+        };
+        let ready = ready_fields(&resource).ok()?;
+        let changes = stored_coding::with_coding(None, url).unwrap_or_default();
+        let ready = changes.apply_to_block(ready.as_block()).ok()?;
+        Some(lines_of(ready.as_block().bytes))
+    });
+    let variants = found.iter().map(|(coding, file)| Variant {
+        coding: *coding,
+        len: file.len,
+        is_inflated: false,
+    });
+    (variants.collect(), block.unwrap_or_default())
+}
+
+fn directory_url(directory: &DirectoryPlace, number: usize) -> Vec<u8> {
+    let files = directory.files();
+    files
+        .get(number)
+        .map(|file| file.url.clone())
+        .unwrap_or_default()
+}
+
+/// Why a file's content may be kept as long as it may.
+fn reason_of(site: &Site, number: usize) -> Reason {
+    let file = &site.files()[number];
+    let archive = match site.place() {
+        Place::Archive(archive) => archive.file().archive(),
+        Place::Directory(directory) => return live_reason(directory, number),
+    };
+    let text = archive.section(SectionKind::Lifetimes).unwrap_or_default();
+    let lifetimes = Lifetimes::parse(str::from_utf8(text).unwrap_or_default());
+    let url = String::from_utf8_lossy(&file.url);
+    let shown = match archive::host_name(archive, file.host) {
+        "" => url.to_string(),
+        host => format!("//{host}{url}"),
+    };
+    if let Some(found) = lifetimes.get(&shown) {
+        return found;
+    }
+    let reason = Reason::of_name(url.trim_start_matches('/'), &file.content_type);
+    match reason.pattern(&shown) {
+        Some(pattern) if lifetimes.changed.contains(&pattern) => Reason::ChangedBeside,
+        _ => reason,
+    }
+}
+
+/// The same in a live directory, as long as no content has changed.
+fn live_reason(directory: &DirectoryPlace, number: usize) -> Reason {
+    let url = directory_url(directory, number);
+    let name = String::from_utf8_lossy(&url);
+    let name = name.trim_start_matches('/');
+    Reason::of_name(name, gannet_content::mime::content_type(&url))
+}
+
+/// Where a field of a content comes from.
+fn origin(name: &str, place: &Place) -> String {
+    let is_archive = matches!(place, Place::Archive(_));
+    let words = match name {
+        "content-length" => "length of the bytes sent",
+        "content-type" => "suffix of the file name",
+        "content-encoding" => "coding of the bytes sent",
+        "etag" if is_archive => "BLAKE3 of the bytes sent",
+        "etag" => "time, length and inode of the file",
+        "last-modified" => "modification time of the file",
+        "vary" => "several codings are stored",
+        "accept-ranges" => "ranges are supported",
+        "x-content-type-options" => "always sent",
+        _ if is_archive => "packed into the archive",
+        _ => "a default of the server",
+    };
+    words.to_owned()
+}
+
+fn scheme(target: &Target) -> Scheme {
+    match target.is_https {
+        true => Scheme::Https,
+        false => Scheme::Http,
+    }
+}
+
+/// What the rules for fields do. An archive without rules for single hosts has them applied.
+fn rules(site: &Site, target: &Target, host: &str, may_cache: bool, answer: &mut Answer) {
+    let own = site.rules(host_number(site, host));
+    let Some(table) = own.headers() else {
+        return;
+    };
+    let request = Request {
+        scheme: scheme(target),
+        host: host.as_bytes(),
+        path: &target.path,
+        query: target.query.as_deref().map(str::as_bytes),
+    };
+    let found = table.find(&request);
+    let sets = |rule: u32, wanted: &str| {
+        let rule = table.headers().rules.get(rule as usize);
+        let mut operations = rule.into_iter().flat_map(|rule| &rule.operations);
+        operations.any(|it| matches!(it, FieldOperation::Set { name, .. } if name == wanted))
+    };
+    let mut changes = table.changes(&request);
+    if !may_cache {
+        changes = changes.without_caching();
+    }
+    answer
+        .fields
+        .retain(|field| !changes.remove.contains(&field.name));
+    for (name, value) in &changes.set {
+        let value = String::from_utf8_lossy(value);
+        let places = found.iter().filter(|rule| sets(**rule, name));
+        let places: Vec<_> = places.map(|it| own.place_of_header(*it)).collect();
+        answer.set(name, &value, &places.join(", "));
+    }
+}
+
+/// Lists what a server sent differently; volatile fields are left out.
+fn compare(answer: &Answer, got: &server::Got, text: &mut String) -> bool {
+    const OF_THE_MOMENT: [&str; 5] = ["date", "connection", "keep-alive", "age", "server"];
+    let mut differences = Vec::new();
+    if answer.status != got.status {
+        differences.push(format!(
+            "status {} (expected {})",
+            got.status, answer.status
+        ));
+    }
+    // Pages that the server makes itself are not foreseen in detail.
+    let has_content = answer
+        .fields
+        .iter()
+        .any(|field| field.name == "content-type");
+    for Field { name, value, .. } in &answer.fields {
+        match got.fields.iter().find(|(known, _)| known == name) {
+            Some((_, sent)) if sent == value => {}
+            Some((_, sent)) => differences.push(format!("{name}: {sent} (expected {value})")),
+            None => differences.push(format!("{name} is not sent (expected {value})")),
+        }
+    }
+    for (name, value) in got.fields.iter().filter(|_| has_content) {
+        let is_foreseen = answer.fields.iter().any(|field| field.name == *name);
+        if !is_foreseen && !OF_THE_MOMENT.contains(&name.as_str()) {
+            differences.push(format!("{name}: {value} (not expected)"));
+        }
+    }
+    line(text, "");
+    if differences.is_empty() {
+        line(text, "the server answers the same");
+    } else {
+        line(text, "the server answers differently:");
+    }
+    for difference in &differences {
+        line(text, format!("  {difference}"));
+    }
+    !differences.is_empty()
+}

@@ -1,0 +1,136 @@
+//! One request to a running server, over HTTP/1.1, with TLS where the URL says so.
+
+use std::io;
+use std::path::PathBuf;
+
+use gannet_site::target::Target;
+
+use crate::get::error::told;
+use crate::get::transport::{Transport, tls_config};
+use crate::get::url::Url;
+use crate::messages::Failure;
+
+/// Bytes of an answer's head that are read at most.
+const HEAD_LEN_MAX: usize = 64 << 10;
+
+/// A running server.
+#[derive(Clone, Debug)]
+pub struct Server {
+    /// `http://host:port` or `https://host:port`.
+    pub address: String,
+    /// Any certificate is accepted.
+    pub is_insecure: bool,
+    /// Certificates to trust instead of the system's.
+    pub cacert: Option<PathBuf>,
+}
+
+impl Server {
+    /// Whether it is asked over TLS.
+    pub(super) fn is_secure(&self) -> bool {
+        let scheme = self.address.get(..8);
+        scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"))
+    }
+}
+
+/// What a server answered, without its content.
+#[derive(Debug)]
+pub(super) struct Got {
+    pub(super) status: u16,
+    /// Names in lower case.
+    pub(super) fields: Vec<(String, String)>,
+}
+
+/// Asks by HEAD, so that no content is sent.
+pub(super) fn ask(
+    server: &Server,
+    target: &Target,
+    fields: &[(String, String)],
+) -> Result<Got, Failure> {
+    let refuse = |why: &str| Failure::new("ask", &server.address, why);
+    let url = Url::parse(&server.address).map_err(|why| {
+        refuse(&why)
+            .as_usage()
+            .help("name it as http://HOST:PORT or https://HOST:PORT")
+    })?;
+    let config = match url.is_https {
+        false => None,
+        true => {
+            let config = tls_config(server.is_insecure, server.cacert.as_deref(), false);
+            Some(config.map_err(|why| {
+                refuse(&format!("certificates: {why}"))
+                    .as_usage()
+                    .help("name a file of certificates (PEM) with --cacert FILE")
+            })?)
+        }
+    };
+    let request = request(&url, target, fields)?;
+    let failed = |error: io::Error| told(&error).failure("ask", &server.address);
+    let mut transport = Transport::connect(&url, config.as_ref()).map_err(failed)?;
+    transport.send(request.as_bytes()).map_err(failed)?;
+    let mut answer = Vec::new();
+    while !answer.windows(4).any(|end| end == b"\r\n\r\n") && answer.len() < HEAD_LEN_MAX {
+        let more = transport.receive(&mut |bytes| {
+            answer.extend_from_slice(bytes);
+            Ok(())
+        });
+        if !more.map_err(failed)? {
+            break;
+        }
+    }
+    parse(&answer).ok_or_else(|| {
+        refuse("its answer is not HTTP/1.1").help("is it an HTTP server that listens there?")
+    })
+}
+
+fn request(url: &Url, target: &Target, fields: &[(String, String)]) -> Result<String, Failure> {
+    let mut head = format!("HEAD {} HTTP/1.1\r\n", target.path_and_query());
+    if !fields.iter().any(|(known, _)| known == "host") {
+        let host = target.host.clone().unwrap_or_else(|| url.authority());
+        head.push_str(&format!("host: {host}\r\n"));
+    }
+    for (name, value) in fields {
+        if name.contains(['\r', '\n']) || value.contains(['\r', '\n']) {
+            return Err(
+                Failure::usage("a field with a line end in it").help("give each field its own -H")
+            );
+        }
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str("connection: close\r\n\r\n");
+    Ok(head)
+}
+
+fn parse(answer: &[u8]) -> Option<Got> {
+    let text = String::from_utf8_lossy(answer);
+    let (head, _) = text.split_once("\r\n\r\n")?;
+    let mut lines = head.split("\r\n");
+    let status = lines.next()?.strip_prefix("HTTP/1.1 ")?.get(..3)?;
+    let fields = lines.filter_map(|line| line.split_once(':'));
+    Some(Got {
+        status: status.parse().ok()?,
+        fields: fields
+            .map(|(name, value)| (name.to_ascii_lowercase(), value.trim().to_owned()))
+            .collect(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_read_and_others_refused() {
+        let got = parse(b"HTTP/1.1 404 Not Found\r\nA: b: c \r\nd:e\r\n\r\nx").expect("sound");
+        assert_eq!(got.status, 404);
+        let pair = |a: &str, b: &str| (a.to_owned(), b.to_owned());
+        assert_eq!(got.fields, [pair("a", "b: c"), pair("d", "e")]);
+        for bad in [
+            "",
+            "HTTP/1.1 200",
+            "HTTP/2 200\r\n\r\n",
+            "HTTP/1.1 x\r\n\r\n",
+        ] {
+            assert!(parse(bad.as_bytes()).is_none(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! `gannet extract`: the files of an archive, back in a directory.
+
+use std::path::PathBuf;
+
+use clap::ArgMatches;
+use gannet_site::archive::{self, ExtractOptions};
+
+use super::{print, text};
+use crate::messages::{Failure, printable};
+use crate::quantities::{counted, size};
+
+/// Extracts, and tells how much it was.
+///
+/// # Errors
+/// The archive cannot be read, or a file cannot be written.
+pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    let options = ExtractOptions {
+        archive: super::archive(matches),
+        output: PathBuf::from(text(matches, "output")),
+    };
+    let report = archive::extract(&options)?;
+    let shown = printable(&options.output.to_string_lossy());
+    let (files, bytes) = (counted(report.file_count, "file"), size(report.bytes));
+    print(&format!("{shown}: {files}, {bytes}\n"))
+}

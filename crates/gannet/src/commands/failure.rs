@@ -1,0 +1,44 @@
+//! Errors of the libraries as failures of the program.
+
+use std::path::Path;
+
+use gannet_site::archive::SiteError;
+use gannet_site::import::ImportError;
+use gannet_site::pack::PackError;
+
+use crate::messages::{Exit, Failure};
+
+impl From<SiteError> for Failure {
+    fn from(error: SiteError) -> Self {
+        if let SiteError::Output(error) = error {
+            // A closed pipe is not a failure.
+            return Self::from_output(error);
+        }
+        Self {
+            message: error.to_string(),
+            help: error.help(),
+            exit: Exit::Failed,
+        }
+    }
+}
+
+impl From<PackError> for Failure {
+    fn from(error: PackError) -> Self {
+        Self {
+            message: error.to_string(),
+            help: error.help(),
+            exit: match error {
+                PackError::Types(_) => Exit::Usage,
+                _ => Exit::Failed,
+            },
+        }
+    }
+}
+
+/// An archive of another kind could not be imported.
+pub(super) fn of_import(archive: &Path, error: &ImportError) -> Failure {
+    Failure {
+        help: error.help().map(Into::into),
+        ..Failure::new("import", archive.display(), error)
+    }
+}

@@ -1,0 +1,49 @@
+//! `gannet import`: the files of an archive of another kind, in a directory.
+
+use std::io;
+use std::path::PathBuf;
+
+use clap::ArgMatches;
+use gannet_site::import::{self, Kind};
+
+use super::removal::{RemovalOnSignal, Unpacking};
+use super::{failure, print, text};
+use crate::messages::{Failure, printable};
+use crate::quantities::{counted, size};
+
+/// Imports, and tells what it was.
+///
+/// # Errors
+/// The archive cannot be read, or a file cannot be written; nothing is left behind then.
+pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    let source = super::archive(matches);
+    let output = PathBuf::from(text(matches, "output"));
+    let refuse = |error: io::Error| Failure::of_system("import", source.display(), &error);
+    let Some(kind) = import::kind_of(&source).map_err(refuse)? else {
+        return Err(
+            Failure::new("import", source.display(), "unknown kind of archive")
+                .help("gannet imports zip, tar, tar.gz, tar.zst and kawipiko archives"),
+        );
+    };
+    let unpacking = Unpacking::into(&output)?;
+    let stopped = unpacking.clone();
+    let _removal = RemovalOnSignal::by(move || stopped.undo())?;
+    let unpacked = import::unpack(&source, kind, &output)
+        .inspect_err(|_| unpacking.undo())
+        .map_err(|error| failure::of_import(&source, &error))?;
+    for left_out in &unpacked.left_out {
+        eprintln!("gannet: left out {}", printable(left_out));
+    }
+    let shown = printable(&output.to_string_lossy());
+    let files = counted(unpacked.file_count, "file");
+    let hint = match (kind, &unpacked.only_folder) {
+        (Kind::Kawipiko, _) => "; pack it with '--compat kawipiko'".into(),
+        (_, Some(folder)) => {
+            let site = printable(&output.join(folder).to_string_lossy());
+            format!("; all in one folder: the site may be '{site}'")
+        }
+        (_, None) => String::new(),
+    };
+    let (kind, bytes) = (kind.name(), size(unpacked.bytes));
+    print(&format!("{shown}: {files}, {bytes}, from {kind}{hint}\n"))
+}

@@ -1,0 +1,144 @@
+//! `gannet inspect`: superblock, sections and counts of an archive.
+
+use std::io::{self, Write};
+
+use clap::ArgMatches;
+use gannet_archive::{Coding, Stats};
+use gannet_site::archive::{ArchiveFile, hex};
+
+use crate::json::string as json_string;
+use crate::messages::Failure;
+use crate::quantities::size;
+
+/// Shows what an archive says about itself.
+///
+/// # Errors
+/// The archive cannot be opened.
+pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    let file = ArchiveFile::open(&super::archive(matches))?;
+    super::write(|out| match matches.get_flag("json") {
+        true => write_json(&file, out),
+        false => write_text(&file, out),
+    })
+}
+
+/// Names and values of the counts, for both forms.
+fn counts(stats: &Stats) -> [(&'static str, u64); 12] {
+    [
+        ("entries", stats.entry_count),
+        ("files", stats.file_count),
+        ("aliases", stats.alias_count),
+        ("redirects", stats.redirect_count),
+        ("generated", stats.generated_count),
+        ("blobs", stats.blob_count),
+        ("blob_bytes", stats.blob_bytes),
+        ("tiny_blobs", stats.tiny_count),
+        ("tiny_bytes", stats.tiny_bytes),
+        ("gzip_alone", stats.inflated_count),
+        ("inflated_bytes", stats.inflated_bytes),
+        ("best_case_bytes", stats.best_bytes),
+    ]
+}
+
+pub(super) fn write_text(file: &ArchiveFile, out: &mut dyn Write) -> io::Result<()> {
+    let archive = file.archive();
+    let superblock = archive.superblock();
+    let (incompatible, compatible) = superblock.features();
+    let options = archive.options();
+    let (slot_count, probe_max) = archive.index_shape();
+    let yes = |value| if value { "yes" } else { "no" };
+    writeln!(out, "format version   {}", superblock.version())?;
+    writeln!(
+        out,
+        "features         must know {incompatible:#x}, may ignore {compatible:#x}"
+    )?;
+    writeln!(out, "build id         {}", hex(superblock.build_id()))?;
+    writeln!(out, "length           {} bytes", superblock.archive_len())?;
+    writeln!(
+        out,
+        "options          spa {}, listings {}, clean URLs {}",
+        yes(options.spa),
+        yes(options.listing),
+        yes(options.clean_urls)
+    )?;
+    writeln!(
+        out,
+        "index            {slot_count} slots, longest probe {probe_max}"
+    )?;
+    let stats = archive.stats();
+    for (name, value) in counts(&stats) {
+        writeln!(out, "{:<16} {value}", name.replace('_', " "))?;
+    }
+    writeln!(out, "\n{:<10}{:>10}{:>14}", "coding", "variants", "size")?;
+    for coding in Coding::ALL {
+        let row = stats.coding(coding);
+        writeln!(
+            out,
+            "{:<10}{:>10}{:>14}",
+            coding.name(),
+            row.variant_count,
+            size(row.bytes)
+        )?;
+    }
+    writeln!(
+        out,
+        "\n{:<14}{:>14}{:>14}  checksum",
+        "section", "offset", "length"
+    )?;
+    for section in superblock.sections() {
+        let kind = section.kind.to_string();
+        let (offset, len, checksum) = (section.offset, section.len, section.checksum);
+        writeln!(out, "{kind:<14}{offset:>14}{len:>14}  {checksum:016x}")?;
+    }
+    Ok(())
+}
+
+pub(super) fn write_json(file: &ArchiveFile, out: &mut dyn Write) -> io::Result<()> {
+    let archive = file.archive();
+    let superblock = archive.superblock();
+    let (incompatible, compatible) = superblock.features();
+    let options = archive.options();
+    let (slot_count, probe_max) = archive.index_shape();
+    writeln!(out, "{{\n  \"version\": {},", superblock.version())?;
+    writeln!(out, "  \"incompatible_features\": {incompatible},")?;
+    writeln!(out, "  \"compatible_features\": {compatible},")?;
+    writeln!(out, "  \"build_id\": \"{}\",", hex(superblock.build_id()))?;
+    writeln!(out, "  \"length\": {},", superblock.archive_len())?;
+    writeln!(out, "  \"spa\": {},", options.spa)?;
+    writeln!(out, "  \"listings\": {},", options.listing)?;
+    writeln!(out, "  \"clean_urls\": {},", options.clean_urls)?;
+    writeln!(out, "  \"index_slots\": {slot_count},")?;
+    writeln!(out, "  \"index_longest_probe\": {probe_max},")?;
+    let stats = archive.stats();
+    for (name, value) in counts(&stats) {
+        writeln!(out, "  \"{name}\": {value},")?;
+    }
+    writeln!(out, "  \"codings\": {{")?;
+    for (number, coding) in Coding::ALL.into_iter().enumerate() {
+        let row = stats.coding(coding);
+        let comma = if number + 1 < Coding::ALL.len() {
+            ","
+        } else {
+            ""
+        };
+        let (name, count, bytes) = (coding.name(), row.variant_count, row.bytes);
+        writeln!(
+            out,
+            "    \"{name}\": {{\"variants\": {count}, \"bytes\": {bytes}}}{comma}"
+        )?;
+    }
+    writeln!(out, "  }},\n  \"sections\": [")?;
+    let sections = superblock.sections();
+    for (number, section) in sections.iter().enumerate() {
+        let comma = if number + 1 < sections.len() { "," } else { "" };
+        writeln!(
+            out,
+            "    {{\"kind\": {}, \"offset\": {}, \"length\": {}, \"checksum\": \"{:016x}\"}}{comma}",
+            json_string(&section.kind.to_string()),
+            section.offset,
+            section.len,
+            section.checksum
+        )?;
+    }
+    writeln!(out, "  ]\n}}")
+}

@@ -1,0 +1,178 @@
+//! `gannet ls`: what an archive holds.
+
+use std::io::{self, Write};
+
+use clap::ArgMatches;
+use gannet_archive::{Coding, Entry, EntryKind, Namespace};
+use gannet_site::archive::{ArchiveFile, entry_name, entry_url, hex};
+
+use crate::json::string as json_string;
+use crate::messages::Failure;
+
+/// Lists all URLs, in the order of their paths: one a line, or as JSON.
+///
+/// # Errors
+/// The archive cannot be opened.
+pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    let (is_long, is_json) = (matches.get_flag("long"), matches.get_flag("json"));
+    if is_long && is_json {
+        return Err(
+            Failure::usage("--long has no effect with --json, which has everything")
+                .help("leave one of them out"),
+        );
+    }
+    let file = ArchiveFile::open(&super::archive(matches))?;
+    super::write(|out| match is_json {
+        true => write_json(&file, out),
+        false => write_lines(&file, is_long, out),
+    })
+}
+
+fn write_lines(file: &ArchiveFile, long: bool, out: &mut dyn Write) -> io::Result<()> {
+    for entry in file.archive().entries() {
+        let path = entry_name(file.archive(), &entry);
+        // Pages for what is missing are no paths that a client can ask for.
+        if entry.key().namespace != Namespace::Content {
+            if long {
+                writeln!(out, "{:>12}  {:<40}  {path}", "", codings(&entry))?;
+            }
+            continue;
+        }
+        if !long {
+            writeln!(out, "{path}")?;
+            continue;
+        }
+        match entry.kind() {
+            EntryKind::Redirect { status, location } => {
+                let location = String::from_utf8_lossy(location);
+                writeln!(
+                    out,
+                    "{:>12}  {:<40}  {path} -> {location}",
+                    status, "redirect"
+                )?;
+            }
+            EntryKind::Content => {
+                let len = entry.select(Coding::Identity.bit());
+                let len = len.map_or_else(|| "-".into(), |variant| variant.blob_len().to_string());
+                let kind = String::from_utf8_lossy(entry.content_type()).into_owned();
+                writeln!(out, "{len:>12}  {:<40}  {path}  {kind}", codings(&entry))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `br 120, gzip 150`: what is stored beside identity, smallest first.
+fn codings(entry: &Entry<'_>) -> String {
+    let coded = entry
+        .variants()
+        .filter(|variant| variant.coding() != Coding::Identity);
+    let list: Vec<_> = coded
+        .map(|variant| format!("{} {}", variant.coding().name(), variant.blob_len()))
+        .collect();
+    list.join(", ")
+}
+
+fn write_json(file: &ArchiveFile, out: &mut dyn Write) -> io::Result<()> {
+    let mut separator = "[";
+    for entry in file.archive().entries() {
+        write!(
+            out,
+            "{separator}\n  {{\"url\": {}",
+            json_string(&entry_url(file.archive(), &entry))
+        )?;
+        separator = ",";
+        let kind = match (entry.key().namespace, entry.kind()) {
+            (Namespace::NotFoundPage, _) => "not-found-page",
+            (Namespace::ApplicationPage, _) => "application-page",
+            (Namespace::Wildcard, _) => "wildcard",
+            (Namespace::Unruled, _) => "behind-rules",
+            (_, EntryKind::Redirect { .. }) => "redirect",
+            _ if entry.is_generated() => "generated",
+            _ if entry.is_alias() => "alias",
+            _ => "file",
+        };
+        write!(out, ", \"kind\": \"{kind}\"")?;
+        if let EntryKind::Redirect { status, location } = entry.kind() {
+            let location = json_string(&String::from_utf8_lossy(location));
+            write!(out, ", \"status\": {status}, \"location\": {location}}}")?;
+            continue;
+        }
+        let content_type = json_string(&String::from_utf8_lossy(entry.content_type()));
+        write!(out, ", \"type\": {content_type}")?;
+        if let Some(seconds) = entry.last_modified() {
+            write!(out, ", \"last_modified\": {seconds}")?;
+        }
+        write!(out, ", \"variants\": [")?;
+        for (number, variant) in entry.variants().enumerate() {
+            let comma = if number > 0 { ", " } else { "" };
+            write!(
+                out,
+                "{comma}{{\"coding\": \"{}\", {}\"size\": {}, \"etag\": {}, \"digest\": \"{}\"}}",
+                variant.coding().name(),
+                match variant.is_inflated() {
+                    true => "\"stored_as\": \"gzip\", ",
+                    false => "",
+                },
+                variant.blob_len(),
+                json_string(&String::from_utf8_lossy(variant.entity_tag())),
+                hex(variant.digest())
+            )?;
+        }
+        write!(out, "]}}")?;
+    }
+    writeln!(out, "{}", if separator == "[" { "[]" } else { "\n]" })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use gannet_site::pack::{NoProgress, PackOptions, pack};
+
+    use super::super::inspect;
+    use super::*;
+
+    #[test]
+    fn ls_and_inspect_show_what_is_there() {
+        let place = std::env::temp_dir().join(format!("gannet-ls-{}", std::process::id()));
+        fs::create_dir_all(place.join("site/docs")).expect("writable");
+        let page = "words ".repeat(1000);
+        fs::write(place.join("site/docs/index.html"), page).expect("writable");
+        fs::write(place.join("site/a b.txt"), "x").expect("writable");
+        let archive = place.join("site.gannet");
+        let options = PackOptions::new(place.join("site"), &archive);
+        pack(&options, &mut NoProgress).expect("a sound site");
+        let file = ArchiveFile::open(&archive).expect("a sound archive");
+        fs::remove_dir_all(&place).expect("it is ours");
+        let shown = |write: &dyn Fn(&mut dyn Write) -> io::Result<()>| {
+            let mut out = Vec::new();
+            write(&mut out).expect("memory takes everything");
+            String::from_utf8(out).expect("text")
+        };
+        assert_eq!(
+            shown(&|out| write_lines(&file, false, out)),
+            "/a%20b.txt\n/docs\n/docs/\n/docs/index\n/docs/index.html\n"
+        );
+        let long = shown(&|out| write_lines(&file, true, out));
+        assert!(long.contains("/docs -> /docs/"), "{long}");
+        assert!(
+            long.lines()
+                .any(|line| line.contains("6000") && line.contains("br ")),
+            "{long}"
+        );
+        let json = shown(&|out| write_json(&file, out));
+        assert!(
+            json.starts_with("[\n  {\"url\": \"/a%20b.txt\", \"kind\": \"file\""),
+            "{json}"
+        );
+        assert!(
+            json.contains("\"kind\": \"redirect\", \"status\": 308"),
+            "{json}"
+        );
+        let text = shown(&|out| inspect::write_text(&file, out));
+        assert!(text.contains("format version   1\n"), "{text}");
+        let json = shown(&|out| inspect::write_json(&file, out));
+        assert!(json.contains("\"files\": 2,"), "{json}");
+    }
+}

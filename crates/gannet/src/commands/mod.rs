@@ -1,0 +1,117 @@
+//! The commands: each reads its arguments, has the work done, and tells what came of it.
+
+pub mod cat;
+pub mod check;
+pub mod diff;
+pub mod explain;
+pub mod extract;
+mod failure;
+pub mod get;
+pub mod help;
+pub mod import;
+pub mod inspect;
+pub mod keygen;
+pub mod ls;
+pub mod pack;
+mod removal;
+pub mod serve;
+pub mod verify;
+
+use std::ffi::OsString;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use clap::ArgMatches;
+
+use crate::command_line::commands::all_flags;
+use crate::command_line::config_file::{self, ConfigFile};
+use crate::command_line::flag::Flag;
+use crate::command_line::layers::{self, CONFIG_VARIABLE, Origins};
+use crate::messages::{Exit, Failure};
+
+/// Writes to standard output; a closed pipe is success.
+///
+/// # Errors
+/// It takes no more.
+pub fn print(text: &str) -> Result<u8, Failure> {
+    write(|out| out.write_all(text.as_bytes()))
+}
+
+/// The same for a text that is written bit by bit.
+///
+/// # Errors
+/// It takes no more.
+pub fn write(text: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<u8, Failure> {
+    stream(|out| text(out).map_err(Failure::from_output))
+}
+
+/// A required argument.
+#[must_use]
+pub fn text<'a>(matches: &'a ArgMatches, name: &str) -> &'a OsString {
+    matches
+        .get_one::<OsString>(name)
+        .expect("clap has refused a command line without it")
+}
+
+/// Lets a command write to standard output.
+fn stream(command: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result<u8, Failure> {
+    let mut out = BufWriter::new(io::stdout().lock());
+    command(&mut out)?;
+    out.flush().map_err(Failure::from_output)?;
+    Ok(0)
+}
+
+/// Lets a command write to standard output that also judges: true ends with status 1, and a
+/// command that could not be carried out with 2.
+fn judge(command: impl FnOnce(&mut dyn Write) -> Result<bool, Failure>) -> Result<u8, Failure> {
+    let mut judgement = false;
+    let told = stream(|out| {
+        judgement = command(out)?;
+        Ok(())
+    });
+    told.map_err(|failure| match failure.exit {
+        Exit::ReaderGone => failure,
+        _ => failure.as_usage(),
+    })?;
+    Ok(u8::from(judgement))
+}
+
+fn archive(matches: &ArgMatches) -> PathBuf {
+    PathBuf::from(text(matches, "archive"))
+}
+
+/// All values of an argument.
+fn texts(matches: &ArgMatches, name: &str) -> Vec<String> {
+    let values = matches.get_many::<OsString>(name).unwrap_or_default();
+    values.map(|it| it.to_string_lossy().into_owned()).collect()
+}
+
+/// Accepting any certificate makes a list of trusted ones useless.
+fn check_trust(is_insecure: bool, cacert: Option<&PathBuf>) -> Result<(), Failure> {
+    match is_insecure && cacert.is_some() {
+        false => Ok(()),
+        true => {
+            Err(Failure::usage("--cacert has no effect with --insecure")
+                .help("leave one of them out"))
+        }
+    }
+}
+
+/// The settings of a command from all layers.
+fn resolve<S: Default>(
+    flags: &'static [Flag<S>],
+    section: &'static str,
+    matches: &ArgMatches,
+) -> Result<(S, Origins), Failure> {
+    let known = all_flags();
+    let environment = layers::environment();
+    for warning in layers::suspicious_variables(&environment, &known) {
+        warning.report();
+    }
+    let named = matches.get_one::<OsString>("config");
+    let file = match named.or_else(|| environment.get(CONFIG_VARIABLE)) {
+        Some(path) if !path.is_empty() => config_file::read(Path::new(path), &known)?,
+        _ => ConfigFile::default(),
+    };
+    layers::resolve(flags, section, matches, &environment, &file)
+}

@@ -1,0 +1,352 @@
+//! `gannet pack`: the settings become options, the report becomes a table.
+
+mod effects;
+mod progress;
+mod table;
+
+use std::io::{self, IsTerminal};
+use std::path::{Path, PathBuf};
+
+use clap::ArgMatches;
+use gannet_archive::Coding;
+use gannet_content::policy::csp::PolicyOptions;
+use gannet_content::rules::Compat;
+use gannet_site::import;
+use gannet_site::pack::{
+    self, BuildMemory, Compressible, Encoder, NoProgress, PackError, PackOptions, PackReport,
+    Progress,
+};
+
+use super::failure;
+use super::removal::{RemovalOnSignal, remove_folder};
+use super::serve::Terminal;
+use super::{print, resolve, text};
+use crate::command_line::commands::PACK_SECTION;
+use crate::command_line::layers::Origins;
+use crate::command_line::pack_flags::{PACK_FLAGS, PackSettings};
+use crate::messages::{Failure, cause, printable};
+
+use progress::{Bar, ProgressLines};
+
+/// The environment variable by which builds are made repeatable everywhere
+/// (<https://reproducible-builds.org/specs/source-date-epoch/>).
+const SOURCE_DATE_EPOCH: &str = "SOURCE_DATE_EPOCH";
+
+/// What the settings ask for.
+fn options(
+    directory: &Path,
+    mut settings: PackSettings,
+    origins: &Origins,
+) -> Result<PackOptions, Failure> {
+    let effort = effects::effort(&settings, origins)?;
+    let kind = check_source(directory)?;
+    if kind == Some(import::Kind::Kawipiko) {
+        settings.site.compat.get_or_insert(Compat::Kawipiko);
+    }
+    let output = match settings.output {
+        Some(output) => output,
+        None => output_name(directory)?,
+    };
+    check_output(&output)?;
+    let has_gzip = settings.compress.iter().any(|(it, _)| *it == Coding::Gzip);
+    if settings.drop_identity && !has_gzip {
+        return Err(
+            Failure::usage("--drop-identity needs gzip, which --compress leaves out")
+                .help("add gzip to --compress: bodies are inflated from it"),
+        );
+    }
+    Ok(PackOptions {
+        source: directory.to_owned(),
+        hosts: settings.hosts,
+        output,
+        encoders: Encoder::chosen(&settings.compress, effort),
+        drop_identity: settings.drop_identity,
+        compressed_only: settings.compressed_only,
+        compressible: Compressible::new(settings.compress_types),
+        spa: settings.spa,
+        listing: settings.listing,
+        clean_urls: settings.clean_urls,
+        routing: settings.site.routing(),
+        defaults: settings.site.defaults(),
+        repr_digest: settings.repr_digest,
+        csp: settings.csp.map(|is_enforced| PolicyOptions {
+            is_enforced,
+            ..PolicyOptions::default()
+        }),
+        dotfiles: settings.dotfiles,
+        exclude: settings.exclude,
+        include: settings.include,
+        previous: settings.previous,
+        sign: settings.sign,
+        memory: BuildMemory {
+            keeps_archives: settings.cache.is_some(),
+            folder: settings.cache.or_else(cache_folder),
+            verify_sources: settings.verify_sources,
+            is_fresh: settings.fresh,
+        },
+        types: settings.types,
+        threads: settings.threads,
+        source_date_epoch: source_date_epoch()?,
+    })
+}
+
+/// Packs with a bar on a terminal, and shows the table unless quiet.
+///
+/// # Errors
+/// Packing failed.
+pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    let (settings, origins) = resolve(PACK_FLAGS, PACK_SECTION, matches)?;
+    let directory = Path::new(text(matches, "directory"));
+    if matches.get_flag("check-config") {
+        let job = Job::begin(directory, settings, &origins)?;
+        job.told(pack::check(&job.options))?;
+        return print("the configuration is valid\n");
+    }
+    let quiet = settings.quiet;
+    // Who names levels has chosen them.
+    let levels = settings.compress.iter().any(|(_, level)| level.is_some());
+    let offers_fast = !settings.fast && !levels;
+    let list_skipped = settings.list_skipped;
+    let colour = Terminal::look(settings.colour).colour;
+    let job = Job::begin(directory, settings, &origins)?;
+    let mut bar = Bar::new(offers_fast);
+    let mut lines = ProgressLines::new(offers_fast);
+    let mut nothing = NoProgress;
+    let progress: &mut dyn Progress = match (quiet, io::stderr().is_terminal()) {
+        (true, _) => &mut nothing,
+        (false, true) => &mut bar,
+        (false, false) => &mut lines,
+    };
+    let packed = job.told(pack::pack(&job.options, progress))?;
+    let report = match &job.imported {
+        Some(imported) => imported.report(directory, packed, job.options.hosts),
+        None => packed,
+    };
+    match quiet {
+        true => Ok(0),
+        false => print(&table::table(&report, colour, list_skipped)),
+    }
+}
+
+/// What is to be packed, ready.
+struct Job {
+    source: PathBuf,
+    options: PackOptions,
+    /// The source, if it is an archive of another kind.
+    imported: Option<Imported>,
+    _removal: RemovalOnSignal,
+}
+
+impl Job {
+    fn begin(source: &Path, settings: PackSettings, origins: &Origins) -> Result<Self, Failure> {
+        let mut options = options(source, settings, origins)?;
+        let unfinished = pack::temporary_of(&options.output);
+        let folder = Scratch::path_beside(&options.output);
+        let removal = RemovalOnSignal::by(move || {
+            // What is not there, or cannot be removed, does not keep the process alive.
+            let _ = unfinished.as_ref().map(std::fs::remove_file);
+            remove_folder(&folder);
+        })?;
+        let imported = imported(source, &options.output)?;
+        if let Some(imported) = &imported {
+            options.source = imported.scratch.path().to_path_buf();
+            // Inodes and times of what was just unpacked tell nothing about its content.
+            options.memory.verify_sources = true;
+        }
+        Ok(Self {
+            source: source.to_path_buf(),
+            options,
+            imported,
+            _removal: removal,
+        })
+    }
+
+    /// A result of packing, with errors in the words of who named the source.
+    fn told<T>(&self, result: Result<T, PackError>) -> Result<T, Failure> {
+        result.map_err(|error| {
+            let failure = Failure::from(error);
+            match &self.imported {
+                Some(imported) => Failure {
+                    message: imported.in_archive(&self.source, &failure.message),
+                    ..failure
+                },
+                None => failure,
+            }
+        })
+    }
+}
+
+/// Unpacks an archive of another kind beside the output, if that is what is to be packed.
+fn imported(source: &Path, output: &Path) -> Result<Option<Imported>, Failure> {
+    let is_file = std::fs::metadata(source).is_ok_and(|it| it.is_file());
+    if !is_file {
+        return Ok(None);
+    }
+    let refuse = |error: io::Error| Failure::of_system("import", source.display(), &error);
+    let Some(kind) = import::kind_of(source).map_err(refuse)? else {
+        return Ok(None);
+    };
+    let scratch = Scratch::beside(output)?;
+    let unpacked = import::unpack(source, kind, scratch.path())
+        .map_err(|error| failure::of_import(source, &error))?;
+    for left_out in &unpacked.left_out {
+        eprintln!("gannet: left out {}", printable(left_out));
+    }
+    Ok(Some(Imported {
+        only_folder: unpacked.only_folder,
+        scratch,
+    }))
+}
+
+/// An archive of another kind, unpacked.
+struct Imported {
+    scratch: Scratch,
+    /// The folder that all its files are in.
+    only_folder: Option<String>,
+}
+
+impl Imported {
+    /// A message in terms of the archive `source` that the user packs: not of a temporary directory
+    /// that is gone afterwards.
+    fn in_archive(&self, source: &Path, text: &str) -> String {
+        let (from, to) = (self.scratch.path(), source.display().to_string());
+        // As rules files are named: without `./`.
+        let shown = from.strip_prefix(".").unwrap_or(from).display().to_string();
+        text.replace(&*from.to_string_lossy(), &to)
+            .replace(&shown, &to)
+    }
+
+    /// The messages about packing, in these words.
+    fn report(&self, source: &Path, mut report: PackReport, hosts: bool) -> PackReport {
+        let (from, to) = (self.scratch.path(), source.display());
+        for warning in &mut report.warnings {
+            *warning = self.in_archive(source, warning);
+        }
+        for skipped in &mut report.skipped {
+            if let Ok(inner) = skipped.path.strip_prefix(from) {
+                skipped.path = source.join(inner);
+            }
+        }
+        // With hosts, the folder is the name of one.
+        if let Some(folder) = self.only_folder.as_ref().filter(|_| !hosts) {
+            report.warnings.push(format!(
+                "all files of '{to}' are in its folder '{folder}', so their paths begin with \
+                 '/{folder}/'; to serve them at '/': 'gannet import {to} -o DIR', then 'gannet \
+                 pack DIR/{folder}'"
+            ));
+        }
+        report
+    }
+}
+
+/// A directory that is removed in the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn beside(output: &Path) -> Result<Self, Failure> {
+        let path = Self::path_beside(output);
+        std::fs::create_dir(&path)
+            .map_err(|error| Failure::of_system("create", path.display(), &error))?;
+        Ok(Self(path))
+    }
+
+    fn path_beside(output: &Path) -> PathBuf {
+        let mut name = std::ffi::OsString::from(".");
+        name.push(output.file_name().unwrap_or_default());
+        name.push(format!(".import-{}", std::process::id()));
+        output.with_file_name(name)
+    }
+
+    fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed is left: the archive is what counts.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Names what is wrong with the directory before anything else is said about it; what it is if it
+/// is an archive of another kind.
+fn check_source(directory: &Path) -> Result<Option<import::Kind>, Failure> {
+    let refuse = |cause: String| Failure::new("pack", directory.display(), cause).help(SOURCE_HELP);
+    let fail = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::InvalidInput => refuse(cause(&error)),
+        io::ErrorKind::PermissionDenied => {
+            refuse(cause(&error)).help("make it readable for this user")
+        }
+        _ => Failure::of_system("pack", directory.display(), &error),
+    };
+    if std::fs::metadata(directory).map_err(fail)?.is_dir() {
+        return Ok(None);
+    }
+    let kind = import::kind_of(directory).map_err(fail)?;
+    kind.map(Some)
+        .ok_or_else(|| refuse("neither a directory nor a zip, tar or kawipiko archive".into()))
+}
+
+/// Names a folder that is missing before anything is read.
+fn check_output(output: &Path) -> Result<(), Failure> {
+    let folder = output.parent().filter(|it| !it.as_os_str().is_empty());
+    let Some(folder) = folder.filter(|it| !it.exists()) else {
+        return Ok(());
+    };
+    let shown = printable(&folder.to_string_lossy());
+    let cause = format!("there is no folder '{shown}'");
+    let help = format!("make it first: 'mkdir -p {shown}'");
+    Err(Failure::new("write", output.display(), cause).help(help))
+}
+
+const SOURCE_HELP: &str = "name the folder that holds the site: 'gannet pack DIR -o site.gannet'; \
+    many generators write it to 'public', 'dist', '_site' or 'build'";
+
+/// `site.gannet` in the working directory, for `./dist/site/` as for `.` inside of it.
+fn output_name(directory: &Path) -> Result<PathBuf, Failure> {
+    let full = directory.canonicalize().map_err(|error| {
+        Failure::new("pack", directory.display(), cause(&error)).help("check the path")
+    })?;
+    // `site.zip` is the site 'site'.
+    let name = match full.is_file() {
+        true => full.file_stem(),
+        false => full.file_name(),
+    };
+    let Some(name) = name else {
+        return Err(
+            Failure::usage("no name for the archive of the root directory")
+                .help("name it with -o FILE"),
+        );
+    };
+    let mut name = name.to_owned();
+    name.push(".gannet");
+    Ok(PathBuf::from(name))
+}
+
+/// `gannet` in the user's cache directory (XDG Base Directory Specification); none where there is
+/// no home, as in some containers.
+fn cache_folder() -> Option<PathBuf> {
+    let absolute = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))?;
+    Some(cache.join("gannet"))
+}
+
+fn source_date_epoch() -> Result<Option<i64>, Failure> {
+    let Some(value) = std::env::var_os(SOURCE_DATE_EPOCH).filter(|value| !value.is_empty()) else {
+        return Ok(None);
+    };
+    match value.to_str().and_then(|text| text.parse().ok()) {
+        Some(seconds) => Ok(Some(seconds)),
+        None => {
+            let object = format!("{SOURCE_DATE_EPOCH}={}", value.to_string_lossy());
+            Err(Failure::new("use", object, "not a number of seconds")
+                .as_usage()
+                .help("give seconds since 1970, such as $(git log -1 --format=%ct)"))
+        }
+    }
+}

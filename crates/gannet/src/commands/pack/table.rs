@@ -1,0 +1,257 @@
+//! The report of packing as a table.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use gannet_archive::Coding;
+use gannet_site::pack::PackReport;
+
+use crate::messages::printable;
+use crate::quantities::{counted, size};
+
+/// Skipped files that the report names one by one unless asked for more.
+const SKIPPED_LISTED: usize = 20;
+
+/// Patterns of files that are kept for a year that the report names one by one.
+const KEPT_LISTED: usize = 10;
+
+/// The report as text for people, with ANSI colours only if asked. It ends with the command to
+/// type next. Many skipped files are reported as counts, unless they are to be listed.
+pub(super) fn table(report: &PackReport, colour: bool, list_skipped: bool) -> String {
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    let _ = write_table(report, &mut text, colour, list_skipped);
+    text
+}
+
+fn write_table(
+    report: &PackReport,
+    out: &mut impl fmt::Write,
+    colour: bool,
+    list_skipped: bool,
+) -> fmt::Result {
+    let (bold, dim, warn, plain) = if colour {
+        ("\x1b[1m", "\x1b[2m", "\x1b[33m", "\x1b[0m")
+    } else {
+        ("", "", "", "")
+    };
+    let output = printable(&report.output.to_string_lossy());
+    writeln!(
+        out,
+        "{bold}{output}{plain}: {}, {} in {:.1} s",
+        counted(report.file_count, "file"),
+        size(report.archive_bytes),
+        report.elapsed.as_secs_f64()
+    )?;
+    let row = |name: &str, count: u64, bytes: u64, rest: &str| {
+        format!("  {name:<14}{count:>9}  {:>10}{rest}", size(bytes))
+    };
+    writeln!(
+        out,
+        "{dim}  {:<14}{:>9}  {:>10}{plain}",
+        "", "count", "size"
+    )?;
+    writeln!(
+        out,
+        "{}",
+        row("files", report.file_count, report.source_bytes, "")
+    )?;
+    writeln!(
+        out,
+        "{}",
+        row("unique", report.unique_count, report.unique_bytes, "")
+    )?;
+    if report.reused_count > 0 {
+        let rest = "  reused from the previous archive";
+        let reused = format!("  {:<14}{:>9}  {:>10}{rest}", "", report.reused_count, "");
+        writeln!(out, "{reused}")?;
+    }
+    for coding in report
+        .codings
+        .iter()
+        .filter(|row| row.coding != Coding::Identity)
+    {
+        let part = percent(coding.bytes, coding.identity_bytes);
+        let rest = if coding.count == 0 {
+            String::new()
+        } else {
+            format!("  {part:>6}")
+        };
+        writeln!(
+            out,
+            "{}",
+            row(coding.coding.name(), coding.count, coding.bytes, &rest)
+        )?;
+    }
+    if report.inflated_count > 0 {
+        let rest = "          identity not stored";
+        let (count, bytes) = (report.inflated_count, report.inflated_bytes);
+        writeln!(out, "{}", row("gzip alone", count, bytes, rest))?;
+        if report.undropped_count > 0 {
+            let rest = "          above 1 MiB: identity stored too";
+            let (count, bytes) = (report.undropped_count, report.undropped_bytes);
+            writeln!(out, "{}", row("too long", count, bytes, rest))?;
+        }
+    }
+    let best = percent(report.best_bytes, report.source_bytes);
+    let rest = format!("  {best:>6}  each file in its smallest form");
+    writeln!(
+        out,
+        "{}",
+        row("best case", report.file_count, report.best_bytes, &rest)
+    )?;
+    writeln!(
+        out,
+        "  {}, {}, {}",
+        counted(report.alias_count, "other name"),
+        counted(report.redirect_count, "redirect"),
+        counted(report.listing_count, "listing")
+    )?;
+    write_largest(report, out, dim, plain)?;
+    write_kept(report, out, dim, plain)?;
+    write_skipped(report, out, dim, plain, list_skipped)?;
+    for warning in &report.warnings {
+        writeln!(out, "{warn}warning:{plain} {}", printable(warning))?;
+    }
+    writeln!(out, "next: gannet {output}")
+}
+
+fn write_largest(
+    report: &PackReport,
+    out: &mut impl fmt::Write,
+    dim: &str,
+    plain: &str,
+) -> fmt::Result {
+    writeln!(out, "{dim}largest:{plain}")?;
+    for file in &report.largest {
+        let (len, best) = (size(file.len), size(file.best_len));
+        writeln!(out, "  {len:>10} -> {best:>10}  {}", printable(&file.url))?;
+    }
+    Ok(())
+}
+
+fn write_kept(
+    report: &PackReport,
+    out: &mut impl fmt::Write,
+    dim: &str,
+    plain: &str,
+) -> fmt::Result {
+    if report.kept.is_empty() {
+        return Ok(());
+    }
+    let count = report.kept.iter().map(|it| it.count).sum();
+    writeln!(
+        out,
+        "{dim}kept for a year ({}):{plain}",
+        counted(count, "file")
+    )?;
+    for kept in report.kept.iter().take(KEPT_LISTED) {
+        let pattern = printable(&kept.pattern);
+        writeln!(out, "  {:>9}  {pattern}  ({})", kept.count, kept.evidence)?;
+    }
+    let rest = report.kept.iter().skip(KEPT_LISTED).map(|it| it.count);
+    match rest.clone().count() {
+        0 => Ok(()),
+        folders => writeln!(
+            out,
+            "  {:>9}  in {folders} more patterns",
+            rest.sum::<u64>()
+        ),
+    }
+}
+
+/// All of a few, else how many by each rule.
+fn write_skipped(
+    report: &PackReport,
+    out: &mut impl fmt::Write,
+    dim: &str,
+    plain: &str,
+    list_skipped: bool,
+) -> fmt::Result {
+    if report.skipped.is_empty() {
+        return Ok(());
+    }
+    let count = report.skipped.len();
+    writeln!(out, "{dim}skipped ({count}):{plain}")?;
+    if list_skipped || count <= SKIPPED_LISTED {
+        for skipped in &report.skipped {
+            let path = skipped.path.to_string_lossy();
+            let rule = printable(&skipped.rule);
+            writeln!(out, "  {}  ({rule})", printable(&path))?;
+        }
+        return Ok(());
+    }
+    let mut by_rule: BTreeMap<&str, u64> = BTreeMap::new();
+    for skipped in &report.skipped {
+        *by_rule.entry(&skipped.rule).or_default() += 1;
+    }
+    for (rule, count) in by_rule {
+        writeln!(out, "  {count:>9}  {}", printable(rule))?;
+    }
+    writeln!(out, "  (--list-skipped names them)")
+}
+
+fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return String::from("-");
+    }
+    format!("{:.1} %", part as f64 * 100.0 / whole as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use gannet_site::pack::{CodingReport, KeptPattern, Largest, Skipped};
+
+    use super::*;
+
+    #[test]
+    fn the_table_tells_everything_and_steers_no_terminal() {
+        let report = PackReport {
+            output: PathBuf::from("site.gannet"),
+            archive_bytes: 4096,
+            file_count: 1,
+            source_bytes: 3000,
+            codings: vec![CodingReport {
+                coding: Coding::Brotli,
+                count: 1,
+                bytes: 1500,
+                identity_bytes: 3000,
+            }],
+            best_bytes: 1500,
+            largest: vec![Largest {
+                url: "/a\x1b[2J".into(),
+                len: 3000,
+                best_len: 1500,
+            }],
+            kept: vec![KeptPattern {
+                pattern: "assets/NAME-BASE64".into(),
+                evidence: "a form".into(),
+                count: 2,
+            }],
+            skipped: vec![Skipped {
+                path: "x~".into(),
+                rule: "*~".into(),
+            }],
+            warnings: vec!["look".into()],
+            ..PackReport::default()
+        };
+        let plain = table(&report, false, false);
+        for text in [
+            "site.gannet: 1 file, 4.0 KiB",
+            "50.0 %",
+            "br ",
+            "/a\\u{1b}[2J",
+            "kept for a year (2 files):\n          2  assets/NAME-BASE64  (a form)",
+            "x~  (*~)",
+            "warning: look",
+            "0 redirects",
+            "next: gannet site.gannet",
+        ] {
+            assert!(plain.contains(text), "{text:?} is missing in:\n{plain}");
+        }
+        assert!(!plain.contains('\x1b'), "no colours unless asked");
+        assert!(table(&report, true, false).contains("\x1b[33mwarning:\x1b[0m look"));
+    }
+}

@@ -1,0 +1,98 @@
+//! What is unfinished is removed when a command fails or is stopped.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gannet_site::archive::{self, SiteError};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::{Handle, Signals};
+use signal_hook::low_level::emulate_default_handler;
+
+use crate::messages::Failure;
+
+/// As long as it lives, SIGINT and SIGTERM remove what is unfinished before they end the process:
+/// nothing is dropped then. They end it at once, however long a file still takes to compress.
+pub(super) struct RemovalOnSignal(Handle);
+
+impl RemovalOnSignal {
+    /// `remove` is called before the process ends.
+    ///
+    /// # Errors
+    /// The system allows no handler, or no thread.
+    pub(super) fn by(remove: impl Fn() + Send + 'static) -> Result<Self, Failure> {
+        let refuse = |error: io::Error| Failure::of_system("handle", "SIGINT and SIGTERM", &error);
+        let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(refuse)?;
+        let handle = signals.handle();
+        std::thread::Builder::new()
+            .name("gannet-signals".into())
+            .spawn(move || {
+                for signal in signals.forever() {
+                    remove();
+                    let _ = emulate_default_handler(signal);
+                }
+            })
+            .map_err(refuse)?;
+        Ok(Self(handle))
+    }
+}
+
+impl Drop for RemovalOnSignal {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+/// Removes a folder into which another thread may still be writing: that can make an attempt fail.
+pub(super) fn remove_folder(folder: &Path) {
+    const ATTEMPTS: usize = 100;
+    for _ in 0..ATTEMPTS {
+        match fs::remove_dir_all(folder) {
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            _ => return,
+        }
+    }
+}
+
+/// A directory that is as it was before unless all of it is there: what was made is removed.
+#[derive(Clone, Debug)]
+pub(super) struct Unpacking {
+    directory: PathBuf,
+    /// The uppermost of the folders that did not exist.
+    made: Option<PathBuf>,
+}
+
+impl Unpacking {
+    /// Makes a directory, which must be empty if it is there.
+    ///
+    /// # Errors
+    /// It cannot be made, or is not empty.
+    pub(super) fn into(directory: &Path) -> Result<Self, SiteError> {
+        let is_missing =
+            |path: &&Path| !path.as_os_str().is_empty() && fs::symlink_metadata(path).is_err();
+        let made = directory.ancestors().take_while(is_missing).last();
+        let made = made.map(Path::to_path_buf);
+        archive::prepare(directory)?;
+        let directory = directory.to_path_buf();
+        Ok(Self { directory, made })
+    }
+
+    /// Removes what was made. What cannot be removed is left: the original failure is reported.
+    pub(super) fn undo(&self) {
+        if let Some(made) = &self.made {
+            return remove_folder(made);
+        }
+        // It was there, and empty.
+        for item in fs::read_dir(&self.directory)
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            let path = item.path();
+            match item.file_type().is_ok_and(|it| it.is_dir()) {
+                true => remove_folder(&path),
+                false => drop(fs::remove_file(path)),
+            }
+        }
+    }
+}

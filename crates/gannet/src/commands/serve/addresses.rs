@@ -1,0 +1,538 @@
+//! From settings to bound sockets: the default port moves when it is busy, a given one never does.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::unix::fs::FileTypeExt;
+use std::time::{Duration, Instant};
+
+use gannet_server::Bound;
+use gannet_server::config::{ListenAddress, Scheme};
+
+use rustix::io::Errno;
+
+use crate::command_line::layers::{Origin, Origins};
+use crate::command_line::settings::{Listen, Settings};
+use crate::commands::serve::port_owner::port_owner;
+use crate::messages::{Failure, cause, next_step};
+
+/// The port when none is given.
+pub const PORT: u16 = 8080;
+
+/// The same with HTTPS.
+pub const TLS_PORT: u16 = 8443;
+
+/// How many ports are tried from the default one on. More would hide that something is wrong.
+const PORTS_TRIED: u16 = 20;
+
+/// How long an address may stay in use after its process has gone. It takes 10 ms on an idle
+/// machine.
+const UNOWNED_MAX: Duration = Duration::from_secs(1);
+/// How often it is tried meanwhile.
+const UNOWNED_LOOK: Duration = Duration::from_millis(5);
+
+/// Where to listen.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Wanted {
+    /// With what is spoken there, in the order in which they are bound and printed.
+    pub addresses: Vec<(ListenAddress, Scheme)>,
+    /// All have this port, which is the default: it may move.
+    pub movable: Option<u16>,
+}
+
+/// What was bound.
+#[derive(Debug)]
+pub struct Listening {
+    /// In the order of [`Wanted::addresses`].
+    pub bound: Vec<Bound>,
+    /// A sentence, if it is not what one would expect.
+    pub note: Option<String>,
+}
+
+/// Decides where to listen.
+///
+/// `--listen` names whole addresses, `--port` and `--expose` make them up. Between layers the
+/// higher one counts; in the same layer they contradict each other, unless those that are named are
+/// Unix sockets: then all count.
+///
+/// # Errors
+/// They contradict each other, or HTTPS has no certificate.
+pub fn wanted(settings: &Settings, origins: &Origins) -> Result<Wanted, Failure> {
+    let origin = |name: &str| origins.get(name).copied();
+    let listen = origin("listen").filter(|_| !settings.listen.is_empty());
+    let expose = origin("expose").filter(|_| settings.expose);
+    let is_unix = |it: &Listen| matches!(it.address, ListenAddress::Unix(_));
+    // A Unix socket has no port: one beside it is another address.
+    let has_only_unix = settings.listen.iter().all(is_unix);
+    for (name, other) in [("--port", origin("port")), ("--expose", expose)] {
+        if listen.is_some() && other == listen && !has_only_unix {
+            let message = format!("{name} and --listen contradict each other");
+            return Err(
+                Failure::usage(message).help("name every address with --listen ADDR:PORT, or none")
+            );
+        }
+    }
+    let made_up: Option<Origin> = origin("port").max(expose);
+    if listen.is_some() && listen > made_up {
+        return Ok(Wanted {
+            addresses: named(settings)?,
+            movable: None,
+        });
+    }
+    let default = match super::tls::is_wanted(&settings.tls) {
+        true => TLS_PORT,
+        false => PORT,
+    };
+    let port = settings.port.unwrap_or(default);
+    let tcp = |address: IpAddr| {
+        let address = ListenAddress::Tcp(SocketAddr::new(address, port));
+        let scheme = super::tls::scheme(&settings.tls, &address);
+        (address, scheme)
+    };
+    let mut addresses = if settings.expose {
+        vec![
+            tcp(Ipv4Addr::UNSPECIFIED.into()),
+            tcp(Ipv6Addr::UNSPECIFIED.into()),
+        ]
+    } else {
+        vec![tcp(Ipv4Addr::LOCALHOST.into())]
+    };
+    if listen.is_some() && listen == made_up {
+        addresses.extend(named(settings)?);
+    }
+    Ok(Wanted {
+        addresses,
+        movable: settings.port.is_none().then_some(default),
+    })
+}
+
+/// The addresses of `--listen`, with what is spoken there.
+fn named(settings: &Settings) -> Result<Vec<(ListenAddress, Scheme)>, Failure> {
+    let scheme = |listen: &Listen| {
+        let usual = || super::tls::scheme(&settings.tls, &listen.address);
+        listen.scheme.unwrap_or_else(usual)
+    };
+    let named: Vec<_> = settings
+        .listen
+        .iter()
+        .map(|listen| (listen.address.clone(), scheme(listen)))
+        .collect();
+    let has_https = named.iter().any(|(_, scheme)| *scheme == Scheme::Https);
+    let has_certificate = super::tls::is_wanted(&settings.tls);
+    if has_https && !has_certificate {
+        return Err(Failure::usage(
+            "--listen https://ADDR:PORT makes no sense without a certificate",
+        )
+        .help("add --tls-cert FILE, or --tls"));
+    }
+    if settings.tls.redirect.is_some() && has_certificate && !has_https {
+        return Err(
+            Failure::usage("--http-redirect makes no sense if no address speaks HTTPS")
+                .help("add --listen https://ADDR:PORT"),
+        );
+    }
+    Ok(named)
+}
+
+/// Refuses an address that is to be bound twice; that of the metrics is bound by the server.
+///
+/// # Errors
+/// Names the address and what wants it.
+pub(super) fn check_once(wanted: &Wanted, settings: &Settings) -> Result<(), Failure> {
+    let listened = wanted.addresses.iter();
+    let mut all: Vec<_> = listened
+        .map(|(address, _)| (address.clone(), "--listen"))
+        .collect();
+    let further = [
+        (settings.tls.redirect, "--http-redirect"),
+        (settings.server.metrics, "--metrics"),
+    ];
+    let further = further.into_iter();
+    all.extend(further.filter_map(|(address, flag)| Some((ListenAddress::Tcp(address?), flag))));
+    for (at, (address, flag)) in all.iter().enumerate() {
+        let is_same = |(other, _): &&(ListenAddress, &str)| match (other, address) {
+            // Any free port is another one each time.
+            (ListenAddress::Tcp(other), ListenAddress::Tcp(address)) => {
+                other == address && address.port() != 0
+            }
+            (ListenAddress::Unix(other), ListenAddress::Unix(address)) => {
+                other.path == address.path
+            }
+            _ => false,
+        };
+        let Some((_, first)) = all[..at].iter().find(is_same) else {
+            continue;
+        };
+        let message = match first == flag {
+            true => format!("{flag} names '{address}' twice"),
+            false => format!("{first} and {flag} name the same address '{address}'"),
+        };
+        let failure = Failure::usage(message);
+        return Err(match first == flag {
+            true => failure.help("leave one of them out"),
+            false => failure.help("choose another port for one of them"),
+        });
+    }
+    Ok(())
+}
+
+/// Binds everything, or nothing.
+///
+/// # Errors
+/// An address is unavailable; the message says what to do.
+pub fn bind(wanted: &Wanted, workers: usize) -> Result<Listening, Failure> {
+    let first = match bind_patiently(&wanted.addresses, workers) {
+        Ok(bound) => return Ok(Listening { bound, note: None }),
+        Err(failed) => failed,
+    };
+    let port = match wanted.movable {
+        Some(port) if first.error.kind() == io::ErrorKind::AddrInUse => port,
+        _ => return Err(explain(&first.address, &first.error)),
+    };
+    move_on(wanted, port, &first, workers)
+}
+
+/// Binds the next port after the default one that is free.
+fn move_on(
+    wanted: &Wanted,
+    default: u16,
+    first: &Failed,
+    workers: usize,
+) -> Result<Listening, Failure> {
+    for port in default + 1..default + PORTS_TRIED {
+        let moved: Vec<(ListenAddress, Scheme)> = wanted
+            .addresses
+            .iter()
+            .map(|(address, scheme)| (with_port(address, port), *scheme))
+            .collect();
+        match bind_all(&moved, workers) {
+            Ok(bound) => {
+                let owner = owner_text(&first.address);
+                let note = format!("port {default} is busy{owner}; using {port}");
+                return Ok(Listening {
+                    bound,
+                    note: Some(note),
+                });
+            }
+            Err(failed) if failed.error.kind() == io::ErrorKind::AddrInUse => {}
+            Err(failed) => return Err(explain(&failed.address, &failed.error)),
+        }
+    }
+    let last = default + PORTS_TRIED - 1;
+    let message = format!("cannot listen on any port from {default} to {last}: all are busy");
+    Err(Failure {
+        exit: crate::messages::Exit::Failed,
+        ..Failure::usage(message)
+    }
+    .help("choose one with --port N; --port 0 takes any free one"))
+}
+
+/// As [`bind_all`], but waits for an address that is in use although no process has it: after a
+/// server was killed, the kernel takes down its ring, and the listeners in it, some milliseconds
+/// later than the process.
+fn bind_patiently(
+    addresses: &[(ListenAddress, Scheme)],
+    workers: usize,
+) -> Result<Vec<Bound>, Failed> {
+    let end = Instant::now() + UNOWNED_MAX;
+    loop {
+        match bind_all(addresses, workers) {
+            Err(failed) if is_unowned(&failed) && Instant::now() < end => {
+                std::thread::sleep(UNOWNED_LOOK);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Whether the address is in use by an unknown process.
+fn is_unowned(failed: &Failed) -> bool {
+    failed.error.kind() == io::ErrorKind::AddrInUse
+        && match &failed.address {
+            ListenAddress::Tcp(address) => port_owner(address.port()).is_none(),
+            ListenAddress::Unix(unix) => std::fs::symlink_metadata(&unix.path)
+                .is_ok_and(|metadata| metadata.file_type().is_socket()),
+        }
+}
+
+struct Failed {
+    address: ListenAddress,
+    error: io::Error,
+}
+
+fn bind_all(addresses: &[(ListenAddress, Scheme)], workers: usize) -> Result<Vec<Bound>, Failed> {
+    let mut bound: Vec<Bound> = Vec::with_capacity(addresses.len());
+    for (address, scheme) in addresses {
+        // With port 0 and several addresses (--expose) all get the port of the first.
+        let address = match (address, bound.first()) {
+            (
+                ListenAddress::Tcp(tcp),
+                Some(Bound {
+                    address: ListenAddress::Tcp(first),
+                    ..
+                }),
+            ) if tcp.port() == 0 && tcp.ip().is_unspecified() => with_port(address, first.port()),
+            _ => address.clone(),
+        };
+        match gannet_server::bind(&address, workers) {
+            Ok(mut one) => {
+                one.scheme = *scheme;
+                bound.push(one);
+            }
+            // Exposed on a machine without IPv6: IPv4 alone is all interfaces.
+            Err(error) if is_without_ipv6(&address, &error) && !bound.is_empty() => {}
+            Err(error) => return Err(Failed { address, error }),
+        }
+    }
+    Ok(bound)
+}
+
+fn is_without_ipv6(address: &ListenAddress, error: &io::Error) -> bool {
+    let wildcard = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
+    let is_wildcard = with_port(address, 0) == ListenAddress::Tcp(wildcard);
+    let no_family = [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL]
+        .iter()
+        .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
+    is_wildcard && no_family
+}
+
+fn with_port(address: &ListenAddress, port: u16) -> ListenAddress {
+    match address {
+        ListenAddress::Tcp(address) => ListenAddress::Tcp(SocketAddr::new(address.ip(), port)),
+        ListenAddress::Unix(unix) => ListenAddress::Unix(unix.clone()),
+    }
+}
+
+/// Why there is no listening on an address, and what to do.
+pub(super) fn explain(address: &ListenAddress, error: &io::Error) -> Failure {
+    let failure = Failure::new("listen on", address, cause(error));
+    match (error.kind(), address) {
+        (io::ErrorKind::AddrInUse, ListenAddress::Tcp(_)) => {
+            let owner = owner_text(address);
+            Failure {
+                message: format!("{}{owner}", failure.message),
+                ..failure
+            }
+            .help("stop what uses it, or choose another port; --port 0 takes any free one")
+        }
+        (io::ErrorKind::AddrInUse, ListenAddress::Unix(_)) => {
+            failure.help("stop the server that uses it, or remove the file if it is not a socket")
+        }
+        (io::ErrorKind::PermissionDenied, ListenAddress::Tcp(address)) if address.port() < 1024 => {
+            failure.help("ports below 1024 need CAP_NET_BIND_SERVICE; try --port 8080")
+        }
+        (io::ErrorKind::PermissionDenied, ListenAddress::Unix(unix)) => {
+            failure.help(match (&unix.access.group, error.raw_os_error()) {
+                (Some(group), Some(code)) if code == Errno::PERM.raw_os_error() => format!(
+                    "only root and members of the group '{group}' can assign it to a file; add \
+                     gannet's user to the group"
+                ),
+                _ => "make its folder writable for gannet's user".into(),
+            })
+        }
+        (io::ErrorKind::AddrNotAvailable, _) => {
+            failure.help("no interface has this address; see 'ip address', or use --expose")
+        }
+        (io::ErrorKind::NotFound, ListenAddress::Unix(_)) => {
+            failure.help("make the socket's directory first")
+        }
+        _ => Failure {
+            help: next_step(error).map(Into::into),
+            ..failure
+        },
+    }
+}
+
+/// ` (used by nginx, process 812)`, if it can be found out.
+pub(super) fn owner_text(address: &ListenAddress) -> String {
+    let ListenAddress::Tcp(address) = address else {
+        return String::new();
+    };
+    match port_owner(address.port()) {
+        Some((_, pid)) if pid == std::process::id() => " (used by this server itself)".into(),
+        Some((name, pid)) => format!(" (used by {name}, process {pid})"),
+        None => String::new(),
+    }
+}
+
+/// The URLs under which a bound address can be reached, with a remark for each.
+#[must_use]
+pub fn urls(
+    address: &ListenAddress,
+    scheme: Scheme,
+    interfaces: &[IpAddr],
+) -> Vec<(String, &'static str)> {
+    let ListenAddress::Tcp(bound) = address else {
+        return vec![(address.to_string(), "")];
+    };
+    let url = |ip| url(SocketAddr::new(ip, bound.port()), scheme);
+    if scheme == Scheme::Redirect {
+        return vec![(url(bound.ip()), "redirects to HTTPS")];
+    }
+    if !bound.ip().is_unspecified() {
+        return vec![(url(bound.ip()), "")];
+    }
+    let loopback: IpAddr = match bound.ip() {
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    let mut urls = vec![(url(loopback), "this machine")];
+    for interface in interfaces.iter().filter(|i| i.is_ipv4() == bound.is_ipv4()) {
+        urls.push((url(*interface), "network"));
+    }
+    urls
+}
+
+fn url(address: SocketAddr, scheme: Scheme) -> String {
+    let (name, default) = match scheme {
+        Scheme::Http | Scheme::Redirect => ("http", 80),
+        Scheme::Https => ("https", 443),
+    };
+    match address.ip() {
+        IpAddr::V4(ip) if address.port() == default => format!("{name}://{ip}/"),
+        IpAddr::V6(ip) if address.port() == default => format!("{name}://[{ip}]/"),
+        _ => format!("{name}://{address}/"),
+    }
+}
+
+/// The addresses of the network interfaces: without loopback, and without link-local ones, which
+/// no browser takes.
+#[must_use]
+pub fn interface_addresses() -> Vec<IpAddr> {
+    let mut addresses: Vec<IpAddr> = if_addrs::get_if_addrs()
+        .unwrap_or_default()
+        .iter()
+        .filter(|interface| !interface.is_loopback() && !interface.is_link_local())
+        .map(if_addrs::Interface::ip)
+        .collect();
+    addresses.sort();
+    addresses.dedup();
+    addresses
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(
+        listen: Option<(&str, Origin)>,
+        port: Option<(u16, Origin)>,
+        expose: Option<Origin>,
+        expect: Result<(&[&str], bool), &str>,
+    ) {
+        let mut settings = Settings::default();
+        let mut origins = Origins::new();
+        if let Some((address, origin)) = listen {
+            let address = crate::command_line::values::listen(&address.into());
+            settings.listen = vec![address.expect("valid")];
+            origins.insert("listen", origin);
+        }
+        if let Some((port, origin)) = port {
+            settings.port = Some(port);
+            origins.insert("port", origin);
+        }
+        if let Some(origin) = expose {
+            settings.expose = true;
+            origins.insert("expose", origin);
+        }
+        let got = wanted(&settings, &origins);
+        match (got, expect) {
+            (Ok(wanted), Ok((addresses, is_movable))) => {
+                let got: Vec<String> = wanted
+                    .addresses
+                    .iter()
+                    .map(|(address, _)| address.to_string())
+                    .collect();
+                assert_eq!(
+                    (got.as_slice(), wanted.movable.is_some()),
+                    (
+                        addresses
+                            .iter()
+                            .map(ToString::to_string)
+                            .collect::<Vec<_>>()
+                            .as_slice(),
+                        is_movable,
+                    )
+                );
+            }
+            (Err(failure), Err(part)) => assert!(failure.message.contains(part), "{failure}"),
+            (got, _) => panic!("{got:?}"),
+        }
+    }
+
+    #[test]
+    fn addresses_follow_from_listen_port_and_expose() {
+        use Origin::{CommandLine, Environment, File};
+        check(None, None, None, Ok((&["127.0.0.1:8080"], true)));
+        check(None, Some((80, File)), None, Ok((&["127.0.0.1:80"], false)));
+        check(
+            None,
+            None,
+            Some(CommandLine),
+            Ok((&["0.0.0.0:8080", "[::]:8080"], true)),
+        );
+        check(
+            None,
+            Some((9, File)),
+            Some(CommandLine),
+            Ok((&["0.0.0.0:9", "[::]:9"], false)),
+        );
+        check(
+            Some(("unix:/s", File)),
+            None,
+            None,
+            Ok((&["unix:/s"], false)),
+        );
+        // A higher layer's port wins over a lower layer's addresses, and the other way round.
+        check(
+            Some((":80", File)),
+            Some((81, CommandLine)),
+            None,
+            Ok((&["127.0.0.1:81"], false)),
+        );
+        check(
+            Some((":80", CommandLine)),
+            Some((81, Environment)),
+            None,
+            Ok((&["127.0.0.1:80"], false)),
+        );
+        check(
+            Some((":80", CommandLine)),
+            Some((81, CommandLine)),
+            None,
+            Err("--port and --listen"),
+        );
+        check(
+            Some((":80", File)),
+            None,
+            Some(File),
+            Err("--expose and --listen"),
+        );
+    }
+
+    #[test]
+    fn urls_are_what_a_browser_takes() {
+        let interfaces: Vec<IpAddr> = ["192.0.2.7", "2001:db8::7"]
+            .iter()
+            .map(|ip| ip.parse().expect("valid"))
+            .collect();
+        let check_scheme = |address: &str, scheme: Scheme, expect: &[&str]| {
+            let address = ListenAddress::Tcp(address.parse().expect("valid"));
+            let urls = urls(&address, scheme, &interfaces);
+            assert_eq!(
+                urls.iter().map(|(url, _)| url.as_str()).collect::<Vec<_>>(),
+                expect
+            );
+        };
+        let check = |address, expect| check_scheme(address, Scheme::Http, expect);
+        check("127.0.0.1:8080", &["http://127.0.0.1:8080/"]);
+        check_scheme("127.0.0.1:443", Scheme::Https, &["https://127.0.0.1/"]);
+        check_scheme("[::1]:80", Scheme::Https, &["https://[::1]:80/"]);
+        check_scheme("0.0.0.0:80", Scheme::Redirect, &["http://0.0.0.0/"]);
+        check("[::1]:80", &["http://[::1]/"]);
+        check("0.0.0.0:80", &["http://127.0.0.1/", "http://192.0.2.7/"]);
+        check(
+            "[::]:8080",
+            &["http://[::1]:8080/", "http://[2001:db8::7]:8080/"],
+        );
+    }
+}

@@ -1,0 +1,528 @@
+//! `gannet` and `gannet serve`: prepare (look at the path, bind, open), serve, wait for signals.
+
+pub mod addresses;
+mod effects;
+mod port_owner;
+mod process_limits;
+mod signals;
+pub mod start_lines;
+pub mod tls;
+pub mod what;
+
+use std::io::{self, IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
+
+use clap::ArgMatches;
+use gannet_server::config::{
+    Config, Content, ContentOptions, Hosted, ListenAddress, LogFormat, Scheme, UnknownHost,
+};
+use gannet_server::tls::certificates::Warning;
+use gannet_server::{Prepared, Running, StartError};
+use gannet_site::host_folders::HostFolders;
+use rustix::fs::fstat;
+use signal_hook::consts::SIGHUP;
+
+use super::{print, resolve};
+use crate::command_line::arguments::mistyped_command;
+use crate::command_line::layers::Origins;
+use crate::command_line::serve_flags::SERVE_FLAGS;
+use crate::command_line::serve_flags::needs::Kind;
+use crate::command_line::settings::{ColourChoice, LogChoice, Settings};
+use crate::commands::serve::addresses::Listening;
+use crate::commands::serve::effects::Situation;
+use crate::commands::serve::process_limits::{Needs, Used};
+use crate::commands::serve::signals::{Wish, Wishes};
+use crate::commands::serve::start_lines::Lines;
+use crate::messages::{Exit, Failure, printable};
+
+/// How often a running server is asked whether its workers have ended by themselves.
+const LOOK: Duration = Duration::from_secs(1);
+/// The same once a stop was asked for.
+const LOOK_STOPPING: Duration = Duration::from_millis(10);
+/// A stop that takes longer than this is announced.
+const LOOKS_UNTIL_TOLD: u32 = 20;
+
+/// Serves, or says what is wrong with the configuration.
+///
+/// # Errors
+/// Whatever keeps the server from starting.
+pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    let (settings, origins) = resolve(SERVE_FLAGS, "", matches)?;
+    if matches.get_flag("check-config") {
+        let notes = check(&settings, &origins)?;
+        return print(&format!("{notes}the configuration is valid\n"));
+    }
+    serve(&settings, &origins)
+}
+
+/// Serves until a signal ends it; gives the exit status.
+fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
+    let used = Used::now();
+    let wishes = match signals::listen() {
+        Ok(wishes) => wishes,
+        Err(error) => {
+            // Limits that are too low are reported as such.
+            prepare(settings, origins, used)?;
+            return Err(Failure::of_system("listen for", "signals", &error));
+        }
+    };
+    let Ready {
+        prepared,
+        lines,
+        people,
+    } = prepare(settings, origins, used)?;
+    let mut running = prepared
+        .serve()
+        .map_err(|error| start_failure(&error, settings))?;
+    let news = wishes.sender.clone();
+    running
+        .watch_certificates(move |reload| {
+            // The receiver is gone when the server ends.
+            let _ = news.send(Wish::Certificates(reload));
+        })
+        .map_err(|error| Failure::of_system("watch", "the certificates", &error))?;
+    wishes.serve();
+    people.say(&lines);
+    Ok(wait(running, &wishes, people))
+}
+
+/// Does all that a start does, up to the moment in which it would serve; gives what is unusual.
+///
+/// # Errors
+/// Whatever would keep the server from starting.
+fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
+    let ready = prepare(settings, origins, Used::now())?;
+    let warnings = &ready.prepared.report().certificate_warnings;
+    let warning = |one: &Warning| format!("note     {one}; {}\n", one.help());
+    Ok(warnings.iter().map(warning).collect())
+}
+
+/// A server that is about to serve.
+struct Ready {
+    prepared: Prepared,
+    /// What is said when it does.
+    lines: String,
+    people: People,
+}
+
+/// All of a start but serving: the start and the check of a configuration are this. `used` is what
+/// the process had before.
+fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, Failure> {
+    let content = content(settings)?;
+    let wanted = addresses::wanted(settings, origins)?;
+    let terminal = Terminal::look(settings.colour);
+    let (tls, development) = tls::prepare(settings)?.unzip();
+    let config = Config {
+        log: log_format(settings, &terminal),
+        log_file: log_file(settings),
+        tls,
+        content: ContentOptions {
+            routing: settings.site.routing(),
+            defaults: settings.site.defaults(),
+            unknown_host: match settings.ignore_host {
+                true => UnknownHost::Ignore,
+                false => settings.server.content.unknown_host,
+            },
+            ..settings.server.content.clone()
+        },
+        ..settings.server.clone()
+    };
+    let kinds: Vec<Content> = content
+        .iter()
+        .map(|hosted| hosted.content.clone())
+        .collect();
+    let schemes = || wanted.addresses.iter();
+    let situation = Situation {
+        kinds: kinds.iter().map(kind).collect(),
+        has_hosts: content.iter().any(|hosted| !hosted.hosts.is_empty()),
+        has_https: schemes().any(|(_, scheme)| *scheme == Scheme::Https),
+        has_tcp: schemes().any(|(address, _)| matches!(address, ListenAddress::Tcp(_))),
+        is_logging: config.log != LogFormat::Off,
+    };
+    effects::check(settings, origins, &situation)?;
+    addresses::check_once(&wanted, settings)?;
+    let count = wanted.addresses.len() + usize::from(settings.tls.redirect.is_some());
+    process_limits::set(settings, &Needs::of(&config, &kinds, count), used)?;
+    let Listening { mut bound, note } = addresses::bind(&wanted, config.workers)?;
+    if let Some(address) = settings.tls.redirect {
+        let clear = addresses::Wanted {
+            addresses: vec![(ListenAddress::Tcp(address), Scheme::Redirect)],
+            movable: None,
+        };
+        bound.extend(addresses::bind(&clear, config.workers)?.bound);
+    }
+    let addresses: Vec<(ListenAddress, Scheme)> = bound
+        .iter()
+        .map(|one| (one.address.clone(), one.scheme))
+        .collect();
+    let (log, log_file) = (config.log, config.log_file.clone());
+    let prepared = gannet_server::prepare(config, content.clone(), bound)
+        .map_err(|error| start_failure(&error, settings))?;
+    tell_of_missing_front_pages(&prepared.report().no_front_page);
+    let interfaces = addresses::interface_addresses();
+    let lines = Lines {
+        contents: &content,
+        addresses: &addresses,
+        development: development.as_ref().and_then(Option::as_ref),
+        interfaces: &interfaces,
+        report: prepared.report(),
+        log: (log, log_file.as_deref()),
+        note: note.as_deref(),
+        colour: terminal.colour,
+    };
+    Ok(Ready {
+        lines: lines.render(),
+        prepared,
+        people: People::choose(settings.quiet, (log, log_file.is_some())),
+    })
+}
+
+fn kind(content: &Content) -> Kind {
+    match content {
+        Content::Directory(_) => Kind::Directory,
+        Content::File(_) => Kind::File,
+        Content::Archive(_) => Kind::Archive,
+    }
+}
+
+/// A server's error in our form.
+fn start_failure(error: &StartError, settings: &Settings) -> Failure {
+    if let StartError::Listen(address, error) = error {
+        return addresses::explain(address, error);
+    }
+    let owner = match error {
+        StartError::Metrics(address, error) if error.kind() == io::ErrorKind::AddrInUse => {
+            addresses::owner_text(&ListenAddress::Tcp(*address))
+        }
+        _ => String::new(),
+    };
+    let failure = Failure {
+        exit: Exit::Failed,
+        ..Failure::usage(format!("{error}{owner}"))
+    };
+    let of_flags = match error {
+        StartError::Resource(_) => process_limits::help(settings),
+        _ => None,
+    };
+    Failure {
+        help: of_flags.or_else(|| error.help()),
+        ..failure
+    }
+}
+
+/// What to serve; refuses to guess without a terminal.
+fn content(settings: &Settings) -> Result<Vec<Hosted>, Failure> {
+    let mut contents = Vec::new();
+    if settings.server.content.dummy.is_some() {
+        return Ok(contents);
+    }
+    for (hosts, path) in &settings.sites {
+        contents.push(Hosted {
+            hosts: hosts.clone(),
+            content: look(path)?,
+        });
+    }
+    if settings.path.is_none() && !contents.is_empty() {
+        return Ok(contents);
+    }
+    let content = main_content(settings)?;
+    match &content {
+        Content::Directory(path) if settings.hosts => contents.extend(host_folders(path)?),
+        _ if settings.hosts => {
+            let path = settings.path.as_deref().unwrap_or(Path::new("."));
+            let cause = "not a directory, which --hosts needs";
+            return Err(Failure::new("serve", path.display(), cause)
+                .as_usage()
+                .help("omit --hosts; an archive knows its hosts"));
+        }
+        _ => contents.push(Hosted {
+            hosts: Vec::new(),
+            content,
+        }),
+    }
+    Ok(contents)
+}
+
+/// The folders of a directory that are named after hosts.
+fn host_folders(root: &Path) -> Result<Vec<Hosted>, Failure> {
+    let fail = |error: io::Error| Failure::of_system("read", root.display(), &error);
+    let HostFolders { folders, others } = HostFolders::of(root).map_err(fail)?;
+    let is_hidden = |path: &Path| {
+        let name = path.file_name().unwrap_or_default();
+        name.as_encoded_bytes().starts_with(b".")
+    };
+    for (path, cause) in others {
+        if path.is_dir() && !is_hidden(&path) {
+            let path = path.to_string_lossy();
+            eprintln!(
+                "gannet: no site for the folder '{}': {cause}",
+                printable(&path)
+            );
+        }
+    }
+    if folders.is_empty() {
+        let cause = "no folder has the name of a host";
+        return Err(Failure::new("serve", root.display(), cause)
+            .help("make one such as 'example.org', or leave --hosts out"));
+    }
+    let hosted = |(host, path): (Option<String>, PathBuf)| Hosted {
+        hosts: host.into_iter().collect(),
+        content: Content::Directory(path),
+    };
+    Ok(folders.into_iter().map(hosted).collect())
+}
+
+/// What to serve where nothing else is asked for.
+fn main_content(settings: &Settings) -> Result<Content, Failure> {
+    match &settings.path {
+        Some(path) => look(path),
+        None if io::stdin().is_terminal() || io::stdout().is_terminal() => {
+            what::look(Path::new("."))
+        }
+        None => Err(
+            Failure::usage("no path given, and not running in a terminal")
+                .help("name what to serve: 'gannet PATH'; for the current directory 'gannet .'"),
+        ),
+    }
+}
+
+fn look(path: &Path) -> Result<Content, Failure> {
+    what::look(path).map_err(
+        |failure| match mistyped_command(Some(&path.as_os_str().to_owned())) {
+            Some(meant) => failure.help(format!("did you mean the command 'gannet {meant}'?")),
+            None if failure.help.is_none() && !path.exists() => failure.help("check the path"),
+            None => failure,
+        },
+    )
+}
+
+fn log_format(settings: &Settings, terminal: &Terminal) -> LogFormat {
+    let pretty = LogFormat::Pretty {
+        colour: terminal.colour,
+    };
+    match (settings.log, settings.server.log_file.is_some()) {
+        (LogChoice::Off, _) => LogFormat::Off,
+        (LogChoice::Json, _) => LogFormat::Json,
+        (LogChoice::Combined, _) => LogFormat::Combined,
+        (LogChoice::CombinedHost, _) => LogFormat::CombinedHost,
+        // Colours are for terminals, and a file is none.
+        (LogChoice::Pretty, true) => LogFormat::Pretty { colour: false },
+        (LogChoice::Pretty, false) => pretty,
+        // A named file implies that logging is wanted.
+        (LogChoice::Auto, true) => LogFormat::Combined,
+        (LogChoice::Auto, false) if settings.quiet || !terminal.is_output => LogFormat::Off,
+        (LogChoice::Auto, false) => pretty,
+    }
+}
+
+/// The file that requests are logged to. One that is standard output under another name, such as
+/// `/dev/stdout`, is treated as such: a socket or a pipe cannot be reopened, and messages for
+/// people must not appear between log lines.
+fn log_file(settings: &Settings) -> Option<PathBuf> {
+    let path = settings.server.log_file.as_ref()?;
+    let is_output = || {
+        let out = fstat(io::stdout()).ok()?;
+        let file = std::fs::metadata(path).ok()?;
+        Some((out.st_dev, out.st_ino) == (file.dev(), file.ino()))
+    };
+    (is_output() != Some(true)).then(|| path.clone())
+}
+
+fn tell_of_missing_front_pages(missing: &[(PathBuf, Vec<String>)]) {
+    for (path, hosts) in missing {
+        // A live directory may be given its front page later.
+        let yet = if path.is_dir() { " yet" } else { "" };
+        let path = path.to_string_lossy();
+        let hosts = match hosts.join(", ") {
+            names if names.is_empty() => names,
+            names => format!(" (for {names})"),
+        };
+        eprintln!(
+            "gannet: --spa has no effect{yet} on '{}'{}: there is no index.html to serve",
+            printable(&path),
+            printable(&hosts)
+        );
+    }
+}
+
+/// What standard output can show.
+pub(crate) struct Terminal {
+    /// Standard output is a terminal.
+    is_output: bool,
+    /// ANSI colours are wanted.
+    pub(crate) colour: bool,
+}
+
+impl Terminal {
+    pub(crate) fn look(choice: ColourChoice) -> Self {
+        let is_output = io::stdout().is_terminal();
+        let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+        let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
+        let colour = match choice {
+            ColourChoice::Always => true,
+            ColourChoice::Never => false,
+            ColourChoice::Auto => is_output && !is_set("NO_COLOR") && !is_dumb,
+        };
+        Self { is_output, colour }
+    }
+}
+
+/// Where words for people go.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum People {
+    Out,
+    Err,
+    Nobody,
+}
+
+impl People {
+    /// Standard output, unless another program reads requests from it.
+    fn choose(is_quiet: bool, (log, has_file): (LogFormat, bool)) -> Self {
+        match log {
+            _ if is_quiet => Self::Nobody,
+            LogFormat::Combined | LogFormat::CombinedHost | LogFormat::Json if !has_file => {
+                Self::Err
+            }
+            _ => Self::Out,
+        }
+    }
+
+    fn say(self, text: &str) {
+        // A reader that has gone away is no reason to stop serving.
+        let _ = match self {
+            Self::Out => io::stdout()
+                .write_all(text.as_bytes())
+                .and_then(|()| io::stdout().flush()),
+            Self::Err => io::stderr().write_all(text.as_bytes()),
+            Self::Nobody => Ok(()),
+        };
+    }
+}
+
+/// Serves until the workers have ended; gives the exit status.
+fn wait(running: Running, wishes: &Wishes, people: People) -> u8 {
+    let mut stopping = None;
+    let mut looks = 0;
+    let mut killed_by = None;
+    let has_terminal = io::stdin().is_terminal();
+    while !running.is_finished() {
+        let patience = if stopping.is_some() {
+            LOOK_STOPPING
+        } else {
+            LOOK
+        };
+        match wishes.inbox.recv_timeout(patience) {
+            Ok(Wish::Stop(signal)) if stopping.is_none() => {
+                stopping = Some(signal);
+                running.stop();
+            }
+            Ok(Wish::Stop(signal)) => {
+                killed_by = Some(signal);
+                running.stop_now();
+            }
+            // The terminal was closed: Ctrl-C is no longer possible.
+            Ok(Wish::ReadAgain) if has_terminal && !io::stdin().is_terminal() => {
+                stopping = Some(SIGHUP);
+                running.stop();
+            }
+            Ok(Wish::ReadAgain) => {
+                running.reopen_logs();
+                running.read_again();
+            }
+            // Asked for, so it is printed even when quiet; never among logged requests.
+            Ok(Wish::Summary) => {
+                let _ = io::stderr().write_all(running.summary().as_bytes());
+            }
+            Ok(Wish::Certificates(reload)) => match tls::news(&reload) {
+                Ok(text) => people.say(&text),
+                Err(failure) => failure.report(),
+            },
+            Err(RecvTimeoutError::Timeout) if stopping.is_some() => {
+                looks += 1;
+                if looks == LOOKS_UNTIL_TOLD {
+                    people.say(
+                        "stopping when running answers have finished; a second signal stops \
+                        at once\n",
+                    );
+                }
+            }
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {}
+        }
+    }
+    let is_clean = running.wait();
+    match (killed_by, stopping) {
+        (Some(signal), _) => 128 + u8::try_from(signal).unwrap_or(0),
+        (None, Some(_)) if is_clean => 0,
+        // The grace period ended, or the workers ended without a stop.
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_logged_prettily_only_for_people() {
+        let check = |log, has_file: bool, is_output: bool, quiet: bool, expect: LogFormat| {
+            let mut settings = Settings {
+                log,
+                quiet,
+                ..Settings::default()
+            };
+            settings.server.log_file = has_file.then(|| "log".into());
+            let terminal = Terminal {
+                is_output,
+                colour: is_output,
+            };
+            assert_eq!(log_format(&settings, &terminal), expect);
+        };
+        check(
+            LogChoice::Auto,
+            false,
+            true,
+            false,
+            LogFormat::Pretty { colour: true },
+        );
+        check(LogChoice::Auto, false, true, true, LogFormat::Off);
+        check(LogChoice::Auto, false, false, false, LogFormat::Off);
+        check(LogChoice::Auto, true, true, false, LogFormat::Combined);
+        check(
+            LogChoice::Pretty,
+            false,
+            false,
+            false,
+            LogFormat::Pretty { colour: false },
+        );
+        check(
+            LogChoice::Pretty,
+            true,
+            true,
+            false,
+            LogFormat::Pretty { colour: false },
+        );
+        check(LogChoice::Json, false, true, true, LogFormat::Json);
+        check(LogChoice::Off, true, true, false, LogFormat::Off);
+    }
+
+    #[test]
+    fn words_for_people_never_mix_with_what_a_program_reads() {
+        let check = |quiet: bool, log: LogFormat, has_file: bool, expect: People| {
+            assert_eq!(People::choose(quiet, (log, has_file)), expect);
+        };
+        check(false, LogFormat::Off, false, People::Out);
+        check(
+            false,
+            LogFormat::Pretty { colour: true },
+            false,
+            People::Out,
+        );
+        check(false, LogFormat::Json, false, People::Err);
+        check(false, LogFormat::Combined, false, People::Err);
+        check(false, LogFormat::Combined, true, People::Out);
+        check(true, LogFormat::Json, false, People::Nobody);
+    }
+}

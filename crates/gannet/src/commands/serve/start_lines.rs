@@ -1,0 +1,275 @@
+//! The first lines of output: version, what is served, every URL, log, engine, how to stop.
+
+use std::fmt::Write;
+use std::net::IpAddr;
+use std::path::Path;
+
+use gannet_server::StartReport;
+use gannet_server::config::{Content, Hosted, ListenAddress, LogFormat, Scheme};
+use gannet_server::tls::development::Development;
+
+use crate::commands::serve::addresses::urls;
+use crate::messages::printable;
+use crate::quantities::{counted, size};
+
+/// What the lines tell of.
+pub struct Lines<'a> {
+    /// What is served, and for which hosts.
+    pub contents: &'a [Hosted],
+    /// Where, with the real ports, and what is spoken there.
+    pub addresses: &'a [(ListenAddress, Scheme)],
+    /// The certificate for development, if it is in use.
+    pub development: Option<&'a Development>,
+    /// The addresses of the network interfaces.
+    pub interfaces: &'a [IpAddr],
+    /// What was started.
+    pub report: &'a StartReport,
+    /// How requests are logged, and to which file.
+    pub log: (LogFormat, Option<&'a Path>),
+    /// Something unexpected, such as another port.
+    pub note: Option<&'a str>,
+    /// Use ANSI colours.
+    pub colour: bool,
+}
+
+/// Columns of the labels on the left.
+const LABEL: usize = 9;
+
+impl Lines<'_> {
+    /// The text, several lines.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let mut text = self.paint("1", concat!("gannet ", env!("CARGO_PKG_VERSION")));
+        text.push('\n');
+        for (number, hosted) in self.contents.iter().enumerate() {
+            let label = if number == 0 { "serving" } else { "" };
+            self.line(&mut text, label, &self.served(hosted));
+        }
+        if self.contents.is_empty() {
+            self.line(&mut text, "serving", "the same answer to everything");
+        }
+        let mut label = "at";
+        for (address, scheme) in self.addresses {
+            for (url, remark) in urls(address, *scheme, self.interfaces) {
+                let url = self.paint("1;36", &url);
+                let remark = if remark.is_empty() {
+                    remark
+                } else {
+                    &format!("  ({remark})")
+                };
+                self.line(&mut text, label, &format!("{url}{remark}"));
+                label = "";
+            }
+        }
+        if let Some(metrics) = self.report.metrics {
+            self.line(&mut text, "metrics", &format!("http://{metrics}/metrics"));
+        }
+        self.log(&mut text);
+        self.tls(&mut text);
+        self.engine(&mut text);
+        if let Some(note) = self.note {
+            self.line(&mut text, "note", &self.paint("33", note));
+        }
+        let expose = match self.addresses {
+            [(ListenAddress::Tcp(only), _)] if only.ip().is_loopback() => {
+                "; only this machine can connect (--expose serves the network)"
+            }
+            _ => "",
+        };
+        let _ = writeln!(text, "Ctrl-C to stop{expose}");
+        text
+    }
+
+    fn served(&self, hosted: &Hosted) -> String {
+        let what = self.described(&hosted.content);
+        match hosted.hosts.join(", ") {
+            hosts if hosts.is_empty() => what,
+            hosts => format!("{hosts}: {what}"),
+        }
+    }
+
+    fn described(&self, content: &Content) -> String {
+        match content {
+            Content::Directory(path) => {
+                let full = path.canonicalize().unwrap_or_else(|_| path.clone());
+                format!("{} (directory)", printable(&full.to_string_lossy()))
+            }
+            Content::File(path) => format!("{} (one file)", printable(&path.to_string_lossy())),
+            Content::Archive(path) => {
+                let site = &self.report.site;
+                let mut parts = Vec::new();
+                if let Some(files) = site.files {
+                    parts.push(if files == 1 {
+                        "1 file".into()
+                    } else {
+                        format!("{files} files")
+                    });
+                }
+                if let Some(bytes) = site.bytes {
+                    parts.push(size(bytes));
+                }
+                if let Some(id) = &site.build_id {
+                    parts.push(format!("build {id}"));
+                }
+                let path = printable(&path.to_string_lossy()).to_string();
+                match parts.is_empty() {
+                    true => format!("{path} (archive)"),
+                    false => format!("{path} (archive: {})", parts.join(", ")),
+                }
+            }
+        }
+    }
+
+    fn tls(&self, text: &mut String) {
+        if let Some(made) = self.development {
+            let names = made.names.join(", ");
+            self.line(
+                text,
+                "tls",
+                &format!("certificate for development: {names}"),
+            );
+            self.line(text, "", &format!("SHA-256 {}", made.fingerprint));
+            if made.is_new {
+                let what = "its authority is new; to trust it: gannet cert > authority.pem";
+                self.line(text, "", &self.paint("33", what));
+            }
+            for name in &made.left_out {
+                let what = format!("not for {name}: the authority was made without this name");
+                self.line(text, "", &self.paint("33", &what));
+            }
+        }
+        if let Some(kernel) = &self.report.kernel_tls {
+            let label = if self.development.is_some() {
+                ""
+            } else {
+                "tls"
+            };
+            match kernel.off() {
+                None => self.line(text, label, "the kernel encrypts large bodies"),
+                Some(off) => {
+                    self.line(text, label, &format!("without kernel TLS: {off}"));
+                    if let Some(help) = off.help() {
+                        self.line(text, "", &format!("  {help}"));
+                    }
+                }
+            }
+        }
+        for warning in &self.report.certificate_warnings {
+            let what = format!("{warning}; {}", warning.help());
+            self.line(text, "tls", &self.paint("33", &what));
+        }
+    }
+
+    /// Where requests are logged, unless it is where these lines go.
+    fn log(&self, text: &mut String) {
+        let form = match self.log.0 {
+            LogFormat::Off => return,
+            LogFormat::Pretty { .. } => "pretty",
+            LogFormat::Combined => "combined",
+            LogFormat::CombinedHost => "combined-host",
+            LogFormat::Json => "json",
+        };
+        match (self.log.1, self.log.0) {
+            (Some(path), _) => {
+                let path = printable(&path.to_string_lossy()).to_string();
+                self.line(text, "log", &format!("{path} ({form})"));
+            }
+            (None, LogFormat::Pretty { .. }) => {}
+            (None, _) => self.line(text, "log", &format!("standard output ({form})")),
+        }
+    }
+
+    /// What the engine makes use of is in the summary that SIGUSR1 prints.
+    fn engine(&self, text: &mut String) {
+        let report = self.report;
+        let workers = counted(report.workers as u64, "worker");
+        self.line(
+            text,
+            "engine",
+            &format!("{}, {workers}", report.engine.name),
+        );
+        if let Some(why) = &report.fallback {
+            let why = why.strip_prefix("io_uring: ").unwrap_or(why);
+            self.line(text, "", &self.paint("33", &format!("not io_uring: {why}")));
+        }
+    }
+
+    fn line(&self, text: &mut String, label: &str, value: &str) {
+        let label = format!("{label:LABEL$}");
+        let _ = writeln!(text, "{}{value}", self.paint("2", &label));
+    }
+
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.colour && !text.trim().is_empty() {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gannet_io::driver::EngineReport;
+    use gannet_server::SiteReport;
+
+    use super::*;
+
+    fn report() -> StartReport {
+        StartReport {
+            engine: EngineReport {
+                name: "epoll",
+                in_use: vec!["sendfile"],
+                missing: vec![("zero copy", "the kernel has none".into())],
+            },
+            fallback: Some("io_uring: operation not permitted (EPERM)".into()),
+            workers: 2,
+            site: SiteReport {
+                files: Some(12),
+                bytes: Some(3 << 20),
+                build_id: Some("00c0ffee".into()),
+            },
+            no_front_page: Vec::new(),
+            metrics: None,
+            certificate_warnings: Vec::new(),
+            kernel_tls: None,
+        }
+    }
+
+    #[test]
+    fn the_lines_tell_what_where_and_how() {
+        let address = ListenAddress::Tcp("127.0.0.1:8081".parse().expect("valid"));
+        let addresses = [(address, Scheme::Http)];
+        let mut lines = Lines {
+            contents: &[Hosted {
+                hosts: Vec::new(),
+                content: Content::Archive("site.gannet".into()),
+            }],
+            addresses: &addresses,
+            development: None,
+            interfaces: &[],
+            report: &report(),
+            log: (LogFormat::Json, Some(Path::new("/var/log/site"))),
+            note: Some("port 8080 is busy; using 8081"),
+            colour: false,
+        };
+        let version = env!("CARGO_PKG_VERSION");
+        let expect = format!(
+            "gannet {version}\n\
+             serving  site.gannet (archive: 12 files, 3.0 MiB, build 00c0ffee)\n\
+             at       http://127.0.0.1:8081/\n\
+             log      /var/log/site (json)\n\
+             engine   epoll, 2 workers\n\
+             \x20        not io_uring: operation not permitted (EPERM)\n\
+             note     port 8080 is busy; using 8081\n\
+             Ctrl-C to stop; only this machine can connect (--expose serves the network)\n"
+        );
+        assert_eq!(lines.render(), expect);
+        lines.colour = true;
+        assert!(
+            lines
+                .render()
+                .contains("\x1b[1;36mhttp://127.0.0.1:8081/\x1b[0m\n")
+        );
+    }
+}

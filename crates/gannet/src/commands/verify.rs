@@ -1,0 +1,36 @@
+//! `gannet verify`: every byte of an archive against its digest, and its signature.
+
+use std::ffi::OsString;
+
+use clap::ArgMatches;
+use gannet_site::archive::{self, hex};
+
+use super::print;
+use crate::command_line::values;
+use crate::messages::{Failure, printable};
+use crate::quantities::{counted, size};
+
+/// Verifies, and tells what the archive is.
+///
+/// # Errors
+/// Something is wrong with it, or it is not signed with the key that was asked for.
+pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
+    let path = super::archive(matches);
+    let mut signed = "";
+    if let Some(key) = matches.get_one::<OsString>("public-key") {
+        let wrong = |cause: String| {
+            Failure::usage(format!("cannot use --public-key: {cause}"))
+                .help("give the line of Base64 in the .pub file, or the name of that file")
+        };
+        let key = key.to_str().ok_or_else(|| wrong("not UTF-8".into()))?;
+        archive::verify_signature(&path, &values::public_key(key).map_err(wrong)?)?;
+        signed = ", signed";
+    }
+    let report = archive::verify(&path)?;
+    let shown = printable(&path.to_string_lossy());
+    let build = hex(&report.build_id[..8]);
+    let (blobs, bytes) = (counted(report.blob_count, "blob"), size(report.bytes));
+    print(&format!(
+        "{shown}: whole{signed}, {blobs}, {bytes}, build {build}\n"
+    ))
+}
