@@ -9,7 +9,6 @@ pub mod command_line;
 pub mod commands;
 pub mod components;
 pub mod documents;
-pub mod get;
 pub mod json;
 pub mod messages;
 pub mod quantities;

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use gannet_get::GetError;
 use gannet_site::archive::SiteError;
 use gannet_site::import::ImportError;
 use gannet_site::pack::PackError;
@@ -30,6 +31,25 @@ impl From<PackError> for Failure {
             exit: match error {
                 PackError::Types(_) => Exit::Usage,
                 _ => Exit::Failed,
+            },
+        }
+    }
+}
+
+impl From<GetError> for Failure {
+    fn from(error: GetError) -> Self {
+        match error {
+            GetError::Certificates(_) => Self::usage(error.to_string())
+                .help("name a file of certificates (PEM) with --cacert FILE"),
+            GetError::Output(error) => Self::from_output(error),
+            GetError::Failed {
+                doing,
+                object,
+                cause,
+                help,
+            } => Self {
+                help,
+                ..Self::new(doing, object, cause)
             },
         }
     }

@@ -3,11 +3,10 @@
 use std::io;
 use std::path::PathBuf;
 
+use gannet_get::transport::{Transport, tls_config};
+use gannet_get::{Url, failed};
 use gannet_site::target::Target;
 
-use crate::get::error::told;
-use crate::get::transport::{Transport, tls_config};
-use crate::get::url::Url;
 use crate::messages::Failure;
 
 /// Bytes of an answer's head that are read at most.
@@ -64,7 +63,7 @@ pub(super) fn ask(
         }
     };
     let request = request(&url, target, fields)?;
-    let failed = |error: io::Error| told(&error).failure("ask", &server.address);
+    let failed = |error: io::Error| failed("ask", &server.address, &error);
     let mut transport = Transport::connect(&url, config.as_ref()).map_err(failed)?;
     transport.send(request.as_bytes()).map_err(failed)?;
     let mut answer = Vec::new();

@@ -4,29 +4,17 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use gannet_get::Download;
+
 use crate::json;
 use crate::messages::printable;
 use crate::quantities::size;
 
-/// One download of one URL.
-pub(super) struct Connection {
-    /// The URL as it was typed.
-    pub(super) url: String,
-    /// The version of HTTP.
-    pub(super) protocol: &'static str,
-    /// Content bytes.
-    pub(super) bytes: u64,
-    /// From connecting to the last byte.
-    pub(super) elapsed: Duration,
-}
-
-/// All of them.
+/// A download with its costs.
 pub(super) struct Report {
-    /// Each download, in no order of time.
-    pub(super) connections: Vec<Connection>,
-    /// The digest that was checked.
-    pub(super) digest: Option<&'static str>,
-    /// From the beginning to the end of all.
+    /// What was downloaded.
+    pub(super) download: Download,
+    /// From the beginning to the end.
     pub(super) elapsed: Duration,
     /// CPU time of the program.
     pub(super) cpu: Duration,
@@ -35,7 +23,7 @@ pub(super) struct Report {
 }
 
 /// 10^9 bits per second.
-pub(super) fn gigabits(bytes: u64, elapsed: Duration) -> f64 {
+fn gigabits(bytes: u64, elapsed: Duration) -> f64 {
     let seconds = elapsed.as_secs_f64();
     if seconds > 0.0 {
         bytes as f64 * 8e-9 / seconds
@@ -56,7 +44,7 @@ pub(super) fn rate(bytes: u64, elapsed: Duration) -> String {
 
 impl Report {
     fn bytes(&self) -> u64 {
-        self.connections.iter().map(|it| it.bytes).sum()
+        self.download.transfers.iter().map(|it| it.bytes).sum()
     }
 
     /// Share of one CPU, 0 to the number of CPUs.
@@ -66,19 +54,25 @@ impl Report {
 
     /// Lines for people: each connection where there are several, and the total.
     pub(super) fn text(&self) -> String {
+        if let Some(path) = &self.output
+            && self.download.transfers.is_empty()
+        {
+            let shown = printable(&path.to_string_lossy());
+            return format!("{shown}: already complete, nothing was downloaded\n");
+        }
         let mut text = String::new();
         let line = |text: &mut String, name: &str, bytes: u64, elapsed: Duration| {
             let (size, rate) = (size(bytes), rate(bytes, elapsed));
             let seconds = elapsed.as_secs_f64();
             let _ = writeln!(text, "{name}: {size} in {seconds:.3} s, {rate}");
         };
-        if self.connections.len() > 1 {
-            for (index, it) in self.connections.iter().enumerate() {
+        if self.download.transfers.len() > 1 {
+            for (index, it) in self.download.transfers.iter().enumerate() {
                 let name = format!("{:>4} {} {}", index + 1, it.protocol, printable(&it.url));
                 line(&mut text, &name, it.bytes, it.elapsed);
             }
         }
-        let name = match (self.connections.as_slice(), &self.output) {
+        let name = match (self.download.transfers.as_slice(), &self.output) {
             (_, Some(path)) => printable(&path.to_string_lossy()),
             ([only], None) => format!("{} {}", only.protocol, printable(&only.url)),
             _ => "total".to_owned(),
@@ -86,7 +80,7 @@ impl Report {
         line(&mut text, &name, self.bytes(), self.elapsed);
         let (cpu, share) = (self.cpu.as_secs_f64(), self.cpu_share() * 100.0);
         let _ = writeln!(text, "CPU of this client: {cpu:.3} s, {share:.0} % of one");
-        if let Some(digest) = self.digest {
+        if let Some(digest) = self.download.digest {
             let _ = writeln!(text, "the {digest} digest is right");
         }
         text
@@ -102,7 +96,8 @@ impl Report {
             )
         };
         let each: Vec<String> = self
-            .connections
+            .download
+            .transfers
             .iter()
             .map(|it| {
                 let (url, rates) = (json::string(&it.url), rates(it.bytes, it.elapsed));
@@ -122,7 +117,7 @@ impl Report {
             rates(self.bytes(), self.elapsed),
             self.cpu.as_secs_f64(),
             optional(output),
-            optional(self.digest.map(str::to_owned)),
+            optional(self.download.digest.map(str::to_owned)),
             each.join(", ")
         )
     }

@@ -1,7 +1,7 @@
 //! Bounds of a download, each with its reason.
 
 /// Connections at a time: more says nothing about a server that this machine could not hold.
-pub(super) const CONNECTIONS_MAX: usize = 1024;
+pub const CONNECTIONS_MAX: usize = 1024;
 
 /// Bytes of a response head, or of a field block: several times what servers send.
 pub(super) const HEAD_MAX: usize = 64 << 10;

@@ -1,13 +1,51 @@
 //! The progress bar of a download, on a terminal.
 
+use std::io::{self, IsTerminal};
 use std::time::Instant;
 
+use gannet_get::Progress;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::report::rate;
 
+/// A bar, if somebody is there to see it.
+pub(super) struct Shown {
+    is_watched: bool,
+    bar: Option<Bar>,
+}
+
+impl Shown {
+    /// A bar only where it is wanted and standard error is a terminal.
+    pub(super) fn new(is_wanted: bool) -> Self {
+        Self {
+            is_watched: is_wanted && io::stderr().is_terminal(),
+            bar: None,
+        }
+    }
+
+    /// Takes it off the terminal.
+    pub(super) fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.bar.finish_and_clear();
+        }
+    }
+}
+
+impl Progress for Shown {
+    fn moved(&mut self, received: u64, expected: u64) {
+        if self.is_watched {
+            let bar = self.bar.get_or_insert_with(|| Bar::new(expected));
+            bar.show(received, expected);
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        eprintln!("gannet: {text}");
+    }
+}
+
 /// A bar, or a count if the length is unknown.
-pub(super) struct Bar {
+struct Bar {
     bar: ProgressBar,
     started: Instant,
     is_known: bool,
@@ -15,7 +53,7 @@ pub(super) struct Bar {
 
 impl Bar {
     /// For `expected` bytes; 0 where that is not known.
-    pub(super) fn new(expected: u64) -> Self {
+    fn new(expected: u64) -> Self {
         let bar = ProgressBar::new(expected);
         let bar = Self {
             bar,
@@ -37,7 +75,7 @@ impl Bar {
     }
 
     /// Shows that `received` bytes of `expected` are there.
-    pub(super) fn show(&mut self, received: u64, expected: u64) {
+    fn show(&mut self, received: u64, expected: u64) {
         if self.is_known != (expected > 0) {
             self.is_known = expected > 0;
             self.set_style();
@@ -45,10 +83,5 @@ impl Bar {
         self.bar.set_length(expected.max(received));
         self.bar.set_position(received);
         self.bar.set_message(rate(received, self.started.elapsed()));
-    }
-
-    /// Takes it off the terminal.
-    pub(super) fn clear(self) {
-        self.bar.finish_and_clear();
     }
 }

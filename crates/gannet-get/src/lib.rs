@@ -1,182 +1,128 @@
-//! `gannet get`: downloads URLs over one or more connections and measures it.
+//! Downloads over HTTP/1.1 and HTTP/2, in parts over several connections where that is asked for,
+//! and goes on with what was interrupted.
+//!
+//! ```no_run
+//! use gannet_get::{Client, Options, Url};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let url = Url::parse("https://example.org/site.gannet")?;
+//! let client = Client::new(Options { http2: true, ..Options::default() });
+//! client.download(&url, "site.gannet".as_ref(), true, &mut ())?;
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! Each connection is a thread that blocks: with few connections and large contents an engine with
 //! readiness or completions has nothing to gain, and the server's engines need no operation for
 //! connecting. Contents that are not wanted are thrown away by the kernel where there is no TLS.
 
-mod bar;
-pub(crate) mod error;
+#![forbid(unsafe_code)]
+
+mod error;
 mod h1;
 mod h2;
+mod in_order;
 mod kept;
-mod limits;
+pub mod limits;
 mod output;
-mod report;
 mod response;
-mod standard_output;
 mod there;
-pub(crate) mod transport;
-pub(crate) mod url;
+pub mod transport;
+mod url;
 
-use std::io::{self, IsTerminal};
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
+use gannet_io::cause::printable;
 use rustls::ClientConfig;
 
-use self::bar::Bar;
+pub use self::error::{GetError, failed};
+pub use self::url::Url;
+
 use self::error::{failure, redirected, unexpected};
-use self::limits::{CONNECTIONS_MAX, REDIRECTS_MAX};
+use self::limits::REDIRECTS_MAX;
 use self::output::{Output, Part};
-use self::report::{Connection, Report};
 use self::response::Head;
 use self::there::There;
 use self::transport::Transport;
-use self::url::Url;
-use crate::messages::Failure;
 
-/// How often the bar moves.
+/// How often progress is told.
 const TICK: Duration = Duration::from_millis(100);
-/// After how many of these moves it is written down how much of a file is there: what is killed
+/// After how many times it is written down how much of a file is there: what is killed
 /// loses what came since.
 const TICKS_TO_KEEP: u32 = 5;
 
-/// What is to be downloaded, and how.
+/// How to download.
 #[derive(Clone, Debug)]
-pub struct GetOptions {
-    /// The URLs; at least one.
-    pub urls: Vec<String>,
-    /// Connections at a time, 1 to 1024.
+pub struct Options {
+    /// Connections at a time, 1 to [`limits::CONNECTIONS_MAX`].
     pub connections: usize,
-    /// Where the content goes; `-` is standard output, `None` throws it away.
-    pub output: Option<PathBuf>,
-    /// Whether an earlier download goes on.
-    pub resumes: bool,
     /// Whether any certificate is accepted.
     pub is_insecure: bool,
     /// Certificates to trust instead of the system's.
     pub cacert: Option<PathBuf>,
     /// HTTP/2 instead of HTTP/1.1.
     pub http2: bool,
-    /// The report as JSON.
-    pub json: bool,
-    /// No bar.
-    pub quiet: bool,
 }
 
-/// Reads a number of connections.
-///
-/// # Errors
-/// It is none, or too many.
-pub fn connections(typed: &str) -> Result<usize, Failure> {
-    let count = typed
-        .parse()
-        .ok()
-        .filter(|count| (1..=CONNECTIONS_MAX).contains(count));
-    count.ok_or_else(|| {
-        Failure::usage(format!(
-            "--connections {}: not a number from 1 to {CONNECTIONS_MAX}",
-            crate::messages::printable(typed)
-        ))
-        .help("the default is one; a few saturate a fast link")
-    })
-}
-
-/// Downloads and returns the report; nothing where the content goes to standard output.
-///
-/// # Errors
-/// A URL makes no sense, a server cannot be reached or answers something else than the content,
-/// or the content cannot be written or is not what its digest says.
-pub fn run(options: &GetOptions) -> Result<String, Failure> {
-    let mut urls = Vec::new();
-    for typed in &options.urls {
-        let url = Url::parse(typed).map_err(|cause| {
-            let typed = crate::messages::printable(typed);
-            Failure::usage(format!("the URL '{typed}' cannot be used: {cause}"))
-                .help("write it as http://HOST/PATH or https://HOST:PORT/PATH")
-        })?;
-        urls.push((typed.clone(), url));
-    }
-    if options.output.is_some() && urls.len() > 1 {
-        return Err(Failure::usage("--output takes one URL")
-            .help("download the others one by one, or omit --output to measure"));
-    }
-    let to_standard_output = options
-        .output
-        .as_ref()
-        .is_some_and(|path| path.as_os_str() == "-");
-    if to_standard_output {
-        standard_output::check(options)?;
-    }
-    if options.resumes && options.output.is_none() {
-        return Err(Failure::usage("--continue needs --output FILE")
-            .help("name the file that an earlier download began"));
-    }
-    let config = match urls.iter().any(|(_, url)| url.is_https) || options.cacert.is_some() {
-        false => None,
-        true => {
-            let cacert = options.cacert.as_deref();
-            let config = transport::tls_config(options.is_insecure, cacert, options.http2);
-            Some(config.map_err(|cause| {
-                Failure::usage(format!("certificates: {cause}"))
-                    .help("name a file of certificates (PEM) with --cacert FILE")
-            })?)
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            connections: 1,
+            is_insecure: false,
+            cacert: None,
+            http2: false,
         }
-    };
-    let client = Client {
-        config,
-        options,
-        stop: AtomicBool::new(false),
-        received: AtomicU64::new(0),
-        expected: AtomicU64::new(0),
-    };
-    if to_standard_output {
-        client.print(&urls[0].0, &urls[0].1)?;
-        return Ok(String::new());
     }
-    let (started, cpu) = (Instant::now(), cpu_time());
-    if let Some(path) = options.output.as_ref().filter(|_| options.resumes)
-        && let There::Whole(digest) = client.look_at(&urls[0].0, &urls[0].1, path)?
-    {
-        let report = Report {
-            connections: Vec::new(),
-            digest,
-            elapsed: started.elapsed(),
-            cpu: cpu_time().saturating_sub(cpu),
-            output: options.output.clone(),
-        };
-        let shown = crate::messages::printable(&path.to_string_lossy());
-        return Ok(match options.json {
-            true => report.json(),
-            false => format!("{shown}: already complete, nothing was downloaded\n"),
-        });
-    }
-    let result = match &options.output {
-        None => client.measure(&urls),
-        Some(path) => client.download(&urls[0].0, &urls[0].1, path),
-    };
-    let (connections, digest) = result?;
-    let report = Report {
-        connections,
-        digest,
-        elapsed: started.elapsed(),
-        cpu: cpu_time().saturating_sub(cpu),
-        output: options.output.clone(),
-    };
-    Ok(match options.json {
-        true => report.json(),
-        false => report.text(),
-    })
 }
 
-struct Client<'a> {
-    config: Option<Arc<ClientConfig>>,
-    options: &'a GetOptions,
+/// Is told of a download while it goes on.
+pub trait Progress {
+    /// Bytes received up to now, and how many are expected, or 0 while that is not known. Called
+    /// ten times a second.
+    fn moved(&mut self, received: u64, expected: u64);
+    /// Something that the user should know.
+    fn note(&mut self, text: &str);
+}
+
+/// Tells nobody.
+impl Progress for () {
+    fn moved(&mut self, _: u64, _: u64) {}
+    fn note(&mut self, _: &str) {}
+}
+
+/// One URL over one connection, or a part of it.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Transfer {
+    /// The URL as it was typed.
+    pub url: String,
+    /// The version of HTTP.
+    pub protocol: &'static str,
+    /// Content bytes.
+    pub bytes: u64,
+    /// From connecting to the last byte.
+    pub elapsed: Duration,
+}
+
+/// What a download was.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Download {
+    /// In no order of time; none if all of the content was there already.
+    pub transfers: Vec<Transfer>,
+    /// The algorithm of the digest that was checked.
+    pub digest: Option<&'static str>,
+}
+
+/// Makes one download, or one measurement.
+#[derive(Debug)]
+pub struct Client {
+    config: OnceLock<Arc<ClientConfig>>,
+    options: Options,
     stop: AtomicBool,
     received: AtomicU64,
     expected: AtomicU64,
@@ -208,16 +154,56 @@ impl Exchange {
     }
 }
 
-impl Client<'_> {
+impl Client {
+    /// A client with these options.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self {
+            config: OnceLock::new(),
+            options,
+            stop: AtomicBool::new(false),
+            received: AtomicU64::new(0),
+            expected: AtomicU64::new(0),
+        }
+    }
+
+    /// What TLS believes; read when it is first needed.
+    fn tls(&self) -> Result<Arc<ClientConfig>, String> {
+        if let Some(config) = self.config.get() {
+            return Ok(config.clone());
+        }
+        let Options {
+            is_insecure,
+            cacert,
+            http2,
+            ..
+        } = &self.options;
+        let config = transport::tls_config(*is_insecure, cacert.as_deref(), *http2)?;
+        Ok(self.config.get_or_init(|| config).clone())
+    }
+
+    /// Refuses certificates that cannot be read before anything is asked for.
+    fn check_trust(&self, urls: &[Url]) -> Result<(), GetError> {
+        if self.options.cacert.is_some() || urls.iter().any(|url| url.is_https) {
+            self.tls().map_err(GetError::Certificates)?;
+        }
+        Ok(())
+    }
+
     /// Every connection fetches every URL and throws it away.
-    fn measure(
+    ///
+    /// # Errors
+    /// A server cannot be reached, or answers something else than the content.
+    pub fn measure(
         &self,
-        urls: &[(String, Url)],
-    ) -> Result<(Vec<Connection>, Option<&'static str>), Failure> {
+        urls: &[Url],
+        progress: &mut dyn Progress,
+    ) -> Result<Vec<Transfer>, GetError> {
+        self.check_trust(urls)?;
         let one = || {
             let mut all = Vec::new();
-            for (typed, url) in urls {
-                let fail = |error| failure(typed, &error);
+            for url in urls {
+                let fail = |error| failure(url, &error);
                 let started = Instant::now();
                 let (head, exchange, found) = self.open(url, &[]).map_err(fail)?;
                 if head.status != 200 {
@@ -226,7 +212,7 @@ impl Client<'_> {
                 let length = head.content_length;
                 self.expected
                     .fetch_add(length.unwrap_or(0), Ordering::Relaxed);
-                let done = self.drain(typed, exchange, started, None).map_err(fail)?;
+                let done = self.drain(url, exchange, started, None).map_err(fail)?;
                 if let Some(length) = length.filter(|length| *length != done.bytes) {
                     let bytes = done.bytes;
                     let what = format!("received {bytes} bytes (expected {length})");
@@ -237,37 +223,51 @@ impl Client<'_> {
             Ok(all)
         };
         let tasks: Vec<_> = (0..self.options.connections).map(|_| one).collect();
-        let connections = self.in_parallel(tasks, None)?;
-        Ok((connections.into_iter().flatten().collect(), None))
+        let transfers = self.in_parallel(tasks, None, progress)?;
+        Ok(transfers.into_iter().flatten().collect())
     }
 
-    /// Fetches `url` into a file, in parts where there are several connections.
-    fn download(
+    /// Fetches `url` into the file `path`, in parts where there are several connections. The file
+    /// has another name until it is complete and checked. With `resumes` an interrupted download
+    /// goes on, and a file that is complete already stays as it is.
+    ///
+    /// # Errors
+    /// The server cannot be reached or answers something else than the content, or the content
+    /// cannot be written or is not what its digest says.
+    pub fn download(
         &self,
-        typed: &str,
         url: &Url,
-        path: &std::path::Path,
-    ) -> Result<(Vec<Connection>, Option<&'static str>), Failure> {
-        let write = |error: io::Error| Failure::of_system("write", path.display(), &error);
-        let mut output = Output::open(path, self.options.resumes).map_err(write)?;
-        if let Some(note) = &output.note {
-            eprintln!("gannet: {note}");
+        path: &Path,
+        resumes: bool,
+        progress: &mut dyn Progress,
+    ) -> Result<Download, GetError> {
+        self.check_trust(std::slice::from_ref(url))?;
+        if resumes && let There::Whole(digest) = self.look_at(url, path)? {
+            return Ok(Download {
+                transfers: Vec::new(),
+                digest,
+            });
         }
-        let result = self.download_into(typed, url, &mut output, &write);
-        result.map_err(|failure| match output.abandon() {
-            true if failure.help.is_none() => failure.help("--continue resumes from there"),
-            _ => failure,
+        let write = |error: io::Error| GetError::of_system("write", path, &error);
+        let mut output = Output::open(path, resumes).map_err(write)?;
+        if let Some(note) = &output.note {
+            progress.note(note);
+        }
+        let result = self.download_into(url, &mut output, &write, progress);
+        result.map_err(|error| match output.abandon() {
+            true => error.or_help("--continue resumes from there"),
+            false => error,
         })
     }
 
     fn download_into(
         &self,
-        typed: &str,
         asked: &Url,
         output: &mut Output,
-        write: &dyn Fn(io::Error) -> Failure,
-    ) -> Result<(Vec<Connection>, Option<&'static str>), Failure> {
-        let fail = |error| failure(typed, &error);
+        write: &dyn Fn(io::Error) -> GetError,
+        progress: &mut dyn Progress,
+    ) -> Result<Download, GetError> {
+        let fail = |error| failure(asked, &error);
         let started = Instant::now();
         let first = self.open(asked, &output.fields()).map_err(fail)?;
         let (mut head, mut exchange, mut url) = first;
@@ -308,18 +308,21 @@ impl Client<'_> {
                             }
                         };
                         let into = Some((output_ref, index, part));
-                        all.push(self.drain(typed, exchange, started, into).map_err(fail)?);
+                        all.push(self.drain(asked, exchange, started, into).map_err(fail)?);
                     }
                     Ok(all)
                 }
             })
             .collect();
-        let connections = self.in_parallel(tasks, Some(output_ref))?;
+        let transfers = self.in_parallel(tasks, Some(output_ref), progress)?;
         let digest = output.finish(&head).map_err(|error| match error.kind() {
             io::ErrorKind::InvalidData => fail(error),
             _ => write(error),
         })?;
-        Ok((connections.into_iter().flatten().collect(), digest))
+        Ok(Download {
+            transfers: transfers.into_iter().flatten().collect(),
+            digest,
+        })
     }
 
     /// Asks for one part of what `whole` is the response of, or of which it is another part.
@@ -352,15 +355,9 @@ impl Client<'_> {
     fn open(&self, asked: &Url, fields: &[(&str, String)]) -> io::Result<(Head, Exchange, Url)> {
         let mut url = asked.clone();
         for _ in 0..=REDIRECTS_MAX {
-            let config = match (url.is_https, &self.config) {
-                (false, _) => None,
-                (true, Some(config)) => Some(config.clone()),
-                // A redirection from http to https is the first that needs it.
-                (true, None) => {
-                    let (insecure, http2) = (self.options.is_insecure, self.options.http2);
-                    let config = transport::tls_config(insecure, None, http2);
-                    Some(config.map_err(io::Error::other)?)
-                }
+            let config = match url.is_https {
+                false => None,
+                true => Some(self.tls().map_err(io::Error::other)?),
             };
             let at = |error| redirected(error, asked, &url);
             let transport = Transport::connect(&url, config.as_ref()).map_err(at)?;
@@ -382,7 +379,7 @@ impl Client<'_> {
                 (301 | 302 | 303 | 307 | 308, Some(location)) => {
                     let next = url.join(location);
                     let next = next.map_err(|what| {
-                        let to = crate::messages::printable(location);
+                        let to = printable(location);
                         io::Error::other(format!("redirected to '{to}': {what}"))
                     })?;
                     if url.is_https && !next.is_https {
@@ -404,11 +401,11 @@ impl Client<'_> {
     /// Takes the content to its end, or to that of the part.
     fn drain(
         &self,
-        typed: &str,
+        asked: &Url,
         mut exchange: Exchange,
         started: Instant,
         into: Option<(&Output, usize, Part)>,
-    ) -> io::Result<Connection> {
+    ) -> io::Result<Transfer> {
         let mut bytes = 0;
         let wanted = into.as_ref().and_then(|(_, _, part)| part.len);
         while wanted.is_none_or(|wanted| bytes < wanted) {
@@ -440,22 +437,22 @@ impl Client<'_> {
         if wanted.is_some_and(|wanted| bytes < wanted) {
             return Err(io::Error::other("the content ended too early"));
         }
-        Ok(Connection {
-            url: typed.to_owned(),
+        Ok(Transfer {
+            url: asked.typed().to_owned(),
             protocol: exchange.protocol(),
             bytes,
             elapsed: started.elapsed(),
         })
     }
 
-    /// Runs `tasks` in threads, with a bar; the first failure stops all. How far `output` is is
-    /// written down meanwhile.
+    /// Runs `tasks` in threads; the first failure stops all. How far `output` is is written down
+    /// meanwhile.
     fn in_parallel<T: Send>(
         &self,
-        tasks: Vec<impl FnOnce() -> Result<T, Failure> + Send>,
+        tasks: Vec<impl FnOnce() -> Result<T, GetError> + Send>,
         output: Option<&Output>,
-    ) -> Result<Vec<T>, Failure> {
-        let watched = !self.options.quiet && !self.options.json && io::stderr().is_terminal();
+        progress: &mut dyn Progress,
+    ) -> Result<Vec<T>, GetError> {
         let count = tasks.len();
         thread::scope(|scope| {
             let (sender, results) = channel();
@@ -469,7 +466,6 @@ impl Client<'_> {
             }
             drop(sender);
             let load = |number: &AtomicU64| number.load(Ordering::Relaxed);
-            let mut bar = watched.then(|| Bar::new(load(&self.expected)));
             let mut ticks = 0;
             let mut done: Vec<Option<T>> = (0..count).map(|_| None).collect();
             let mut failed = None;
@@ -488,12 +484,7 @@ impl Client<'_> {
                     // It only records how to resume: writing the content reports a full disk.
                     let _ = output.keep();
                 }
-                if let Some(bar) = &mut bar {
-                    bar.show(load(&self.received), load(&self.expected));
-                }
-            }
-            if let Some(bar) = bar {
-                bar.clear();
+                progress.moved(load(&self.received), load(&self.expected));
             }
             match failed {
                 Some(failure) => Err(failure),
@@ -501,13 +492,4 @@ impl Client<'_> {
             }
         })
     }
-}
-
-/// CPU time of the process up to now.
-fn cpu_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(
-        time.tv_sec.unsigned_abs(),
-        time.tv_nsec.unsigned_abs() as u32,
-    )
 }

@@ -4,12 +4,69 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gannet_io::cause::{cause, next_step, printable};
 use rustls::pki_types::UnixTime;
 use rustls::{CertificateError, InvalidMessage};
 
 use super::response::Head;
 use super::url::Url;
-use crate::messages::{Failure, cause, next_step, printable};
+
+/// Why something could not be downloaded.
+#[derive(Debug)]
+pub enum GetError {
+    /// The certificates to trust cannot be read; why, in words.
+    Certificates(String),
+    /// What the content was to be printed to takes no more.
+    Output(io::Error),
+    /// Everything else.
+    Failed {
+        /// What was being done: `download`, `write`, ...
+        doing: &'static str,
+        /// A URL as it was typed, or a path.
+        object: String,
+        /// Why not.
+        cause: String,
+        /// What to do about it, if that is known.
+        help: Option<String>,
+    },
+}
+
+impl GetError {
+    /// `error` of the system, met in `doing` something with a file.
+    pub(super) fn of_system(doing: &'static str, path: &Path, error: &io::Error) -> Self {
+        Self::Failed {
+            doing,
+            object: path.display().to_string(),
+            cause: cause(error),
+            help: next_step(error).map(Into::into),
+        }
+    }
+
+    /// The same with this help where there is none.
+    pub(super) fn or_help(mut self, next_step: &str) -> Self {
+        if let Self::Failed { help, .. } = &mut self {
+            help.get_or_insert_with(|| next_step.to_owned());
+        }
+        self
+    }
+}
+
+impl fmt::Display for GetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Certificates(why) => write!(f, "certificates: {why}"),
+            Self::Output(error) => write!(f, "cannot write output: {}", cause(error)),
+            Self::Failed {
+                doing,
+                object,
+                cause,
+                ..
+            } => write!(f, "cannot {doing} '{}': {cause}", printable(object)),
+        }
+    }
+}
+
+impl std::error::Error for GetError {}
 
 /// Seconds of a day.
 const DAY_S: u64 = 24 * 60 * 60;
@@ -62,22 +119,35 @@ pub(super) fn redirected(error: io::Error, asked: &Url, url: &Url) -> io::Error 
 }
 
 /// The failure to download the URL that was typed.
-pub(super) fn failure(typed: &str, error: &io::Error) -> Failure {
+pub(super) fn failure(asked: &Url, error: &io::Error) -> GetError {
     let inner = error.get_ref();
     if let Some(unwritten) = inner.and_then(|e| e.downcast_ref::<Unwritten>()) {
-        let failure = Failure::new("write", unwritten.path.display(), &unwritten.cause);
-        return Failure {
+        return GetError::Failed {
+            doing: "write",
+            object: unwritten.path.display().to_string(),
+            cause: unwritten.cause.clone(),
             help: next_step(&error.kind().into()).map(Into::into),
-            ..failure
         };
     }
-    told(error).failure("download", typed)
+    failed("download", asked.typed(), error)
+}
+
+/// The failure to do something with `object`, which a server has to do with.
+#[must_use]
+pub fn failed(doing: &'static str, object: &str, error: &io::Error) -> GetError {
+    let Told { text, help } = told(error);
+    GetError::Failed {
+        doing,
+        object: object.to_owned(),
+        cause: text,
+        help: help.map(Into::into),
+    }
 }
 
 /// What an error says, for those who do not know the libraries it comes from, and what to do about
 /// it.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+struct Told {
     text: String,
     help: Option<&'static str>,
 }
@@ -90,22 +160,11 @@ impl fmt::Display for Told {
 
 impl std::error::Error for Told {}
 
-impl Told {
-    /// The failure to do something with `object`, which a server has to do with.
-    pub(crate) fn failure(self, doing: &str, object: &str) -> Failure {
-        let help = self.help.map(Into::into);
-        Failure {
-            help,
-            ..Failure::new(doing, object, self.text)
-        }
-    }
-}
-
 /// How to accept a certificate anyway.
 const BELIEVE: &str = "if you know whose it is, accept any with --insecure";
 
 /// What an error says, and what to do about it.
-pub(crate) fn told(error: &io::Error) -> Told {
+fn told(error: &io::Error) -> Told {
     let inner = error.get_ref();
     if let Some(told) = inner.and_then(|e| e.downcast_ref::<Told>()) {
         return told.clone();
@@ -200,9 +259,20 @@ mod tests {
 
     use super::*;
 
+    /// The error with its help.
+    fn shown(typed: &str, error: &io::Error) -> String {
+        let error = failure(&Url::parse(typed).expect("good"), error);
+        match &error {
+            GetError::Failed {
+                help: Some(help), ..
+            } => format!("{error}\nhelp: {help}"),
+            _ => error.to_string(),
+        }
+    }
+
     fn said(certificate: CertificateError) -> String {
         let error = rustls::Error::InvalidCertificate(certificate);
-        failure("https://h/", &io::Error::other(error)).to_string()
+        shown("https://h/", &io::Error::other(error))
     }
 
     #[test]
@@ -233,10 +303,10 @@ mod tests {
     #[test]
     fn clear_text_where_tls_is_expected_is_told_with_the_way_out() {
         let error = rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType);
-        let text = failure("https://h/", &io::Error::other(error)).to_string();
+        let text = shown("https://h/", &io::Error::other(error));
         assert_eq!(
             text,
-            "gannet: cannot download 'https://h/': the server does not speak TLS there\n\
+            "cannot download 'https://h/': the server does not speak TLS there\n\
              help: ask for http:// there, or name the port of HTTPS"
         );
     }
@@ -245,17 +315,17 @@ mod tests {
     fn a_redirection_is_told_and_what_cannot_be_written_is_not_the_servers_fault() {
         let [asked, url] = ["http://h/", "http://o/"].map(|text| Url::parse(text).expect("good"));
         let refused = || io::Error::from_raw_os_error(111);
-        let text = failure("h", &redirected(refused(), &asked, &url)).to_string();
+        let text = shown("h", &redirected(refused(), &asked, &url));
         assert!(
             text.contains("(ECONNREFUSED) (redirected to http://o/)"),
             "{text}"
         );
         assert!(text.contains("\nhelp: nothing listens there"), "{text}");
         let full = io::Error::from_raw_os_error(28);
-        let text = failure("h", &unwritten(Path::new("x"), &full)).to_string();
+        let text = shown("h", &unwritten(Path::new("x"), &full));
         assert_eq!(
             text,
-            "gannet: cannot write 'x': no space left on device (ENOSPC)\n\
+            "cannot write 'x': no space left on device (ENOSPC)\n\
              help: free some space there, or choose another place"
         );
     }

@@ -6,16 +6,18 @@ use std::fmt;
 use url::{Host, Position};
 
 /// A URL that names a server and a request target.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Url {
+#[derive(Clone, Debug)]
+pub struct Url {
+    /// As it was typed.
+    typed: String,
     /// Whether it is `https`.
-    pub(crate) is_https: bool,
+    pub is_https: bool,
     /// Host name or address, IPv6 without brackets.
-    pub(crate) host: String,
+    pub host: String,
     /// Port.
-    pub(crate) port: u16,
+    pub port: u16,
     /// Path and query, percent-encoded.
-    pub(crate) target: String,
+    pub target: String,
 }
 
 impl Url {
@@ -23,7 +25,7 @@ impl Url {
     ///
     /// # Errors
     /// What is wrong with it, in words.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         // The standard drops some of them.
         if text.contains(char::is_control) {
             return Err("it has control characters".into());
@@ -33,16 +35,22 @@ impl Url {
         if rest.is_empty() || rest.starts_with(['/', '?', '#']) {
             return Err("it has no host".into());
         }
-        Self::of(url::Url::parse(&format!("{scheme}://{rest}")))
+        Self::of(text, url::Url::parse(&format!("{scheme}://{rest}")))
+    }
+
+    /// As it was typed, for messages.
+    #[must_use]
+    pub fn typed(&self) -> &str {
+        &self.typed
     }
 
     /// The target of `location`, a field value of this URL's response (RFC 9110 section 10.2.2).
     pub(super) fn join(&self, location: &str) -> Result<Self, String> {
         let base = url::Url::parse(&self.to_string()).map_err(|cause| cause.to_string())?;
-        Self::of(base.join(location))
+        Self::of(location, base.join(location))
     }
 
-    fn of(parsed: Result<url::Url, url::ParseError>) -> Result<Self, String> {
+    fn of(typed: &str, parsed: Result<url::Url, url::ParseError>) -> Result<Self, String> {
         let url = parsed.map_err(|cause| cause.to_string())?;
         let is_https = match url.scheme() {
             "http" => false,
@@ -58,6 +66,7 @@ impl Url {
             None => return Err("it has no host".into()),
         };
         Ok(Self {
+            typed: typed.to_owned(),
             is_https,
             host,
             port: url.port_or_known_default().unwrap_or(80),
@@ -66,7 +75,8 @@ impl Url {
     }
 
     /// Host and port as the `host` field has them.
-    pub(crate) fn authority(&self) -> String {
+    #[must_use]
+    pub fn authority(&self) -> String {
         let host = match self.host.contains(':') {
             true => format!("[{}]", self.host),
             false => self.host.clone(),
@@ -77,6 +87,16 @@ impl Url {
         }
     }
 }
+
+/// However they were typed.
+impl PartialEq for Url {
+    fn eq(&self, other: &Self) -> bool {
+        let parts = |url: &Self| (url.is_https, url.port);
+        parts(self) == parts(other) && self.host == other.host && self.target == other.target
+    }
+}
+
+impl Eq for Url {}
 
 impl fmt::Display for Url {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

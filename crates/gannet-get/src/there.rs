@@ -12,14 +12,14 @@ use std::path::{Path, PathBuf};
 
 use aws_lc_rs::digest::Context;
 use gannet_http::semantics::date::write_date;
+use gannet_io::cause::printable;
 
 use super::Client;
-use super::error::{failure, redirected, unexpected};
+use super::error::{GetError, failure, redirected, unexpected};
 use super::limits::READ_LEN;
 use super::output::{base64, wanted_digest};
 use super::response::Head;
 use super::url::Url;
-use crate::messages::{Failure, printable};
 
 /// What a file turned out to be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -30,10 +30,10 @@ pub(super) enum There {
     Whole(Option<&'static str>),
 }
 
-impl Client<'_> {
+impl Client {
     /// Examines the file `path` and compares it with the server's. The beginning of a content takes
     /// the name and the state of an interrupted download, which then goes on.
-    pub(super) fn look_at(&self, typed: &str, url: &Url, path: &Path) -> Result<There, Failure> {
+    pub(super) fn look_at(&self, url: &Url, path: &Path) -> Result<There, GetError> {
         let (part, tag) = (beside(path, ".part"), beside(path, ".part.tag"));
         let found = match fs::metadata(path) {
             Ok(found) if found.is_file() && found.len() > 0 && !part.exists() => found,
@@ -48,7 +48,7 @@ impl Client<'_> {
             ("range", format!("bytes={}-{}", len - 1, len - 1)),
             ("if-range", String::from_utf8_lossy(&date).into_owned()),
         ];
-        let fail = |error| failure(typed, &error);
+        let fail = |error| failure(url, &error);
         let (head, _, at) = self.open(url, &fields).map_err(fail)?;
         let is_same = match head.status {
             206 => head
@@ -57,7 +57,7 @@ impl Client<'_> {
             200 => false,
             416 => {
                 return Err(unproven(
-                    typed,
+                    url,
                     path,
                     &head,
                     "it is longer than the content of",
@@ -65,7 +65,7 @@ impl Client<'_> {
             }
             _ => return Err(fail(redirected(unexpected(&head), url, &at))),
         };
-        let read = |error: io::Error| Failure::of_system("read", path.display(), &error);
+        let read = |error: io::Error| GetError::of_system("read", path, &error);
         if head.whole_len() == Some(len) {
             if is_same {
                 return Ok(There::Whole(None));
@@ -74,7 +74,7 @@ impl Client<'_> {
                 return Ok(There::Whole(Some(name)));
             }
             return Err(unproven(
-                typed,
+                url,
                 path,
                 &head,
                 "nothing proves that it is the content of",
@@ -82,14 +82,14 @@ impl Client<'_> {
         }
         match head.tag.as_ref().filter(|_| is_same) {
             Some(strong) => {
-                let write = |error: io::Error| Failure::of_system("write", tag.display(), &error);
+                let write = |error: io::Error| GetError::of_system("write", &tag, &error);
                 fs::write(&tag, format!("{strong}\n")).map_err(write)?;
                 fs::rename(path, &part).map_err(write)?;
                 Ok(There::Nothing)
             }
             None => {
                 let why = "nothing proves that it is the beginning of";
-                Err(unproven(typed, path, &head, why))
+                Err(unproven(url, path, &head, why))
             }
         }
     }
@@ -112,7 +112,7 @@ fn digest_of(head: &Head, path: &Path) -> io::Result<Option<&'static str>> {
     Ok((base64(context.finish().as_ref()) == wanted).then_some(name))
 }
 
-fn unproven(typed: &str, path: &Path, head: &Head, why: &str) -> Failure {
+fn unproven(url: &Url, path: &Path, head: &Head, why: &str) -> GetError {
     let shown = printable(&path.to_string_lossy());
     let fetch = "omit --continue to fetch all of it";
     let help = match &head.last_modified {
@@ -122,12 +122,12 @@ fn unproven(typed: &str, path: &Path, head: &Head, why: &str) -> Failure {
         }
         _ => format!("remove it, or {fetch}"),
     };
-    Failure::new(
-        "continue",
-        path.display(),
-        format!("{why} {}", printable(typed)),
-    )
-    .help(help)
+    GetError::Failed {
+        doing: "continue",
+        object: path.display().to_string(),
+        cause: format!("{why} {}", printable(url.typed())),
+        help: Some(help),
+    }
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {

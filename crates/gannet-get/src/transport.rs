@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use gannet_io::cause::cause;
 use gannet_io::named_file;
 use rustix::net::{RecvFlags, recv};
 use rustls::client::UnbufferedClientConnection;
@@ -20,7 +21,6 @@ use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme
 
 use super::limits::{DISCARD_LEN, READ_LEN, SILENCE_S, TLS_STATES_MAX};
 use super::url::Url;
-use crate::messages::cause;
 
 /// Where distributions keep the certificates they trust.
 const SYSTEM_ROOTS: [&str; 4] = [
@@ -40,7 +40,7 @@ const SEAL_MAX: usize = 64;
 ///
 /// # Errors
 /// What cannot be read, in words.
-pub(crate) fn tls_config(
+pub fn tls_config(
     insecure: bool,
     cacert: Option<&Path>,
     http2: bool,
@@ -89,7 +89,7 @@ fn roots(cacert: Option<&Path>) -> Result<RootCertStore, String> {
 }
 
 /// A connection.
-pub(crate) struct Transport {
+pub struct Transport {
     socket: TcpStream,
     tls: Option<Box<UnbufferedClientConnection>>,
     /// What has been received; with TLS it is still sealed.
@@ -107,7 +107,7 @@ impl Transport {
     ///
     /// # Errors
     /// Of the name, the connection or TLS.
-    pub(crate) fn connect(url: &Url, config: Option<&Arc<ClientConfig>>) -> io::Result<Self> {
+    pub fn connect(url: &Url, config: Option<&Arc<ClientConfig>>) -> io::Result<Self> {
         let addresses = (url.host.as_str(), url.port).to_socket_addrs()?;
         let timeout = Duration::from_secs(SILENCE_S);
         let mut result = Err(io::Error::other("the name has no address"));
@@ -163,7 +163,7 @@ impl Transport {
     ///
     /// # Errors
     /// Of the connection.
-    pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+    pub fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
         let Some(tls) = self.tls.as_mut() else {
             return self.socket.write_all(bytes);
         };
@@ -183,10 +183,7 @@ impl Transport {
     ///
     /// # Errors
     /// Of the connection, of TLS, and those of `take`.
-    pub(crate) fn receive(
-        &mut self,
-        take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
-    ) -> io::Result<bool> {
+    pub fn receive(&mut self, take: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<bool> {
         if !self.opened.is_empty() {
             let opened = std::mem::take(&mut self.opened);
             return take(&opened).map(|()| true);

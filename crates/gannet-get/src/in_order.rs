@@ -1,46 +1,24 @@
-//! A download to standard output: in order, over one connection, and without a report.
+//! A download in order, over one connection: to standard output, or to another program.
 
 use std::io::{self, Write};
 
 use aws_lc_rs::digest::Context;
 
-use super::error::{failure, redirected, unexpected};
+use super::Client;
+use super::error::{GetError, failure, redirected, unexpected};
 use super::output::{base64, wanted_digest};
 use super::url::Url;
-use super::{Client, GetOptions};
-use crate::messages::Failure;
 
-/// Refuses what does not go with it.
-///
-/// # Errors
-/// Several connections, a download that goes on, or a report at the same place.
-pub(super) fn check(options: &GetOptions) -> Result<(), Failure> {
-    let (what, help) = if options.connections > 1 {
-        (
-            "is in order, over one connection",
-            "leave --connections out, or name a file",
-        )
-    } else if options.resumes {
-        (
-            "has nothing to go on with",
-            "leave --continue out, or name a file",
-        )
-    } else if options.json {
-        (
-            "is for the content, not for a report",
-            "leave --json out, or name a file",
-        )
-    } else {
-        return Ok(());
-    };
-    Err(Failure::usage(format!("--output -: standard output {what}")).help(help))
-}
-
-impl Client<'_> {
-    /// Fetches `asked` and writes its content as it comes. Its problems only show when it is
-    /// written.
-    pub(super) fn print(&self, typed: &str, asked: &Url) -> Result<(), Failure> {
-        let fail = |error| failure(typed, &error);
+impl Client {
+    /// Fetches `asked` and writes its content to `out` as it comes. Its problems only show when it
+    /// is written.
+    ///
+    /// # Errors
+    /// The server cannot be reached, answers something else than the content, or the content is not
+    /// what its length and its digest say; or `out` takes no more.
+    pub fn print(&self, asked: &Url, out: &mut dyn Write) -> Result<(), GetError> {
+        self.check_trust(std::slice::from_ref(asked))?;
+        let fail = |error| failure(asked, &error);
         let fields = [
             ("want-repr-digest", "sha-256=9, sha-512=5".to_owned()),
             ("accept-encoding", "identity".to_owned()),
@@ -57,7 +35,6 @@ impl Client<'_> {
         let mut context = digest
             .as_ref()
             .map(|(_, algorithm, _)| Context::new(algorithm));
-        let mut out = io::stdout().lock();
         let mut bytes = 0;
         let mut unwritten = None;
         loop {
@@ -73,14 +50,14 @@ impl Client<'_> {
             };
             let next = exchange.next(false, &mut take);
             if let Some(error) = unwritten.take() {
-                return Err(Failure::from_output(error));
+                return Err(GetError::Output(error));
             }
             match next.map_err(fail)? {
                 Some(count) => bytes += count,
                 None => break,
             }
         }
-        out.flush().map_err(Failure::from_output)?;
+        out.flush().map_err(GetError::Output)?;
         let wrong = |what: String| Err(fail(io::Error::other(what)));
         if let Some(length) = head.content_length.filter(|length| *length != bytes) {
             return wrong(format!("received {bytes} bytes (expected {length})"));

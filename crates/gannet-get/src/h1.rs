@@ -2,6 +2,8 @@
 
 use std::io;
 
+use gannet_io::cause::printable;
+
 use super::limits::{HEAD_MAX, INTERIM_MAX};
 use super::response::Head;
 use super::transport::Transport;
@@ -257,10 +259,7 @@ fn parse(head: &[u8]) -> Result<Head, String> {
         .filter(|status| (100..1000).contains(status));
     let Some(status) = status else {
         let start = String::from_utf8_lossy(&start[..start.len().min(40)]).into_owned();
-        return Err(format!(
-            "the response begins with '{}'",
-            crate::messages::printable(&start)
-        ));
+        return Err(format!("the response begins with '{}'", printable(&start)));
     };
     let mut head = Head {
         status,

@@ -14,13 +14,13 @@ use aws_lc_rs::digest::{Algorithm, Context, SHA256, SHA512};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use gannet_http::semantics::date::parse_date;
+use gannet_io::cause::printable;
 use gannet_io::named_file;
 
 use super::error::unwritten;
 use super::kept::Kept;
 use super::limits::{READ_LEN, TAG_LEN_MAX};
 use super::response::Head;
-use crate::messages::printable;
 
 /// One connection's share of the content.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
