@@ -63,8 +63,9 @@ pub fn has_uring() -> bool {
         if lines.iter().any(is_uring) {
             return None;
         }
-        let why = lines.iter().find(|line| line.contains("not io_uring"));
-        Some(why.expect("a reason is given").trim().to_owned())
+        let mut lines = lines.iter();
+        let why = lines.find_map(|line| Some(line.split_once("not io_uring: ")?.1.to_owned()));
+        Some(why.expect("a reason is given"))
     });
     match why_not {
         None => true,

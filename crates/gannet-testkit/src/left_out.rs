@@ -13,9 +13,6 @@ const RECORD: &str = "GANNET_TESTS_LEFT_OUT";
 /// Needs, separated by commas, that this machine may lack. If it is set, any other one must be met.
 const MAY_LACK: &str = "GANNET_TESTS_MAY_LACK";
 
-/// The need of tests of what a user may not read: root may read everything.
-pub const UNPRIVILEGED: &str = "a user without privileges";
-
 /// Says that the running test, or a part of it, cannot run here, since the machine lacks something:
 /// `need` names it in the same words in every test (`openssl`, `kernel TLS`), `why` says more.
 ///

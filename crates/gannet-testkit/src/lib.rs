@@ -14,7 +14,7 @@ pub mod h1;
 pub mod h2;
 mod left_out;
 
-pub use left_out::{UNPRIVILEGED, left_out, tool};
+pub use left_out::{left_out, tool};
 
 #[cfg(feature = "tls")]
 mod folder;
@@ -40,7 +40,9 @@ pub mod seccomp;
 mod secure;
 
 #[cfg(feature = "program")]
-pub use program::{Ended, Gannet, Signal, command, gannet, gannet_in, program, run, same};
+pub use program::{
+    Ended, Gannet, Signal, command, command_of_nobody, gannet, gannet_in, program, run, same,
+};
 
 use std::time::Duration;
 

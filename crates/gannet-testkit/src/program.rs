@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
@@ -41,6 +42,15 @@ pub fn command() -> Command {
         }
     }
     command.current_dir("/").stdin(Stdio::null());
+    command
+}
+
+/// The same, by a user without privileges: root may read everything.
+pub fn command_of_nobody() -> Command {
+    let mut command = command();
+    if rustix::process::geteuid().is_root() {
+        command.uid(65_534).gid(65_534);
+    }
     command
 }
 

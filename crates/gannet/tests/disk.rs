@@ -6,7 +6,7 @@ use gannet_testkit::client::{Client, End, get, head, metric};
 use gannet_testkit::content::{Numbers, assert_pattern, pattern};
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::fuse::{Disk, Mounted};
-use gannet_testkit::h2::{INTERNAL_ERROR, Peer, RST_STREAM, frame};
+use gannet_testkit::h2::{CANCEL, INTERNAL_ERROR, Peer, rst_stream};
 use gannet_testkit::process::until;
 use gannet_testkit::tls::Secure;
 use gannet_testkit::{Folder, gannet_in};
@@ -256,7 +256,7 @@ fn a_bad_disk_harms_no_other_stream() {
             assert_pattern(&broken.body, 5);
             // One that hangs is given up; its answer finds nobody.
             let given_up = peer.ask("GET", "/slow.bin", &[("range", "bytes=3000000-")]);
-            peer.send(&frame(RST_STREAM, 0, given_up, &8u32.to_be_bytes()));
+            peer.send(&rst_stream(given_up, CANCEL));
             peer.sync();
             disk.release();
             let [large, late, found] = slow.map(|stream| peer.answer(stream).expect(200).body);

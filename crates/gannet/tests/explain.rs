@@ -2,12 +2,11 @@
 
 use std::fs::File;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::tls::Secure;
-use gannet_testkit::{Folder, Gannet, command, gannet, gannet_in, run};
+use gannet_testkit::{Folder, Gannet, command_of_nobody, gannet, gannet_in, run};
 
 fn site() -> Folder {
     let folder = Folder::site();
@@ -227,13 +226,9 @@ fn what_may_not_be_read_and_what_the_server_has_itself_are_foreseen() {
     set("closed.html", 0o000);
     set("shut", 0o000);
     set("names", 0o744);
-    let is_root = rustix::process::geteuid().is_root();
     let as_somebody = |arguments: &[&str]| {
-        let mut command = command();
+        let mut command = command_of_nobody();
         command.current_dir(folder.path()).args(arguments);
-        if is_root {
-            command.uid(65_534).gid(65_534);
-        }
         command
     };
     let server = Gannet::start(&mut as_somebody(&["--port", "0", "."]));

@@ -5,15 +5,13 @@ use gannet_testkit::client::{Client, get, metric};
 use gannet_testkit::content::{assert_pattern, pattern};
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::h2::{
-    DATA, END_HEADERS, END_STREAM, HEADERS, Peer, RST_STREAM, WINDOW_UPDATE, frame, request,
+    CANCEL, DATA, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, Peer, WIDE, frame,
+    headers, opening, request, rst_stream, window_update,
 };
 use gannet_testkit::process::until;
 use gannet_testkit::{Folder, Gannet, Signal, gannet_in};
 
 const LARGE: usize = 6 << 20;
-
-/// SETTINGS_INITIAL_WINDOW_SIZE.
-const INITIAL_WINDOW: u16 = 4;
 
 fn site() -> Folder {
     let site = Folder::site();
@@ -148,7 +146,7 @@ fn a_hundred_streams_at_once_and_a_preface_in_pieces() {
                 let stream = peer.open();
                 asked.push((stream, number));
                 let block = request("GET", path, &[]);
-                all.extend(frame(HEADERS, END_HEADERS | END_STREAM, stream, &block));
+                all.extend(headers(stream, &block));
             }
             // The first round in one piece, the others cut anywhere.
             let cut = [all.len(), 7, 1_000][round];
@@ -169,10 +167,8 @@ fn a_hundred_streams_at_once_and_a_preface_in_pieces() {
 
         // The first bytes decide, however few come at a time.
         let mut client = Client::new(&server);
-        let settings = frame(4, 0, 0, &[]);
-        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-        for byte in preface.iter().chain(&settings) {
-            client.send([*byte]);
+        for byte in opening(&[]) {
+            client.send([byte]);
         }
         until("the server's settings", || {
             client.fill();
@@ -192,7 +188,7 @@ fn a_stalled_stream_holds_up_nobody() {
     let site = site();
     on_both_engines(|engine| {
         let server = engine.serve(site.path(), &["--workers", "1"]);
-        let mut peer = Peer::with_settings(&server, &[(INITIAL_WINDOW, 1_000)]);
+        let mut peer = Peer::with_settings(&server, &[(INITIAL_WINDOW_SIZE, 1_000)]);
         peer.opens_windows = false;
         let slow: Vec<u32> = (0..20)
             .map(|_| peer.ask("GET", "/large.bin", &[]))
@@ -207,10 +203,9 @@ fn a_stalled_stream_holds_up_nobody() {
             assert_eq!(peer.get("/about").expect(200).body.len(), 36);
         }
         // Now these get on too, one after the other and a few bytes at a time.
-        let window = |stream: u32, by: u32| frame(WINDOW_UPDATE, 0, stream, &by.to_be_bytes());
-        peer.send(&window(0, 1 << 30));
+        peer.send(&window_update(0, WIDE));
         for (index, stream) in (1..).zip(&slow) {
-            peer.send(&window(*stream, index));
+            peer.send(&window_update(*stream, index));
         }
         peer.sync();
         for (index, stream) in (1..).zip(&slow) {
@@ -220,8 +215,8 @@ fn a_stalled_stream_holds_up_nobody() {
             assert_pattern(&peer.so_far(*stream).body, 5);
         }
         // One is given up, one is taken whole.
-        peer.send(&frame(RST_STREAM, 0, slow[0], &8u32.to_be_bytes()));
-        peer.send(&window(slow[1], 1 << 30));
+        peer.send(&rst_stream(slow[0], CANCEL));
+        peer.send(&window_update(slow[1], WIDE));
         let whole = peer.answer(slow[1]).expect(200).body;
         assert_eq!(whole.len(), LARGE);
         assert_pattern(&whole, 5);
@@ -237,9 +232,9 @@ fn an_urgent_stream_overtakes_a_big_one() {
     site.write("big.bin", pattern(big, 3));
     on_both_engines(|engine| {
         let server = engine.serve(site.path(), &["--workers", "1"]);
-        let mut peer = Peer::slow(&server, &[(INITIAL_WINDOW, 1 << 30)]);
+        let mut peer = Peer::slow(&server, &[(INITIAL_WINDOW_SIZE, 1 << 30)]);
         peer.opens_windows = false;
-        peer.send(&frame(WINDOW_UPDATE, 0, 0, &(1u32 << 30).to_be_bytes()));
+        peer.send(&window_update(0, WIDE));
         let slow = peer.ask("GET", "/big.bin", &[("priority", "u=5")]);
         while peer.so_far(slow).status == 0 {
             assert!(peer.step());
@@ -262,9 +257,9 @@ fn little_waits_in_the_socket_of_a_peer_that_stops_reading() {
     site.write("big.bin", pattern(48 << 20, 3));
     on_both_engines(|engine| {
         let server = engine.serve(site.path(), &["--workers", "1"]);
-        let mut peer = Peer::with_settings(&server, &[(INITIAL_WINDOW, 1 << 30)]);
+        let mut peer = Peer::with_settings(&server, &[(INITIAL_WINDOW_SIZE, 1 << 30)]);
         peer.opens_windows = false;
-        peer.send(&frame(WINDOW_UPDATE, 0, 0, &(1u32 << 30).to_be_bytes()));
+        peer.send(&window_update(0, WIDE));
         let stream = peer.ask("GET", "/big.bin", &[]);
         while peer.so_far_len(stream) < 8 << 20 {
             assert!(peer.step());
@@ -321,7 +316,7 @@ fn a_stop_says_goodaway_and_finishes_what_was_asked() {
         let server = engine.serve(site.path(), &["--workers", "1"]);
         let mut idle = Peer::new(&server);
         idle.get("/about").expect(200);
-        let mut peer = Peer::with_settings(&server, &[(INITIAL_WINDOW, 1_000)]);
+        let mut peer = Peer::with_settings(&server, &[(INITIAL_WINDOW_SIZE, 1_000)]);
         peer.opens_windows = false;
         let stream = peer.ask("GET", "/large.bin", &[]);
         peer.sync();
@@ -330,9 +325,8 @@ fn a_stop_says_goodaway_and_finishes_what_was_asked() {
         while peer.goaway.is_none() {
             assert!(peer.step());
         }
-        let window = |stream: u32| frame(WINDOW_UPDATE, 0, stream, &(1u32 << 30).to_be_bytes());
-        peer.send(&window(0));
-        peer.send(&window(stream));
+        peer.send(&window_update(0, WIDE));
+        peer.send(&window_update(stream, WIDE));
         let body = peer.answer(stream).expect(200).body;
         assert_eq!(body.len(), LARGE);
         assert_pattern(&body, 5);
@@ -350,16 +344,15 @@ fn a_file_that_shrinks_ends_its_stream_alone() {
         let name = format!("shrinks-{}.bin", engine.name());
         let path = site.write(&name, pattern(LARGE, 9));
         let server = engine.serve(site.path(), &["--workers", "1"]);
-        let mut peer = Peer::with_settings(&server, &[(INITIAL_WINDOW, 1_000)]);
+        let mut peer = Peer::with_settings(&server, &[(INITIAL_WINDOW_SIZE, 1_000)]);
         peer.opens_windows = false;
         let stream = peer.ask("GET", &format!("/{name}"), &[]);
         peer.sync();
         let file = std::fs::OpenOptions::new().write(true).open(&path);
         file.and_then(|file| file.set_len(500_000))
             .expect("shortened");
-        let window = |stream: u32| frame(WINDOW_UPDATE, 0, stream, &(1u32 << 30).to_be_bytes());
-        peer.send(&window(0));
-        peer.send(&window(stream));
+        peer.send(&window_update(0, WIDE));
+        peer.send(&window_update(stream, WIDE));
         let cut = peer.answer(stream);
         assert!(cut.reset.is_some() && !cut.is_ended);
         assert_pattern(&cut.body, 9);

@@ -6,17 +6,15 @@ use gannet_testkit::client::metric;
 use gannet_testkit::content::{assert_pattern, pattern};
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::h2::{
-    ACK, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, PING, PRIORITY,
-    Peer, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, request,
+    ACK, CANCEL, CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS,
+    INITIAL_WINDOW_SIZE, PING, PRIORITY, Peer, SETTINGS, frame, headers, indexed, request,
+    rst_stream, window_update,
 };
 use gannet_testkit::process::until;
 use gannet_testkit::tls::Secure;
 use gannet_testkit::{Folder, Gannet};
 
 const LARGE: usize = 6 << 20;
-
-/// SETTINGS_INITIAL_WINDOW_SIZE.
-const INITIAL_WINDOW: u16 = 4;
 
 /// Far more frames than any budget lasts for.
 const MANY: usize = 200_000;
@@ -116,32 +114,19 @@ fn ends(_: &Gannet, peer: &mut Peer) {
     assert!(matches!(code, None | Some(ENHANCE_YOUR_CALM)), "{code:?}");
 }
 
-/// A WINDOW_UPDATE frame.
-fn window(stream: u32, by: u32) -> Vec<u8> {
-    frame(WINDOW_UPDATE, 0, stream, &by.to_be_bytes())
-}
-
 #[test]
 fn floods_of_frames_are_calmed() {
     let get = request("GET", "/large.bin", &[]);
     let id = |n: usize| 1 + 2 * n as u32;
     let open = frame(HEADERS, END_HEADERS, 1, &request("POST", "/", &[]));
     // Rapid reset, the server made to reset, and each cheap frame.
-    let rapid = |n: usize| {
-        let mut both = frame(HEADERS, END_HEADERS | END_STREAM, id(n), &get);
-        both.extend(frame(RST_STREAM, 0, id(n), &8u32.to_be_bytes()));
-        both
-    };
-    let made = |n: usize| {
-        let mut both = frame(HEADERS, END_HEADERS | END_STREAM, id(n), &get);
-        both.extend(frame(WINDOW_UPDATE, 0, id(n), &0u32.to_be_bytes()));
-        both
-    };
+    let rapid = |n: usize| [headers(id(n), &get), rst_stream(id(n), CANCEL)].concat();
+    let made = |n: usize| [headers(id(n), &get), window_update(id(n), 0)].concat();
     let ping = |_: usize| frame(PING, 0, 0, b"aaaaaaaa");
     let settings = |_: usize| frame(SETTINGS, 0, 0, &[]);
     let acks = |_: usize| frame(SETTINGS, ACK, 0, &[]);
     let priority = |n: usize| frame(PRIORITY, 0, id(n), &[0, 0, 0, 0, 1]);
-    let update = |_: usize| frame(WINDOW_UPDATE, 0, 0, &1u32.to_be_bytes());
+    let update = |_: usize| window_update(0, 1);
     let empty = |n: usize| {
         let data = frame(DATA, 0, 1, &[]);
         if n == 0 {
@@ -176,11 +161,10 @@ fn a_bomb_of_references_is_ended() {
     let attack = |peer: &mut Peer| {
         // One entry of 4,000 bytes in the dynamic table, named again and again.
         let mut block = request("GET", "/", &[]);
-        block.extend([0x40, 1, b'x', 127, 0xa1, 0x1e]);
-        block.extend([b'a'; 4_000]);
+        block.extend(indexed("x", &[b'a'; 4_000]));
         block.extend([0x80 | 62; 10_000]);
         for stream in (1..200).step_by(2) {
-            if !peer.try_send(&frame(HEADERS, END_HEADERS | END_STREAM, stream, &block)) {
+            if !peer.try_send(&headers(stream, &block)) {
                 return;
             }
         }
@@ -193,9 +177,9 @@ fn windows_of_a_byte_are_calmed() {
     let attack = |peer: &mut Peer| {
         peer.opens_windows = false;
         let stream = peer.ask("GET", "/large.bin", &[]);
-        flood(peer, |_| window(stream, 1));
+        flood(peer, |_| window_update(stream, 1));
     };
-    beside_a_polite_client(&[(INITIAL_WINDOW, 0)], attack, calms);
+    beside_a_polite_client(&[(INITIAL_WINDOW_SIZE, 0)], attack, calms);
 }
 
 /// A hundred streams whose windows stay shut, and one connection that never reads: they hold
@@ -207,9 +191,9 @@ fn who_takes_nothing_holds_little_and_is_ended() {
         let mut polite = target.peer(&[]);
         polite.get("/about").expect(200);
         let before = resident(server);
-        let mut shut = target.peer(&[(INITIAL_WINDOW, 0)]);
-        let mut deaf = target.peer(&[(INITIAL_WINDOW, 1 << 30)]);
-        deaf.send(&window(0, 1 << 30));
+        let mut shut = target.peer(&[(INITIAL_WINDOW_SIZE, 0)]);
+        let mut deaf = target.peer(&[(INITIAL_WINDOW_SIZE, 1 << 30)]);
+        deaf.send(&window_update(0, 1 << 30));
         for _ in 0..100 {
             shut.ask("GET", "/large.bin", &[]);
             deaf.ask("GET", "/large.bin", &[]);
@@ -229,11 +213,11 @@ fn who_takes_nothing_holds_little_and_is_ended() {
 #[test]
 fn who_takes_a_byte_at_a_time_is_ended_and_who_is_slow_stays() {
     on_all(&["--progress-timeout", "2s"], |target| {
-        let closed = [(INITIAL_WINDOW, 0)];
+        let closed = [(INITIAL_WINDOW_SIZE, 0)];
         let [mut trickling, mut slow] = [target.peer(&closed), target.peer(&closed)];
         let begin = |peer: &mut Peer| {
             peer.opens_windows = false;
-            peer.send(&window(0, 1 << 30));
+            peer.send(&window_update(0, 1 << 30));
             peer.ask("GET", "/large.bin", &[])
         };
         let (few, some) = (begin(&mut trickling), begin(&mut slow));
@@ -243,9 +227,9 @@ fn who_takes_a_byte_at_a_time_is_ended_and_who_is_slow_stays() {
             if looks % 20 != 0 {
                 return false;
             }
-            trickling.send(&window(few, 1));
+            trickling.send(&window_update(few, 1));
             trickling.sync();
-            slow.send(&window(some, 1_000));
+            slow.send(&window_update(some, 1_000));
             slow.sync();
             taken += 1_000;
             trickling.so_far(few).reset.is_some()

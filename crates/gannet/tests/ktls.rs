@@ -29,8 +29,9 @@ fn serve_with(engine: Engine, path: &Path, flags: &[&str]) -> Option<Secure> {
     {
         return Some(secure);
     }
-    let why = lines.iter().find(|line| line.contains("kernel TLS"));
-    left_out("kernel TLS", why.expect("a reason is given").trim());
+    let mut lines = lines.iter();
+    let why = lines.find_map(|line| Some(line.split_once("without kernel TLS: ")?.1));
+    left_out("kernel TLS", why.expect("a reason is given"));
     None
 }
 

@@ -5,14 +5,13 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gannet_testkit::client::{Client, ask, get, metric};
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::tls::{Authority, KeyKind};
-use gannet_testkit::{Folder, Gannet, Signal, command, gannet_in, run, same};
+use gannet_testkit::{Folder, Gannet, Signal, command, command_of_nobody, gannet_in, run, same};
 
 /// More than any number of clients that is answered at once.
 const SLOW_CLIENTS: usize = 100;
@@ -352,14 +351,7 @@ fn a_closed_folder_is_named_with_what_it_lacks() {
     let set = |path: &Path, mode| {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("ours");
     };
-    let ask = || {
-        let mut command = command();
-        command.args(["-p", "0"]).arg(&site);
-        if rustix::process::geteuid().is_root() {
-            command.uid(65_534);
-        }
-        run(&mut command)
-    };
+    let ask = || run(command_of_nobody().args(["-p", "0"]).arg(&site));
     for (closed, doing) in [(&site, "open directory"), (&outer, "serve")] {
         set(closed, 0o600);
         let ended = ask();

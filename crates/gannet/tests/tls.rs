@@ -11,7 +11,7 @@ use gannet_testkit::content::{assert_pattern, pattern};
 use gannet_testkit::engine::on_both_engines;
 use gannet_testkit::process::until;
 use gannet_testkit::tls::{Abilities, Authority, KeyKind, Secure, connection};
-use gannet_testkit::{DEADLINE, Folder, gannet, gannet_in};
+use gannet_testkit::{DEADLINE, Folder, gannet, gannet_in, h2};
 use rustls::crypto::aws_lc_rs::{self, cipher_suite as suites, kx_group as groups};
 use rustls::{HandshakeKind, ProtocolVersion};
 
@@ -449,13 +449,8 @@ fn where_no_key_can_be_replaced_http2_ends_too() {
             alpn: vec![b"h2".to_vec()],
             ..Abilities::default()
         });
-        // The preface, a large window for streams and for the connection, and a request.
-        let mut asks = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-        asks.extend([0, 0, 6, 4, 0, 0, 0, 0, 0, 0, 4, 0x7f, 0xff, 0xff, 0xff]);
-        asks.extend([0, 0, 4, 8, 0, 0, 0, 0, 0, 0x3f, 0xff, 0xff, 0xff]);
-        let block = b"\x82\x87\x04\x09/huge.bin\x01\x09localhost";
-        asks.extend([0, 0, block.len() as u8, 1, 5, 0, 0, 0, 1]);
-        asks.extend(block);
+        let block = h2::request_by("https", "GET", "/huge.bin", &[]);
+        let asks = [h2::wide_opening(), h2::headers(1, &block)].concat();
         for closes_half in [false, true] {
             let mut client = secure.connect_with(&config, "localhost");
             std::io::Write::write_all(client.secure(), &asks).expect("sent");

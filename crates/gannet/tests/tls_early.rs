@@ -158,16 +158,8 @@ fn streams_are_answered_early_too() {
             ..Abilities::default()
         });
         let opening = |method: &str| {
-            let mut bytes = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();
-            bytes.extend(h2::frame(h2::SETTINGS, 0, 0, &[]));
-            let flags = h2::END_HEADERS | h2::END_STREAM;
-            bytes.extend(h2::frame(
-                h2::HEADERS,
-                flags,
-                1,
-                &h2::request(method, "/", &[]),
-            ));
-            bytes
+            let block = h2::request(method, "/", &[]);
+            [h2::opening(&[]), h2::headers(1, &block)].concat()
         };
         let mut first = secure.connect_with(&config, "localhost");
         first.send(opening("GET"));
@@ -181,13 +173,7 @@ fn streams_are_answered_early_too() {
         }
         assert_eq!(metric(&secure.server, TAKEN), 1);
         let mut client = early.finish();
-        let flags = h2::END_HEADERS | h2::END_STREAM;
-        client.send(h2::frame(
-            h2::HEADERS,
-            flags,
-            3,
-            &h2::request("GET", "/", &[]),
-        ));
+        client.send(h2::headers(3, &h2::request("GET", "/", &[])));
         while !contains(client.received(), &page) {
             assert_eq!(client.fill(), None);
         }

@@ -8,16 +8,13 @@ use std::thread;
 use gannet_testkit::client::{Client, End, get, head};
 use gannet_testkit::content::{assert_pattern, pattern, unlike_pattern};
 use gannet_testkit::engine::on_both_engines;
-use gannet_testkit::h2::{Peer, WINDOW_UPDATE, frame};
+use gannet_testkit::h2::{INITIAL_WINDOW_SIZE, Peer, WIDE, window_update};
 use gannet_testkit::process::until;
 use gannet_testkit::tls::Secure;
 use gannet_testkit::{Folder, Gannet, gannet_in};
 
 /// More than sockets hold.
 const LARGE: usize = 24 << 20;
-
-/// SETTINGS_INITIAL_WINDOW_SIZE.
-const INITIAL_WINDOW: u16 = 4;
 
 /// Puts another version into the same file, as `cp` does.
 fn copy_over(path: &Path, len: usize) {
@@ -46,9 +43,8 @@ fn check_h2(mut peer: Peer, path: &Path, len: usize) {
         peer.step();
     }
     copy_over(path, len);
-    let window = |stream: u32| frame(WINDOW_UPDATE, 0, stream, &(1u32 << 30).to_be_bytes());
-    peer.send(&window(0));
-    peer.send(&window(stream));
+    peer.send(&window_update(0, WIDE));
+    peer.send(&window_update(stream, WIDE));
     let cut = peer.answer(stream);
     assert!(cut.reset.is_some() && !cut.is_ended, "{len}");
     assert_pattern(&cut.body, 5);
@@ -67,7 +63,7 @@ fn an_overwritten_file_never_makes_a_whole_answer() {
             check_h1(Client::slow(&clear), &path, len);
             renew();
             check_h1(secure.connect(), &path, len);
-            let settings = [(INITIAL_WINDOW, 1_000)];
+            let settings = [(INITIAL_WINDOW_SIZE, 1_000)];
             renew();
             check_h2(Peer::with_settings(&clear, &settings), &path, len);
             renew();

@@ -72,7 +72,7 @@ fn stream(index: u32) -> u32 {
 }
 
 fn reset(stream: u32) -> Vec<u8> {
-    frame(wire::RST_STREAM, 0, stream, &8u32.to_be_bytes())
+    wire::rst_stream(stream, 8)
 }
 
 #[test]
@@ -113,14 +113,7 @@ fn resets_that_we_are_made_to_send() {
 #[test]
 fn malformed_requests() {
     let block = wire::block(&[(":method", "GET"), ("connection", "close")]);
-    let step = |index| {
-        frame(
-            wire::HEADERS,
-            END_STREAM | END_HEADERS,
-            stream(index),
-            &block,
-        )
-    };
+    let step = |index| wire::headers(stream(index), &block);
     Attacker::new(&[]).flood(600, step);
     Attacker::new(&[]).is_polite(1_000, 1_000, step);
 }
@@ -422,14 +415,7 @@ fn hpack_bombs() {
     let first = [wire::get("/"), entry].concat();
     let bomb = [wire::get("/"), vec![0xbe; 4_000]].concat();
     let mut attacker = Attacker::new(&[]);
-    let send = |index, block: &[u8]| {
-        frame(
-            wire::HEADERS,
-            END_STREAM | END_HEADERS,
-            stream(index),
-            block,
-        )
-    };
+    let send = |index, block: &[u8]| wire::headers(stream(index), block);
     assert!(attacker.send(&send(0, &first)).is_continue());
     attacker.flood(1, |_| send(1, &bomb));
     let error = attacker.peer.connection.error().expect("it is over");

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use gannet_http::h2::hpack::{Decoder, HpackError};
 use gannet_http::h2::limits::{DYNAMIC_TABLE_MAX, FIELD_SECTION_DECODED_MAX};
+use gannet_testkit::h2::hpack;
 use proptest::prelude::*;
 
 use super::h2_checks;
@@ -82,7 +83,7 @@ fn what_cannot_be_decoded_is_refused_for_its_reason() {
 fn a_bomb_of_references_to_a_large_entry_is_cut_off() {
     let mut decoder = Decoder::new();
     let value = vec![b'v'; 4000];
-    let mut oracle = fluke_hpack::Encoder::new();
+    let mut oracle = hpack::Encoder::new();
     let entry = oracle.encode([(&b"x"[..], &value[..])]);
     assert_eq!(decode(&mut decoder, &entry).map(|pairs| pairs.len()), Ok(1));
     let mut decoded = 0;
@@ -113,7 +114,7 @@ fn any_fields() -> impl Strategy<Value = Vec<Pairs>> {
 proptest! {
     #[test]
     fn what_another_encoder_writes_decodes(sections in any_fields()) {
-        let mut encoder = fluke_hpack::Encoder::new();
+        let mut encoder = hpack::Encoder::new();
         let mut decoder = Decoder::new();
         for section in sections {
             let fields = section.iter().map(|(name, value)| (&name[..], &value[..]));

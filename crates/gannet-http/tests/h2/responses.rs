@@ -6,6 +6,7 @@ use gannet_http::semantics::date::DateLine;
 use gannet_http::semantics::ready_fields::{ReadyFields, RepresentationFields};
 use gannet_http::semantics::response::{ReadyBlock, ReadyPart, ResponseHead};
 use gannet_http::semantics::status::Status;
+use gannet_testkit::h2::hpack;
 
 use super::h2_checks::wire::{self, CONTINUATION, END_HEADERS, END_STREAM, HEADERS};
 
@@ -46,7 +47,7 @@ fn respond(
         .flat_map(|frame| frame.payload.clone())
         .collect();
     // By hands other than ours.
-    let fields = fluke_hpack::Decoder::new()
+    let fields = hpack::Decoder::new()
         .decode(&block)
         .expect("a block that decodes");
     let lines = fields

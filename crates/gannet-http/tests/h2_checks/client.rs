@@ -12,6 +12,7 @@ use gannet_http::semantics::date::DateLine;
 use gannet_http::semantics::request::Content;
 use gannet_http::semantics::response::ResponseHead;
 use gannet_http::semantics::status::Status;
+use gannet_testkit::h2::hpack;
 
 use super::wire;
 
@@ -30,8 +31,8 @@ struct Expected {
 /// The client, and the server's machine with what it needs.
 pub(crate) struct Client {
     connection: Connection,
-    encoder: fluke_hpack::Encoder<'static>,
-    oracle: fluke_hpack::Decoder<'static>,
+    encoder: hpack::Encoder<'static>,
+    oracle: hpack::Decoder<'static>,
     streams: BTreeMap<u32, Expected>,
     next_stream: u32,
     window: i64,
@@ -62,8 +63,8 @@ impl Client {
     fn new() -> Self {
         let mut client = Self {
             connection: Connection::new(Time(0), Timeouts::default()),
-            encoder: fluke_hpack::Encoder::new(),
-            oracle: fluke_hpack::Decoder::new(),
+            encoder: hpack::Encoder::new(),
+            oracle: hpack::Decoder::new(),
             streams: BTreeMap::new(),
             next_stream: 1,
             window: 65_535,
@@ -336,7 +337,7 @@ impl Client {
             }
             (wire::WINDOW_UPDATE, _) => {
                 assert_eq!(frame.stream, 0, "a stream's window is not given back");
-                self.upload_window += i64::from(wire::u32_at(&frame.payload, 0));
+                self.upload_window += i64::from(wire::number(&frame.payload));
             }
             (wire::SETTINGS | wire::PING, _) => {}
             _ => panic!("the client keeps to the protocol: {frame:?}"),

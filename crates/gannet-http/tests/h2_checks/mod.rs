@@ -48,7 +48,7 @@ pub(crate) fn record_in_pieces(bytes: &[u8], piece_len: usize) -> String {
 #[allow(dead_code)]
 pub(crate) fn hpack(bytes: &[u8]) {
     let mut decoder = Decoder::new();
-    let mut oracle = fluke_hpack::Decoder::new();
+    let mut oracle = gannet_testkit::h2::hpack::Decoder::new();
     // Two blocks, so that the second meets a table that is not empty.
     let (first, second) = bytes.split_at(bytes.len() / 2);
     for block in [first, second] {

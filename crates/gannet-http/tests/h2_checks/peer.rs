@@ -3,12 +3,12 @@
 //! `/N` has N bytes of content; `/hold/N` too, but is answered only when [`Peer::answer_held`] is
 //! called; anything else has 2.
 
-use gannet_http::h2::hpack::Decoder;
 use gannet_http::h2::{Connection, Event, Output, Segment, StreamId, Time, Timeouts};
 use gannet_http::semantics::date::DateLine;
 use gannet_http::semantics::request::{Method, Request};
 use gannet_http::semantics::response::ResponseHead;
 use gannet_http::semantics::status::Status;
+use gannet_testkit::h2::hpack::Decoder;
 
 use super::wire;
 
@@ -20,7 +20,7 @@ pub(crate) struct Peer {
     scratch: Vec<u8>,
     output: Output,
     held: Vec<(StreamId, u64)>,
-    decoder: Decoder,
+    decoder: Decoder<'static>,
     /// One line per event (`! ...`) and per frame of output (`< ...`).
     pub(crate) record: String,
     /// Whether requests are written down, and output.

@@ -5,10 +5,10 @@ use gannet_io::sim::{Client, Faults, Sim};
 use gannet_server::config::ContentOptions;
 use gannet_server::driven::{Driven, DrivenContent};
 use gannet_server::ledger::Account;
+use gannet_testkit::h2::{INITIAL_WINDOW_SIZE, headers, opening, request};
 
 use crate::directed::{Server, get};
 use crate::run::{LIMITS, check_holdings};
-use crate::streams::{END_HEADERS, END_STREAM, HEADERS, SETTINGS, frame, literal};
 
 const MS: u64 = 1_000_000;
 
@@ -335,20 +335,9 @@ fn copies_that_are_not_taken_have_a_bound() {
 
 /// What an HTTP/2 client without a window for content asks.
 fn streams(paths: &[&str]) -> Vec<u8> {
-    let mut requests = gannet_http::h2::PREFACE.to_vec();
-    // SETTINGS_INITIAL_WINDOW_SIZE.
-    requests.extend(frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]));
+    let mut requests = opening(&[(INITIAL_WINDOW_SIZE, 0)]);
     for (path, id) in paths.iter().zip((1..).step_by(2)) {
-        let mut block = Vec::new();
-        for (name, value) in [
-            (":method", "GET"),
-            (":scheme", "http"),
-            (":authority", "sim"),
-            (":path", &format!("/{path}")),
-        ] {
-            literal(name, value, &mut block);
-        }
-        requests.extend(frame(HEADERS, END_HEADERS | END_STREAM, id, &block));
+        requests.extend(headers(id, &request("GET", &format!("/{path}"), &[])));
     }
     requests
 }

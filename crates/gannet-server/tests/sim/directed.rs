@@ -8,13 +8,12 @@ use gannet_io::sim::{Client, End, Faults, Sim, SimHandle};
 use gannet_server::config::{ContentOptions, Limits};
 use gannet_server::driven::{Driven, DrivenContent};
 use gannet_server::tls::limits::{SEALED_RECORDS_MAX, SMALL_RECORD_LEN, SMALL_RECORDS};
+use gannet_testkit::h2::{
+    DATA, INTERNAL_ERROR, RST_STREAM, frames, headers, opening, request, window_update,
+};
 use rustls::ClientConfig;
 
 use crate::run::{LIMITS, Tls, check_holdings, secure};
-use crate::streams::{
-    DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, literal,
-    number,
-};
 use crate::wire::Wire;
 
 const MS: u64 = 1_000_000;
@@ -458,22 +457,19 @@ fn a_stream_does_not_wait_for_a_hung_disk_for_ever() {
     });
     let connect = |server: &Server| {
         let client = server.connect();
-        client.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-        client.write(&frame(SETTINGS, 0, 0, &[]));
+        client.write(&opening(&[]));
         (client, Vec::new())
     };
     let ask = |client: &Client, id: u32, path: &str| {
-        client.write(&frame(
-            HEADERS,
-            END_HEADERS | END_STREAM,
-            id,
-            &get_block(path),
-        ));
+        client.write(&headers(id, &request("GET", path, &[])));
     };
     let (client, mut got) = connect(&server);
     let mut has = |kind: u8, id: u32, payload: Option<&[u8]>| {
         got.extend(client.read());
-        has_frame(&got, kind, id, payload)
+        frames(&got).iter().any(|frame| {
+            let is_it = (frame.kind, frame.stream) == (kind, id);
+            is_it && payload.is_none_or(|payload| payload == frame.payload)
+        })
     };
     ask(&client, 1, "/small");
     server.until("the first answer", || has(DATA, 1, Some(b"small")));
@@ -482,12 +478,11 @@ fn a_stream_does_not_wait_for_a_hung_disk_for_ever() {
     server.until("content of a large file", || has(DATA, 3, None));
     server.disk.slow_file("large", 50_000 * MS);
     ask(&client, 5, "/large");
-    let increment = (LARGE as u32).to_be_bytes();
-    client.write(&frame(WINDOW_UPDATE, 0, 0, &increment));
-    client.write(&frame(WINDOW_UPDATE, 0, 3, &increment));
+    client.write(&window_update(0, LARGE as u32));
+    client.write(&window_update(3, LARGE as u32));
     ask(&client, 7, "/small");
     server.until("an answer beside it", || has(DATA, 7, Some(b"small")));
-    let internal_error = 2u32.to_be_bytes();
+    let internal_error = INTERNAL_ERROR.to_be_bytes();
     let took = server.until("the stream that had begun is reset", || {
         has(RST_STREAM, 3, Some(&internal_error))
     });
@@ -506,32 +501,6 @@ fn a_stream_does_not_wait_for_a_hung_disk_for_ever() {
     server.until("an answer after it", || has(DATA, 9, Some(b"small")));
 }
 
-/// `GET` without compression.
-pub(crate) fn get_block(path: &str) -> Vec<u8> {
-    let mut block = Vec::new();
-    literal(":method", "GET", &mut block);
-    literal(":scheme", "http", &mut block);
-    literal(":authority", "sim", &mut block);
-    literal(":path", path, &mut block);
-    block
-}
-
-/// Whether a whole frame of this kind, stream and payload is among the bytes.
-fn has_frame(mut bytes: &[u8], kind: u8, id: u32, payload: Option<&[u8]>) -> bool {
-    while bytes.len() >= 9 {
-        let len = number(&[0, bytes[0], bytes[1], bytes[2]]) as usize;
-        let Some(content) = bytes.get(9..9 + len) else {
-            return false;
-        };
-        let is_it = bytes[3] == kind && number(&bytes[5..9]) == id;
-        if is_it && payload.is_none_or(|payload| payload == content) {
-            return true;
-        }
-        bytes = &bytes[9 + len..];
-    }
-    false
-}
-
 /// With a delay, answers come that much later, to the millisecond, in HTTP/1 and HTTP/2; those of
 /// other connections are on their way at the same time, and pipelined ones come together.
 #[test]
@@ -545,19 +514,8 @@ fn a_delay_is_kept_by_each_connection_for_itself() {
     first.write(&[get("small"), get("small")].concat());
     server.pass(100);
     second.write(&get("small"));
-    let mut request = gannet_http::h2::PREFACE.to_vec();
-    request.extend(frame(SETTINGS, 0, 0, &[]));
-    let mut block = Vec::new();
-    for (name, value) in [
-        (":method", "GET"),
-        (":scheme", "http"),
-        (":authority", "sim"),
-        (":path", "/small"),
-    ] {
-        literal(name, value, &mut block);
-    }
-    request.extend(frame(HEADERS, END_HEADERS | END_STREAM, 1, &block));
-    streams.write(&request);
+    let block = request("GET", "/small", &[]);
+    streams.write(&[opening(&[]), headers(1, &block)].concat());
     let since = |server: &Server| (server.disk.now().0 - began) / MS;
 
     let disk = server.disk.clone();

@@ -4,20 +4,20 @@
 
 use std::sync::Arc;
 
-use gannet_http::h2::PREFACE;
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Client, End, Faults, Sim};
 use gannet_server::config::{ContentOptions, Limits};
 use gannet_server::driven::{Driven, DrivenContent};
 use gannet_server::ledger::{Account, Bound, Holding};
 use gannet_server::tls::limits::SEALED_RECORDS_MAX;
+use gannet_testkit::h2::{
+    self, CANCEL, CONTINUATION, END_HEADERS, END_STREAM, HEADERS, PING, PRIORITY_UPDATE, frame,
+    headers, opening, rst_stream, wide_opening,
+};
 use rustls::ClientConfig;
 
-use crate::directed::{Server, get, get_block};
+use crate::directed::{Server, get};
 use crate::run::{LIMITS, Packing, Tls, open};
-use crate::streams::{
-    END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame,
-};
 use crate::wire::Wire;
 
 const MS: u64 = 1_000_000;
@@ -26,10 +26,6 @@ const MIB: u64 = 1 << 20;
 
 /// Longer than any run.
 const HANGS_NS: u64 = 50_000 * MS;
-
-const PING: u8 = 6;
-const CONTINUATION: u8 = 9;
-const PRIORITY_UPDATE: u8 = 16;
 
 /// Connections of a flood.
 const FLOOD: usize = 20;
@@ -70,35 +66,11 @@ fn check_given_back(server: &mut Server, account: Account, least: u64) {
     assert!(after.held <= KIB, "{full:?}, then {after:?}");
 }
 
-/// An integer with a prefix of 7 bits, and the string of that length (RFC 7541 section 5.2).
-fn string(text: &[u8], out: &mut Vec<u8>) {
-    let mut rest = text.len();
-    if rest < 127 {
-        out.push(rest as u8);
-    } else {
-        out.push(127);
-        rest -= 127;
-        while rest >= 128 {
-            out.push(rest as u8 | 128);
-            rest >>= 7;
-        }
-        out.push(rest as u8);
-    }
-    out.extend_from_slice(text);
-}
-
 /// The frames of a request with these fields, which may be long.
 fn request(id: u32, lines: &[(&str, String)]) -> Vec<u8> {
-    let mut block = Vec::new();
-    let first = [
-        (":method", "GET".to_owned()),
-        (":scheme", "http".to_owned()),
-    ];
-    for (name, value) in first.iter().chain(lines) {
-        block.push(0);
-        string(name.as_bytes(), &mut block);
-        string(value.as_bytes(), &mut block);
-    }
+    let mut fields = vec![(":method", "GET"), (":scheme", "http")];
+    fields.extend(lines.iter().map(|(name, value)| (*name, &**value)));
+    let block = h2::block(&fields);
     let mut frames = Vec::new();
     let mut pieces = block.chunks(16_384).enumerate().peekable();
     while let Some((at, piece)) = pieces.next() {
@@ -113,16 +85,6 @@ fn request(id: u32, lines: &[(&str, String)]) -> Vec<u8> {
         });
     }
     frames
-}
-
-/// Opens the windows as wide as they go (RFC 9113 section 6.9.1).
-fn preface_with_windows() -> Vec<u8> {
-    let wide = (1u32 << 30).to_be_bytes();
-    let mut bytes = PREFACE.to_vec();
-    // SETTINGS_INITIAL_WINDOW_SIZE.
-    bytes.extend(frame(SETTINGS, 0, 0, &[&[0, 4][..], &wide].concat()));
-    bytes.extend(frame(WINDOW_UPDATE, 0, 0, &wide));
-    bytes
 }
 
 /// Requests behind one whose answer is not taken, or that waits for the disk; in clear text and over
@@ -266,7 +228,7 @@ fn requests_that_wait_for_the_disk_have_a_bound() {
             }
         };
         for client in &flood {
-            client.write(&preface_with_windows());
+            client.write(&wide_opening());
             ask(client, 0..128);
         }
         server.until("all are received", || {
@@ -274,8 +236,7 @@ fn requests_that_wait_for_the_disk_have_a_bound() {
         });
         for client in &flood {
             for stream in 0..100 {
-                // CANCEL.
-                client.write(&frame(RST_STREAM, 0, 2 * stream + 1, &[0, 0, 0, 8]));
+                client.write(&rst_stream(2 * stream + 1, CANCEL));
             }
             ask(client, 128..228);
         }
@@ -310,15 +271,10 @@ fn answers_that_are_not_taken_have_a_bound() {
     }
     let flood: Vec<_> = (0..FLOOD).map(|_| server.connect()).collect();
     for client in &flood {
-        let mut bytes = preface_with_windows();
+        let mut bytes = wide_opening();
         for number in 0..100 {
-            let block = get_block(&format!("/long{number}"));
-            bytes.extend(frame(
-                HEADERS,
-                END_HEADERS | END_STREAM,
-                2 * number + 1,
-                &block,
-            ));
+            let block = h2::request("GET", &format!("/long{number}"), &[]);
+            bytes.extend(headers(2 * number + 1, &block));
         }
         client.write(&bytes);
     }
@@ -356,14 +312,10 @@ fn tables_and_control_frames_have_a_bound() {
     let mut server = Server::new(Faults::none());
     let flood: Vec<_> = (0..FLOOD).map(|_| server.connect()).collect();
     for (number, client) in flood.iter().enumerate() {
-        let mut bytes = PREFACE.to_vec();
-        bytes.extend(frame(SETTINGS, 0, 0, &[]));
+        let mut bytes = opening(&[]);
         for stream in 0..100u32 {
-            let mut block = get_block("/small");
-            // With incremental indexing: an entry of the table (RFC 7541 section 6.2.1).
-            block.push(0x40);
-            string(format!("x-{stream}").as_bytes(), &mut block);
-            string(&[b'v'; 100], &mut block);
+            let mut block = h2::request("GET", "/small", &[]);
+            block.extend(h2::indexed(&format!("x-{stream}"), &[b'v'; 100]));
             bytes.extend(frame(HEADERS, END_HEADERS, 2 * stream + 1, &block));
         }
         for stream in 1_000..1_040u32 {
@@ -372,11 +324,8 @@ fn tables_and_control_frames_have_a_bound() {
         }
         // Half of them stop within a block, half do not take what they are told.
         if number % 2 == 0 {
-            let mut block = vec![0];
-            string(b"x-endless", &mut block);
-            // A string of 20,000 bytes.
-            block.extend([127, 0xa1, 0x9b, 0x01]);
-            block.resize(16_000, b'e');
+            let mut block = h2::block(&[("x-endless", &"e".repeat(20_000))]);
+            block.truncate(16_000);
             bytes.extend(frame(HEADERS, 0, 401, &block));
             bytes.extend(frame(CONTINUATION, 0, 401, &[b'e'; 4_000]));
             bytes.extend(frame(CONTINUATION, 0, 401, &[b'e'; 8_000]));

@@ -4,20 +4,16 @@
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 
-use gannet_http::h2::PREFACE;
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Client, End, Faults, Random, Sim};
 use gannet_server::config::ContentOptions;
 use gannet_server::driven::{Driven, DrivenContent};
 use gannet_server::ledger::Account;
+use gannet_testkit::h2::{DATA, END_STREAM, Frame, RST_STREAM, headers, request, wide_opening};
 
 use crate::directed::{Server, get};
 use crate::response::{Head, parts};
 use crate::run::{LIMITS, Packing, open};
-use crate::streams::{
-    DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS, WINDOW_UPDATE, frame, literal,
-    number,
-};
 
 const MS: u64 = 1_000_000;
 
@@ -248,11 +244,7 @@ impl Asker {
         if random.chance(500) {
             // Fields are not read there.
             asks.retain(|ask| matches!(ask, Ask::Whole(_) | Ask::Range(_)));
-            let wide = (1u32 << 30).to_be_bytes();
-            client.write(PREFACE);
-            // SETTINGS_INITIAL_WINDOW_SIZE.
-            client.write(&frame(SETTINGS, 0, 0, &[&[0, 4][..], &wide].concat()));
-            client.write(&frame(WINDOW_UPDATE, 0, 0, &wide));
+            client.write(&wide_opening());
             let with_ids = (0..).map(|number| 1 + 2 * number).zip(asks.drain(..));
             let with_ids = with_ids.map(|(id, ask)| (id, ask, Vec::new()));
             streams = Some(with_ids.collect::<Vec<_>>());
@@ -265,15 +257,9 @@ impl Asker {
         }
         for (id, ask, _) in streams.iter().flatten() {
             let (method, path, range) = ask.parts();
-            let mut block = Vec::new();
-            literal(":method", method, &mut block);
-            literal(":scheme", "http", &mut block);
-            literal(":authority", "sim", &mut block);
-            literal(":path", &path, &mut block);
-            if let Some(range) = range {
-                literal("range", range, &mut block);
-            }
-            client.write(&frame(HEADERS, END_HEADERS | END_STREAM, *id, &block));
+            let fields = range.map(|range| ("range", range));
+            let block = request(method, &path, fields.as_slice());
+            client.write(&headers(*id, &block));
         }
         asks.reverse();
         Self {
@@ -345,21 +331,17 @@ impl Asker {
         allowed: &RangeInclusive<usize>,
         count: &mut usize,
     ) -> bool {
-        let Some(start) = self.got.get(..9) else {
+        let Some(frame) = Frame::take(&mut self.got) else {
             return false;
         };
-        let len = 9 + number(&[0, start[0], start[1], start[2]]) as usize;
-        let (kind, flags, id) = (start[3], start[4], number(&start[5..9]));
-        if self.got.len() < len {
-            return false;
-        }
-        assert_ne!(kind, RST_STREAM, "nothing goes wrong");
-        let payload: Vec<u8> = self.got.drain(..len).skip(9).collect();
+        assert_ne!(frame.kind, RST_STREAM, "nothing goes wrong");
         let streams = self.streams.as_mut().expect("it speaks HTTP/2");
-        let at = streams.iter().position(|(stream, ..)| *stream == id);
-        if let (Some(at), DATA) = (at, kind) {
-            streams[at].2.extend(payload);
-            if flags & END_STREAM != 0 {
+        let at = streams
+            .iter()
+            .position(|(stream, ..)| *stream == frame.stream);
+        if let (Some(at), DATA) = (at, frame.kind) {
+            streams[at].2.extend(&frame.payload);
+            if frame.has(END_STREAM) {
                 let (_, ask, body) = streams.swap_remove(at);
                 let release = ask.judge(None, &body, kinds);
                 assert!(

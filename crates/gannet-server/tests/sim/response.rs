@@ -1,5 +1,7 @@
 //! Responses, read strictly.
 
+use gannet_testkit::h1::Response;
+
 /// The head of a response.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
@@ -12,42 +14,11 @@ pub(crate) struct Head {
 impl Head {
     /// Reads a head; `None` if it is not complete.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Self>, String> {
-        let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else {
-            let start = &bytes[..bytes.len().min(9)];
-            if !b"HTTP/1.1 ".starts_with(start) {
-                return Err(format!("no response: {}", start.escape_ascii()));
-            }
+        let Some((response, len)) = Response::head(bytes)? else {
             return Ok(None);
         };
-        let text = std::str::from_utf8(&bytes[..end])
-            .map_err(|_| format!("not text: {}", bytes[..end].escape_ascii()))?;
-        let mut lines = text.split("\r\n");
-        let status = lines
-            .next()
-            .and_then(|line| line.strip_prefix("HTTP/1.1 "))
-            .and_then(|rest| rest.get(..3))
-            .and_then(|digits| digits.parse().ok())
-            .ok_or_else(|| format!("no status line: {text}"))?;
-        let mut fields: Vec<(String, String)> = Vec::new();
-        for line in lines {
-            let (name, value) = line
-                .split_once(": ")
-                .ok_or_else(|| format!("field: {line}"))?;
-            let name = name.to_ascii_lowercase();
-            if fields.iter().any(|(before, _)| *before == name) {
-                return Err(format!("{name} twice: {text}"));
-            }
-            fields.push((name, value.to_owned()));
-        }
-        let head = Self {
-            status,
-            fields,
-            len: end + 4,
-        };
-        if head.field("date").is_none() {
-            return Err(format!("no date: {text}"));
-        }
-        Ok(Some(head))
+        let head = Self::of_fields(response.status, response.fields)?;
+        Ok(Some(Self { len, ..head }))
     }
 
     /// A head that arrived as a field block.

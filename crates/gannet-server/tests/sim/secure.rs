@@ -2,10 +2,10 @@
 
 use gannet_io::sim::{End, Faults};
 use gannet_server::tls::limits::SEALED_RECORDS_MAX;
+use gannet_testkit::h2::{headers, request, wide_opening};
 
-use crate::directed::{Server, check_about, get, get_block};
+use crate::directed::{Server, check_about, get};
 use crate::run::{LIMITS, Tls};
-use crate::streams::{END_HEADERS, END_STREAM, HEADERS, SETTINGS, WINDOW_UPDATE, frame, literal};
 use crate::wire::Wire;
 
 /// A connection whose handshake is over; nothing was asked for.
@@ -120,18 +120,12 @@ fn a_peer_that_stalls_its_streams_has_little_made_for_it() {
         let mut server = Server::new(faults);
         server.disk.put_file("huge", vec![b'H'; 2 << 20]);
         let client = server.connect();
-        client.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
-        // SETTINGS_INITIAL_WINDOW_SIZE.
-        let window = [&[0, 4][..], &(1u32 << 30).to_be_bytes()].concat();
-        client.write(&frame(SETTINGS, 0, 0, &window));
-        client.write(&frame(WINDOW_UPDATE, 0, 0, &(1u32 << 30).to_be_bytes()));
+        client.write(&wide_opening());
         let mut got = 0;
         for stream in 0..50 {
-            let mut block = get_block("/huge");
             // They take turns.
-            literal("priority", "i", &mut block);
-            let flags = END_HEADERS | END_STREAM;
-            client.write(&frame(HEADERS, flags, 2 * stream + 1, &block));
+            let block = request("GET", "/huge", &[("priority", "i")]);
+            client.write(&headers(2 * stream + 1, &block));
         }
         server.until("it has begun", || {
             got += client.read_at_most(1 << 20).len();

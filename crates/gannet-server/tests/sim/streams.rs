@@ -3,8 +3,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use gannet_http::h2::hpack::Decoder;
 use gannet_io::sim::{End, Random, SimHandle};
+use gannet_testkit::h2::hpack::Decoder;
+use gannet_testkit::h2::{
+    ACK, CANCEL, DATA, END_HEADERS, END_STREAM, Frame, GOAWAY, HEADERS, INITIAL_WINDOW_SIZE,
+    NO_ERROR, PING, PRIORITY_UPDATE, RST_STREAM, SETTINGS, WINDOW_UPDATE, block, frame, number,
+    opening, rst_stream, settings_frame, window_update,
+};
 use rustls::ClientConfig;
 
 use crate::client::{Actor, Allowed, Ask, Kind, Reading, Seen, judge_file};
@@ -13,22 +18,6 @@ use crate::response::Head;
 use crate::wire::Wire;
 
 const MS: u64 = 1_000_000;
-
-pub(crate) const DATA: u8 = 0;
-pub(crate) const HEADERS: u8 = 1;
-pub(crate) const RST_STREAM: u8 = 3;
-pub(crate) const SETTINGS: u8 = 4;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-pub(crate) const WINDOW_UPDATE: u8 = 8;
-const PRIORITY_UPDATE: u8 = 16;
-
-pub(crate) const END_STREAM: u8 = 1;
-const ACK: u8 = 1;
-pub(crate) const END_HEADERS: u8 = 4;
-
-const NO_ERROR: u32 = 0;
-const CANCEL: u32 = 8;
 
 /// Initial window of a connection (RFC 9113 section 6.9.2).
 const CONNECTION_WINDOW: i64 = 65_535;
@@ -136,7 +125,7 @@ pub(crate) struct StreamsClient {
     random: Random,
     tls: Option<Arc<ClientConfig>>,
     wire: Option<Wire>,
-    decoder: Decoder,
+    decoder: Decoder<'static>,
     got: Vec<u8>,
     read: usize,
     next_stream: u32,
@@ -214,16 +203,9 @@ impl StreamsClient {
             self.is_cut_by_stop = true;
             return false;
         }
-        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-        self.send(&[&preface[..], &self.settings(self.manners.window)].concat());
+        self.send(&opening(&[(INITIAL_WINDOW_SIZE, self.manners.window)]));
         self.initial.push_back(self.manners.window);
         true
-    }
-
-    fn settings(&self, window: u32) -> Vec<u8> {
-        let mut payload = vec![0, 4];
-        payload.extend(window.to_be_bytes());
-        frame(SETTINGS, 0, 0, &payload)
     }
 
     /// Opens streams, ends requests, gives windows back, changes priorities.
@@ -240,7 +222,7 @@ impl StreamsClient {
                 stream.owed -= increment;
                 stream.window += i64::from(increment);
                 stream.moved_at = now;
-                out.extend(frame(WINDOW_UPDATE, 0, *id, &increment.to_be_bytes()));
+                out.extend(window_update(*id, increment));
             }
             // Not each time, however often it acts.
             if increment > 0 && self.manners.has_priorities && self.random.chance(50) {
@@ -250,7 +232,7 @@ impl StreamsClient {
             }
         }
         if self.owed > 0 && self.manners.opens > 0 {
-            out.extend(frame(WINDOW_UPDATE, 0, 0, &self.owed.to_be_bytes()));
+            out.extend(window_update(0, self.owed));
             self.window += i64::from(self.owed);
             self.owed = 0;
         }
@@ -259,7 +241,7 @@ impl StreamsClient {
             .window_later
             .take_if(|(after, _)| *after <= self.answered)
         {
-            out.extend(self.settings(window));
+            out.extend(settings_frame(&[(INITIAL_WINDOW_SIZE, window)]));
             self.initial.push_back(window);
         }
         while !self.has_goaway && self.streams.len() < self.manners.at_once {
@@ -275,19 +257,18 @@ impl StreamsClient {
         let id = self.next_stream;
         self.next_stream += 2;
         let (method, target, lines) = &ask.parts;
-        let mut block = Vec::new();
-        literal(":method", method, &mut block);
         let scheme = if self.tls.is_some() { "https" } else { "http" };
-        literal(":scheme", scheme, &mut block);
-        literal(":authority", "localhost", &mut block);
-        literal(":path", target, &mut block);
-        for (name, value) in lines.lines().filter_map(|line| line.split_once(": ")) {
-            literal(name, value, &mut block);
-        }
-        if self.manners.has_priorities && self.random.chance(500) {
-            let value = format!("u={}", self.random.below(8));
-            literal("priority", &value, &mut block);
-        }
+        let mut fields = vec![
+            (":method", &**method),
+            (":scheme", scheme),
+            (":authority", "localhost"),
+            (":path", &**target),
+        ];
+        fields.extend(lines.lines().filter_map(|line| line.split_once(": ")));
+        let is_urgent = self.manners.has_priorities && self.random.chance(500);
+        let priority = is_urgent.then(|| format!("u={}", self.random.below(8)));
+        fields.extend(priority.as_deref().map(|priority| ("priority", priority)));
+        let block = block(&fields);
         let is_open = self.random.chance(self.manners.half_closed);
         let flags = END_HEADERS | if is_open { 0 } else { END_STREAM };
         out.extend(frame(HEADERS, flags, id, &block));
@@ -324,19 +305,16 @@ impl StreamsClient {
         }
         let is_all = bytes.is_empty();
         self.got.extend(bytes);
-        while self.got.len() >= 9 {
-            let len = number(&[0, self.got[0], self.got[1], self.got[2]]) as usize;
+        loop {
+            let len = Frame::header(&self.got).map_or(0, |header| header.len);
             if len > 16_384 {
                 return Err(format!("a frame of {len} bytes"));
             }
-            if self.got.len() < 9 + len {
+            let Some(frame) = Frame::take(&mut self.got) else {
                 break;
-            }
-            let whole: Vec<u8> = self.got.drain(..9 + len).collect();
-            let id = number(&whole[5..9]);
-            let (kind, flags) = (whole[3], whole[4]);
-            self.take((kind, flags, id), &whole[9..], now, files)
-                .map_err(|why| format!("stream {id}: {why}, {:?}", self.manners))?;
+            };
+            self.take(&frame, now, files)
+                .map_err(|why| format!("stream {}: {why}, {:?}", frame.stream, self.manners))?;
         }
         if end != End::Open {
             self.trace = self.trace.rotate_left(7) ^ end as u64;
@@ -345,23 +323,18 @@ impl StreamsClient {
         Ok(is_all)
     }
 
-    fn take(
-        &mut self,
-        (kind, flags, id): (u8, u8, u32),
-        payload: &[u8],
-        now: u64,
-        files: &mut Files,
-    ) -> Result<(), String> {
-        match kind {
-            HEADERS => self.head(flags, id, payload, now, files),
-            DATA => self.content(flags, id, payload, now, files),
+    fn take(&mut self, received: &Frame, now: u64, files: &mut Files) -> Result<(), String> {
+        let (id, payload) = (received.stream, &received.payload[..]);
+        match received.kind {
+            HEADERS => self.head(received, now, files),
+            DATA => self.content(received, now, files),
             RST_STREAM => {
                 let Some(stream) = self.streams.remove(&id) else {
                     return Ok(());
                 };
                 self.cut(stream, &format!("reset with {}", number(payload)), files)
             }
-            SETTINGS if flags & ACK == 0 => {
+            SETTINGS if !received.has(ACK) => {
                 self.send(&frame(SETTINGS, ACK, 0, &[]));
                 Ok(())
             }
@@ -374,7 +347,7 @@ impl StreamsClient {
                 }
                 Ok(())
             }
-            PING if flags & ACK == 0 => {
+            PING if !received.has(ACK) => {
                 self.send(&frame(PING, ACK, 0, payload));
                 Ok(())
             }
@@ -393,30 +366,23 @@ impl StreamsClient {
         }
     }
 
-    fn head(
-        &mut self,
-        flags: u8,
-        id: u32,
-        block: &[u8],
-        now: u64,
-        files: &mut Files,
-    ) -> Result<(), String> {
-        let mut fields = Vec::new();
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        self.decoder
-            .decode_each(block, |name, value| fields.push((text(name), text(value))))
-            .map_err(|error| format!("{error:?}"))?;
+    fn head(&mut self, received: &Frame, now: u64, files: &mut Files) -> Result<(), String> {
+        let id = received.stream;
+        let fields = self.decoder.decode(&received.payload);
+        let fields = fields.map_err(|error| format!("{error:?}"))?.into_iter();
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let mut fields = fields.map(|(name, value)| (text(name), text(value)));
         let Some(stream) = self.streams.get_mut(&id) else {
             // This client has reset it.
             return Ok(());
         };
-        let (name, status) = fields.remove(0);
+        let (name, status) = fields.next().ok_or("an empty head")?;
         let status = status.parse().map_err(|_| format!("{name}: {status}"))?;
-        let head = Head::of_fields(status, fields)?;
-        if flags & END_HEADERS == 0 || stream.reading.is_some() {
+        let head = Head::of_fields(status, fields.collect())?;
+        if !received.has(END_HEADERS) || stream.reading.is_some() {
             return Err("a second head, or one in pieces".into());
         }
-        let has_body = flags & END_STREAM == 0;
+        let has_body = !received.has(END_STREAM);
         let body_len = if has_body {
             head.body_len(stream.ask.is_head)?
         } else {
@@ -436,14 +402,8 @@ impl StreamsClient {
         self.whole(id, files)
     }
 
-    fn content(
-        &mut self,
-        flags: u8,
-        id: u32,
-        bytes: &[u8],
-        now: u64,
-        files: &mut Files,
-    ) -> Result<(), String> {
+    fn content(&mut self, received: &Frame, now: u64, files: &mut Files) -> Result<(), String> {
+        let (id, bytes) = (received.stream, &received.payload[..]);
         self.window -= bytes.len() as i64;
         self.owed += bytes.len() as u32;
         if self.window < 0 {
@@ -463,12 +423,12 @@ impl StreamsClient {
         if reading.body.len() as u64 > reading.body_len {
             return Err(format!("more than announced: {:?}", reading.head));
         }
-        if flags & END_STREAM != 0 {
+        if received.has(END_STREAM) {
             return self.whole(id, files);
         }
         if self.random.chance(self.manners.resets) {
             let stream = self.streams.remove(&id).expect("found above");
-            self.send(&frame(RST_STREAM, 0, id, &CANCEL.to_be_bytes()));
+            self.send(&rst_stream(id, CANCEL));
             self.lost += 1;
             return self.judge(&stream, false, files);
         }
@@ -638,28 +598,4 @@ impl Actor for StreamsClient {
     fn cut_by_stop(&mut self) {
         self.is_cut_by_stop = true;
     }
-}
-
-/// A frame.
-pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let len = (payload.len() as u32).to_be_bytes();
-    let mut bytes = vec![len[1], len[2], len[3], kind, flags];
-    bytes.extend(stream.to_be_bytes());
-    bytes.extend_from_slice(payload);
-    bytes
-}
-
-/// A field that is neither indexed nor compressed (RFC 7541 section 6.2.2); short ones only.
-pub(crate) fn literal(name: &str, value: &str, out: &mut Vec<u8>) {
-    out.push(0);
-    for text in [name, value] {
-        assert!(text.len() < 127, "needs a longer integer: {text}");
-        out.push(text.len() as u8);
-        out.extend_from_slice(text.as_bytes());
-    }
-}
-
-/// Four bytes as a number.
-pub(crate) fn number(bytes: &[u8]) -> u32 {
-    u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }

@@ -59,6 +59,9 @@ pub const CANCEL: u32 = 0x8;
 /// Error code: the peer floods.
 pub const ENHANCE_YOUR_CALM: u32 = 0xb;
 
+/// A window that is never used up: 1 GiB.
+pub const WIDE: u32 = 1 << 30;
+
 /// A frame.
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = (payload.len() as u32).to_be_bytes()[1..].to_vec();
@@ -71,6 +74,12 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 /// The preface and SETTINGS.
 pub fn opening(settings: &[(u16, u32)]) -> Vec<u8> {
     [PREFACE, &settings_frame(settings)].concat()
+}
+
+/// The same with windows that are [`WIDE`]: those of streams, and the connection's.
+pub fn wide_opening() -> Vec<u8> {
+    let opening = opening(&[(INITIAL_WINDOW_SIZE, WIDE)]);
+    [opening, window_update(0, WIDE)].concat()
 }
 
 /// SETTINGS with these numbers and values.
@@ -106,6 +115,14 @@ pub fn block(fields: &[(&str, &str)]) -> Vec<u8> {
         string(name.as_bytes(), &mut bytes);
         string(value.as_bytes(), &mut bytes);
     }
+    bytes
+}
+
+/// A field that enters the dynamic table (RFC 7541 section 6.2.1).
+pub fn indexed(name: &str, value: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0x40];
+    string(name.as_bytes(), &mut bytes);
+    string(value, &mut bytes);
     bytes
 }
 
@@ -171,10 +188,16 @@ impl Frame {
 
     /// Takes a whole frame off what was received, if there is one.
     pub fn take(received: &mut Vec<u8>) -> Option<Self> {
-        let mut frame = Self::header(received)?;
-        let end = 9 + frame.len as usize;
-        frame.payload = received.get(9..end)?.to_vec();
-        received.drain(..end);
+        let frame = Self::read(received)?;
+        received.drain(..9 + frame.payload.len());
+        Some(frame)
+    }
+
+    /// Reads a frame at the beginning of some bytes, if it is whole.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let mut frame = Self::header(bytes)?;
+        let payload = bytes[9..].get(..frame.len as usize)?;
+        frame.payload = payload.to_vec();
         Some(frame)
     }
 
@@ -186,8 +209,13 @@ impl Frame {
 
 /// The whole frames at the beginning of some bytes.
 pub fn frames(bytes: &[u8]) -> Vec<Frame> {
-    let mut rest = bytes.to_vec();
-    std::iter::from_fn(|| Frame::take(&mut rest)).collect()
+    let mut rest = bytes;
+    let next = || {
+        let frame = Frame::read(rest)?;
+        rest = &rest[9 + frame.payload.len()..];
+        Some(frame)
+    };
+    std::iter::from_fn(next).collect()
 }
 
 /// The first four bytes as a number: an error code, an increment, a stream.
