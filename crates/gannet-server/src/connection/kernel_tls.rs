@@ -17,7 +17,8 @@ use gannet_io::ktls::ControlType;
 
 use super::secure::State;
 use super::sending::list_len;
-use super::{Active, Part};
+use super::Active;
+use crate::exchange::body::Body;
 use crate::release::ServedFile;
 use crate::tls::alert::Alert;
 use crate::tls::kernel::tx_keys;
@@ -86,7 +87,7 @@ impl<D: Driver> Active<'_, D> {
     pub(super) fn put_back(&mut self, (head, file, range): Slice) {
         let work = self.conn.work();
         work.head = head;
-        work.parts.push_front(Part::File(file, range));
+        work.parts.push_front(Body::File(file, range));
     }
 
     /// Gives the kernel the keys. False if the connection stays with our own record layer.

@@ -25,17 +25,15 @@ pub(crate) mod tails;
 mod waiting;
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use gannet_io::driver::{Driver, Nanos, Socket};
-use gannet_io::memory::Memory;
 
 use self::intake::Intake;
 use self::protocol::Protocol;
 use self::secure::{Secure, State};
 pub(crate) use self::table::{Alive, Connections, GENERATION_MAX};
+use crate::exchange::body::Body;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::waiting::Waiting;
 use crate::observe::log::Record;
@@ -218,7 +216,7 @@ impl Conn {
 #[derive(Default)]
 pub(crate) struct Work {
     /// What follows once the send under way has completed.
-    pub(crate) parts: VecDeque<Part>,
+    pub(crate) parts: VecDeque<Body>,
     /// A request that waits for the disk.
     pub(crate) parked: Option<Box<Parked>>,
     /// Responses under way, for the log.
@@ -243,26 +241,6 @@ impl Work {
             && self.parked.is_none()
             && self.records.is_empty()
             && self.head.is_empty()
-    }
-}
-
-/// A piece of a response that is sent on its own.
-pub(crate) enum Part {
-    /// Bytes made for it.
-    Wire(Vec<u8>),
-    /// A range of shared memory.
-    Memory(Arc<Memory>, Range<usize>),
-    /// A range of a file.
-    File(Rc<ServedFile>, Range<u64>),
-}
-
-impl Part {
-    /// Bytes that were made for one answer.
-    pub(crate) fn wire_len(&self) -> u64 {
-        match self {
-            Self::Wire(bytes) => bytes.capacity() as u64,
-            Self::Memory(..) | Self::File(..) => 0,
-        }
     }
 }
 

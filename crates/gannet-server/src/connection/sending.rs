@@ -8,7 +8,8 @@ use gannet_io::driver::{Driver, Piece, SendList, Started};
 use gannet_io::memory::Memory;
 
 use super::kernel_tls::Slice;
-use super::{Active, Part, Phase};
+use super::{Active, Phase};
+use crate::exchange::body::Body;
 use crate::exchange::outgoing::Outgoing;
 use crate::observe::log::End;
 use crate::release::ServedFile;
@@ -28,14 +29,8 @@ impl<D: Driver> Active<'_, D> {
         self.set_deadline(self.shared.settings.limits.progress_timeout_ms);
         if list.more && list.pieces.is_empty() {
             // Heads leave with the first slice of the body.
-            let parts = &mut self.conn.work().parts;
-            match parts.pop_front() {
-                Some(Part::File(file, range)) => return self.send_slice(list.wire, file, range),
-                Some(Part::Memory(memory, range)) => {
-                    return self.send_memory_slice(list.wire, memory, range);
-                }
-                Some(part @ Part::Wire(_)) => parts.push_front(part),
-                None => {}
+            if let Some(body) = self.conn.work().parts.pop_front() {
+                return self.send_body(list.wire, body);
             }
         }
         self.send_list(list);
@@ -55,6 +50,14 @@ impl<D: Driver> Active<'_, D> {
             .send(conn.socket, conn.id.token(Kind::Send), list);
     }
 
+    /// Sends `head` and the first slice of what follows it.
+    fn send_body(&mut self, head: Vec<u8>, body: Body) {
+        match body {
+            Body::Own(..) | Body::Shared(..) => self.send_memory_slice(head, body),
+            Body::File(file, range) => self.send_slice(head, file, range),
+        }
+    }
+
     /// Sends `head` and the first slice of a file's range.
     fn send_slice(&mut self, head: Vec<u8>, file: Rc<ServedFile>, range: Range<u64>) {
         let Some((head, file, range)) = self.offer_to_kernel((head, file, range)) else {
@@ -70,7 +73,7 @@ impl<D: Driver> Active<'_, D> {
         let conn = &mut *self.conn;
         let work = conn.work();
         if !rest.is_empty() {
-            work.parts.push_front(Part::File(Rc::clone(&file), rest));
+            work.parts.push_front(Body::File(Rc::clone(&file), rest));
         }
         if let Some(memory) = file.file.sealed_memory() {
             let more = !work.parts.is_empty();
@@ -106,7 +109,7 @@ impl<D: Driver> Active<'_, D> {
         self.cork(is_clear && !rest.is_empty());
         let conn = &mut *self.conn;
         if !rest.is_empty() {
-            let rest = Part::File(Rc::clone(&file), rest);
+            let rest = Body::File(Rc::clone(&file), rest);
             conn.work().parts.push_front(rest);
         }
         conn.expected = head.len() as u64 + len;
@@ -165,16 +168,17 @@ impl<D: Driver> Active<'_, D> {
 
     /// Sends `head` and the first slice of a range of memory. The socket is not asked to take more
     /// than it has room for: what is sealed or copied at once holds up others, and may stay.
-    fn send_memory_slice(&mut self, head: Vec<u8>, memory: Arc<Memory>, range: Range<usize>) {
+    fn send_memory_slice(&mut self, head: Vec<u8>, mut body: Body) {
         let most = self.copy_slice_len(!head.is_empty());
-        let most = usize::try_from(most).unwrap_or(usize::MAX);
-        let end = range.end.min(range.start.saturating_add(most));
+        let Some((memory, slice)) = body.take(most) else {
+            return debug_assert!(false, "it is in memory");
+        };
         let parts = &mut self.conn.work().parts;
-        if end < range.end {
-            parts.push_front(Part::Memory(Arc::clone(&memory), end..range.end));
+        if !body.is_empty() {
+            parts.push_front(body);
         }
         let more = !parts.is_empty();
-        self.send_memory(head, memory, range.start..end, more);
+        self.send_memory(head, memory, slice, more);
     }
 
     /// Sends `head` and a range of memory that nobody can change.
@@ -242,23 +246,12 @@ impl<D: Driver> Active<'_, D> {
     /// Sends what follows the send that has just completed.
     pub(super) fn send_next_part(&mut self) {
         let work = self.conn.work();
-        let Some(part) = work.parts.pop_front() else {
+        let Some(body) = work.parts.pop_front() else {
             return;
         };
         let head = std::mem::take(&mut work.head);
-        let more = !work.parts.is_empty();
         self.set_deadline(self.shared.settings.limits.progress_timeout_ms);
-        match part {
-            Part::Wire(wire) => {
-                self.send_list(SendList {
-                    wire,
-                    more,
-                    ..SendList::default()
-                });
-            }
-            Part::Memory(memory, range) => self.send_memory_slice(head, memory, range),
-            Part::File(file, range) => self.send_slice(head, file, range),
-        }
+        self.send_body(head, body);
     }
 
     fn all_sent(&mut self) {

@@ -26,9 +26,10 @@ use gannet_io::driver::Nanos;
 use gannet_io::memory::Memory;
 
 use crate::config::Limits;
+use crate::exchange::body::Body;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::waiting::Waiting;
-use crate::limits::{COPY_MAX, STREAM_READ_MAX, STREAM_SEND_MAX, UNTAKEN_MAX};
+use crate::limits::{STREAM_READ_MAX, STREAM_SEND_MAX, UNTAKEN_MAX};
 use crate::observe::log::Record;
 use crate::release::{ServedFile, Source};
 use crate::tls::limits::PLAINTEXT_MAX;
@@ -70,16 +71,8 @@ pub(crate) struct Streams {
 /// What a response still has to send.
 struct Content {
     stream: StreamId,
-    parts: VecDeque<Stored>,
+    parts: VecDeque<Body>,
     record: Option<Record>,
-}
-
-/// A part of a response's content.
-enum Stored {
-    Memory(Arc<Memory>, Range<usize>),
-    /// The same, made or read for this stream alone.
-    Own(Arc<Memory>, Range<usize>),
-    File(Rc<ServedFile>, Range<u64>),
 }
 
 /// Why no more frames were written.
@@ -146,7 +139,14 @@ impl Streams {
             };
             debug_assert_eq!(body.stream, stream, "no other stream has anything to send");
             let len = body.range.end - body.range.start;
-            gather(out, source, start..start + len);
+            let range = start as usize..(start + len) as usize;
+            match source {
+                Source::Bytes(bytes) => out.wire().extend_from_slice(&bytes[range]),
+                Source::Memory(memory, offset) => {
+                    out.memory(memory, offset + range.start..offset + range.end);
+                }
+                _ => debug_assert!(false, "bytes are at hand, and files are read first"),
+            }
             start += len;
         }
         if start < end {
@@ -170,37 +170,14 @@ impl Streams {
 
     /// Keeps content for later.
     fn store(&mut self, stream: StreamId, source: Source<'_>, range: Range<u64>) {
-        let bounds = || range.start as usize..range.end as usize;
-        let part = match source {
-            Source::Bytes(bytes) => {
-                let bytes = bytes[bounds()].to_vec();
-                let len = bytes.len();
-                Stored::Own(Arc::new(Memory::from_vec(bytes)), 0..len)
-            }
-            Source::Memory(memory, offset) => {
-                let bounds = offset + bounds().start..offset + bounds().end;
-                Stored::Memory(Arc::clone(memory), bounds)
-            }
-            Source::File(file, offset) => {
-                let range = offset + range.start..offset + range.end;
-                match file.file.sealed_memory() {
-                    // Nobody can change it, and nothing has to be read.
-                    Some(memory) => {
-                        let bounds = range.start as usize..range.end as usize;
-                        Stored::Memory(Arc::clone(memory), bounds)
-                    }
-                    None => Stored::File(Rc::clone(file), range),
-                }
-            }
-            Source::Stored(_) | Source::Unread => {
-                return debug_assert!(false, "bytes are at hand");
-            }
+        let Some(body) = Body::of(source, range).map(Body::in_memory) else {
+            return debug_assert!(false, "bytes are at hand");
         };
         match self.position(stream) {
-            Some(index) => self.contents[index].parts.push_back(part),
+            Some(index) => self.contents[index].parts.push_back(body),
             None => self.contents.push(Content {
                 stream,
-                parts: VecDeque::from([part]),
+                parts: VecDeque::from([body]),
                 record: None,
             }),
         }
@@ -234,8 +211,8 @@ impl Streams {
                 continue;
             };
             let at_hand = match self.contents[index].parts.front() {
-                Some(Stored::Memory(_, range) | Stored::Own(_, range)) => range.len() as u64,
-                Some(Stored::File(file, range)) => {
+                Some(Body::Own(_, range) | Body::Shared(_, range)) => range.len() as u64,
+                Some(Body::File(file, range)) => {
                     // Bytes read but not sent may stay in memory as long as the peer stalls, per
                     // stream; with several streams, read only one frame's worth.
                     let frame = self.record_room(out).min(QUANTUM + FRAME_HEADER_LEN as u32);
@@ -269,14 +246,11 @@ impl Streams {
     /// Moves bytes of a content's first part to the send.
     fn take(&mut self, index: usize, len: u64, out: &mut Outgoing) {
         let parts = &mut self.contents[index].parts;
-        let Some(Stored::Memory(memory, range) | Stored::Own(memory, range)) = parts.front_mut()
-        else {
-            debug_assert!(false, "frames are cut to what is at hand");
-            return;
+        let Some((memory, range)) = parts.front_mut().and_then(|body| body.take(len)) else {
+            return debug_assert!(false, "frames are cut to what is at hand");
         };
-        gather(out, Source::Memory(memory, range.start), 0..len);
-        range.start += len as usize;
-        if range.start == range.end {
+        out.memory(&memory, range);
+        if parts.front().is_some_and(Body::is_empty) {
             parts.pop_front();
         }
     }
@@ -287,16 +261,15 @@ impl Streams {
             return false;
         };
         let parts = &mut self.contents[index].parts;
-        let Some(Stored::File(_, range)) = parts.front_mut() else {
+        let Some(Body::File(_, range)) = parts.front_mut() else {
             debug_assert!(false, "one read at a time, of the first part");
             return false;
         };
-        let len = bytes.len();
-        range.start += len as u64;
+        range.start += bytes.len() as u64;
         if range.start == range.end {
             parts.pop_front();
         }
-        parts.push_front(Stored::Own(Arc::new(Memory::from_vec(bytes)), 0..len));
+        parts.push_front(Body::own(bytes));
         true
     }
 
@@ -339,11 +312,7 @@ impl Streams {
     /// Bytes made or read for its streams alone.
     pub(crate) fn held_bytes(&self) -> u64 {
         let parts = self.contents.iter().flat_map(|content| &content.parts);
-        let own = parts.map(|part| match part {
-            Stored::Own(memory, _) => memory.len() as u64,
-            Stored::Memory(..) | Stored::File(..) => 0,
-        });
-        self.out.as_ref().map_or(0, Outgoing::wire_len) + own.sum::<u64>()
+        self.out.as_ref().map_or(0, Outgoing::wire_len) + parts.map(Body::own_bytes).sum::<u64>()
     }
 
     /// Bytes of what is to be logged.
@@ -356,10 +325,7 @@ impl Streams {
     /// Shared bodies that its streams send.
     pub(crate) fn shared(&self) -> impl Iterator<Item = &Arc<Memory>> {
         let parts = self.contents.iter().flat_map(|content| &content.parts);
-        parts.filter_map(|part| match part {
-            Stored::Memory(memory, _) => Some(memory),
-            Stored::Own(..) | Stored::File(..) => None,
-        })
+        parts.filter_map(Body::shared)
     }
 
     /// Gives memory back that an idle connection does not need.
@@ -383,22 +349,4 @@ const FRAME_IN_RECORD_MIN: u32 = 1_024;
 fn room_for(len: u64) -> u32 {
     let room = len.saturating_add(FRAME_HEADER_LEN as u64);
     u32::try_from(room).unwrap_or(u32::MAX)
-}
-
-/// Adds content to a send: copied, if it is short, else as a piece.
-#[inline]
-fn gather(out: &mut Outgoing, source: Source<'_>, range: Range<u64>) {
-    let bounds = range.start as usize..range.end as usize;
-    match source {
-        Source::Bytes(bytes) => out.wire().extend_from_slice(&bytes[bounds]),
-        Source::Memory(memory, offset) => {
-            let range = offset + bounds.start..offset + bounds.end;
-            match range.len() <= COPY_MAX {
-                true => out.wire().extend_from_slice(&memory.bytes()[range]),
-                false => out.memory(memory, range),
-            }
-        }
-        Source::File(..) => debug_assert!(false, "files are read first"),
-        Source::Stored(_) | Source::Unread => debug_assert!(false, "bytes are at hand"),
-    }
 }

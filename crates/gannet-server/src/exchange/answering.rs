@@ -5,7 +5,6 @@
 //! [`Reply`].
 
 use std::ops::Range;
-use std::rc::Rc;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA256};
@@ -25,13 +24,13 @@ use gannet_http::semantics::response::{ReadyPart, ResponseHead, Status};
 use gannet_io::driver::Nanos;
 use gannet_io::memory::Memory;
 
-use crate::connection::Part;
 use crate::connection::streams::Streams;
+use crate::exchange::body::Body;
 use crate::exchange::digests::Digests;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::own_fields::OwnFields;
 use crate::exchange::redirect::Redirect;
-use crate::limits::{COPY_MAX, SMALL_FILE_MAX};
+use crate::limits::SMALL_FILE_MAX;
 use crate::release::inflated::StoredBody;
 use crate::release::rules::Ruling;
 use crate::release::{Selected, Source};
@@ -409,15 +408,6 @@ fn unforeseeable(turn: &Turn<'_>) -> [u8; 16] {
     out
 }
 
-/// Adds wire bytes in order: to the send being gathered, or after the parts that follow it.
-fn wire(out: &mut Outgoing, bytes: &[u8]) {
-    match out.parts.back_mut() {
-        None => out.wire().extend_from_slice(bytes),
-        Some(Part::Wire(last)) => last.extend_from_slice(bytes),
-        Some(_) => out.part(Part::Wire(bytes.to_vec())),
-    }
-}
-
 /// Names the bytes of a body in the cheapest way.
 fn body(out: &mut Outgoing, source: Source<'_>, range: Range<u64>) {
     if range.is_empty() {
@@ -425,25 +415,18 @@ fn body(out: &mut Outgoing, source: Source<'_>, range: Range<u64>) {
     }
     let bounds = || range.start as usize..range.end as usize;
     match source {
-        Source::Bytes(bytes) => wire(out, &bytes[bounds()]),
-        Source::Memory(memory, offset) => {
-            let range = offset + bounds().start..offset + bounds().end;
-            if range.len() <= COPY_MAX {
-                wire(out, &memory.bytes()[range]);
-            } else if range.len() as u64 <= SMALL_FILE_MAX && out.parts.is_empty() && !out.is_full()
-            {
-                out.memory(memory, range);
-            } else {
-                // In slices, if it is long.
-                out.part(Part::Memory(Arc::clone(memory), range));
-            }
+        Source::Bytes(bytes) if out.parts.is_empty() => {
+            out.wire().extend_from_slice(&bytes[bounds()]);
         }
-        Source::File(file, offset) => {
-            out.part(Part::File(
-                Rc::clone(file),
-                offset + range.start..offset + range.end,
-            ));
+        Source::Memory(memory, offset)
+            if range.end - range.start <= SMALL_FILE_MAX && !out.is_full() =>
+        {
+            out.memory(memory, offset + bounds().start..offset + bounds().end);
         }
-        Source::Stored(_) | Source::Unread => debug_assert!(false, "bytes are at hand"),
+        // In slices, if it is long.
+        source => match Body::of(source, range) {
+            Some(body) => out.part(body),
+            None => debug_assert!(false, "bytes are at hand"),
+        },
     }
 }

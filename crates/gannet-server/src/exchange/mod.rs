@@ -4,9 +4,11 @@
 //! waits with the release that it began with (`waiting::Waiting`): `waiting` asks for it,
 //! `first_reads`, `listing` and `inflating` do what is done once for several who wait, `shortage` has
 //! those for whom something was used up. `answering` makes the answer from what the site has,
-//! `own_answers` the others; `outgoing` gathers the answers of one send.
+//! `own_answers` the others; `outgoing` gathers the answers of one send, and names the content that
+//! follows it as `body`.
 
 pub(crate) mod answering;
+pub(crate) mod body;
 pub(crate) mod digests;
 pub(crate) mod first_reads;
 pub(crate) mod inflating;

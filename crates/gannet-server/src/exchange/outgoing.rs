@@ -7,8 +7,8 @@ use std::sync::Arc;
 use gannet_io::driver::{PIECES_MAX, Piece, SendList};
 use gannet_io::memory::Memory;
 
-use crate::connection::Part;
-use crate::limits::{RESPONSES_PER_SEND_MAX, WIRE_MAX};
+use super::body::Body;
+use crate::limits::{COPY_MAX, RESPONSES_PER_SEND_MAX, WIRE_MAX};
 
 /// Answers gathered for one send, and what has to follow it.
 ///
@@ -22,7 +22,7 @@ pub(crate) struct Outgoing {
     /// Bytes in pieces of shared memory.
     shared: u64,
     /// What follows the send, in order.
-    pub(crate) parts: VecDeque<Part>,
+    pub(crate) parts: VecDeque<Body>,
 }
 
 impl Outgoing {
@@ -47,10 +47,10 @@ impl Outgoing {
         self.responses += 1;
     }
 
-    /// Adds a range of shared memory after what was written so far.
+    /// Adds a range of memory after what was written so far: copied, if it is short.
     pub(crate) fn memory(&mut self, memory: &Arc<Memory>, range: Range<usize>) {
-        if range.is_empty() {
-            return;
+        if range.len() <= COPY_MAX {
+            return self.list.wire.extend_from_slice(&memory.bytes()[range]);
         }
         self.cover();
         self.shared += range.len() as u64;
@@ -60,8 +60,8 @@ impl Outgoing {
     }
 
     /// Adds something that is sent on its own, after this send.
-    pub(crate) fn part(&mut self, part: Part) {
-        self.parts.push_back(part);
+    pub(crate) fn part(&mut self, body: Body) {
+        self.parts.push_back(body);
     }
 
     /// Whether the next response has to wait for this send.
@@ -79,7 +79,7 @@ impl Outgoing {
 
     /// Bytes of memory made for these answers.
     pub(crate) fn wire_len(&self) -> u64 {
-        let parts = self.parts.iter().map(Part::wire_len);
+        let parts = self.parts.iter().map(Body::own_bytes);
         self.list.wire.capacity() as u64 + parts.sum::<u64>()
     }
 
@@ -89,7 +89,7 @@ impl Outgoing {
     }
 
     /// The send, and what follows it.
-    pub(crate) fn finish(mut self) -> (SendList, VecDeque<Part>) {
+    pub(crate) fn finish(mut self) -> (SendList, VecDeque<Body>) {
         if !self.list.pieces.is_empty() {
             self.cover();
         }
@@ -129,16 +129,26 @@ mod tests {
 
     #[test]
     fn pieces_keep_the_order_of_writing() {
-        let memory = Arc::new(Memory::from_vec(b"0123456789".to_vec()));
+        let bytes: Vec<u8> = (0..=u8::MAX).cycle().take(3 * COPY_MAX).collect();
+        let memory = Arc::new(Memory::from_vec(bytes.clone()));
         let mut out = Outgoing::new(Vec::new());
         out.wire().extend(b"a");
-        out.memory(&memory, 2..4);
+        out.memory(&memory, 2..2 * COPY_MAX);
         out.memory(&memory, 4..4);
         out.memory(&memory, 5..6);
+        out.memory(&memory, 7..8 + COPY_MAX);
         out.wire().extend(b"b");
         let (list, parts) = out.finish();
         assert!(parts.is_empty());
-        assert_eq!(flat(&list), b"a235b");
+        assert_eq!(list.pieces.len(), 5, "the short one is in the wire");
+        let expected = [
+            b"a",
+            &bytes[2..2 * COPY_MAX],
+            &bytes[5..6],
+            &bytes[7..8 + COPY_MAX],
+            b"b",
+        ];
+        assert_eq!(flat(&list), expected.concat());
     }
 
     #[test]

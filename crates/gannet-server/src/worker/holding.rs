@@ -9,7 +9,8 @@ use gannet_io::driver::Driver;
 
 use super::Worker;
 use crate::connection::streams::Streams;
-use crate::connection::{Conn, Part};
+use crate::connection::Conn;
+use crate::exchange::body::Body;
 use crate::observe::log::Record;
 use crate::worker::ledger::{Account, Bound, Held, Holding};
 
@@ -66,10 +67,7 @@ impl<D: Driver> Worker<D> {
         let mut pinned = HashMap::new();
         for conn in self.conns.iter() {
             let parts = conn.work.iter().flat_map(|work| &work.parts);
-            let parts = parts.filter_map(|part| match part {
-                Part::Memory(memory, _) => Some(memory),
-                Part::Wire(_) | Part::File(..) => None,
-            });
+            let parts = parts.filter_map(Body::shared);
             let streams = conn.protocol.streams().into_iter();
             let streams = streams.flat_map(Streams::shared);
             pinned.extend(
@@ -91,7 +89,7 @@ fn of_connection(conn: &Conn) -> Held {
         held[Account::Input] += tls.held_bytes();
     }
     if let Some(work) = &conn.work {
-        let parts = work.parts.iter().map(Part::wire_len);
+        let parts = work.parts.iter().map(Body::own_bytes);
         held[Account::Answers] += work.head.capacity() as u64 + parts.sum::<u64>();
         held[Account::Log] += work.records.iter().map(Record::memory).sum::<u64>();
         if let Some(parked) = &work.parked {

@@ -1,0 +1,92 @@
+//! The content of an answer, as every version of HTTP sends it.
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use gannet_io::memory::Memory;
+
+use crate::release::{ServedFile, Source};
+
+/// A run of content that is not in any send yet.
+pub(crate) enum Body {
+    /// Bytes made or read for this answer alone.
+    Own(Arc<Memory>, Range<usize>),
+    /// A range of memory that others use, too.
+    Shared(Arc<Memory>, Range<usize>),
+    /// A range of a file.
+    File(Rc<ServedFile>, Range<u64>),
+}
+
+impl Body {
+    /// A range of a representation; `None` if its bytes are not at hand.
+    pub(crate) fn of(source: Source<'_>, range: Range<u64>) -> Option<Self> {
+        let bounds = || range.start as usize..range.end as usize;
+        Some(match source {
+            Source::Bytes(bytes) => Self::own(bytes[bounds()].to_vec()),
+            Source::Memory(memory, offset) => {
+                let range = offset + bounds().start..offset + bounds().end;
+                Self::Shared(Arc::clone(memory), range)
+            }
+            Source::File(file, offset) => {
+                Self::File(Rc::clone(file), offset + range.start..offset + range.end)
+            }
+            Source::Stored(_) | Source::Unread => return None,
+        })
+    }
+
+    /// Bytes made or read for one answer.
+    pub(crate) fn own(bytes: Vec<u8>) -> Self {
+        let len = bytes.len();
+        Self::Own(Arc::new(Memory::from_vec(bytes)), 0..len)
+    }
+
+    /// The same in memory, where that takes no reading: nobody can change such a file.
+    pub(crate) fn in_memory(self) -> Self {
+        match self {
+            Self::File(file, range) => match file.file.sealed_memory() {
+                Some(memory) => {
+                    let range = range.start as usize..range.end as usize;
+                    Self::Shared(Arc::clone(memory), range)
+                }
+                None => Self::File(file, range),
+            },
+            body => body,
+        }
+    }
+
+    /// Takes at most `len` bytes from its front; `None` if they are in a file.
+    pub(crate) fn take(&mut self, len: u64) -> Option<(Arc<Memory>, Range<usize>)> {
+        let (Self::Own(memory, range) | Self::Shared(memory, range)) = self else {
+            return None;
+        };
+        let len = usize::try_from(len).unwrap_or(usize::MAX).min(range.len());
+        let taken = range.start..range.start + len;
+        range.start = taken.end;
+        Some((Arc::clone(memory), taken))
+    }
+
+    /// Whether nothing is left of it.
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Self::Own(_, range) | Self::Shared(_, range) => range.is_empty(),
+            Self::File(_, range) => range.is_empty(),
+        }
+    }
+
+    /// Bytes of memory that only this answer holds.
+    pub(crate) fn own_bytes(&self) -> u64 {
+        match self {
+            Self::Own(memory, _) => memory.len() as u64,
+            Self::Shared(..) | Self::File(..) => 0,
+        }
+    }
+
+    /// The memory that others use, too.
+    pub(crate) fn shared(&self) -> Option<&Arc<Memory>> {
+        match self {
+            Self::Shared(memory, _) => Some(memory),
+            Self::Own(..) | Self::File(..) => None,
+        }
+    }
+}
