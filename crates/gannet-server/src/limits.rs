@@ -220,9 +220,9 @@ pub(crate) const LOG_HELD_MAX: u64 = (gannet_http::h2::limits::STREAMS_MAX as u6
 /// slice in records, in a buffer that may have been made for more.
 pub(crate) const SENDS_HELD_MAX: u64 = 2 * SEALED_SLICE_MAX;
 
-/// Gzip that is read, or held until there is time to inflate it, in bytes: no longer than what it
-/// is inflated to.
-pub(crate) const INFLATION_HELD_MAX: u64 = GZIPS_READ_MAX as u64 * INFLATED_PER_TURN_MAX;
+/// Stored bodies that are being read, or held until there is time to inflate them, in bytes: gzip is
+/// no longer than what it is inflated to.
+pub(crate) const LOADS_HELD_MAX: u64 = LOADS_MAX as u64 * LOADED_PER_TURN_MAX;
 
 /// How long a connection that has not asked for anything yet may stay after a stop, milliseconds:
 /// its first request may be on the way.
@@ -255,13 +255,13 @@ pub(crate) const ACCEPT_AGAIN_MS: u64 = 100;
 /// connections that are established wait for no more than so many of them.
 pub(crate) const HELLOS_PER_TURN_MAX: u64 = 8;
 
-/// Bytes inflated in one turn of bodies that are stored as gzip alone: the longest one, which takes
-/// about 3 ms.
-pub(crate) const INFLATED_PER_TURN_MAX: u64 = gannet_archive::limits::INFLATED_LEN_MAX;
+/// Bytes of stored bodies brought into memory in one turn: the longest one, which takes about 3 ms
+/// if it has to be inflated.
+pub(crate) const LOADED_PER_TURN_MAX: u64 = gannet_archive::limits::INFLATED_LEN_MAX;
 
-/// Bodies whose gzip is read, or held until there is time to inflate it, at once and per worker:
+/// Stored bodies being read, or held until there is time to inflate them, at once and per worker:
 /// at most so many MiB of memory, and as many reads as a driver has in flight.
-pub(crate) const GZIPS_READ_MAX: usize = 16;
+pub(crate) const LOADS_MAX: usize = 16;
 
 /// A buffer of opened records that grew beyond this is freed: what a peer sends is short.
 pub(crate) const PLAIN_KEPT_MAX: usize = 64 << 10;

@@ -15,8 +15,8 @@ mod directed;
 mod files;
 #[path = "sim/floods.rs"]
 mod floods;
-#[path = "sim/inflating.rs"]
-mod inflating;
+#[path = "sim/loading.rs"]
+mod loading;
 #[path = "../../gannet-http/tests/fuzz_checks/pipelines.rs"]
 mod model;
 #[path = "sim/pipelines.rs"]

@@ -31,7 +31,7 @@ use crate::exchange::outgoing::Outgoing;
 use crate::exchange::own_fields::OwnFields;
 use crate::exchange::redirect::Redirect;
 use crate::limits::SMALL_FILE_MAX;
-use crate::release::inflated::StoredBody;
+use crate::release::bodies::Unloaded;
 use crate::release::rules::Ruling;
 use crate::release::{Selected, Source};
 
@@ -147,14 +147,20 @@ impl Answering<'_> {
         changes.apply_to_block(selected.block).map(Some)
     }
 
+    /// Whether content is copied on its way out: sealed, or put into frames.
+    #[inline]
+    pub(crate) fn copies(&self) -> bool {
+        self.turn.scheme == Scheme::Https || matches!(self.reply, Reply::H2(..))
+    }
+
     /// The body that an answer sends bytes of, if that has to be brought into memory first.
     #[inline]
     pub(crate) fn missing_body<'s>(
         &self,
         request: &Request<'_>,
         selected: &Selected<'s>,
-    ) -> Option<StoredBody<'s>> {
-        let Source::Stored(body) = selected.source else {
+    ) -> Option<Unloaded<'s>> {
+        let Source::Unloaded(body) = selected.source else {
             return None;
         };
         let is_sent = sends_content(request, &self.outcome(request, selected));
@@ -174,19 +180,19 @@ impl Answering<'_> {
     /// Sends the selected representation with the fields it has now.
     fn planned(&mut self, request: &Request<'_>, selected: &Selected<'_>) -> Answered {
         let outcome = self.outcome(request, selected);
-        let inflated: Arc<Memory>;
+        let loaded: Arc<Memory>;
         let in_memory: Selected<'_>;
         let mut selected = selected;
-        if let Source::Stored(body) = selected.source
+        if let Source::Unloaded(body) = selected.source
             && sends_content(request, &outcome)
         {
-            // Inflated first, so that corruption is a 500, not a truncated body.
+            // Loaded first, so that corruption is a 500, not a truncated body.
             let Some(body) = body.body() else {
                 return self.error(Status::INTERNAL_SERVER_ERROR, None);
             };
-            inflated = body;
+            loaded = body;
             in_memory = Selected {
-                source: Source::Memory(&inflated, 0),
+                source: Source::Memory(&loaded, 0),
                 ..*selected
             };
             selected = &in_memory;

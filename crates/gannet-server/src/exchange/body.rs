@@ -31,7 +31,7 @@ impl Body {
             Source::File(file, offset) => {
                 Self::File(Rc::clone(file), offset + range.start..offset + range.end)
             }
-            Source::Stored(_) | Source::Unread => return None,
+            Source::Unloaded(_) | Source::Unread => return None,
         })
     }
 

@@ -82,7 +82,7 @@ fn sha256(selected: &Selected<'_>) -> Option<[u8; 32]> {
     let bytes = match selected.source {
         Source::Bytes(bytes) => bytes,
         Source::Memory(memory, offset) => memory.bytes().get(offset..)?,
-        Source::File(..) | Source::Stored(_) | Source::Unread => return None,
+        Source::File(..) | Source::Unloaded(_) | Source::Unread => return None,
     };
     let take = || {
         let digest = digest(&SHA256, bytes);

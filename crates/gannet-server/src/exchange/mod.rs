@@ -2,7 +2,7 @@
 //!
 //! `pump` takes requests from a protocol machine and answers what memory can answer. What it cannot
 //! waits with the release that it began with (`waiting::Waiting`): `waiting` asks for it,
-//! `first_reads`, `listing` and `inflating` do what is done once for several who wait, `shortage` has
+//! `first_reads`, `listing` and `loading` do what is done once for several who wait, `shortage` has
 //! those for whom something was used up. `answering` makes the answer from what the site has,
 //! `own_answers` the others; `outgoing` gathers the answers of one send, and names the content that
 //! follows it as `body`.
@@ -11,7 +11,7 @@ pub(crate) mod answering;
 pub(crate) mod body;
 pub(crate) mod digests;
 pub(crate) mod first_reads;
-pub(crate) mod inflating;
+pub(crate) mod loading;
 pub(crate) mod listing;
 pub(crate) mod outgoing;
 mod own_answers;
@@ -40,7 +40,7 @@ pub(crate) enum Disk {
     /// What was short may be had again.
     Again,
     /// The body that was waited for is in memory.
-    Inflated,
+    Loaded,
 }
 
 impl TryFrom<Done> for Disk {

@@ -33,7 +33,7 @@ pub(crate) enum Stop {
     NeedInput,
     /// The answers gathered have to be sent first.
     Full,
-    /// This request has to wait for the disk, or for a body to be inflated.
+    /// This request has to wait for the disk, or for a body to be loaded.
     Wait(Box<Waiting>),
     /// The last answer was written. All input is used up: none of it counts any more.
     Closing,
@@ -280,6 +280,7 @@ impl<D: Driver> Pump<'_, D> {
                 let wanted = Wanted {
                     path,
                     codings,
+                    is_copied: to.copies(),
                     request,
                 };
                 let resolved = archive.resolve(wanted, to.ruling.as_ref());
@@ -353,6 +354,7 @@ impl<D: Driver> Pump<'_, D> {
         let wanted = Wanted {
             path,
             codings,
+            is_copied: false,
             request,
         };
         match archive.resolve(wanted, to.ruling.as_ref()) {

@@ -13,10 +13,10 @@ use super::Disk;
 use super::answering::{Answered, Answering, Reply, Turn, needs_bytes};
 use super::first_reads::FirstRead;
 use super::outgoing::Outgoing;
-use crate::release::archive::{ArchiveSite, KeptBody};
+use crate::release::archive::{ArchiveSite, KeptEntry};
 use crate::release::directory::Cached;
 use crate::release::directory::fill::{Fill, Filled};
-use crate::release::inflated::{Inflation, StoredBody};
+use crate::release::bodies::{Load, Unloaded};
 use crate::release::rules::{Ruling, asked};
 use crate::release::{Release, Selected, Source};
 use crate::worker::ledger::Account;
@@ -36,17 +36,19 @@ pub(crate) enum Waits {
     /// The answers to questions asked of the disk.
     Lookup(Fill),
     /// A body of an archive that is not in memory.
-    Body(Body),
+    Load(KeptBody),
 }
 
 /// What was selected of an archive, and is not selected again.
-pub(crate) struct Body {
+pub(crate) struct KeptBody {
     site: Rc<ArchiveSite>,
     /// The canonical path.
     path: Vec<u8>,
-    selected: KeptBody,
+    selected: KeptEntry,
+    /// It is stored as gzip alone.
+    is_gzip: bool,
     /// `None` when it was asked for.
-    inflation: Option<Inflation>,
+    load: Option<Load>,
 }
 
 impl Waits {
@@ -56,13 +58,15 @@ impl Waits {
         site: &Rc<ArchiveSite>,
         path: &[u8],
         selected: &Selected<'_>,
-        body: &StoredBody<'_>,
+        body: &Unloaded<'_>,
     ) -> Self {
-        Self::Body(Body {
+        let load = body.load();
+        Self::Load(KeptBody {
             site: Rc::clone(site),
             path: path.to_vec(),
-            selected: KeptBody::new(selected, body),
-            inflation: body.inflation(),
+            selected: KeptEntry::new(selected, body),
+            is_gzip: load.as_ref().is_some_and(Load::is_gzip),
+            load,
         })
     }
 }
@@ -113,9 +117,10 @@ impl Waiting {
                 to.ruling = fill.ruling();
                 self.answer_filled(&mut to, fill, filled)
             }
-            (Waits::Body(_), Found::Body(Err(status))) => to.error(status, None),
-            (Waits::Body(body), Found::Body(Ok(()))) => {
-                let Some(selected) = body.site.selected_again(&body.selected) else {
+            (Waits::Load(_), Found::Body(Err(status))) => to.error(status, None),
+            (Waits::Load(body), Found::Body(Ok(is_loaded))) => {
+                let selected = body.site.selected_again(&body.selected, is_loaded);
+                let Some(selected) = selected else {
                     debug_assert!(false, "an archive never changes");
                     return to.error(Status::INTERNAL_SERVER_ERROR, None);
                 };
@@ -168,16 +173,17 @@ impl<D: Driver> Shared<D> {
         let request = &waiting.request.as_request();
         let fill = match &mut waiting.waits {
             Waits::Lookup(fill) => fill,
-            Waits::Body(body) => {
-                let Some(inflation) = body.inflation.take() else {
+            Waits::Load(body) => {
+                let Some(load) = body.load.take() else {
                     return Some(Found::Body(match told {
-                        Some(Ok(Disk::Inflated)) => Ok(()),
-                        // Something is used up.
+                        Some(Ok(Disk::Loaded)) => Ok(true),
+                        // Something is used up. What is stored as it is can be sent from the file.
+                        Some(Err(Errno::AGAIN | Errno::NOMEM)) if !body.is_gzip => Ok(false),
                         Some(Err(Errno::AGAIN | Errno::NOMEM)) => Err(Status::SERVICE_UNAVAILABLE),
                         _ => Err(Status::INTERNAL_SERVER_ERROR),
                     }));
                 };
-                self.ask_for_body(inflation, asker);
+                self.ask_for_body(load, asker);
                 return None;
             }
         };
@@ -251,17 +257,20 @@ impl<D: Driver> Shared<D> {
             {
                 return Some(Filled::File(cached, status));
             }
-            if let Source::Stored(body) = selected.source {
-                let Some(inflation) = body.inflation() else {
+            if let Source::Unloaded(body) = selected.source {
+                let Some(load) = body.load() else {
                     return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR));
                 };
-                let len = inflation.len();
-                if inflation.is_live() && !self.ledger.has_room(Account::Copies, len) {
+                let len = load.len();
+                if !self.ledger.has_room(Account::Copies, len) {
+                    self.release.forget_bodies();
+                }
+                if !self.ledger.has_room(Account::Copies, len) {
                     // Peers hold as many copies as there may be.
                     return Some(Filled::Short);
                 }
-                fill.await_inflation(Rc::clone(&cached));
-                self.ask_for_body(inflation, asker);
+                fill.await_load(Rc::clone(&cached));
+                self.ask_for_body(load, asker);
                 return None;
             }
             let coding = selected.representation.coding;
@@ -278,6 +287,6 @@ impl<D: Driver> Shared<D> {
 pub(crate) enum Found {
     /// What the disk has said.
     Filled(Filled),
-    /// A body of an archive is in memory now, or cannot be had.
-    Body(Result<(), Status>),
+    /// A body of an archive is in memory now, or (false) to be sent from the file, or cannot be had.
+    Body(Result<bool, Status>),
 }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use gannet_archive::limits::INFLATED_LEN_MAX;
 use gannet_archive::{Archive, Body, Entry, EntryKind, Key, Namespace, Variant};
 use gannet_content::archive::{Entries, FRONT_PAGE, Facts, Outcome, Space, resolve};
 use gannet_content::directory::listing::{Format, ListingRequest, json_path};
@@ -15,23 +16,23 @@ use gannet_http::semantics::response::{HpackBlock, ReadyBlock, Status};
 use gannet_io::memory::Memory;
 
 use super::directory::Room;
-use super::inflated::{Inflated, Stored, StoredBody};
+use super::bodies::{Bodies, Unloaded};
 use super::opened::OpenedArchive;
 use super::rules::{Ruling, SiteRules};
 use super::{Resolved, Selected, ServedFile, Source, Wanted};
 use crate::limits::SMALL_FILE_MAX;
 
 /// A selected representation whose body has to be waited for, by the numbers of what it is.
-pub(crate) struct KeptBody {
+pub(crate) struct KeptEntry {
     entry: u32,
     coding: gannet_archive::Coding,
     status: Status,
     is_own: bool,
 }
 
-impl KeptBody {
+impl KeptEntry {
     /// What was selected, with the `body` that is its source.
-    pub(crate) fn new(selected: &Selected<'_>, body: &StoredBody<'_>) -> Self {
+    pub(crate) fn new(selected: &Selected<'_>, body: &Unloaded<'_>) -> Self {
         Self {
             entry: body.entry,
             coding: body.coding,
@@ -51,7 +52,7 @@ pub(crate) struct ArchiveSite {
     /// The descriptor that large bodies are sent from; without a copy, all are read from it.
     pub(crate) file: Rc<ServedFile>,
     /// Bodies that have to be read or inflated first.
-    pub(crate) inflated: Inflated,
+    pub(crate) bodies: Bodies,
     /// Paths that name nothing are answered with the front page.
     pub(crate) spa: bool,
     /// Which of the archive's hosts this is.
@@ -74,12 +75,12 @@ impl ArchiveSite {
             Some((meta, archive)) => ServedFile::of_archive(file, *meta, archive.clone()),
             None => ServedFile::constant(file),
         });
-        let inflated = Inflated::new(room.memory);
+        let bodies = Bodies::new(room.memory);
         opened.hosts.iter().map(move |(host, _, rules)| Self {
             archive: Arc::clone(&opened.archive),
             memory: memory.clone(),
             file: Rc::clone(&file),
-            inflated: inflated.clone(),
+            bodies: bodies.clone(),
             spa: opened.spa,
             host: *host,
             fallbacks: Self::fallbacks(&opened.archive, *host),
@@ -138,11 +139,12 @@ impl ArchiveSite {
         }
     }
 
-    /// What was selected before, as it is now.
-    pub(crate) fn selected_again(&self, kept: &KeptBody) -> Option<Selected<'_>> {
+    /// What was selected before, with its body as it `is_loaded` now, or else in the file.
+    pub(crate) fn selected_again(&self, kept: &KeptEntry, is_loaded: bool) -> Option<Selected<'_>> {
         let entry = self.archive.entry(kept.entry)?;
         let variant = entry.select(kept.coding.bit())?;
-        Some(self.selected(&entry, variant, kept.status, kept.is_own))
+        let loaded_max = if is_loaded { INFLATED_LEN_MAX } else { 0 };
+        Some(self.selected(&entry, variant, (kept.status, kept.is_own), loaded_max))
     }
 
     /// A listing as JSON, if that is asked for; any other entry as it is.
@@ -168,7 +170,15 @@ impl ArchiveSite {
                 .select(wanted.codings.bits())
                 .or_else(|| entry.select(gannet_archive::Coding::Identity.bit()))
             {
-                Some(variant) => Resolved::Selected(self.selected(&entry, variant, status, is_own)),
+                Some(variant) => {
+                    // Anything else leaves from the file itself, if it can.
+                    let loaded_max = match wanted.is_copied {
+                        true => INFLATED_LEN_MAX,
+                        false => SMALL_FILE_MAX,
+                    };
+                    let role = (status, is_own);
+                    Resolved::Selected(self.selected(&entry, variant, role, loaded_max))
+                }
                 None => Resolved::Error(Status::NOT_FOUND),
             },
         }
@@ -178,32 +188,29 @@ impl ArchiveSite {
         &'s self,
         entry: &Entry<'s>,
         variant: Variant<'s>,
-        status: Status,
-        is_own: bool,
+        (status, is_own): (Status, bool),
+        loaded_max: u64,
     ) -> Selected<'s> {
-        let stored = |stored, len| {
-            let body = StoredBody {
-                inflated: &self.inflated,
+        let stored = variant.body();
+        let unloaded = || {
+            Source::Unloaded(Unloaded {
+                bodies: &self.bodies,
                 file: &self.file,
                 number: variant.blob_number(),
                 entry: entry.number(),
                 coding: variant.coding(),
                 stored,
-                len,
-            };
-            (len, Source::Stored(body))
+            })
         };
-        let (len, source) = match variant.body() {
-            Body::Tiny(bytes) => (bytes.len() as u64, Source::Bytes(bytes)),
-            Body::Blob { offset, len } if len <= SMALL_FILE_MAX => match &self.memory {
-                Some(memory) => {
-                    let offset = usize::try_from(offset).expect("it is in memory");
-                    (len, Source::Memory(memory, offset))
-                }
-                None => stored(Stored::Plain(offset), len),
-            },
-            Body::Blob { offset, len } => (len, Source::File(&self.file, offset)),
-            Body::Inflated { gzip, len } => stored(Stored::Gzip(gzip), len),
+        let (len, source) = match (stored, &self.memory) {
+            (Body::Tiny(bytes), _) => (bytes.len() as u64, Source::Bytes(bytes)),
+            (Body::Blob { offset, len }, Some(memory)) if len <= SMALL_FILE_MAX => {
+                let offset = usize::try_from(offset).expect("it is in memory");
+                (len, Source::Memory(memory, offset))
+            }
+            (Body::Blob { len, .. }, None) if len <= loaded_max => (len, unloaded()),
+            (Body::Blob { offset, len }, _) => (len, Source::File(&self.file, offset)),
+            (Body::Inflated { len, .. }, _) => (len, unloaded()),
         };
         let h1 = variant.h1();
         Selected {

@@ -14,9 +14,9 @@
 //! ```
 
 pub(crate) mod archive;
+pub(crate) mod bodies;
 pub(crate) mod directory;
 pub(crate) mod files;
-pub(crate) mod inflated;
 pub(crate) mod opened;
 pub(crate) mod rules;
 mod selected;
@@ -52,7 +52,7 @@ pub(crate) struct Release {
     unknown: Result<usize, Status>,
     /// Fields that answers have whatever is served.
     pub(crate) policy: Arc<Policy>,
-    /// Bytes that may be remembered of all live directories together.
+    /// Bytes that may be cached of all contents together.
     pub(crate) cache_memory: u64,
     /// The sites of this release or of one before it may keep files open that somebody may delete.
     has_live: Rc<Cell<bool>>,
@@ -101,14 +101,13 @@ impl Release {
                 Err(Status::MISDIRECTED_REQUEST)
             }
         };
-        let is_directory = |it: &&Site| matches!(it, Site::Directory(_));
-        let directories = sites.iter().filter(is_directory).count() as u64;
+        let room = opened.room.memory.saturating_mul(contents.len() as u64);
         Self {
             contents,
             names,
             unknown,
             policy: Arc::clone(&opened.policy),
-            cache_memory: opened.room.memory.saturating_mul(directories),
+            cache_memory: room,
             has_live: previous.map_or_else(Rc::default, |it| Rc::clone(&it.has_live)),
             sites,
         }
@@ -181,9 +180,20 @@ impl Release {
         self.directories().any(|site| site.drop_descriptors())
     }
 
-    /// What is remembered of live directories is forgotten.
+    /// What is cached of the sites' content is forgotten.
     pub(crate) fn forget(&self) {
         self.directories().for_each(|site| site.forget());
+        self.forget_bodies();
+    }
+
+    /// Bodies that were read or inflated are forgotten, but for those that somebody still sends.
+    pub(crate) fn forget_bodies(&self) {
+        for site in &self.sites {
+            match site {
+                Site::Archive(archive) => archive.bodies.forget(),
+                Site::Directory(directory) => directory.forget_bodies(),
+            }
+        }
     }
 
     fn directories(&self) -> impl Iterator<Item = &DirectorySite> {

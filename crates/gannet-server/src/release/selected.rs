@@ -12,7 +12,7 @@ use gannet_http::semantics::response::{ReadyBlock, Status};
 use gannet_io::driver::Driver;
 use gannet_io::memory::Memory;
 
-use super::{ServedFile, inflated};
+use super::{ServedFile, bodies};
 
 /// What a path came to.
 pub(crate) enum Resolved<'s> {
@@ -51,7 +51,7 @@ impl Selected<'_> {
     /// Whether its bytes are in memory, or in a file that they are sent from.
     pub(crate) fn is_at_hand(&self) -> bool {
         match self.source {
-            Source::Stored(body) => body.body().is_some(),
+            Source::Unloaded(body) => body.body().is_some(),
             Source::Unread => false,
             Source::Bytes(_) | Source::Memory(..) | Source::File(..) => true,
         }
@@ -72,8 +72,8 @@ pub(crate) enum Source<'s> {
     Memory(&'s Arc<Memory>, usize),
     /// In a file, from this offset.
     File(&'s Rc<ServedFile>, u64),
-    /// Loaded and inflated on demand.
-    Stored(inflated::StoredBody<'s>),
+    /// Read or inflated on demand.
+    Unloaded(bodies::Unloaded<'s>),
     /// On the disk: nobody has asked for bytes of it yet.
     Unread,
 }
@@ -85,6 +85,8 @@ pub(crate) struct Wanted<'r> {
     pub(crate) path: &'r [u8],
     /// Codings that the client accepts.
     pub(crate) codings: CodingSet,
+    /// Its bytes are copied on their way out: sealed, or put into frames.
+    pub(crate) is_copied: bool,
     /// All of it, for what hardly any answer depends on.
     pub(crate) request: &'r Request<'r>,
 }

@@ -37,7 +37,7 @@ impl<D: Driver> Worker<D> {
         all[Account::Listings] = self.shared.listing.held_bytes();
         all[Account::FirstReads] = self.shared.first_reads.held_bytes();
         all[Account::Copies] = self.shared.ledger.held(Account::Copies);
-        all[Account::Inflation] = self.shared.inflating.held_bytes();
+        all[Account::Loads] = self.shared.loading.held_bytes();
         let mut peaks = self.peaks.0.get();
         let holdings = Account::ALL.map(|account| {
             let bound = self.shared.ledger.bound(account);

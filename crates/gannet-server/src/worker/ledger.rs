@@ -4,7 +4,7 @@
 //! in `limits.rs`. What belongs to one connection is not charged as it comes and goes: it is counted
 //! from what the connection holds when somebody asks ([`Held`]), so that the count can neither cost
 //! the hot path anything nor be wrong. Listings, first reads and
-//! bodies to be inflated are counted in the same way from what the worker has. Copies of files, which
+//! bodies being loaded are counted in the same way from what the worker has. Copies of content, which
 //! several connections share and which outlive them, are charged when they are made and let go when
 //! the last of them has done with one ([`Charge`]).
 
@@ -33,10 +33,10 @@ pub enum Account {
     Listings,
     /// Live files being copied for their first answer.
     FirstReads,
-    /// Copies of live files: remembered, and on their way.
+    /// Copies of live files, and bodies of archives that are not in memory: cached, and on their way.
     Copies,
-    /// Stored gzip that is to be inflated.
-    Inflation,
+    /// Stored bodies that are being read, and gzip that is to be inflated.
+    Loads,
 }
 
 /// How many there are.
@@ -54,7 +54,7 @@ impl Account {
         Self::Listings,
         Self::FirstReads,
         Self::Copies,
-        Self::Inflation,
+        Self::Loads,
     ];
 
     /// Its name among the metrics.
@@ -70,7 +70,7 @@ impl Account {
             Self::Listings => "listings",
             Self::FirstReads => "first_reads",
             Self::Copies => "copies",
-            Self::Inflation => "inflation",
+            Self::Loads => "loads",
         }
     }
 }
@@ -173,7 +173,7 @@ impl Ledger {
             Account::Listings => Bound::Worker(limits::LISTINGS_HELD_MAX),
             Account::FirstReads => Bound::Worker(limits::FIRST_READS_HELD_MAX),
             Account::Copies => Bound::Worker(self.copies_max),
-            Account::Inflation => Bound::Worker(limits::INFLATION_HELD_MAX),
+            Account::Loads => Bound::Worker(limits::LOADS_HELD_MAX),
         }
     }
 
@@ -225,8 +225,8 @@ impl Drop for Charge {
 pub(crate) enum Work {
     /// ClientHellos answered.
     Hello,
-    /// Bytes inflated.
-    Inflation,
+    /// Bytes of stored bodies read or inflated.
+    Load,
     /// Bytes read of live files for their first answer.
     Read,
     /// Lookups made again for requests that were deferred.
@@ -246,7 +246,7 @@ pub(crate) struct Budget([u64; WORKS]);
 impl Budget {
     const WHOLE: [u64; WORKS] = [
         limits::HELLOS_PER_TURN_MAX,
-        limits::INFLATED_PER_TURN_MAX,
+        limits::LOADED_PER_TURN_MAX,
         limits::READ_PER_TURN_MAX,
         limits::LOOKUPS_PER_TURN_MAX,
         limits::SENT_PER_TURN_MAX,
@@ -299,7 +299,7 @@ mod tests {
         assert!(!budget.has_left(Work::Hello) && !budget.take(Work::Hello, 1));
         assert!(budget.take(Work::Read, u64::MAX), "alone");
         assert!(!budget.take(Work::Read, 1));
-        assert!(budget.take(Work::Inflation, 1));
-        assert!(!budget.take(Work::Inflation, limits::INFLATED_PER_TURN_MAX));
+        assert!(budget.take(Work::Load, 1));
+        assert!(!budget.take(Work::Load, limits::LOADED_PER_TURN_MAX));
     }
 }

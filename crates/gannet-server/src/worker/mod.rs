@@ -31,7 +31,7 @@ use crate::connection::tails::Tails;
 use crate::connection::{Active, Alive, ConnId, Connections};
 use crate::exchange::Disk;
 use crate::exchange::first_reads::FirstReads;
-use crate::exchange::inflating::Inflating;
+use crate::exchange::loading::Loading;
 use crate::exchange::listing::Listing;
 use crate::exchange::shortage::Shortage;
 use crate::limits::{OPEN_IDLE_MS, UNAWAITED_MAX};
@@ -103,7 +103,7 @@ impl<D: Driver> Worker<D> {
             first_reads: FirstReads::default(),
             shortage: Shortage::default(),
             ended: 0,
-            inflating: Inflating::default(),
+            loading: Loading::default(),
             listing: Listing::default(),
             starved: Vec::new(),
             accept_at: None,
@@ -184,7 +184,7 @@ impl<D: Driver> Worker<D> {
         self.completions = completions;
         // Before the timers: input that arrived in time is not late because `--delay` held it.
         self.hand_on();
-        self.inflate();
+        self.load_bodies();
         self.read_directories();
         self.admit_first_reads();
         self.drop_unawaited();
@@ -239,7 +239,7 @@ impl<D: Driver> Worker<D> {
                 let answer = result.and_then(Disk::try_from);
                 self.stream_disk_answered(number(token), answer);
             }
-            Kind::Inflation => self.shared.gzip_read(number(token), result),
+            Kind::Load => self.shared.body_read(number(token), result),
             Kind::FirstRead => self.first_read_ended(number(token), result),
             Kind::Listing => self.listed(number(token), result),
             Kind::Wake => self.read_inbox(),

@@ -16,7 +16,7 @@ use crate::connection::tails::Tails;
 use crate::connection::{Alive, ConnId};
 use crate::exchange::answering::Turn;
 use crate::exchange::first_reads::FirstReads;
-use crate::exchange::inflating::Inflating;
+use crate::exchange::loading::Loading;
 use crate::exchange::listing::Listing;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::pump::Pump;
@@ -65,7 +65,7 @@ pub(crate) struct Shared<D: Driver> {
     /// Connections that have ended since the disk's threads were last told whom nobody waits for.
     pub(crate) ended: u32,
     /// Bodies on their way into memory.
-    pub(crate) inflating: Inflating,
+    pub(crate) loading: Loading,
     /// Listings of directories.
     pub(crate) listing: Listing,
     /// Accepting ended for lack of descriptors; these listeners start again when one is free.
@@ -84,7 +84,7 @@ impl<D: Driver> Shared<D> {
     /// Whether there is something to do that no completion will announce.
     pub(crate) fn has_deferred_work(&self) -> bool {
         !self.hellos.is_empty()
-            || self.inflating.is_due()
+            || self.loading.is_due()
             || self.listing.is_due()
             || self.first_reads.is_due()
     }
@@ -147,7 +147,7 @@ impl<D: Driver> Shared<D> {
         let next = Release::new(opened, self.settings.number, Some(&self.release));
         for site in self.release.gone(&next) {
             match site {
-                Site::Archive(archive) => archive.inflated.retire(),
+                Site::Archive(archive) => archive.bodies.retire(),
                 Site::Directory(directory) => {
                     directory.retire();
                     self.listing.forget_site(directory);

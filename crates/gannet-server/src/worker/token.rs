@@ -19,8 +19,8 @@ pub(crate) enum Kind {
     /// The disk, on behalf of a stream: the slot is a number of
     /// [`Asked`](crate::connection::stream_reads::Asked).
     StreamDisk = 6,
-    /// The disk, for a body that is to be inflated.
-    Inflation = 7,
+    /// The disk, for a body that is to be loaded.
+    Load = 7,
     /// The disk, for a listing.
     Listing = 8,
     /// The disk, for a copy of a live file.
@@ -35,7 +35,7 @@ impl Kind {
         Self::Disk,
         Self::Wake,
         Self::StreamDisk,
-        Self::Inflation,
+        Self::Load,
         Self::Listing,
         Self::FirstRead,
     ];

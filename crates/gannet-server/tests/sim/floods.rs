@@ -413,7 +413,7 @@ fn gzip_that_is_to_be_inflated_has_a_bound() {
     });
     assert_eq!(server.driven.counters().inflated, COUNT as u64);
     flood.iter().for_each(Client::reset);
-    check_given_back(&mut server, Account::Inflation, 13 * MIB);
+    check_given_back(&mut server, Account::Loads, 13 * MIB);
 }
 
 /// A crowd asks at once for a path that nobody has asked for before, each on a connection of its own,

@@ -15,7 +15,7 @@ use std::cell::{OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use gannet_archive::Gzip;
+use gannet_archive::{Body, Gzip};
 use gannet_content::answer::{self, Resource};
 use gannet_content::directory::lookup::LookupOptions;
 use gannet_content::mime::{Types, TypesError};
@@ -36,7 +36,7 @@ use gannet_io::memory::Memory;
 use self::cache::Cache;
 pub(crate) use self::cache::Room;
 use self::kept_names::KeptNames;
-use super::inflated::{Inflated, Stored, StoredBody};
+use super::bodies::{Bodies, Unloaded};
 use super::opened::OpenedDirectory;
 use super::rules::SiteRules;
 use super::{Selected, ServedFile, Source};
@@ -55,7 +55,7 @@ pub(crate) struct DirectorySite {
     /// What is remembered; nothing any more once it is retired.
     cache: RefCell<Option<Cache>>,
     /// Content of files that are there as gzip alone: the last one that was inflated.
-    inflated: Inflated,
+    bodies: Bodies,
 }
 
 /// How a directory is served.
@@ -149,7 +149,7 @@ pub(crate) struct GzipAlone {
     file: Rc<ServedFile>,
     /// Its length in bytes.
     len: u64,
-    inflated: Inflated,
+    bodies: Bodies,
     number: u32,
 }
 
@@ -171,19 +171,21 @@ impl CachedBody {
 
 impl GzipAlone {
     /// The content, which is so many bytes.
-    fn body(&self, len: u64) -> StoredBody<'_> {
+    fn body(&self, len: u64) -> Unloaded<'_> {
         let (offset, gzip_len) = (0, self.len);
-        StoredBody {
-            inflated: &self.inflated,
+        Unloaded {
+            bodies: &self.bodies,
             file: &self.file,
             number: self.number,
             entry: 0,
             coding: gannet_archive::Coding::Identity,
-            stored: Stored::Gzip(Gzip::Blob {
-                offset,
-                len: gzip_len,
-            }),
-            len,
+            stored: Body::Inflated {
+                gzip: Gzip::Blob {
+                    offset,
+                    len: gzip_len,
+                },
+                len,
+            },
         }
     }
 }
@@ -314,7 +316,7 @@ impl Cached {
                     _ => Source::Memory(memory, 0),
                 },
                 Some(CachedBody::File(file)) => Source::File(file, 0),
-                Some(CachedBody::Gzip(gzip)) => Source::Stored(gzip.body(variant.draft.len)),
+                Some(CachedBody::Gzip(gzip)) => Source::Unloaded(gzip.body(variant.draft.len)),
                 None => Source::Unread,
             },
             sha256: (variant.draft.len <= SMALL_FILE_MAX).then_some(&variant.sha256),
@@ -399,7 +401,7 @@ impl DirectorySite {
             options: Arc::clone(&opened.options),
             kept: Arc::clone(&opened.kept),
             cache: RefCell::new(Some(Cache::new(room))),
-            inflated: Inflated::live(),
+            bodies: Bodies::new(0),
         }
     }
 
@@ -408,13 +410,17 @@ impl DirectorySite {
         if let Some(cache) = &mut *self.cache.borrow_mut() {
             cache.clear();
         }
-        self.inflated.forget();
+    }
+
+    /// Content that was inflated is forgotten.
+    pub(crate) fn forget_bodies(&self) {
+        self.bodies.forget();
     }
 
     /// The same, and nothing is remembered any more: another release has taken its place.
     pub(crate) fn retire(&self) {
         *self.cache.borrow_mut() = None;
-        self.inflated.retire();
+        self.bodies.retire();
     }
 
     /// Bytes that may be remembered of it; 0 once it is retired.
@@ -437,12 +443,12 @@ impl DirectorySite {
     pub(crate) fn gzip_alone(&self, file: File, meta: Meta, unix: i64) -> Option<CachedBody> {
         // What has just changed may be of several versions.
         let version = is_settled(&meta, unix).then_some(meta);
-        let number = self.inflated.number_of(version)?;
+        let number = self.bodies.number_of(version)?;
         Some(CachedBody::Gzip(Rc::new(GzipAlone {
             file: Rc::new(ServedFile::live(file, meta)),
             len: meta.len,
             number,
-            inflated: self.inflated.clone(),
+            bodies: self.bodies.clone(),
         })))
     }
 

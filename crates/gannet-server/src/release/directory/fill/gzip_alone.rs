@@ -1,7 +1,7 @@
 //! Files that are there as gzip alone: `page.html.gz` without `page.html`.
 //!
 //! The gzip is sent to who accepts it. For others it is inflated when it is needed, as bodies of
-//! archives are (`release/inflated`). How long the content is its last bytes say (RFC 1952 section
+//! archives are (`release/bodies`). How long the content is its last bytes say (RFC 1952 section
 //! 2.3.1), so fields are made without inflating; content of another length is an error. What is too
 //! long to be inflated is sent as gzip to everybody.
 
@@ -123,7 +123,7 @@ impl Fill {
     }
 
     /// Content is to be inflated, of which it will be told.
-    pub(crate) fn await_inflation(&mut self, cached: Rc<Cached>) {
+    pub(crate) fn await_load(&mut self, cached: Rc<Cached>) {
         self.state = State::Inflating(cached);
     }
 
@@ -137,7 +137,7 @@ impl Fill {
     ) -> Option<Filled> {
         let has_changed = || cached.files().any(|file| !file.is_unchanged(driver));
         match result {
-            Ok(Disk::Inflated) => Some(Filled::File(cached, self.status)),
+            Ok(Disk::Loaded) => Some(Filled::File(cached, self.status)),
             // Peers hold as many copies as there may be.
             Err(Errno::AGAIN | Errno::NOMEM) => Some(Filled::Short),
             _ if has_changed() => self.gzip_changed(),

@@ -1,12 +1,14 @@
-//! Bodies of an archive that have to be made or read before they are sent: those that are stored as
-//! gzip alone, for clients that take no coding, and the short ones of an archive that is not in
-//! memory, which somebody may overwrite while they are sent.
+//! Bodies that have to be read or inflated before they are sent, and the cache of them.
 //!
-//! A body is read and inflated whole, at the first request that sends bytes of it, and remembered as long as
+//! They are those of an archive that is not in memory, which somebody may overwrite while they are
+//! sent, and those that are stored as gzip alone, for clients that accept no coding. Longer bodies
+//! than [`INFLATED_LEN_MAX`] are sent from their file slice by slice.
+//!
+//! A body is read and inflated whole, at the first request that sends bytes of it, and cached while
 //! there is room; the last one always, so that a client which asks for one part after the other
-//! costs it once. Its length is bounded by the format. What a connection still sends is found
-//! again, too: of no body there are two copies at a time, so slow clients cannot hold more than the
-//! site is long. When a body is read and inflated is the worker's business (`exchange/inflating`).
+//! costs it once. What a connection still sends is found again, too: of no body there are two copies
+//! at a time. All of them are charged ([`Account::Copies`](crate::worker::ledger::Account::Copies)).
+//! When a body is read and inflated is the worker's business (`exchange/loading`).
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -14,26 +16,25 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
 use gannet_archive::limits::INFLATED_LEN_MAX;
-use gannet_archive::{Coding, Gzip, inflate};
+use gannet_archive::{Body, Coding, inflate};
 use gannet_io::driver::{Driver, Errno, Meta, Started, Token};
 use gannet_io::memory::Memory;
 
 use super::ServedFile;
 use crate::worker::ledger::Charge;
 
-/// The inflated bodies of one archive, as one worker remembers them.
+/// The bodies of one archive, or of one directory's files that are there as gzip alone, as one worker
+/// caches them.
 #[derive(Clone)]
-pub(crate) struct Inflated(Rc<RefCell<Bodies>>);
+pub(crate) struct Bodies(Rc<RefCell<Known>>);
 
-struct Bodies {
-    /// All that are in memory, by the numbers of their blobs.
-    known: HashMap<u32, Weak<Memory>, foldhash::fast::RandomState>,
-    /// Those that are remembered, oldest first.
+struct Known {
+    /// All that are in memory, by their numbers.
+    all: HashMap<u32, Weak<Memory>, foldhash::fast::RandomState>,
+    /// Those that are cached, oldest first.
     kept: VecDeque<Arc<Memory>>,
     kept_bytes: u64,
     kept_bytes_max: u64,
-    /// They are of live files, of which there is no end: all that are in memory are charged.
-    is_live: bool,
     /// The last number that a live file was given.
     number: u32,
     /// Those of the versions of live files that were asked for last.
@@ -42,31 +43,22 @@ struct Bodies {
 
 /// A body that is in memory only after somebody has asked for it.
 #[derive(Clone, Copy)]
-pub(crate) struct StoredBody<'s> {
-    pub(crate) inflated: &'s Inflated,
-    /// The archive.
+pub(crate) struct Unloaded<'s> {
+    pub(crate) bodies: &'s Bodies,
+    /// What it is stored in.
     pub(crate) file: &'s Rc<ServedFile>,
+    /// What distinguishes it among these bodies: of an archive, the number of its blob.
     pub(crate) number: u32,
     /// What selects it again: the number of its entry, and its coding.
     pub(crate) entry: u32,
     pub(crate) coding: Coding,
-    pub(crate) stored: Stored<'s>,
-    /// Its length in bytes.
-    pub(crate) len: u64,
-}
-
-/// How an archive has a body.
-#[derive(Clone, Copy)]
-pub(crate) enum Stored<'s> {
-    /// Compressed.
-    Gzip(Gzip<'s>),
-    /// As it is, from this offset.
-    Plain(u64),
+    /// How it is stored.
+    pub(crate) stored: Body<'s>,
 }
 
 /// What is to be done until a body is in memory.
-pub(crate) struct Inflation {
-    inflated: Inflated,
+pub(crate) struct Load {
+    bodies: Bodies,
     file: Rc<ServedFile>,
     number: u32,
     /// It is stored as gzip.
@@ -77,30 +69,24 @@ pub(crate) struct Inflation {
     len: u64,
 }
 
-impl Inflated {
-    /// Remembers bodies of up to `memory` bytes together, and always the last one.
+impl Bodies {
+    /// Caches bodies of up to `memory` bytes together, and always the last one.
     pub(crate) fn new(memory: u64) -> Self {
-        Self::with_room(memory.max(INFLATED_LEN_MAX + BODY_COST), false)
+        Self::with_room(memory.max(INFLATED_LEN_MAX + BODY_COST))
     }
 
-    /// Remembers the last body of live files.
-    pub(crate) fn live() -> Self {
-        Self::with_room(INFLATED_LEN_MAX + BODY_COST, true)
-    }
-
-    fn with_room(bytes: u64, is_live: bool) -> Self {
-        Self(Rc::new(RefCell::new(Bodies {
-            known: HashMap::default(),
+    fn with_room(bytes: u64) -> Self {
+        Self(Rc::new(RefCell::new(Known {
+            all: HashMap::default(),
             kept: VecDeque::new(),
             kept_bytes: 0,
             kept_bytes_max: bytes,
-            is_live,
             number: 0,
             numbers: HashMap::default(),
         })))
     }
 
-    /// Forgets all bodies, and remembers none from now on.
+    /// Forgets all bodies, and caches none from now on.
     pub(crate) fn retire(&self) {
         self.forget();
         self.0.borrow_mut().kept_bytes_max = 0;
@@ -108,62 +94,66 @@ impl Inflated {
 
     /// Forgets all bodies.
     pub(crate) fn forget(&self) {
-        let mut bodies = self.0.borrow_mut();
-        bodies.kept.clear();
-        bodies.kept_bytes = 0;
+        let mut known = self.0.borrow_mut();
+        known.kept.clear();
+        known.kept_bytes = 0;
     }
 
     /// The number of a live file: one that no other has had, and the same for the same version of a
     /// file as far as `version` tells. `None` if there is none left.
     pub(crate) fn number_of(&self, version: Option<Meta>) -> Option<u32> {
-        let bodies = &mut *self.0.borrow_mut();
-        if let Some(known) = version.and_then(|meta| bodies.numbers.get(&meta)) {
-            return Some(*known);
+        let known = &mut *self.0.borrow_mut();
+        if let Some(number) = version.and_then(|meta| known.numbers.get(&meta)) {
+            return Some(*number);
         }
-        bodies.number = bodies.number.checked_add(1)?;
+        known.number = known.number.checked_add(1)?;
         if let Some(meta) = version {
-            if bodies.numbers.len() >= NUMBERS_MAX {
-                bodies.numbers.clear();
+            if known.numbers.len() >= NUMBERS_MAX {
+                known.numbers.clear();
             }
-            bodies.numbers.insert(meta, bodies.number);
+            known.numbers.insert(meta, known.number);
         }
-        Some(bodies.number)
+        Some(known.number)
     }
 
     fn known(&self, number: u32) -> Option<Arc<Memory>> {
-        let bodies = self.0.borrow();
-        bodies.known.get(&number).and_then(Weak::upgrade)
+        self.0.borrow().all.get(&number).and_then(Weak::upgrade)
     }
 }
 
-impl StoredBody<'_> {
+impl Unloaded<'_> {
     /// The body, if it is in memory.
     pub(crate) fn body(&self) -> Option<Arc<Memory>> {
-        self.inflated.known(self.number)
+        self.bodies.known(self.number)
     }
 
     /// What is to be done until it is; `None` if it can never be.
-    pub(crate) fn inflation(&self) -> Option<Inflation> {
-        let stored = match self.stored {
-            Stored::Gzip(Gzip::Tiny(gzip)) => Ok(gzip.to_vec()),
-            Stored::Gzip(Gzip::Blob { offset, len }) => Err((offset, usize::try_from(len).ok()?)),
-            Stored::Plain(offset) => Err((offset, usize::try_from(self.len).ok()?)),
+    pub(crate) fn load(&self) -> Option<Load> {
+        let (is_gzip, stored, len) = match self.stored {
+            Body::Tiny(bytes) => (false, Body::Tiny(bytes), bytes.len() as u64),
+            Body::Blob { len, .. } => (false, self.stored, len),
+            Body::Inflated { gzip, len } => (true, gzip.into(), len),
         };
-        Some(Inflation {
-            inflated: self.inflated.clone(),
+        let stored = match stored {
+            Body::Tiny(bytes) => Ok(bytes.to_vec()),
+            Body::Blob { offset, len } => Err((offset, usize::try_from(len).ok()?)),
+            Body::Inflated { .. } => return None,
+        };
+        Some(Load {
+            bodies: self.bodies.clone(),
             file: Rc::clone(self.file),
             number: self.number,
-            is_gzip: matches!(self.stored, Stored::Gzip(_)),
+            is_gzip,
             stored,
-            len: self.len,
+            len,
         })
     }
 }
 
-impl Inflation {
+impl Load {
     /// Which body it is, and of whom.
     pub(crate) fn key(&self) -> (usize, u32) {
-        (Rc::as_ptr(&self.inflated.0).addr(), self.number)
+        (Rc::as_ptr(&self.bodies.0).addr(), self.number)
     }
 
     /// Length of the body in bytes.
@@ -174,7 +164,7 @@ impl Inflation {
     /// Length of what is stored, in bytes.
     pub(crate) fn stored_len(&self) -> u64 {
         match &self.stored {
-            Ok(gzip) => gzip.len() as u64,
+            Ok(bytes) => bytes.len() as u64,
             Err((_, len)) => *len as u64,
         }
     }
@@ -184,31 +174,28 @@ impl Inflation {
         self.is_gzip
     }
 
-    /// Whether the body is to be charged.
-    pub(crate) fn is_live(&self) -> bool {
-        self.inflated.0.borrow().is_live
-    }
-
     /// Reads what is stored; what is not in memory comes later.
     pub(crate) fn read<D: Driver>(&mut self, driver: &mut D, asker: Token) -> Started<Vec<u8>> {
         match &mut self.stored {
-            Ok(gzip) => Started::Now(Ok(std::mem::take(gzip))),
+            Ok(bytes) => Started::Now(Ok(std::mem::take(bytes))),
             Err(_) if self.file.is_over() => Started::Now(Err(Errno::IO)),
             Err((offset, len)) => driver.read(&self.file.file, *offset, *len, asker),
         }
     }
 
+    /// The body, if somebody has brought it into memory meanwhile.
+    pub(crate) fn known(&self) -> Option<Arc<Memory>> {
+        self.bodies.known(self.number)
+    }
+
     /// The body, with its charge; `None` if what was read is not that of a body of this length, or of
     /// a file that has changed since it was opened.
-    pub(crate) fn inflate<D: Driver>(
+    pub(crate) fn finish<D: Driver>(
         &self,
         stored: Vec<u8>,
         driver: &D,
-        charge: Option<Charge>,
+        charge: Charge,
     ) -> Option<Arc<Memory>> {
-        if let Some(known) = self.inflated.known(self.number) {
-            return Some(known);
-        }
         if self.stored.is_err() && !self.file.is_unchanged(driver) {
             return None;
         }
@@ -216,18 +203,18 @@ impl Inflation {
             true => inflate(&stored, self.len).ok()?,
             false => Some(stored).filter(|body| body.len() as u64 == self.len)?,
         };
-        let body = Arc::new(Memory::from_vec_with(body, charge));
-        self.inflated.0.borrow_mut().add(self.number, &body);
+        let body = Arc::new(Memory::from_vec_with(body, Some(charge)));
+        self.bodies.0.borrow_mut().add(self.number, &body);
         Some(body)
     }
 }
 
-impl Bodies {
+impl Known {
     fn add(&mut self, number: u32, body: &Arc<Memory>) {
-        if self.known.len() > 2 * self.kept.len() + KNOWN_SPARE {
-            self.known.retain(|_, body| body.strong_count() > 0);
+        if self.all.len() > 2 * self.kept.len() + KNOWN_SPARE {
+            self.all.retain(|_, body| body.strong_count() > 0);
         }
-        self.known.insert(number, Arc::downgrade(body));
+        self.all.insert(number, Arc::downgrade(body));
         let cost = |body: &Memory| body.len() as u64 + BODY_COST;
         self.kept_bytes += cost(body);
         self.kept.push_back(Arc::clone(body));
@@ -240,21 +227,23 @@ impl Bodies {
     }
 }
 
-/// What remembering a body costs beside its bytes.
+/// What caching a body costs beside its bytes.
 const BODY_COST: u64 = 128;
 
-/// Versions of live files whose numbers are remembered.
+/// Versions of live files whose numbers are kept.
 const NUMBERS_MAX: usize = 4_096;
 
-/// Uncached `known` entries tolerated before dead ones are purged.
+/// Uncached entries tolerated before dead ones are purged.
 const KNOWN_SPARE: usize = 64;
 
 #[cfg(test)]
 mod tests {
+    use gannet_archive::Gzip;
     use gannet_io::options::EngineOptions;
     use gannet_io::sim::{Faults, Sim};
 
     use super::*;
+    use crate::worker::ledger::{Account, Ledger};
 
     /// 36 bytes, by gzip -9n.
     const GZIP: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xcb\x48\xcd\xc9\xc9\x57\xc8\xc0\x47\x72\x01\x00\xf3\xa0\x5d\xc7\x24\x00\x00\x00";
@@ -268,28 +257,34 @@ mod tests {
         Sim::new(0, 0, &EngineOptions::default(), Faults::none())
     }
 
+    fn charge() -> Charge {
+        Ledger::new(0).charge(Account::Copies, 36)
+    }
+
     /// A body, inflated if it is not in memory.
-    fn body(inflated: &Inflated, number: u32) -> Arc<Memory> {
-        let body = StoredBody {
-            inflated,
+    fn body(bodies: &Bodies, number: u32) -> Arc<Memory> {
+        let body = Unloaded {
+            bodies,
             file: &file(),
             number,
             entry: 0,
             coding: Coding::Gzip,
-            stored: Stored::Gzip(Gzip::Tiny(GZIP)),
-            len: 36,
+            stored: Body::Inflated {
+                gzip: Gzip::Tiny(GZIP),
+                len: 36,
+            },
         };
         let inflate = || {
-            body.inflation()
+            body.load()
                 .expect("it is in memory")
-                .inflate(GZIP.to_vec(), &driver(), None)
+                .finish(GZIP.to_vec(), &driver(), charge())
         };
         body.body().or_else(inflate).expect("sound")
     }
 
     #[test]
     fn a_body_is_inflated_once_while_there_is_room_or_somebody_has_it() {
-        let room = Inflated::with_room(2 * (36 + BODY_COST), false);
+        let room = Bodies::with_room(2 * (36 + BODY_COST));
         let first = body(&room, 1);
         assert_eq!(first.len(), 36);
         let held = Arc::as_ptr(&first);
@@ -311,18 +306,18 @@ mod tests {
 
     #[test]
     fn without_room_nothing_is_remembered() {
-        let none = Inflated::with_room(0, false);
+        let none = Bodies::with_room(0);
         for number in 0..1000 {
             let one = Arc::downgrade(&body(&none, number));
             assert!(one.upgrade().is_none());
         }
-        assert!(none.0.borrow().known.len() <= KNOWN_SPARE + 1);
+        assert!(none.0.borrow().all.len() <= KNOWN_SPARE + 1);
         assert_eq!(none.0.borrow().kept_bytes, 0);
     }
 
     #[test]
     fn there_is_always_room_for_the_longest_body() {
-        let last = Inflated::new(0);
+        let last = Bodies::new(0);
         let one = Arc::downgrade(&body(&last, 1));
         assert!(one.upgrade().is_some());
         assert_eq!(last.0.borrow().kept_bytes_max, INFLATED_LEN_MAX + BODY_COST);
@@ -330,20 +325,22 @@ mod tests {
 
     #[test]
     fn what_is_not_as_announced_is_no_body() {
-        let room = Inflated::new(1 << 20);
+        let room = Bodies::new(1 << 20);
         let check = |gzip: &[u8], len, expect: bool| {
-            let body = StoredBody {
-                inflated: &room,
+            let body = Unloaded {
+                bodies: &room,
                 file: &file(),
                 number: 7,
                 entry: 0,
                 coding: Coding::Gzip,
-                stored: Stored::Gzip(Gzip::Tiny(gzip)),
-                len,
+                stored: Body::Inflated {
+                    gzip: Gzip::Tiny(gzip),
+                    len,
+                },
             };
-            let inflation = body.inflation().expect("it is in memory");
+            let load = body.load().expect("it is in memory");
             assert_eq!(
-                inflation.inflate(gzip.to_vec(), &driver(), None).is_some(),
+                load.finish(gzip.to_vec(), &driver(), charge()).is_some(),
                 expect
             );
         };
