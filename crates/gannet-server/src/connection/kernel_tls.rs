@@ -15,9 +15,9 @@ use std::rc::Rc;
 use gannet_io::driver::{Driver, SendList};
 use gannet_io::ktls::ControlType;
 
+use super::Active;
 use super::secure::State;
 use super::sending::list_len;
-use super::Active;
 use crate::exchange::body::Body;
 use crate::release::ServedFile;
 use crate::tls::alert::Alert;

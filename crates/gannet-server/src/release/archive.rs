@@ -15,8 +15,8 @@ use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::response::{HpackBlock, ReadyBlock, Status};
 use gannet_io::memory::Memory;
 
-use super::directory::Room;
 use super::bodies::{Bodies, Unloaded};
+use super::directory::Room;
 use super::opened::OpenedArchive;
 use super::rules::{Ruling, SiteRules};
 use super::{Resolved, Selected, ServedFile, Source, Wanted};

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use gannet_io::driver::Driver;
 
 use super::Worker;
-use crate::connection::streams::Streams;
 use crate::connection::Conn;
+use crate::connection::streams::Streams;
 use crate::exchange::body::Body;
 use crate::observe::log::Record;
 use crate::worker::ledger::{Account, Bound, Held, Holding};

@@ -109,8 +109,16 @@ impl Server {
 
     /// Lets a time pass.
     pub(crate) fn pass(&mut self, ms: u64) {
+        self.pass_while(ms, || {});
+    }
+
+    /// The same, with something to do before each turn.
+    pub(crate) fn pass_while(&mut self, ms: u64, mut what: impl FnMut()) {
         let (disk, end) = (self.disk.clone(), self.disk.now().plus_ms(ms));
-        self.until("time passes", || disk.now() >= end);
+        self.until("time passes", || {
+            what();
+            disk.now() >= end
+        });
     }
 }
 

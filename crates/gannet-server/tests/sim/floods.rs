@@ -373,35 +373,87 @@ fn first_reads_have_a_bound() {
     check_given_back(&mut server, Account::FirstReads, 4 * LEN);
 }
 
-/// Bodies that an archive has as gzip alone, which is as long as it can be: sixteen are held.
-#[test]
-fn gzip_that_is_to_be_inflated_has_a_bound() {
-    const COUNT: usize = 24;
-    let mut packing = Packing::new();
-    packing.add("small", b"small", None);
-    let mut seed = 1u64;
-    for number in 0..COUNT {
-        let mut body = vec![b'z'; (MIB as usize) - number];
-        // Bytes that are repeated nowhere; the rest, so that gzip is shorter.
-        body[..900_000].fill_with(|| {
-            seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-            (seed >> 56) as u8
-        });
-        packing.add_inflated(&number.to_string(), &body);
-    }
+/// A body as long as one that is loaded may be, unlike any other. Its gzip is shorter, but not much.
+fn long_body(number: usize) -> Vec<u8> {
+    let mut body = vec![b'z'; (MIB as usize) - number];
+    let mut seed = number as u64 + 1;
+    body[..900_000].fill_with(|| {
+        seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        (seed >> 56) as u8
+    });
+    body
+}
+
+/// Serves an archive from its file, and caches nothing of it but the last body.
+fn serve_uncached(packing: Packing) -> Server {
     let mut driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
     let disk = driver.handle();
     let bytes = packing.finish();
     disk.put_file("site.gannet", bytes.clone());
     let file = open(&mut driver, "site.gannet");
-    disk.slow_file("site.gannet", 100 * MS);
     let options = ContentOptions {
         cache_memory: 0,
         ..ContentOptions::default()
     };
     let content = DrivenContent::Archive(bytes, file);
     let driven = Driven::new(driver, content, &options, LIMITS, None).expect("a sound archive");
-    let mut server = Server { driven, disk };
+    Server { driven, disk }
+}
+
+/// Bodies of an archive that is served from its file, each asked for by a peer that takes nothing.
+/// When no more may be in memory, those that are stored as they are leave from the file.
+#[test]
+fn bodies_that_are_loaded_have_a_bound() {
+    const COUNT: usize = 48;
+    for is_gzip in [false, true] {
+        let mut packing = Packing::new();
+        packing.add("small", b"small", None);
+        for number in 0..COUNT {
+            match is_gzip {
+                true => packing.add_inflated(&number.to_string(), &long_body(number)),
+                false => packing.add(&number.to_string(), &long_body(number), None),
+            }
+        }
+        let mut server = serve_uncached(packing);
+        let flood: Vec<_> = (0..COUNT).map(|_| server.connect()).collect();
+        for (number, client) in flood.iter().enumerate() {
+            let host = (":authority", "sim".to_owned());
+            client.write(&preface_with_windows());
+            client.write(&request(1, &[host, (":path", format!("/{number}"))]));
+        }
+        server.pass(400);
+        let full = holding(&server, Account::Copies);
+        assert!(full.held > most(&full) - 2 * MIB, "{full:?}");
+        others_are_served(&mut server, None);
+        let mut got = [0; COUNT];
+        server.pass_while(2_000, || {
+            for (client, got) in flood.iter().zip(&mut got) {
+                *got += client.read().len();
+            }
+        });
+        let whole = got.iter().filter(|got| **got as u64 >= MIB).count() as u64;
+        match is_gzip {
+            true => assert_eq!(whole, full.held / (MIB - COUNT as u64)),
+            false => assert_eq!(whole, COUNT as u64, "{got:?}"),
+        }
+        flood.iter().for_each(Client::reset);
+        server.pass(3_000);
+        let after = holding(&server, Account::Copies);
+        assert!(after.held <= MIB, "{after:?}: the last one is cached");
+    }
+}
+
+/// Bodies that an archive has as gzip alone, which is as long as it can be: sixteen are held.
+#[test]
+fn gzip_that_is_to_be_inflated_has_a_bound() {
+    const COUNT: usize = 24;
+    let mut packing = Packing::new();
+    packing.add("small", b"small", None);
+    for number in 0..COUNT {
+        packing.add_inflated(&number.to_string(), &long_body(number));
+    }
+    let mut server = serve_uncached(packing);
+    server.disk.slow_file("site.gannet", 100 * MS);
     let flood: Vec<_> = (0..COUNT).map(|_| server.connect()).collect();
     for (number, client) in flood.iter().enumerate() {
         client.write(&get(&number.to_string()));

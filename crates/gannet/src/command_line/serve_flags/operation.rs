@@ -101,8 +101,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "256MiB",
         brief: "memory limit for copies of files and archives; 0 keeps none",
         details: "For all workers together: small files of a directory, archives of up to 64 MiB \
-            (in at most half of it), and bodies that an archive stores only as gzip. Sizes take K, \
-            M, G (powers of 1024) or KB, MB, GB.",
+            (in at most half of it), and bodies of other archives that were read or inflated. \
+            Sizes take K, M, G (powers of 1024) or KB, MB, GB.",
         is_common: false,
         apply: |settings, values| {
             settings.server.content.cache_memory = parse_size(text(values)?)?;
