@@ -1,7 +1,7 @@
 //! Bounds on what content code keeps or loops over, each with its reason.
 
 /// How many folders are searched for a `404.html`, counted from the root down. Sites that have one
-/// in a folder have it near the root; a target path of 2,000 segments must not cost 2,000 opens.
+/// in a folder have it near the root; a path that really is 2,000 folders deep must not cost 2,000 opens.
 pub const NOT_FOUND_FOLDERS_MAX: usize = 64;
 
 /// The longest file name suffix that has a content type, in bytes without the dot. It makes a

@@ -98,7 +98,7 @@ pub(crate) const READ_PER_TURN_MAX: u64 = 512 << 10;
 /// requests of others wait. Beyond that each send is of [`UNTAKEN_MAX`].
 pub(crate) const SENT_PER_TURN_MAX: u64 = 8 << 20;
 
-/// Lookups made again in one turn for requests that were deferred; each is a few opens.
+/// Lookups that begin, or begin again, in one turn; each is a few opens.
 pub(crate) const LOOKUPS_PER_TURN_MAX: u64 = 32;
 
 /// Live files that a worker has copied into memory at once, of those on its machine's disks and of
@@ -156,6 +156,10 @@ pub(crate) const SHORT_MS: u64 = 2_000;
 
 /// How long after such a thing was short the next lookup tries again, milliseconds.
 pub(crate) const SHORT_AGAIN_MS: u64 = 1;
+
+/// The longest pause between two lookups that find something short, in milliseconds: a disk that is
+/// asked has answered by then, and whoever waited for it has given back what it held.
+pub(crate) const SHORT_PAUSE_MAX_MS: u64 = 64;
 
 /// Connections whose questions may stay in the disk's queue after they have ended.
 pub(crate) const UNAWAITED_MAX: u32 = 32;

@@ -18,8 +18,11 @@
 //!       index.html, 200 (single-page application, unless the path looks like an asset)
 //!               │ no
 //!               ▼
-//!       the fallbacks (200.html, 404.html, ...) of the path's folder, then of those above it,
-//!       up to the root ──none──▶ Missing
+//!       the deepest folder of the path that is there, by bisection
+//!               │
+//!               ▼
+//!       its fallbacks (200.html, 404.html, ...), then those of the folders above it, up to the
+//!       root ──none──▶ Missing
 //! ```
 //!
 //! Index names, suffixes, fallbacks and what a slash does are those of a [`Routing`].
@@ -130,8 +133,9 @@ pub enum Found<'a> {
 /// The lookup of one target path.
 ///
 /// Call [`step`](Self::step); answer each [`Ask::Open`] with [`told`](Self::told) and step again,
-/// until [`Ask::Done`]. It asks for the path, each index name and each suffix once, and then for
-/// each fallback in [`NOT_FOUND_FOLDERS_MAX`] folders.
+/// until [`Ask::Done`]. It asks for the path, each index name and each suffix once; then for few of
+/// the path's folders, and for each fallback in those that are there, at most
+/// [`NOT_FOUND_FOLDERS_MAX`]. So a long path that names nothing costs little.
 #[derive(Clone, Debug)]
 pub struct Lookup {
     /// The target path without its first slash.
@@ -172,6 +176,12 @@ enum State {
     },
     /// The page of a single-page application.
     Application,
+    /// A folder between two levels of the path, to find the deepest one that is there: the folder at
+    /// level `low` is (0 is the root), and none below `high` counts.
+    Folder {
+        low: usize,
+        high: usize,
+    },
     /// A fallback of the folder whose name is this long.
     Fallback {
         folder_len: usize,
@@ -303,6 +313,7 @@ impl Lookup {
         match (self.state, told) {
             (State::Done(_), _) => panic!("a finished lookup asks nothing"),
             (_, Told::Failed) => self.state = State::Done(End::Failed),
+            (State::Folder { low, high }, told) => self.told_folder(low, high, told),
             (State::Fallback { folder_len, next }, told) => {
                 self.told_fallback(folder_len, next, told);
             }
@@ -496,16 +507,53 @@ impl Lookup {
         }
     }
 
-    /// Asks for the fallbacks of the deepest folder above `fallback_len`.
+    /// Asks for the fallbacks of the deepest folder above `fallback_len` that is there.
     fn ask_nearest_fallback(&mut self) {
         let path = &self.path[..self.fallback_len];
-        // The ends of the folders' names, from the root down: 0, then before each slash.
-        let ends = path
+        let folders = path.iter().filter(|&&byte| byte == b'/').count();
+        self.ask_folder(0, folders.min(NOT_FOUND_FOLDERS_MAX - 1));
+    }
+
+    /// Asks for the folder in the middle between two levels, or for the fallbacks of the deepest one
+    /// that is there.
+    fn ask_folder(&mut self, low: usize, high: usize) {
+        if low == high {
+            return self.ask_fallback(self.folder_len(low), 0);
+        }
+        let folder_len = self.folder_len(middle(low, high));
+        self.name.clear();
+        self.name.extend_from_slice(&self.path[..folder_len]);
+        self.state = State::Folder { low, high };
+    }
+
+    /// Below a folder that is missing there is none. One that may not be opened may have files that
+    /// may.
+    fn told_folder(&mut self, low: usize, high: usize, told: Told) {
+        let asked = middle(low, high);
+        match told {
+            Told::Directory | Told::Denied => self.ask_folder(asked, high),
+            _ => self.ask_folder(low, asked - 1),
+        }
+    }
+
+    /// The length of the name of the path's folder at this level; the root is level 0.
+    fn folder_len(&self, level: usize) -> usize {
+        let slashes = self
+            .path
             .iter()
             .enumerate()
-            .filter_map(|(index, &byte)| (byte == b'/').then_some(index));
-        let folder_len = ends.take(NOT_FOUND_FOLDERS_MAX - 1).last().unwrap_or(0);
-        self.ask_fallback(folder_len, 0);
+            .filter(|(_, byte)| **byte == b'/');
+        let mut ends = slashes.map(|(index, _)| index);
+        level
+            .checked_sub(1)
+            .and_then(|before| ends.nth(before))
+            .unwrap_or(0)
+    }
+
+    /// Whether the path last requested is that of a folder, and nothing else counts.
+    #[must_use]
+    pub fn wants_folder(&self) -> bool {
+        matches!(self.state, State::Folder { .. })
     }
 
     /// Asks for a fallback from number `next` on, in the folder whose name is `folder_len` bytes
@@ -544,6 +592,11 @@ impl Lookup {
         let status = kind.and_then(|kind| kind.status(&self.path, self.is_navigation));
         self.found_other(status.unwrap_or(Status::NOT_FOUND));
     }
+}
+
+/// The level between two, the greater one if they are neighbours.
+fn middle(low: usize, high: usize) -> usize {
+    (low + high).div_ceil(2)
 }
 
 /// Whether the path is what `target_path::decode_path` gives. Checked again here because the path

@@ -257,7 +257,8 @@ impl Connection {
             Content::Chunked => Pending::Chunked(Chunked::new()),
         };
         let is_unwelcome = match head.request.content {
-            Content::None => true,
+            _ if head.request.target.form == TargetForm::Authority => true,
+            Content::None => false,
             Content::Length(len) => len > DISCARD_MAX || head.expects_continue,
             Content::Chunked => head.expects_continue,
         };

@@ -198,6 +198,9 @@ impl<D: Driver> Shared<D> {
         asker: Token,
         told: Option<Result<Disk, Errno>>,
     ) -> Option<Filled> {
+        if told.is_none() && !self.may_look_up(asker) {
+            return None;
+        }
         if let Some(Ok(Disk::Again)) = told
             && let Some((cached, status)) = self.remembered(request, fill)
         {
@@ -205,7 +208,10 @@ impl<D: Driver> Shared<D> {
         }
         match self.ask_directory(request, fill, asker, told)? {
             Filled::Short => self.defer_short(fill, asker),
-            filled => Some(filled),
+            filled => {
+                self.shortage.ease();
+                Some(filled)
+            }
         }
     }
 

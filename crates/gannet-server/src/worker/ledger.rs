@@ -229,7 +229,7 @@ pub(crate) enum Work {
     Load,
     /// Bytes read of live files for their first answer.
     Read,
-    /// Lookups made again for requests that were deferred.
+    /// Lookups begun, or begun again.
     Lookup,
     /// Bytes copied or sealed for the further sends of long answers.
     Send,

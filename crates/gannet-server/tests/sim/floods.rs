@@ -468,6 +468,55 @@ fn gzip_that_is_to_be_inflated_has_a_bound() {
     check_given_back(&mut server, Account::Loads, 13 * MIB);
 }
 
+/// A burst of requests for what is not there, each of which is looked up: so many in a turn, and who
+/// asks for something else waits for no more than a turn.
+#[test]
+fn lookups_have_a_budget_in_a_turn() {
+    const PER_TURN: u64 = 32;
+    let mut server = Server::new(Faults::none());
+    let flood: Vec<_> = (0..4).map(|_| server.connect()).collect();
+    for client in &flood {
+        client.write(&preface_with_windows());
+        for stream in 0..128 {
+            let path = (":path", "/q".repeat(60));
+            let host = (":authority", "sim".to_owned());
+            client.write(&request(2 * stream + 1, &[host, path]));
+        }
+    }
+    let mut before = 0;
+    while before < 4 * 128 {
+        server.driven.turn(None).expect("it goes on");
+        let missing = server.driven.counters().by_status.get(&404).copied();
+        let now = missing.unwrap_or(0);
+        assert!(
+            now <= before + PER_TURN,
+            "{before} before the turn, {now} after it"
+        );
+        before = now;
+    }
+    others_are_served(&mut server, None);
+}
+
+/// Streams that may send nothing, each for the same short live file: it is in memory once.
+#[test]
+fn a_short_file_that_streams_wait_with_is_shared() {
+    let mut server = Server::new(Faults::none());
+    server.disk.put_file("short", vec![b's'; 8_000]);
+    server.disk.age_files(10_000);
+    let client = server.connect();
+    let no_window = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
+    client.write(&[PREFACE.as_slice(), &no_window].concat());
+    for stream in 0..100 {
+        let path = (":path", "/short".to_owned());
+        let host = (":authority", "sim".to_owned());
+        client.write(&request(2 * stream + 1, &[host, path]));
+    }
+    server.pass(500);
+    assert_eq!(server.driven.counters().responses[1], 100);
+    let answers = holding(&server, Account::Answers);
+    assert!(answers.peak <= 64 * KIB, "{answers:?}");
+}
+
 /// A crowd asks at once for a path that nobody has asked for before, each on a connection of its own,
 /// while there are far fewer descriptors: all are answered.
 #[test]

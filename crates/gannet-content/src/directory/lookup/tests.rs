@@ -60,12 +60,18 @@ const TREE: &[(&str, Told)] = &[
 ];
 
 fn at(tree: &[(&str, Told)], path: &[u8]) -> Told {
-    tree.iter()
-        .find(|(name, _)| name.as_bytes() == path)
-        .map_or(Told::Missing, |&(_, told)| told)
+    let is_folder = |name: &&(&str, Told)| {
+        let rest = name.0.as_bytes().strip_prefix(path);
+        rest.is_some_and(|rest| rest.starts_with(b"/"))
+    };
+    match tree.iter().find(|(name, _)| name.as_bytes() == path) {
+        Some(&(_, told)) => told,
+        None if tree.iter().any(|name| is_folder(&name)) => Told::Directory,
+        None => Told::Missing,
+    }
 }
 
-/// Runs a lookup; gives the paths asked for and the result in words.
+/// Runs a lookup; gives the paths asked for (folders with a slash) and the result in words.
 fn run(tree: &[(&str, Told)], path: &[u8], options: LookupOptions) -> (Vec<Vec<u8>>, String) {
     finish(tree, Lookup::new(path, options, &Arc::new(plain_routing())))
 }
@@ -76,34 +82,33 @@ fn finish(tree: &[(&str, Told)], mut lookup: Lookup) -> (Vec<Vec<u8>>, String) {
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
         let done = match lookup.step() {
             Ask::Open(path) => {
-                asked.push(path.to_vec());
-                None
+                let told = at(tree, path);
+                let slash: &[u8] = if lookup.wants_folder() { b"/" } else { b"" };
+                asked.push([path, slash].concat());
+                lookup.told(told);
+                continue;
             }
-            Ask::Done(Found::File { path, status, .. }) => {
-                Some(format!("{} {}", status.0, text(path)))
-            }
-            Ask::Done(Found::Redirect { location }) => Some(format!("308 {}", text(location))),
+            Ask::Done(Found::File { path, status, .. }) => format!("{} {}", status.0, text(path)),
+            Ask::Done(Found::Redirect { location }) => format!("308 {}", text(location)),
             Ask::Done(Found::Elsewhere {
                 status, location, ..
-            }) => Some(format!("{} to {}", status.0, text(location))),
-            Ask::Done(Found::Listing { path }) => Some(format!("list {}", text(path))),
-            Ask::Done(Found::Unclaimed) => Some("unclaimed".to_string()),
-            Ask::Done(Found::Missing) => Some("missing".to_string()),
-            Ask::Done(Found::Forbidden) => Some("forbidden".to_string()),
-            Ask::Done(Found::Failed) => Some("failed".to_string()),
+            }) => format!("{} to {}", status.0, text(location)),
+            Ask::Done(Found::Listing { path }) => format!("list {}", text(path)),
+            Ask::Done(Found::Unclaimed) => "unclaimed".to_string(),
+            Ask::Done(Found::Missing) => "missing".to_string(),
+            Ask::Done(Found::Forbidden) => "forbidden".to_string(),
+            Ask::Done(Found::Failed) => "failed".to_string(),
         };
-        if let Some(done) = done {
-            return (asked, done);
-        }
-        let told = at(tree, asked.last().expect("something was asked"));
-        lookup.told(told);
+        return (asked, done);
     }
 }
 
+/// Compares what is asked for beside folders, and the result.
 fn check(path: &str, options: LookupOptions, asked: &[&str], expect: &str) {
     let (found_asked, found) = run(TREE, path.as_bytes(), options);
     let found_asked: Vec<_> = found_asked
         .iter()
+        .filter(|path| !path.ends_with(b"/"))
         .map(|path| String::from_utf8_lossy(path))
         .collect();
     assert_eq!(
@@ -163,7 +168,7 @@ fn clean_urls_find_pages() {
     check(
         "/about/",
         PLAIN,
-        &["about/index.html", "about", "about/404.html", "404.html"],
+        &["about/index.html", "about", "404.html"],
         "404 404.html",
     );
     check("/no.html", ALL, &["no.html", "404.html"], "404 404.html");
@@ -311,16 +316,41 @@ fn paths_that_are_not_canonical_ask_nothing() {
 #[test]
 fn deep_paths_ask_a_bounded_number_of_times() {
     let deep = "/d".repeat(2000);
+    // Six folders tell that none of 63 is there.
     let (asked, found) = run(&[], deep.as_bytes(), ALL);
-    assert_eq!(
-        (asked.len(), found.as_str()),
-        (2 + NOT_FOUND_FOLDERS_MAX, "missing")
-    );
+    assert_eq!((asked.len(), found.as_str()), (2 + 6 + 1, "missing"));
     let (asked, found) = run(&[("404.html", Told::Regular)], deep.as_bytes(), ALL);
-    assert_eq!(
-        (asked.len(), found.as_str()),
-        (2 + NOT_FOUND_FOLDERS_MAX, "404 404.html")
-    );
+    assert_eq!((asked.len(), found.as_str()), (2 + 6 + 1, "404 404.html"));
+}
+
+/// However many of a path's folders are there, and whichever of them has the page.
+#[test]
+fn the_nearest_fallback_answers() {
+    let folder = |level: usize| "d/".repeat(level);
+    for there in (0..10).chain(60..70) {
+        let folders: Vec<_> = (1..=there).map(folder).collect();
+        for page in 0..=there {
+            let page = format!("{}404.html", folder(page));
+            let mut tree = vec![(page.as_str(), Told::Regular)];
+            tree.extend(
+                folders
+                    .iter()
+                    .map(|it| (it.trim_end_matches('/'), Told::Directory)),
+            );
+            let path = format!("/{}x", "d/".repeat(there.max(5)));
+            let (asked, found) = run(&tree, path.as_bytes(), PLAIN);
+            let level = page.matches('/').count();
+            let expected = match level < NOT_FOUND_FOLDERS_MAX {
+                true => format!("404 {page}"),
+                false => "missing".to_owned(),
+            };
+            assert_eq!(found, expected, "{there} folders are there");
+            assert!(asked.len() <= 1 + 6 + there + 1, "{asked:?}");
+        }
+    }
+    // Its files may be open to this process though the folder is not.
+    let tree = [("d", Told::Denied), ("d/404.html", Told::Regular)];
+    assert_eq!(run(&tree, b"/d/x", PLAIN).1, "404 d/404.html");
 }
 
 /// Paths made of awkward pieces in every order of up to five: whatever is asked for is relative

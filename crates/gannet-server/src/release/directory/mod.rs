@@ -311,10 +311,7 @@ impl Cached {
             },
             content_type: self.content_type.as_bytes(),
             source: match variant.draft.body.get() {
-                Some(CachedBody::Memory(memory)) => match memory.bytes() {
-                    bytes if bytes.len() <= crate::limits::COPY_MAX => Source::Bytes(bytes),
-                    _ => Source::Memory(memory, 0),
-                },
+                Some(CachedBody::Memory(memory)) => Source::Memory(memory, 0),
                 Some(CachedBody::File(file)) => Source::File(file, 0),
                 Some(CachedBody::Gzip(gzip)) => Source::Unloaded(gzip.body(variant.draft.len)),
                 None => Source::Unread,

@@ -35,7 +35,10 @@ impl Fill {
         let Ask::Open(path) = self.lookup.step() else {
             return false;
         };
-        self.site.options.compressed_only && !path.is_empty() && may_have_sidecars(path, 1)
+        self.site.options.compressed_only
+            && !self.lookup.wants_folder()
+            && !path.is_empty()
+            && may_have_sidecars(path, 1)
     }
 
     /// The name under which it would be there.
