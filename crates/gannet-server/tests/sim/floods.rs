@@ -11,8 +11,8 @@ use gannet_server::driven::{Driven, DrivenContent};
 use gannet_server::ledger::{Account, Bound, Holding};
 use gannet_server::tls::limits::SEALED_RECORDS_MAX;
 use gannet_testkit::h2::{
-    self, CANCEL, CONTINUATION, END_HEADERS, END_STREAM, HEADERS, PING, PRIORITY_UPDATE, frame,
-    headers, opening, rst_stream, wide_opening,
+    self, CANCEL, CONTINUATION, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, PING,
+    PRIORITY_UPDATE, frame, headers, opening, rst_stream, wide_opening,
 };
 use rustls::ClientConfig;
 
@@ -418,7 +418,7 @@ fn bodies_that_are_loaded_have_a_bound() {
         let flood: Vec<_> = (0..COUNT).map(|_| server.connect()).collect();
         for (number, client) in flood.iter().enumerate() {
             let host = (":authority", "sim".to_owned());
-            client.write(&preface_with_windows());
+            client.write(&wide_opening());
             client.write(&request(1, &[host, (":path", format!("/{number}"))]));
         }
         server.pass(400);
@@ -476,7 +476,7 @@ fn lookups_have_a_budget_in_a_turn() {
     let mut server = Server::new(Faults::none());
     let flood: Vec<_> = (0..4).map(|_| server.connect()).collect();
     for client in &flood {
-        client.write(&preface_with_windows());
+        client.write(&wide_opening());
         for stream in 0..128 {
             let path = (":path", "/q".repeat(60));
             let host = (":authority", "sim".to_owned());
@@ -504,8 +504,7 @@ fn a_short_file_that_streams_wait_with_is_shared() {
     server.disk.put_file("short", vec![b's'; 8_000]);
     server.disk.age_files(10_000);
     let client = server.connect();
-    let no_window = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]);
-    client.write(&[PREFACE.as_slice(), &no_window].concat());
+    client.write(&opening(&[(INITIAL_WINDOW_SIZE, 0)]));
     for stream in 0..100 {
         let path = (":path", "/short".to_owned());
         let host = (":authority", "sim".to_owned());
