@@ -66,6 +66,12 @@ pub(crate) enum Job {
     Close { fd: OwnedFd },
 }
 
+/// Leaves a descriptor to the end of the process, which is near: its helpers have ended, and closing it
+/// here might wait for a file system that does not answer.
+fn leave_open(fd: OwnedFd) {
+    std::mem::forget(fd);
+}
+
 /// A socket that waits for a helper: its slot and the slot's generation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Asker {
@@ -205,8 +211,11 @@ impl Drop for Helpers {
         let left = queue.take();
         drop(queue);
         self.shared.changed.notify_all();
-        // Without the lock: see `retain`.
-        drop(left);
+        for job in left.into_iter().flatten() {
+            if let Job::Close { fd } = job {
+                leave_open(fd);
+            }
+        }
     }
 }
 
@@ -236,22 +245,23 @@ impl Shared {
     /// Hands descriptors to the helpers to close, as long as there are any.
     fn closer(self: &Arc<Self>) -> Closer {
         let helpers = Arc::downgrade(self);
-        Closer::new(move |fd| {
-            if let Some(helpers) = helpers.upgrade() {
-                helpers.close(fd);
-            }
+        Closer::new(move |fd| match helpers.upgrade() {
+            Some(helpers) => helpers.close(fd),
+            None => leave_open(fd),
         })
     }
 
-    /// Closes the descriptor later; at once when the helpers have ended or are hopelessly behind.
+    /// Closes the descriptor later. The queue's bound does not count: it limits new jobs, and there
+    /// are no more of these than descriptors.
     fn close(&self, fd: OwnedFd) {
         let mut queue = lock(&self.queue);
-        // Finishing is never refused at the queue's bound, which limits new jobs.
-        if !queue.ended && queue.foreign.len() < 2 * limits::HELPER_QUEUE_MAX {
-            queue.foreign.push_back(Job::Close { fd });
+        if queue.ended {
             drop(queue);
-            self.changed.notify_one();
+            return leave_open(fd);
         }
+        queue.foreign.push_back(Job::Close { fd });
+        drop(queue);
+        self.changed.notify_one();
     }
 
     /// A thread's life.
@@ -497,6 +507,24 @@ mod tests {
             })
             .unwrap();
         assert_eq!(rustix::io::read(&reader, &mut [0; 1]), Ok(0));
+    }
+
+    /// A worker that stops does not wait for a file system that hangs.
+    #[test]
+    fn closes_nothing_when_it_has_ended() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let helpers = Helpers::new(1, Arc::new(Bell::new().unwrap()));
+        let file = File::os(writer, crate::store::Store::Remote);
+        file.as_os().close_by(|| helpers.shared.closer());
+        let queued = rustix::io::dup(&reader).unwrap();
+        lock(&helpers.shared.queue)
+            .foreign
+            .push_back(Job::Close { fd: queued });
+        drop(helpers);
+        drop(file);
+        rustix::io::ioctl_fionbio(&reader, true).unwrap();
+        let read = rustix::io::read(&reader, &mut [0; 1]);
+        assert_eq!(read, Err(Errno::AGAIN), "the other end is open");
     }
 
     /// Jobs that are not awaited make room for others, and never begin.

@@ -148,6 +148,16 @@ impl Conn {
         self.phase == Phase::Reading && self.protocol.is_idle() && self.intake.is_empty()
     }
 
+    /// Whether another connection may have the room of this one: it is idle, only begins, or waits for
+    /// the disk on behalf of a peer that has closed its half and is probably gone.
+    pub(crate) fn may_be_shed(&self) -> bool {
+        let waits = match self.protocol.streams() {
+            Some(streams) => self.phase == Phase::Reading && streams.waits(),
+            None => self.phase == Phase::Waiting,
+        };
+        self.is_idle() || self.phase == Phase::Shaking || self.ended && waits
+    }
+
     /// Whether an HTTP/2 connection that sends nothing has nothing more to do: no stream is left,
     /// or the peer that would have to act cannot, having closed its half.
     pub(crate) fn is_through(&self) -> bool {

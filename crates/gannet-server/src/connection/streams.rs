@@ -120,6 +120,11 @@ impl Streams {
         self.connection.is_idle() && self.contents.is_empty() && self.asked == 0
     }
 
+    /// Whether all that is under way is lookups.
+    pub(crate) fn waits(&self) -> bool {
+        self.asked > 0 && self.contents.is_empty() && self.out.is_none()
+    }
+
     /// Takes content of a response whose head was just written. It goes out at once if nothing
     /// else waits; the rest when its turn comes.
     pub(crate) fn content(

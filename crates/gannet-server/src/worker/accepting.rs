@@ -8,7 +8,7 @@ use gannet_io::reserve;
 
 use super::Worker;
 use crate::config::Scheme;
-use crate::connection::{ConnId, Connections, Phase};
+use crate::connection::{ConnId, Connections};
 use crate::limits::{
     ACCEPT_AGAIN_MS, ACCEPTED_ALWAYS, ROOM_TO_ACCEPT, SHED_LOOKS_MAX, SHED_MAX, SHED_REST_MS,
 };
@@ -52,7 +52,7 @@ impl IdleQueue {
                 continue;
             };
             looks += 1;
-            let is_idle = conn.is_idle() || conn.phase == Phase::Shaking;
+            let is_idle = conn.may_be_shed();
             if is_idle && conn.idle_since == since {
                 return Some((since, id));
             }
@@ -167,7 +167,7 @@ impl<D: Driver> Worker<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::connection::{Alive, Conn};
+    use crate::connection::{Alive, Conn, Phase};
 
     /// A table with connections, numbered as they were added.
     #[derive(Default)]

@@ -214,6 +214,30 @@ fn a_reset_is_noticed_while_content_is_read() {
     assert!(took <= 10, "{took} ms");
 }
 
+/// Peers that close while a hung disk is asked for them give their places to others.
+#[test]
+fn who_has_closed_while_the_disk_hangs_makes_room() {
+    const MOST: u32 = 8;
+    let limits = Limits {
+        connections_max: MOST,
+        ..LIMITS
+    };
+    let (mut server, _) = Server::with_tls(Faults::none(), limits, Tls::None, SEALED_RECORDS_MAX);
+    server.disk.slow_file("large", 600_000 * MS);
+    let gone: Vec<_> = (0..MOST).map(|_| server.connect()).collect();
+    for client in &gone {
+        client.write(&get("large"));
+        client.shutdown_write();
+    }
+    server.pass(50);
+    for _ in 0..MOST {
+        let client = server.connect();
+        client.write(&get("small"));
+        let took = server.until("an answer", || client.readable() > 0);
+        assert!(took <= 10, "{took} ms");
+    }
+}
+
 /// The last slice of a file whose pages are sent waits until the peer has them all, and no longer.
 #[test]
 fn the_tail_waits_for_the_pages() {
