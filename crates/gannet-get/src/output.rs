@@ -54,12 +54,7 @@ impl Output {
     /// Opens the file beside `path`, and keeps what is in it if a download goes on.
     pub(super) fn open(path: &Path, resumes: bool) -> io::Result<Self> {
         let path = resolved(path)?;
-        let beside = |suffix: &str| {
-            let mut name = path.as_os_str().to_owned();
-            name.push(suffix);
-            PathBuf::from(name)
-        };
-        let (part, tag) = (beside(".part"), beside(".part.tag"));
+        let (part, tag) = (beside(&path, ".part"), beside(&path, ".part.tag"));
         // What is there may be a device or a FIFO, which would be given the file's name in the end.
         if let Ok(found) = fs::metadata(&part)
             && !found.is_file()
@@ -230,7 +225,7 @@ impl Output {
         }
         let digest = head.repr_digest.as_deref().and_then(wanted_digest);
         if let Some((name, algorithm, wanted)) = &digest {
-            let found = self.digest(algorithm)?;
+            let found = digest_of(&self.part, algorithm)?;
             if found != *wanted {
                 // Wrong content must not be resumed.
                 self.strong = None;
@@ -253,15 +248,23 @@ impl Output {
         remove(&self.tag)?;
         Ok(digest.map(|(name, _, _)| name))
     }
+}
 
-    fn digest(&mut self, algorithm: &'static Algorithm) -> io::Result<String> {
-        let mut file = File::open(&self.part)?;
-        let (mut context, mut buffer) = (Context::new(algorithm), vec![0; READ_LEN]);
-        loop {
-            match file.read(&mut buffer)? {
-                0 => return Ok(base64(context.finish().as_ref())),
-                count => context.update(&buffer[..count]),
-            }
+/// A file with this name and `suffix` behind it.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// The digest of a file, in base64.
+pub(super) fn digest_of(path: &Path, algorithm: &'static Algorithm) -> io::Result<String> {
+    let mut file = File::open(path)?;
+    let (mut context, mut buffer) = (Context::new(algorithm), vec![0; READ_LEN]);
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(base64(context.finish().as_ref())),
+            count => context.update(&buffer[..count]),
         }
     }
 }

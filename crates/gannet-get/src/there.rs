@@ -5,19 +5,17 @@
 //! by `If-Range` with the date of the file (RFC 9110 section 13.1.5; gannet, `curl -R` and `wget`
 //! give a file the date of the content), or by the digest of the whole.
 
-use std::fs::{self, File};
-use std::io::{self, Read};
+use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use aws_lc_rs::digest::Context;
 use gannet_http::semantics::date::write_date;
 use gannet_io::cause::printable;
 
 use super::Client;
 use super::error::{GetError, failure, redirected, unexpected};
-use super::limits::READ_LEN;
-use super::output::{base64, wanted_digest};
+use super::output::{beside, digest_of, wanted_digest};
 use super::response::Head;
 use super::url::Url;
 
@@ -70,7 +68,7 @@ impl Client {
             if is_same {
                 return Ok(There::Whole(None));
             }
-            if let Some(name) = digest_of(&head, path).map_err(read)? {
+            if let Some(name) = proof(&head, path).map_err(read)? {
                 return Ok(There::Whole(Some(name)));
             }
             return Err(unproven(
@@ -96,20 +94,12 @@ impl Client {
 }
 
 /// The algorithm of the digest that the server names, if the file has this digest.
-fn digest_of(head: &Head, path: &Path) -> io::Result<Option<&'static str>> {
+fn proof(head: &Head, path: &Path) -> io::Result<Option<&'static str>> {
     let wanted = head.repr_digest.as_deref().and_then(wanted_digest);
     let Some((name, algorithm, wanted)) = wanted else {
         return Ok(None);
     };
-    let mut file = File::open(path)?;
-    let (mut context, mut buffer) = (Context::new(algorithm), vec![0; READ_LEN]);
-    loop {
-        match file.read(&mut buffer)? {
-            0 => break,
-            count => context.update(&buffer[..count]),
-        }
-    }
-    Ok((base64(context.finish().as_ref()) == wanted).then_some(name))
+    Ok((digest_of(path, algorithm)? == wanted).then_some(name))
 }
 
 fn unproven(url: &Url, path: &Path, head: &Head, why: &str) -> GetError {
@@ -128,10 +118,4 @@ fn unproven(url: &Url, path: &Path, head: &Head, why: &str) -> GetError {
         cause: format!("{why} {}", printable(url.typed())),
         help: Some(help),
     }
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    PathBuf::from(name)
 }

@@ -27,7 +27,7 @@
 //!   links of a site by it.
 //! - [`archive`] opens, compares, verifies and extracts archives.
 //!
-//! Options are plain values, errors name the object and the cause and know the next step. Nothing
+//! Options are plain values, errors name the object and the cause, reports are data. Nothing
 //! here writes to the terminal, except that a secret key with a password asks for it.
 #![forbid(unsafe_code)]
 

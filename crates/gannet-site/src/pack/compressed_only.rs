@@ -50,7 +50,7 @@ pub(super) fn add(tree: &mut Tree, routing: &Routing) -> Result<(), PackError> {
             if len == STREAMED_FROM {
                 let shown = String::from_utf8_lossy(&file.url);
                 let warning = format!("'{shown}' is too long to be packed decompressed");
-                tree.warnings.push(warning);
+                tree.warnings.push(warning.into());
                 continue;
             }
             added.push(SourceFile { len, ..whole });

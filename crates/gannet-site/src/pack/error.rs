@@ -4,9 +4,9 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gannet_archive::{ArchiveError, Rule};
+use gannet_archive::ArchiveError;
 use gannet_content::rules::problem::Problem;
-use gannet_io::cause::{cause, next_step};
+use gannet_io::cause::cause;
 
 use crate::archive::SiteError;
 
@@ -78,89 +78,16 @@ impl PackError {
         // The error of a file names the file, and of one pattern the line.
         Self::Pattern(format!("of '{}'", file.display()), error.to_string())
     }
-
-    /// What to do about it, for a line `help: ...`.
-    #[must_use]
-    pub fn help(&self) -> Option<String> {
-        match self {
-            Self::Io { doing, error, .. } => io_help(doing, error).map(str::to_string),
-            Self::NotADirectory(_) => {
-                Some("name the folder that holds the site: 'gannet pack DIR -o site.gannet'".into())
-            }
-            Self::Empty(_) => {
-                Some("is this the folder that the site's generator writes to?".into())
-            }
-            Self::NoHosts(_) => Some("make one such as 'example.org', or leave --hosts out".into()),
-            Self::TooManyHosts(_) => Some("make several archives, and serve each by --site".into()),
-            Self::Changed(_) => Some("pack again when nothing is writing to the site".into()),
-            Self::Pattern(..) => {
-                Some("patterns have the syntax of .gitignore, such as '*.map' or '/drafts/'".into())
-            }
-            Self::Previous(_) => {
-                Some("leave --previous out where there is no earlier release".into())
-            }
-            Self::Key(..) => Some(format!(
-                "'gannet keygen NAME' makes a key pair, as 'minisign -G' does; a key's password is \
-                 taken from {}",
-                super::sign::PASSWORD_VARIABLE
-            )),
-            Self::Types(_) => Some("write it as SUFFIX=TYPE/SUBTYPE".into()),
-            Self::Archive(
-                _,
-                ArchiveError::Record {
-                    rule: Rule::Limit, ..
-                },
-            ) => Some("a path, a type or a field is too long".into()),
-            Self::Rules(_) => {
-                Some("fix them, or pack both files as they are with --no-rules".into())
-            }
-            Self::NoFile(..) => Some(
-                "make it a file, remove it, or leave it out with --exclude; --no-rules packs without \
-                 rules"
-                    .into(),
-            ),
-            Self::Archive(..) => {
-                Some("this is a bug in gannet: please report the site that led to it".into())
-            }
-        }
-    }
 }
 
+/// What was being done to a file of the site, in [`PackError::Io`].
+pub const READ: &str = "read";
 /// What was being done to the archive, in [`PackError::Io`].
-pub(super) const WRITE: &str = "write";
+pub const WRITE: &str = "write";
 /// What was being done to the key.
-pub(super) const READ_KEY: &str = "read the key";
+pub const READ_KEY: &str = "read the key";
 /// What was being done to the directory that builds keep things in.
-pub(super) const KEEP: &str = "keep anything in";
-
-fn io_help(doing: &str, error: &io::Error) -> Option<&'static str> {
-    use io::ErrorKind as Kind;
-    Some(match (doing, error.kind()) {
-        (READ_KEY, Kind::NotFound) => {
-            "check the path; 'gannet keygen NAME' makes a key pair, and NAME.key signs"
-        }
-        (READ_KEY, Kind::PermissionDenied) => "sign as a user who may read the key",
-        (READ_KEY, Kind::InvalidInput | Kind::IsADirectory) => {
-            "name the file of a secret key, such as release.key"
-        }
-        (KEEP, _) => "name an existing directory with --cache DIR, or one that can be created",
-        (WRITE, Kind::PermissionDenied | Kind::ReadOnlyFilesystem) => {
-            "name a file in a writable folder with -o: the archive is built beside it and then \
-             renamed"
-        }
-        (WRITE, Kind::NotFound) => "make the folder first, or name another file with -o",
-        (WRITE, Kind::IsADirectory) => "name a file in it: -o DIR/site.gannet",
-        (WRITE, Kind::InvalidInput) => "name another file with -o: the archive would replace it",
-        (_, Kind::StorageFull | Kind::QuotaExceeded) => {
-            "the archive needs about as much space as the site and its compressed copies"
-        }
-        ("read", Kind::PermissionDenied) => {
-            "make it readable, or exclude it; a site is packed completely or not at all"
-        }
-        ("read", Kind::NotFound) => "it may have been removed during packing",
-        _ => return next_step(error),
-    })
-}
+pub const KEEP: &str = "keep anything in";
 
 impl fmt::Display for PackError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

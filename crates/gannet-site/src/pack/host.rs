@@ -65,12 +65,12 @@ fn walk_hosts(
         return Err(PackError::NoHosts(root.clone()));
     }
     let mut tree = Tree::default();
-    tree.skipped.extend(
-        found
-            .others
-            .into_iter()
-            .map(|(path, rule)| Skipped { path, rule }),
-    );
+    tree.skipped
+        .extend(found.others.into_iter().map(|(path, rule)| Skipped {
+            path,
+            rule,
+            is_excluded: false,
+        }));
     let mut hosts = Vec::new();
     let (mut last, mut bytes_before) = (0, 0);
     for (name, folder) in found.folders {

@@ -131,27 +131,31 @@ impl IgnoreRules {
         self.folders.pop();
     }
 
-    /// The rule that leaves out a path, if there is one. The report names it, so that missing files
-    /// are easy to explain.
-    pub(super) fn against(&self, path: &Path, is_folder: bool) -> Option<String> {
+    /// The rule that leaves out a path, if there is one, and whether it was asked for. The report
+    /// names it, so that missing files are easy to explain.
+    pub(super) fn against(&self, path: &Path, is_folder: bool) -> Option<(String, bool)> {
         if path.file_name().is_some_and(|name| name == FILE_NAME) {
-            return Some("patterns for gannet pack".into());
+            return Some(("patterns for gannet pack".into(), false));
         }
         match self.asked.matched(path, is_folder) {
-            Match::Ignore(glob) => return Some(format!("--exclude {}", glob.original())),
+            Match::Ignore(glob) => return Some((glob.original().to_owned(), true)),
             Match::Whitelist(_) => return None,
             Match::None => {}
         }
         for rules in self.folders.iter().rev().flatten() {
             match rules.matched(path, is_folder) {
-                Match::Ignore(glob) => return Some(format!("{FILE_NAME}: {}", glob.original())),
+                Match::Ignore(glob) => {
+                    return Some((format!("{FILE_NAME}: {}", glob.original()), false));
+                }
                 Match::Whitelist(_) => return None,
                 Match::None => {}
             }
         }
         match self.defaults.matched(path, is_folder) {
-            Match::Ignore(glob) if glob.original() == ".*" => Some("dotfile".into()),
-            Match::Ignore(glob) => Some(glob.original().trim_start_matches('\\').to_string()),
+            Match::Ignore(glob) if glob.original() == ".*" => Some(("dotfile".into(), false)),
+            Match::Ignore(glob) => {
+                Some((glob.original().trim_start_matches('\\').to_string(), false))
+            }
             Match::Whitelist(_) | Match::None => None,
         }
     }
@@ -196,7 +200,7 @@ mod tests {
     fn check(rules: &IgnoreRules, name: &str, expect: Option<&str>) {
         let is_folder = name.ends_with('/');
         let path = Path::new("site").join(name.trim_end_matches('/'));
-        let rule = rules.against(&path, is_folder);
+        let rule = rules.against(&path, is_folder).map(|(rule, _)| rule);
         assert_eq!(rule.as_deref(), expect, "{name}");
     }
 
@@ -240,9 +244,9 @@ mod tests {
             options.include = vec!["keep.map".into(), "*.log".into(), ".env.txt".into()];
         });
         let check = |name, expect| check(&rules, name, expect);
-        check("a/b.map", Some("--exclude *.map"));
+        check("a/b.map", Some("*.map"));
         check("a/keep.map", None);
-        check("drafts/", Some("--exclude /drafts/"));
+        check("drafts/", Some("/drafts/"));
         check("a/drafts/", None);
         check("changes.log", None);
         check(".env.txt", None);

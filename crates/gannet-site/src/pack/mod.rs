@@ -53,6 +53,7 @@ mod spool;
 mod stamps;
 mod store;
 mod walk;
+mod warning;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -68,15 +69,15 @@ use gannet_content::routing::Routing;
 pub(crate) use compress::decoder;
 pub use compressible::Compressible;
 pub use encoders::{Effort, Encoder};
-pub use error::PackError;
+pub use error::{KEEP, PackError, READ, READ_KEY, WRITE};
 pub use lifetimes::KeptPattern;
 pub use output::temporary_of;
 pub use progress::{NoProgress, Phase, Progress};
 pub use report::{CodingReport, Largest, PackReport};
-pub use sign::is_secret_key;
+pub use sign::{PASSWORD_VARIABLE, is_secret_key};
 pub use walk::Skipped;
+pub use warning::{Remedy, Warning};
 
-use error::WRITE;
 use host::SourceHost;
 use limits::LIFETIMES_LISTED_MAX;
 use memory::Memory;
@@ -231,7 +232,9 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
     if options.csp.is_some() {
         let (needs, warnings) = script_needs::find(&sources)?;
         site.script_needs = needs;
-        sources.warnings.extend(warnings);
+        sources
+            .warnings
+            .extend(warnings.into_iter().map(Warning::from));
     }
     for host in &hosts {
         site.begin(host);
@@ -241,28 +244,31 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
         if !site.has_content(b"/") && !host.rules.answer(b"/") {
             let names = options.routing.index_names.iter();
             let name = names.map(|name| String::from_utf8_lossy(name)).next();
-            sources.warnings.push(format!(
+            let text = format!(
                 "'{}' has no {}: '/' is answered with 404; is the site in a folder below it?",
                 host.folder.display(),
                 name.unwrap_or_default(),
-            ));
+            );
+            sources.warnings.push(text.into());
         }
         let mut files = sources.of_host(host.number).iter();
         if options.spa && !files.any(|source| source.file.url == FRONT_PAGE) {
-            sources.warnings.push(format!(
-                "--spa has no effect: '{}' has no index.html to serve",
-                host.folder.display()
-            ));
+            let folder = host.folder.display();
+            let text = format!("'{folder}' has no index.html to serve");
+            let warning = Warning::with(text, Remedy::NoApplication);
+            sources.warnings.push(warning);
         }
         let shown = problems.into_iter();
-        let shown = shown.map(|problem| problem.of_site(&host.folder).to_string());
+        let shown = shown.map(|problem| problem.of_site(&host.folder).to_string().into());
         sources.warnings.extend(shown);
     }
-    sources.warnings.extend(broken_pages(&site.broken_pages));
+    let broken = broken_pages(&site.broken_pages).map(Warning::from);
+    sources.warnings.extend(broken);
     sources
         .warnings
         .extend(foreign_scripts(&site.foreign_scripts));
-    sources.warnings.extend(site.double_claims.warnings());
+    let claims = site.double_claims.warnings().into_iter();
+    sources.warnings.extend(claims.map(Warning::from));
     let stamps = std::mem::take(&mut sources.stamps);
     let mut report = PackReport {
         output: options.output.clone(),
@@ -288,9 +294,11 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
     let superblock = Superblock::parse(&finished.superblock, finished.file_len).map_err(refuse)?;
     report.archive_bytes = finished.file_len;
     report.build_id = *superblock.build_id();
-    report
-        .warnings
-        .extend(memory.keep(options, stamps, superblock.build_id()));
+    report.warnings.extend(
+        memory
+            .keep(options, stamps, superblock.build_id())
+            .map(Warning::from),
+    );
     report.elapsed = started.elapsed();
     Ok(report)
 }
@@ -352,13 +360,14 @@ fn broken_pages(pages: &[String]) -> Option<String> {
 }
 
 /// What to tell of pages with scripts of other hosts, which may load what no page shows.
-fn foreign_scripts(origins: &BTreeSet<String>) -> Option<String> {
+fn foreign_scripts(origins: &BTreeSet<String>) -> Option<Warning> {
     let first = origins.first()?;
-    Some(format!(
+    let text = format!(
         "the content security policy cannot know what scripts of other hosts load or run: {}, such \
-         as '{first}'; try it with '--csp report' first",
+         as '{first}'",
         origins.len()
-    ))
+    );
+    Some(Warning::with(text, Remedy::ReportOnly))
 }
 
 /// The table of content types. Pairs are tried one by one, to name the one that is wrong.

@@ -10,6 +10,7 @@ use super::limits::LARGEST_COUNT;
 use super::sources::{Source, Sources};
 use super::store::StoredContent;
 use super::walk::Skipped;
+use super::warning::Warning;
 
 /// What packing has made. Lengths are in bytes.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +59,7 @@ pub struct PackReport {
     /// What was left out, and by which rule.
     pub skipped: Vec<Skipped>,
     /// What the user should know.
-    pub warnings: Vec<String>,
+    pub warnings: Vec<Warning>,
     /// How long it took.
     pub elapsed: Duration,
 }

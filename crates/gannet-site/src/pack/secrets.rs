@@ -8,6 +8,7 @@ use std::io::Read;
 use super::limits::{SECRET_LOOKED_AT, SECRETS_NAMED};
 use super::sources::Source;
 use super::walk::SourceFile;
+use super::warning::{Remedy, Warning};
 
 /// The whole name says it.
 const NAMES: [&[u8]; 6] = [
@@ -30,30 +31,25 @@ const PRIVATE_KEY: &[u8] = b"PRIVATE KEY-----";
 
 /// What to tell of the files that look like secrets, if there are any. `shown` gives the URL of a
 /// file.
-pub(super) fn warning(files: &[Source], shown: impl Fn(&Source) -> String) -> Option<String> {
+pub(super) fn warning(files: &[Source], shown: impl Fn(&Source) -> String) -> Option<Warning> {
     let found: Vec<&Source> = files
         .iter()
         .filter(|source| is_secret(&source.file))
         .collect();
     let first = &found[..found.len().min(SECRETS_NAMED)];
     let named: Vec<String> = first.iter().map(|it| format!("'{}'", shown(it))).collect();
+    let named = named.join(", ");
+    let text = match found.len() {
+        0 => return None,
+        1 => format!("{named} looks like a secret, and would be public; leave it out"),
+        count => format!(
+            "{count} files look like secrets, and would be public, such as {named}; leave them out"
+        ),
+    };
     // Patterns know no hosts: they hold in the folder of each.
-    let flags: Vec<String> = first
-        .iter()
-        .map(|it| format!("--exclude '{}'", String::from_utf8_lossy(&it.file.url)))
-        .collect();
-    let count = found.len();
-    let (named, flags) = (named.join(", "), flags.join(" "));
-    match count {
-        0 => None,
-        1 => Some(format!(
-            "{named} looks like a secret, and would be public; leave it out ({flags})"
-        )),
-        _ => Some(format!(
-            "{count} files look like secrets, and would be public, such as {named}; leave them out \
-             ({flags})"
-        )),
-    }
+    let patterns = first.iter();
+    let patterns = patterns.map(|it| String::from_utf8_lossy(&it.file.url).into_owned());
+    Some(Warning::with(text, Remedy::Exclude(patterns.collect())))
 }
 
 fn is_secret(file: &SourceFile) -> bool {

@@ -15,7 +15,7 @@ use super::PackError;
 use super::error::READ_KEY;
 
 /// The environment variable with the password of a secret key that has one.
-pub(super) const PASSWORD_VARIABLE: &str = "GANNET_KEY_PASSWORD";
+pub const PASSWORD_VARIABLE: &str = "GANNET_KEY_PASSWORD";
 
 /// A secret key, ready to sign.
 pub(super) struct Signer {

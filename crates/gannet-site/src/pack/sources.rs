@@ -21,7 +21,7 @@ use super::progress::{Phase, Progress};
 use super::secrets;
 use super::stamps::Stamps;
 use super::walk::{Skipped, SourceFile};
-use super::{PackError, PackOptions};
+use super::{PackError, PackOptions, Remedy, Warning};
 
 /// What is packed.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub(super) struct Sources {
     /// Distinct contents, in the order of the first file that has each.
     pub(super) contents: Vec<SourceContent>,
     pub(super) skipped: Vec<Skipped>,
-    pub(super) warnings: Vec<String>,
+    pub(super) warnings: Vec<Warning>,
     /// The hosts, in the order of their numbers; one with the number 0 if there are none.
     pub(super) hosts: Vec<SourceHost>,
     /// The names of the hosts; the first has the number 1.
@@ -171,7 +171,7 @@ impl Sources {
             let url = String::from_utf8_lossy(&source.file.url);
             if source.file.len >= STREAMED_FROM && source.is_compressible {
                 self.warnings
-                    .push(format!("'{url}' is too large to be compressed"));
+                    .push(format!("'{url}' is too large to be compressed").into());
             }
         }
         let mut sidecars = self
@@ -186,10 +186,13 @@ impl Sources {
             sidecars.count(),
             first.rsplit('.').next().unwrap_or_default(),
         );
-        self.warnings.push(format!(
+        let text = format!(
             "compressed copies of other files are packed as separate files: {count}, such as \
-             '{first}'; if nothing links to them, leave them out (--exclude '*.{suffix}')"
-        ));
+             '{first}'; if nothing links to them, leave them out"
+        );
+        let patterns = vec![format!("*.{suffix}")];
+        self.warnings
+            .push(Warning::with(text, Remedy::Exclude(patterns)));
     }
 
     /// Whether it is named as a compressed copy of another file.

@@ -15,7 +15,7 @@ use super::compressed_only;
 use super::ignore_rules::IgnoreRules;
 use super::limits::DEPTH_MAX;
 use super::stamps::{Stamp, is_settled, now_ns};
-use super::{PackError, PackOptions};
+use super::{PackError, PackOptions, Warning};
 
 /// A file that is to be packed.
 #[derive(Clone, Debug)]
@@ -43,8 +43,10 @@ pub(super) struct SourceFile {
 pub struct Skipped {
     /// Where it is.
     pub path: PathBuf,
-    /// The rule that leaves it out.
+    /// The rule that leaves it out, or the pattern.
     pub rule: String,
+    /// The rule is one of the patterns in [`PackOptions::exclude`].
+    pub is_excluded: bool,
 }
 
 /// What a walk has found.
@@ -55,7 +57,7 @@ pub(super) struct Tree {
     /// In the order of their paths.
     pub(super) skipped: Vec<Skipped>,
     /// What the user should know.
-    pub(super) warnings: Vec<String>,
+    pub(super) warnings: Vec<Warning>,
 }
 
 /// Walks through the site of a host, which is in the folder `root`. Symbolic links are followed, in
@@ -91,10 +93,10 @@ pub(super) fn walk(
     outside.sort();
     if let Some(first) = outside.first() {
         let count = outside.len();
-        tree.warnings.push(format!(
-            "symbolic links out of the site are followed: {count}, such as '{}'",
-            first.display()
-        ));
+        let first = first.display();
+        let text =
+            format!("symbolic links out of the site are followed: {count}, such as '{first}'");
+        tree.warnings.push(text.into());
     }
     // Bytes, not the order of folders: what the archive's entries are sorted by, too.
     tree.files.sort_by(|a, b| a.url.cmp(&b.url));
@@ -155,8 +157,13 @@ impl Walk<'_> {
         let path = file.as_path();
         // What leads nowhere may be left out by a rule all the same.
         let is_folder = metadata.as_ref().is_ok_and(Metadata::is_dir);
-        if let Some(rule) = self.rules.against(path, is_folder) {
-            return self.skip(path, rule);
+        if let Some((rule, is_excluded)) = self.rules.against(path, is_folder) {
+            self.tree.skipped.push(Skipped {
+                path: file,
+                rule,
+                is_excluded,
+            });
+            return Ok(());
         }
         let url = [folder, name.as_bytes()].concat();
         if !is_normalised(&url) {
@@ -230,6 +237,7 @@ impl Walk<'_> {
         self.tree.skipped.push(Skipped {
             path: path.to_path_buf(),
             rule: rule.into(),
+            is_excluded: false,
         });
         Ok(())
     }

@@ -1,13 +1,15 @@
 //! Errors of the libraries as failures of the program.
 
+use std::io;
 use std::path::Path;
 
+use gannet_archive::{ArchiveError, Rule};
 use gannet_get::GetError;
 use gannet_site::archive::SiteError;
 use gannet_site::import::ImportError;
-use gannet_site::pack::PackError;
+use gannet_site::pack::{KEEP, PASSWORD_VARIABLE, PackError, READ, READ_KEY, WRITE};
 
-use crate::messages::{Exit, Failure};
+use crate::messages::{Exit, Failure, next_step};
 
 impl From<SiteError> for Failure {
     fn from(error: SiteError) -> Self {
@@ -27,7 +29,7 @@ impl From<PackError> for Failure {
     fn from(error: PackError) -> Self {
         Self {
             message: error.to_string(),
-            help: error.help(),
+            help: pack_help(&error),
             exit: match error {
                 PackError::Types(_) => Exit::Usage,
                 _ => Exit::Failed,
@@ -60,5 +62,118 @@ pub(super) fn of_import(archive: &Path, error: &ImportError) -> Failure {
     Failure {
         help: error.help().map(Into::into),
         ..Failure::new("import", archive.display(), error)
+    }
+}
+
+/// What to do about an error of packing, in terms of the command line.
+fn pack_help(error: &PackError) -> Option<String> {
+    match error {
+        PackError::Io { doing, error, .. } => io_help(doing, error).map(str::to_string),
+        PackError::NotADirectory(_) => {
+            Some("name the folder that holds the site: 'gannet pack DIR -o site.gannet'".into())
+        }
+        PackError::Empty(_) => {
+            Some("is this the folder that the site's generator writes to?".into())
+        }
+        PackError::NoHosts(_) => {
+            Some("make one such as 'example.org', or leave --hosts out".into())
+        }
+        PackError::TooManyHosts(_) => {
+            Some("make several archives, and serve each by --site".into())
+        }
+        PackError::Changed(_) => Some("pack again when nothing is writing to the site".into()),
+        PackError::Pattern(..) => {
+            Some("patterns have the syntax of .gitignore, such as '*.map' or '/drafts/'".into())
+        }
+        PackError::Previous(_) => {
+            Some("leave --previous out where there is no earlier release".into())
+        }
+        PackError::Key(..) => Some(format!(
+            "'gannet keygen NAME' makes a key pair, as 'minisign -G' does; a key's password is \
+             taken from {}",
+            PASSWORD_VARIABLE
+        )),
+        PackError::Types(_) => Some("write it as SUFFIX=TYPE/SUBTYPE".into()),
+        PackError::Archive(
+            _,
+            ArchiveError::Record {
+                rule: Rule::Limit, ..
+            },
+        ) => Some("a path, a type or a field is too long".into()),
+        PackError::Rules(_) => {
+            Some("fix them, or pack both files as they are with --no-rules".into())
+        }
+        PackError::NoFile(..) => Some(
+            "make it a file, remove it, or leave it out with --exclude; --no-rules packs without \
+             rules"
+                .into(),
+        ),
+        PackError::Archive(..) => {
+            Some("this is a bug in gannet: please report the site that led to it".into())
+        }
+    }
+}
+
+fn io_help(doing: &str, error: &io::Error) -> Option<&'static str> {
+    use io::ErrorKind as Kind;
+    Some(match (doing, error.kind()) {
+        (READ_KEY, Kind::NotFound) => {
+            "check the path; 'gannet keygen NAME' makes a key pair, and NAME.key signs"
+        }
+        (READ_KEY, Kind::PermissionDenied) => "sign as a user who may read the key",
+        (READ_KEY, Kind::InvalidInput | Kind::IsADirectory) => {
+            "name the file of a secret key, such as release.key"
+        }
+        (KEEP, _) => "name an existing directory with --cache DIR, or one that can be created",
+        (WRITE, Kind::PermissionDenied | Kind::ReadOnlyFilesystem) => {
+            "name a file in a writable folder with -o: the archive is built beside it and then \
+             renamed"
+        }
+        (WRITE, Kind::NotFound) => "make the folder first, or name another file with -o",
+        (WRITE, Kind::IsADirectory) => "name a file in it: -o DIR/site.gannet",
+        (WRITE, Kind::InvalidInput) => "name another file with -o: the archive would replace it",
+        (_, Kind::StorageFull | Kind::QuotaExceeded) => {
+            "the archive needs about as much space as the site and its compressed copies"
+        }
+        (READ, Kind::PermissionDenied) => {
+            "make it readable, or exclude it; a site is packed completely or not at all"
+        }
+        (READ, Kind::NotFound) => "it may have been removed during packing",
+        _ => return next_step(error),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_keeps_a_site_from_being_packed_has_a_next_step_in_terms_of_the_command_line() {
+        let check = |error: PackError, expect: &str| {
+            let help = Failure::from(error).help.unwrap_or_default();
+            assert!(help.contains(expect), "{help:?}");
+        };
+        let denied = |doing| PackError::Io {
+            doing,
+            path: "x".into(),
+            error: io::ErrorKind::PermissionDenied.into(),
+        };
+        check(denied(WRITE), "writable folder with -o");
+        check(denied(KEEP), "--cache DIR");
+        check(denied(READ_KEY), "may read the key");
+        check(denied(READ), "exclude it");
+        check(denied("open"), "check its permissions");
+        check(PackError::Pattern("'['".into(), "?".into()), ".gitignore");
+        check(PackError::Key("x".into(), "?".into()), "gannet keygen");
+        check(PackError::NoHosts("x".into()), "--hosts");
+        let open = io::ErrorKind::NotFound.into();
+        let previous = SiteError::Io {
+            doing: "open archive",
+            path: "x".into(),
+            error: open,
+        };
+        check(PackError::Previous(previous), "--previous");
+        let types = Failure::from(PackError::Types("x".into()));
+        assert_eq!(types.exit, Exit::Usage);
     }
 }

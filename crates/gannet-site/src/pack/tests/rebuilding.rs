@@ -240,7 +240,7 @@ fn a_cache_that_cannot_be_written_is_told_and_no_more() {
     let mut options = with_memory(&place);
     options.memory.folder = Some(place.file("no-folder", "a file"));
     let report = pack(&options, &mut NoProgress).expect("it packs");
-    let warnings = report.warnings.join("\n");
+    let warnings = warnings(&report).join("\n");
     assert!(
         warnings.contains("the next build will take longer: cannot write"),
         "{warnings}"

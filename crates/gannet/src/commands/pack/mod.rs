@@ -220,7 +220,7 @@ impl Imported {
     fn report(&self, source: &Path, mut report: PackReport, hosts: bool) -> PackReport {
         let (from, to) = (self.scratch.path(), source.display());
         for warning in &mut report.warnings {
-            *warning = self.in_archive(source, warning);
+            warning.text = self.in_archive(source, &warning.text);
         }
         for skipped in &mut report.skipped {
             if let Ok(inner) = skipped.path.strip_prefix(from) {
@@ -229,11 +229,12 @@ impl Imported {
         }
         // With hosts, the folder is the name of one.
         if let Some(folder) = self.only_folder.as_ref().filter(|_| !hosts) {
-            report.warnings.push(format!(
+            let text = format!(
                 "all files of '{to}' are in its folder '{folder}', so their paths begin with \
                  '/{folder}/'; to serve them at '/': 'gannet import {to} -o DIR', then 'gannet \
                  pack DIR/{folder}'"
-            ));
+            );
+            report.warnings.push(text.into());
         }
         report
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use gannet_archive::Coding;
-use gannet_site::pack::PackReport;
+use gannet_site::pack::{PackReport, Remedy, Skipped, Warning};
 
 use crate::messages::printable;
 use crate::quantities::{counted, size};
@@ -111,7 +111,7 @@ fn write_table(
     write_kept(report, out, dim, plain)?;
     write_skipped(report, out, dim, plain, list_skipped)?;
     for warning in &report.warnings {
-        writeln!(out, "{warn}warning:{plain} {}", printable(warning))?;
+        writeln!(out, "{warn}warning:{plain} {}", printable(&words(warning)))?;
     }
     writeln!(out, "next: gannet {output}")
 }
@@ -176,19 +176,41 @@ fn write_skipped(
     if list_skipped || count <= SKIPPED_LISTED {
         for skipped in &report.skipped {
             let path = skipped.path.to_string_lossy();
-            let rule = printable(&skipped.rule);
+            let rule = rule(skipped);
             writeln!(out, "  {}  ({rule})", printable(&path))?;
         }
         return Ok(());
     }
-    let mut by_rule: BTreeMap<&str, u64> = BTreeMap::new();
+    let mut by_rule: BTreeMap<String, u64> = BTreeMap::new();
     for skipped in &report.skipped {
-        *by_rule.entry(&skipped.rule).or_default() += 1;
+        *by_rule.entry(rule(skipped)).or_default() += 1;
     }
     for (rule, count) in by_rule {
-        writeln!(out, "  {count:>9}  {}", printable(rule))?;
+        writeln!(out, "  {count:>9}  {rule}")?;
     }
     writeln!(out, "  (--list-skipped names them)")
+}
+
+/// What leaves out a file, as it was asked for.
+fn rule(skipped: &Skipped) -> String {
+    let rule = printable(&skipped.rule);
+    match skipped.is_excluded {
+        true => format!("--exclude {rule}"),
+        false => rule,
+    }
+}
+
+/// A warning with the flag that helps.
+fn words(Warning { text, remedy }: &Warning) -> String {
+    match remedy {
+        None => text.clone(),
+        Some(Remedy::Exclude(patterns)) => {
+            let flags = patterns.iter().map(|it| format!("--exclude '{it}'"));
+            format!("{text} ({})", flags.collect::<Vec<_>>().join(" "))
+        }
+        Some(Remedy::ReportOnly) => format!("{text}; try it with '--csp report' first"),
+        Some(Remedy::NoApplication) => format!("--spa has no effect: {text}"),
+    }
 }
 
 fn percent(part: u64, whole: u64) -> String {
@@ -202,12 +224,16 @@ fn percent(part: u64, whole: u64) -> String {
 mod tests {
     use std::path::PathBuf;
 
-    use gannet_site::pack::{CodingReport, KeptPattern, Largest, Skipped};
+    use gannet_site::pack::{CodingReport, KeptPattern, Largest};
 
     use super::*;
 
     #[test]
     fn the_table_tells_everything_and_steers_no_terminal() {
+        let look = Warning {
+            text: "look".into(),
+            remedy: Some(Remedy::Exclude(vec!["/a".into(), "/b".into()])),
+        };
         let report = PackReport {
             output: PathBuf::from("site.gannet"),
             archive_bytes: 4096,
@@ -233,8 +259,9 @@ mod tests {
             skipped: vec![Skipped {
                 path: "x~".into(),
                 rule: "*~".into(),
+                is_excluded: true,
             }],
-            warnings: vec!["look".into()],
+            warnings: vec![look],
             ..PackReport::default()
         };
         let plain = table(&report, false, false);
@@ -244,8 +271,8 @@ mod tests {
             "br ",
             "/a\\u{1b}[2J",
             "kept for a year (2 files):\n          2  assets/NAME-BASE64  (a form)",
-            "x~  (*~)",
-            "warning: look",
+            "x~  (--exclude *~)",
+            "warning: look (--exclude '/a' --exclude '/b')",
             "0 redirects",
             "next: gannet site.gannet",
         ] {

@@ -1,0 +1,44 @@
+//! What packing tells without failing.
+
+use std::fmt;
+
+/// Something that whoever packs should know.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Warning {
+    /// In words.
+    pub text: String,
+    /// What can be done about it, where an option does it.
+    pub remedy: Option<Remedy>,
+}
+
+/// An option that does something about a warning.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Remedy {
+    /// These patterns in [`exclude`](super::PackOptions::exclude).
+    Exclude(Vec<String>),
+    /// A [policy](super::PackOptions::csp) that is not enforced, but reported.
+    ReportOnly,
+    /// No [`spa`](super::PackOptions::spa), which has no effect.
+    NoApplication,
+}
+
+impl Warning {
+    pub(super) fn with(text: String, remedy: Remedy) -> Self {
+        Self {
+            text,
+            remedy: Some(remedy),
+        }
+    }
+}
+
+impl From<String> for Warning {
+    fn from(text: String) -> Self {
+        Self { text, remedy: None }
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.text)
+    }
+}
