@@ -105,12 +105,16 @@ pub fn next_step(error: &io::Error) -> Option<&'static str> {
 }
 
 /// Names come from disks, networks and other programs: what could steer a terminal is shown, not
-/// sent.
+/// sent; so is what changes the direction of text, and with it what a name seems to be.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for letter in text.chars() {
-        if letter.is_control() {
+        let turns = matches!(
+            letter,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        );
+        if turns || letter.is_control() {
             shown.extend(letter.escape_default());
         } else {
             shown.push(letter);
@@ -122,6 +126,12 @@ pub fn printable(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_do_not_steer_a_terminal() {
+        let name = "a\u{1b}[31m\u{202e}fdp.exe é ü";
+        assert_eq!(printable(name), "a\\u{1b}[31m\\u{202e}fdp.exe é ü");
+    }
 
     #[test]
     fn causes_are_lower_case_and_carry_the_errno_name() {

@@ -45,6 +45,7 @@ pub(crate) mod root;
 pub(crate) mod route;
 pub mod sim;
 pub(crate) mod socket;
+pub mod standard;
 pub(crate) mod store;
 pub(crate) mod unavailable;
 pub mod unix_socket;

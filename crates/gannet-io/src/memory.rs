@@ -171,10 +171,15 @@ pub fn read_large(file: impl AsFd, offset: u64, len: usize) -> io::Result<Vec<u8
 /// cleared first.
 ///
 /// # Errors
-/// `EMFILE`, `ENFILE`, `ENOMEM`; `ENODATA` when the file is shorter.
+/// `EMFILE`, `ENFILE`; `ENOMEM` when no copy can be made, whatever the cause: a sandbox may refuse
+/// it. `ENODATA` when the file is shorter, and those of `pread`.
 pub(crate) fn sealed_file(file: impl AsFd, len: u64) -> Result<OwnedFd, Errno> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    let memfd = rustix::fs::memfd_create(c"gannet-file", flags)?;
+    let memfd = rustix::fs::memfd_create(c"gannet-file", flags);
+    let memfd = memfd.map_err(|errno| match errno {
+        Errno::MFILE | Errno::NFILE => errno,
+        _ => Errno::NOMEM,
+    })?;
     let mut buffer = Vec::new();
     let room = len.min(COPY_BUFFER_LEN) as usize;
     buffer.try_reserve_exact(room).map_err(|_| Errno::NOMEM)?;

@@ -21,7 +21,7 @@ mod worker;
 
 pub use exchange::own_fields::FAVICON;
 pub use limits::RULES_FILE_MAX;
-pub use observe::metrics;
+pub use observe::{metrics, notices};
 pub use release::archive::namespace;
 pub use release::rules::{RulesError, redirects_files};
 pub use start::bound::{Bound, bind};

@@ -280,6 +280,12 @@ pub(crate) const LOG_BATCH_BYTES: usize = 32 << 10;
 /// disk, and not for a pipe that nobody reads.
 pub(crate) const LOG_FINISH_MS: u64 = 1_000;
 
+/// Messages waiting for standard error or standard output; beyond, they are lost and counted.
+pub(crate) const NOTICES_MAX: usize = 256;
+
+/// How long the end of the process waits for each of both, milliseconds; see [`LOG_FINISH_MS`].
+pub(crate) const NOTICES_FINISH_MS: u64 = 1_000;
+
 /// Bytes read of a live directory's `_redirects` or `_headers`. A hundred thousand rules of the
 /// usual length fit.
 pub const RULES_FILE_MAX: u64 = 8 << 20;

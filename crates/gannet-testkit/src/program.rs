@@ -215,13 +215,18 @@ impl Gannet {
 
     /// Starts a prepared command that serves and prints its first lines on standard output.
     pub fn start(command: &mut Command) -> Self {
-        let child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn();
+        Self::start_with(command, Stdio::piped())
+    }
+
+    /// The same with another standard error, of which no line is read if it is not a pipe made here.
+    pub fn start_with(command: &mut Command, errors: Stdio) -> Self {
+        let child = command.stdout(Stdio::piped()).stderr(errors).spawn();
         let mut child = child.expect("the binary starts");
         let output = lines(child.stdout.take().expect("piped"));
-        let errors = lines(child.stderr.take().expect("piped"));
+        let errors = match child.stderr.take() {
+            Some(errors) => lines(errors),
+            None => lines(std::io::empty()),
+        };
         let mut gannet = Self {
             child,
             start: Vec::new(),

@@ -9,6 +9,12 @@ use crate::{left_out, program};
 pub const IO_URING_SETUP: u32 = 425;
 /// The number of `openat2`.
 pub const OPENAT2: u32 = 437;
+/// The number of `memfd_create` on this machine.
+#[cfg(target_arch = "x86_64")]
+pub const MEMFD_CREATE: u32 = 319;
+/// The number of `memfd_create` on this machine.
+#[cfg(not(target_arch = "x86_64"))]
+pub const MEMFD_CREATE: u32 = 279;
 /// The number of `preadv2` on this machine.
 #[cfg(target_arch = "x86_64")]
 pub const PREADV2: u32 = 327;

@@ -15,6 +15,7 @@ use gannet::commands::{
 use gannet::messages::{Failure, hide_panics};
 use gannet::{components, documents};
 use gannet_io::reserve::WithReserve;
+use gannet_server::notices;
 use signal_hook::consts::SIGXFSZ;
 use signal_hook::flag;
 
@@ -28,10 +29,12 @@ fn main() -> ExitCode {
     // process. Where it cannot be handled, it stays that.
     let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     let typed: Vec<OsString> = std::env::args_os().collect();
-    ExitCode::from(run(&typed).unwrap_or_else(|failure| {
+    let status = run(&typed).unwrap_or_else(|failure| {
         failure.report();
         failure.exit.code()
-    }))
+    });
+    notices::settle();
+    ExitCode::from(status)
 }
 
 /// Does what the command line asks for and gives the exit status.

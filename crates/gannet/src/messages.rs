@@ -6,9 +6,10 @@
 //! ```
 
 use std::fmt;
-use std::io::{self, Write};
+use std::io;
 
 pub use gannet_io::cause::{cause, next_step, printable};
+use gannet_server::notices::{self, ERRORS};
 
 /// The exit status of a failure, documented in the manual.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -91,8 +92,7 @@ impl Failure {
     /// Reports it to the user, on standard error.
     pub fn report(&self) {
         if self.exit != Exit::ReaderGone {
-            // Without standard error there is no one to inform.
-            let _ = writeln!(io::stderr(), "{self}");
+            ERRORS.tell(self);
         }
     }
 
@@ -143,6 +143,7 @@ pub fn hide_panics() {
         let failure = Failure::new("go on", place, what)
             .help("this is a bug in gannet: please report this line and what led to it");
         failure.report();
+        notices::settle();
     }));
 }
 

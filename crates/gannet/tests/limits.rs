@@ -10,7 +10,7 @@ use gannet_testkit::content::{assert_pattern, pattern};
 use gannet_testkit::engine::{Engine, on_both_engines};
 use gannet_testkit::h2::Peer;
 use gannet_testkit::process::{descriptors, raise_descriptor_limit, until};
-use gannet_testkit::seccomp::{IO_URING_SETUP, without};
+use gannet_testkit::seccomp::{IO_URING_SETUP, MEMFD_CREATE, without};
 use gannet_testkit::tls::Secure;
 use gannet_testkit::{Folder, Gannet, program, run};
 
@@ -406,6 +406,23 @@ fn without_io_uring_it_falls_back_and_says_why() {
             "{}",
             ended.err
         );
+    }
+}
+
+/// A sandbox may refuse copies in memory: files are sent from the disk then.
+#[test]
+fn without_copies_files_are_sent_from_the_disk() {
+    let site = Folder::site();
+    site.write("medium.bin", pattern(100_000, 3));
+    for errno in [1, 13, 38] {
+        on_both_engines(|engine| {
+            let Some(mut command) = without(&[MEMFD_CREATE], errno) else {
+                return;
+            };
+            command.args(["--port", "0", "--engine", engine.name()]);
+            let server = Gannet::start(command.arg(site.path()));
+            assert_pattern(&get(&server, "/medium.bin").expect(200).body, 3);
+        });
     }
 }
 

@@ -55,7 +55,7 @@ fn a_stop_lets_downloads_finish_and_refuses_newcomers() {
 fn a_stop_without_work_is_immediate() {
     let site = Folder::site();
     on_both_engines(|engine| {
-        for signal in [Signal::TERM, Signal::INT] {
+        for signal in [Signal::TERM, Signal::INT, Signal::QUIT] {
             let server = engine.serve(site.path(), &[]);
             let mut idle = Client::new(&server);
             idle.get("/").expect(200);
@@ -70,7 +70,8 @@ fn a_stop_without_work_is_immediate() {
 fn the_second_signal_ends_at_once() {
     let site = site_with_large_file();
     on_both_engines(|engine| {
-        for (signal, status) in [(Signal::TERM, 143), (Signal::INT, 130)] {
+        let signals = [(Signal::TERM, 143), (Signal::INT, 130), (Signal::QUIT, 131)];
+        for (signal, status) in signals {
             let server = engine.serve(site.path(), &["--grace", "1h"]);
             let address = server.address();
             let mut client = begin_download(&server);

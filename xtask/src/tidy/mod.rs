@@ -113,6 +113,7 @@ fn check_rust(file: &Path, text: &str, findings: &mut Vec<Finding>) {
     // Comments for the marks, code without comments and strings for everything else.
     let split = source::split(text);
     let engine = file.starts_with("crates/gannet-io");
+    let is_product = is_product(file);
     let in_tests = source::test_lines(file, &split);
     for (index, line) in split.iter().enumerate() {
         let number = index + 1;
@@ -136,6 +137,15 @@ fn check_rust(file: &Path, text: &str, findings: &mut Vec<Finding>) {
                 );
             }
         }
+        for name in ["print", "println", "eprint", "eprintln"] {
+            let is_it = line.code.contains(&format!("{name}!"));
+            if is_product && !in_tests[index] && is_it && source::has_word(&line.code, name) {
+                find(
+                    number,
+                    &format!("{name}! panics and waits; gannet_server::notices does neither"),
+                );
+            }
+        }
         if source::has_word(&line.code, "unsafe") {
             if !engine {
                 find(number, "unsafe is for gannet-io alone");
@@ -154,6 +164,14 @@ fn check_rust(file: &Path, text: &str, findings: &mut Vec<Finding>) {
             find(number, "a test waits for a condition, not for a time");
         }
     }
+}
+
+/// Whether it is part of what is installed: not a test, an example, a chore or what tests share.
+fn is_product(file: &Path) -> bool {
+    let mut parts = file.iter();
+    parts.next().is_some_and(|part| part == "crates")
+        && parts.next().is_some_and(|part| part != "gannet-testkit")
+        && parts.next().is_some_and(|part| part == "src")
 }
 
 /// Whether the block on line `index` has its reason on the line or in the comment above it.
@@ -245,6 +263,21 @@ mod tests {
                     #[ignore]\n    fn b() { std::thread::sleep(t); }\n}\n";
         check("src/a.rs", text, &[5, 6]);
         check("tests/a.rs", "fn a() { thread::sleep(t); }\n", &[1]);
+    }
+
+    #[test]
+    fn the_product_does_not_print() {
+        let text = "fn a() { eprintln!(); }\n#[cfg(test)]\nmod tests {\n    fn b() { print!(); }\n}\n\
+                    fn c() { writeln!(out, \"println!\")}\n";
+        check("crates/gannet/src/a.rs", text, &[1]);
+        for file in [
+            "crates/gannet/examples/a.rs",
+            "xtask/src/a.rs",
+            "lab/src/a.rs",
+        ] {
+            check(file, text, &[]);
+        }
+        check("crates/gannet-testkit/src/a.rs", text, &[]);
     }
 
     #[test]

@@ -1,6 +1,7 @@
-//! What can be seen of a running server: counters, metrics, the log.
+//! What can be seen of a running server: counters, metrics, the log, messages.
 
 pub(crate) mod log;
 pub mod metrics;
 pub(crate) mod metrics_server;
+pub mod notices;
 pub(crate) mod snapshots;

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use gannet_io::driver::{Driver, File, Meta};
 
+use crate::observe::notices::ERRORS;
+
 /// A file that responses are sent from.
 ///
 /// A live one may be changed at any time by whoever may write to it. So bytes read from it count
@@ -126,12 +128,12 @@ impl OpenArchive {
     /// Tells the operator, once.
     fn tell(&self) {
         if !self.is_told.swap(true, Ordering::Relaxed) {
-            eprintln!(
+            ERRORS.tell(format_args!(
                 "gannet: archive '{}': it was changed while it is served; only what is in memory \
                  is sent from now on\nhelp: start gannet again, and next time publish by renaming \
                  the new archive over the old one",
                 self.path.display()
-            );
+            ));
         }
     }
 }

@@ -20,6 +20,7 @@ use gannet_content::rules::Compat;
 use gannet_io::driver::Root;
 
 use crate::limits::{FOLLOW_MS, FOLLOWERS_MAX, RULES_SEARCH_PART};
+use crate::observe::notices::ERRORS;
 use crate::release::opened::What;
 use crate::release::rules::{SiteRules, redirects_files};
 use crate::start::lookout::{Lookout, Quiet, Stamp};
@@ -170,7 +171,9 @@ impl Follower {
         let roots = (0..self.source.workers).map(|_| own()).collect();
         self.publish(Some(roots), self.load_rules());
         let name = self.source.name.display();
-        eprintln!("gannet: '{name}' was replaced; serving the new directory");
+        ERRORS.tell(format_args!(
+            "gannet: '{name}' was replaced; serving the new directory"
+        ));
         Ok(root.identity())
     }
 
@@ -184,7 +187,9 @@ impl Follower {
             other => other.to_string(),
         };
         let name = self.source.name.display();
-        eprintln!("gannet: cannot serve '{name}': {cause}; answering 503 until it is back");
+        ERRORS.tell(format_args!(
+            "gannet: cannot serve '{name}': {cause}; answering 503 until it is back"
+        ));
         Err(kind)
     }
 
@@ -195,7 +200,7 @@ impl Follower {
         }
         self.publish(None, rules);
         let name = self.source.name.display();
-        eprintln!("gannet: reloaded the rules of '{name}'");
+        ERRORS.tell(format_args!("gannet: reloaded the rules of '{name}'"));
     }
 
     /// Reads the rules, if the directory may have any. `None` if the old ones hold, as these cannot
@@ -206,9 +211,9 @@ impl Follower {
             Ok(rules) => Some(rules),
             Err(error) => {
                 let name = self.source.name.display();
-                eprintln!(
+                ERRORS.tell(format_args!(
                     "gannet: cannot use the new rules of '{name}'; keeping the old ones:\n  {error}"
-                );
+                ));
                 None
             }
         }

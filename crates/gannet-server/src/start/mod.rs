@@ -37,6 +37,7 @@ use crate::limits::{OPEN_FILES_MAX, OPEN_FILES_PART, SPARE_DESCRIPTORS_PART};
 use crate::observe::log::{LogFactory, LogSink, LogWriter};
 use crate::observe::metrics::exposition::About;
 use crate::observe::metrics_server::MetricsServer;
+use crate::observe::notices::{self, ERRORS};
 use crate::release::Release;
 use crate::release::directory::Room;
 use crate::release::opened::{Opened, OpenedArchive, OpenedContent, Policy, What};
@@ -157,6 +158,7 @@ impl Prepared {
     /// # Errors
     /// There is no thread to be had, or another server has taken the place of a Unix socket.
     pub fn serve(self) -> Result<Running, StartError> {
+        notices::begin().map_err(StartError::Resource)?;
         let about = About {
             engine: self.report.engine.name,
             certificates: self.tls.as_ref().map(|tls| Arc::clone(&tls.store)),
@@ -502,7 +504,8 @@ impl Seat {
         match worker.run() {
             Ok(clean) => clean,
             Err(errno) => {
-                eprintln!("gannet: a worker has stopped: {}", cause(&errno.into()));
+                let cause = cause(&errno.into());
+                ERRORS.tell(format_args!("gannet: a worker has stopped: {cause}"));
                 false
             }
         }

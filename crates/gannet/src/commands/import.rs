@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::ArgMatches;
+use gannet_server::notices::ERRORS;
 use gannet_site::import::{self, Kind};
 
 use super::removal::{RemovalOnSignal, Unpacking};
@@ -32,7 +33,8 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         .inspect_err(|_| unpacking.undo())
         .map_err(|error| failure::of_import(&source, &error))?;
     for left_out in &unpacked.left_out {
-        eprintln!("gannet: left out {}", printable(left_out));
+        let left_out = printable(left_out);
+        ERRORS.tell(format_args!("gannet: left out {left_out}"));
     }
     let shown = printable(&output.to_string_lossy());
     let files = counted(unpacked.file_count, "file");

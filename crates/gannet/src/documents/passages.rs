@@ -16,15 +16,15 @@ pub(crate) const EXIT_STATUSES: &[(&str, &str)] = &[
         "the command line, the environment or the configuration is wrong",
     ),
     (
-        "130, 143",
-        "terminated at once by a second SIGINT or SIGTERM",
+        "130, 131, 143",
+        "terminated at once by a second SIGINT, SIGQUIT or SIGTERM",
     ),
 ];
 
 /// Signals with what they do to a running server.
 pub(crate) const SIGNALS: &[(&str, &str)] = &[
     (
-        "SIGINT, SIGTERM",
+        "SIGINT, SIGTERM, SIGQUIT",
         "stop accepting, finish running answers within --grace, exit; a second one exits at once",
     ),
     (

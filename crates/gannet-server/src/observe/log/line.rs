@@ -176,14 +176,20 @@ fn escape_combined(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// The same for JSON: all but printable ASCII is escaped, which programs undo, and terminals do not
+/// obey.
 fn json_string(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for c in String::from_utf8_lossy(bytes).chars() {
         match c {
             '"' => out.extend_from_slice(b"\\\""),
             '\\' => out.extend_from_slice(b"\\\\"),
-            c if c.is_control() => push(out, format_args!("\\u{:04x}", u32::from(c))),
-            c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+            ' '..='~' => out.push(c as u8),
+            c => {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    push(out, format_args!("\\u{unit:04x}"));
+                }
+            }
         }
     }
     out.push(b'"');

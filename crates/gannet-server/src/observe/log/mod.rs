@@ -221,6 +221,27 @@ mod tests {
         assert!(!line(LogFormat::Off).contains('\x1b'));
     }
 
+    /// What turns the direction of text, and all else that is not ASCII, is for programs alone.
+    #[test]
+    fn lines_are_ascii() {
+        let record = Record {
+            target: "/\u{202e}gpj.😀\u{7f}".into(),
+            ..record()
+        };
+        let line = Line {
+            record: &record,
+            peer: "unix",
+            end: End::Whole,
+            took_us: 0,
+            unix_ms: 0,
+        };
+        let mut out = Vec::new();
+        line.json(&mut out);
+        let text = String::from_utf8(out).expect("ASCII");
+        let target = "\"target\":\"/\\u202egpj.\\ud83d\\ude00\\u007f\"";
+        assert!(text.contains(target), "{text}");
+    }
+
     fn record() -> Record {
         Record {
             method: b"GET".to_vec(),

@@ -16,6 +16,7 @@ use gannet_io::named_file;
 use super::LogSink;
 use crate::config::LogFormat;
 use crate::limits::{LOG_FINISH_MS, LOG_QUEUE_MAX};
+use crate::observe::notices::ERRORS;
 
 /// What the writer thread is told besides lines.
 enum Order {
@@ -273,10 +274,9 @@ fn line_count(bytes: &[u8]) -> u64 {
 
 fn complain(error: &io::Error, doing: &str) {
     let cause = cause(error);
-    let _ = writeln!(
-        io::stderr(),
+    ERRORS.tell(format_args!(
         "gannet: cannot {doing} the access log: {cause}"
-    );
+    ));
 }
 
 fn write_lines(

@@ -264,7 +264,7 @@ fn sections(path: &Path, text: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, Cer
                 let cause = if is_encrypted {
                     Cause::EncryptedKey
                 } else {
-                    Cause::Pem(error.to_string())
+                    Cause::Pem(pem_error(&error))
                 };
                 return Err(CertificateError::at(path, cause));
             }
@@ -278,6 +278,20 @@ fn sections(path: &Path, text: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, Cer
         return Err(fail("no line begins with '-----BEGIN'".into()));
     }
     Ok(sections)
+}
+
+/// What is wrong with a PEM file; the library shows its text as numbers.
+fn pem_error(error: &pem::Error) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).escape_debug().to_string();
+    match error {
+        pem::Error::MissingSectionEnd { end_marker } => {
+            format!("the line '-----END {}-----' is missing", text(end_marker))
+        }
+        pem::Error::IllegalSectionStart { line } => {
+            format!("the line '{}' begins no section", text(line.trim_ascii()))
+        }
+        other => other.to_string(),
+    }
 }
 
 /// Whether this is a PKCS #12 store: a sequence that begins with the number 3 (RFC 7292 section 4).

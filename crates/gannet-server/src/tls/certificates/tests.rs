@@ -337,6 +337,12 @@ fn what_is_wrong_is_named() {
     );
     check("", &key, "not a PEM file", "openssl x509");
     check(
+        leaf.split("-----END").next().expect("its beginning"),
+        &key,
+        "not a PEM file: the line '-----END CERTIFICATE-----' is missing",
+        "openssl x509",
+    );
+    check(
         "\x30\x03\x02\x01\x01",
         &key,
         "not a PEM file",

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal};
 use std::time::Instant;
 
 use gannet_get::Progress;
+use gannet_server::notices::ERRORS;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::report::rate;
@@ -40,7 +41,7 @@ impl Progress for Shown {
     }
 
     fn note(&mut self, text: &str) {
-        eprintln!("gannet: {text}");
+        ERRORS.tell(format_args!("gannet: {text}"));
     }
 }
 

@@ -11,6 +11,7 @@ use clap::ArgMatches;
 use gannet_archive::Coding;
 use gannet_content::policy::csp::PolicyOptions;
 use gannet_content::rules::Compat;
+use gannet_server::notices::ERRORS;
 use gannet_site::import;
 use gannet_site::pack::{
     self, BuildMemory, Compressible, Encoder, NoProgress, PackError, PackOptions, PackReport,
@@ -190,7 +191,8 @@ fn imported(source: &Path, output: &Path) -> Result<Option<Imported>, Failure> {
     let unpacked = import::unpack(source, kind, scratch.path())
         .map_err(|error| failure::of_import(source, &error))?;
     for left_out in &unpacked.left_out {
-        eprintln!("gannet: left out {}", printable(left_out));
+        let left_out = printable(left_out);
+        ERRORS.tell(format_args!("gannet: left out {left_out}"));
     }
     Ok(Some(Imported {
         only_folder: unpacked.only_folder,

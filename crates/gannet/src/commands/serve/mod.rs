@@ -9,7 +9,7 @@ pub mod start_lines;
 pub mod tls;
 pub mod what;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
@@ -19,6 +19,7 @@ use clap::ArgMatches;
 use gannet_server::config::{
     Config, Content, ContentOptions, Hosted, ListenAddress, LogFormat, Scheme, UnknownHost,
 };
+use gannet_server::notices::{self, ERRORS, OUTPUT};
 use gannet_server::tls::certificates::Warning;
 use gannet_server::{Prepared, Running, StartError};
 use gannet_site::host_folders::HostFolders;
@@ -85,7 +86,9 @@ fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
         })
         .map_err(|error| Failure::of_system("watch", "the certificates", &error))?;
     wishes.serve();
-    people.say(&lines);
+    people.say(lines);
+    // Before the first requests are logged, if anybody reads.
+    notices::settle();
     Ok(wait(running, &wishes, people))
 }
 
@@ -257,10 +260,10 @@ fn host_folders(root: &Path) -> Result<Vec<Hosted>, Failure> {
     for (path, cause) in others {
         if path.is_dir() && !is_hidden(&path) {
             let path = path.to_string_lossy();
-            eprintln!(
+            ERRORS.tell(format_args!(
                 "gannet: no site for the folder '{}': {cause}",
                 printable(&path)
-            );
+            ));
         }
     }
     if folders.is_empty() {
@@ -340,11 +343,11 @@ fn tell_of_missing_front_pages(missing: &[(PathBuf, Vec<String>)]) {
             names if names.is_empty() => names,
             names => format!(" (for {names})"),
         };
-        eprintln!(
+        ERRORS.tell(format_args!(
             "gannet: --spa has no effect{yet} on '{}'{}: there is no index.html to serve",
             printable(&path),
             printable(&hosts)
-        );
+        ));
     }
 }
 
@@ -390,15 +393,12 @@ impl People {
         }
     }
 
-    fn say(self, text: &str) {
-        // A reader that has gone away is no reason to stop serving.
-        let _ = match self {
-            Self::Out => io::stdout()
-                .write_all(text.as_bytes())
-                .and_then(|()| io::stdout().flush()),
-            Self::Err => io::stderr().write_all(text.as_bytes()),
-            Self::Nobody => Ok(()),
-        };
+    fn say(self, text: impl Into<String>) {
+        match self {
+            Self::Out => OUTPUT.write(text.into()),
+            Self::Err => ERRORS.write(text.into()),
+            Self::Nobody => {}
+        }
     }
 }
 
@@ -434,10 +434,14 @@ fn wait(running: Running, wishes: &Wishes, people: People) -> u8 {
             }
             // Asked for, so it is printed even when quiet; never among logged requests.
             Ok(Wish::Summary) => {
-                let _ = io::stderr().write_all(running.summary().as_bytes());
+                ERRORS.write(running.summary());
             }
+            Ok(Wish::Signals) => ERRORS.tell(
+                "gannet: SIGUSR2 does nothing; SIGUSR1 prints a summary, SIGHUP reloads \
+                 certificates and rules and reopens the log, SIGTERM stops",
+            ),
             Ok(Wish::Certificates(reload)) => match tls::news(&reload) {
-                Ok(text) => people.say(&text),
+                Ok(text) => people.say(text),
                 Err(failure) => failure.report(),
             },
             Err(RecvTimeoutError::Timeout) if stopping.is_some() => {

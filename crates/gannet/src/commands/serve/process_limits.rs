@@ -77,9 +77,10 @@ impl Needs {
         open + shared + self.workers * self.per_worker() + FIRST_CONNECTION
     }
 
-    /// In whole MiB. Beside the workers there are two threads, for signals and for the disk.
+    /// In whole MiB. Beside the workers there are four threads: for signals, for the disk, and for
+    /// messages on standard output and standard error.
     fn memory(&self, used: u64) -> u64 {
-        let threads = self.workers + self.helpers + 2;
+        let threads = self.workers + self.helpers + 4;
         let bytes = used + threads * THREAD + self.workers * WORKER_BUFFERS + FIRST_CONTENT;
         bytes.next_multiple_of(MIB)
     }

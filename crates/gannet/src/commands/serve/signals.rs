@@ -8,18 +8,20 @@ use std::thread;
 use std::time::Duration;
 
 use gannet_server::tls::watch::Reload;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
 /// What the main thread is to do.
 #[derive(Debug)]
 pub(crate) enum Wish {
-    /// To stop (SIGINT, SIGTERM); the number is the signal's.
+    /// To stop (SIGINT, SIGTERM, SIGQUIT); the number is the signal's.
     Stop(i32),
     /// Reopen the log file, and reload certificates and rules (SIGHUP).
     ReadAgain,
     /// To print a summary (SIGUSR1).
     Summary,
+    /// To say what signals there are (SIGUSR2).
+    Signals,
     /// To say what came of reading certificates again.
     Certificates(Reload),
 }
@@ -47,7 +49,7 @@ const END_AT_ONCE: Duration = Duration::from_millis(1_500);
 /// # Errors
 /// The handlers cannot be installed, or the thread cannot be started.
 pub(crate) fn listen() -> io::Result<Wishes> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2])?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
     let (sender, inbox) = mpsc::channel();
     let wishes = Wishes {
         inbox,
@@ -63,13 +65,7 @@ pub(crate) fn listen() -> io::Result<Wishes> {
                 let wish = match signal {
                     SIGHUP => Wish::ReadAgain,
                     SIGUSR1 => Wish::Summary,
-                    SIGUSR2 => {
-                        eprintln!(
-                            "gannet: SIGUSR2 does nothing; SIGUSR1 prints a summary, SIGHUP \
-                             reloads certificates and rules and reopens the log, SIGTERM stops"
-                        );
-                        continue;
-                    }
+                    SIGUSR2 => Wish::Signals,
                     stop => {
                         stops += 1;
                         if stops > 1 || !is_serving.load(Ordering::Acquire) {
