@@ -1,15 +1,18 @@
-//! Files that an operator names: rules, certificates, configurations, archives.
+//! Files that an operator names: certificates, configurations, archives; and rules, which whoever
+//! writes a site names.
 //!
 //! Only regular files are read. Opening a FIFO would wait for a writer for ever, opening a device
 //! may do anything, and neither has content that stays the same when it is read again.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
+
+use crate::root::Root;
 
 /// Opens a regular file for reading, following symbolic links. Never waits for a peer.
 ///
@@ -26,6 +29,27 @@ pub fn open(path: &Path) -> io::Result<File> {
     // And again: something else may have taken the name.
     check(&file.metadata()?)?;
     Ok(file)
+}
+
+/// Opens a regular file below a directory for reading. Others may write there: symbolic links are
+/// followed only while they stay below it.
+///
+/// # Errors
+/// As for [`open`]; `CrossesDevices` if a link leads out.
+pub fn open_below(root: &Root, path: &Path) -> io::Result<File> {
+    check(&metadata_below(root, path)?)?;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let file = File::from(root.below(path, flags)?);
+    check(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// Metadata of what [`open_below`] would open, whatever it is.
+///
+/// # Errors
+/// It is not there, or a link leads out.
+pub fn metadata_below(root: &Root, path: &Path) -> io::Result<Metadata> {
+    File::from(root.below(path, OFlags::PATH)?).metadata()
 }
 
 /// Opens a file for appending lines, such as a log: a regular file, or a FIFO with a reader. Does
@@ -51,8 +75,20 @@ pub fn append(path: &Path, is_new: bool) -> io::Result<File> {
 /// # Errors
 /// As for [`open`]; it cannot be read, or is longer.
 pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    read_all(&open(path)?, max)
+}
+
+/// As [`read`], of what [`open_below`] opens.
+///
+/// # Errors
+/// As for [`open_below`]; it cannot be read, or is longer.
+pub fn read_below(root: &Root, path: &Path, max: u64) -> io::Result<Vec<u8>> {
+    read_all(&open_below(root, path)?, max)
+}
+
+fn read_all(file: &File, max: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    open(path)?.take(max + 1).read_to_end(&mut bytes)?;
+    file.take(max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max {
         let cause = format!("longer than {max} bytes");
         return Err(io::Error::new(io::ErrorKind::FileTooLarge, cause));
@@ -69,7 +105,7 @@ pub fn read_text(path: &Path, max: u64) -> io::Result<String> {
     String::from_utf8(read(path, max)?).map_err(not_utf8)
 }
 
-fn check(meta: &std::fs::Metadata) -> io::Result<()> {
+fn check(meta: &Metadata) -> io::Result<()> {
     if meta.is_dir() {
         return Err(Errno::ISDIR.into());
     }
@@ -82,9 +118,56 @@ fn check(meta: &std::fs::Metadata) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::symlink;
+
     use rustix::fs::{CWD, FileType, Mode};
 
     use super::*;
+
+    /// Links count while they stay below the root.
+    #[test]
+    fn nothing_outside_a_root_is_read() {
+        let folder = std::env::temp_dir().join(format!("gannet-below-{}", std::process::id()));
+        std::fs::create_dir_all(folder.join("site/inner")).unwrap();
+        std::fs::write(folder.join("secret"), "secret").unwrap();
+        std::fs::write(folder.join("site/file"), "text").unwrap();
+        let root = Root::open(&folder.join("site")).unwrap();
+        let read = |name: &str| {
+            let read = read_below(&root, Path::new(name), 10);
+            read.map_err(|error| error.kind())
+        };
+        for (target, name, expect) in [
+            ("../file", "inner/beside", Ok(b"text".to_vec())),
+            (
+                "../../secret",
+                "inner/out",
+                Err(io::ErrorKind::CrossesDevices),
+            ),
+            ("../secret", "out", Err(io::ErrorKind::CrossesDevices)),
+            (
+                "/etc/hostname",
+                "absolute",
+                Err(io::ErrorKind::CrossesDevices),
+            ),
+            ("..", "up", Err(io::ErrorKind::CrossesDevices)),
+            ("none", "dangling", Err(io::ErrorKind::NotFound)),
+            ("inner", "folder", Err(io::ErrorKind::IsADirectory)),
+        ] {
+            symlink(target, folder.join("site").join(name)).unwrap();
+            assert_eq!(read(name), expect, "{name}");
+            let name = Path::new(name);
+            assert_eq!(
+                metadata_below(&root, name).is_err(),
+                expect.is_err() && target != "inner"
+            );
+            assert_eq!(root.open_below(name).is_ok(), target == "inner", "{name:?}");
+        }
+        let mut names = root.names(Path::new("")).unwrap();
+        names.retain(|(_, is_folder)| *is_folder);
+        assert_eq!(names, [("inner".into(), true)]);
+        assert!(root.names(Path::new("folder")).is_err(), "a link");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
 
     /// A FIFO without a writer is refused at once, and so is every other special file.
     #[test]

@@ -4,9 +4,10 @@
 //! engines try first with a lookup that the kernel ends with `EAGAIN` instead of blocking
 //! (`RESOLVE_CACHED`).
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr, OsString};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -48,6 +49,9 @@ pub(crate) struct OsRoot {
 /// again, by lookups that cannot wait.
 const DEVICES_MAX: usize = 4;
 
+/// Why what a symbolic link leads to is not opened.
+const LEADS_OUT: &str = "a symbolic link leads out of the directory, or is absolute";
+
 impl Root {
     /// Opens the directory `path` as a root.
     ///
@@ -56,6 +60,57 @@ impl Root {
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Self::of(rustix::fs::open(path, flags, Mode::empty())?)
+    }
+
+    /// Opens the directory `path` below this one as a root of its own. Symbolic links are followed
+    /// while they stay below this one.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open); a link leads out, as in [`named_file::open_below`].
+    ///
+    /// [`named_file::open_below`]: crate::named_file::open_below
+    pub fn open_below(&self, path: &Path) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY;
+        Self::of(self.below(path, flags)?)
+    }
+
+    /// What is in the folder `path` below this one, with whether each is a folder itself. No link is
+    /// followed.
+    ///
+    /// # Errors
+    /// It is not there, is no folder, or cannot be read.
+    pub fn names(&self, path: &Path) -> io::Result<Vec<(OsString, bool)>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+        let folder = self.below(path, flags)?;
+        let mut names = Vec::new();
+        for entry in rustix::fs::Dir::read_from(&folder)? {
+            let entry = entry?;
+            let name = entry.file_name();
+            if name == c"." || name == c".." {
+                continue;
+            }
+            let kind = match entry.file_type() {
+                FileType::Unknown => {
+                    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+                    let stat = rustix::fs::statat(&folder, name, flags);
+                    stat.map_or(FileType::Unknown, |it| FileType::from_raw_mode(it.st_mode))
+                }
+                kind => kind,
+            };
+            let name = OsStr::from_bytes(name.to_bytes()).to_owned();
+            names.push((name, kind == FileType::Directory));
+        }
+        Ok(names)
+    }
+
+    /// One `openat2`, confined to this directory. It may wait for anything.
+    pub(crate) fn below(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
+        let path = or_dot(path.as_os_str().as_bytes());
+        let opened = self.as_os().resolve(path, flags, Reach::Everywhere);
+        opened.map_err(|errno| match errno {
+            Errno::XDEV => io::Error::new(io::ErrorKind::CrossesDevices, LEADS_OUT),
+            errno => errno.into(),
+        })
     }
 
     /// A folder of a disk that is no kernel's, which puts `start` before each path below it.

@@ -80,6 +80,9 @@ pub struct TlsConfig {
 pub enum Content {
     /// A live directory.
     Directory(PathBuf),
+    /// A live directory in a folder that has one for each host. A symbolic link by its name is
+    /// followed only if it stays in that folder.
+    HostFolder(PathBuf),
     /// One file, answered at `/` and at `/its-name`.
     File(PathBuf),
     /// A compiled archive.

@@ -112,6 +112,50 @@ fn a_link_that_is_switched_is_followed_and_running_answers_finish() {
     });
 }
 
+/// Rules files may be links below the directory. What is outside is neither used nor quoted.
+#[test]
+fn rules_outside_the_directory_are_not_read() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        let site = folder.join("site");
+        let rules = site.join("_redirects");
+        folder.write("outside/map", "/a https://example.org/secret\n");
+        folder.write("outside/shadow", "root:x:secret\n");
+        folder.write("site/rules/redirects", "/which /one 302\n");
+        symlink("rules/redirects", &rules).expect("linked");
+        let mut server = engine.serve(&site, &[]);
+        let check = |server: &Gannet| {
+            let redirect = get(server, "/which").expect(302);
+            assert_eq!(redirect.field("location"), Some("/one"));
+            get(server, "/a").expect(404);
+        };
+        check(&server);
+        let expect = format!(
+            "  {}: a symbolic link leads out of the directory, or is absolute",
+            rules.display()
+        );
+        for target in [folder.join("outside/map"), "../outside/shadow".into()] {
+            fs::remove_file(&rules).expect("it is there");
+            symlink(target, &rules).expect("linked");
+            error_line(&mut server, "; keeping the old ones:");
+            let line = server.next_error_line();
+            assert_eq!(line.as_deref(), Some(&*expect));
+            check(&server);
+            fs::remove_file(&rules).expect("it is there");
+            symlink("rules/redirects", &rules).expect("linked");
+            error_line(&mut server, "gannet: reloaded the rules");
+        }
+        assert_eq!(server.stop().status, Some(0));
+        fs::remove_file(&rules).expect("it is there");
+        symlink("../outside/shadow", &rules).expect("linked");
+        for arguments in [["serve", "--check-config"], ["explain", "/a"]] {
+            let ended = run(command().args(arguments).arg(&site));
+            let is_refused = ended.status != Some(0) && ended.err.contains("leads out");
+            assert!(is_refused && !ended.err.contains("secret"), "{ended:?}");
+        }
+    });
+}
+
 #[test]
 fn a_directory_that_is_gone_for_a_while_is_an_error() {
     on_both_engines(|engine| {

@@ -1,8 +1,13 @@
 //! Several sites in one server: by flags, by folders, and what answers for other hosts.
 
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
 use gannet_testkit::client::{Client, Response};
 use gannet_testkit::engine::on_both_engines;
-use gannet_testkit::{Folder, Gannet, command, gannet_in};
+use gannet_testkit::process::until;
+use gannet_testkit::{Folder, Gannet, command, gannet_in, run};
 
 /// Serves with these flags and nothing else; a path is one of them.
 fn start(engine: &str, folder: &Folder, flags: &[&str]) -> Gannet {
@@ -332,5 +337,59 @@ fn limits_too_low_to_start_are_told_with_a_least_that_is_enough() {
                 check(&server, &[("any", "/", 200, "site a")]);
             }
         }
+    });
+}
+
+/// Whoever writes the folders of hosts chooses no folder outside of theirs.
+#[test]
+fn the_folder_of_a_host_does_not_lead_out() {
+    on_both_engines(|engine| {
+        let folder = Folder::new();
+        let sites = folder.join("sites");
+        folder.write("outside/page.txt", "secret");
+        folder.write("sites/a.org/page.txt", "a");
+        folder.write("sites/b.org/page.txt", "b");
+        symlink("a.org", sites.join("www.a.org")).expect("linked");
+        let mut server = engine.serve(&sites, &["--hosts"]);
+        let page = |server: &Gannet, host: &str| {
+            let head = format!("GET /page.txt HTTP/1.1\r\nHost: {host}\r\n\r\n");
+            let mut client = Client::new(server);
+            client.send(head);
+            let response = client.response();
+            assert!(!response.text().contains("secret"), "{response:?}");
+            (response.status, response.text().to_owned())
+        };
+        let b = sites.join("b.org");
+        for target in [Path::new("../outside"), &folder.join("outside")] {
+            assert_eq!(page(&server, "b.org"), (200, "b".into()));
+            fs::rename(&b, folder.join("b")).expect("moved");
+            symlink(target, &b).expect("linked");
+            let line = server.next_error_line().expect("it says so");
+            let expect = format!(
+                "gannet: cannot serve '{}': a symbolic link leads out of the directory, or is \
+                 absolute; answering 503 until it is back",
+                b.display()
+            );
+            assert_eq!(line, expect);
+            until("it is missing", || page(&server, "b.org").0 == 503);
+            assert_eq!(page(&server, "www.a.org"), (200, "a".into()));
+            fs::remove_file(&b).expect("it is there");
+            fs::rename(folder.join("b"), &b).expect("moved");
+            let line = server.next_error_line().expect("it says so");
+            assert!(line.contains("was replaced"), "{line}");
+            until("it is back", || page(&server, "b.org").0 == 200);
+        }
+        assert_eq!(server.stop().status, Some(0));
+        fs::rename(&b, folder.join("b")).expect("moved");
+        symlink("../outside", &b).expect("linked");
+        let ended = run(command().args(["--port", "0", "--hosts"]).arg(&sites));
+        let expect = format!(
+            "gannet: cannot open directory '{}': a symbolic link leads out of the directory, or is \
+             absolute\nhelp: '--site b.org={}' serves a folder elsewhere; a link to the folder of \
+             another host is relative\n",
+            b.display(),
+            folder.join("outside").display()
+        );
+        ended.failure(1, &expect);
     });
 }

@@ -6,7 +6,7 @@ use std::fs;
 
 use gannet_testkit::client::{Client, Response};
 use gannet_testkit::engine::on_both_engines;
-use gannet_testkit::{Folder, Gannet, command, gannet, gannet_in};
+use gannet_testkit::{Folder, Gannet, command, gannet, gannet_in, run};
 
 fn sites() -> Folder {
     let folder = Folder::new();
@@ -231,4 +231,19 @@ fn what_is_wrong_is_told_with_the_host() {
         gannet_in(&folder, arguments.iter().chain(&more)).success();
         assert!(fs::read(&archive).expect("packed") == first);
     }
+}
+
+/// The person who packs decides what is published, and is told.
+#[test]
+fn the_folder_of_a_host_that_is_elsewhere_is_packed_with_a_warning() {
+    let (folder, out) = (Folder::new(), Folder::new());
+    folder.write("sites/a.example/page.txt", "a");
+    folder.write("elsewhere/page.txt", "b");
+    std::os::unix::fs::symlink("../elsewhere", folder.join("sites/b.example")).expect("linked");
+    let archive = out.join("sites.gannet");
+    let mut command = command();
+    command.args(["pack", "sites", "--hosts", "--fast", "-o"]);
+    let ended = run(command.arg(&archive).current_dir(folder.path())).success();
+    let warning = "the folder of a host is a symbolic link out of 'sites': 'sites/b.example'";
+    assert!(ended.text().contains(warning), "{}", ended.text());
 }

@@ -13,6 +13,7 @@ use gannet_content::rules::problem::{Problem, has_errors};
 use gannet_content::rules::table::{HeaderTable, RedirectTable, Ruled, TableError};
 use gannet_content::rules::{Compat, SourceFile, redirects};
 use gannet_http::semantics::request::Request;
+use gannet_io::driver::Root;
 use gannet_io::named_file;
 
 use crate::limits::{RULES_FILE_MAX, RULES_FOLDERS_MAX};
@@ -66,26 +67,30 @@ impl SiteRules {
         .or_none())
     }
 
-    /// The rules in the files of a directory, if it has any.
+    /// The rules in the files of a directory, if it has any. `path` names it in messages.
     ///
     /// # Errors
     /// A file cannot be read, or has mistakes: see [`RulesError`].
-    pub(crate) fn of_directory(root: &Path, compat: Compat) -> Result<Option<Self>, RulesError> {
+    pub(crate) fn of_directory(
+        root: &Root,
+        path: &Path,
+        compat: Compat,
+    ) -> Result<Option<Self>, RulesError> {
         let mut texts = Vec::new();
         let names = redirects_files(root, compat).map_err(|error| {
-            let folder = root.display().to_string();
+            let folder = path.display().to_string();
             RulesError::Io(folder, Arc::new(error))
         })?;
         for name in names {
-            texts.extend(read(root, &name)?.map(|text| (name, text)));
+            texts.extend(read(root, path, &name)?.map(|text| (name, text)));
         }
         let files: Vec<SourceFile<'_>> = texts
             .iter()
             .map(|(path, text)| SourceFile { path, text })
             .collect();
-        let headers = read(root, "_headers")?;
+        let headers = read(root, path, "_headers")?;
         Self::parse(&files, headers.as_deref(), compat).map_err(|problems| {
-            let problems = problems.into_iter().map(|problem| problem.of_site(root));
+            let problems = problems.into_iter().map(|problem| problem.of_site(path));
             RulesError::Problems(problems.collect())
         })
     }
@@ -152,7 +157,7 @@ impl SiteRules {
 ///
 /// # Errors
 /// There are more than [`RULES_FOLDERS_MAX`] folders. What cannot be read is left out.
-pub fn redirects_files(root: &Path, compat: Compat) -> io::Result<Vec<String>> {
+pub fn redirects_files(root: &Root, compat: Compat) -> io::Result<Vec<String>> {
     if compat != Compat::Kawipiko {
         return Ok(vec!["_redirects".into()]);
     }
@@ -168,17 +173,13 @@ pub fn redirects_files(root: &Path, compat: Compat) -> io::Result<Vec<String>> {
                 let cause = format!("more than {RULES_FOLDERS_MAX} folders may have rules");
                 return Err(io::Error::other(cause));
             }
-            for item in std::fs::read_dir(root.join(&folder))
-                .into_iter()
-                .flatten()
-                .flatten()
-            {
-                let name = item.file_name();
+            let names = root.names(Path::new(&folder)).unwrap_or_default();
+            for (name, is_folder) in names {
                 // A name that is not UTF-8 is none of those that are looked for.
                 let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) else {
                     continue;
                 };
-                if item.file_type().is_ok_and(|kind| kind.is_dir()) {
+                if is_folder {
                     next.push(format!("{folder}{name}/"));
                 } else if is_redirects_name(name.as_bytes(), compat) && !folder.is_empty() {
                     found.push(format!("{folder}{name}"));
@@ -193,11 +194,10 @@ pub fn redirects_files(root: &Path, compat: Compat) -> io::Result<Vec<String>> {
     Ok(files)
 }
 
-/// A file of the directory, if it is there.
-fn read(root: &Path, name: &str) -> Result<Option<Vec<u8>>, RulesError> {
-    let path = root.join(name);
-    let fail = |error| RulesError::Io(path.display().to_string(), Arc::new(error));
-    match named_file::read(&path, RULES_FILE_MAX) {
+/// A file of the directory, which is at `path`, if it is there.
+fn read(root: &Root, path: &Path, name: &str) -> Result<Option<Vec<u8>>, RulesError> {
+    let fail = |error| RulesError::Io(path.join(name).display().to_string(), Arc::new(error));
+    match named_file::read_below(root, Path::new(name), RULES_FILE_MAX) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(fail(error)),

@@ -9,14 +9,13 @@
 //!     └──────────────────────────────────────┴──┘   nothing there ───┘
 //! ```
 
-use std::fs;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf, absolute};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gannet_content::rules::Compat;
+use gannet_io::cause::cause;
 use gannet_io::driver::Root;
 
 use crate::limits::{FOLLOW_MS, FOLLOWERS_MAX, RULES_SEARCH_PART};
@@ -26,13 +25,47 @@ use crate::release::rules::{SiteRules, redirects_files};
 use crate::start::lookout::{Lookout, Quiet, Stamp};
 use crate::start::published::Published;
 
+/// Where a live directory is found, whatever becomes of the directory that the server was started in.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    /// Wherever this path leads: the operator has named it.
+    Path(PathBuf),
+    /// Below the folder of this path that has one for each host, under this name. Whoever writes there
+    /// chooses no folder outside of it.
+    Below(PathBuf, PathBuf),
+}
+
+impl Place {
+    /// The place of a path; `is_host` if it is in a folder that has one for each host.
+    ///
+    /// # Errors
+    /// The working directory cannot be determined.
+    pub(crate) fn new(path: &Path, is_host: bool) -> io::Result<Self> {
+        let full = absolute(path)?;
+        Ok(match (full.parent(), full.file_name()) {
+            (Some(hosts), Some(name)) if is_host => Self::Below(hosts.to_owned(), name.into()),
+            _ => Self::Path(full),
+        })
+    }
+
+    /// Opens what is there now.
+    ///
+    /// # Errors
+    /// Those of [`Root::open`] and [`Root::open_below`].
+    pub(crate) fn open(&self) -> io::Result<Root> {
+        match self {
+            Self::Path(path) => Root::open(path),
+            Self::Below(hosts, name) => Root::open(hosts)?.open_below(name),
+        }
+    }
+}
+
 /// A live directory and its rules files, as they were when they were opened.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     /// As the operator has named it.
     name: PathBuf,
-    /// The same, whatever becomes of the directory that the server was started in.
-    path: PathBuf,
+    place: Place,
     /// The kind of rules files that it may have.
     compat: Option<Compat>,
     rules_files: Vec<String>,
@@ -51,30 +84,26 @@ struct Seen {
 }
 
 impl Source {
-    /// The directory at `path`, which was opened as `root` for so many workers. Read the rules
-    /// after this: then no change is missed.
-    ///
-    /// # Errors
-    /// The working directory cannot be determined.
+    /// The directory that the operator has named `name`, which was opened as `root` for so many
+    /// workers. Read the rules after this: then no change is missed.
     pub(crate) fn new(
-        path: &Path,
-        root: &Root,
+        name: &Path,
+        (place, root): (Place, &Root),
         compat: Option<Compat>,
         workers: usize,
-    ) -> io::Result<Self> {
-        let full = absolute(path)?;
-        let names = names(&full, compat);
-        Ok(Self {
+    ) -> Self {
+        let names = names(root, compat);
+        Self {
             seen: Seen {
                 directory: Ok(root.identity()),
-                rules_files: stamps(&full, &names),
+                rules_files: stamps(root, &names),
             },
-            name: path.to_owned(),
-            path: full,
+            name: name.to_owned(),
+            place,
             compat,
             rules_files: names,
             workers,
-        })
+        }
     }
 }
 
@@ -125,76 +154,74 @@ impl Follower {
     }
 
     fn look(&mut self, is_asked: bool) {
-        self.search();
-        let Source { path, .. } = &self.source;
-        let now = Seen {
-            directory: directory(path),
-            rules_files: stamps(path, &self.source.rules_files),
+        let opened = self.source.place.open();
+        let now = match &opened {
+            Ok(root) => {
+                self.search(root);
+                Seen {
+                    directory: Ok(root.identity()),
+                    rules_files: stamps(root, &self.source.rules_files),
+                }
+            }
+            Err(error) => Seen {
+                directory: Err(error.kind()),
+                rules_files: Vec::new(),
+            },
         };
         let is_due = self.quiet.is_due(&now);
         let was = self.quiet.known().directory;
         if !is_due && !is_asked {
             return;
         }
-        let directory = match now.directory {
-            Ok(_) if now.directory == was => {
+        match opened {
+            Ok(root) if now.directory == was => {
                 if is_due || now.rules_files.iter().any(|(_, it)| it.is_some()) {
-                    self.read_rules();
+                    self.read_rules(&root);
                 }
-                now.directory
             }
-            Ok(_) => self.take(),
-            Err(kind) if now.directory != was => self.miss(kind),
-            Err(kind) => Err(kind),
-        };
-        self.quiet.acted(Seen { directory, ..now });
+            Ok(root) => self.take(&root),
+            Err(error) if now.directory != was => self.miss(&error),
+            Err(_) => {}
+        }
+        self.quiet.acted(now);
     }
 
     /// Looks for rules files in folders, if it is time for that.
-    fn search(&mut self) {
+    fn search(&mut self, root: &Root) {
         let begun = Instant::now();
         if begun >= self.next_search {
-            self.source.rules_files = names(&self.source.path, self.source.compat);
+            self.source.rules_files = names(root, self.source.compat);
             self.next_search = Instant::now() + begun.elapsed() * RULES_SEARCH_PART;
         }
     }
 
     /// Another directory is there: it is served from now on.
-    fn take(&self) -> Result<(u64, u64), ErrorKind> {
-        let root = match Root::open(&self.source.path) {
-            Ok(root) => root,
-            // It went again a moment ago: the workers must not go on with the one before.
-            Err(error) => return self.miss(error.kind()),
-        };
+    fn take(&self, root: &Root) {
         // Without a descriptor to spare they share one, which costs them a little time.
         let own = || root.reopen().unwrap_or_else(|_| root.clone());
         let roots = (0..self.source.workers).map(|_| own()).collect();
-        self.publish(Some(roots), self.load_rules());
+        self.publish(Some(roots), self.load_rules(root));
         let name = self.source.name.display();
         ERRORS.tell(format_args!(
             "gannet: '{name}' was replaced; serving the new directory"
         ));
-        Ok(root.identity())
     }
 
     /// Nothing is there that could be served.
-    fn miss(&self, kind: ErrorKind) -> Result<(u64, u64), ErrorKind> {
+    fn miss(&self, error: &io::Error) {
         self.publish(Some(Vec::new()), None);
-        let cause = match kind {
+        let cause = match error.kind() {
             ErrorKind::NotFound => "no such directory (ENOENT)".into(),
-            ErrorKind::NotADirectory => "not a directory (ENOTDIR)".into(),
-            ErrorKind::PermissionDenied => "permission denied (EACCES)".into(),
-            other => other.to_string(),
+            _ => cause(error),
         };
         let name = self.source.name.display();
         ERRORS.tell(format_args!(
             "gannet: cannot serve '{name}': {cause}; answering 503 until it is back"
         ));
-        Err(kind)
     }
 
-    fn read_rules(&self) {
-        let rules = self.load_rules();
+    fn read_rules(&self, root: &Root) {
+        let rules = self.load_rules(root);
         if rules.is_none() {
             return;
         }
@@ -205,9 +232,8 @@ impl Follower {
 
     /// Reads the rules, if the directory may have any. `None` if the old ones hold, as these cannot
     /// be used.
-    fn load_rules(&self) -> Option<Option<SiteRules>> {
-        let path = &self.source.path;
-        match SiteRules::of_directory(path, self.source.compat?) {
+    fn load_rules(&self, root: &Root) -> Option<Option<SiteRules>> {
+        match SiteRules::of_directory(root, &self.source.name, self.source.compat?) {
             Ok(rules) => Some(rules),
             Err(error) => {
                 let name = self.source.name.display();
@@ -233,17 +259,8 @@ impl Follower {
     }
 }
 
-/// Which directory is at the path, or why none is.
-fn directory(path: &Path) -> Result<(u64, u64), ErrorKind> {
-    match fs::metadata(path) {
-        Ok(meta) if meta.is_dir() => Ok((meta.dev(), meta.ino())),
-        Ok(_) => Err(ErrorKind::NotADirectory),
-        Err(error) => Err(error.kind()),
-    }
-}
-
 /// The rules files that there may be, relative to the directory.
-fn names(root: &Path, compat: Option<Compat>) -> Vec<String> {
+fn names(root: &Root, compat: Option<Compat>) -> Vec<String> {
     let Some(compat) = compat else {
         return Vec::new();
     };
@@ -253,13 +270,14 @@ fn names(root: &Path, compat: Option<Compat>) -> Vec<String> {
     names
 }
 
-fn stamps(root: &Path, names: &[String]) -> Vec<(String, Option<Stamp>)> {
-    let stamp = |name: &String| (name.clone(), Stamp::of(&root.join(name)));
+fn stamps(root: &Root, names: &[String]) -> Vec<(String, Option<Stamp>)> {
+    let stamp = |name: &String| (name.clone(), Stamp::below(root, Path::new(name)));
     names.iter().map(stamp).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::ops::Deref;
     use std::sync::mpsc::{self, Receiver};
 
@@ -409,15 +427,5 @@ mod tests {
         follower.look(false);
         let known = follower.quiet.known().directory;
         assert_eq!(known, Err(ErrorKind::NotADirectory));
-    }
-
-    /// A directory that is seen and gone before it is opened is missing for the workers, too.
-    #[test]
-    fn a_directory_that_goes_at_once_is_missed() {
-        let folder = Folder::new("gone");
-        let follower = folder.follower();
-        fs::remove_dir(folder.site()).expect("empty");
-        assert_eq!(follower.take(), Err(ErrorKind::NotFound));
-        assert_eq!(follower.told(), Some((false, false)));
     }
 }

@@ -1,11 +1,14 @@
 //! Threads that look at files now and then, and what makes a change one to act upon.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
+
+use gannet_io::driver::Root;
+use gannet_io::named_file;
 
 use crate::limits::{LOOKS_PART, LOOKS_PAUSE_MAX};
 
@@ -89,7 +92,7 @@ impl<T: Clone + PartialEq> Quiet<T> {
 }
 
 /// What changes when a file does.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Stamp {
     device: u64,
     inode: u64,
@@ -101,14 +104,26 @@ pub(crate) struct Stamp {
 impl Stamp {
     /// Of what is at the path now, if anything is; symbolic links are followed.
     pub(crate) fn of(path: &Path) -> Option<Self> {
-        let meta = fs::metadata(path).ok()?;
-        Some(Self {
+        fs::metadata(path).ok().map(|meta| Self::of_meta(&meta))
+    }
+
+    /// The same of a path below a directory. Links that lead out of it are all alike.
+    pub(crate) fn below(root: &Root, path: &Path) -> Option<Self> {
+        match named_file::metadata_below(root, path) {
+            Ok(meta) => Some(Self::of_meta(&meta)),
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => Some(Self::default()),
+            Err(_) => None,
+        }
+    }
+
+    fn of_meta(meta: &Metadata) -> Self {
+        Self {
             device: meta.dev(),
             inode: meta.ino(),
             len: meta.len(),
             modified: (meta.mtime(), meta.mtime_nsec()),
             changed: (meta.ctime(), meta.ctime_nsec()),
-        })
+        }
     }
 }
 

@@ -12,10 +12,9 @@ use std::sync::atomic::AtomicBool;
 
 use gannet_archive::{Archive, ArchiveError, Namespace, SUPERBLOCK_LEN, SectionKind, Superblock};
 use gannet_content::mime::TypesError;
-use gannet_content::rules::Compat;
 use gannet_content::rules::table::TableError;
 use gannet_io::cause::cause;
-use gannet_io::driver::{Errno, File, Meta, Root};
+use gannet_io::driver::{Errno, File, Meta};
 use gannet_io::memory::{self, Memory};
 use gannet_io::named_file;
 
@@ -27,7 +26,7 @@ use crate::release::opened::{ArchiveHost, OpenedArchive, OpenedDirectory, What};
 use crate::release::rules::{RulesError, SiteRules};
 use crate::signature::{self, PublicKey, SignatureError};
 use crate::start::archive_room::ArchiveRoom;
-use crate::start::follow::Source;
+use crate::start::follow::{Place, Source};
 
 /// A copy of an archive that nobody can change, if there is room or it has to be copied.
 fn copy_of(
@@ -129,6 +128,8 @@ impl OpenError {
             Self::Io(_, path, error) => match error.kind() {
                 io::ErrorKind::NotFound => Some("check the path".into()),
                 io::ErrorKind::PermissionDenied => Some(permission(path)),
+                // Only of the folder of a host.
+                io::ErrorKind::CrossesDevices => Some(elsewhere(path)),
                 _ if is_descriptors(error) => {
                     Some("raise 'ulimit -n': each worker opens every directory and archive".into())
                 }
@@ -153,6 +154,16 @@ impl OpenError {
             Self::Kind(_) => Some("give a directory, a file or an archive".into()),
         }
     }
+}
+
+/// How to serve a folder of `--hosts` that is a link out of it.
+fn elsewhere(path: &Path) -> String {
+    let target = fs::canonicalize(path).unwrap_or_else(|_| "PATH".into());
+    format!(
+        "'--site {}={}' serves a folder elsewhere; a link to the folder of another host is relative",
+        path.file_name().unwrap_or_default().display(),
+        target.display()
+    )
 }
 
 /// What the user that gannet runs as lacks: the outermost folder that cannot be entered, else the
@@ -192,14 +203,17 @@ impl Opening<'_> {
     /// See [`OpenError`]. Whatever a previous server serves is not touched.
     pub(crate) fn open(&mut self, content: &Content) -> Result<(What, Option<Source>), OpenError> {
         let options = self.options;
-        if let (Some(_), Content::Directory(path) | Content::File(path)) =
-            (&options.require_signature, content)
+        if let (
+            Some(_),
+            Content::Directory(path) | Content::HostFolder(path) | Content::File(path),
+        ) = (&options.require_signature, content)
         {
             let error = SignatureError::NoArchive;
             return Err(OpenError::Signature(path.clone(), error));
         }
         match content {
-            Content::Directory(path) => self.open_directory(path, None, options.routing.rules),
+            Content::Directory(path) => self.open_directory((path, false), None),
+            Content::HostFolder(path) => self.open_directory((path, true), None),
             Content::File(path) => self.open_single(path),
             Content::Archive(path) => Ok((What::Archive(self.open_archive(path)?), None)),
         }
@@ -207,17 +221,19 @@ impl Opening<'_> {
 
     fn open_directory(
         &self,
-        path: &Path,
+        (path, is_host): (&Path, bool),
         single: Option<Vec<u8>>,
-        compat: Option<Compat>,
     ) -> Result<(What, Option<Source>), OpenError> {
         let refuse = |e| OpenError::Io("directory", path.to_owned(), e);
-        let root = Root::open(path).map_err(refuse)?;
+        // The folder of a single file has no rules.
+        let compat = self.options.routing.rules.filter(|_| single.is_none());
+        let place = Place::new(path, is_host).map_err(refuse)?;
+        let root = place.open().map_err(refuse)?;
         // A folder can be opened by who may not enter it; said of its rules files this would
         // mislead.
-        fs::metadata(path.join(".")).map_err(refuse)?;
-        let source = Source::new(path, &root, compat, self.workers).map_err(refuse)?;
-        let rules = compat.map(|compat| SiteRules::of_directory(path, compat));
+        named_file::metadata_below(&root, Path::new(".")).map_err(refuse)?;
+        let source = Source::new(path, (place, &root), compat, self.workers);
+        let rules = compat.map(|compat| SiteRules::of_directory(&root, path, compat));
         let rules = rules.transpose();
         let rules = rules.map_err(|e| OpenError::Rules(path.to_owned(), e))?;
         let options = DirectoryOptions::new(self.options, single);
@@ -246,7 +262,7 @@ impl Opening<'_> {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
-        self.open_directory(folder, Some(name), None)
+        self.open_directory((folder, false), Some(name))
     }
 
     fn open_archive(&mut self, path: &Path) -> Result<OpenedArchive, OpenError> {
@@ -325,8 +341,10 @@ impl Opening<'_> {
 /// hosts of an archive. A live directory may be given one later, so that is no error.
 pub(crate) fn no_front_page(content: &Content, what: &What) -> Option<(PathBuf, Vec<String>)> {
     match (content, what) {
-        (Content::Directory(path), What::Directory(directory)) => {
-            let lacks = directory.options.lookup.spa && !path.join("index.html").is_file();
+        (Content::Directory(path) | Content::HostFolder(path), What::Directory(directory)) => {
+            let page = Path::new("index.html");
+            let is_there = |root| named_file::open_below(root, page).is_ok();
+            let lacks = directory.options.lookup.spa && !directory.roots.iter().any(is_there);
             lacks.then(|| (path.clone(), Vec::new()))
         }
         (

@@ -9,6 +9,7 @@ use gannet_content::rules::problem::Problem;
 use gannet_content::rules::redirects;
 use gannet_content::rules::table::{HeaderTable, RedirectTable, Ruled};
 use gannet_content::rules::{Compat, Place, SourceFile};
+use gannet_io::driver::Root;
 use gannet_io::named_file;
 use gannet_server::{RULES_FILE_MAX, redirects_files};
 
@@ -35,10 +36,12 @@ impl Rules {
     /// Reads `_redirects` and `_headers` of a directory.
     pub(super) fn read(root: &Path, compat: Compat) -> Result<Self, SiteError> {
         let mut rules = Self::default();
-        let names = redirects_files(root, compat).map_err(SiteError::io("read", root))?;
+        let directory = Root::open(root).map_err(SiteError::io("open", root))?;
+        let names = redirects_files(&directory, compat).map_err(SiteError::io("read", root))?;
+        let read = |name: &str| read(&directory, root, name);
         let mut texts = Vec::new();
         for name in names {
-            if let Some(text) = read(&root.join(&name))? {
+            if let Some(text) = read(&name)? {
                 texts.push(text);
                 rules.files.push(name);
             }
@@ -54,7 +57,7 @@ impl Rules {
             rules.problems.extend(problems);
             rules.redirects = Some(RedirectTable::new(found));
         }
-        if let Some(text) = read(&root.join(HEADERS))? {
+        if let Some(text) = read(HEADERS)? {
             let file = SourceFile {
                 path: HEADERS,
                 text: &text,
@@ -172,10 +175,11 @@ fn shown(file: &str, place: Option<Place>) -> String {
     }
 }
 
-fn read(path: &Path) -> Result<Option<Vec<u8>>, SiteError> {
-    match named_file::read(path, RULES_FILE_MAX) {
+/// A file of the directory, which is at `path`, if it is there; as the server reads it.
+fn read(directory: &Root, path: &Path, name: &str) -> Result<Option<Vec<u8>>, SiteError> {
+    match named_file::read_below(directory, Path::new(name), RULES_FILE_MAX) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(SiteError::io("read", path)(error)),
+        Err(error) => Err(SiteError::io("read", &path.join(name))(error)),
     }
 }

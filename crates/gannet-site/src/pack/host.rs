@@ -71,6 +71,20 @@ fn walk_hosts(
             rule,
             is_excluded: false,
         }));
+    let inside = root.canonicalize().map_err(PackError::io("read", root))?;
+    for (_, folder) in &found.folders {
+        if folder
+            .canonicalize()
+            .is_ok_and(|target| !target.starts_with(&inside))
+        {
+            let text = format!(
+                "the folder of a host is a symbolic link out of '{}': '{}'",
+                root.display(),
+                folder.display()
+            );
+            tree.warnings.push(text.into());
+        }
+    }
     let mut hosts = Vec::new();
     let (mut last, mut bytes_before) = (0, 0);
     for (name, folder) in found.folders {

@@ -185,7 +185,7 @@ fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, 
 
 fn kind(content: &Content) -> Kind {
     match content {
-        Content::Directory(_) => Kind::Directory,
+        Content::Directory(_) | Content::HostFolder(_) => Kind::Directory,
         Content::File(_) => Kind::File,
         Content::Archive(_) => Kind::Archive,
     }
@@ -273,7 +273,7 @@ fn host_folders(root: &Path) -> Result<Vec<Hosted>, Failure> {
     }
     let hosted = |(host, path): (Option<String>, PathBuf)| Hosted {
         hosts: host.into_iter().collect(),
-        content: Content::Directory(path),
+        content: Content::HostFolder(path),
     };
     Ok(folders.into_iter().map(hosted).collect())
 }

@@ -90,7 +90,7 @@ impl Lines<'_> {
 
     fn described(&self, content: &Content) -> String {
         match content {
-            Content::Directory(path) => {
+            Content::Directory(path) | Content::HostFolder(path) => {
                 let full = path.canonicalize().unwrap_or_else(|_| path.clone());
                 format!("{} (directory)", printable(&full.to_string_lossy()))
             }
