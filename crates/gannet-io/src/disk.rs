@@ -69,11 +69,10 @@ pub trait Disk {
     fn open(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile>;
 
     /// The metadata of what `path` names below `root` at this moment, if that can be found out at
-    /// once and without a descriptor. `known` is what [`open`](Self::open) found there: symbolic
-    /// links are followed wherever they lead, so this is only good for comparing with that, and the
-    /// same identity is the same file. `None` if it is not there, or was not on the root's own
-    /// mount or on one that cannot hang: then asking may wait.
-    fn peek(&self, root: &Root, path: &[u8], known: &Meta) -> Option<Meta>;
+    /// once. `None` where [`open`](Self::open) would fail, and where finding out may wait: the kernel
+    /// does not have all of the path in memory, or the path leads to another mount than the root's,
+    /// or the root itself is on another machine's file system. Then only `open` can tell.
+    fn peek(&self, root: &Root, path: &[u8]) -> Option<Meta>;
 
     /// The metadata of an open file, now.
     fn meta(&self, file: &File) -> Result<Meta, Errno>;

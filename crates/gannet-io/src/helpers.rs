@@ -491,21 +491,21 @@ mod tests {
         let mut helpers = Helpers::new(1, Arc::new(Bell::new().unwrap()));
         let file = File::os(writer, crate::store::Store::Remote);
         file.as_os().close_by(|| helpers.shared.closer());
-        drop(file);
-        assert_eq!(
-            lock(&helpers.shared.queue).foreign.len(),
-            1,
-            "not closed here"
-        );
+        // Also where the helpers are far behind.
         let null = File::from(std::fs::File::open("/dev/null").unwrap());
-        helpers
-            .submit(Job::Read {
-                file: null,
-                offset: 0,
-                len: 1,
-                token: Token(0),
-            })
-            .unwrap();
+        let read = || Job::Read {
+            file: null.clone(),
+            offset: 0,
+            len: 1,
+            token: Token(0),
+        };
+        let ahead = 2 * limits::HELPER_QUEUE_MAX;
+        let jobs = (0..ahead).map(|_| read());
+        lock(&helpers.shared.queue).foreign.extend(jobs);
+        drop(file);
+        let waiting = lock(&helpers.shared.queue).foreign.len();
+        assert_eq!(waiting, ahead + 1, "not closed here");
+        helpers.submit(read()).unwrap();
         assert_eq!(rustix::io::read(&reader, &mut [0; 1]), Ok(0));
     }
 

@@ -516,8 +516,8 @@ impl<E: OsEngine> Disk for E {
         self.parts_mut().disk.open(root, path, token)
     }
 
-    fn peek(&self, root: &Root, path: &[u8], known: &Meta) -> Option<Meta> {
-        root.as_os().peek(path, known)
+    fn peek(&self, root: &Root, path: &[u8]) -> Option<Meta> {
+        root.as_os().peek(path)
     }
 
     fn meta(&self, file: &File) -> Result<Meta, Errno> {

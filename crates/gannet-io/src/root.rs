@@ -10,7 +10,6 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -40,14 +39,7 @@ pub(crate) struct OsRoot {
     /// Device and inode of the root itself: files on another device are on a mount below it, or
     /// on another layer or volume of the same file system.
     identity: (u64, u64),
-    /// Further devices of files on the root's own mount: a file system may have several, for its
-    /// layers or volumes. 0 is none.
-    devices: [AtomicU64; DEVICES_MAX],
 }
-
-/// Further devices that are remembered of a root's own mount; of files on others it is asked
-/// again, by lookups that cannot wait.
-const DEVICES_MAX: usize = 4;
 
 /// Why what a symbolic link leads to is not opened.
 const LEADS_OUT: &str = "a symbolic link leads out of the directory, or is absolute";
@@ -133,7 +125,6 @@ impl Root {
             fd,
             store,
             identity: (stat.st_dev, stat.st_ino),
-            devices: Default::default(),
         }))))
     }
 
@@ -223,13 +214,10 @@ impl OsRoot {
             other => other?,
         };
         let stat = rustix::fs::fstat(&fd)?;
-        let store = if reach != Reach::Everywhere {
-            self.remember(stat.st_dev);
-            self.store
-        } else if stat.st_dev == self.identity.0 {
-            self.store
-        } else {
-            Store::of(fd.as_fd())
+        let is_own = reach != Reach::Everywhere || stat.st_dev == self.identity.0;
+        let store = match is_own {
+            true => self.store,
+            false => Store::of(fd.as_fd()),
         };
         Ok(OpenedFile {
             file: File::os(fd, store),
@@ -237,32 +225,19 @@ impl OsRoot {
         })
     }
 
-    /// Metadata of what the path names now, wherever links lead; see
-    /// [`Disk::peek`](crate::disk::Disk::peek).
-    pub(crate) fn peek(&self, path: &[u8], known: &Meta) -> Option<Meta> {
-        if self.is_remote() || !self.has(known.identity.0) {
+    /// Metadata of what the path names now; see [`Disk::peek`](crate::disk::Disk::peek).
+    ///
+    /// Where the path led when its file was opened says nothing of where it leads now: anybody who
+    /// may write below the root can put a link or a mount in its way.
+    pub(crate) fn peek(&self, path: &[u8]) -> Option<Meta> {
+        if self.is_remote() {
             return None;
         }
-        let stat = rustix::fs::statat(&self.fd, or_dot(path), AtFlags::NO_AUTOMOUNT).ok()?;
+        let reference = self
+            .resolve(or_dot(path), OFlags::PATH, Reach::Cached)
+            .ok()?;
+        let stat = rustix::fs::fstat(&reference).ok()?;
         Some(meta_of(&stat))
-    }
-
-    /// Whether the device is one of the root's own mount.
-    fn has(&self, device: u64) -> bool {
-        let is_it = |known: &AtomicU64| known.load(Ordering::Relaxed) == device;
-        device == self.identity.0 || self.devices.iter().any(is_it)
-    }
-
-    /// Remembers a device of the root's own mount, if there is room.
-    fn remember(&self, device: u64) {
-        if self.has(device) {
-            return;
-        }
-        let free = |known: &&AtomicU64| {
-            let taken = known.compare_exchange(0, device, Ordering::Relaxed, Ordering::Relaxed);
-            taken.is_ok()
-        };
-        let _ = self.devices.iter().find(free);
     }
 
     /// One `openat2`, confined to the root.

@@ -404,7 +404,7 @@ impl Disk for Sim {
         Started::Pending
     }
 
-    fn peek(&self, root: &Root, path: &[u8], _known: &Meta) -> Option<Meta> {
+    fn peek(&self, root: &Root, path: &[u8]) -> Option<Meta> {
         lock(&self.world).peek(&below(root, path))
     }
 

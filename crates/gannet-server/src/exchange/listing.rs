@@ -94,7 +94,7 @@ impl<D: Driver> Shared<D> {
             queues,
             ..
         } = &mut self.listing;
-        let is_same = |meta: &_| self.driver.peek(root, folder, meta).as_ref() == Some(meta);
+        let is_same = |meta: &_| self.driver.peek(root, folder).as_ref() == Some(meta);
         if let Some(page) = pages.fresh(&key, self.driver.now(), is_same) {
             return Some(Ok(page));
         }

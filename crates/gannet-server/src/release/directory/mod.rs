@@ -472,7 +472,7 @@ impl DirectorySite {
             cached
                 .variants
                 .iter()
-                .all(|v| driver.peek(root, &v.draft.path, &v.draft.meta) == Some(v.draft.meta))
+                .all(|v| driver.peek(root, &v.draft.path) == Some(v.draft.meta))
         };
         let found = self.cache.borrow_mut().as_mut()?.fresh(path, now, is_same);
         found.filter(|(cached, _)| cached.files().all(|file| file.is_unchanged(driver)))
