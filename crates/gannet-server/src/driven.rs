@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc;
 
 use gannet_archive::{Archive, ArchiveError, SUPERBLOCK_LEN, Superblock};
-use gannet_content::rules::Compat;
+use gannet_content::rules::{Compat, SourceFile};
 use gannet_io::driver::{Driver, Errno, File, Nanos, Root};
 
 use crate::config::{ContentOptions, Limits, LogFormat, Scheme};
@@ -29,6 +29,8 @@ pub enum DrivenContent {
     Directory(Root),
     /// The same with this text of `_headers`.
     Ruled(Root, &'static [u8]),
+    /// The same with this text of `_redirects`.
+    Redirected(Root, &'static [u8]),
     /// An archive: its bytes, and the same bytes as a file of the engine.
     Archive(Vec<u8>, File),
 }
@@ -168,8 +170,13 @@ fn opened<D: Driver>(
     options: &ContentOptions,
 ) -> Result<What, ArchiveError> {
     let (bytes, file) = match content {
-        DrivenContent::Directory(root) => return Ok(directory(root, None, options)),
-        DrivenContent::Ruled(root, headers) => return Ok(directory(root, Some(headers), options)),
+        DrivenContent::Directory(root) => return Ok(directory(root, None, None, options)),
+        DrivenContent::Ruled(root, headers) => {
+            return Ok(directory(root, None, Some(headers), options));
+        }
+        DrivenContent::Redirected(root, redirects) => {
+            return Ok(directory(root, Some(redirects), None, options));
+        }
         DrivenContent::Archive(bytes, file) => (bytes, file),
     };
     let first = &bytes[..SUPERBLOCK_LEN.min(bytes.len())];
@@ -189,9 +196,18 @@ fn opened<D: Driver>(
     }))
 }
 
-fn directory(root: Root, headers: Option<&[u8]>, options: &ContentOptions) -> What {
+fn directory(
+    root: Root,
+    redirects: Option<&[u8]>,
+    headers: Option<&[u8]>,
+    options: &ContentOptions,
+) -> What {
     let options = DirectoryOptions::new(options, None);
-    let rules = SiteRules::parse(&[], headers, Compat::Netlify);
+    let redirects = redirects.map(|text| SourceFile {
+        path: "_redirects",
+        text,
+    });
+    let rules = SiteRules::parse(redirects.as_slice(), headers, Compat::Netlify);
     What::Directory(OpenedDirectory {
         roots: vec![root],
         rules: rules.expect("the rules were checked").map(Arc::new),

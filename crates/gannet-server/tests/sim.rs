@@ -25,6 +25,8 @@ mod pipelines;
 mod releases;
 #[path = "sim/response.rs"]
 mod response;
+#[path = "sim/rewrites.rs"]
+mod rewrites;
 #[path = "sim/run.rs"]
 mod run;
 #[path = "sim/secure.rs"]

@@ -40,7 +40,6 @@ struct Job {
     /// Where the directory is, in the release of who has asked first.
     site: Rc<DirectorySite>,
     root: Root,
-    folder: Vec<u8>,
     /// Who waits for the page, as for an answer of the disk.
     askers: Vec<Token>,
     /// When reading began, by both clocks.
@@ -87,7 +86,7 @@ impl<D: Driver> Shared<D> {
             return Some(Err(Status::SERVICE_UNAVAILABLE));
         };
         let wanted = ListingRequest::of(request, fill.path());
-        let key = ListingKey::new(site.address(), &wanted);
+        let key = ListingKey::new(site.address(), folder, &wanted);
         let Listing {
             pages,
             jobs,
@@ -112,7 +111,6 @@ impl<D: Driver> Shared<D> {
                 free.insert(Job {
                     site: Rc::clone(site),
                     root: root.clone(),
-                    folder: folder.to_vec(),
                     askers: vec![asker],
                     began: None,
                 });
@@ -149,12 +147,16 @@ impl<D: Driver> Worker<D> {
             job.began = Some((self.shared.driver.now(), self.shared.driver.unix_seconds()));
             let render = render(&job.site, key.clone());
             let asker = token(Kind::Listing, place as u32);
-            let (root, folder) = (&job.root, &job.folder);
+            let (root, folder) = (&job.root, key.folder.clone());
             self.shared.listing.reading[place] = Some(key);
             // Those of the other lane were counted in the first one.
             self.shared.counters.listings += u64::from(lane == Lane::Own);
             let limits = (LISTING_MAX, lane == Lane::Foreign);
-            match self.shared.driver.list(root, folder, limits, render, asker) {
+            match self
+                .shared
+                .driver
+                .list(root, &folder, limits, render, asker)
+            {
                 Started::Pending => {}
                 Started::Now(listed) => self.listed(place as u32, listed.map(Done::Listed)),
             }
@@ -220,12 +222,15 @@ fn render(site: &DirectorySite, key: ListingKey) -> Render {
     let routing = std::sync::Arc::clone(&site.options.routing);
     let shows_dotfiles = site.options.lookup.dotfiles;
     Render::new(move |entries: Vec<DirectoryEntry>| {
-        let folder = key.path.get(1..).unwrap_or_default();
+        let mut start = key.folder.clone();
+        if !start.is_empty() {
+            start.push(b'/');
+        }
         let is_shown = |entry: &DirectoryEntry| {
             let is_hidden = entry.name.starts_with(b".") && entry.name != b".well-known";
             entry.meta.kind != FileKind::Other
                 && (shows_dotfiles || !is_hidden)
-                && !routing.is_rules_file(&[folder, entry.name.as_slice()].concat())
+                && !routing.is_rules_file(&[&start, entry.name.as_slice()].concat())
         };
         let entries = entries.into_iter().filter(is_shown).map(|entry| Listable {
             name: entry.name,

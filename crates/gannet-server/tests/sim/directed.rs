@@ -329,6 +329,28 @@ fn half_a_write_is_not_kept() {
     }
 }
 
+/// The same of a file that was written a moment before it was opened, by a lookup that began long
+/// before, and of one whose time of change is in the future.
+#[test]
+fn half_a_write_is_not_kept_whatever_the_clock_said() {
+    const LEN: usize = 20_000;
+    for jump_s in [0, -100] {
+        let mut server = Server::copying();
+        server.disk.put_file("page", vec![b'a'; LEN]);
+        server.disk.age_files(10_000);
+        server.disk.slow_file("page", 3_600 * MS);
+        let client = server.connect();
+        client.write(&get("page"));
+        server.pass(3_300);
+        server.disk.begin_overwrite("page", vec![b'b'; LEN]);
+        server.disk.slow_file("page", 0);
+        server.disk.jump_wall_clock(jump_s);
+        server.until("half of it is sent", || client.readable() > LEN);
+        server.disk.end_overwrite("page", vec![b'b'; LEN]);
+        assert!(server.body("page", LEN) == vec![b'b'; LEN], "{jump_s}");
+    }
+}
+
 /// Accepting that fails does not end service: idle connections make room, and without any it is
 /// tried again.
 #[test]

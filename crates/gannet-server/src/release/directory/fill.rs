@@ -97,7 +97,7 @@ pub(crate) struct Fill {
     reads: u32,
     /// How often it had to close other files.
     tries: u32,
-    /// The time now, seconds.
+    /// The time when it last asked or was told something, seconds.
     unix: i64,
     /// When it began. What it finds is no newer than that, however long the disk takes.
     began: Nanos,
@@ -230,6 +230,7 @@ impl Fill {
         let Some(root) = self.site.root().cloned() else {
             return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
         };
+        self.unix = driver.unix_seconds();
         loop {
             // Whenever it begins, there may be nothing to ask.
             if let (State::Looking, Ask::Done(_)) = (&self.state, self.lookup.step()) {

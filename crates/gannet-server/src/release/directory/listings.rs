@@ -22,18 +22,22 @@ use crate::limits::{BELIEVED_MS, CONFIRMED_MS, RACY_NS};
 pub(crate) struct ListingKey {
     /// [`DirectorySite::address`](super::DirectorySite::address).
     site: usize,
-    /// The directory's request path.
-    pub(crate) path: Vec<u8>,
+    /// The directory below the root. Rules may lead a request path to several, by what else they look
+    /// at.
+    pub(crate) folder: Vec<u8>,
+    /// Its request path, which its page shows.
+    path: Vec<u8>,
     sort: u8,
     is_descending: bool,
     pub(crate) format: Format,
 }
 
 impl ListingKey {
-    /// What a request wants of a directory.
-    pub(crate) fn new(site: usize, wanted: &ListingRequest<'_>) -> Self {
+    /// What a request wants of a folder below the root.
+    pub(crate) fn new(site: usize, folder: &[u8], wanted: &ListingRequest<'_>) -> Self {
         Self {
             site,
+            folder: folder.to_vec(),
             path: wanted.path.to_vec(),
             sort: match wanted.sort {
                 Sort::Name => 0,
@@ -212,6 +216,7 @@ mod tests {
     fn key(path: &[u8]) -> ListingKey {
         ListingKey::new(
             0,
+            &path[1..path.len() - 1],
             &ListingRequest {
                 path,
                 ..ListingRequest::default()

@@ -131,9 +131,12 @@ struct CachedVariant {
 /// Whether a file has been as it is for so long that bytes read now can be kept. The times of a file
 /// are set when a write begins, and no finer than a clock ticks: what is read while somebody writes
 /// may be half old and half new, and nothing tells afterwards. (git calls such files racy.)
+///
+/// `unix` (seconds) is the time when the file was found to be open, and not an earlier one. A file of
+/// the future is not settled: the clock of its file system goes ahead, or ours was set back.
 fn is_settled(meta: &Meta, unix: i64) -> bool {
     let changed = meta.ctime_ns.div_euclid(1_000_000_000);
-    (i128::from(unix) - changed).abs() > i128::from(SETTLED_S)
+    i128::from(unix) - changed > i128::from(SETTLED_S)
 }
 
 /// Where a variant's bytes are.
