@@ -152,7 +152,7 @@ impl Helpers {
         let is_foreign = job.is_foreign();
         let mut queue = lock(&self.shared.queue);
         let jobs = queue.of(is_foreign);
-        if jobs.len() >= limits::HELPER_QUEUE_MAX {
+        if job.is_new() && jobs.len() >= limits::HELPER_QUEUE_MAX {
             return Err(Errno::AGAIN);
         }
         jobs.push_back(job);
@@ -354,6 +354,17 @@ impl Job {
             | Self::Copy { token, .. } => Some(Owner::Caller(*token)),
             Self::Warm { asker, .. } | Self::Fetch { asker, .. } => Some(Owner::Socket(*asker)),
             Self::Close { .. } => None,
+        }
+    }
+
+    /// Whether it begins something. What goes on with an open file is not refused for the queue's
+    /// length: it would end a download, and descriptors and connections bound how many there are.
+    fn is_new(&self) -> bool {
+        match self {
+            Self::Open { .. } | Self::List { .. } | Self::Copy { .. } => true,
+            Self::Read { .. } | Self::Warm { .. } | Self::Fetch { .. } | Self::Close { .. } => {
+                false
+            }
         }
     }
 
@@ -583,21 +594,50 @@ mod tests {
         assert_eq!(rustix::io::read(&kept_closed, &mut [0; 1]), Ok(0));
     }
 
-    /// A queue that is not drained refuses at its bound.
+    /// A queue that is not drained refuses what is new at its bound, and ends no download.
     #[test]
     fn refuses_beyond_the_bound() {
         let file = File::from(std::fs::File::open("/dev/null").unwrap());
+        let root = Root::open(std::path::Path::new("/")).unwrap();
         let mut helpers = Helpers::new(1, Arc::new(Bell::new().unwrap()));
-        let job = || Job::Read {
-            file: file.clone(),
-            offset: 0,
-            len: 1,
+        let open = || Job::Open {
+            root: root.clone(),
+            path: (*b"dev").into(),
+            reach: Reach::Mount,
             token: Token(0),
         };
         // No thread runs before the first successful submit.
         lock(&helpers.shared.queue)
             .jobs
-            .extend((0..limits::HELPER_QUEUE_MAX).map(|_| job()));
-        assert_eq!(helpers.submit(job()), Err(Errno::AGAIN));
+            .extend((0..limits::HELPER_QUEUE_MAX).map(|_| open()));
+        assert_eq!(helpers.submit(open()), Err(Errno::AGAIN));
+        let (file, offset, len) = (&file, 0, 1);
+        let asker = Asker {
+            slot: 1,
+            generation: 1,
+        };
+        let going_on = [
+            Job::Warm {
+                file: file.clone(),
+                offset,
+                len: 1,
+                asker,
+            },
+            Job::Fetch {
+                file: file.clone(),
+                offset,
+                len,
+                asker,
+            },
+            Job::Read {
+                file: file.clone(),
+                offset,
+                len,
+                token: Token(0),
+            },
+        ];
+        for job in going_on {
+            assert_eq!(helpers.submit(job), Ok(()));
+        }
     }
 }

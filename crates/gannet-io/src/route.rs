@@ -22,16 +22,27 @@ pub(crate) fn leaves_by_device(socket: impl AsFd) -> bool {
     };
     let by_device = || {
         let kernel = Kernel::new()?;
-        let index = kernel.interface(peer)?;
+        let index = interface(&kernel, peer)?;
         is_device(&kernel, index, STACK_MAX)
     };
     by_device().unwrap_or(false)
 }
 
-fn peer(socket: BorrowedFd<'_>) -> Option<IpAddr> {
+fn peer(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
     let address = rustix::net::getpeername(socket).ok().flatten()?;
-    let address = SocketAddr::try_from(address).ok()?;
-    Some(address.ip().to_canonical())
+    SocketAddr::try_from(address).ok()
+}
+
+/// The interface that packets to `peer` leave by. A link-local address (RFC 4291 section 2.5.6) is one
+/// of an interface, which its scope names; every interface has a route to it.
+fn interface(kernel: &Kernel, peer: SocketAddr) -> Result<u32, Errno> {
+    match peer {
+        SocketAddr::V6(peer) if peer.ip().is_unicast_link_local() => match peer.scope_id() {
+            0 => Err(Errno::HOSTUNREACH),
+            index => Ok(index),
+        },
+        peer => kernel.interface(peer.ip().to_canonical()),
+    }
 }
 
 /// Interfaces above one another: a VLAN on a bond is as deep as that goes in practice.
@@ -298,7 +309,7 @@ fn number(bytes: &[u8]) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+    use std::net::{Ipv4Addr, Ipv6Addr, SocketAddrV6, TcpListener, TcpStream};
 
     use super::*;
 
@@ -308,6 +319,8 @@ mod tests {
         let kernel = Kernel::new().unwrap();
         // The first interface of each namespace.
         assert_eq!(kernel.interface(Ipv4Addr::LOCALHOST.into()), Ok(1));
+        let mapped = Ipv4Addr::LOCALHOST.to_ipv6_mapped();
+        assert_eq!(interface(&kernel, (mapped, 80).into()), Ok(1));
         assert_eq!(kernel.link(1), Ok(Link::default()));
         assert_eq!(kernel.link(0x7fff_ffff), Err(Errno::NODEV));
         assert_eq!(kernel.members(1), Ok(vec![]));
@@ -316,6 +329,17 @@ mod tests {
         assert!(!leaves_by_device(&client));
         let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         assert!(!leaves_by_device(&one));
+    }
+
+    /// A peer with a link-local address is on the link that its scope names, whatever interface the
+    /// routes to such addresses begin with.
+    #[test]
+    fn link_local_peers_are_on_their_link() {
+        let kernel = Kernel::new().unwrap();
+        let address = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1);
+        let by = |scope| interface(&kernel, SocketAddrV6::new(address, 80, 0, scope).into());
+        assert_eq!(by(7), Ok(7));
+        assert_eq!(by(0), Err(Errno::HOSTUNREACH), "it names none");
     }
 
     /// Where `/sys` is that of this namespace, it says the same of each interface.

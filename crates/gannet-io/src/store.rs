@@ -5,7 +5,9 @@ use std::os::fd::BorrowedFd;
 /// How the file system behind a file may block.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Store {
-    /// Content is memory (tmpfs, ramfs): never cold.
+    /// Content is memory (tmpfs, ramfs, sealed memory): never cold. What the kernel has swapped out is
+    /// waited for: tmpfs refuses reads that must not wait (`RWF_NOWAIT`) altogether, so that each
+    /// would need a helper thread, for the sake of a machine that is short of memory.
     Memory,
     /// A disk: what is in the page cache does not block.
     Disk,

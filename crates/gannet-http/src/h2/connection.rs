@@ -246,6 +246,12 @@ impl Connection {
         self.streams.count() == 0 && self.partial_since.is_none()
     }
 
+    /// Whether a stream is open: its response is awaited or being sent.
+    #[must_use]
+    pub fn is_open(&self, stream: StreamId) -> bool {
+        self.find_open(stream).is_some()
+    }
+
     /// How many streams are open.
     #[must_use]
     pub fn stream_count(&self) -> u32 {

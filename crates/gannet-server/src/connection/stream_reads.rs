@@ -65,15 +65,14 @@ impl Asked {
         held
     }
 
-    /// Whether the connection of this question is still there. If it is not, the question is
-    /// forgotten.
-    pub(crate) fn is_awaited(&mut self, alive: &Alive, number: u32) -> bool {
+    /// Forgets a question whose connection is gone, and gives whether it is.
+    pub(crate) fn forget_if_gone(&mut self, alive: &Alive, number: u32) -> bool {
         let question = self.questions.get(number as usize).and_then(Option::as_ref);
-        let is_awaited = question.is_some_and(|question| alive.has(question.conn));
-        if !is_awaited {
+        let is_gone = question.is_none_or(|question| !alive.has(question.conn));
+        if is_gone {
             self.take(number);
         }
-        is_awaited
+        is_gone
     }
 
     /// Frees a number under which nothing was asked.
@@ -215,7 +214,10 @@ impl<D: Driver> Active<'_, D> {
             return;
         };
         streams.asked -= 1;
+        let is_open = streams.connection.is_open(stream);
         match what {
+            // Nothing more is asked for a stream that was reset, or given up.
+            What::Lookup(_) if !is_open => {}
             What::Lookup(waiting) => {
                 self.look_up(stream, waiting, Some(told));
             }
@@ -229,7 +231,9 @@ impl<D: Driver> Active<'_, D> {
                     Disk::Read(bytes) => Ok(bytes),
                     _ => Err(Errno::IO),
                 });
-                self.stream_read(stream, &file, len, bytes);
+                if is_open {
+                    self.stream_read(stream, &file, len, bytes);
+                }
             }
         }
         self.go_on_streams();

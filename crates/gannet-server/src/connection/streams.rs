@@ -54,7 +54,7 @@ pub(crate) struct Streams {
     pub(crate) asked: u32,
     /// Of these, reads of content.
     pub(crate) reads: u32,
-    /// Streams whose content could not be read because of too many other reads.
+    /// Open streams whose content could not be read because of too many other reads.
     pub(crate) waiting: Vec<StreamId>,
     /// Responses whose last byte is in `out`, for the log.
     pub(crate) records: Vec<Record>,
@@ -294,8 +294,9 @@ impl Streams {
         self.out.take()
     }
 
-    /// Forgets a stream's content. Gives what the log is to say of it.
+    /// Forgets a stream: its content, and that it waits to read. Gives what the log is to say of it.
     pub(crate) fn forget(&mut self, stream: StreamId) -> Option<Record> {
+        self.waiting.retain(|waiting| *waiting != stream);
         let index = self.position(stream)?;
         self.contents.swap_remove(index).record
     }
@@ -354,4 +355,19 @@ const FRAME_IN_RECORD_MIN: u32 = 1_024;
 fn room_for(len: u64) -> u32 {
     let room = len.saturating_add(FRAME_HEADER_LEN as u64);
     u32::try_from(room).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Streams that wait to read are as many as are open: one that was reset waits no more.
+    #[test]
+    fn what_is_forgotten_waits_no_more() {
+        let mut streams = Streams::new(Nanos(0), &Limits::default(), false);
+        let (reset, open) = (StreamId(1), StreamId(3));
+        streams.waiting.extend([reset, open]);
+        assert!(streams.forget(reset).is_none(), "no content, no record");
+        assert_eq!(streams.waiting, [open]);
+    }
 }

@@ -19,7 +19,7 @@ use crate::release::directory::fill::{Fill, Filled};
 use crate::release::directory::{Cached, CachedBody};
 use crate::worker::Worker;
 use crate::worker::ledger::{Account, Charge, Work};
-use crate::worker::shared::{Shared, is_awaited};
+use crate::worker::shared::{Shared, forget_if_gone};
 use crate::worker::token::{Kind, token};
 
 /// That a request may read now.
@@ -171,7 +171,7 @@ impl<D: Driver> Shared<D> {
             if line.len() == line.capacity() {
                 // Before more memory is used.
                 let (alive, asked) = (&self.alive, &mut self.asked);
-                line.retain(|asker| is_awaited(alive, asked, *asker));
+                line.retain(|asker| !forget_if_gone(alive, asked, *asker));
             }
             line.push_back(asker);
             return FirstRead::Awaited;
@@ -276,7 +276,7 @@ impl<D: Driver> Worker<D> {
                 break;
             };
             // The longest that it can be; its length is known when it is opened.
-            if self.shared.is_awaited(asker) {
+            if !self.shared.forget_if_gone(asker) {
                 self.shared.budget.take(Work::Read, SMALL_FILE_MAX);
                 self.tell(asker, Ok(Disk::Admitted(Admission::Read)));
             }
@@ -299,7 +299,7 @@ impl<D: Driver> Worker<D> {
             let Some(asker) = line.pop_front() else {
                 return;
             };
-            if self.shared.is_awaited(asker) {
+            if !self.shared.forget_if_gone(asker) {
                 self.shared.budget.take(Work::Lookup, 1);
                 self.tell(asker, Ok(Disk::Admitted(Admission::Copy(permit))));
             }

@@ -21,7 +21,7 @@ use crate::release::directory::DirectorySite;
 use crate::release::directory::fill::Fill;
 use crate::release::directory::listings::{ListingKey, ListingPage, Listings, Made};
 use crate::worker::Worker;
-use crate::worker::shared::{Shared, is_awaited};
+use crate::worker::shared::{Shared, forget_if_gone};
 use crate::worker::token::{Kind, token};
 
 /// The listings of a worker.
@@ -102,7 +102,8 @@ impl<D: Driver> Shared<D> {
                 let job = job.get_mut();
                 if job.askers.len() == job.askers.capacity() {
                     let (alive, asked) = (&self.alive, &mut self.asked);
-                    job.askers.retain(|asker| is_awaited(alive, asked, *asker));
+                    job.askers
+                        .retain(|asker| !forget_if_gone(alive, asked, *asker));
                 }
                 job.askers.push(asker);
             }
@@ -139,7 +140,8 @@ impl<D: Driver> Worker<D> {
                 continue;
             };
             let (alive, asked) = (&self.shared.alive, &mut self.shared.asked);
-            job.askers.retain(|asker| is_awaited(alive, asked, *asker));
+            job.askers
+                .retain(|asker| !forget_if_gone(alive, asked, *asker));
             if job.askers.is_empty() {
                 self.shared.listing.jobs.remove(&key);
                 continue;

@@ -17,7 +17,7 @@ use crate::limits::LOADS_MAX;
 use crate::release::bodies::Load;
 use crate::worker::Worker;
 use crate::worker::ledger::{Account, Work};
-use crate::worker::shared::{Shared, is_awaited};
+use crate::worker::shared::{Shared, forget_if_gone};
 use crate::worker::token::{Kind, token};
 
 /// The bodies that a worker has to read or inflate.
@@ -88,7 +88,8 @@ impl<D: Driver> Shared<D> {
         if job.askers.len() == job.askers.capacity() {
             // Before more memory is used.
             let (alive, asked) = (&self.alive, &mut self.asked);
-            job.askers.retain(|asker| is_awaited(alive, asked, *asker));
+            job.askers
+                .retain(|asker| !forget_if_gone(alive, asked, *asker));
         }
         job.askers.push(asker);
     }
@@ -125,7 +126,8 @@ impl<D: Driver> Shared<D> {
                 continue;
             };
             let (alive, asked) = (&self.alive, &mut self.asked);
-            job.askers.retain(|asker| is_awaited(alive, asked, *asker));
+            job.askers
+                .retain(|asker| !forget_if_gone(alive, asked, *asker));
             if job.askers.is_empty() {
                 jobs.remove(&key);
                 continue;

@@ -16,7 +16,7 @@ use crate::limits::{SHORT_AGAIN_MS, SHORT_MS, SHORT_PAUSE_MAX_MS};
 use crate::release::directory::fill::{Fill, Filled};
 use crate::worker::Worker;
 use crate::worker::ledger::Work;
-use crate::worker::shared::{Shared, is_awaited};
+use crate::worker::shared::{Shared, forget_if_gone};
 
 /// Who is deferred.
 #[derive(Default)]
@@ -80,7 +80,7 @@ impl<D: Driver> Shared<D> {
         let line = &mut self.shortage.line;
         if line.len() == line.capacity() {
             let (alive, asked) = (&self.alive, &mut self.asked);
-            line.retain(|asker| is_awaited(alive, asked, *asker));
+            line.retain(|asker| !forget_if_gone(alive, asked, *asker));
         }
     }
 }
@@ -98,7 +98,7 @@ impl<D: Driver> Worker<D> {
             let Some(asker) = self.shared.shortage.line.pop_front() else {
                 return;
             };
-            if self.shared.is_awaited(asker) {
+            if !self.shared.forget_if_gone(asker) {
                 self.shared.budget.take(Work::Lookup, 1);
                 self.tell(asker, Ok(Disk::Again));
             }

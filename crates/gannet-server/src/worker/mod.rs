@@ -23,7 +23,7 @@ use gannet_http::semantics::date::DateLine;
 use gannet_io::driver::{Completion, Done, Driver, Errno, Listener, Nanos, Token};
 
 pub(crate) use self::settings::WorkerSettings;
-use self::shared::{Shared, is_awaited};
+use self::shared::{Shared, forget_if_gone};
 use self::timers::Wheel;
 use self::token::{Kind, number};
 use crate::connection::stream_reads::Asked;
@@ -300,7 +300,7 @@ impl<D: Driver> Worker<D> {
         } = &mut self.shared;
         *ended = 0;
         driver.drop_unawaited(&mut |asker| match Kind::of(asker) {
-            Kind::Disk | Kind::StreamDisk => is_awaited(alive, asked, asker),
+            Kind::Disk | Kind::StreamDisk => !forget_if_gone(alive, asked, asker),
             // What many wait for is bounded where it is asked for.
             _ => true,
         });

@@ -172,17 +172,17 @@ impl<D: Driver> Shared<D> {
         self.driver.accept(listener, token);
     }
 
-    /// Whether an asker is still there: a connection, or a stream of one. If its connection is
-    /// not, it is forgotten.
-    pub(crate) fn is_awaited(&mut self, asker: Token) -> bool {
-        is_awaited(&self.alive, &mut self.asked, asker)
+    /// Forgets an asker whose connection is gone, and gives whether it is. A stream that was reset is
+    /// still told, since its connection counts what was asked for it; that ends it.
+    pub(crate) fn forget_if_gone(&mut self, asker: Token) -> bool {
+        forget_if_gone(&self.alive, &mut self.asked, asker)
     }
 }
 
-/// See [`Shared::is_awaited`]: for those who have taken `Shared` apart.
-pub(crate) fn is_awaited(alive: &Alive, asked: &mut Asked, asker: Token) -> bool {
+/// See [`Shared::forget_if_gone`]: for those who have taken `Shared` apart.
+pub(crate) fn forget_if_gone(alive: &Alive, asked: &mut Asked, asker: Token) -> bool {
     match Kind::of(asker) {
-        Kind::StreamDisk => asked.is_awaited(alive, number(asker)),
-        _ => alive.has(ConnId::of(asker)),
+        Kind::StreamDisk => asked.forget_if_gone(alive, number(asker)),
+        _ => !alive.has(ConnId::of(asker)),
     }
 }

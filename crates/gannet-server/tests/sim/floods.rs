@@ -599,3 +599,22 @@ fn descriptors_that_peers_hold_are_missed_and_come_back() {
     server.pass(100);
     assert_eq!(status(&mut server), "200");
 }
+
+/// A stream that is reset while the disk is asked is neither read for nor counted as answered.
+#[test]
+fn a_reset_stops_a_lookup() {
+    let mut server = Server::new(Faults {
+        cold: 1_000,
+        ..Faults::none()
+    });
+    server.disk.slow_file("small", 500 * MS);
+    let client = server.connect();
+    client.write(&wide_opening());
+    client.write(&headers(1, &h2::request("GET", "/small", &[])));
+    server.pass(100);
+    client.write(&rst_stream(1, CANCEL));
+    server.pass(5_000);
+    let counters = server.driven.counters();
+    assert_eq!((counters.cache_misses, counters.h2_resets), (1, 1));
+    assert_eq!((counters.first_reads, counters.responses_total()), (0, 0));
+}

@@ -92,7 +92,7 @@ impl Connection {
         }
     }
 
-    fn find_open(&self, stream: StreamId) -> Option<Slot> {
+    pub(super) fn find_open(&self, stream: StreamId) -> Option<Slot> {
         if stream.0 == 0 {
             return None;
         }
