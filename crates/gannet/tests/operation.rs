@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use gannet_testkit::client::{Client, ask, get, metric};
 use gannet_testkit::engine::on_both_engines;
+use gannet_testkit::h2::Peer;
 use gannet_testkit::tls::{Authority, KeyKind};
 use gannet_testkit::{Folder, Gannet, Signal, command, command_of_nobody, gannet_in, run, same};
 
@@ -319,6 +320,39 @@ fn the_host_is_in_the_log() {
         text.ends_with("\"\n") && text.contains("\"GET /about HTTP/1.1\" 200 "),
         "{text}"
     );
+}
+
+/// Of a download that its client leaves the log has what was sent, not what was asked for.
+#[test]
+fn the_log_has_the_bytes_of_a_download_that_was_left() {
+    const LEN: usize = 60 << 20;
+    let site = Folder::site();
+    site.write("long.bin", vec![7; LEN]);
+    let log = site.join("log");
+    on_both_engines(|engine| {
+        let flags = ["--log", "json", "--log-file", log.to_str().expect("UTF-8")];
+        let server = engine.serve(site.path(), &flags);
+        let mut client = Client::slow(&server);
+        client.send("GET /long.bin HTTP/1.1\r\nhost: a\r\n\r\n");
+        client.head();
+        client.reset();
+        let mut streams = Peer::slow(&server, &[]);
+        let stream = streams.ask("GET", "/long.bin", &[]);
+        while streams.so_far_len(stream) == 0 {
+            streams.step();
+        }
+        drop(streams);
+        server.stop().success();
+        let text = fs::read_to_string(&log).expect("written");
+        fs::remove_file(&log).expect("it is there");
+        assert_eq!(text.matches("\"whole\":false").count(), 2, "{text}");
+        for line in text.lines() {
+            let (_, rest) = line.split_once("\"body_bytes\":").expect("a key");
+            let bytes = rest.split(',').next().expect("a value");
+            let bytes: usize = bytes.parse().expect("a number");
+            assert!(0 < bytes && bytes < LEN / 2, "{line}");
+        }
+    });
 }
 
 /// The engine's facts are where they are asked for.

@@ -277,6 +277,10 @@ impl<D: Driver> Active<'_, D> {
         let conn = &mut *self.conn;
         let Some(work) = &mut conn.work else { return };
         let peer = conn.peer.as_deref().unwrap_or("-");
+        // What waits to be sent is of the last answer.
+        if let (End::CutShort, Some(last)) = (end, work.records.last_mut()) {
+            last.cut(&work.parts);
+        }
         for record in work.records.drain(..) {
             self.shared.log.add(&record, peer, end, now, unix_ms);
         }

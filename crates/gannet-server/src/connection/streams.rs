@@ -75,6 +75,15 @@ struct Content {
     record: Option<Record>,
 }
 
+impl Content {
+    /// What the log is to say of it if nothing more of it is sent.
+    fn cut(self) -> Option<Record> {
+        let mut record = self.record?;
+        record.cut(&self.parts);
+        Some(record)
+    }
+}
+
 /// Why no more frames were written.
 pub(crate) enum Framed {
     /// There is nothing to send, or no room.
@@ -298,7 +307,7 @@ impl Streams {
     pub(crate) fn forget(&mut self, stream: StreamId) -> Option<Record> {
         self.waiting.retain(|waiting| *waiting != stream);
         let index = self.position(stream)?;
-        self.contents.swap_remove(index).record
+        self.contents.swap_remove(index).cut()
     }
 
     /// All streams have ended.
@@ -306,7 +315,7 @@ impl Streams {
         self.missed.clear();
         self.waiting.clear();
         let rest = self.contents.drain(..);
-        self.cut.extend(rest.filter_map(|content| content.record));
+        self.cut.extend(rest.filter_map(Content::cut));
     }
 
     /// The connection is gone: what was gathered will not be sent either.

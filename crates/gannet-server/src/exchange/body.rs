@@ -66,12 +66,17 @@ impl Body {
         Some((Arc::clone(memory), taken))
     }
 
+    /// Its length in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        match self {
+            Self::Own(_, range) | Self::Shared(_, range) => range.len() as u64,
+            Self::File(_, range) => range.end - range.start,
+        }
+    }
+
     /// Whether nothing is left of it.
     pub(crate) fn is_empty(&self) -> bool {
-        match self {
-            Self::Own(_, range) | Self::Shared(_, range) => range.is_empty(),
-            Self::File(_, range) => range.is_empty(),
-        }
+        self.len() == 0
     }
 
     /// Bytes of memory that only this answer holds.

@@ -16,6 +16,7 @@ use gannet_io::driver::Nanos;
 
 use crate::config::LogFormat;
 use crate::exchange::answering::Answered;
+use crate::exchange::body::Body;
 use crate::limits::{LOG_BATCH_BYTES, LOG_FIELD_MAX, LOG_TARGET_MAX};
 
 use line::Line;
@@ -31,7 +32,7 @@ pub(crate) struct Record {
     pub(crate) user_agent: Option<Vec<u8>>,
     pub(crate) host: Option<Vec<u8>>,
     pub(crate) status: u16,
-    /// Bytes of the body that are to go out.
+    /// Bytes of the body that are to go out, or of an answer that was cut short have.
     pub(crate) body_len: u64,
     /// When the request's head was complete, monotonic nanoseconds.
     pub(crate) began: u64,
@@ -56,6 +57,12 @@ impl Record {
             body_len: answered.body_len,
             began: now.0,
         }
+    }
+
+    /// The answer was cut short, before these parts of its body were sent.
+    pub(crate) fn cut<'b>(&mut self, rest: impl IntoIterator<Item = &'b Body>) {
+        let rest = rest.into_iter().map(Body::len).sum();
+        self.body_len = self.body_len.saturating_sub(rest);
     }
 
     /// Memory that it takes.
