@@ -13,6 +13,8 @@ mod client;
 mod directed;
 #[path = "sim/files.rs"]
 mod files;
+#[path = "sim/first_reads.rs"]
+mod first_reads;
 #[path = "sim/floods.rs"]
 mod floods;
 #[path = "sim/loading.rs"]

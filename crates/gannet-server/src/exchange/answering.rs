@@ -170,7 +170,7 @@ impl Answering<'_> {
     /// Whether the answer takes bytes of a live file that nobody has read or inflated yet.
     #[inline]
     pub(crate) fn is_unread(&self, request: &Request<'_>, selected: &Selected<'_>) -> bool {
-        !selected.is_at_hand() && needs_bytes(request, selected, self.turn.unix)
+        !selected.is_at_hand() && needed_bytes(request, selected, self.turn.unix).is_some()
     }
 
     fn outcome(&self, request: &Request<'_>, selected: &Selected<'_>) -> Outcome {
@@ -382,10 +382,22 @@ fn outcome(request: &Request<'_>, selected: &Selected<'_>, unix: i64) -> Outcome
     }
 }
 
-/// Whether an answer takes bytes of the representation: it sends them, or a digest of them.
-pub(crate) fn needs_bytes(request: &Request<'_>, selected: &Selected<'_>, unix: i64) -> bool {
-    let is_digested = selected.sha256.is_some() && Digests::are_wanted(request);
-    is_digested || sends_content(request, &outcome(request, selected, unix))
+/// How many bytes of the representation an answer takes: it sends them, or a digest of them. `None`
+/// if it is made from metadata.
+pub(crate) fn needed_bytes(
+    request: &Request<'_>,
+    selected: &Selected<'_>,
+    unix: i64,
+) -> Option<u64> {
+    let len = selected.representation.len;
+    if selected.sha256.is_some() && Digests::are_wanted(request) {
+        return Some(len);
+    }
+    match outcome(request, selected, unix) {
+        outcome if !sends_content(request, &outcome) => None,
+        Outcome::Partial(ranges) => Some(ranges.as_slice().iter().map(ByteRange::len).sum()),
+        _ => Some(len),
+    }
 }
 
 /// Whether the fields of a representation say that no shared cache is to keep it.

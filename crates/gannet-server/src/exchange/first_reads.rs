@@ -1,48 +1,32 @@
-//! The first read of a live file's content, for the first request that sends bytes of it.
+//! The first read of a live file's content, for the first requests that send bytes of it.
 //!
 //! Requests that are answered from metadata read nothing. Of the others, files up to
-//! [`SMALL_FILE_MAX`] are read on the worker, so many bytes in a turn; longer ones are copied on a
-//! helper thread, a few at a time. If there is no room, the request is deferred without holding the
-//! file and looked up again later; by then the file is often cached.
+//! [`SMALL_FILE_MAX`] are read on the worker, so many bytes in a turn. If there is no room, the
+//! request is deferred without holding the file and looked up again later; by then the file is often
+//! cached.
+//!
+//! Longer files are copied on a helper thread, a few at a time, once requests have taken as many
+//! bytes as there are to copy. A copy is for all who want the file meanwhile, and for those who come
+//! later: nobody queues for one. If there is no room, the answer is sent from the file itself.
 
-use std::cell::Cell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::status::Status;
-use gannet_io::driver::{Done, Driver, Errno, File, Started, Token};
+use gannet_io::driver::{Done, Driver, Errno, File, OpenedFile, Started, Token};
 
 use super::Disk;
 use crate::limits::{COPIES_AT_ONCE_MAX, SMALL_FILE_MAX};
+use crate::release::directory::Cached;
 use crate::release::directory::fill::{Fill, Filled};
-use crate::release::directory::{Cached, CachedBody};
 use crate::worker::Worker;
 use crate::worker::ledger::{Account, Charge, Work};
 use crate::worker::shared::{Shared, forget_if_gone};
 use crate::worker::token::{Kind, token};
 
-/// That a request may read now.
-pub(crate) enum Admission {
-    /// On the worker: it is charged to this turn.
-    Read,
-    /// On a helper thread.
-    Copy(Permit),
-}
-
-/// The right to copy one file; it is given back when it is dropped.
-pub(crate) struct Permit {
-    lane: Lane,
-    free: Rc<Cell<usize>>,
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.free.set(self.free.get() + 1);
-    }
-}
-
-/// Where a file to be copied is, or a directory to be listed. A file system that hangs holds up only those who wait for it.
+/// Where a file to be copied is, or a directory to be listed. A file system that hangs holds up only
+/// those who wait for it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Lane {
     /// On a disk of this machine.
@@ -62,47 +46,28 @@ impl Lane {
     }
 }
 
-/// The copies of one lane.
-struct Copies {
-    /// For so many more there is room.
-    free: Rc<Cell<usize>>,
-    /// Deferred, in the order in which they were asked for.
-    line: VecDeque<Token>,
-}
-
-impl Default for Copies {
-    fn default() -> Self {
-        Self {
-            free: Rc::new(Cell::new(COPIES_AT_ONCE_MAX)),
-            line: VecDeque::new(),
-        }
-    }
-}
-
 /// What a worker has to read for the first time.
 #[derive(Default)]
 pub(crate) struct FirstReads {
-    /// Copies under way, by the number that their token carries.
+    /// Copies under way, by the number that their token carries: first those of one lane, then of
+    /// the other.
     copying: [Option<Copying>; 2 * COPIES_AT_ONCE_MAX],
-    /// Deferred with short files, in the order in which they were asked for. They have a line of
-    /// their own, so that they do not wait behind long ones.
+    /// Deferred with short files, in the order in which they were asked for.
     reads: VecDeque<Token>,
-    /// By lane.
-    copies: [Copies; 2],
 }
 
 struct Copying {
-    asker: Token,
-    len: u64,
+    /// The version that is copied.
+    opened: OpenedFile,
+    /// Who wants it.
+    askers: Vec<Token>,
     charge: Charge,
-    _permit: Permit,
 }
 
 impl Copying {
-    /// What the asker is told. The copy is charged as long as anybody has it.
-    fn ended(self, file: File) -> Disk {
-        file.attach(self.charge);
-        Disk::Copied(file)
+    /// What the askers are told. The copy is charged as long as anybody has it.
+    fn ended(self, copied: Result<File, Errno>) -> Result<File, Errno> {
+        copied.inspect(|file| file.attach(self.charge))
     }
 }
 
@@ -119,55 +84,60 @@ pub(crate) enum FirstRead {
 impl FirstReads {
     /// Whether somebody can go on in the next turn.
     pub(crate) fn is_due(&self) -> bool {
-        let can_copy = |copies: &Copies| !copies.line.is_empty() && copies.free.get() > 0;
-        !self.reads.is_empty() || self.copies.iter().any(can_copy)
+        !self.reads.is_empty()
     }
 
     /// Bytes of the copies under way.
     pub(crate) fn held_bytes(&self) -> u64 {
-        self.copying.iter().flatten().map(|copy| copy.len).sum()
+        let copying = self.copying.iter().flatten();
+        copying.map(|copying| copying.opened.meta.len).sum()
     }
 
-    fn permit(&self, lane: Lane) -> Option<Permit> {
-        let free = &self.copies[lane as usize].free;
-        let left = free.get().checked_sub(1)?;
-        free.set(left);
-        let free = Rc::clone(free);
-        Some(Permit { lane, free })
+    /// The place of the copy that is made of this version of a file.
+    fn place_of(&self, opened: &OpenedFile) -> Option<usize> {
+        let mut places = self.copying.iter();
+        places.position(|it| it.as_ref().is_some_and(|it| it.opened.meta == opened.meta))
     }
 
-    /// Those who are deferred with such files.
-    fn line(&mut self, len: u64, lane: Lane) -> &mut VecDeque<Token> {
-        match len <= SMALL_FILE_MAX {
-            true => &mut self.reads,
-            false => &mut self.copies[lane as usize].line,
-        }
+    /// A place for one more copy of a lane.
+    fn free_place(&self, lane: Lane) -> Option<usize> {
+        let first = lane as usize * COPIES_AT_ONCE_MAX;
+        let mut places = first..first + COPIES_AT_ONCE_MAX;
+        places.find(|place| self.copying[*place].is_none())
     }
 }
 
 impl<D: Driver> Shared<D> {
-    /// Reads the content of one coding of a file whose metadata `fill` has found. What has to be
-    /// awaited `asker` will be told.
+    /// Reads the content of one coding of a file whose metadata `fill` has found, for an answer that
+    /// takes `needed` bytes of it. What has to be awaited `asker` will be told.
     pub(crate) fn read_first(
         &mut self,
         fill: &mut Fill,
         (cached, coding): (Rc<Cached>, Coding),
+        needed: u64,
         asker: Token,
     ) -> FirstRead {
+        let is_admitted = fill.take_admission();
         let Some(opened) = fill.take_unread(coding) else {
             debug_assert!(false, "what is unread was opened");
             return FirstRead::Ended(Filled::Error(Status::INTERNAL_SERVER_ERROR));
         };
         let len = opened.meta.len;
-        if !self.ledger.has_room(Account::Copies, len) {
-            // Peers hold as many copies as there may be: this one is sent from the file itself.
-            cached.set_body(coding, CachedBody::live(opened.file, opened.meta));
-            return FirstRead::Ended(Filled::File(cached, fill.status()));
-        }
-        let lane = Lane::of(&opened.file);
-        let Some(admission) = self.admission(fill.take_admission(), len, lane) else {
+        // Without it, peers hold as many copies as there may be.
+        let has_room = self.ledger.has_room(Account::Copies, len);
+        let found = (cached, coding);
+        let result = if len > SMALL_FILE_MAX {
+            match self.place_for(&found, &opened, needed, has_room) {
+                Some(place) => self.copy_first(fill, found, (opened, place), asker),
+                None => return FirstRead::Ended(fill.live(found, opened)),
+            }
+        } else if !has_room {
+            return FirstRead::Ended(fill.live(found, opened));
+        } else if is_admitted || self.may_read(len) {
+            self.read_short(fill, found, opened, asker)
+        } else {
             fill.start_over();
-            let line = self.first_reads.line(len, lane);
+            let line = &mut self.first_reads.reads;
             if line.len() == line.capacity() {
                 // Before more memory is used.
                 let (alive, asked) = (&self.alive, &mut self.asked);
@@ -176,22 +146,7 @@ impl<D: Driver> Shared<D> {
             line.push_back(asker);
             return FirstRead::Awaited;
         };
-        let file = opened.file.clone();
-        // Charged from now on, so that several cannot go beyond the bound together.
-        let charge = match admission {
-            Admission::Read => Some(self.ledger.charge(Account::Copies, len)),
-            Admission::Copy(_) => None,
-        };
-        fill.await_content((cached, coding), opened, charge);
-        self.counters.first_reads += 1;
-        let started = match admission {
-            Admission::Read => match self.driver.read(&file, 0, len as usize, asker) {
-                Started::Now(read) => Some(read.map(Disk::Read)),
-                Started::Pending => None,
-            },
-            Admission::Copy(permit) => self.copy_first(&file, len, asker, permit),
-        };
-        let Some(result) = started else {
+        let Some(result) = result else {
             return FirstRead::Awaited;
         };
         match fill.content_read(&mut self.driver, result) {
@@ -200,69 +155,104 @@ impl<D: Driver> Shared<D> {
         }
     }
 
-    /// Whether a file of this length may be read now, by the admission that its request was given
-    /// or because nobody is before it.
-    fn admission(&mut self, given: Option<Admission>, len: u64, lane: Lane) -> Option<Admission> {
-        let is_short = len <= SMALL_FILE_MAX;
-        match given {
-            Some(Admission::Copy(permit)) if !is_short && permit.lane == lane => {
-                return Some(Admission::Copy(permit));
-            }
-            Some(Admission::Read) if is_short => return Some(Admission::Read),
-            // It is another file by now.
-            Some(_) | None => {}
-        }
-        if !self.first_reads.line(len, lane).is_empty() {
+    /// Where a file is copied, for an answer that takes `needed` bytes of it, or may be. `None` if
+    /// it is to be sent as it is.
+    fn place_for(
+        &self,
+        (cached, coding): &(Rc<Cached>, Coding),
+        opened: &OpenedFile,
+        needed: u64,
+        has_room: bool,
+    ) -> Option<usize> {
+        if !cached.is_worth_copying(*coding, needed) {
             return None;
         }
-        match is_short {
-            true => self.budget.take(Work::Read, len).then_some(Admission::Read),
-            false => self.first_reads.permit(lane).map(Admission::Copy),
-        }
+        let place = self.first_reads.place_of(opened);
+        let lane = Lane::of(&opened.file);
+        place.or_else(|| self.first_reads.free_place(lane).filter(|_| has_room))
     }
 
+    /// Has a file copied, or joins those who wait for this copy of it.
     fn copy_first(
         &mut self,
-        file: &File,
-        len: u64,
+        fill: &mut Fill,
+        found: (Rc<Cached>, Coding),
+        (opened, place): (OpenedFile, usize),
         asker: Token,
-        permit: Permit,
     ) -> Option<Result<Disk, Errno>> {
-        let copying = &mut self.first_reads.copying;
-        let place = copying.iter().position(Option::is_none);
-        let place = place.expect("there are as many places as permits");
-        // Charged from now on, so that several copies cannot go beyond the bound together.
-        let charge = self.ledger.charge(Account::Copies, len);
-        copying[place] = Some(Copying {
-            asker,
-            len,
-            charge,
-            _permit: permit,
-        });
-        let token = token(Kind::FirstRead, place as u32);
-        match self.driver.copy(file, len, token) {
-            Started::Pending => None,
-            Started::Now(copied) => {
-                let copying = self.first_reads.copying[place].take()?;
-                Some(copied.map(|file| copying.ended(file)))
+        if let Some(copying) = &mut self.first_reads.copying[place] {
+            // All hold one descriptor together.
+            fill.await_content(found, copying.opened.clone(), None);
+            let askers = &mut copying.askers;
+            if askers.len() == askers.capacity() {
+                let (alive, asked) = (&self.alive, &mut self.asked);
+                askers.retain(|asker| !forget_if_gone(alive, asked, *asker));
             }
+            askers.push(asker);
+            return None;
+        }
+        let len = opened.meta.len;
+        self.first_reads.copying[place] = Some(Copying {
+            opened: opened.clone(),
+            askers: vec![asker],
+            // From now on, so that several copies cannot go beyond the bound together.
+            charge: self.ledger.charge(Account::Copies, len),
+        });
+        self.counters.first_reads += 1;
+        // Who asks meanwhile shares it.
+        if fill.remember(Rc::clone(&found.0), fill.status()) {
+            self.release.note_live();
+        }
+        let started = self
+            .driver
+            .copy(&opened.file, len, token(Kind::FirstRead, place as u32));
+        fill.await_content(found, opened, None);
+        let Started::Now(result) = started else {
+            return None;
+        };
+        let copying = self.first_reads.copying[place].take()?;
+        Some(copying.ended(result).map(Disk::Copied))
+    }
+
+    /// Whether so many bytes may be read now, because nobody is before them.
+    fn may_read(&mut self, len: u64) -> bool {
+        self.first_reads.reads.is_empty() && self.budget.take(Work::Read, len)
+    }
+
+    fn read_short(
+        &mut self,
+        fill: &mut Fill,
+        found: (Rc<Cached>, Coding),
+        opened: OpenedFile,
+        asker: Token,
+    ) -> Option<Result<Disk, Errno>> {
+        let (file, len) = (opened.file.clone(), opened.meta.len);
+        // Charged from now on, so that several cannot go beyond the bound together.
+        let charge = self.ledger.charge(Account::Copies, len);
+        fill.await_content(found, opened, Some(charge));
+        self.counters.first_reads += 1;
+        match self.driver.read(&file, 0, len as usize, asker) {
+            Started::Now(read) => Some(read.map(Disk::Read)),
+            Started::Pending => None,
         }
     }
 }
 
 impl<D: Driver> Worker<D> {
-    /// A file was copied, or could not be.
+    /// A file was copied, or could not be: all who want it are told.
     pub(crate) fn first_read_ended(&mut self, place: u32, result: Result<Done, Errno>) {
         let place = self.shared.first_reads.copying.get_mut(place as usize);
-        let Some(copying) = place.and_then(Option::take) else {
+        let Some(mut copying) = place.and_then(Option::take) else {
             return;
         };
-        let asker = copying.asker;
-        let told = result.and_then(|done| match done {
-            Done::Copied(file) => Ok(copying.ended(file)),
+        let askers = std::mem::take(&mut copying.askers);
+        let copied = copying.ended(result.and_then(|done| match done {
+            Done::Copied(file) => Ok(file),
             _ => Err(Errno::IO),
-        });
-        self.tell(asker, told);
+        }));
+        for asker in askers {
+            self.tell(asker, copied.clone().map(Disk::Copied));
+        }
     }
 
     /// Lets those go on who were deferred, as far as there is room. Skips closed connections.
@@ -278,30 +268,7 @@ impl<D: Driver> Worker<D> {
             // The longest that it can be; its length is known when it is opened.
             if !self.shared.forget_if_gone(asker) {
                 self.shared.budget.take(Work::Read, SMALL_FILE_MAX);
-                self.tell(asker, Ok(Disk::Admitted(Admission::Read)));
-            }
-        }
-        for lane in Lane::BOTH {
-            self.admit_copies(lane);
-        }
-    }
-
-    fn admit_copies(&mut self, lane: Lane) {
-        let waiting = self.shared.first_reads.copies[lane as usize].line.len();
-        for _ in 0..waiting {
-            if !self.shared.budget.has_left(Work::Lookup) {
-                return;
-            }
-            let Some(permit) = self.shared.first_reads.permit(lane) else {
-                return;
-            };
-            let line = &mut self.shared.first_reads.copies[lane as usize].line;
-            let Some(asker) = line.pop_front() else {
-                return;
-            };
-            if !self.shared.forget_if_gone(asker) {
-                self.shared.budget.take(Work::Lookup, 1);
-                self.tell(asker, Ok(Disk::Admitted(Admission::Copy(permit))));
+                self.tell(asker, Ok(Disk::Admitted));
             }
         }
     }

@@ -24,7 +24,6 @@ pub(crate) mod waiting;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Done, Errno, File, OpenedFile};
 
-use self::first_reads::Admission;
 use crate::release::directory::listings::ListingPage;
 
 /// What a request that waits is told.
@@ -36,7 +35,7 @@ pub(crate) enum Disk {
     /// A copy of the file that was to be read.
     Copied(File),
     /// The turn to read has come.
-    Admitted(Admission),
+    Admitted,
     /// What was short may be had again.
     Again,
     /// The body that was waited for is in memory.

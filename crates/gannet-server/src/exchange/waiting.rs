@@ -10,7 +10,7 @@ use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Errno, Token};
 
 use super::Disk;
-use super::answering::{Answered, Answering, Reply, Turn, needs_bytes};
+use super::answering::{Answered, Answering, Reply, Turn, needed_bytes};
 use super::first_reads::FirstRead;
 use super::outgoing::Outgoing;
 use crate::release::archive::{ArchiveSite, KeptEntry};
@@ -137,9 +137,12 @@ impl Waiting {
     fn answer_filled(&self, to: &mut Answering<'_>, fill: &Fill, filled: Filled) -> Answered {
         let request = &self.request();
         match filled {
-            Filled::File(cached, status) => {
+            Filled::File(cached, status, live) => {
                 let lines = request.fields.lines(KnownField::AcceptEncoding);
-                let selected = cached.select(accept_encoding(lines), status);
+                let mut selected = cached.select(accept_encoding(lines), status);
+                if let Some(file) = &live {
+                    selected.source = Source::File(file, 0);
+                }
                 let answered = to.selected(request, &selected);
                 if fill.remember(cached, status) {
                     self.release.note_live();
@@ -204,7 +207,7 @@ impl<D: Driver> Shared<D> {
         if let Some(Ok(Disk::Again)) = told
             && let Some((cached, status)) = self.remembered(request, fill)
         {
-            return Some(Filled::File(cached, status));
+            return Some(Filled::File(cached, status, None));
         }
         match self.ask_directory(request, fill, asker, told)? {
             Filled::Short => self.defer_short(fill, asker),
@@ -224,8 +227,8 @@ impl<D: Driver> Shared<D> {
         let (cached, status) = fill.site().lookup(fill.path(), now, &self.driver)?;
         let lines = request.fields.lines(KnownField::AcceptEncoding);
         let selected = cached.select(accept_encoding(lines), status);
-        let is_whole =
-            selected.is_at_hand() || !needs_bytes(request, &selected, self.driver.unix_seconds());
+        let unix = self.driver.unix_seconds();
+        let is_whole = selected.is_at_hand() || needed_bytes(request, &selected, unix).is_none();
         is_whole.then_some((cached, status))
     }
 
@@ -240,8 +243,8 @@ impl<D: Driver> Shared<D> {
             Some(Ok(Disk::Listed(page))) => {
                 return Some(page.map_or_else(Filled::Error, Filled::Listing));
             }
-            Some(Ok(Disk::Admitted(admission))) => {
-                fill.admit(admission);
+            Some(Ok(Disk::Admitted)) => {
+                fill.admit();
                 None
             }
             Some(Ok(Disk::Again)) => None,
@@ -254,15 +257,15 @@ impl<D: Driver> Shared<D> {
                     let page = self.ask_for_listing(fill, &folder, request, asker)?;
                     return Some(page.map_or_else(Filled::Error, Filled::Listing));
                 }
-                Filled::File(cached, status) => (cached, status),
+                Filled::File(cached, status, None) => (cached, status),
                 filled => return Some(filled),
             };
             let lines = request.fields.lines(KnownField::AcceptEncoding);
             let selected = cached.select(accept_encoding(lines), status);
-            if selected.is_at_hand() || !needs_bytes(request, &selected, self.driver.unix_seconds())
-            {
-                return Some(Filled::File(cached, status));
-            }
+            let needed = needed_bytes(request, &selected, self.driver.unix_seconds());
+            let Some(needed) = needed.filter(|_| !selected.is_at_hand()) else {
+                return Some(Filled::File(cached, status, None));
+            };
             if let Source::Unloaded(body) = selected.source {
                 let Some(load) = body.load() else {
                     return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR));
@@ -280,7 +283,7 @@ impl<D: Driver> Shared<D> {
                 return None;
             }
             let coding = selected.representation.coding;
-            match self.read_first(fill, (cached, coding), asker) {
+            match self.read_first(fill, (cached, coding), needed, asker) {
                 FirstRead::Ended(filled) => return Some(filled),
                 FirstRead::Awaited => return None,
                 FirstRead::Changed => {}

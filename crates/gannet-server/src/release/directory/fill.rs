@@ -33,15 +33,15 @@ use self::told::{is_shortage, told};
 use super::listings::ListingPage;
 use super::{Cached, CachedBody, DirectorySite, Draft, Role, is_settled};
 use crate::exchange::Disk;
-use crate::exchange::first_reads::Admission;
 use crate::limits::{DESCRIPTOR_TRIES_MAX, SMALL_FILE_MAX};
+use crate::release::ServedFile;
 use crate::release::rules::Ruling;
 use crate::worker::ledger::Charge;
 
 /// What the disk said in the end.
 pub(crate) enum Filled {
-    /// A file, remembered.
-    File(Rc<Cached>, Status),
+    /// A file, to be remembered. If its content is not, it is sent from this one.
+    File(Rc<Cached>, Status, Option<Rc<ServedFile>>),
     /// Elsewhere: an encoded path.
     Redirect(Vec<u8>),
     /// Elsewhere, as a rule says: a whole location.
@@ -85,13 +85,11 @@ pub(crate) struct Fill {
     /// Relative path of the file that was found.
     file_path: Vec<u8>,
     content_type: String,
-    /// What was remembered of it before.
-    previous: Option<Rc<Cached>>,
     drafts: Vec<Draft>,
     /// Files whose content nobody has read yet.
     unread: Vec<(Coding, OpenedFile)>,
-    /// That its turn to read has come.
-    admission: Option<Admission>,
+    /// Its turn to read has come.
+    is_admitted: bool,
     /// A file of it has just changed.
     is_brief: bool,
     reads: u32,
@@ -166,10 +164,9 @@ impl Fill {
             is_own: true,
             file_path: Vec::new(),
             content_type: String::new(),
-            previous: None,
             drafts: Vec::new(),
             unread: Vec::new(),
-            admission: None,
+            is_admitted: false,
             is_brief: false,
             reads: 0,
             tries: 0,
@@ -344,7 +341,6 @@ impl Fill {
                 self.is_own = is_own;
                 let opened = self.opened.take()?;
                 self.content_type = self.site.options.types.content_type(path).to_owned();
-                self.previous = self.site.previous(&self.key());
                 return match self.gzip_alone {
                     Some(len) => self.take_gzip(opened, len),
                     None => self.take(Coding::Identity, opened, 0),
@@ -376,7 +372,7 @@ impl Fill {
             let body = cached.body(coding, &meta);
             body.filter(|body| body.is_live() != is_copied && !(is_copied && cached.is_brief))
         };
-        let body = match self.previous.as_ref().and_then(same) {
+        let body = match self.previous().as_ref().and_then(same) {
             Some(body) => Some(body),
             None if meta.len == 0 => Some(CachedBody::Memory(Memory::from_vec(Vec::new()).into())),
             None if is_copied => {
@@ -401,20 +397,19 @@ impl Fill {
     }
 
     /// It may read content now.
-    pub(crate) fn admit(&mut self, admission: Admission) {
-        self.admission = Some(admission);
+    pub(crate) fn admit(&mut self) {
+        self.is_admitted = true;
     }
 
-    /// What it may do, once.
-    pub(crate) fn take_admission(&mut self) -> Option<Admission> {
-        self.admission.take()
+    /// Whether it may read content, once.
+    pub(crate) fn take_admission(&mut self) -> bool {
+        std::mem::take(&mut self.is_admitted)
     }
 
     /// Begins again later, and holds nothing until then.
     pub(crate) fn defer(&mut self) {
         self.start_over();
-        self.admission = None;
-        self.previous = None;
+        self.is_admitted = false;
     }
 
     /// Asks for everything again.
@@ -445,8 +440,14 @@ impl Fill {
         }
         let drafts = std::mem::take(&mut self.drafts);
         let is_brief = self.is_brief;
-        let cached = match self.previous.take() {
+        let cached = match self.previous() {
             Some(previous) if !is_brief && !previous.is_brief && previous.is_made_of(&drafts) => {
+                // Another one than that which had the bodies, perhaps.
+                for draft in drafts {
+                    if let Some(body) = draft.body.into_inner() {
+                        previous.set_body(draft.coding, body);
+                    }
+                }
                 previous
             }
             _ => {
@@ -466,7 +467,12 @@ impl Fill {
                 }
             }
         };
-        Some(Filled::File(cached, self.status))
+        Some(Filled::File(cached, self.status, None))
+    }
+
+    /// What is remembered of the file that was found.
+    fn previous(&self) -> Option<Rc<Cached>> {
+        self.site.previous(&self.key())
     }
 
     /// What the site's rules make of the fields of the path's own content, if that is the same at

@@ -11,8 +11,8 @@ pub(crate) mod fill;
 pub(crate) mod kept_names;
 pub(crate) mod listings;
 
-use std::cell::{OnceCell, RefCell};
-use std::rc::Rc;
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use gannet_archive::{Body, Gzip};
@@ -30,7 +30,7 @@ use gannet_http::semantics::coding::{Coding, CodingSet};
 use gannet_http::semantics::ready_fields::ReadyFields;
 use gannet_http::semantics::response::ReadyBlock;
 use gannet_http::semantics::status::Status;
-use gannet_io::driver::{Driver, File, Meta, Nanos, Root};
+use gannet_io::driver::{Driver, File, Meta, Nanos, OpenedFile, Root};
 use gannet_io::memory::Memory;
 
 use self::cache::Cache;
@@ -126,6 +126,10 @@ struct CachedVariant {
     hpack: Option<ReadyHpack>,
     /// Its SHA-256, once somebody has asked for it.
     sha256: OnceCell<[u8; 32]>,
+    /// Bytes that requests have taken of it before there was a copy.
+    taken: Cell<u64>,
+    /// The file that they are being sent from.
+    live: RefCell<Weak<ServedFile>>,
 }
 
 /// Whether a file has been as it is for so long that bytes read now can be kept. The times of a file
@@ -247,6 +251,8 @@ impl Cached {
                 hpack: hpack::ready::render(ready.as_block()),
                 ready,
                 sha256: OnceCell::new(),
+                taken: Cell::new(0),
+                live: RefCell::default(),
             });
         }
         Some(Self {
@@ -269,13 +275,43 @@ impl Cached {
         self.variants.iter().find(same)
     }
 
+    fn variant_in(&self, coding: Coding) -> Option<&CachedVariant> {
+        self.variants.iter().find(|v| v.draft.coding == coding)
+    }
+
     /// The content of a coding was read.
     pub(crate) fn set_body(&self, coding: Coding, body: CachedBody) {
-        let variant = self.variants.iter().find(|v| v.draft.coding == coding);
-        if let Some(variant) = variant {
+        if let Some(variant) = self.variant_in(coding) {
             // Whoever was first has read the same version.
             let _ = variant.draft.body.set(body);
         }
+    }
+
+    /// Whether a coding is to be copied, for a request that takes so many bytes of it: once requests
+    /// have taken as many as there are. Each counts as [`SMALL_FILE_MAX`] at least: without a copy,
+    /// looking it up costs as much.
+    pub(crate) fn is_worth_copying(&self, coding: Coding, needed: u64) -> bool {
+        self.variant_in(coding).is_some_and(|variant| {
+            let taken = variant.taken.get() + needed.max(SMALL_FILE_MAX);
+            variant.taken.set(taken.min(variant.draft.len));
+            taken >= variant.draft.len
+        })
+    }
+
+    /// The file of a coding, to be sent as it is: one descriptor for all who are sent it at the same
+    /// time, and none when nobody is.
+    pub(crate) fn live(&self, coding: Coding, opened: OpenedFile) -> Rc<ServedFile> {
+        let OpenedFile { file, meta } = opened;
+        let opened = || Rc::new(ServedFile::live(file, meta));
+        let Some(variant) = self.variant(coding, &meta) else {
+            return opened();
+        };
+        let before = variant.live.borrow().upgrade();
+        before.filter(|file| !file.is_over()).unwrap_or_else(|| {
+            let file = opened();
+            *variant.live.borrow_mut() = Rc::downgrade(&file);
+            file
+        })
     }
 
     /// Whether it would be made of exactly these.

@@ -140,7 +140,7 @@ impl Fill {
     ) -> Option<Filled> {
         let has_changed = || cached.files().any(|file| !file.is_unchanged(driver));
         match result {
-            Ok(Disk::Loaded) => Some(Filled::File(cached, self.status)),
+            Ok(Disk::Loaded) => Some(Filled::File(cached, self.status, None)),
             // Peers hold as many copies as there may be.
             Err(Errno::AGAIN | Errno::NOMEM) => Some(Filled::Short),
             _ if has_changed() => self.gzip_changed(),

@@ -78,12 +78,22 @@ impl Fill {
             }
             // No descriptor or memory to spare: from the file itself.
             Err(Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::AGAIN) if is_long => {
-                CachedBody::live(opened.file, opened.meta)
+                return Some(self.live((cached, coding), opened));
             }
             Err(Errno::NOMEM | Errno::AGAIN) => return Some(Filled::Short),
             Err(_) => return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR)),
         };
         cached.set_body(coding, body);
-        Some(Filled::File(cached, self.status))
+        Some(Filled::File(cached, self.status, None))
+    }
+
+    /// The content of a coding is sent from this file as it is.
+    pub(crate) fn live(
+        &self,
+        (cached, coding): (Rc<Cached>, Coding),
+        opened: OpenedFile,
+    ) -> Filled {
+        let file = cached.live(coding, opened);
+        Filled::File(cached, self.status, Some(file))
     }
 }
