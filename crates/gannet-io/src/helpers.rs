@@ -20,8 +20,12 @@ use crate::disk::{Listed, Render};
 use crate::file::{Blocking, File, OpenedFile};
 use crate::limits;
 use crate::operation::Token;
+use crate::reserve;
 use crate::root::{Reach, Root};
 use crate::waker::Bell;
+
+/// The stack of a helper, in bytes. The thread takes about as much beside it.
+const STACK: usize = 128 << 10;
 
 /// A call that may block.
 #[derive(Debug)]
@@ -194,11 +198,14 @@ impl Helpers {
     }
 
     fn start(&self) -> io::Result<()> {
+        if !reserve::fits(3 * STACK) {
+            return Err(io::ErrorKind::OutOfMemory.into());
+        }
         let shared = Arc::clone(&self.shared);
         let name = format!("gannet-file-{}", self.started);
         thread::Builder::new()
             .name(name)
-            .stack_size(128 * 1024)
+            .stack_size(STACK)
             .spawn(move || shared.work())?;
         Ok(())
     }

@@ -22,6 +22,7 @@ pub mod epoll;
 pub(crate) mod file;
 pub(crate) mod file_send;
 pub(crate) mod gather;
+pub mod heap;
 pub(crate) mod helpers;
 pub mod ktls;
 pub mod limits;

@@ -11,6 +11,7 @@ use std::ffi::c_void;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
+use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
 /// Blocks of the reserve: each that is given up is a warning, and the last one is the end.
@@ -32,12 +33,12 @@ pub struct WithReserve;
 unsafe impl GlobalAlloc for WithReserve {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promises are those that `System` asks for.
-        again(|| unsafe { System.alloc(layout) })
+        again(layout.size(), || unsafe { System.alloc(layout) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: as above.
-        again(|| unsafe { System.alloc_zeroed(layout) })
+        again(layout.size(), || unsafe { System.alloc_zeroed(layout) })
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
@@ -47,19 +48,65 @@ unsafe impl GlobalAlloc for WithReserve {
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, len: usize) -> *mut u8 {
         // SAFETY: as above; a call that fails leaves `memory` as it is.
-        again(|| unsafe { System.realloc(memory, layout, len) })
+        again(len, || unsafe { System.realloc(memory, layout, len) })
     }
 }
 
-/// Allocates; if that fails, once more for each block of the reserve.
+/// Allocates; if that fails, once more for each block of the reserve. What takes more than half of
+/// what is left gets nothing: those who ask for so much are prepared for that, and everybody else
+/// needs the rest.
 #[inline]
-fn again(allocate: impl Fn() -> *mut u8) -> *mut u8 {
+fn again(len: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
     loop {
         let memory = allocate();
-        if !memory.is_null() || !give_up_one() {
+        if !memory.is_null() || len > left() / 2 || !give_up_one() {
             return memory;
         }
     }
+}
+
+/// Bytes of the reserve that were not given up.
+#[cold]
+fn left() -> usize {
+    let blocks = RESERVE.iter();
+    let whole = blocks.filter(|block| !block.load(Ordering::Relaxed).is_null());
+    whole.count() * BLOCK_LEN.load(Ordering::Relaxed)
+}
+
+/// Whether more than half of the reserve was given up.
+#[must_use]
+pub fn is_low() -> bool {
+    left() < BLOCKS / 2 * BLOCK_LEN.load(Ordering::Relaxed)
+}
+
+/// Whether there is a limit, and a reserve for it.
+pub(crate) fn is_kept() -> bool {
+    BLOCK_LEN.load(Ordering::Relaxed) > 0
+}
+
+/// Whether a mapping of so many bytes is to be had, with up to half of the reserve: a thread that finds
+/// no room for its stacks ends the process.
+pub(crate) fn fits(bytes: usize) -> bool {
+    if !is_kept() {
+        return true;
+    }
+    loop {
+        if let Ok(start) = map(bytes) {
+            // SAFETY: the mapping made just now, whose address no other thread has.
+            return unsafe { rustix::mm::munmap(start, bytes) }.is_ok();
+        }
+        if is_low() || !give_up_one() {
+            return false;
+        }
+    }
+}
+
+/// Memory of the system that is never touched.
+fn map(len: usize) -> Result<*mut c_void, Errno> {
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: a fresh mapping at an address of the kernel's choice replaces nothing.
+    unsafe { rustix::mm::mmap_anonymous(null_mut(), len, access, flags) }
 }
 
 /// Gives a block back to the system. False if there is none.
@@ -86,14 +133,16 @@ pub fn keep(bytes: usize) -> bool {
     restore()
 }
 
-/// Has all threads allocate from one arena, where the C library's allocator would reserve 64 MiB of
-/// addresses for each further one: under a limit of these (`RLIMIT_AS`) they take the room that stacks of
-/// threads and rings need, more or less by chance. To be called before any thread starts.
-pub fn use_one_arena() {
+/// Prepares the C library's allocator for a limit of memory: all threads share one arena, and blocks of
+/// 128 KiB and more are mappings of their own. So whatever one thread frees another one can use, and
+/// [`has_room`] speaks for all. Each further arena would also reserve 64 MiB of addresses. To be called
+/// before any thread starts.
+pub fn share_heap() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: it is given two numbers, and no other thread allocates meanwhile.
+    // SAFETY: they are given numbers, and no other thread allocates meanwhile.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
+        libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);
     }
 }
 
@@ -114,11 +163,7 @@ pub fn restore() -> bool {
         if !block.load(Ordering::Acquire).is_null() {
             continue;
         }
-        let access = ProtFlags::READ | ProtFlags::WRITE;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a fresh mapping at an address of the kernel's choice replaces nothing.
-        let mapped = unsafe { rustix::mm::mmap_anonymous(null_mut(), len, access, flags) };
-        let Ok(start) = mapped else {
+        let Ok(start) = map(len) else {
             return false;
         };
         let before = block.compare_exchange(null_mut(), start, Ordering::AcqRel, Ordering::Acquire);
@@ -135,7 +180,7 @@ pub fn restore() -> bool {
 /// Whether so many bytes can be allocated now, in pieces, without the reserve.
 #[must_use]
 pub fn has_room(bytes: usize) -> bool {
-    const PIECE: usize = 64 << 10;
+    const PIECE: usize = 16 << 10;
     let Ok(layout) = Layout::from_size_align(PIECE, 16) else {
         return false;
     };
@@ -173,7 +218,7 @@ mod tests {
             restore() && !is_spent(),
             "without a reserve nothing happens"
         );
-        assert!(again(null_mut).is_null());
+        assert!(again(1, null_mut).is_null());
         assert!(keep(1 << 20) && !is_spent());
         let tries = Cell::new(0);
         let memory = Cell::new(0_u8);
@@ -184,20 +229,22 @@ mod tests {
                 _ => null_mut(),
             }
         };
-        assert!(!again(third).is_null());
+        assert!(!again(1, third).is_null());
         assert!(is_spent());
         assert_eq!(BLOCK_LEN.load(Ordering::Relaxed) * BLOCKS, 1 << 20);
-        let left = || {
-            let blocks = RESERVE.iter();
-            blocks
-                .filter(|block| !block.load(Ordering::Relaxed).is_null())
-                .count()
-        };
-        assert_eq!(left(), BLOCKS - 2);
-        assert!(again(null_mut).is_null(), "and then it is over");
+        let block = BLOCK_LEN.load(Ordering::Relaxed);
+        assert_eq!(left(), (BLOCKS - 2) * block);
+        let too_much = left() / 2 + 1;
+        assert!(again(too_much, null_mut).is_null());
+        assert_eq!(left(), (BLOCKS - 2) * block, "kept for the others");
+        assert!(again(1, null_mut).is_null(), "and then it is over");
         assert_eq!(left(), 0);
         assert!(restore() && !is_spent());
-        assert_eq!(left(), BLOCKS);
+        assert_eq!(left(), BLOCKS * block);
+        assert!(fits(1 << 20) && !is_spent());
+        assert!(!fits(usize::MAX / 2) && is_spent() && is_low());
+        assert!(left() >= (BLOCKS / 2 - 1) * block, "the rest is kept");
+        assert!(restore() && !is_low());
         assert!(has_room(1_000) && !has_room(usize::MAX / 2));
     }
 }

@@ -42,6 +42,13 @@ pub(crate) const STREAM_READS_MAX: u32 = 8;
 /// streams that have ended; beyond, its input waits.
 pub(crate) const STREAM_ASKED_MAX: u32 = 192;
 
+/// When so many connections of a worker, and at least half of all there were, have ended, free memory
+/// goes back to the system. Fewer cannot hold much.
+pub(crate) const GIVE_BACK_MIN: usize = 16;
+
+/// How long after that, milliseconds: others of a crowd end as well.
+pub(crate) const GIVE_BACK_MS: u64 = 1_000;
+
 /// When an idle HTTP/2 connection gives its tables back, milliseconds: a client that asks again at
 /// once finds them still there.
 pub(crate) const TRIM_MS: u64 = 1_000;
@@ -232,16 +239,25 @@ pub(crate) const LOADS_HELD_MAX: u64 = LOADS_MAX as u64 * LOADED_PER_TURN_MAX;
 /// its first request may be on the way.
 pub(crate) const FRESH_MS: u64 = 500;
 
-/// Connections closed at once when descriptors run out.
+/// Connections closed at once when descriptors or memory run out.
 pub(crate) const SHED_MAX: usize = 64;
 
-/// Connections of a worker that are accepted even if memory has run out: so few are not what holds
-/// it, and somebody is served whatever the allocator has left.
+/// So few idle connections of a worker are not what holds memory, and stay when it has run out.
 pub(crate) const ACCEPTED_ALWAYS: usize = 8;
 
-/// Memory that there has to be for one more connection, once memory has run out: a request, its
-/// answer and a few slices over TLS.
-pub(crate) const ROOM_TO_ACCEPT: usize = 1 << 20;
+/// Memory that there has to be for one more turn of a connection, once memory has run out: requests,
+/// their answers and a few slices over TLS.
+pub(crate) const ROOM_FOR_A_TURN: usize = 1 << 20;
+
+/// When it is looked again whether there is that much, milliseconds, if nothing else happens.
+pub(crate) const ROOM_AGAIN_MS: u64 = 1;
+
+/// How long after connections were closed for lack of memory more may have to follow, milliseconds:
+/// io_uring lets go of what it was sending in a later turn.
+pub(crate) const SHED_AGAIN_MS: u64 = 5;
+
+/// How long the last connection of a worker waits for memory, milliseconds.
+pub(crate) const SHORT_ALONE_MS: u64 = 500;
 
 /// Connections looked at in search of an idle one to close. Busy ones are looked at once in a while,
 /// so that a server full of downloads does not go through all of them at each accept.

@@ -64,10 +64,11 @@ impl Client {
 
     /// A client that takes little at a time: its receive buffer is as small as can be.
     pub fn slow(server: &Gannet) -> Self {
-        use rustix::net::{AddressFamily, SocketType, connect, socket, sockopt};
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
         let address = server.address();
         assert!(address.is_ipv4());
-        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        let (inet, stream) = (AddressFamily::INET, SocketType::STREAM);
+        let socket = socket_with(inet, stream, SocketFlags::CLOEXEC, None).expect("a socket");
         // Before connecting: afterwards the window was announced already.
         sockopt::set_socket_recv_buffer_size(&socket, 4096).expect("set");
         connect(&socket, &address).expect("the server listens");

@@ -205,6 +205,44 @@ fn idle_connections_make_room_for_new_ones() {
     });
 }
 
+/// Peers that ask for much, and take nothing of it, are more than memory: some of them end, the
+/// process does not, and others are served while the rest stay.
+#[test]
+fn peers_that_take_nothing_do_not_use_up_memory() {
+    raise_descriptor_limit();
+    let site = Folder::site();
+    let target = |number: usize| format!("/{}.bin", number % 200);
+    for number in 0..200 {
+        site.write(&target(number)[1..], pattern(30_000, 5));
+    }
+    on_both_engines(|engine| {
+        let flags = ["--max-memory", "32M", "--workers", "2"];
+        let flags = [&flags[..], &["--metrics", "127.0.0.1:0"]].concat();
+        let server = engine.serve(site.path(), &flags);
+        let mut greedy = Vec::new();
+        for first in 0..500 {
+            let mut client = Client::slow(&server);
+            let heads = (first..first + 30).map(|number| head("GET", &target(number), &[]));
+            // It may have ended already.
+            let _ = client.try_send(heads.collect::<Vec<_>>().concat());
+            greedy.push(client);
+        }
+        until("another one is served", || {
+            let Ok(mut client) = Client::try_connect(server.address()) else {
+                return false;
+            };
+            let sent = client.try_send(head("GET", "/about", &[]));
+            sent.is_ok() && client.head_or_end().is_ok_and(|head| head.status == 200)
+        });
+        assert!(metric(&server, "gannet_connections_shed_total") > 0);
+        drop(greedy);
+        until("all is as before", || {
+            metric(&server, "gannet_connections") == 0
+        });
+        get(&server, "/about").expect(200);
+    });
+}
+
 #[test]
 fn connections_beyond_the_limit_wait_or_replace_idle_ones() {
     let site = Folder::site();

@@ -3,6 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use crate::endpoint::{Endpoint, Sending};
+use crate::heap;
 
 /// A socket.
 #[derive(Debug, Default)]
@@ -26,6 +27,7 @@ pub(super) struct Slots {
 impl Slots {
     pub(super) fn insert(&mut self, fd: OwnedFd) -> u32 {
         let index = self.free.pop().unwrap_or_else(|| {
+            heap::grow(&mut self.slots);
             self.slots.push(Slot::default());
             u32::try_from(self.slots.len() - 1).expect("descriptors number fewer than 2^31")
         });

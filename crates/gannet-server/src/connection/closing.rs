@@ -112,6 +112,15 @@ impl<D: Driver> Active<'_, D> {
         self.close();
     }
 
+    /// Memory has run out and nobody is idle: this one would be given up next, and is now.
+    pub(crate) fn give_up(&mut self) {
+        match self.conn.phase {
+            _ if self.conn.is_idle() => self.shed(),
+            Phase::Waiting | Phase::Sending => self.cut_short(),
+            _ => self.reset(),
+        }
+    }
+
     /// The server is stopping: what was asked for is answered, nothing else.
     pub(crate) fn drain(&mut self) {
         let conn = &mut *self.conn;

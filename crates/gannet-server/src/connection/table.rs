@@ -1,6 +1,7 @@
 //! The connections of a worker.
 
 use gannet_io::driver::Socket;
+use gannet_io::heap;
 
 use super::{Conn, ConnId, Phase};
 
@@ -23,6 +24,7 @@ impl Connections {
                 slot,
                 generation: GENERATION_MAX,
             };
+            heap::grow(&mut self.slots);
             self.slots.push(Conn::new(id, socket));
             slot
         });

@@ -259,7 +259,7 @@ impl<D: Driver> Worker<D> {
     pub(crate) fn admit_first_reads(&mut self) {
         let waiting = self.shared.first_reads.reads.len();
         for _ in 0..waiting {
-            if !self.shared.budget.has_left(Work::Read) {
+            if !self.shared.budget.has_left(Work::Read) || !self.has_room() {
                 break;
             }
             let Some(asker) = self.shared.first_reads.reads.pop_front() else {

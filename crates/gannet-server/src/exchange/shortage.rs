@@ -92,7 +92,7 @@ impl<D: Driver> Worker<D> {
         let now = self.shared.driver.now();
         for _ in 0..self.shared.shortage.line.len() {
             let is_due = self.shared.shortage.again_at <= now;
-            if !is_due || !self.shared.budget.has_left(Work::Lookup) {
+            if !is_due || !self.shared.budget.has_left(Work::Lookup) || !self.has_room() {
                 return;
             }
             let Some(asker) = self.shared.shortage.line.pop_front() else {

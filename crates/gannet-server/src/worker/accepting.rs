@@ -10,7 +10,8 @@ use super::Worker;
 use crate::config::Scheme;
 use crate::connection::{ConnId, Connections};
 use crate::limits::{
-    ACCEPT_AGAIN_MS, ACCEPTED_ALWAYS, ROOM_TO_ACCEPT, SHED_LOOKS_MAX, SHED_MAX, SHED_REST_MS,
+    ACCEPT_AGAIN_MS, ACCEPTED_ALWAYS, ROOM_FOR_A_TURN, SHED_AGAIN_MS, SHED_LOOKS_MAX, SHED_MAX,
+    SHED_REST_MS, SHORT_ALONE_MS,
 };
 
 /// Connections by idle time, to find the one idle longest.
@@ -70,7 +71,7 @@ impl<D: Driver> Worker<D> {
             self.shared.accept(listener);
         }
         let is_full = self.conns.len() >= self.shared.settings.connections_max;
-        if (is_full && self.shed_idle(1) == 0) || self.lacks_memory() {
+        if is_full && self.shed_idle(1) == 0 {
             self.shared.counters.shed += 1;
             self.shared.driver.close(socket);
             return;
@@ -113,33 +114,61 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Whether there is no memory for one more connection. An idle one makes room for the next.
-    fn lacks_memory(&mut self) -> bool {
-        let is_busy = self.conns.len() >= ACCEPTED_ALWAYS;
-        let is_short = is_busy && reserve::is_spent() && !reserve::restore();
-        if !is_short || reserve::has_room(ROOM_TO_ACCEPT) {
-            return false;
-        }
-        self.shed_idle(1);
-        true
+    /// Whether there is memory for one more turn of a connection. Asked before each of them: what
+    /// many connections make in one turn of the worker is more than any reserve. The last connection
+    /// goes on with half of the reserve, and after a while with less: what was freed may be in small
+    /// pieces.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        !reserve::is_spent() || !is_short() || self.conns.len() <= 1 && self.may_be_short()
     }
 
-    /// When memory runs out, drops caches and sheds idle connections, so that busy ones can finish.
-    ///
-    /// A reserve that stays spent does not mean that memory is short: what was freed may be in
-    /// pieces, and still belong to the allocator. Whether there is room for more decides.
+    fn may_be_short(&self) -> bool {
+        let now = self.shared.driver.now();
+        let is_over = |since: Nanos| now >= since.plus_ms(SHORT_ALONE_MS);
+        !reserve::is_low() || self.short_since.is_some_and(is_over)
+    }
+
+    /// When memory runs out, drops caches and closes connections, so that others can finish: idle
+    /// ones, and if there is none, those that would be given up first anyway. Who holds memory
+    /// without taking its answers is among these.
     pub(super) fn make_room(&mut self) {
-        if !reserve::is_spent() || reserve::restore() || reserve::has_room(ROOM_TO_ACCEPT) {
+        if !is_short() {
+            self.short_since = None;
             return;
         }
+        let now = self.shared.driver.now();
+        self.short_since.get_or_insert(now);
+        if now < self.shed_at {
+            return;
+        }
+        // The kernel may take a moment to let go of what was being sent.
+        self.shed_at = now.plus_ms(SHED_AGAIN_MS);
         self.shared.release.forget();
         self.shared.listing.forget();
-        // A new connection counts as idle until its request arrives, so the few that are always
-        // accepted are never shed.
+        // A new connection counts as idle until its request arrives.
         let spare = self.conns.len().saturating_sub(ACCEPTED_ALWAYS);
-        self.shed_idle(spare.min(SHED_MAX));
+        if self.shed_idle(spare.min(SHED_MAX)) == 0 && is_short() {
+            self.shed_late();
+        }
         // What was freed may be enough.
         reserve::restore();
+    }
+
+    /// Ends connections whose deadlines are next, all but the last one.
+    fn shed_late(&mut self) {
+        let most = SHED_MAX.min(self.conns.len().saturating_sub(1));
+        let mut late = BinaryHeap::with_capacity(most + 1);
+        for conn in self.conns.iter() {
+            late.push((conn.deadline, conn.id));
+            if late.len() > most {
+                late.pop();
+            }
+        }
+        self.shared.counters.shed += late.len() as u64;
+        for (_, id) in late {
+            self.on(id, |conn| conn.give_up());
+        }
     }
 
     /// Closes up to `count` of the connections that have been idle longest. Returns how many. After
@@ -162,6 +191,14 @@ impl<D: Driver> Worker<D> {
         self.shared.counters.shed += closed as u64;
         closed
     }
+}
+
+/// Whether memory has run out and was not freed since.
+///
+/// A reserve that stays spent does not mean that memory is short: what was freed may be in pieces,
+/// and still belong to the allocator. Whether there is room for more decides.
+fn is_short() -> bool {
+    reserve::is_spent() && !reserve::restore() && !reserve::has_room(ROOM_FOR_A_TURN)
 }
 
 #[cfg(test)]

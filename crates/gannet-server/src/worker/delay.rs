@@ -111,7 +111,9 @@ impl<D: Driver> Worker<D> {
     /// Hands on what is due.
     pub(super) fn hand_on(&mut self) {
         let now = self.shared.driver.now();
-        while let Some(held) = self.shared.delays.pop(now) {
+        while self.has_room()
+            && let Some(held) = self.shared.delays.pop(now)
+        {
             self.on(held.id, |conn| match held.bytes {
                 Some(bytes) => conn.arrived(Arrived::Held(bytes)),
                 None => conn.arrived_end(),

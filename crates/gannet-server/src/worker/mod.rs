@@ -6,6 +6,7 @@
 
 mod accepting;
 pub(crate) mod delay;
+mod giving_back;
 mod holding;
 pub mod ledger;
 pub(crate) mod settings;
@@ -34,7 +35,7 @@ use crate::exchange::first_reads::FirstReads;
 use crate::exchange::listing::Listing;
 use crate::exchange::loading::Loading;
 use crate::exchange::shortage::Shortage;
-use crate::limits::{OPEN_IDLE_MS, UNAWAITED_MAX};
+use crate::limits::{OPEN_IDLE_MS, ROOM_AGAIN_MS, UNAWAITED_MAX};
 use crate::observe::log::LogSink;
 use crate::observe::metrics::Counters;
 use crate::release::Release;
@@ -59,11 +60,18 @@ pub(crate) struct Worker<D: Driver> {
     pub(crate) shared: Shared<D>,
     conns: Connections,
     inbox: Receiver<Message>,
+    /// What was completed, and waits for memory if there was too little in the last turn.
     completions: Vec<Completion>,
+    /// Connections that the timers have come to, likewise.
     due: Vec<ConnId>,
     peaks: holding::Peaks,
     /// Who makes room for new connections.
     idle: accepting::IdleQueue,
+    /// When connections may be closed again because memory ran out.
+    shed_at: Nanos,
+    /// Since when there is too little memory for a turn.
+    short_since: Option<Nanos>,
+    giving_back: giving_back::GivingBack,
     /// When idle files are closed next, if any may be open.
     close_idle_at: Option<Nanos>,
     over: bool,
@@ -122,6 +130,9 @@ impl<D: Driver> Worker<D> {
             due: Vec::new(),
             peaks: holding::Peaks::default(),
             idle: accepting::IdleQueue::default(),
+            shed_at: Nanos(0),
+            short_since: None,
+            giving_back: giving_back::GivingBack::default(),
             close_idle_at: None,
             over: false,
             clean: true,
@@ -158,6 +169,7 @@ impl<D: Driver> Worker<D> {
     /// # Errors
     /// When the engine cannot go on.
     pub(crate) fn turn(&mut self, until: Option<Nanos>) -> Result<(), Errno> {
+        let was_held_up = !self.completions.is_empty() || !self.due.is_empty();
         let shared = &mut self.shared;
         let until = [
             until,
@@ -168,6 +180,8 @@ impl<D: Driver> Worker<D> {
             shared.tails.next_check(),
             shared.shortage.next_try(),
             shared.delays.next_due(),
+            self.giving_back.next(),
+            was_held_up.then(|| shared.driver.now().plus_ms(ROOM_AGAIN_MS)),
             shared.has_deferred_work().then(|| shared.driver.now()),
         ]
         .into_iter()
@@ -178,10 +192,7 @@ impl<D: Driver> Worker<D> {
         shared.date.at(shared.driver.unix_seconds());
         shared.budget = Budget::whole();
         self.shake_queued();
-        for completion in completions.drain(..) {
-            self.complete(completion);
-        }
-        self.completions = completions;
+        self.complete_all(completions);
         // Before the timers: input that arrived in time is not late because `--delay` held it.
         self.hand_on();
         self.load_bodies();
@@ -194,6 +205,7 @@ impl<D: Driver> Worker<D> {
         self.close_idle_files();
         self.check_accept();
         self.make_room();
+        self.give_back();
         self.check_stop();
         self.shared.log.flush();
         Ok(())
@@ -215,6 +227,27 @@ impl<D: Driver> Worker<D> {
         if active.is_over() {
             self.conns.free(id.slot);
         }
+    }
+
+    /// Gives completions to their owners, as long as there is memory for that: the rest waits until
+    /// room was made.
+    fn complete_all(&mut self, mut completions: Vec<Completion>) {
+        let mut all = completions.drain(..);
+        while self.has_room()
+            && let Some(completion) = all.next()
+        {
+            self.complete(completion);
+        }
+        let mut rest = Vec::new();
+        for completion in all {
+            match Kind::of(completion.token) {
+                // A stop does not wait.
+                Kind::Wake => self.complete(completion),
+                _ => rest.push(completion),
+            }
+        }
+        completions.extend(rest);
+        self.completions = completions;
     }
 
     fn complete(&mut self, completion: Completion) {
@@ -277,12 +310,27 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Tells an asker what it waits for: a connection, or a stream of one.
+    /// Tells an asker what it waits for: a connection, or a stream of one. Many may be told the same,
+    /// which does not wait: those for whom there is no memory end.
     pub(crate) fn tell(&mut self, asker: Token, told: Result<Disk, Errno>) {
+        if !self.has_room() {
+            return self.give_up(asker);
+        }
         match Kind::of(asker) {
             Kind::StreamDisk => self.stream_disk_answered(number(asker), told),
             _ => self.disk_answered(ConnId::of(asker), told),
         }
+    }
+
+    fn give_up(&mut self, asker: Token) {
+        let id = match Kind::of(asker) {
+            Kind::StreamDisk => match self.shared.asked.take(number(asker)) {
+                Some(question) => question.conn,
+                None => return,
+            },
+            _ => ConnId::of(asker),
+        };
+        self.on(id, |conn| conn.give_up());
     }
 
     /// Has the disk's threads skip what was asked for connections that have ended. Not for each of
@@ -333,7 +381,7 @@ impl<D: Driver> Worker<D> {
 
     /// Handshakes for which there was no time in the last turn.
     fn shake_queued(&mut self) {
-        while self.shared.budget.has_left(Work::Hello) {
+        while self.shared.budget.has_left(Work::Hello) && self.has_room() {
             let Some(id) = self.shared.hellos.pop_front() else {
                 return;
             };
@@ -345,21 +393,22 @@ impl<D: Driver> Worker<D> {
     fn fire_timers(&mut self) {
         let shared = &mut self.shared;
         let now = shared.driver.now();
-        if shared.wheel.next_deadline().is_none_or(|at| at > now) {
-            return;
+        if shared.wheel.next_deadline().is_some_and(|at| at <= now) {
+            shared.wheel.fire(now, &mut self.due);
         }
-        let mut due = std::mem::take(&mut self.due);
-        shared.wheel.fire(now, &mut due);
-        for id in due.drain(..) {
+        while self.has_room()
+            && let Some(id) = self.due.pop()
+        {
             self.on(id, |conn| conn.due());
         }
-        self.due = due;
     }
 
     /// Resumes responses whose peers have acknowledged all pages of a long file.
     fn check_tails(&mut self) {
         let now = self.shared.driver.now();
-        while let Some(id) = self.shared.tails.take_due(now) {
+        while self.has_room()
+            && let Some(id) = self.shared.tails.take_due(now)
+        {
             self.on(id, |conn| conn.check_tail());
         }
     }

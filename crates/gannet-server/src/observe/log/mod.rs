@@ -13,6 +13,7 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::request::Request;
 use gannet_io::driver::Nanos;
+use gannet_io::reserve;
 
 use crate::config::LogFormat;
 use crate::exchange::answering::Answered;
@@ -162,6 +163,13 @@ impl LogSink {
     pub(crate) fn flush(&mut self) {
         let Some(queue) = &self.queue else { return };
         if self.batch.is_empty() {
+            return;
+        }
+        if reserve::is_spent() {
+            // The queue of a writer that is slow would take what connections need.
+            self.batch.clear();
+            self.dropped += self.lines;
+            self.lines = 0;
             return;
         }
         match queue.try_send(std::mem::take(&mut self.batch)) {

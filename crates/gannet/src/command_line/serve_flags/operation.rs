@@ -71,8 +71,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Memory,
         default: "0",
         brief: "memory limit of the process; 0: no limit",
-        details: "Limits its data (RLIMIT_DATA): the page cache does not count. At the limit new \
-            clients are refused and idle connections are shed.",
+        details: "Limits its data (RLIMIT_DATA): the page cache does not count. At the limit \
+            connections are shed: idle ones first, then those next to time out.",
         is_common: false,
         apply: |settings, values| {
             settings.max_memory = parse_size(text(values)?)?;

@@ -61,7 +61,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 
 /// Serves until a signal ends it; gives the exit status.
 fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
-    let used = Used::now();
+    let used = Used::now(settings);
     let wishes = match signals::listen() {
         Ok(wishes) => wishes,
         Err(error) => {
@@ -97,7 +97,7 @@ fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
 /// # Errors
 /// Whatever would keep the server from starting.
 fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
-    let ready = prepare(settings, origins, Used::now())?;
+    let ready = prepare(settings, origins, Used::now(settings))?;
     let warnings = &ready.prepared.report().certificate_warnings;
     let warning = |one: &Warning| format!("note     {one}; {}\n", one.help());
     Ok(warnings.iter().map(warning).collect())

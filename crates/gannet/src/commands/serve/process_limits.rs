@@ -178,9 +178,10 @@ pub(super) struct Used {
 
 impl Used {
     /// At this moment, before any thread starts.
-    pub(super) fn now() -> Self {
-        if getrlimit(Resource::As).current.is_some() {
-            reserve::use_one_arena();
+    pub(super) fn now(settings: &Settings) -> Self {
+        let limits = [Resource::Data, Resource::As].map(|resource| getrlimit(resource).current);
+        if settings.max_memory > 0 || limits.iter().any(Option::is_some) {
+            reserve::share_heap();
         }
         Self {
             descriptors: descriptors::open_now(),
