@@ -196,9 +196,12 @@ impl<D: Driver> Worker<D> {
 /// Whether memory has run out and was not freed since.
 ///
 /// A reserve that stays spent does not mean that memory is short: what was freed may be in pieces,
-/// and still belong to the allocator. Whether there is room for more decides.
+/// and still belong to the allocator. Whether there is room for more decides, and whether half of the
+/// reserve is left for what takes larger pieces.
 fn is_short() -> bool {
-    reserve::is_spent() && !reserve::restore() && !reserve::has_room(ROOM_FOR_A_TURN)
+    reserve::is_spent()
+        && !reserve::restore()
+        && (reserve::is_low() || !reserve::has_room(ROOM_FOR_A_TURN))
 }
 
 #[cfg(test)]
