@@ -146,6 +146,63 @@ fn pictures_without_url_and_for_previews_are_looked_for() {
     assert_eq!(findings(ended.text()), expected, "{}", ended.text());
 }
 
+/// What browsers refuse because of its type, whatever it contains.
+#[test]
+fn scripts_and_styles_of_other_types_are_blocked() {
+    let (folder, out) = (Folder::new(), Folder::new());
+    folder.write(
+        "index.html",
+        "<script src=script></script>\n\
+         <link rel=stylesheet href=style.php>\n\
+         <script type=module src=app.mjs></script><link rel=stylesheet href=style.css>\n\
+         <script src=ruled></script><img src=script><script type=text/x src=script></script>\n",
+    );
+    folder.write("_headers", "/ruled\n  Content-Type: text/javascript\n");
+    for name in ["script", "style.php", "app.mjs", "style.css", "ruled"] {
+        folder.write(name, "x");
+    }
+    let archive = out.join("site.gannet");
+    gannet_in(&folder, ["pack", ".", "-q", "--fast", "-o", text(&archive)]).success();
+    for (site, page) in [(".", "index.html"), (text(&archive), "/index.html")] {
+        let ended = gannet_in(&folder, ["check", "--json", site]);
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        let expected = [1, 2].map(|line| format!("blocked-by-nosniff {page}:{line}"));
+        assert_eq!(findings(ended.text()), expected.into(), "{}", ended.text());
+    }
+}
+
+/// The letters of such text would be wrong.
+#[test]
+fn text_that_is_not_utf_8_is_found() {
+    let (folder, out) = (Folder::new(), Folder::new());
+    folder.write("index.html", "<meta charset=utf-8><p>caf\u{e9}");
+    folder.write("old.html", b"<p>\n<meta charset=windows-1252>caf\xe9");
+    folder.write("plain.html", "<meta charset=windows-1252>cafe");
+    folder.write("bare.txt", b"one\ntwo\ncaf\xe9");
+    folder.write(
+        "style.css",
+        b"@charset \"latin1\"; p::after { content: '\xe9' }",
+    );
+    folder.write("ruled.html", b"caf\xe9");
+    folder.write("data.bin", b"\xe9");
+    folder.write("_headers", "/ruled.html\n  Content-Type: text/html\n");
+    let archive = out.join("site.gannet");
+    gannet_in(&folder, ["pack", ".", "-q", "--fast", "-o", text(&archive)]).success();
+    for (site, slash) in [(".", ""), (text(&archive), "/")] {
+        let ended = gannet_in(&folder, ["check", "--json", site]).success();
+        let expected = ["bare.txt:3", "old.html:2", "style.css:1"];
+        let expected = expected.map(|it| format!("not-utf-8 {slash}{it}"));
+        assert_eq!(findings(ended.text()), expected.into(), "{}", ended.text());
+    }
+    // As the next step says.
+    let types = ["--type", "html=text/html", "--type", "txt=text/plain"];
+    let pack = ["pack", ".", "-q", "--fast", "-o", text(&archive)];
+    gannet_in(&folder, [&pack[..], &types].concat()).success();
+    let ended = gannet(["check", "--json", text(&archive)]).success();
+    let expected = ["not-utf-8 /style.css:1".to_owned()];
+    assert_eq!(findings(ended.text()), expected.into(), "{}", ended.text());
+}
+
 /// Mistakes of the rules files have their column, as when packing.
 #[test]
 fn rules_files_have_columns() {

@@ -10,12 +10,13 @@
 //! Nothing is asked of the network: what leads to other hosts is not followed.
 
 mod css;
+mod encoding;
 mod finding;
 mod limits;
+mod needs;
 mod page;
 mod resolve;
 
-use std::borrow::Cow;
 use std::collections::HashSet;
 use std::hash::BuildHasher;
 use std::sync::Mutex;
@@ -24,6 +25,7 @@ use std::thread;
 
 use gannet_content::rules::lint::lint;
 use gannet_content::rules::pattern::Scheme;
+use gannet_content::stored_coding;
 use gannet_io::cause::cause;
 
 use crate::archive::SiteError;
@@ -156,14 +158,59 @@ impl Check<'_> {
         }
     }
 
-    fn read(&self, number: usize) -> Option<String> {
+    /// What a file has for its own path.
+    fn own(&self, number: usize) -> Asked<'_> {
+        let file = &self.site.files()[number];
+        self.asked(file.host, &file.url, None, false)
+    }
+
+    /// The type that a file is sent with for a path.
+    fn content_type(&self, asked: &Asked<'_>, number: usize) -> String {
+        let ruled = self.ruled(asked, "content-type");
+        ruled.unwrap_or_else(|| self.site.files()[number].content_type.clone())
+    }
+
+    /// What the site's rules say of a field.
+    fn ruled(&self, asked: &Asked<'_>, name: &str) -> Option<String> {
+        let table = self.site.rules(asked.host).headers()?;
+        let changes = table.changes(&asked.request());
+        let (_, value) = changes.set.into_iter().find(|(set, _)| set == name)?;
+        Some(String::from_utf8_lossy(&value).into_owned())
+    }
+
+    /// Whether a file is text that the server sends with `charset=utf-8`.
+    fn is_sent_as_utf8(&self, number: usize) -> bool {
+        let asked = self.own(number);
+        let is_coded = stored_coding::of(asked.path).is_some();
+        let content_type = self.content_type(&asked, number);
+        let label = encoding::of_type(&content_type);
+        !is_coded
+            && label.is_some_and(encoding::is_utf8_label)
+            && self.ruled(&asked, "content-encoding").is_none()
+    }
+
+    fn check_encoding(&self, number: usize, bytes: &[u8], declared: Option<(&str, u64)>) {
+        let Some((line, message)) = encoding::mistake(bytes, declared) else {
+            return;
+        };
+        let help = "convert it to UTF-8, or let it be sent without charset: '--type SUFFIX=TYPE', \
+                    or Content-Type in _headers";
+        self.add(Finding {
+            severity: Severity::Warning,
+            kind: "not-utf-8",
+            message,
+            help: Some(help.to_owned()),
+            file: self.site.shown(number),
+            line,
+            column: 0,
+            source: String::new(),
+        });
+    }
+
+    fn read(&self, number: usize) -> Option<Vec<u8>> {
         let (severity, message) = match self.site.read(number, PAGE_LEN_MAX) {
-            Ok(Some(bytes)) => {
-                return Some(match String::from_utf8_lossy(&bytes) {
-                    Cow::Borrowed(text) => text.to_owned(),
-                    Cow::Owned(text) => text,
-                });
-            }
+            Ok(Some(bytes)) => return Some(bytes),
+            _ if self.kind(number).is_none() => return None,
             Ok(None) => (Severity::Warning, "too large to be checked".to_owned()),
             Err(error) => (
                 Severity::Error,
@@ -197,21 +244,36 @@ impl Check<'_> {
     }
 
     fn check_file(&self, number: usize) {
-        let Some(kind) = self.kind(number) else {
+        let (kind, is_utf8) = (self.kind(number), self.is_sent_as_utf8(number));
+        if kind.is_none() && !is_utf8 {
+            return;
+        }
+        let Some(bytes) = self.read(number) else {
             return;
         };
-        let Some(text) = self.read(number) else {
-            return;
+        let Some(kind) = kind else {
+            return self.check_encoding(number, &bytes, None);
         };
+        let text = String::from_utf8_lossy(&bytes);
         self.count(0, 1);
         let own = url(&self.site.files()[number].url);
-        let (references, base) = match kind {
+        let (references, base, declared) = match kind {
             Kind::Page => {
                 let page = page::read(&text, &self.hasher);
-                (page.references, page.base)
+                (page.references, page.base, page.encoding)
             }
-            Kind::Style => (style_references(&text), None),
+            Kind::Style => {
+                let declared = encoding::of_style(&text);
+                let declared = declared.map(|(label, line)| (label.to_owned(), line));
+                (style_references(&text), None, declared)
+            }
         };
+        if is_utf8 {
+            let declared = declared
+                .as_ref()
+                .map(|(label, line)| (label.as_str(), *line));
+            self.check_encoding(number, &bytes, declared);
+        }
         let base = match base.map(|base| resolve(&own, &base, self.origins)) {
             None => own,
             Some(Resolved::Internal(base)) => url(&base.path),
@@ -221,7 +283,7 @@ impl Check<'_> {
         let mut seen = HashSet::new();
         for reference in &references {
             self.count(1, 1);
-            if !seen.insert((&reference.url, reference.purpose)) {
+            if !seen.insert((&reference.url, reference.purpose, reference.needs)) {
                 continue;
             }
             self.check_reference(&Source {
@@ -259,9 +321,10 @@ impl Check<'_> {
         let mut query = target.query.clone();
         let mut passed = HashSet::new();
         for _ in 0..REDIRECTS_MAX {
-            let asked = self.asked(source, &path, query.as_deref());
+            let asked = self.asked_by(source, &path, query.as_deref());
             match self.site.locate(asked) {
                 Located::File(found, status) if status < 400 => {
+                    self.check_type(source, &asked, found);
                     return self.check_anchor(source, target, found);
                 }
                 Located::Listing(status) if status < 400 => return,
@@ -287,20 +350,54 @@ impl Check<'_> {
         self.find(source, Severity::Error, "dead-link", message, "");
     }
 
-    fn asked<'a>(
+    fn asked_by<'a>(
         &'a self,
         source: &Source<'_>,
         path: &'a [u8],
         query: Option<&'a str>,
     ) -> Asked<'a> {
+        let host = self.site.files()[source.number].host;
+        self.asked(host, path, query, source.reference.purpose == Purpose::Link)
+    }
+
+    fn asked<'a>(
+        &'a self,
+        host: u16,
+        path: &'a [u8],
+        query: Option<&'a str>,
+        is_navigation: bool,
+    ) -> Asked<'a> {
         Asked {
-            host: self.site.files()[source.number].host,
+            host,
             host_name: self.origins.first().map_or("", String::as_str),
             scheme: Scheme::Https,
             path,
             query,
-            is_navigation: source.reference.purpose == Purpose::Link,
+            is_navigation,
         }
+    }
+
+    /// Whether browsers take what is there for what the reference needs.
+    fn check_type(&self, source: &Source<'_>, asked: &Asked<'_>, found: usize) {
+        let Some(needs) = source.reference.needs else {
+            return;
+        };
+        let content_type = self.content_type(asked, found);
+        let essence = content_type.split(';').next().unwrap_or_default();
+        if needs.takes(essence.trim()) {
+            return;
+        }
+        let (refused, suffix) = needs.words();
+        let shown = url(asked.path);
+        let message = format!("'{shown}' is sent as {essence}: browsers do not {refused}");
+        let help = format!("name it with {suffix}, or set its Content-Type in _headers");
+        self.find(
+            source,
+            Severity::Error,
+            "blocked-by-nosniff",
+            message,
+            &help,
+        );
     }
 
     fn missing(&self, source: &Source<'_>, target: &Internal, path: &[u8]) {
@@ -310,7 +407,7 @@ impl Check<'_> {
         }
         let near = self
             .site
-            .differently_spelled(self.asked(source, path, None));
+            .differently_spelled(self.asked_by(source, path, None));
         let bare = path.strip_suffix(b"/").unwrap_or(path);
         let near = near.map(|near| (near != bare, url(&near)));
         let help = match (&near, self.site.place()) {
@@ -429,6 +526,7 @@ fn style_references(text: &str) -> Vec<Reference> {
         url,
         line,
         at: "url()".into(),
+        needs: None,
     })
     .collect()
 }

@@ -12,7 +12,8 @@ use html5ever::tokenizer::{
     BufferQueue, Tag, TagKind, Token, TokenSink, TokenSinkResult, Tokenizer, TokenizerOpts,
 };
 
-use super::css;
+use super::needs::Needs;
+use super::{css, encoding};
 
 /// What a reference is for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -35,6 +36,8 @@ pub(super) struct Reference {
     pub(super) line: u64,
     /// The element and its attribute: `img src`.
     pub(super) at: String,
+    /// What its target has to be, if browsers insist on that.
+    pub(super) needs: Option<Needs>,
 }
 
 /// What of a page is of interest.
@@ -45,6 +48,8 @@ pub(super) struct Page {
     pub(super) anchors: Vec<u64>,
     /// What relative URLs are resolved against, if the page says so.
     pub(super) base: Option<String>,
+    /// The first encoding that the page names, and the line.
+    pub(super) encoding: Option<(String, u64)>,
 }
 
 /// Hashes the names of anchors: they are many, and only compared.
@@ -143,12 +148,28 @@ impl State<'_> {
     }
 
     fn refer(&mut self, purpose: Purpose, url: &str, line: u64, element: &str, attribute: &str) {
+        self.refer_to(None, (purpose, url, line), element, attribute);
+    }
+
+    fn refer_to(
+        &mut self,
+        needs: Option<Needs>,
+        (purpose, url, line): (Purpose, &str, u64),
+        element: &str,
+        attribute: &str,
+    ) {
         self.page.references.push(Reference {
             purpose,
             url: url.to_owned(),
             line,
             at: format!("{element} {attribute}"),
+            needs,
         });
+    }
+
+    fn name_encoding(&mut self, label: &str, line: u64) {
+        let encoding = &mut self.page.encoding;
+        encoding.get_or_insert_with(|| (label.to_owned(), line));
     }
 
     fn attributes(&mut self, tag: &Tag, line: u64) {
@@ -175,8 +196,20 @@ impl State<'_> {
                     self.page.base.get_or_insert_with(|| value.to_owned());
                 }
                 "href" if element == "link" => {
-                    if let Some(purpose) = purpose_of_link(get("rel").unwrap_or_default()) {
-                        self.refer(purpose, value, line, element, key);
+                    let relations = get("rel").unwrap_or_default();
+                    if let Some(purpose) = purpose_of_link(relations) {
+                        let needs = Needs::of_link(relations);
+                        self.refer_to(needs, (purpose, value, line), element, key);
+                    }
+                }
+                "src" if element == "script" => {
+                    let needs = Needs::of_script(get("type"));
+                    self.refer_to(needs, (Purpose::Asset, value, line), element, key);
+                }
+                "charset" if element == "meta" => self.name_encoding(value, line),
+                "content" if element == "meta" && is_type(get("http-equiv")) => {
+                    if let Some(label) = encoding::of_type(value) {
+                        self.name_encoding(label, line);
                     }
                 }
                 "content" if element == "meta" && is_refresh(get("http-equiv")) => {
@@ -230,8 +263,7 @@ fn purpose(element: &str, attribute: &str) -> Option<Purpose> {
     match (element, attribute) {
         ("a" | "area", "href") => Some(Purpose::Link),
         (
-            "img" | "script" | "source" | "video" | "audio" | "track" | "embed" | "iframe"
-            | "input" | "frame",
+            "img" | "source" | "video" | "audio" | "track" | "embed" | "iframe" | "input" | "frame",
             "src",
         )
         | ("video", "poster")
@@ -272,6 +304,10 @@ fn purpose_of_link(relations: &str) -> Option<Purpose> {
         return Some(Purpose::Asset);
     }
     (!relations.is_empty() && !has(&NOWHERE)).then_some(Purpose::Link)
+}
+
+fn is_type(kind: Option<&str>) -> bool {
+    kind.is_some_and(|kind| kind.eq_ignore_ascii_case("content-type"))
 }
 
 fn is_refresh(kind: Option<&str>) -> bool {
@@ -381,5 +417,31 @@ mod tests {
         assert_eq!(page.references[0].line, 3);
         let has = |name: &str| page.anchors.contains(&hasher.hash_one(name));
         assert_eq!((has("a"), has("b"), has("c")), (true, true, false));
+    }
+
+    #[test]
+    fn what_references_need_and_the_encoding_are_found() {
+        let page = |text: &str| read(text, &AnchorHasher::new());
+        let check = |text: &str, expect: Option<Needs>| {
+            assert_eq!(page(text).references[0].needs, expect, "{text}");
+        };
+        check("<script src=a>", Some(Needs::Script));
+        check("<script type=module src=a>", Some(Needs::Script));
+        check("<script type=Text/JavaScript src=a>", Some(Needs::Script));
+        check("<script type=text/template src=a>", None);
+        check(
+            "<link rel='alternate Stylesheet' href=a>",
+            Some(Needs::Style),
+        );
+        check("<link rel=icon href=a>", None);
+        check("<img src=a>", None);
+        let named = page("<p>\n<meta charset=latin1><meta charset=utf-8>").encoding;
+        assert_eq!(named, Some(("latin1".to_owned(), 2)));
+        let typed = page("<meta http-equiv=Content-Type content='text/html; charset=sjis'>");
+        assert_eq!(typed.encoding, Some(("sjis".to_owned(), 1)));
+        assert_eq!(
+            page("<meta name=charset content='a; charset=b'>").encoding,
+            None
+        );
     }
 }

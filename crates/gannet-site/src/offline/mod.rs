@@ -87,7 +87,7 @@ pub struct Asked<'a> {
 
 impl Asked<'_> {
     /// The inputs of rules.
-    fn request(&self) -> Request<'_> {
+    pub(crate) fn request(&self) -> Request<'_> {
         Request {
             scheme: self.scheme,
             host: self.host_name.as_bytes(),

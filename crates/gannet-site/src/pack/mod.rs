@@ -65,6 +65,7 @@ use gannet_content::mime::Types;
 use gannet_content::policy::csp::PolicyOptions;
 use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::routing::Routing;
+use gannet_content::stored_coding;
 
 pub(crate) use compress::decoder;
 pub use compressible::Compressible;
@@ -88,6 +89,7 @@ use site::Site;
 use sources::Sources;
 use spool::DiskSpool;
 use store::{Target, store};
+use walk::SourceFile;
 
 /// What to pack, and how.
 #[derive(Clone, Debug)]
@@ -225,6 +227,8 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
     let stored = store(&sources, options, &previous, &mut target, progress)
         .inspect_err(|error| memory.doubt(error))?;
     drop(previous);
+    let warning = not_utf8(&sources, &stored.not_utf8);
+    sources.warnings.extend(warning);
     let hosts = std::mem::take(&mut sources.hosts);
     store_rules(&hosts, &mut writer);
     let no_host = SourceHost::default();
@@ -347,6 +351,26 @@ fn store_rules(hosts: &[SourceHost], writer: &mut Writer) {
         let rules = HostRules { redirects, fields };
         (*number, rules)
     }));
+}
+
+/// What to tell of texts that browsers would read with wrong letters.
+fn not_utf8(sources: &Sources, contents: &[usize]) -> Option<Warning> {
+    let is_ruled = |file: &SourceFile| {
+        let host = sources.hosts.iter().find(|host| host.number == file.host);
+        let changes = host.and_then(|host| host.rules.changes(&file.url));
+        changes.is_some_and(|it| it.touch("content-type") || it.touch("content-encoding"))
+    };
+    // The same bytes may be text under one name and data under another.
+    let mut found = sources.files.iter().filter(|source| {
+        contents.binary_search(&source.content).is_ok()
+            && source.content_type.ends_with("charset=utf-8")
+            && stored_coding::of(&source.file.url).is_none()
+            && !is_ruled(&source.file)
+    });
+    let first = sources.shown(found.next()?);
+    let count = 1 + found.count();
+    let text = format!("text that is sent as UTF-8 and is not: {count}, such as '{first}'");
+    Some(Warning::with(text, Remedy::Types))
 }
 
 /// What to tell of pages that their content security policy would break.

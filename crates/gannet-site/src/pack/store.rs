@@ -66,6 +66,8 @@ struct Prepared<'p> {
     /// Identity first, then in the order of the codings.
     variants: Vec<(Coding, Bytes<'p>, Option<[u8; 32]>)>,
     is_reused: bool,
+    /// It was looked at, and would be no UTF-8 as text.
+    is_not_utf8: bool,
     /// The gzip stands for the identity too, and has been seen to come to it.
     drops_identity: bool,
 }
@@ -83,6 +85,9 @@ pub(super) struct Stored {
     pub(super) contents: Vec<StoredContent>,
     /// Contents that were taken over whole from an earlier archive.
     pub(super) reused_count: u64,
+    /// Positions of contents that would be no UTF-8 as text, in their order. Only what this build has
+    /// in memory is looked at.
+    pub(super) not_utf8: Vec<usize>,
 }
 
 /// Where contents go.
@@ -126,6 +131,7 @@ pub(super) fn store(
     let mut stored = Stored {
         contents: Vec::with_capacity(sources.contents.len()),
         reused_count: 0,
+        not_utf8: Vec::new(),
     };
     let prepare = |content| prepare(content, sources, options, previous);
     in_order(
@@ -136,6 +142,9 @@ pub(super) fn store(
             for (content, prepared) in batch.iter().zip(all_prepared) {
                 let prepared = prepared?;
                 stored.reused_count += u64::from(prepared.is_reused);
+                if prepared.is_not_utf8 {
+                    stored.not_utf8.push(stored.contents.len());
+                }
                 let path = &sources.files[content.first].file.path;
                 stored.contents.push(target.place(content, path, prepared)?);
                 progress.advance(content.len);
@@ -217,11 +226,21 @@ fn prepare<'p>(
             *sha256 = Some(bytes.sha256(content, path)?);
         }
     }
+    let is_not_utf8 = match variants.first() {
+        Some((Coding::Identity, Bytes::Memory(body, _), _)) => !is_utf8_or_marked(body),
+        _ => false,
+    };
     Ok(Prepared {
+        is_not_utf8,
         drops_identity: options.drop_identity && drops_identity(&variants),
         variants,
         is_reused,
     })
+}
+
+/// Whether text is UTF-8, or says by its first bytes that it is UTF-16, which wins over its type.
+fn is_utf8_or_marked(text: &[u8]) -> bool {
+    text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") || str::from_utf8(text).is_ok()
 }
 
 /// Whether there is gzip that comes to exactly the identity, and is all that a server needs.

@@ -279,6 +279,26 @@ fn compressed_copies_keep_their_addresses_and_are_told() {
 }
 
 #[test]
+fn text_in_another_encoding_is_told() {
+    let place = Place::new();
+    place.file("index.html", "café");
+    place.file("data.json", b"caf\xe9");
+    place.file("old/ruled.html", b"r\xe9gl\xe9");
+    place.file("wide.txt", b"\xff\xfec\0");
+    place.file("Build/g.framework.js.br", b"\x8b\xff");
+    place.file("_headers", "/old/ruled.html\n  Content-Type: text/html\n");
+    assert_eq!(place.pack().warnings, []);
+    // The same bytes, as data and as text.
+    place.file("new.json", b"na\xefve");
+    place.file("old/a.html", b"na\xefve");
+    place.file("old/b.html", b"na\xefve");
+    place.file("old/c.js", b"'\xe9'");
+    let text = "text that is sent as UTF-8 and is not: 3, such as '/old/a.html'";
+    let warning = Warning::with(text.into(), Remedy::Types);
+    assert_eq!(place.pack().warnings, [warning]);
+}
+
+#[test]
 fn what_looks_like_a_secret_is_told() {
     let place = Place::new();
     let key = "-----BEGIN EC PRIVATE KEY-----\nMHc\n";

@@ -20,6 +20,8 @@ pub enum Remedy {
     ReportOnly,
     /// No [`spa`](super::PackOptions::spa), which has no effect.
     NoApplication,
+    /// Other [`types`](super::PackOptions::types), without charset.
+    Types,
 }
 
 impl Warning {

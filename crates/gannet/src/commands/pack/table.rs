@@ -209,6 +209,10 @@ fn words(Warning { text, remedy }: &Warning) -> String {
             format!("{text} ({})", flags.collect::<Vec<_>>().join(" "))
         }
         Some(Remedy::ReportOnly) => format!("{text}; try it with '--csp report' first"),
+        Some(Remedy::Types) => format!(
+            "{text}; convert it, or let it be sent without charset (--type SUFFIX=TYPE, or \
+             Content-Type in _headers); 'gannet check' lists all"
+        ),
         Some(Remedy::NoApplication) => format!("--spa has no effect: {text}"),
     }
 }
