@@ -1,5 +1,5 @@
 //! Caches in front of gannet, with the configurations of the manual: what they store, and what they
-//! must not.
+//! must not; then once more, with a server between that asks for a password.
 //!
 //! nginx, Varnish and Apache are installed where that is possible; one that cannot be had is said to
 //! be skipped, and why.
@@ -70,37 +70,104 @@ fn try_all(page: &str, gannet: &Path, folder: &Path) -> Result<()> {
         let folder = folder.join(name);
         let site = write_site(&folder)?;
         let mut server = Command::new(gannet);
-        server.args(["serve", "--listen", "127.0.0.1:0", "--log", "off"]);
+        server.args(["serve", "--listen", "127.0.0.1:0", "--log", "off", "--spa"]);
         server.args(["--workers", "1", "--metrics", "127.0.0.1:0"]);
         let server = Served::start(server.arg(&site))?.context("gannet does not start")?;
         let setting = Setting {
             page,
-            folder: &folder,
+            folder: &folder.join("open"),
             port: free_port()?,
             upstream: &server.port,
         };
-        let mut command = start(&program, &setting)?;
-        let log = fs::File::create(folder.join("log"))?;
-        command
-            .stdin(Stdio::null())
-            .stdout(log.try_clone()?)
-            .stderr(log);
-        let mut cache = Running(command.spawn()?);
         let trial = Trial {
             name,
             port: setting.port,
             server: &server,
             site: &site,
-            folder: &folder,
+            folder: setting.folder,
         };
-        let result = cache.listens(setting.port).and_then(|()| trial.all());
-        drop(cache);
-        if result.is_err() {
-            let log = fs::read_to_string(folder.join("log")).unwrap_or_default();
-            eprintln!("{log}");
-        }
-        result.with_context(|| name)?;
+        with_cache(start, &program, &setting, || trial.all()).context(name)?;
         println!("{name}: stores, revalidates, cuts ranges, keeps codings apart, spares errors");
+        let guard = match process::find_or_install("nginx", "nginx-light") {
+            Ok(nginx) => Guard::start(&nginx, &folder, &server.port)?,
+            Err(error) => {
+                println!("{name} before a password: skipped: {error:#}");
+                continue;
+            }
+        };
+        let setting = Setting {
+            folder: &folder.join("closed"),
+            port: free_port()?,
+            upstream: &guard.port.to_string(),
+            ..setting
+        };
+        let protects = || protects(setting.port);
+        with_cache(start, &program, &setting, protects).context(name)?;
+        println!("{name}: stores nothing that needs a password");
+    }
+    Ok(())
+}
+
+/// Runs a cache as long as `trial` takes.
+fn with_cache(
+    start: Start,
+    program: &Path,
+    setting: &Setting<'_>,
+    trial: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    make_open(setting.folder)?;
+    let mut cache = Running::start(&mut start(program, setting)?, setting.folder)?;
+    let result = cache.listens(setting.port).and_then(|()| trial());
+    drop(cache);
+    if result.is_err() {
+        let log = fs::read_to_string(setting.folder.join("log")).unwrap_or_default();
+        eprintln!("{log}");
+    }
+    result
+}
+
+/// nginx, which asks for a password before it forwards.
+struct Guard {
+    port: u16,
+    _running: Running,
+}
+
+impl Guard {
+    fn start(program: &Path, folder: &Path, upstream: &str) -> Result<Self> {
+        let folder = folder.join("guard");
+        fs::create_dir_all(&folder)?;
+        let users = folder.join("users");
+        fs::write(&users, "u:{PLAIN}pw\n")?;
+        let port = free_port()?;
+        let text = format!(
+            "server {{\nlisten 127.0.0.1:{port};\nauth_basic site;\n\
+             auth_basic_user_file {};\n\
+             location / {{ proxy_pass http://127.0.0.1:{upstream}; }}\n}}",
+            users.display()
+        );
+        let mut running = Running::start(&mut nginx_with(program, &folder, &text)?, &folder)?;
+        running.listens(port).context("nginx with a password")?;
+        Ok(Self {
+            port,
+            _running: running,
+        })
+    }
+}
+
+/// What is sent to who has the password is not sent to others.
+fn protects(port: u16) -> Result<()> {
+    let password = ["Authorization: Basic dTpwdw=="];
+    for path in ["/", "/_astro/app.js"] {
+        for _ in 0..2 {
+            let got = ask(port, "GET", path, &password)?;
+            ensure!(got.status == 200, "{path}: {}", got.head);
+        }
+        let got = ask(port, "GET", path, &[])?;
+        ensure!(
+            got.status == 401,
+            "{path} without the password: {}",
+            got.head
+        );
     }
     Ok(())
 }
@@ -109,6 +176,13 @@ fn try_all(page: &str, gannet: &Path, folder: &Path) -> Result<()> {
 struct Running(Child);
 
 impl Running {
+    /// What it prints is in the folder.
+    fn start(command: &mut Command, folder: &Path) -> Result<Self> {
+        let log = fs::File::create(folder.join("log"))?;
+        command.stdin(Stdio::null()).stdout(log.try_clone()?);
+        Ok(Self(command.stderr(log).spawn()?))
+    }
+
     fn listens(&mut self, port: u16) -> Result<()> {
         let start = Instant::now();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
@@ -150,7 +224,14 @@ fn configuration(setting: &Setting<'_>, mark: &str) -> Result<String> {
 }
 
 fn nginx(program: &Path, setting: &Setting<'_>) -> Result<Command> {
-    let folder = setting.folder.display();
+    let own = configuration(setting, "nginx.conf")?;
+    nginx_with(program, setting.folder, &own)
+}
+
+/// nginx with these servers.
+fn nginx_with(program: &Path, folder: &Path, own: &str) -> Result<Command> {
+    let path = folder.join("nginx.conf");
+    let folder = folder.display();
     let user = match rustix::process::geteuid().is_root() {
         true => "user root;",
         false => "",
@@ -159,12 +240,10 @@ fn nginx(program: &Path, setting: &Setting<'_>) -> Result<Command> {
     let temporary = temporary
         .map(|it| format!("{it}_temp_path {folder}/{it};\n"))
         .concat();
-    let own = configuration(setting, "nginx.conf")?;
     let text = format!(
         "{user}\ndaemon off;\nworker_processes 1;\npid {folder}/pid;\nerror_log {folder}/error;\n\
          events {{}}\nhttp {{\naccess_log off;\n{temporary}{own}\n}}\n"
     );
-    let path = setting.folder.join("nginx.conf");
     fs::write(&path, text)?;
     let mut command = Command::new(program);
     command.arg("-c").arg(path);
@@ -215,16 +294,21 @@ fn apache(program: &Path, setting: &Setting<'_>) -> Result<Command> {
     Ok(command)
 }
 
-/// A site, and a folder for the cache that its user can write to.
-fn write_site(folder: &Path) -> Result<PathBuf> {
+/// Folders for a cache that its user can write to.
+fn make_open(folder: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
-    let site = folder.join("site");
-    fs::create_dir_all(&site)?;
     for open in ["cache", "lock"] {
         fs::create_dir_all(folder.join(open))?;
         fs::set_permissions(folder.join(open), fs::Permissions::from_mode(0o777))?;
     }
+    Ok(())
+}
+
+fn write_site(folder: &Path) -> Result<PathBuf> {
+    let site = folder.join("site");
+    fs::create_dir_all(site.join("_astro"))?;
     fs::write(site.join("index.html"), "<p>first")?;
+    fs::write(site.join("_astro/app.js"), "1")?;
     fs::write(site.join("film.bin"), film())?;
     let text = "body { color: red }\n".repeat(500);
     fs::write(site.join("style.css"), &text)?;
@@ -271,6 +355,7 @@ impl Trial<'_> {
         self.cuts_ranges().context("ranges")?;
         self.keeps_codings_apart().context("codings")?;
         self.spares_errors().context("errors")?;
+        self.spares_pictures().context("pages for pictures")?;
         self.purges().context("purging")
     }
 
@@ -360,6 +445,23 @@ impl Trial<'_> {
         fs::write(self.site.join("chunk.js"), "1")?;
         let found = self.ask("GET", "/chunk.js", &[])?;
         ensure!(found.status == 200 && found.body == b"1", "{}", found.head);
+        Ok(())
+    }
+
+    /// A page that stands in for who navigates is not sent for a picture of that name.
+    fn spares_pictures(&self) -> Result<()> {
+        let picture = ["Accept: image/avif,*/*;q=0.8"];
+        let modes = [
+            (picture, 404),
+            (["Sec-Fetch-Mode: navigate"], 200),
+            (picture, 404),
+            (["Accept: text/html,*/*;q=0.8"], 200),
+            (picture, 404),
+        ];
+        for (field, status) in modes {
+            let got = self.ask("GET", "/logo-v2.png", &field)?;
+            ensure!(got.status == status, "{field:?}: {}", got.head);
+        }
         Ok(())
     }
 

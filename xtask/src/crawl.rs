@@ -111,9 +111,9 @@ const HUGO_PAGE: &str = "{{ $style := resources.Get \"a.css\" | fingerprint }}\
     <title>{{ .Title }}</title><link rel=stylesheet href=\"{{ $style.RelPermalink }}\">{{ .Content }}";
 
 /// What a page is kept for that nothing is known of.
-const REVALIDATED: &str = "public, max-age=0, s-maxage=1, must-revalidate";
+const REVALIDATED: &str = "max-age=1";
 /// The same for a name that is proven to come from its content.
-const IMMUTABLE: &str = "public, max-age=31536000, immutable";
+const IMMUTABLE: &str = "max-age=31536000, immutable";
 
 /// Runs all of it.
 pub(crate) fn main() -> Result<()> {

@@ -19,12 +19,14 @@
 use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::ready_fields::{ReadyFields, ReadyFieldsError, RepresentationFields};
 
-/// `cache-control` of what may change under its name: browsers keep it and revalidate it each time.
+/// `cache-control` of what may change under its name: kept, and revalidated once it is a second old.
+/// A second is what a live directory takes to notice a change.
 ///
-/// Shared caches keep it for a second before they do: neither nginx nor Varnish stores anything that
-/// says `no-cache` or `max-age=0` alone, so that without `s-maxage` they would fetch the whole of a
-/// film for each of its ranges. A second is what a live directory takes to notice a change.
-pub const CACHE_REVALIDATE: &str = "public, max-age=0, s-maxage=1, must-revalidate";
+/// Neither nginx nor Varnish stores anything that says `no-cache` or `max-age=0`: they would fetch
+/// the whole of a film for each of its ranges. `s-maxage=1` beside `max-age=0` would let them, but
+/// like `public` and `must-revalidate` it also lets them store what was sent to somebody who logged
+/// in, and send it to everybody (RFC 9111 section 3.5).
+pub const CACHE_REVALIDATE: &str = "max-age=1";
 
 /// `cache-control` of what no shared cache should hold, and browsers revalidate: redirects, and a
 /// site's own page for what is not found, since a deploy may be about to bring it.
@@ -32,7 +34,23 @@ pub const CACHE_NO_CACHE: &str = "no-cache";
 
 /// `cache-control` of what never changes under its name: kept for a year, never revalidated (RFC
 /// 8246).
-pub const CACHE_IMMUTABLE: &str = "public, max-age=31536000, immutable";
+pub const CACHE_IMMUTABLE: &str = "max-age=31536000, immutable";
+
+/// The default `cache-control` of content for a request with `authorization`, in place of `default`;
+/// `None` if that is none of the defaults, or is for no shared cache as it is.
+///
+/// Somebody on the way may check the field, and a cache before it may store whatever has a lifetime,
+/// as nginx does.
+#[must_use]
+pub fn private_cache_control(default: &[u8]) -> Option<&'static str> {
+    if default == CACHE_REVALIDATE.as_bytes() {
+        Some("private, max-age=1")
+    } else if default == CACHE_IMMUTABLE.as_bytes() {
+        Some("private, max-age=31536000, immutable")
+    } else {
+        None
+    }
+}
 
 /// The methods that every resource allows: the value of `allow` (RFC 9110 section 10.2.1). A 405
 /// must have it, the answer to `OPTIONS` should.

@@ -6,6 +6,8 @@
 //! (`application/xml`, `image/svg+xml`, feeds), since the parameter would override the encoding
 //! that the document itself declares (RFC 7303 section 3).
 
+use gannet_http::semantics::fields::{Fields, KnownField};
+
 use crate::limits::SUFFIX_MAX;
 use crate::stored_coding;
 
@@ -100,6 +102,20 @@ pub fn is_compressible(content_type: &str) -> bool {
             has_text_suffix || COMPRESSIBLE.contains(&essence.as_str())
         }
     }
+}
+
+/// Whether a client names a type among those that it accepts (RFC 9110 section 12.5.1): ranges like
+/// `*/*` do not count, nor do weights.
+#[must_use]
+pub fn accepts_by_name(fields: &Fields<'_>, essence: &str) -> bool {
+    let mut elements = fields
+        .lines(KnownField::Accept)
+        .flat_map(|line| line.split(|&byte| byte == b','));
+    elements.any(|element| {
+        let named = element.split(|&byte| byte == b';').next();
+        let named = named.unwrap_or_default().trim_ascii();
+        named.eq_ignore_ascii_case(essence.as_bytes())
+    })
 }
 
 /// Whether the path's last segment has the suffix of something other than a page. Where such a

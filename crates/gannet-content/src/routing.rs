@@ -6,7 +6,7 @@
 use gannet_http::semantics::fields::Fields;
 use gannet_http::semantics::status::Status;
 
-use crate::mime::looks_like_asset;
+use crate::mime::{self, looks_like_asset};
 use crate::rules::Compat;
 
 /// How paths lead to files.
@@ -97,16 +97,26 @@ pub fn is_application_path(path: &[u8], is_navigation: bool) -> bool {
     (is_navigation || !looks_like_asset(path)) && hidden_segment(relative).is_none()
 }
 
+/// Whether a page that stands in for `path` would not do so for everybody, but only for who
+/// navigates there: no cache may send it to others.
+#[must_use]
+pub fn is_for_navigation(path: &[u8], is_navigation: bool) -> bool {
+    is_navigation && looks_like_asset(path)
+}
+
 /// Whether a browser asks for a page to show, as it says itself (Fetch Metadata Request Headers,
-/// section 2.2). It is looked for only where a path names nothing, so it has no place in the table
-/// of known fields.
+/// section 2.2). It does so over HTTPS and on the machine itself; elsewhere what it accepts tells:
+/// it names HTML for pages alone, and not for pictures, scripts, styles or what scripts fetch.
+///
+/// The mode is looked for only where a path names nothing, so it has no place in the table of known
+/// fields.
 #[must_use]
 pub fn is_navigation(fields: &Fields<'_>) -> bool {
     let mode = |(name, _): &(&[u8], &[u8])| name.eq_ignore_ascii_case(b"sec-fetch-mode");
-    fields
-        .iter()
-        .find(mode)
-        .is_some_and(|(_, value)| value == b"navigate")
+    match fields.iter().find(mode) {
+        Some((_, value)) => value == b"navigate",
+        None => mime::accepts_by_name(fields, "text/html"),
+    }
 }
 
 /// Where the first segment of a path (without its first slash) begins that has a dot as its first
@@ -261,6 +271,25 @@ mod tests {
         check("/.html", 0, None);
         check("/about", 0, None);
         check("/about.html", 9, None);
+    }
+
+    #[test]
+    fn browsers_navigate_with_a_mode_or_else_by_what_they_accept() {
+        let check = |section: &str, expect| {
+            let fields = Fields::parse(section.as_bytes()).expect("well formed");
+            assert_eq!(is_navigation(&fields), expect, "{section}");
+        };
+        let page = "accept: application/xhtml+xml, Text/HTML;q=0.9, */*;q=0.8\r\n";
+        let picture = "accept: image/avif,image/webp,image/*,*/*;q=0.8\r\n";
+        check(page, true);
+        check(picture, false);
+        check("accept: */*\r\n", false);
+        check("accept: text/html-sandboxed\r\n", false);
+        check("accept: image/png\r\naccept: text/html\r\n", true);
+        check("", false);
+        check("sec-fetch-mode: navigate\r\n", true);
+        check(&format!("{picture}Sec-Fetch-Mode: navigate\r\n"), true);
+        check(&format!("{page}Sec-Fetch-Mode: no-cors\r\n"), false);
     }
 
     #[test]

@@ -205,7 +205,8 @@ fn pages_redirects_and_errors_as_in_a_directory() {
     });
 }
 
-/// Who navigates to a path with a dot in its last name gets the application; who loads it does not.
+/// Who navigates to a path with a dot in its last name gets the application; who loads it does not,
+/// not even from a cache. Without HTTPS, what is accepted tells them apart.
 #[test]
 fn a_navigation_to_a_name_with_a_dot_is_the_applications() {
     let (folder, out) = (Folder::site(), Folder::new());
@@ -216,13 +217,30 @@ fn a_navigation_to_a_name_with_a_dot_is_the_applications() {
             engine.serve(folder.path(), &["--spa"]),
         );
         for server in [&packed, &live] {
+            let accepts_page = "Accept: text/html,application/xhtml+xml,*/*;q=0.8";
             for path in ["/docs/v1.2", "/@jane.doe"] {
-                let navigate = ["Sec-Fetch-Mode: navigate"];
-                let page = ask(server, "GET", path, &navigate).expect(200);
-                assert!(page.text().contains("<title>home</title>"), "{path}");
-                ask(server, "HEAD", path, &navigate).expect(200);
+                for navigate in ["Sec-Fetch-Mode: navigate", accepts_page] {
+                    let page = ask(server, "GET", path, &[navigate]).expect(200);
+                    assert!(page.text().contains("<title>home</title>"), "{path}");
+                    assert_eq!(page.field("cache-control"), Some("no-cache"), "{path}");
+                    let head = ask(server, "HEAD", path, &[navigate]).expect(200);
+                    assert_eq!(head.field("cache-control"), Some("no-cache"), "{path}");
+                }
                 get(server, path).expect(404);
                 ask(server, "GET", path, &["Sec-Fetch-Mode: no-cors"]).expect(404);
+                ask(
+                    server,
+                    "GET",
+                    path,
+                    &["Sec-Fetch-Mode: no-cors", accepts_page],
+                )
+                .expect(404);
+                ask(server, "GET", path, &["Accept: image/avif,*/*;q=0.8"]).expect(404);
+            }
+            // Whoever asks for these gets them.
+            for path in ["/", "/some/view", "/assets/app.css"] {
+                let got = ask(server, "GET", path, &[accepts_page]).expect(200);
+                assert_eq!(got.field("cache-control"), Some("max-age=1"), "{path}");
             }
             ask(server, "GET", "/.env", &["Sec-Fetch-Mode: navigate"]).expect(404);
         }

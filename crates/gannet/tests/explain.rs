@@ -113,6 +113,26 @@ fn a_server_answers_as_foreseen() {
                 }
             }
         }
+        // What holds for this request alone is foreseen, too.
+        let requests = [
+            ("/", "authorization: Basic dTpwdw==", "private, max-age=1"),
+            ("/v1.2", "sec-fetch-mode: navigate", "no-cache"),
+            ("/v1.2", "accept: text/html", "no-cache"),
+            ("/view", "accept: text/html", "max-age=1"),
+        ];
+        let server = engine.serve(folder.path(), &["--spa"]);
+        let address = format!("http://{}", server.address());
+        for (url, field, value) in requests {
+            let arguments = [url, "--spa", "-H", field, "--server", &address];
+            let ended = explain(folder.path(), &arguments);
+            assert_eq!(ended.status, Some(0), "{url} {field}: {}", ended.text());
+            let line = format!("\ncache-control: {value}\n");
+            assert!(
+                ended.text().contains(&line),
+                "{url} {field}: {}",
+                ended.text()
+            );
+        }
         // Another site is told.
         let other = Folder::new();
         other.write("about.html", "something else");

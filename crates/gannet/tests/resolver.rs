@@ -277,12 +277,19 @@ impl Case {
 /// An answer: its status, its location, and the file whose content it has.
 type Answer = (u16, Option<String>, Option<String>);
 
-/// `Sec-Fetch-Mode`, or none.
-const REQUESTS: [Option<&str>; 3] = [None, Some("navigate"), Some("no-cors")];
+/// By which a browser navigates.
+const NAVIGATES: &str = "sec-fetch-mode: navigate";
 
-fn served(case: &Case, client: &mut Client, path: &str, mode: Option<&str>) -> Answer {
-    let line = mode.map(|mode| format!("sec-fetch-mode: {mode}"));
-    let lines: Vec<&str> = line.iter().map(String::as_str).collect();
+/// A field by which browsers navigate or load, or none.
+const REQUESTS: [Option<&str>; 4] = [
+    None,
+    Some(NAVIGATES),
+    Some("sec-fetch-mode: no-cors"),
+    Some("accept: text/html,*/*;q=0.8"),
+];
+
+fn served(case: &Case, client: &mut Client, path: &str, line: Option<&str>) -> Answer {
+    let lines: Vec<&str> = line.into_iter().collect();
     let answer = client.request("GET", path, &lines);
     let location = answer.field("location").map(str::to_owned);
     let file = match location {
@@ -296,12 +303,11 @@ fn served(case: &Case, client: &mut Client, path: &str, mode: Option<&str>) -> A
     (answer.status, location, file)
 }
 
-fn foreseen(case: &Case, site: &SiteOptions, path: &str, mode: Option<&str>) -> (Answer, String) {
-    let field = mode.map(|mode| format!("sec-fetch-mode: {mode}"));
+fn foreseen(case: &Case, site: &SiteOptions, path: &str, field: Option<&str>) -> (Answer, String) {
     let options = ExplainOptions {
         url: path.to_owned(),
         site: site.clone(),
-        fields: field.into_iter().collect(),
+        fields: field.map(str::to_owned).into_iter().collect(),
         server: None,
     };
     let mut out = Vec::new();
@@ -379,7 +385,7 @@ fn compare(
                     text.split("\n\n").next().unwrap_or_default()
                 );
             }
-            if mode == Some("navigate") {
+            if mode == Some(NAVIGATES) {
                 // Where links lead in the end has to be known, too.
                 let next = answer.1.as_ref().filter(|next| next.starts_with('/'));
                 if let Some(next) = next.filter(|next| !answers.contains_key(*next)) {

@@ -10,10 +10,10 @@
 use std::cmp::Ordering;
 
 use gannet_http::semantics::date::{DATE_MAX, DATE_MIN, write_date};
-use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::request::Request;
 
 use crate::limits::LISTING_ENTRIES_MAX;
+use crate::mime::accepts_by_name;
 
 mod html;
 mod json;
@@ -160,18 +160,8 @@ pub fn render(request: &ListingRequest<'_>, mut entries: Vec<Entry>) -> Page {
 
 /// Whether a client wants JSON rather than a page.
 fn accepts_json(request: &Request<'_>) -> bool {
-    let mut is_named = false;
-    for line in request.fields.lines(KnownField::Accept) {
-        for element in line.split(|&byte| byte == b',') {
-            let essence = element.split(|&byte| byte == b';').next();
-            let essence = essence.unwrap_or_default().trim_ascii();
-            if essence.eq_ignore_ascii_case(b"text/html") {
-                return false;
-            }
-            is_named |= essence.eq_ignore_ascii_case(b"application/json");
-        }
-    }
-    is_named
+    let is_named = |essence| accepts_by_name(&request.fields, essence);
+    is_named("application/json") && !is_named("text/html")
 }
 
 /// The order of two entries: a total one, so that the same directory always looks the same.

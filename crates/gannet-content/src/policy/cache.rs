@@ -3,7 +3,7 @@
 //! Content under a name that changes whenever the content does is kept for a year. There has to be
 //! evidence for that, since it cannot be taken back from browsers: a digest of the content in the
 //! name, or a convention of the tool that wrote the file. Everything else is kept too, but
-//! revalidated each time, which costs a round trip and no body as long as it is unchanged. Errors
+//! revalidated after a second, which costs a round trip and no body as long as it is unchanged. Errors
 //! are not kept, whatever a rule says: a script requested a moment too early would stay broken in
 //! that browser until the rule's lifetime expires.
 
@@ -22,7 +22,7 @@ pub const CACHE_NOTHING: &str = "no-store";
 pub enum Lifetime {
     /// A year, without asking again.
     Immutable,
-    /// Revalidated before it is used, by shared caches once a second.
+    /// Revalidated once it is a second old.
     Revalidate,
     /// Revalidated before each use, and not for shared caches.
     NoCache,

@@ -89,6 +89,13 @@ impl FieldChanges {
         self.set.is_empty() && self.remove.is_empty()
     }
 
+    /// Whether they set or remove a field.
+    #[must_use]
+    pub fn touch(&self, name: &str) -> bool {
+        self.remove.iter().any(|removed| removed == name)
+            || self.set.iter().any(|(set, _)| set == name)
+    }
+
     /// Without what they do to fields that say how long an answer may be kept, or how its content is
     /// coded: those are meant for the content of a path, not for an error or a page that stands in
     /// for it.

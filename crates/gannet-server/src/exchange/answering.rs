@@ -12,15 +12,18 @@ use gannet_content::answer;
 use gannet_content::multipart::{Boundary, multipart};
 use gannet_content::plan::{self, Outcome};
 use gannet_content::policy::digest::{CONTENT_DIGEST, REPR_DIGEST};
+use gannet_content::routing::{is_for_navigation, is_navigation};
 use gannet_content::rules::headers::is_caching_field;
 use gannet_content::rules::pattern::Scheme;
 use gannet_http::h1;
 use gannet_http::h2::{StreamId, Time};
 use gannet_http::semantics::date::DATE_LINE_LEN;
+use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::range::ByteRange;
 use gannet_http::semantics::ready_fields::{ReadyFields, ReadyFieldsError};
 use gannet_http::semantics::request::{Method, Request};
 use gannet_http::semantics::response::{ReadyPart, ResponseHead, Status};
+use gannet_http::semantics::target_path::decode_path;
 use gannet_io::driver::Nanos;
 use gannet_io::memory::Memory;
 
@@ -95,7 +98,7 @@ impl Answering<'_> {
         if selected.status == Status::NOT_FOUND && self.gives_icon(request) {
             return self.icon();
         }
-        let changed = match self.changed(selected) {
+        let changed = match self.changed(request, selected) {
             Ok(None) => return self.planned(request, selected),
             Ok(Some(changed)) => changed,
             // Rules that make more fields than an answer may have: leaving out some that the site
@@ -116,6 +119,7 @@ impl Answering<'_> {
     /// The fields of a representation, if rules or the operator change them.
     pub(super) fn changed(
         &self,
+        request: &Request<'_>,
         selected: &Selected<'_>,
     ) -> Result<Option<ReadyFields>, ReadyFieldsError> {
         let is_error = selected.status.0 >= 400;
@@ -125,13 +129,16 @@ impl Answering<'_> {
         }
         let changes = ruling.and_then(|ruling| ruling.changes());
         let replaced = &self.turn.defaults.replaced;
-        if changes.is_none() && replaced.is_empty() && !is_error {
+        let narrower = narrower_cache_control(request, selected);
+        if changes.is_none() && replaced.is_empty() && narrower.is_none() {
             return Ok(None);
         }
         let mut changes = changes.unwrap_or_default();
-        if is_error && !has_no_cache(selected) {
-            let value = answer::CACHE_NO_CACHE.as_bytes().to_vec();
-            changes.set.push(("cache-control".to_owned(), value));
+        if let Some(value) = narrower
+            && !changes.touch(CACHE_CONTROL)
+        {
+            let value = value.as_bytes().to_vec();
+            changes.set.push((CACHE_CONTROL.to_owned(), value));
         }
         let replaced = replaced.iter();
         for name in replaced.filter(|name| !is_error || !is_caching_field(name)) {
@@ -400,11 +407,33 @@ pub(crate) fn needed_bytes(
     }
 }
 
-/// Whether the fields of a representation say that no shared cache is to keep it.
-fn has_no_cache(selected: &Selected<'_>) -> bool {
-    let expected = answer::CACHE_NO_CACHE.as_bytes();
+const CACHE_CONTROL: &str = "cache-control";
+
+/// The `cache-control` of a representation, if the one that it has is for more than this request.
+#[inline]
+fn narrower_cache_control(request: &Request<'_>, selected: &Selected<'_>) -> Option<&'static str> {
+    let is_plain = selected.is_own && selected.status.0 < 400;
+    if is_plain && !request.fields.has(KnownField::Authorization) {
+        return None;
+    }
     let mut lines = selected.block.lines();
-    lines.any(|(name, value, _)| name == b"cache-control" && value == expected)
+    let line = lines.find(|(name, _, _)| *name == CACHE_CONTROL.as_bytes());
+    let value = line.map_or(&b""[..], |(_, value, _)| value);
+    if selected.status.0 >= 400 || (!selected.is_own && is_for_navigation_alone(request)) {
+        let narrower = answer::CACHE_NO_CACHE;
+        return (value != narrower.as_bytes()).then_some(narrower);
+    }
+    match request.fields.has(KnownField::Authorization) {
+        true => answer::private_cache_control(value),
+        false => None,
+    }
+}
+
+/// Whether a page stands in for the path because the request is a navigation.
+fn is_for_navigation_alone(request: &Request<'_>) -> bool {
+    let mut scratch = Vec::new();
+    let path = decode_path(request.target.path, &mut scratch);
+    path.is_ok_and(|path| is_for_navigation(path.as_bytes(), is_navigation(&request.fields)))
 }
 
 /// Whether bytes of the representation are sent.

@@ -133,11 +133,12 @@ impl Answering<'_> {
     /// The same for a resource whose own fields may allow an origin to read it.
     pub(crate) fn preflight(
         &mut self,
+        request: &Request<'_>,
         selected: &Selected<'_>,
         allow: (&'static str, &[u8]),
     ) -> Answered {
         // The fields as a `GET` would have them; those of the operator are not among them.
-        let changed = self.changed(selected).ok().flatten();
+        let changed = self.changed(request, selected).ok().flatten();
         let block = changed
             .as_ref()
             .map_or(selected.block, ReadyFields::as_block);

@@ -358,7 +358,7 @@ impl<D: Driver> Pump<'_, D> {
             request,
         };
         match archive.resolve(wanted, to.ruling.as_ref()) {
-            Resolved::Selected(selected) => to.preflight(&selected, ALLOW),
+            Resolved::Selected(selected) => to.preflight(request, &selected, ALLOW),
             _ => {
                 to.ruling = None;
                 to.options(ALLOW)

@@ -12,17 +12,19 @@ use std::path::PathBuf;
 
 use clap::ArgMatches;
 use gannet_archive::{Entry, SectionKind};
-use gannet_content::answer::{CACHE_NO_CACHE, Resource, ready_fields};
+use gannet_content::answer::{CACHE_NO_CACHE, Resource, private_cache_control, ready_fields};
 use gannet_content::directory::sidecars::{SIDECARS, is_usable, may_have_sidecars};
 use gannet_content::policy::cache::{Lifetimes, Reason};
 use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::policy::security;
+use gannet_content::routing::{is_for_navigation, is_navigation};
 use gannet_content::rules::headers::{FieldOperation, may_be_cached};
 use gannet_content::rules::matcher::Request;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::stored_coding;
 use gannet_content::validators::{LiveFile, last_modified, live_tag};
 use gannet_http::semantics::coding::{Coding, CodingSet, accept_encoding};
+use gannet_http::semantics::fields::Fields;
 use gannet_server::FAVICON;
 use gannet_site::archive::{self, SiteError};
 use gannet_site::offline::{Asked, DirectoryPlace, Located, Place, Site, SiteOptions, may};
@@ -187,9 +189,7 @@ fn foresee(
         scheme: scheme(target),
         path: &target.path,
         query: target.query.as_deref(),
-        is_navigation: request
-            .iter()
-            .any(|(name, value)| name == "sec-fetch-mode" && value == "navigate"),
+        is_navigation: navigates(request),
     };
     line(text, format!("GET {}", target.path_and_query()));
     let mut steps = Vec::new();
@@ -235,8 +235,11 @@ fn foresee(
     if answer.status >= 400 && answer.fields.iter().any(|it| it.name == "cache-control") {
         answer.set("cache-control", CACHE_NO_CACHE, "errors are not cached");
     }
+    let stands_in =
+        matches!(located, Located::File(..)) && !site.has_content(asked.host, asked.path);
+    narrow(&asked, stands_in, request, &mut answer);
     // The icon stands in for the site's own.
-    let may_cache = located != Located::Icon && may_be_cached(answer.status);
+    let may_cache = located != Located::Icon && !stands_in && may_be_cached(answer.status);
     rules(site, target, &host, may_cache, &mut answer);
     line(text, "");
     line(text, format!("status {}", answer.status));
@@ -250,6 +253,31 @@ fn foresee(
         line(text, format!("    {origin}"));
     }
     answer
+}
+
+/// Whether a browser would ask so for a page to show.
+fn navigates(request: &[(String, String)]) -> bool {
+    let lines = request
+        .iter()
+        .map(|(name, value)| format!("{name}: {value}\r\n"));
+    let section: String = lines.collect();
+    Fields::parse(section.as_bytes()).is_ok_and(|fields| is_navigation(&fields))
+}
+
+/// How long an answer may be kept, where that is shorter for this request than for others.
+fn narrow(asked: &Asked<'_>, stands_in: bool, request: &[(String, String)], answer: &mut Answer) {
+    if stands_in && is_for_navigation(asked.path, asked.is_navigation) {
+        let why = "without navigation, the page does not answer for such a name";
+        answer.set("cache-control", CACHE_NO_CACHE, why);
+    }
+    let has_authorization = request.iter().any(|(name, _)| name == "authorization");
+    let mut fields = answer.fields.iter();
+    let value = fields.find(|field| field.name == "cache-control");
+    let private = value.and_then(|field| private_cache_control(field.value.as_bytes()));
+    if let Some(value) = private.filter(|_| has_authorization) {
+        let why = "the request has authorization, which only somebody before the server can check";
+        answer.set("cache-control", value, why);
+    }
 }
 
 /// The server's own icon.
