@@ -304,3 +304,83 @@ fn check_location(rule: &Redirect, location: &[u8]) {
         }
     }
 }
+
+proptest! {
+    /// Rules written as a file are the same rules when it is read; a second time, the same text.
+    #[test]
+    fn the_text_of_rules_gives_the_same_rules(
+        sources in prop::collection::vec(source(), 1..8),
+        names in prop::collection::vec("[a%:*?# +&=.é/]{1,4}", 0..3),
+        compat in compat(),
+        status in prop_oneof![Just("301"), Just("302"), Just("200"), Just("301!")],
+    ) {
+        let (table, _) = parse_each(&sources, compat);
+        let fields: String = sources
+            .iter()
+            .map(|source| format!("{source}\n  X-A: :p0 :splat b\n  ! X-B\n"))
+            .collect();
+        let file = SourceFile { path: "_headers", text: fields.as_bytes() };
+        let (fields, _) = headers::parse(&file, compat);
+        let text = fields.text().expect("it was read from a file");
+        let file = SourceFile { path: "_headers", text: text.as_bytes() };
+        let (again, problems) = headers::parse(&file, compat);
+        prop_assert!(problems.is_empty(), "{:?} of {}", problems, text);
+        prop_assert_eq!(again.text(), Some(text));
+
+        let text = table.redirects().text().expect("it was read from a file");
+        prop_assert_eq!(rules::table(compat, &text).redirects().text(), Some(text));
+
+        let query: String = names.iter().map(|name| {
+            let encoded: String = name.bytes().map(|byte| format!("%{byte:02X}")).collect();
+            format!(" {encoded}={encoded}")
+        }).collect();
+        let line = format!("/a%2Ab/:x q=:q{query} /to/:x?q=:q#:q {status}\n");
+        let file = SourceFile { path: "_redirects", text: line.as_bytes() };
+        let (read, problems) = redirects::parse(&[file], Compat::Netlify);
+        prop_assert_eq!(read.text().is_some(), true, "{} {:?}", line, problems);
+    }
+}
+
+#[test]
+fn the_text_of_rules_has_one_spelling() {
+    for (compat, line, expect) in [
+        (Compat::Netlify, "/old/ /new", "/old /new 301"),
+        (Compat::Netlify, "/a%2Ab%20c /x 302!", "/a%2Ab%20c /x 302!"),
+        (
+            Compat::Netlify,
+            "/%2E/caf%C3%A9 /é",
+            "/%2E/café /%C3%A9 301",
+        ),
+        (Compat::Netlify, "/:id%41 /x/:id", "/:id%41 /x/:id 301"),
+        (
+            Compat::Netlify,
+            "http://B.example/*/x b=:v a=1+2 https://c.example/:splat?q=:v",
+            "http://b.example/*/x a=1%202 b=:v https://c.example/:splat?q=:v 301",
+        ),
+        (Compat::Cloudflare, "/old /new", "/old /new 302"),
+        (
+            Compat::Cloudflare,
+            "/* /index.html 200",
+            "/* /index.html 200",
+        ),
+        (
+            Compat::Cloudflare,
+            "/a/:b.html /c/:b#x",
+            "/a/:b.html /c/:b#x 302",
+        ),
+        (Compat::Kawipiko, "./a* ../x 301", "/a%2A /x 301"),
+        (
+            Compat::Kawipiko,
+            "://a.example/b/* /x:y 308",
+            "https://a.example/b/* /x:y 308",
+        ),
+    ] {
+        let file = SourceFile {
+            path: "_redirects",
+            text: line.as_bytes(),
+        };
+        let (read, problems) = redirects::parse(&[file], compat);
+        assert!(problems.is_empty(), "{line}: {problems:?}");
+        assert_eq!(read.text(), Some(format!("{expect}\n")), "{line}");
+    }
+}

@@ -99,6 +99,165 @@ fn diff_follows_rules_with_patterns() {
     assert!(text.text().contains(counts), "{text:?}");
 }
 
+/// Packs a folder with rules, and flags.
+fn packed(out: &Folder, name: &str, files: &[(&str, &str)], flags: &[&str]) -> String {
+    let folder = Folder::new();
+    for (path, text) in files {
+        folder.write(path, text);
+    }
+    let path = out.join(name).to_str().expect("UTF-8").to_owned();
+    let arguments = ["pack", ".", "--fast", "--quiet", "-o", &path];
+    gannet_in(&folder, arguments.iter().chain(flags)).success();
+    path
+}
+
+/// What decides answers without being a path: rules and options.
+#[test]
+fn diff_tells_rules_and_options() {
+    let out = Folder::new();
+    let page = ("index.html", "a page");
+    let rules = |text| ("_redirects", text);
+    let old_rules = "/old /new 301\n/shop/* /:splat 302!\n";
+    let old_fields = "https://a.example/*\n  X-A: 1\n  X-B: 2\n/none/*\n  X-C: 3\n";
+    let files = [page, rules(old_rules), ("_headers", old_fields)];
+    let before = packed(&out, "before.gannet", &files, &[]);
+
+    let new_rules = "/old https://other.example/ 301\n/more /new 301\n";
+    let new_fields = "https://a.example/*\n  X-A: 4\n  X-B: 2\n";
+    let files = [page, rules(new_rules), ("_headers", new_fields)];
+    let after = packed(&out, "after.gannet", &files, &["--spa"]);
+    let ended = gannet(["diff", &before, &after]);
+    assert_eq!(ended.status, Some(1), "{ended:?}");
+    let start = "\
+        + _redirects: /more /new 301\n\
+        ~ _redirects: /old https://other.example/ 301  (before: /new 301)\n\
+        - _redirects: /shop/* /:splat 302!\n\
+        - _headers: /none/*  (x-c)\n\
+        ~ _headers: https://a.example/*  (x-a)\n\
+        ~ spa: yes  (before: no)\n\
+        \n\
+        0 added, 0 changed, 0 redirected, 0 removed without redirect; 5 rules differ; 1 option \
+        differs\n";
+    assert!(ended.text().starts_with(start), "{ended:?}");
+    let json = gannet(["diff", "--json", &before, &after]);
+    assert_eq!(json.status, Some(1), "{json:?}");
+    for part in [
+        "{\"changes\": [], \"added\": 0",
+        "{\"change\": \"changed\", \"file\": \"_redirects\", \"source\": \"/old\", \
+         \"before\": [\"/new 301\"], \"after\": [\"https://other.example/ 301\"]}",
+        "\"source\": \"/none/*\", \"before\": [\"x-c: 3\"], \"after\": []}",
+        "\"options\": [{\"option\": \"spa\", \"before\": false, \"after\": true}]",
+    ] {
+        assert!(json.text().contains(part), "{part} in {json:?}");
+    }
+
+    for (files, flags, line) in [
+        (
+            [page, rules("/shop/* /:splat 302!\n/old /new 301\n")],
+            &[][..],
+            "~ _redirects  (order)",
+        ),
+        (
+            [page, rules("/old /new 301\n/shop/* /:splat 302\n")],
+            &["--compat", "cloudflare"],
+            "~ _redirects  (read as cloudflare, before: netlify)",
+        ),
+        (
+            [page, rules(old_rules)],
+            &["--trailing-slash", "off"],
+            "~ slash redirects: no  (before: yes)",
+        ),
+        (
+            [page, rules(old_rules)],
+            &["--digest"],
+            "~ /  (repr-digest)",
+        ),
+    ] {
+        let before = packed(&out, "one.gannet", &[page, rules(old_rules)], &[]);
+        let after = packed(&out, "two.gannet", &files, flags);
+        let ended = gannet(["diff", &before, &after]);
+        assert_eq!(ended.status, Some(1), "{ended:?}");
+        let is_told = ended.text().lines().any(|it| it == line);
+        assert!(is_told, "{line} in {ended:?}");
+    }
+}
+
+#[test]
+fn diff_tells_rules_of_hosts() {
+    let out = Folder::new();
+    let pages = [
+        ("a.example/index.html", "a"),
+        ("_default/index.html", "any"),
+        ("_default/_redirects", "/x /y 301"),
+    ];
+    let with = |rules| [pages[0], pages[1], pages[2], ("a.example/_redirects", rules)];
+    let before = packed(&out, "one.gannet", &with("/old /new"), &["--hosts"]);
+    let after = packed(&out, "two.gannet", &with("/old /newer"), &["--hosts"]);
+    let ended = gannet(["diff", &before, &after]);
+    let line = "~ //a.example/_redirects: /old /newer 301  (before: /new 301)\n\n";
+    assert!(ended.text().starts_with(line), "{ended:?}");
+    let after = packed(&out, "two.gannet", &pages, &["--hosts"]);
+    let ended = gannet(["diff", &before, &after]);
+    let line = "- //a.example/_redirects: /old /new 301\n\n";
+    assert!(ended.text().starts_with(line), "{ended:?}");
+}
+
+/// Rules are files again, and what no file says is a flag: packing gives a site that answers alike.
+#[test]
+fn what_is_extracted_packs_to_the_same_site() {
+    let page = ("index.html", "<p>a page");
+    let about = ("about.html", "<p>about");
+    let docs = ("docs/index.html", "<p>docs");
+    let redirects = "/old /new 301\n/shop/* id=:id https://b.example/:splat?i=:id 302!\n\
+                     http://a.example/x /caf%C3%A9%20%2A 301\n/app/* /index.html 200\n";
+    let fields = "/*\n  Content-Security-Policy: default-src 'self'\n  ! X-Frame-Options\n\
+                  https://a.example/*\n  X-A: b, \"c: d\"\n";
+    let rules = ("_redirects", redirects);
+    let headers = ("_headers", fields);
+    for (number, (files, flags)) in [
+        (&[page, about, rules, headers][..], &[][..]),
+        (&[page, rules, ("_headers", "/*\n X-A: b")], &["--spa", "--digest"]),
+        (&[page, about, docs], &["--trailing-slash", "always"]),
+        (&[page, about, docs], &["--trailing-slash", "never"]),
+        (&[page, about, docs], &["--trailing-slash", "off", "--no-clean-urls"]),
+        (&[page, rules, headers, (".x", "dot")], &["--no-rules", "--dotfiles"]),
+        (
+            &[page, ("docs/x", "x"), ("_redirects", "/a/:b.html /c/:b\n/* /index.html 200")],
+            &["--compat", "cloudflare", "--listing"],
+        ),
+        (
+            &[page, ("docs/_redirects", "./old ./new 301\n./x/* /y 308"), ("docs/z", "z")],
+            &["--compat", "kawipiko"],
+        ),
+        (
+            &[
+                ("_default/index.html", "any"),
+                ("_default/_headers", fields),
+                ("a.example/index.html", "a"),
+                ("a.example/_redirects", redirects),
+            ],
+            &["--hosts"],
+        ),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let out = Folder::new();
+        let before = packed(&out, "before.gannet", files, flags);
+        let to = out.join("out").to_str().expect("UTF-8").to_owned();
+        let ended = gannet(["extract", &before, "-o", &to]).success();
+        let hint = ended.text().trim_end().strip_suffix('\'');
+        let told = hint.map_or("", |it| it.split("pack it with '").nth(1).unwrap_or_default());
+        assert_eq!(told.is_empty(), flags.is_empty(), "{ended:?}");
+        let after = out.join("after.gannet").to_str().expect("UTF-8").to_owned();
+        let again = ["pack", &to, "--fast", "--quiet", "-o", &after];
+        gannet(again.into_iter().chain(told.split_whitespace())).success();
+        let ended = gannet(["diff", &before, &after]);
+        same(ended.text(), "no differences\n");
+        assert_eq!(ended.status, Some(0), "{number} {told}");
+    }
+}
+
 #[test]
 fn diff_of_what_cannot_be_read_ends_with_2() {
     let out = Folder::new();

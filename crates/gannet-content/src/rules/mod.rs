@@ -30,6 +30,7 @@ pub mod target;
 mod kawipiko;
 mod lines;
 mod percent;
+mod text;
 mod trie;
 mod wire;
 
@@ -49,6 +50,16 @@ pub enum Compat {
 }
 
 impl Compat {
+    /// Its name, as flags have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Netlify => "netlify",
+            Self::Cloudflare => "cloudflare",
+            Self::Kawipiko => "kawipiko",
+        }
+    }
+
     /// Whether `/page` and `/page/` are one path.
     #[must_use]
     pub const fn ignores_trailing_slash(self) -> bool {

@@ -1,12 +1,13 @@
-//! Which URLs one archive has that another has not, or has differently.
+//! Which URLs one archive has that another has not, or has differently, and which rules and options.
 
 use std::cmp::Ordering;
 use std::io::{self, Read};
 use std::path::Path;
 
-use gannet_archive::{Coding, Entry, EntryKind, Namespace};
+use gannet_archive::{Coding, Entry, EntryKind, Key, Namespace};
 use gannet_content::rules::pattern::Scheme;
 
+use super::rules_diff::{self, OptionChange, RuleChange};
 use super::{ArchiveFile, SiteError, entry_name, host_name, host_number};
 use crate::offline::{Asked, Located, Place, Site};
 
@@ -34,6 +35,10 @@ pub struct Differences {
     pub redirected: u64,
     /// URLs that are gone and lead nowhere.
     pub removed: u64,
+    /// Rules that differ.
+    pub rules: Vec<RuleChange>,
+    /// Options that differ.
+    pub options: Vec<OptionChange>,
     /// The bytes of each coding, before and after.
     pub codings: Vec<(Coding, u64, u64)>,
 }
@@ -44,10 +49,16 @@ impl Differences {
     pub fn url_count(&self) -> u64 {
         self.added + self.changed + self.redirected + self.removed
     }
+
+    /// Whether both answer alike.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.url_count() == 0 && self.rules.is_empty() && self.options.is_empty()
+    }
 }
 
-/// Compares the URLs of two archives: both are read once, in the order of their paths. Times of
-/// modification make no difference. `tell` is called for each difference, with the URL.
+/// Compares the URLs of two archives: both are read once, in the order of their paths. Then their
+/// rules and the options that decide answers. Times of modification make no difference. `tell` is called for each URL that differs.
 ///
 /// # Errors
 /// An archive cannot be opened or read, or `tell` fails.
@@ -66,7 +77,11 @@ pub fn diff(
         before: &before,
         after,
         site: &site,
-        found: Differences::default(),
+        found: Differences {
+            rules: rules_diff::rules(&before, after)?,
+            options: rules_diff::options(&before, after),
+            ..Differences::default()
+        },
         tell,
     };
     diff.walk()?;
@@ -91,10 +106,10 @@ struct Diff<'a> {
 impl<'a> Diff<'a> {
     /// Both lists are in the order of their keys.
     fn walk(&mut self) -> Result<(), SiteError> {
-        // What rules send in place of a path is no URL of its own.
+        // What rules send in place of a path is no URL of its own: it is there if rules are.
         let is_url = |entry: &Entry<'_>| entry.key().namespace != Namespace::Unruled;
-        let mut old = self.before.archive().entries().filter(is_url).peekable();
-        let mut new = self.after.archive().entries().filter(is_url).peekable();
+        let mut old = self.before.archive().entries().peekable();
+        let mut new = self.after.archive().entries().peekable();
         loop {
             let order = match (old.peek(), new.peek()) {
                 (None, None) => return Ok(()),
@@ -104,13 +119,13 @@ impl<'a> Diff<'a> {
             };
             match order {
                 Ordering::Less => {
-                    if let Some(entry) = old.next() {
+                    if let Some(entry) = old.next().filter(is_url) {
                         let change = self.removed(&entry);
                         self.tell(self.before, &entry, &change)?;
                     }
                 }
                 Ordering::Greater => {
-                    if let Some(entry) = new.next() {
+                    if let Some(entry) = new.next().filter(is_url) {
                         self.tell(self.after, &entry, &Change::Added)?;
                     }
                 }
@@ -155,6 +170,10 @@ impl<'a> Diff<'a> {
     }
 
     fn compare(&self, a: &Entry<'a>, b: &Entry<'a>) -> Result<Option<Change>, SiteError> {
+        if b.key().namespace == Namespace::Unruled {
+            let what = self.compare_behind_rules(a, b);
+            return Ok((!what.is_empty()).then_some(Change::Changed(what)));
+        }
         let mut what = Vec::new();
         match (a.kind(), b.kind()) {
             (EntryKind::Redirect { .. }, EntryKind::Redirect { .. }) => {
@@ -177,6 +196,22 @@ impl<'a> Diff<'a> {
             }
         }
         Ok((!what.is_empty()).then_some(Change::Changed(what)))
+    }
+
+    /// Fields of content that answers for other paths, unless those of its own path differ, too.
+    fn compare_behind_rules(&self, a: &Entry<'a>, b: &Entry<'a>) -> Vec<String> {
+        let own = |file: &'a ArchiveFile, entry: &Entry<'a>| {
+            let key = Key::content(entry.key().path).on(entry.key().host);
+            file.archive().lookup(key)
+        };
+        let is_told = match (own(self.before, a), own(self.after, b)) {
+            (Some(a), Some(b)) => !changed_fields(&a, &b).is_empty(),
+            _ => true,
+        };
+        match is_told {
+            true => Vec::new(),
+            false => changed_fields(a, b),
+        }
     }
 
     fn tell(
@@ -221,7 +256,8 @@ fn stored<'a>(entry: &Entry<'a>) -> Vec<(Coding, &'a [u8])> {
     stored
 }
 
-/// Names of fields that differ, but for those that follow from content, coding and time.
+/// Names of fields that differ, but for those that follow from content, coding and time. Digests
+/// follow, too, but are sent only where packing was told to.
 fn changed_fields(a: &Entry<'_>, b: &Entry<'_>) -> Vec<String> {
     let (old, new) = (fields(a), fields(b));
     let mut names: Vec<String> = Vec::new();
@@ -235,21 +271,23 @@ fn changed_fields(a: &Entry<'_>, b: &Entry<'_>) -> Vec<String> {
 }
 
 fn fields(entry: &Entry<'_>) -> Vec<(String, String)> {
-    const FOLLOWING: [&str; 7] = [
+    const FOLLOWING: [&str; 5] = [
         "content-length",
         "content-encoding",
         "etag",
         "last-modified",
         "vary",
-        "repr-digest",
-        "content-digest",
     ];
+    const DIGESTS: [&str; 2] = ["repr-digest", "content-digest"];
     let block = entry.variants().next().map(|variant| variant.h1().whole());
     let block = block.unwrap_or_default();
     let text = String::from_utf8_lossy(&block);
     let lines = text.lines().filter_map(|line| line.split_once(": "));
     lines
         .filter(|(name, _)| !FOLLOWING.contains(name))
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .map(|(name, value)| {
+            let value = if DIGESTS.contains(&name) { "" } else { value };
+            (name.to_owned(), value.to_owned())
+        })
         .collect()
 }

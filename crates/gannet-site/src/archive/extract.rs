@@ -9,6 +9,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use gannet_archive::{Archive, Coding, Entry, EntryKind, Namespace, is_normalised};
 
+use super::unpacked_rules::{pack_flags, rules_files};
 use super::{ArchiveFile, SiteError, host_name, url};
 use crate::host_folders::DEFAULT_FOLDER;
 
@@ -22,17 +23,20 @@ pub struct ExtractOptions {
 }
 
 /// What was extracted.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ExtractReport {
-    /// Files.
+    /// Files, with those for rules.
     pub file_count: u64,
     /// Their lengths together.
     pub bytes: u64,
+    /// The flags with which the directory packs to the same site; no file says that.
+    pub pack_flags: Vec<String>,
 }
 
-/// Writes every file of an archive under its path, with its modification time if that is known.
-/// Other names of files, redirects and listings are left out: they are made again when packing. If
-/// the archive has virtual hosts, each has a folder of its own.
+/// Writes every file of an archive under its path, with its modification time if that is known, and
+/// its rules as `_redirects` and `_headers`. Other names of files, slash redirects and listings are
+/// left out: they are made again when packing. If the archive has virtual hosts, each has a folder
+/// of its own.
 ///
 /// Nothing is written outside of the directory. Paths in an archive have no `..`; the directory is
 /// empty at the start, and files are only ever created, so no symbolic link is followed.
@@ -43,25 +47,47 @@ pub struct ExtractReport {
 pub fn extract(options: &ExtractOptions) -> Result<ExtractReport, SiteError> {
     let file = ArchiveFile::open(&options.archive)?;
     prepare(&options.output)?;
-    let mut report = ExtractReport::default();
     let archive = file.archive();
     let has_hosts = archive.hosts().len() > 0;
+    let root = |host| match has_hosts {
+        false => options.output.clone(),
+        true => options.output.join(host_folder(archive, host)),
+    };
+    // Rules that no file can have are found before anything is written.
+    let rules = rules_files(&file)?;
+    let mut report = ExtractReport {
+        pack_flags: pack_flags(&file)?,
+        ..ExtractReport::default()
+    };
     for entry in archive.entries() {
         let is_file = entry.key().namespace == Namespace::Content
             && entry.kind() == EntryKind::Content
             && !entry.is_alias()
             && !entry.is_generated();
         if is_file {
-            let root = match has_hosts {
-                false => options.output.clone(),
-                true => options.output.join(host_folder(archive, entry.key().host)),
-            };
-            let target = root.join(relative(&entry)?);
+            let target = root(entry.key().host).join(relative(&entry)?);
             report.bytes += write_file(&file, &entry, &target)?;
             report.file_count += 1;
         }
     }
+    for rules in rules {
+        write_rules(&root(rules.host).join(rules.name), &rules.text)?;
+        report.bytes += rules.text.len() as u64;
+        report.file_count += 1;
+    }
     Ok(report)
+}
+
+fn write_rules(target: &Path, text: &str) -> Result<(), SiteError> {
+    let write = |error| SiteError::io("write", target)(error);
+    if let Some(folder) = target.parent() {
+        fs::create_dir_all(folder).map_err(SiteError::io("create", folder))?;
+    }
+    let mut out = File::create_new(target).map_err(write)?;
+    let unfinished = Unfinished(Some(target));
+    io::Write::write_all(&mut out, text.as_bytes()).map_err(write)?;
+    unfinished.keep();
+    Ok(())
 }
 
 /// A file that is removed unless all of it is there.

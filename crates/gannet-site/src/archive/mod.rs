@@ -5,6 +5,9 @@ mod diff;
 mod error;
 mod extract;
 mod file;
+mod rule_list;
+mod rules_diff;
+mod unpacked_rules;
 mod verify;
 
 pub use cat::{CatOptions, cat};
@@ -13,6 +16,8 @@ pub use error::SiteError;
 pub(crate) use extract::Unfinished;
 pub use extract::{ExtractOptions, ExtractReport, extract, prepare};
 pub use file::ArchiveFile;
+pub use rule_list::{ListedRule, RuleCounts, RuleEffect, rule_counts, rules_of};
+pub use rules_diff::{OptionChange, RuleChange, RuleDifference};
 pub use verify::{VerifyReport, verify, verify_signature};
 
 use gannet_archive::{Archive, Entry, Namespace};

@@ -1,10 +1,13 @@
-//! `gannet diff`: which URLs one archive has that another has not, or has differently.
+//! `gannet diff`: which URLs one archive has that another has not, or has differently, and which
+//! rules and options.
 
 use std::io::{self, Write};
 use std::path::Path;
 
 use clap::ArgMatches;
-use gannet_site::archive::{self, Change, Differences, SiteError};
+use gannet_site::archive::{
+    self, Change, Differences, OptionChange, RuleChange, RuleDifference, SiteError,
+};
 
 use super::{judge, text};
 use crate::json;
@@ -33,19 +36,40 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
             false => end(out, &found),
         };
         written.map_err(SiteError::Output)?;
-        Ok(found.url_count() > 0)
+        Ok(!found.is_none())
     })
 }
 
 fn end(out: &mut dyn Write, found: &Differences) -> io::Result<()> {
-    if found.url_count() == 0 {
+    if found.is_none() {
         return writeln!(out, "no differences");
     }
-    writeln!(
+    for change in &found.rules {
+        write_rule(out, change)?;
+    }
+    for OptionChange {
+        name,
+        before,
+        after,
+    } in &found.options
+    {
+        let word = |value: &bool| if *value { "yes" } else { "no" };
+        let (before, after) = (word(before), word(after));
+        writeln!(out, "~ {name}: {after}  (before: {before})")?;
+    }
+    write!(
         out,
-        "\n{} added, {} changed, {} redirected, {} removed without redirect\n",
+        "\n{} added, {} changed, {} redirected, {} removed without redirect",
         found.added, found.changed, found.redirected, found.removed
     )?;
+    for (count, what) in [(found.rules.len(), "rule"), (found.options.len(), "option")] {
+        match count {
+            0 => {}
+            1 => write!(out, "; 1 {what} differs")?,
+            more => write!(out, "; {more} {what}s differ")?,
+        }
+    }
+    writeln!(out, "\n")?;
     writeln!(
         out,
         "{:<10}{:>12}{:>12}{:>13}",
@@ -70,16 +94,101 @@ fn end_json(out: &mut dyn Write, found: &Differences) -> io::Result<()> {
         format!("\"{name}\": {{\"before\": {a}, \"after\": {b}}}")
     });
     let codings: Vec<_> = codings.collect();
+    let rules: Vec<_> = found.rules.iter().map(rule_json).collect();
+    let options = found.options.iter().map(|change| {
+        let name = change.name.replace(' ', "_");
+        let (before, after) = (change.before, change.after);
+        format!("{{\"option\": \"{name}\", \"before\": {before}, \"after\": {after}}}")
+    });
+    let options: Vec<_> = options.collect();
     writeln!(
         out,
         "{open}], \"added\": {}, \"changed\": {}, \"redirected\": {}, \
-         \"removed_without_redirect\": {}, \"codings\": {{{}}}}}",
+         \"removed_without_redirect\": {}, \"rules\": [{}], \"options\": [{}], \
+         \"codings\": {{{}}}}}",
         found.added,
         found.changed,
         found.redirected,
         found.removed,
+        rules.join(", "),
+        options.join(", "),
         codings.join(", ")
     )
+}
+
+fn write_rule(out: &mut dyn Write, change: &RuleChange) -> io::Result<()> {
+    let file = &change.file;
+    let (source, before, after) = match &change.what {
+        RuleDifference::Rule {
+            source,
+            before,
+            after,
+        } => (source, before.as_deref(), after.as_deref()),
+        RuleDifference::Order => return writeln!(out, "~ {file}  (order)"),
+        RuleDifference::Reading { before, after } => {
+            return writeln!(out, "~ {file}  (read as {after}, before: {before})");
+        }
+    };
+    let (mark, now) = match (before, after) {
+        (None, _) => ('+', after),
+        (Some(_), None) => ('-', before),
+        (Some(_), Some(_)) => ('~', after),
+    };
+    if file.ends_with("_headers") {
+        let names = field_names(before.unwrap_or_default(), after.unwrap_or_default());
+        return writeln!(out, "{mark} {file}: {source}  ({names})");
+    }
+    let told = match (mark, before) {
+        ('~', Some(before)) => format!("  (before: {})", before.concat()),
+        _ => String::new(),
+    };
+    let now = now.unwrap_or_default().concat();
+    writeln!(out, "{mark} {file}: {source} {now}{told}")
+}
+
+/// The fields whose lines differ.
+fn field_names(before: &[String], after: &[String]) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for line in before.iter().chain(after) {
+        let named = line.strip_prefix("! ").unwrap_or(line);
+        let name = named.split(':').next().unwrap_or(named);
+        let is_same = before.contains(line) && after.contains(line);
+        if !is_same && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    match names.is_empty() {
+        true => "order".into(),
+        false => names.join(", "),
+    }
+}
+
+fn rule_json(change: &RuleChange) -> String {
+    let file = json::string(&change.file);
+    let (word, more) = match &change.what {
+        RuleDifference::Rule {
+            source,
+            before,
+            after,
+        } => {
+            let word = match (before, after) {
+                (None, _) => "added",
+                (Some(_), None) => "removed",
+                (Some(_), Some(_)) => "changed",
+            };
+            let lines = |it: &Option<Vec<String>>| json::strings(it.as_deref().unwrap_or_default());
+            let (source, before, after) = (json::string(source), lines(before), lines(after));
+            let more =
+                format!(", \"source\": {source}, \"before\": {before}, \"after\": {after}");
+            (word, more)
+        }
+        RuleDifference::Order => ("order", String::new()),
+        RuleDifference::Reading { before, after } => (
+            "reading",
+            format!(", \"before\": [\"{before}\"], \"after\": [\"{after}\"]"),
+        ),
+    };
+    format!("{{\"change\": \"{word}\", \"file\": {file}{more}}}")
 }
 
 fn write_line(out: &mut dyn Write, name: &str, change: &Change) -> io::Result<()> {

@@ -9,7 +9,7 @@ use super::{print, text};
 use crate::messages::{Failure, printable};
 use crate::quantities::{counted, size};
 
-/// Extracts, and tells how much it was.
+/// Extracts, and tells how much it was and how it is packed again.
 ///
 /// # Errors
 /// The archive cannot be read, or a file cannot be written.
@@ -21,5 +21,9 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let report = archive::extract(&options)?;
     let shown = printable(&options.output.to_string_lossy());
     let (files, bytes) = (counted(report.file_count, "file"), size(report.bytes));
-    print(&format!("{shown}: {files}, {bytes}\n"))
+    let hint = match report.pack_flags.as_slice() {
+        [] => String::new(),
+        flags => format!("; pack it with '{}'", flags.join(" ")),
+    };
+    print(&format!("{shown}: {files}, {bytes}{hint}\n"))
 }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use clap::ArgMatches;
 use gannet_archive::{Coding, Stats};
-use gannet_site::archive::{ArchiveFile, hex};
+use gannet_site::archive::{ArchiveFile, RuleCounts, hex, rule_counts};
 
 use crate::json::string as json_string;
 use crate::messages::Failure;
@@ -13,22 +13,25 @@ use crate::quantities::size;
 /// Shows what an archive says about itself.
 ///
 /// # Errors
-/// The archive cannot be opened.
+/// The archive cannot be opened, or its rules cannot be read.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let file = ArchiveFile::open(&super::archive(matches))?;
+    let rules = rule_counts(&file)?;
     super::write(|out| match matches.get_flag("json") {
-        true => write_json(&file, out),
-        false => write_text(&file, out),
+        true => write_json(&file, rules, out),
+        false => write_text(&file, rules, out),
     })
 }
 
 /// Names and values of the counts, for both forms.
-fn counts(stats: &Stats) -> [(&'static str, u64); 12] {
+fn counts(stats: &Stats, rules: RuleCounts) -> [(&'static str, u64); 14] {
     [
         ("entries", stats.entry_count),
         ("files", stats.file_count),
         ("aliases", stats.alias_count),
         ("redirects", stats.redirect_count),
+        ("redirect_rules", rules.redirects),
+        ("header_rules", rules.headers),
         ("generated", stats.generated_count),
         ("blobs", stats.blob_count),
         ("blob_bytes", stats.blob_bytes),
@@ -40,7 +43,11 @@ fn counts(stats: &Stats) -> [(&'static str, u64); 12] {
     ]
 }
 
-pub(super) fn write_text(file: &ArchiveFile, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write_text(
+    file: &ArchiveFile,
+    rules: RuleCounts,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let archive = file.archive();
     let superblock = archive.superblock();
     let (incompatible, compatible) = superblock.features();
@@ -66,7 +73,7 @@ pub(super) fn write_text(file: &ArchiveFile, out: &mut dyn Write) -> io::Result<
         "index            {slot_count} slots, longest probe {probe_max}"
     )?;
     let stats = archive.stats();
-    for (name, value) in counts(&stats) {
+    for (name, value) in counts(&stats, rules) {
         writeln!(out, "{:<16} {value}", name.replace('_', " "))?;
     }
     writeln!(out, "\n{:<10}{:>10}{:>14}", "coding", "variants", "size")?;
@@ -93,7 +100,11 @@ pub(super) fn write_text(file: &ArchiveFile, out: &mut dyn Write) -> io::Result<
     Ok(())
 }
 
-pub(super) fn write_json(file: &ArchiveFile, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn write_json(
+    file: &ArchiveFile,
+    rules: RuleCounts,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let archive = file.archive();
     let superblock = archive.superblock();
     let (incompatible, compatible) = superblock.features();
@@ -110,7 +121,7 @@ pub(super) fn write_json(file: &ArchiveFile, out: &mut dyn Write) -> io::Result<
     writeln!(out, "  \"index_slots\": {slot_count},")?;
     writeln!(out, "  \"index_longest_probe\": {probe_max},")?;
     let stats = archive.stats();
-    for (name, value) in counts(&stats) {
+    for (name, value) in counts(&stats, rules) {
         writeln!(out, "  \"{name}\": {value},")?;
     }
     writeln!(out, "  \"codings\": {{")?;

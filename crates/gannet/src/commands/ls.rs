@@ -4,15 +4,18 @@ use std::io::{self, Write};
 
 use clap::ArgMatches;
 use gannet_archive::{Coding, Entry, EntryKind, Namespace};
-use gannet_site::archive::{ArchiveFile, entry_name, entry_url, hex};
+use gannet_site::archive::{
+    ArchiveFile, ListedRule, RuleEffect, entry_name, entry_url, hex, rules_of,
+};
 
-use crate::json::string as json_string;
+use crate::json::{string as json_string, strings as json_strings};
 use crate::messages::Failure;
 
-/// Lists all URLs, in the order of their paths: one a line, or as JSON.
+/// Lists all URLs, in the order of their paths: one a line, or as JSON. The long form and JSON go on
+/// with the rules, which are no paths.
 ///
 /// # Errors
-/// The archive cannot be opened.
+/// The archive cannot be opened, or its rules cannot be read.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let (is_long, is_json) = (matches.get_flag("long"), matches.get_flag("json"));
     if is_long && is_json {
@@ -22,10 +25,38 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         );
     }
     let file = ArchiveFile::open(&super::archive(matches))?;
+    let rules = match is_long || is_json {
+        true => rules_of(&file)?,
+        false => Vec::new(),
+    };
     super::write(|out| match is_json {
-        true => write_json(&file, out),
-        false => write_lines(&file, is_long, out),
+        true => write_json(&file, &rules, out),
+        false => {
+            write_lines(&file, is_long, out)?;
+            rules.iter().try_for_each(|rule| write_rule(rule, out))
+        }
     })
+}
+
+fn write_rule(rule: &ListedRule, out: &mut dyn Write) -> io::Result<()> {
+    let source = &rule.source;
+    match &rule.what {
+        RuleEffect::Redirect {
+            status,
+            target,
+            is_forced,
+        } => {
+            let kind = match is_forced {
+                true => "redirect rule, before files",
+                false => "redirect rule",
+            };
+            writeln!(out, "{status:>12}  {kind:<40}  {source} -> {target}")
+        }
+        RuleEffect::Fields(lines) => {
+            let lines = lines.join("; ");
+            writeln!(out, "{:>12}  {:<40}  {source}  {lines}", "", "header rule")
+        }
+    }
 }
 
 fn write_lines(file: &ArchiveFile, long: bool, out: &mut dyn Write) -> io::Result<()> {
@@ -73,7 +104,11 @@ fn codings(entry: &Entry<'_>) -> String {
     list.join(", ")
 }
 
-fn write_json(file: &ArchiveFile, out: &mut dyn Write) -> io::Result<()> {
+fn write_json(
+    file: &ArchiveFile,
+    rules: &[ListedRule],
+    out: &mut dyn Write,
+) -> io::Result<()> {
     let mut separator = "[";
     for entry in file.archive().entries() {
         write!(
@@ -121,6 +156,28 @@ fn write_json(file: &ArchiveFile, out: &mut dyn Write) -> io::Result<()> {
         }
         write!(out, "]}}")?;
     }
+    for rule in rules {
+        let source = json_string(&rule.source);
+        write!(out, "{separator}\n  {{\"source\": {source}")?;
+        separator = ",";
+        match &rule.what {
+            RuleEffect::Redirect {
+                status,
+                target,
+                is_forced,
+            } => write!(
+                out,
+                ", \"kind\": \"redirect-rule\", \"status\": {status}, \"target\": {}, \
+                 \"before_files\": {is_forced}}}",
+                json_string(target)
+            )?,
+            RuleEffect::Fields(lines) => write!(
+                out,
+                ", \"kind\": \"header-rule\", \"fields\": {}}}",
+                json_strings(lines)
+            )?,
+        }
+    }
     writeln!(out, "{}", if separator == "[" { "[]" } else { "\n]" })
 }
 
@@ -128,6 +185,7 @@ fn write_json(file: &ArchiveFile, out: &mut dyn Write) -> io::Result<()> {
 mod tests {
     use std::fs;
 
+    use gannet_site::archive::rule_counts;
     use gannet_site::pack::{NoProgress, PackOptions, pack};
 
     use super::super::inspect;
@@ -140,6 +198,8 @@ mod tests {
         let page = "words ".repeat(1000);
         fs::write(place.join("site/docs/index.html"), page).expect("writable");
         fs::write(place.join("site/a b.txt"), "x").expect("writable");
+        fs::write(place.join("site/_redirects"), "/old/* /:splat 302!\n").expect("writable");
+        fs::write(place.join("site/_headers"), "/*\n  X-A: b\n  ! X-C\n").expect("writable");
         let archive = place.join("site.gannet");
         let options = PackOptions::new(place.join("site"), &archive);
         pack(&options, &mut NoProgress).expect("a sound site");
@@ -161,7 +221,23 @@ mod tests {
                 .any(|line| line.contains("6000") && line.contains("br ")),
             "{long}"
         );
-        let json = shown(&|out| write_json(&file, out));
+        let rules = rules_of(&file).expect("sound rules");
+        let listed = shown(&|out| rules.iter().try_for_each(|rule| write_rule(rule, out)));
+        let listed: Vec<Vec<&str>> = listed
+            .lines()
+            .map(|line| line.split_whitespace().collect())
+            .collect();
+        let expect = [
+            "302 redirect rule, before files /old/* -> /:splat",
+            "header rule /* ! x-c; x-a: b",
+        ];
+        assert_eq!(listed.iter().map(|it| it.join(" ")).collect::<Vec<_>>(), expect);
+        let json = shown(&|out| write_json(&file, &rules, out));
+        let rule = "{\"source\": \"/old/*\", \"kind\": \"redirect-rule\", \"status\": 302, \
+                    \"target\": \"/:splat\", \"before_files\": true}";
+        assert!(json.contains(rule), "{json}");
+        let fields = "\"header-rule\", \"fields\": [\"! x-c\", \"x-a: b\"]}";
+        assert!(json.contains(fields), "{json}");
         assert!(
             json.starts_with("[\n  {\"url\": \"/a%20b.txt\", \"kind\": \"file\""),
             "{json}"
@@ -170,9 +246,11 @@ mod tests {
             json.contains("\"kind\": \"redirect\", \"status\": 308"),
             "{json}"
         );
-        let text = shown(&|out| inspect::write_text(&file, out));
+        let counts = rule_counts(&file).expect("sound rules");
+        let text = shown(&|out| inspect::write_text(&file, counts, out));
         assert!(text.contains("format version   1\n"), "{text}");
-        let json = shown(&|out| inspect::write_json(&file, out));
+        assert!(text.contains("redirect rules   1\nheader rules     1\n"), "{text}");
+        let json = shown(&|out| inspect::write_json(&file, counts, out));
         assert!(json.contains("\"files\": 2,"), "{json}");
     }
 }

@@ -1,0 +1,132 @@
+//! What an archive knows beside its files, as a directory has it: rules in files, the rest as flags
+//! of `gannet pack`.
+
+use gannet_archive::{Archive, EntryKind, Key, Namespace};
+use gannet_content::rules::Compat;
+
+use super::rule_list::tables;
+use super::{ArchiveFile, SiteError};
+
+/// A file for the rules of a host.
+#[derive(Debug)]
+pub(super) struct RulesFile {
+    /// The virtual host; 0 for any.
+    pub(super) host: u16,
+    /// `_redirects` or `_headers`.
+    pub(super) name: &'static str,
+    /// What is in it.
+    pub(super) text: String,
+}
+
+/// The files that packing reads the same rules from.
+///
+/// # Errors
+/// Rules cannot be read, or are none that a file can have.
+pub(super) fn rules_files(file: &ArchiveFile) -> Result<Vec<RulesFile>, SiteError> {
+    let mut files = Vec::new();
+    for (host, rules) in tables(file)? {
+        let redirects = rules.redirects().map(|table| table.redirects().text());
+        let headers = rules.headers().map(|table| table.headers().text());
+        for (name, text) in [("_redirects", redirects), ("_headers", headers)] {
+            let Some(text) = text else { continue };
+            let text = text.ok_or_else(|| SiteError::Damaged {
+                archive: file.path().to_path_buf(),
+                what: format!("its rules are none that a file '{name}' can have"),
+            })?;
+            files.push(RulesFile { host, name, text });
+        }
+    }
+    Ok(files)
+}
+
+/// The flags of `gannet pack` that the archive was packed with, as far as it shows them.
+///
+/// # Errors
+/// Rules cannot be read.
+pub(super) fn pack_flags(file: &ArchiveFile) -> Result<Vec<String>, SiteError> {
+    let archive = file.archive();
+    let options = archive.options();
+    let mut flags: Vec<String> = Vec::new();
+    let mut flag = |is_set: bool, text: &str| {
+        if is_set {
+            flags.push(text.to_owned());
+        }
+    };
+    flag(archive.hosts().len() > 0, "--hosts");
+    flag(options.spa, "--spa");
+    flag(options.listing, "--listing");
+    flag(!options.clean_urls, "--no-clean-urls");
+    let seen = Seen::in_entries(archive);
+    flag(seen.has_dotfiles, "--dotfiles");
+    flag(seen.has_rules_files, "--no-rules");
+    flag(seen.has_digests, "--digest");
+    flag(!options.slash_redirects, "--trailing-slash off");
+    flag(seen.removes_slashes, "--trailing-slash never");
+    flag(seen.adds_slashes, "--trailing-slash always");
+    for (_, rules) in tables(file)? {
+        let redirects = rules.redirects().map(|table| table.redirects().compat);
+        let headers = rules.headers().map(|table| table.headers().compat);
+        if let Some(compat) = redirects.or(headers) {
+            if compat != Compat::default() {
+                flags.push(format!("--compat {}", compat.name()));
+            }
+            break;
+        }
+    }
+    Ok(flags)
+}
+
+/// What entries show.
+#[derive(Debug, Default)]
+struct Seen {
+    has_dotfiles: bool,
+    has_rules_files: bool,
+    has_digests: bool,
+    /// `/folder/` redirects to `/folder`.
+    removes_slashes: bool,
+    /// `/page` redirects to `/page/`, though it is a file of its own.
+    adds_slashes: bool,
+}
+
+impl Seen {
+    fn in_entries(archive: &Archive<Vec<u8>>) -> Self {
+        let mut seen = Self::default();
+        let has_file = |host: u16, path: &[u8]| {
+            let entry = archive.lookup(Key::content(path).on(host));
+            entry.is_some_and(|entry| entry.kind() == EntryKind::Content && !entry.is_alias())
+        };
+        for entry in archive.entries() {
+            let key = entry.key();
+            if key.namespace != Namespace::Content {
+                continue;
+            }
+            match entry.kind() {
+                EntryKind::Redirect { .. } => match key.path.strip_suffix(b"/") {
+                    Some(_) => seen.removes_slashes = true,
+                    None => {
+                        let page = [key.path, b".html"].concat();
+                        seen.adds_slashes |= has_file(key.host, &page);
+                    }
+                },
+                EntryKind::Content => {
+                    seen.has_dotfiles |= is_dotfile(key.path);
+                    seen.has_rules_files |= matches!(key.path, b"/_redirects" | b"/_headers");
+                    let block = entry.variants().next().map(|variant| variant.h1().whole());
+                    let block = block.unwrap_or_default();
+                    let mut lines = block.split(|byte| *byte == b'\n');
+                    seen.has_digests |= lines.any(|line| line.starts_with(b"repr-digest:"));
+                }
+            }
+        }
+        seen
+    }
+}
+
+/// Whether packing leaves a path out because of a dot.
+fn is_dotfile(path: &[u8]) -> bool {
+    let segments = path.split(|byte| *byte == b'/').skip(1);
+    segments.enumerate().any(|(depth, segment)| {
+        let is_known = depth == 0 && segment == b".well-known";
+        segment.starts_with(b".") && !is_known
+    })
+}
