@@ -393,3 +393,41 @@ fn the_folder_of_a_host_does_not_lead_out() {
         ended.failure(1, &expect);
     });
 }
+
+/// Case and a dot at the end make no other host, on the command line as in a file.
+#[test]
+fn a_host_with_two_sites_is_refused() {
+    let folder = sites();
+    folder.write(
+        "two.toml",
+        "[site]\n\"a.test\" = \"a.example\"\n\"A.TEST\" = \"b.example\"\n",
+    );
+    let flags = ["--site", "a.test=a.example", "--site", "A.TEST.=b.example"];
+    for given in [&flags[..], &["--config", "two.toml"]] {
+        let check = ["serve", "--check-config", "--port", "0"];
+        let ended = gannet_in(&folder, check.iter().chain(given));
+        assert_eq!(ended.status, Some(2), "{ended:?}");
+        let message = "gannet: the host 'a.test' is named twice: for '";
+        assert!(ended.err.starts_with(message), "{ended:?}");
+    }
+}
+
+/// An archive of one site answers every host: flags about hosts would do nothing, or refuse all.
+#[test]
+fn flags_about_hosts_need_an_archive_with_hosts() {
+    let folder = sites();
+    let pack = |from: &str, to: &str, more: &[&str]| {
+        let arguments = ["pack", from, "--fast", "-q", "-o", to];
+        gannet_in(&folder, arguments.iter().chain(more)).success();
+    };
+    pack("a.example", "one.gannet", &[]);
+    pack(".", "all.gannet", &["--hosts"]);
+    for flags in [&["--unknown-host", "404"][..], &["--ignore-host"]] {
+        let status = |archive: &str| {
+            let check = ["serve", "--check-config", "--port", "0", archive];
+            gannet_in(&folder, check.iter().chain(flags)).status
+        };
+        assert_eq!(status("one.gannet"), Some(2), "{flags:?}");
+        assert_eq!(status("all.gannet"), Some(0), "{flags:?}");
+    }
+}

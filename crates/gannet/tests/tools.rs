@@ -169,7 +169,7 @@ fn diff_tells_rules_and_options() {
         ),
         (
             [page, rules(old_rules)],
-            &["--digest"],
+            &["--digest", "sha-256"],
             "~ /  (repr-digest)",
         ),
     ] {
@@ -190,7 +190,14 @@ fn diff_tells_rules_of_hosts() {
         ("_default/index.html", "any"),
         ("_default/_redirects", "/x /y 301"),
     ];
-    let with = |rules| [pages[0], pages[1], pages[2], ("a.example/_redirects", rules)];
+    let with = |rules| {
+        [
+            pages[0],
+            pages[1],
+            pages[2],
+            ("a.example/_redirects", rules),
+        ]
+    };
     let before = packed(&out, "one.gannet", &with("/old /new"), &["--hosts"]);
     let after = packed(&out, "two.gannet", &with("/old /newer"), &["--hosts"]);
     let ended = gannet(["diff", &before, &after]);
@@ -216,17 +223,34 @@ fn what_is_extracted_packs_to_the_same_site() {
     let headers = ("_headers", fields);
     for (number, (files, flags)) in [
         (&[page, about, rules, headers][..], &[][..]),
-        (&[page, rules, ("_headers", "/*\n X-A: b")], &["--spa", "--digest"]),
+        (
+            &[page, rules, ("_headers", "/*\n X-A: b")],
+            &["--spa", "--digest", "sha-256"],
+        ),
         (&[page, about, docs], &["--trailing-slash", "always"]),
         (&[page, about, docs], &["--trailing-slash", "never"]),
-        (&[page, about, docs], &["--trailing-slash", "off", "--no-clean-urls"]),
-        (&[page, rules, headers, (".x", "dot")], &["--no-rules", "--dotfiles"]),
         (
-            &[page, ("docs/x", "x"), ("_redirects", "/a/:b.html /c/:b\n/* /index.html 200")],
+            &[page, about, docs],
+            &["--trailing-slash", "off", "--no-clean-urls"],
+        ),
+        (
+            &[page, rules, headers, (".x", "dot")],
+            &["--no-rules", "--dotfiles"],
+        ),
+        (
+            &[
+                page,
+                ("docs/x", "x"),
+                ("_redirects", "/a/:b.html /c/:b\n/* /index.html 200"),
+            ],
             &["--compat", "cloudflare", "--listing"],
         ),
         (
-            &[page, ("docs/_redirects", "./old ./new 301\n./x/* /y 308"), ("docs/z", "z")],
+            &[
+                page,
+                ("docs/_redirects", "./old ./new 301\n./x/* /y 308"),
+                ("docs/z", "z"),
+            ],
             &["--compat", "kawipiko"],
         ),
         (
@@ -247,7 +271,9 @@ fn what_is_extracted_packs_to_the_same_site() {
         let to = out.join("out").to_str().expect("UTF-8").to_owned();
         let ended = gannet(["extract", &before, "-o", &to]).success();
         let hint = ended.text().trim_end().strip_suffix('\'');
-        let told = hint.map_or("", |it| it.split("pack it with '").nth(1).unwrap_or_default());
+        let told = hint.map_or("", |it| {
+            it.split("pack it with '").nth(1).unwrap_or_default()
+        });
         assert_eq!(told.is_empty(), flags.is_empty(), "{ended:?}");
         let after = out.join("after.gannet").to_str().expect("UTF-8").to_owned();
         let again = ["pack", &to, "--fast", "--quiet", "-o", &after];
@@ -255,6 +281,65 @@ fn what_is_extracted_packs_to_the_same_site() {
         let ended = gannet(["diff", &before, &after]);
         same(ended.text(), "no differences\n");
         assert_eq!(ended.status, Some(0), "{number} {told}");
+    }
+}
+
+/// A mistyped name must not cost a document or a key.
+#[test]
+fn what_is_no_archive_is_not_replaced() {
+    let (folder, out) = (Folder::site(), Folder::new());
+    let path = out.join("thesis.odt").to_str().expect("UTF-8").to_owned();
+    let pack = || gannet_in(&folder, ["pack", ".", "--fast", "-q", "-o", &path]);
+    fs::write(&path, "years of work").expect("writable");
+    pack().failure(
+        1,
+        &format!(
+            "gannet: cannot replace '{path}': what is there is no gannet archive\n\
+             help: name another file with -o, or remove this one first\n"
+        ),
+    );
+    assert_eq!(fs::read(&path).expect("it is there"), b"years of work");
+    fs::write(&path, "").expect("writable");
+    pack().success();
+    pack().success();
+}
+
+#[test]
+fn files_of_the_wrong_kind_are_told_which_command_takes_them() {
+    let (folder, out) = (Folder::site(), Folder::new());
+    let archive = pack(&folder, &out, "site.gannet");
+    let other = out.join("other.gannet").to_str().expect("UTF-8").to_owned();
+    let to = out.join("to").to_str().expect("UTF-8").to_owned();
+    let gzip = out.join("page.gz").to_str().expect("UTF-8").to_owned();
+    let plain = gannet(["cat", "-c", "gzip", &archive, "/assets/app.css"]).success();
+    fs::write(&gzip, plain.out).expect("writable");
+    let place = folder.path().to_str().expect("UTF-8");
+    for (arguments, cause, help) in [
+        (
+            ["pack", &archive, "-o", &other],
+            "it is packed already: a gannet archive",
+            format!("'gannet extract {archive} -o DIR'"),
+        ),
+        (
+            ["import", &archive, "-o", &to],
+            "it is a gannet archive",
+            format!("'gannet extract {archive} -o DIR'"),
+        ),
+        (
+            ["import", &gzip, "-o", &to],
+            "it is compressed, and what is in it is no tar",
+            "unpack it yourself".into(),
+        ),
+        (
+            ["diff", "--json", &archive, place],
+            "it is a directory, not an archive",
+            format!("'gannet pack {place} -o new.gannet'"),
+        ),
+    ] {
+        let ended = gannet(arguments);
+        let (first, second) = ended.err.split_once('\n').unwrap_or_default();
+        assert!(first.ends_with(cause), "{ended:?}");
+        assert!(second.contains(&help), "{ended:?}");
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
+use gannet_archive::is_normalised;
 use gannet_content::directory::listing::{self, Entry as Listable, ListingRequest};
 use gannet_http::semantics::request::Request;
 use gannet_http::semantics::status::Status;
@@ -232,6 +233,8 @@ fn render(site: &DirectorySite, key: ListingKey) -> Render {
             let is_hidden = entry.name.starts_with(b".") && entry.name != b".well-known";
             entry.meta.kind != FileKind::Other
                 && (shows_dotfiles || !is_hidden)
+                // No request can name what has control characters or a backslash.
+                && is_normalised(&[b"/", entry.name.as_slice()].concat())
                 && !routing.is_rules_file(&[&start, entry.name.as_slice()].concat())
         };
         let entries = entries.into_iter().filter(is_shown).map(|entry| Listable {

@@ -59,7 +59,7 @@ pub(super) fn pack_flags(file: &ArchiveFile) -> Result<Vec<String>, SiteError> {
     let seen = Seen::in_entries(archive);
     flag(seen.has_dotfiles, "--dotfiles");
     flag(seen.has_rules_files, "--no-rules");
-    flag(seen.has_digests, "--digest");
+    flag(seen.has_digests, "--digest sha-256");
     flag(!options.slash_redirects, "--trailing-slash off");
     flag(seen.removes_slashes, "--trailing-slash never");
     flag(seen.adds_slashes, "--trailing-slash always");
@@ -82,7 +82,7 @@ struct Seen {
     has_dotfiles: bool,
     has_rules_files: bool,
     has_digests: bool,
-    /// `/folder/` redirects to `/folder`.
+    /// A folder's page is at `/folder` alone: `/folder/` redirects.
     removes_slashes: bool,
     /// `/page` redirects to `/page/`, though it is a file of its own.
     adds_slashes: bool,
@@ -101,14 +101,17 @@ impl Seen {
                 continue;
             }
             match entry.kind() {
-                EntryKind::Redirect { .. } => match key.path.strip_suffix(b"/") {
-                    Some(_) => seen.removes_slashes = true,
-                    None => {
-                        let page = [key.path, b".html"].concat();
-                        seen.adds_slashes |= has_file(key.host, &page);
-                    }
-                },
+                EntryKind::Redirect { .. } => {
+                    let page = [key.path, b".html"].concat();
+                    seen.adds_slashes |= has_file(key.host, &page);
+                }
                 EntryKind::Content => {
+                    if let Some(folder) = key.path.strip_suffix(b"/index.html") {
+                        let slash = [folder, b"/"].concat();
+                        let is_there = |path| archive.lookup(Key::content(path).on(key.host));
+                        let has_slash = is_there(&slash).is_some();
+                        seen.removes_slashes |= !has_slash && is_there(folder).is_some();
+                    }
                     seen.has_dotfiles |= is_dotfile(key.path);
                     seen.has_rules_files |= matches!(key.path, b"/_redirects" | b"/_headers");
                     let block = entry.variants().next().map(|variant| variant.h1().whole());

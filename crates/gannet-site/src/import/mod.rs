@@ -167,8 +167,16 @@ fn read(from: impl Read + Seek, kind: Kind, entries: &mut dyn Entries) -> Result
     match kind {
         Kind::Zip => zip::read(from, entries),
         Kind::Tar(coding) => {
-            let decoded = decoder(coding, from).map_err(read_error)?;
-            tar::read(decoded, entries)
+            let mut decoded = decoder(coding, from).map_err(read_error)?;
+            let mut first = Vec::new();
+            let mut header = decoded.by_ref().take(tar::HEADER_LEN);
+            header.read_to_end(&mut first).map_err(read_error)?;
+            let is_tar = coding == Coding::Identity || tar::is_header(&first);
+            if !is_tar {
+                let what = "it is compressed, and what is in it is no tar";
+                return Err(ImportError::Unsupported(what.into()));
+            }
+            tar::read(io::Cursor::new(first).chain(decoded), entries)
         }
         Kind::Kawipiko => Err(ImportError::Damaged("it must be seekable".into())),
     }

@@ -7,6 +7,27 @@ use tar::{Archive, EntryType};
 use super::limits::FILES_MAX;
 use super::{Entries, ImportError, read_error};
 
+/// The length of a header, bytes.
+pub(super) const HEADER_LEN: u64 = 512;
+
+/// Whether these are the first bytes of a tar: a header whose checksum is right, or the zeros of an
+/// empty one.
+pub(super) fn is_header(first: &[u8]) -> bool {
+    let Ok(bytes) = <&[u8; HEADER_LEN as usize]>::try_from(first) else {
+        return false;
+    };
+    let header = tar::Header::from_byte_slice(bytes);
+    // The field of the checksum counts as spaces.
+    let (before, rest) = bytes.split_at(148);
+    let sum = before
+        .iter()
+        .chain(&rest[8..])
+        .map(|byte| u32::from(*byte))
+        .sum::<u32>()
+        + 8 * 32;
+    bytes.iter().all(|byte| *byte == 0) || header.cksum().is_ok_and(|it| it == sum)
+}
+
 pub(super) fn read(from: impl Read, entries: &mut dyn Entries) -> Result<(), ImportError> {
     let mut archive = Archive::new(from);
     let found = archive.entries().map_err(read_error)?;

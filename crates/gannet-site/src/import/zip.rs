@@ -60,6 +60,9 @@ fn refuse(error: ZipError) -> ImportError {
     match error {
         ZipError::Io(error) => read_error(error),
         ZipError::UnsupportedArchive(what) => ImportError::Unsupported(what.to_string()),
+        ZipError::InvalidArchive(_) => ImportError::Damaged(
+            "its list of files, at its end, is missing or damaged: it may be cut short".into(),
+        ),
         other => ImportError::Damaged(other.to_string()),
     }
 }

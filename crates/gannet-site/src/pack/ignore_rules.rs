@@ -100,6 +100,10 @@ impl IgnoreRules {
                 self.folders.push(None);
                 return Ok(());
             }
+            // What no name can be looked up in is the folder.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(PackError::io("read", folder)(error));
+            }
             Err(error) => return Err(PackError::io("read", &file)(error)),
         }
         if let Some(what) = no_file(fs::metadata(&file).as_ref()) {

@@ -3,15 +3,16 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use clap::builder::OsStringValueParser;
+use clap::builder::{OsStringValueParser, PossibleValue, PossibleValuesParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Arg, ArgAction, ArgMatches, Command as ClapCommand, ValueHint};
+use clap::{Arg, ArgAction, ArgMatches, Command as ClapCommand, ValueEnum, ValueHint};
+use clap_complete::Shell;
 
 use crate::command_line::commands::{self, Argument, COMMANDS, Command, REFERENCE_COMMAND, Table};
 use crate::command_line::flag::{Description, Value};
 use crate::command_line::nearest::nearest;
 use crate::documents::help;
-use crate::messages::Failure;
+use crate::messages::{Failure, printable};
 
 /// Flags that only the command line has: they choose the configuration, or what to do at all.
 pub static ACTIONS: &[(&str, Option<char>, &str, &str)] = &[
@@ -106,7 +107,7 @@ pub fn command(form: Form) -> ClapCommand {
             .disable_help_flag(true)
             .disable_version_flag(true)
             .override_help(help::of_command(entry))
-            .args(entry.arguments.iter().map(argument))
+            .args(entry.arguments.iter().map(|it| argument(entry, it, form)))
             .args(flag_arguments(entry.table, form))
             .arg(help_argument());
         if entry.table != Table::None {
@@ -219,7 +220,22 @@ fn flag_argument(flag: &Description, form: Form) -> Arg {
     }
 }
 
-fn argument(argument: &Argument) -> Arg {
+/// What an argument may be, if that is a closed set.
+fn choices(command: &Command, argument: &Argument) -> Vec<PossibleValue> {
+    match (command.name, argument.name) {
+        ("completions", _) => {
+            let shells = Shell::value_variants().iter();
+            shells.filter_map(Shell::to_possible_value).collect()
+        }
+        ("help", _) => {
+            let names = COMMANDS.iter().map(|it| it.name);
+            names.map(PossibleValue::new).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn argument(command: &Command, argument: &Argument, form: Form) -> Arg {
     let arg = Arg::new(argument.name)
         .help(argument.brief)
         .required(argument.is_required);
@@ -234,6 +250,12 @@ fn argument(argument: &Argument) -> Arg {
         .value_name(argument.value_name)
         .value_hint(argument.hint)
         .value_parser(OsStringValueParser::new());
+    let choices = choices(command, argument);
+    // While reading, the command's own check also names the nearest choice.
+    let arg = match form == Form::Completing && !choices.is_empty() {
+        true => arg.value_parser(PossibleValuesParser::new(choices)),
+        false => arg,
+    };
     match (argument.is_repeatable, argument.letter) {
         (true, None) => arg.num_args(1..).action(ArgAction::Append),
         (true, Some(_)) => arg.action(ArgAction::Append),
@@ -252,9 +274,15 @@ fn explain(error: &clap::Error, typed: &[OsString]) -> Failure {
     };
     let object = context(error, ContextKind::InvalidArg).unwrap_or_default();
     match error.kind() {
+        ErrorKind::UnknownArgument if is_negative(&object) => {
+            let at = typed.iter().position(|word| *word == *object);
+            let flag = at.and_then(|at| typed.get(at.checked_sub(1)?));
+            let flag = flag.map_or_else(String::new, |it| printable(&it.to_string_lossy()) + " ");
+            Failure::usage(format!("cannot use '{flag}{object}': a negative number")).help(see)
+        }
         ErrorKind::UnknownArgument if object.starts_with('-') => {
             let failure = Failure::usage(format!("unknown flag '{object}'"));
-            match nearest_flag(&object, used) {
+            match is_of_others(&object, used).or_else(|| nearest_flag(&object, used)) {
                 Some(meant) => failure.help(format!("did you mean '{meant}'?")),
                 None => failure.help(see),
             }
@@ -283,6 +311,18 @@ fn explain(error: &clap::Error, typed: &[OsString]) -> Failure {
             Failure::usage(line.trim_start_matches("error: ")).help(see)
         }
     }
+}
+
+fn is_negative(typed: &str) -> bool {
+    let digits = typed.strip_prefix('-').unwrap_or_default();
+    digits.starts_with(|first: char| first.is_ascii_digit())
+}
+
+/// What a flag is called here that many other servers have.
+fn is_of_others(typed: &str, command: Option<&Command>) -> Option<String> {
+    let serves = command.is_none_or(|command| command.table == Table::Serve);
+    let is_address = matches!(typed, "--host" | "--bind" | "--address");
+    (serves && is_address).then(|| "--listen ADDR:PORT', or '--expose".to_owned())
 }
 
 /// The path of `gannet --port 80 pack` is surely meant as a command.
@@ -372,6 +412,16 @@ mod tests {
     }
 
     #[test]
+    fn closed_sets_are_completed() {
+        let root = command(Form::Completing);
+        for (name, word) in [("completions", "zsh"), ("help", "extract")] {
+            let sub = root.find_subcommand(name).expect("it is a command");
+            let mut values = sub.get_positionals().flat_map(Arg::get_possible_values);
+            assert!(values.any(|it| it.get_name() == word), "{name}");
+        }
+    }
+
+    #[test]
     fn mistakes_are_explained_with_the_next_step() {
         let check = |typed: &[&str], expect: &str| {
             let typed: Vec<OsString> = std::iter::once("gannet")
@@ -390,6 +440,14 @@ mod tests {
         check(
             &["--prot=80"],
             "gannet: unknown flag '--prot'\nhelp: did you mean '--port'?",
+        );
+        check(
+            &["--host", "0.0.0.0"],
+            "gannet: unknown flag '--host'\nhelp: did you mean '--listen ADDR:PORT', or '--expose'?",
+        );
+        check(
+            &["--port", "-1"],
+            &format!("gannet: cannot use '--port -1': a negative number\n{see}"),
         );
         check(
             &["--listing"],

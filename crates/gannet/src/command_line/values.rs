@@ -231,6 +231,17 @@ pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
     if text.trim_matches(['[', ']']).parse::<IpAddr>().is_ok() {
         return Err("an address without a port: write ADDR:PORT, or [ADDR]:PORT for IPv6".into());
     }
+    let host = text.rsplit_once(':').map_or("", |(host, _)| host);
+    if host == "*" {
+        return Err("not an address but '*': write 0.0.0.0:PORT, or [::]:PORT for IPv6".into());
+    }
+    let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_');
+    if !host.is_empty() && host.bytes().all(is_letter) {
+        return Err(format!(
+            "not an address but a name, '{host}': write the address of an interface, ADDR:PORT; \
+             '--site {host}=PATH' serves a site for a name"
+        ));
+    }
     Err("not an address: write ADDR:PORT, [ADDR]:PORT, a port, or unix:PATH".into())
 }
 
@@ -392,7 +403,8 @@ mod tests {
         check("127.0.0.1", Err("without a port"));
         check("::1", Err("without a port"));
         check("[::1]", Err("without a port"));
-        check("example.org:80", Err("not an address"));
+        check("example.org:80", Err("not an address but a name"));
+        check("*:80", Err("write 0.0.0.0:PORT"));
         check("unix:", Err("no path"));
         check("", Err("not an address"));
         check(&format!("unix:/{}", "x".repeat(107)), Err("107"));

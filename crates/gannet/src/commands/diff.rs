@@ -11,7 +11,7 @@ use gannet_site::archive::{
 
 use super::{judge, text};
 use crate::json;
-use crate::messages::Failure;
+use crate::messages::{Failure, printable};
 use crate::quantities::size;
 
 /// Like diff(1): 0 if there is no difference, 1 if there is, 2 if that cannot be determined.
@@ -21,6 +21,18 @@ use crate::quantities::size;
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let [before, after] = ["before", "after"].map(|name| Path::new(text(matches, name)));
     let is_json = matches.get_flag("json");
+    if let Some(folder) = [before, after].into_iter().find(|path| path.is_dir()) {
+        let shown = printable(&folder.to_string_lossy());
+        return Err(Failure::new(
+            "compare",
+            folder.display(),
+            "it is a directory, not an archive",
+        )
+        .as_usage()
+        .help(format!(
+            "pack it first: 'gannet pack {shown} -o new.gannet'"
+        )));
+    }
     judge(|out| {
         let mut is_first = true;
         let found = archive::diff(before, after, &mut |url, change| {
@@ -178,8 +190,7 @@ fn rule_json(change: &RuleChange) -> String {
             };
             let lines = |it: &Option<Vec<String>>| json::strings(it.as_deref().unwrap_or_default());
             let (source, before, after) = (json::string(source), lines(before), lines(after));
-            let more =
-                format!(", \"source\": {source}, \"before\": {before}, \"after\": {after}");
+            let more = format!(", \"source\": {source}, \"before\": {before}, \"after\": {after}");
             (word, more)
         }
         RuleDifference::Order => ("order", String::new()),

@@ -8,6 +8,7 @@ use gannet_server::notices::ERRORS;
 use gannet_site::import::{self, Kind};
 
 use super::removal::{RemovalOnSignal, Unpacking};
+use super::serve::what::is_archive;
 use super::{failure, print, text};
 use crate::messages::{Failure, printable};
 use crate::quantities::{counted, size};
@@ -20,6 +21,13 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let source = super::archive(matches);
     let output = PathBuf::from(text(matches, "output"));
     let refuse = |error: io::Error| Failure::of_system("import", source.display(), &error);
+    if is_archive(&source).map_err(refuse)? {
+        let shown = printable(&source.to_string_lossy());
+        return Err(
+            Failure::new("import", source.display(), "it is a gannet archive")
+                .help(format!("'gannet extract {shown} -o DIR' writes its files")),
+        );
+    }
     let Some(kind) = import::kind_of(&source).map_err(refuse)? else {
         return Err(
             Failure::new("import", source.display(), "unknown kind of archive")

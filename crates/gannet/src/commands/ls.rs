@@ -104,11 +104,7 @@ fn codings(entry: &Entry<'_>) -> String {
     list.join(", ")
 }
 
-fn write_json(
-    file: &ArchiveFile,
-    rules: &[ListedRule],
-    out: &mut dyn Write,
-) -> io::Result<()> {
+fn write_json(file: &ArchiveFile, rules: &[ListedRule], out: &mut dyn Write) -> io::Result<()> {
     let mut separator = "[";
     for entry in file.archive().entries() {
         write!(
@@ -231,7 +227,10 @@ mod tests {
             "302 redirect rule, before files /old/* -> /:splat",
             "header rule /* ! x-c; x-a: b",
         ];
-        assert_eq!(listed.iter().map(|it| it.join(" ")).collect::<Vec<_>>(), expect);
+        assert_eq!(
+            listed.iter().map(|it| it.join(" ")).collect::<Vec<_>>(),
+            expect
+        );
         let json = shown(&|out| write_json(&file, &rules, out));
         let rule = "{\"source\": \"/old/*\", \"kind\": \"redirect-rule\", \"status\": 302, \
                     \"target\": \"/:splat\", \"before_files\": true}";
@@ -249,7 +248,10 @@ mod tests {
         let counts = rule_counts(&file).expect("sound rules");
         let text = shown(&|out| inspect::write_text(&file, counts, out));
         assert!(text.contains("format version   1\n"), "{text}");
-        assert!(text.contains("redirect rules   1\nheader rules     1\n"), "{text}");
+        assert!(
+            text.contains("redirect rules   1\nheader rules     1\n"),
+            "{text}"
+        );
         let json = shown(&|out| inspect::write_json(&file, counts, out));
         assert!(json.contains("\"files\": 2,"), "{json}");
     }

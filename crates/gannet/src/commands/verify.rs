@@ -19,7 +19,8 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let mut signed = "";
     if let Some(key) = matches.get_one::<OsString>("public-key") {
         let wrong = |cause: String| {
-            Failure::usage(format!("cannot use --public-key: {cause}"))
+            let shown = printable(&key.to_string_lossy());
+            Failure::usage(format!("cannot use '--public-key {shown}': {cause}"))
                 .help("give the line of Base64 in the .pub file, or the name of that file")
         };
         let key = key.to_str().ok_or_else(|| wrong("not UTF-8".into()))?;

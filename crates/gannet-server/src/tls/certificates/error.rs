@@ -46,6 +46,10 @@ pub enum Cause {
     Unusable(usize, String),
     /// There is no certificate in the file; what there is instead.
     NoCertificate(Option<&'static str>),
+    /// The file of the certificate has a private key, and that of the key a certificate.
+    Exchanged,
+    /// The file is a PKCS #7 collection of certificates (`.p7b`).
+    Pkcs7,
     /// There is no private key in the file; what there is instead.
     NoKey(Option<&'static str>),
     /// The private key is protected by a passphrase.
@@ -54,8 +58,8 @@ pub enum Cause {
     TooLong(usize),
     /// A certificate (counted from one) cannot be parsed.
     Malformed(usize, String),
-    /// The private key cannot be used.
-    UnusableKey(String),
+    /// The private key is of a kind or a length that is not used.
+    UnusableKey,
     /// The key belongs to none of the certificates.
     Mismatch {
         /// Where the certificates are.
@@ -114,12 +118,25 @@ impl CertificateError {
                 io::ErrorKind::PermissionDenied => {
                     "let the user that gannet runs as read the file".into()
                 }
+                io::ErrorKind::InvalidInput | io::ErrorKind::IsADirectory => {
+                    "name the file itself, in PEM form".into()
+                }
                 _ => return None,
             },
             Cause::Pem(_) => {
-                "certificates and keys are read as PEM: text with lines '-----BEGIN ...-----'; \
-                 a DER file is converted by 'openssl x509 -inform DER -in FILE'"
-                    .into()
+                let file = self.shown_path();
+                format!(
+                    "certificates and keys are read as PEM: text with lines '-----BEGIN ...-----'; \
+                     a DER file is converted by 'openssl x509 -inform DER -in {file} -out site.pem', \
+                     or 'openssl pkey -inform DER -in {file} -out site.key' if it is a key"
+                )
+            }
+            Cause::Pkcs7 => {
+                let file = self.shown_path();
+                format!(
+                    "convert it by 'openssl pkcs7 -print_certs -in {file} -out site.pem', with \
+                     '-inform DER' if it is not text; it has no key: that is a file of its own"
+                )
             }
             Cause::Pkcs12 => {
                 let file = self.shown_path();
@@ -138,13 +155,8 @@ impl CertificateError {
             ),
             Cause::Version { name, key, .. } => make_line(name.as_deref(), key),
             Cause::Unusable(..) => "ask your certificate authority for another one".into(),
-            Cause::NoCertificate(Some("private key")) => {
-                "this is the key: exchange the certificate and the key".into()
-            }
+            Cause::Exchanged => "this is the key: exchange the certificate and the key".into(),
             Cause::NoCertificate(_) => "give the file with the certificate chain".into(),
-            Cause::NoKey(Some("certificate")) => {
-                "this is the certificate: exchange the certificate and the key".into()
-            }
             Cause::NoKey(_) => "give the file with the private key".into(),
             Cause::EncryptedKey => {
                 "remove the passphrase with 'openssl pkey -in FILE -out NEW', and protect the new \
@@ -152,7 +164,7 @@ impl CertificateError {
                     .into()
             }
             Cause::Malformed(..) => "ask your certificate authority for the file again".into(),
-            Cause::UnusableKey(_) => {
+            Cause::UnusableKey => {
                 "supported are ECDSA (P-256, P-384, P-521), Ed25519 and RSA from 2048 bits".into()
             }
             Cause::Mismatch { .. } => "give the key that the certificate was requested with".into(),
@@ -216,6 +228,8 @@ impl fmt::Display for CertificateError {
             Cause::Unusable(number, why) => {
                 write!(f, "certificate {number} of the file cannot be used: {why}")
             }
+            Cause::Pkcs7 => f.write_str("a PKCS #7 collection of certificates, not a PEM file"),
+            Cause::Exchanged => missing(f, "certificate", Some("private key")),
             Cause::NoCertificate(found) => missing(f, "certificate", *found),
             Cause::NoKey(found) => missing(f, "private key", *found),
             Cause::EncryptedKey => f.write_str("the private key is protected by a passphrase"),
@@ -232,12 +246,14 @@ impl fmt::Display for CertificateError {
                     "certificate {number} of the file cannot be parsed: {why}"
                 )
             }
-            Cause::UnusableKey(why) => write!(f, "the private key cannot be used: {why}"),
+            Cause::UnusableKey => {
+                f.write_str("the private key is of a kind or a length that is not supported")
+            }
             Cause::Mismatch { certificate } => {
                 write!(f, "the key does not belong to '{}'", certificate.display())
             }
             Cause::Expired { on, days } => {
-                write!(f, "the certificate has expired on {on}, {days} days ago")
+                write!(f, "the certificate expired on {on}, {days} days ago")
             }
             Cause::Library(why) => f.write_str(why),
         }
@@ -333,7 +349,7 @@ impl fmt::Display for Warning {
             WarningKind::ExpiresSoon { on, days } => {
                 write!(f, "the certificate expires in {days} days, on {on}")
             }
-            WarningKind::HasExpired { on } => write!(f, "the certificate has expired on {on}"),
+            WarningKind::HasExpired { on } => write!(f, "the certificate expired on {on}"),
             WarningKind::NotYetValid { from } => {
                 write!(f, "the certificate is not valid before {from}")
             }

@@ -77,14 +77,19 @@ impl Pair {
         warnings: &mut Vec<Warning>,
     ) -> Result<Self, CertificateError> {
         let is_one_file = paths.certificate == paths.key;
-        let chain = read_chain(&paths.certificate, certificates)
-            .map_err(|error| error.in_one_file(is_one_file))?;
+        let chain = read_chain(&paths.certificate, certificates).map_err(|mut error| {
+            let is_key = matches!(error.cause, Cause::NoCertificate(Some("private key")));
+            if is_key && !is_one_file && read_chain(&paths.key, key).is_ok() {
+                error.cause = Cause::Exchanged;
+            }
+            error.in_one_file(is_one_file)
+        })?;
         let key = read_key(&paths.key, key).map_err(|error| error.in_one_file(is_one_file))?;
         let at_key = |cause| CertificateError::at(&paths.key, cause);
         let signing = provider()
             .key_provider
             .load_private_key(key)
-            .map_err(|error| at_key(Cause::UnusableKey(error.to_string())))?;
+            .map_err(|_| at_key(Cause::UnusableKey))?;
         // The leaf is the certificate that the key belongs to, wherever it is in the file.
         let is_leaf = |der: &CertificateDer<'static>| {
             CertifiedKey::new(vec![der.clone()], Arc::clone(&signing))
@@ -274,6 +279,9 @@ fn sections(path: &Path, text: &[u8]) -> Result<Vec<(SectionKind, Vec<u8>)>, Cer
     if sections.is_empty() && is_pkcs12(text) {
         return Err(CertificateError::at(path, Cause::Pkcs12));
     }
+    if sections.is_empty() && is_pkcs7(text) {
+        return Err(CertificateError::at(path, Cause::Pkcs7));
+    }
     if sections.is_empty() && !is_text {
         return Err(fail("no line begins with '-----BEGIN'".into()));
     }
@@ -305,6 +313,19 @@ fn is_pkcs12(bytes: &[u8]) -> bool {
     };
     rest.get(skipped..)
         .is_some_and(|content| content.starts_with(&[2, 1, 3, 0x30]))
+}
+
+/// Whether this is a collection of certificates: text, or a sequence that begins with the identifier
+/// of signed data (RFC 2315 section 14).
+fn is_pkcs7(bytes: &[u8]) -> bool {
+    const SIGNED_DATA: &[u8] = b"\x06\x09\x2a\x86\x48\x86\xf7\x0d\x01\x07\x02";
+    let start = &bytes[..bytes.len().min(SIGNED_DATA.len() + 6)];
+    let is_der = start.starts_with(&[0x30])
+        && start
+            .windows(SIGNED_DATA.len())
+            .any(|window| window == SIGNED_DATA);
+    let begin = b"-----BEGIN PKCS7-----";
+    is_der || bytes.windows(begin.len()).any(|window| window == begin)
 }
 
 fn section_name(kind: SectionKind) -> &'static str {

@@ -287,7 +287,7 @@ fn validity_is_checked() {
     );
     let error = kinds(end + 3 * DAY).unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("has expired on Fri, 01 Jan 2027"), "{text}");
+    assert!(text.contains("expired on Fri, 01 Jan 2027"), "{text}");
     assert!(text.ends_with("3 days ago"), "{text}");
     assert_eq!(error.help().as_deref(), Some("renew the certificate"));
     let early = kinds(1_735_689_600 - DAY).unwrap();
@@ -323,17 +323,18 @@ fn what_is_wrong_is_named() {
         "the key does not belong to",
         "requested with",
     );
-    check(
-        &key,
-        &key,
-        "no certificate in the file (found a private key)",
-        "exchange",
-    );
+    let found = "no certificate in the file (found a private key)";
+    check(&key, leaf, found, "exchange");
+    check(&key, &key, found, "the certificate chain");
+    let found = "no private key in the file (found a certificate)";
+    check(leaf, leaf, found, "the private key");
+    let collection = "-----BEGIN PKCS7-----\nAAAA\n-----END PKCS7-----\n";
+    check(collection, &key, "a PKCS #7 collection", "openssl pkcs7");
     check(
         leaf,
-        leaf,
-        "no private key in the file (found a certificate)",
-        "exchange",
+        "\x30\x03\x02\x01\x01",
+        "not a PEM file",
+        "openssl pkey -inform DER",
     );
     check("", &key, "not a PEM file", "openssl x509");
     check(
@@ -358,7 +359,12 @@ fn what_is_wrong_is_named() {
     let open = "-----BEGIN CERTIFICATE-----\nAAAA\n";
     check(open, &key, "not a PEM file", "PEM");
     let bad = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
-    check(leaf, bad, "the private key cannot be used", "ECDSA");
+    check(
+        leaf,
+        bad,
+        "of a kind or a length that is not supported",
+        "ECDSA",
+    );
     check(&leaf.repeat(17), &key, "17 certificates in one file", "");
     let missing = PairPaths {
         certificate: directory.0.join("none"),
@@ -374,7 +380,9 @@ fn what_is_wrong_is_named() {
         certificate: directory.0.clone(),
         key: directory.0.join("k.pem"),
     };
-    assert!(refused(&folder).0.to_lowercase().contains("is a directory"));
+    let (text, help) = refused(&folder);
+    assert!(text.to_lowercase().contains("is a directory"), "{text}");
+    assert_eq!(help.as_deref(), Some("name the file itself, in PEM form"));
 }
 
 #[test]

@@ -83,7 +83,7 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("delay", Need::Nothing),
     ("max-memory", Need::Nothing),
     ("max-descriptors", Need::Nothing),
-    ("cache-memory", Need::Nothing),
+    ("cache-memory", Need::Content),
     ("archive-memory", ARCHIVE),
     ("preload", ARCHIVE),
     ("defer-accept", Need::Tcp),

@@ -1,11 +1,22 @@
 //! Flags of `gannet serve` for memory, limits, engine and output.
 
+use std::ffi::OsString;
+
 use gannet_server::config::EngineChoice;
 
 use crate::command_line::flag::{FILE, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::{LogChoice, Settings};
 use crate::command_line::values::{choice, colour, number, path, switch, text};
 use crate::quantities::{parse_duration_ms, parse_size};
+
+/// A time after which something ends, milliseconds. None would end everything at once, though
+/// elsewhere 0 means no limit.
+fn timeout(values: &[OsString]) -> Result<u64, String> {
+    match parse_duration_ms(text(values)?)? {
+        0 => Err("not a time from 1ms on; there is no value for none".into()),
+        ms => Ok(ms),
+    }
+}
 
 /// The longest `--delay`, milliseconds: a TLS handshake takes two of them, and its default timeout
 /// is 15 s.
@@ -166,7 +177,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
             or h; a bare number is seconds.",
         is_common: false,
         apply: |settings, values| {
-            settings.server.limits.head_timeout_ms = parse_duration_ms(text(values)?)?;
+            settings.server.limits.head_timeout_ms = timeout(values)?;
             Ok(())
         },
     },
@@ -180,7 +191,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         details: "",
         is_common: false,
         apply: |settings, values| {
-            settings.server.limits.idle_timeout_ms = parse_duration_ms(text(values)?)?;
+            settings.server.limits.idle_timeout_ms = timeout(values)?;
             Ok(())
         },
     },
@@ -194,7 +205,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         details: "",
         is_common: false,
         apply: |settings, values| {
-            settings.server.limits.progress_timeout_ms = parse_duration_ms(text(values)?)?;
+            settings.server.limits.progress_timeout_ms = timeout(values)?;
             Ok(())
         },
     },

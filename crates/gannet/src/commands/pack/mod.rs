@@ -21,6 +21,7 @@ use gannet_site::pack::{
 use super::failure;
 use super::removal::{RemovalOnSignal, remove_folder};
 use super::serve::Terminal;
+use super::serve::what::is_archive;
 use super::{print, resolve, text};
 use crate::command_line::commands::PACK_SECTION;
 use crate::command_line::layers::Origins;
@@ -49,6 +50,7 @@ fn options(
         None => output_name(directory)?,
     };
     check_output(&output)?;
+    check_replaced(&output)?;
     let has_gzip = settings.compress.iter().any(|(it, _)| *it == Coding::Gzip);
     if settings.drop_identity && !has_gzip {
         return Err(
@@ -286,6 +288,11 @@ fn check_source(directory: &Path) -> Result<Option<import::Kind>, Failure> {
     if std::fs::metadata(directory).map_err(fail)?.is_dir() {
         return Ok(None);
     }
+    if is_archive(directory).map_err(fail)? {
+        let shown = printable(&directory.to_string_lossy());
+        return Err(refuse("it is packed already: a gannet archive".into())
+            .help(format!("'gannet extract {shown} -o DIR' writes its files")));
+    }
     let kind = import::kind_of(directory).map_err(fail)?;
     kind.map(Some)
         .ok_or_else(|| refuse("neither a directory nor a zip, tar or kawipiko archive".into()))
@@ -301,6 +308,21 @@ fn check_output(output: &Path) -> Result<(), Failure> {
     let cause = format!("there is no folder '{shown}'");
     let help = format!("make it first: 'mkdir -p {shown}'");
     Err(Failure::new("write", output.display(), cause).help(help))
+}
+
+/// Refuses to replace a file that is no archive: a mistyped name would cost it. An empty one has
+/// nothing to lose.
+fn check_replaced(output: &Path) -> Result<(), Failure> {
+    if !std::fs::metadata(output).is_ok_and(|it| it.is_file() && it.len() > 0) {
+        return Ok(());
+    }
+    let cause = match is_archive(output) {
+        Ok(true) => return Ok(()),
+        Ok(false) => "what is there is no gannet archive".to_owned(),
+        Err(error) => format!("what is there cannot be read: {}", cause(&error)),
+    };
+    Err(Failure::new("replace", output.display(), cause)
+        .help("name another file with -o, or remove this one first"))
 }
 
 const SOURCE_HELP: &str = "name the folder that holds the site: 'gannet pack DIR -o site.gannet'; \

@@ -329,6 +329,12 @@ pub(super) fn explain(address: &ListenAddress, error: &io::Error) -> Failure {
                 _ => "make its folder writable for gannet's user".into(),
             })
         }
+        // The group is unknown: the system has no such error.
+        (io::ErrorKind::InvalidInput, ListenAddress::Unix(unix))
+            if unix.access.group.is_some() && error.raw_os_error().is_none() =>
+        {
+            failure.help("name an existing group, or its number: 'getent group' lists them")
+        }
         (io::ErrorKind::AddrNotAvailable, _) => {
             failure.help("no interface has this address; see 'ip address', or use --expose")
         }

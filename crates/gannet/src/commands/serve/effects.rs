@@ -17,7 +17,7 @@ use crate::messages::Failure;
 pub(super) struct Situation {
     /// What is served; nothing if everything has the same answer, for measurements.
     pub(super) kinds: Vec<Kind>,
-    /// Something is served for some hosts only. What an archive holds is not known here.
+    /// Something is served for some hosts only, by a flag or from an archive with hosts.
     pub(super) has_hosts: bool,
     pub(super) has_https: bool,
     pub(super) has_tcp: bool,
@@ -68,6 +68,10 @@ fn pairs(settings: &Settings, origins: &Origins) -> Vec<(bool, Idle)> {
         ),
         (is_unread, Idle::with("compat", "no-rules")),
         (
+            settings.tls.development && !settings.tls.certificates.is_empty(),
+            Idle::with("tls", "tls-cert"),
+        ),
+        (
             settings.hosts && has_sites_only,
             Idle::because("hosts", "site", "without PATH: --site names every site"),
         ),
@@ -95,7 +99,7 @@ impl Situation {
     fn lack(&self, need: Need, name: &str, settings: &Settings) -> Option<(String, String)> {
         let lack = |why: &str, help: &str| Some((format!("has no effect {why}"), help.to_owned()));
         let is_constant = self.kinds.is_empty();
-        let may_have_hosts = is_constant || self.has_hosts || self.has(Kind::Archive);
+        let may_have_hosts = is_constant || self.has_hosts;
         match need {
             Need::Served(_) | Need::Content if is_constant => lack(
                 "with --dummy and --dummy-empty, which give every request the same answer",
@@ -295,6 +299,21 @@ mod tests {
             without(|it| it.has_hosts = false),
             "--unknown-host would refuse every request, since no host is named",
         );
+        for name in ["unknown-host", "ignore-host"] {
+            let flag = SERVE_FLAGS.iter().find(|flag| flag.name == name);
+            let flag = flag.expect("there is such a flag");
+            let (settings, origins) = with(flag, &sample(flag));
+            let mut archive = situation(Kind::Archive);
+            super::check(&settings, &origins, &archive).expect("it has hosts");
+            archive.has_hosts = false;
+            super::check(&settings, &origins, &archive).expect_err(name);
+        }
+        check(
+            "cache-memory",
+            without(|it| it.kinds.clear()),
+            "--cache-memory has no effect with --dummy and --dummy-empty, which give every request \
+             the same answer",
+        );
         check(
             "preload",
             directory(),
@@ -334,6 +353,10 @@ mod tests {
         check(
             &[("hosts", "true"), ("site", "a.example=a")],
             "--hosts has no effect without PATH: --site names every site",
+        );
+        check(
+            &[("tls", "true"), ("tls-cert", "site.pem")],
+            "--tls has no effect with --tls-cert",
         );
         check(
             &[("preload", "true"), ("archive-memory", "true")],

@@ -9,13 +9,16 @@ pub mod start_lines;
 pub mod tls;
 pub mod what;
 
-use std::io::{self, IsTerminal};
+use std::collections::BTreeMap;
+use std::io::{self, IsTerminal, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use clap::ArgMatches;
+use gannet_archive::{SUPERBLOCK_LEN, SectionKind, Superblock};
+use gannet_io::named_file;
 use gannet_server::config::{
     Config, Content, ContentOptions, Hosted, ListenAddress, LogFormat, Scheme, UnknownHost,
 };
@@ -140,7 +143,7 @@ fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, 
     let schemes = || wanted.addresses.iter();
     let situation = Situation {
         kinds: kinds.iter().map(kind).collect(),
-        has_hosts: content.iter().any(|hosted| !hosted.hosts.is_empty()),
+        has_hosts: content.iter().any(has_hosts),
         has_https: schemes().any(|(_, scheme)| *scheme == Scheme::Https),
         has_tcp: schemes().any(|(address, _)| matches!(address, ListenAddress::Tcp(_))),
         is_logging: config.log != LogFormat::Off,
@@ -222,6 +225,7 @@ fn content(settings: &Settings) -> Result<Vec<Hosted>, Failure> {
     if settings.server.content.dummy.is_some() {
         return Ok(contents);
     }
+    check_hosts_once(&settings.sites)?;
     for (hosts, path) in &settings.sites {
         contents.push(Hosted {
             hosts: hosts.clone(),
@@ -247,6 +251,45 @@ fn content(settings: &Settings) -> Result<Vec<Hosted>, Failure> {
         }),
     }
     Ok(contents)
+}
+
+/// Refuses a host with two sites: the second would never be served.
+fn check_hosts_once(sites: &[(Vec<String>, PathBuf)]) -> Result<(), Failure> {
+    let mut known: BTreeMap<&str, &Path> = BTreeMap::new();
+    for (hosts, path) in sites {
+        for host in hosts {
+            let Some(first) = known.insert(host, path) else {
+                continue;
+            };
+            let shown = |path: &Path| printable(&path.to_string_lossy());
+            let (first, second) = (shown(first), shown(path));
+            return Err(Failure::usage(format!(
+                "the host '{host}' is named twice: for '{first}' and for '{second}'"
+            ))
+            .help("leave it out of one --site; case and a dot at the end make no other host"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a site is for some hosts only, or an archive of several. What cannot be read is refused
+/// elsewhere.
+fn has_hosts(hosted: &Hosted) -> bool {
+    let of_archive = |path: &Path| {
+        let file = named_file::open(path)?;
+        let len = file.metadata()?.len();
+        let mut first = Vec::new();
+        file.take(SUPERBLOCK_LEN as u64).read_to_end(&mut first)?;
+        let superblock = Superblock::parse(&first, len).ok();
+        let sections = superblock.iter().flat_map(Superblock::sections);
+        let has_names = sections.into_iter().any(|it| it.kind == SectionKind::Hosts);
+        io::Result::Ok(superblock.is_none() || has_names)
+    };
+    match &hosted.content {
+        _ if !hosted.hosts.is_empty() => true,
+        Content::Archive(path) => of_archive(path).unwrap_or(true),
+        Content::Directory(_) | Content::File(_) => false,
+    }
 }
 
 /// The folders of a directory that are named after hosts.

@@ -38,16 +38,22 @@ pub fn look(path: &Path) -> Result<Content, Failure> {
                 .help("give a directory, a file or an archive"),
         );
     }
-    let mut start = Vec::with_capacity(ARCHIVE_START.len());
-    named_file::open(path)
-        .and_then(|file| {
-            file.take(ARCHIVE_START.len() as u64)
-                .read_to_end(&mut start)
-        })
-        .map_err(|error| fail(&error))?;
+    let is_archive = is_archive(path).map_err(|error| fail(&error))?;
     // A damaged or empty `site.gannet` is meant as an archive: to be refused, not shown as a file.
-    if start == ARCHIVE_START || path.extension().is_some_and(|suffix| suffix == "gannet") {
+    if is_archive || path.extension().is_some_and(|suffix| suffix == "gannet") {
         return Ok(Content::Archive(path.to_owned()));
     }
     Ok(Content::File(path.to_owned()))
+}
+
+/// Whether a regular file begins like an archive.
+///
+/// # Errors
+/// It cannot be read, or is no regular file.
+pub fn is_archive(path: &Path) -> io::Result<bool> {
+    let mut start = Vec::with_capacity(ARCHIVE_START.len());
+    let file = named_file::open(path)?;
+    file.take(ARCHIVE_START.len() as u64)
+        .read_to_end(&mut start)?;
+    Ok(start == ARCHIVE_START)
 }
