@@ -288,7 +288,7 @@ fn has_hosts(hosted: &Hosted) -> bool {
     match &hosted.content {
         _ if !hosted.hosts.is_empty() => true,
         Content::Archive(path) => of_archive(path).unwrap_or(true),
-        Content::Directory(_) | Content::File(_) => false,
+        Content::Directory(_) | Content::HostFolder(_) | Content::File(_) => false,
     }
 }
 
