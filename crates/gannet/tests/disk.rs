@@ -157,6 +157,49 @@ fn a_slow_disk_below_a_fast_one_delays_only_its_own_readers() {
     });
 }
 
+/// A file was read, and then a link or a mount puts a slow file system in its way: whether it is still
+/// the same is nothing that a worker may wait for.
+#[test]
+fn a_slow_disk_in_the_way_of_a_known_file_delays_only_its_own_readers() {
+    on_both_engines(|engine| {
+        let site = Folder::new();
+        for name in ["fine.txt", "linked/page.txt", "mounted/page.txt"] {
+            site.write(name, name);
+        }
+        let page: &[(&str, &[u8], Disk)] = &[("page.txt", b"late", Disk::SlowName)];
+        let Some(outside) = Mounted::new(page) else {
+            return;
+        };
+        let server = engine.serve(site.path(), &["--workers", "1"]);
+        for name in ["linked/page.txt", "mounted/page.txt"] {
+            let known = get(&server, &format!("/{name}")).expect(200);
+            assert_eq!(known.body, name.as_bytes());
+        }
+        std::fs::rename(site.join("linked"), site.join("before")).expect("moved");
+        std::os::unix::fs::symlink(outside.path(), site.join("linked")).expect("made");
+        let inside = Mounted::at(&site.join("mounted"), page).expect("as the other one");
+        let _release = [outside.release_at_end(), inside.release_at_end()];
+        let mut other = Client::new(&server);
+        until("the link is noticed", || {
+            assert_eq!(other.get("/fine.txt").expect(200).body, b"fine.txt");
+            get(&server, "/linked/page.txt").status == 404
+        });
+        assert_eq!(outside.hanging(), 0, "it is not below the root");
+        let mut waiting = Vec::new();
+        until("the mount is noticed", || {
+            assert_eq!(other.get("/fine.txt").expect(200).body, b"fine.txt");
+            let mut client = Client::new(&server);
+            client.send(head("GET", "/mounted/page.txt", &[]));
+            waiting.push(client);
+            inside.hanging() >= 1
+        });
+        assert_eq!(other.get("/fine.txt").expect(200).body, b"fine.txt");
+        inside.release();
+        let last = waiting.last_mut().expect("it was asked");
+        assert_eq!(last.response().expect(200).body, b"late");
+    });
+}
+
 /// Bodies that an archive has as gzip alone are read before they are inflated: that delays only
 /// those who want them, and who want the same wait for one read.
 #[test]
