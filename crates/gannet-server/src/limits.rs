@@ -135,6 +135,10 @@ pub(crate) const CONFIRMED_MS: u64 = 4_000;
 /// write call lasts, and than the times of any file system are coarse.
 pub(crate) const SETTLED_S: i64 = 2;
 
+/// How long a write may take that is not noticed by its beginning, in seconds: contents read within so
+/// many seconds of a change are read again at each whole lookup ([`CONFIRMED_MS`]).
+pub(crate) const RECENT_S: i64 = 60;
+
 /// How long a file that may change stays open although nobody asks for it, milliseconds: it may have
 /// been deleted, and takes room on the disk until then.
 pub(crate) const OPEN_IDLE_MS: u64 = 4_000;

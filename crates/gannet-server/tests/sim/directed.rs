@@ -329,6 +329,35 @@ fn half_a_write_is_not_kept() {
     }
 }
 
+/// A write that takes so long that its beginning looks settled: what was read meanwhile is read again
+/// at the next whole lookup.
+#[test]
+fn a_write_that_takes_long_is_noticed() {
+    for len in [20_000, LARGE] {
+        let mut server = Server::copying();
+        server.disk.put_file("page", vec![b'a'; len]);
+        server.disk.age_files(100_000);
+        assert_eq!(server.body("page", len), vec![b'a'; len]);
+        server.disk.begin_overwrite("page", vec![b'b'; len]);
+        server.pass(5_000);
+        assert!(server.body("page", len) != vec![b'a'; len], "half of it");
+        server.disk.end_overwrite("page", vec![b'b'; len]);
+        server.pass(5_000);
+        assert!(server.body("page", len) == vec![b'b'; len], "{len}");
+    }
+}
+
+/// A file that is truncated may be empty before its times say so: that is not believed for a moment.
+#[test]
+fn an_empty_file_is_looked_at_for_each_request() {
+    let mut server = Server::copying();
+    server.disk.put_file("page", "");
+    server.disk.age_files(100_000);
+    assert_eq!(server.body("page", 0), b"");
+    server.disk.overwrite_file("page", "full");
+    assert_eq!(server.body("page", 4), b"full");
+}
+
 /// The same of a file that was written a moment before it was opened, by a lookup that began long
 /// before, and of one whose time of change is in the future.
 #[test]

@@ -221,6 +221,7 @@ mod tests {
         Rc::new(Cached {
             is_ruled: false,
             is_brief: false,
+            read_again_at: None,
             is_own: true,
             content_type: "text/plain".into(),
             last_modified: None,

@@ -27,13 +27,12 @@ use gannet_content::stored_coding;
 use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Errno, FileKind, Meta, Nanos, OpenedFile, Root, Started, Token};
-use gannet_io::memory::Memory;
 
 use self::told::{is_shortage, told};
 use super::listings::ListingPage;
-use super::{Cached, CachedBody, DirectorySite, Draft, Role, is_settled};
+use super::{Cached, CachedBody, DirectorySite, Draft, Role, is_recent, is_settled};
 use crate::exchange::Disk;
-use crate::limits::{DESCRIPTOR_TRIES_MAX, SMALL_FILE_MAX};
+use crate::limits::{CONFIRMED_MS, DESCRIPTOR_TRIES_MAX, SMALL_FILE_MAX};
 use crate::release::ServedFile;
 use crate::release::rules::Ruling;
 use crate::worker::ledger::Charge;
@@ -92,6 +91,8 @@ pub(crate) struct Fill {
     is_admitted: bool,
     /// A file of it has just changed.
     is_brief: bool,
+    /// A file of it has changed not long ago.
+    is_recent: bool,
     reads: u32,
     /// How often it had to close other files.
     tries: u32,
@@ -168,6 +169,7 @@ impl Fill {
             unread: Vec::new(),
             is_admitted: false,
             is_brief: false,
+            is_recent: false,
             reads: 0,
             tries: 0,
             unix,
@@ -362,19 +364,24 @@ impl Fill {
         let meta = opened.meta;
         let is_settled = is_settled(&meta, self.unix);
         self.is_brief |= !is_settled;
+        self.is_recent |= is_recent(&meta, self.unix);
         // What has just changed is sent from the disk, or read for the requests of one turn.
         let copy_max = match is_settled {
             true => self.site.options.read_max,
             false => SMALL_FILE_MAX,
         };
-        let is_copied = meta.len <= copy_max;
+        // A file that is being truncated is empty before its times say so: it is asked at each request.
+        let is_copied = (1..=copy_max).contains(&meta.len);
         let same = |cached: &Rc<Cached>| {
             let body = cached.body(coding, &meta);
-            body.filter(|body| body.is_live() != is_copied && !(is_copied && cached.is_brief))
+            let is_kept = |body: &CachedBody| match is_copied {
+                true => !body.is_live() && !cached.is_brief && !self.reads_again(cached),
+                false => body.is_live(),
+            };
+            body.filter(is_kept)
         };
         let body = match self.previous().as_ref().and_then(same) {
             Some(body) => Some(body),
-            None if meta.len == 0 => Some(CachedBody::Memory(Memory::from_vec(Vec::new()).into())),
             None if is_copied => {
                 self.unread.push((coding, opened));
                 None
@@ -440,8 +447,16 @@ impl Fill {
         }
         let drafts = std::mem::take(&mut self.drafts);
         let is_brief = self.is_brief;
+        let again = self.began.plus_ms(CONFIRMED_MS);
+        let read_again_at = self.is_recent.then_some(again);
+        let is_lasting = |previous: &Cached| {
+            !is_brief
+                && !previous.is_brief
+                && !self.reads_again(previous)
+                && previous.is_made_of(&drafts)
+        };
         let cached = match self.previous() {
-            Some(previous) if !is_brief && !previous.is_brief && previous.is_made_of(&drafts) => {
+            Some(previous) if is_lasting(&previous) => {
                 // Another one than that which had the bodies, perhaps.
                 for draft in drafts {
                     if let Some(body) = draft.body.into_inner() {
@@ -462,12 +477,21 @@ impl Fill {
                 };
                 let content_type = std::mem::take(&mut self.content_type);
                 match Cached::new(content_type, drafts, self.unix, &self.site, &role) {
-                    Some(cached) => Rc::new(Cached { is_brief, ..cached }),
+                    Some(cached) => Rc::new(Cached {
+                        is_brief,
+                        read_again_at,
+                        ..cached
+                    }),
                     None => return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR)),
                 }
             }
         };
         Some(Filled::File(cached, self.status, None))
+    }
+
+    /// Whether the bytes of what is remembered are not to be relied on any more: see [`is_recent`].
+    fn reads_again(&self, cached: &Cached) -> bool {
+        cached.read_again_at.is_some_and(|at| self.began > at)
     }
 
     /// What is remembered of the file that was found.

@@ -41,7 +41,7 @@ use super::opened::OpenedDirectory;
 use super::rules::SiteRules;
 use super::{Selected, ServedFile, Source};
 use crate::config::ContentOptions;
-use crate::limits::{SETTLED_S, SMALL_FILE_MAX, SNAPSHOT_MAX};
+use crate::limits::{RECENT_S, SETTLED_S, SMALL_FILE_MAX, SNAPSHOT_MAX};
 
 /// A live directory, as one worker sees it: that which is at a path at some time, with its rules.
 pub(crate) struct DirectorySite {
@@ -83,6 +83,8 @@ pub(crate) struct Cached {
     is_ruled: bool,
     /// A file of it had changed just before it was looked at: see [`is_settled`].
     is_brief: bool,
+    /// A file of it had changed not long before: its bytes are read again at a lookup after this time.
+    read_again_at: Option<Nanos>,
     /// It is the content of a path, and stands in for no other.
     is_own: bool,
 }
@@ -141,6 +143,13 @@ struct CachedVariant {
 fn is_settled(meta: &Meta, unix: i64) -> bool {
     let changed = meta.ctime_ns.div_euclid(1_000_000_000);
     i128::from(unix) - changed > i128::from(SETTLED_S)
+}
+
+/// Whether a file may be as it is because of a write that is still under way: its times, which are set
+/// when a write begins, would never tell. Its bytes are read again when the path is looked up again.
+fn is_recent(meta: &Meta, unix: i64) -> bool {
+    let changed = meta.ctime_ns.div_euclid(1_000_000_000);
+    i128::from(unix) - changed <= i128::from(RECENT_S)
 }
 
 /// Where a variant's bytes are.
@@ -262,6 +271,7 @@ impl Cached {
             is_ruled: role.changes.is_some(),
             is_own: role.is_own,
             is_brief: false,
+            read_again_at: None,
         })
     }
 
