@@ -13,6 +13,8 @@ use gannet_testkit::{Folder, gannet_in};
 
 /// Longer than what is kept in memory or copied.
 const LARGE: usize = 6 << 20;
+/// Requests that were answered from memory.
+const HITS: &str = "gannet_cache_hits_total";
 /// Up to here its disk is good.
 const GOOD: u64 = 2 << 20;
 
@@ -170,10 +172,16 @@ fn a_slow_disk_in_the_way_of_a_known_file_delays_only_its_own_readers() {
         let Some(outside) = Mounted::new(page) else {
             return;
         };
-        let server = engine.serve(site.path(), &["--workers", "1"]);
+        let flags = ["--workers", "1", "--metrics", "127.0.0.1:0"];
+        let server = engine.serve(site.path(), &flags);
+        // What has just changed is looked up for every request, and not remembered.
         for name in ["linked/page.txt", "mounted/page.txt"] {
-            let known = get(&server, &format!("/{name}")).expect(200);
-            assert_eq!(known.body, name.as_bytes());
+            until("it is remembered", || {
+                let before = metric(&server, HITS);
+                let known = get(&server, &format!("/{name}")).expect(200);
+                assert_eq!(known.body, name.as_bytes());
+                metric(&server, HITS) > before
+            });
         }
         std::fs::rename(site.join("linked"), site.join("before")).expect("moved");
         std::os::unix::fs::symlink(outside.path(), site.join("linked")).expect("made");
