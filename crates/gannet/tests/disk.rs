@@ -173,6 +173,8 @@ fn a_slow_disk_in_the_way_of_a_known_file_delays_only_its_own_readers() {
             return;
         };
         let flags = ["--workers", "1", "--metrics", "127.0.0.1:0"];
+        // Unmounted when the server has ended, which may have a file of it open.
+        let inside;
         let server = engine.serve(site.path(), &flags);
         // What has just changed is looked up for every request, and not remembered.
         for name in ["linked/page.txt", "mounted/page.txt"] {
@@ -185,7 +187,7 @@ fn a_slow_disk_in_the_way_of_a_known_file_delays_only_its_own_readers() {
         }
         std::fs::rename(site.join("linked"), site.join("before")).expect("moved");
         std::os::unix::fs::symlink(outside.path(), site.join("linked")).expect("made");
-        let inside = Mounted::at(&site.join("mounted"), page).expect("as the other one");
+        inside = Mounted::at(&site.join("mounted"), page).expect("as the other one");
         let _release = [outside.release_at_end(), inside.release_at_end()];
         let mut other = Client::new(&server);
         until("the link is noticed", || {
