@@ -30,10 +30,13 @@ fn names(folder: &Folder) -> Vec<String> {
     names
 }
 
+/// What is there before, which begins like an archive.
+const BEFORE: &[u8] = b"\x89gannet\r\n\x1a\n\0the archive before";
+
 #[test]
 fn a_full_disk_leaves_the_archive_that_was_there() {
     let folder = site();
-    folder.write("site.gannet", "the archive before");
+    folder.write("site.gannet", BEFORE);
     // No file may become longer than 1 MiB: to a program that is a disk that is full.
     let gannet = command();
     let mut limited = Command::new("sh");
@@ -51,7 +54,7 @@ fn a_full_disk_leaves_the_archive_that_was_there() {
     ended.failure(1, &expect);
     assert_eq!(names(&folder), ["site", "site.gannet"]);
     let before = fs::read(folder.join("site.gannet")).expect("there");
-    assert_eq!(before, b"the archive before");
+    assert_eq!(before, BEFORE);
 }
 
 /// What was written before stays, for the directory is the user's; the file that is cut goes.
@@ -119,7 +122,7 @@ fn a_signal_leaves_nothing_behind() {
         })
         .collect();
     folder.write("site/long.txt", text);
-    folder.write("site.gannet", "the archive before");
+    folder.write("site.gannet", BEFORE);
     for (signal, number) in [(Signal::INT, 2), (Signal::TERM, 15)] {
         let mut packing = command()
             .args(["pack", "site", "--best", "-q"])
@@ -138,5 +141,5 @@ fn a_signal_leaves_nothing_behind() {
         assert_eq!(names(&folder), ["site", "site.gannet"]);
     }
     let before = fs::read(folder.join("site.gannet")).expect("there");
-    assert_eq!(before, b"the archive before");
+    assert_eq!(before, BEFORE);
 }
