@@ -118,7 +118,7 @@ pub(super) fn run(
     command.args(accelerator.arguments());
     command.args([
         "-m",
-        "2048",
+        "4096",
         "-nodefaults",
         "-display",
         "none",
