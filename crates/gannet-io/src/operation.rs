@@ -36,7 +36,8 @@ pub struct Socket(pub u32);
 
 /// Bytes received, on loan from the driver's buffers until `release`.
 ///
-/// A lease must be released within the same turn of the loop: the buffers are few and shared.
+/// A lease is to be released within the same turn of the loop: the buffers are few and shared, and
+/// while all are on loan nothing more is received. Only a worker without memory for a turn waits.
 #[derive(Debug, Eq, PartialEq)]
 #[must_use = "a lease that is not released starves other connections"]
 pub struct Lease {

@@ -443,8 +443,8 @@ fn contains_ignoring_case(text: &str, needle: &[u8]) -> bool {
         .any(|window| window.eq_ignore_ascii_case(needle))
 }
 
-/// JavaScript MIME type essences (MIME Sniffing standard, section 4.6).
-const SCRIPT_TYPES: &[&str] = &[
+/// JavaScript MIME type essences, in lower case (MIME Sniffing standard, section 4.6).
+pub const SCRIPT_TYPES: &[&str] = &[
     "application/ecmascript",
     "application/javascript",
     "application/x-ecmascript",

@@ -13,7 +13,7 @@ use gannet_testkit::h2::{
 };
 use rustls::ClientConfig;
 
-use crate::run::{LIMITS, Tls, check_holdings, secure};
+use crate::run::{LIMITS, Packing, Tls, check_holdings, open, secure};
 use crate::wire::Wire;
 
 const MS: u64 = 1_000_000;
@@ -65,6 +65,22 @@ impl Server {
         disk.age_files(10_000);
         let driven = Driven::new(driver, content, &options, limits, tls).expect("no archive");
         (Self { driven, disk }, config)
+    }
+
+    /// One of an archive that is served from its file, of which only the last body is cached.
+    pub(crate) fn of_archive(packing: Packing) -> Self {
+        let mut driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
+        let disk = driver.handle();
+        let bytes = packing.finish();
+        disk.put_file("site.gannet", bytes.clone());
+        let file = open(&mut driver, "site.gannet");
+        let options = ContentOptions {
+            cache_memory: 0,
+            ..ContentOptions::default()
+        };
+        let content = DrivenContent::Archive(bytes, file);
+        let driven = Driven::new(driver, content, &options, LIMITS, None).expect("a sound archive");
+        Self { driven, disk }
     }
 
     /// One that copies files up to the usual length.

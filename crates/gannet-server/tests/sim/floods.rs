@@ -17,7 +17,7 @@ use gannet_testkit::h2::{
 use rustls::ClientConfig;
 
 use crate::directed::{Server, get};
-use crate::run::{LIMITS, Packing, Tls, open};
+use crate::run::{LIMITS, Packing, Tls};
 use crate::wire::Wire;
 
 const MS: u64 = 1_000_000;
@@ -384,22 +384,6 @@ fn long_body(number: usize) -> Vec<u8> {
     body
 }
 
-/// Serves an archive from its file, and caches nothing of it but the last body.
-fn serve_uncached(packing: Packing) -> Server {
-    let mut driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
-    let disk = driver.handle();
-    let bytes = packing.finish();
-    disk.put_file("site.gannet", bytes.clone());
-    let file = open(&mut driver, "site.gannet");
-    let options = ContentOptions {
-        cache_memory: 0,
-        ..ContentOptions::default()
-    };
-    let content = DrivenContent::Archive(bytes, file);
-    let driven = Driven::new(driver, content, &options, LIMITS, None).expect("a sound archive");
-    Server { driven, disk }
-}
-
 /// Bodies of an archive that is served from its file, each asked for by a peer that takes nothing.
 /// When no more may be in memory, those that are stored as they are leave from the file.
 #[test]
@@ -414,7 +398,7 @@ fn bodies_that_are_loaded_have_a_bound() {
                 false => packing.add(&number.to_string(), &long_body(number), None),
             }
         }
-        let mut server = serve_uncached(packing);
+        let mut server = Server::of_archive(packing);
         let flood: Vec<_> = (0..COUNT).map(|_| server.connect()).collect();
         for (number, client) in flood.iter().enumerate() {
             let host = (":authority", "sim".to_owned());
@@ -452,7 +436,7 @@ fn gzip_that_is_to_be_inflated_has_a_bound() {
     for number in 0..COUNT {
         packing.add_inflated(&number.to_string(), &long_body(number));
     }
-    let mut server = serve_uncached(packing);
+    let mut server = Server::of_archive(packing);
     server.disk.slow_file("site.gannet", 100 * MS);
     let flood: Vec<_> = (0..COUNT).map(|_| server.connect()).collect();
     for (number, client) in flood.iter().enumerate() {

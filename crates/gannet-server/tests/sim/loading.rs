@@ -9,7 +9,7 @@ use gannet_server::config::ContentOptions;
 use gannet_server::driven::{Driven, DrivenContent};
 
 use crate::directed::{Server, get};
-use crate::run::{LIMITS, Packing, gzip, open};
+use crate::run::{LIMITS, Packing, gzip};
 
 const MS: u64 = 1_000_000;
 
@@ -56,18 +56,7 @@ fn server() -> Server {
     for number in 0..COUNT {
         packing.add_inflated(&number.to_string(), &body(number));
     }
-    let mut driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
-    let disk = driver.handle();
-    let bytes = packing.finish();
-    disk.put_file("site.gannet", bytes.clone());
-    let file = open(&mut driver, "site.gannet");
-    let options = ContentOptions {
-        cache_memory: 0,
-        ..ContentOptions::default()
-    };
-    let content = DrivenContent::Archive(bytes, file);
-    let driven = Driven::new(driver, content, &options, LIMITS, None).expect("a sound archive");
-    Server { driven, disk }
+    Server::of_archive(packing)
 }
 
 /// Turns until so many bytes have come.

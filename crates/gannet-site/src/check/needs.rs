@@ -1,32 +1,14 @@
 //! What the content of a file has to be where it is used. Every answer says `nosniff`: browsers run no
 //! script and apply no style sheet that has another type (Fetch, section 2.2.6).
 
+use gannet_content::policy::page::SCRIPT_TYPES;
+
 /// What a reference loads.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Needs {
     Script,
     Style,
 }
-
-/// Essences of JavaScript (MIME Sniffing, section 4.6).
-const SCRIPTS: [&str; 16] = [
-    "application/ecmascript",
-    "application/javascript",
-    "application/x-ecmascript",
-    "application/x-javascript",
-    "text/ecmascript",
-    "text/javascript",
-    "text/javascript1.0",
-    "text/javascript1.1",
-    "text/javascript1.2",
-    "text/javascript1.3",
-    "text/javascript1.4",
-    "text/javascript1.5",
-    "text/jscript",
-    "text/livescript",
-    "text/x-ecmascript",
-    "text/x-javascript",
-];
 
 impl Needs {
     /// What a `script` of this `type` loads; nothing if it is not run.
@@ -61,5 +43,7 @@ impl Needs {
 }
 
 fn is_script(essence: &str) -> bool {
-    SCRIPTS.iter().any(|it| it.eq_ignore_ascii_case(essence))
+    SCRIPT_TYPES
+        .iter()
+        .any(|it| it.eq_ignore_ascii_case(essence))
 }
