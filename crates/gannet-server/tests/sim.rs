@@ -33,6 +33,8 @@ mod rewrites;
 mod run;
 #[path = "sim/secure.rs"]
 mod secure;
+#[path = "sim/server.rs"]
+mod server;
 #[path = "sim/states.rs"]
 mod states;
 #[path = "sim/streams.rs"]

@@ -7,8 +7,8 @@ use gannet_server::driven::{Driven, DrivenContent};
 use gannet_server::ledger::Account;
 use gannet_testkit::h2::{INITIAL_WINDOW_SIZE, headers, opening, request};
 
-use crate::directed::{Server, get};
 use crate::run::{LIMITS, check_holdings};
+use crate::server::{Server, get};
 
 pub(crate) const MS: u64 = 1_000_000;
 

@@ -4,7 +4,7 @@ use gannet_io::sim::Client;
 use gannet_testkit::h2::{INITIAL_WINDOW_SIZE, headers, opening, request};
 
 use crate::budget::{COPIES_AT_ONCE, MS, server, status};
-use crate::directed::{Server, get};
+use crate::server::{Server, get};
 
 /// Of many times what is read at least.
 const LEN: usize = 1 << 20;

@@ -16,8 +16,8 @@ use gannet_testkit::h2::{
 };
 use rustls::ClientConfig;
 
-use crate::directed::{Server, get};
 use crate::run::{LIMITS, Packing, Tls};
+use crate::server::{Server, get};
 use crate::wire::Wire;
 
 const MS: u64 = 1_000_000;

@@ -8,8 +8,8 @@ use gannet_io::sim::{Client, Faults, Sim};
 use gannet_server::config::ContentOptions;
 use gannet_server::driven::{Driven, DrivenContent};
 
-use crate::directed::{Server, get};
 use crate::run::{LIMITS, Packing, gzip};
+use crate::server::{Server, get};
 
 const MS: u64 = 1_000_000;
 

@@ -9,9 +9,9 @@ use gannet_server::config::ContentOptions;
 use gannet_server::driven::{Driven, DrivenContent};
 use gannet_server::tls::limits::SEALED_RECORDS_MAX;
 
-use crate::directed::Server;
 use crate::model::{Dice, Ended, cut, judge, write};
 use crate::run::{LIMITS, Tls, secure};
+use crate::server::Server;
 use crate::wire::Wire;
 
 /// Seeds of a plain test run.

@@ -11,9 +11,9 @@ use gannet_server::driven::{Driven, DrivenContent};
 use gannet_server::ledger::Account;
 use gannet_testkit::h2::{DATA, END_STREAM, Frame, RST_STREAM, headers, request, wide_opening};
 
-use crate::directed::{Server, get};
 use crate::response::{Head, parts};
 use crate::run::{LIMITS, Packing, open};
+use crate::server::{Server, get};
 
 const MS: u64 = 1_000_000;
 

@@ -5,8 +5,8 @@ use gannet_io::sim::{Client, Faults, Sim};
 use gannet_server::config::ContentOptions;
 use gannet_server::driven::{Driven, DrivenContent};
 
-use crate::directed::Server;
 use crate::run::LIMITS;
+use crate::server::Server;
 
 const RULES: &[u8] = b"\
 http://a.test/shared/ /a/ 200

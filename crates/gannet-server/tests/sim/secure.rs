@@ -4,8 +4,8 @@ use gannet_io::sim::{End, Faults};
 use gannet_server::tls::limits::SEALED_RECORDS_MAX;
 use gannet_testkit::h2::{headers, request, wide_opening};
 
-use crate::directed::{Server, check_about, get};
 use crate::run::{LIMITS, Tls};
+use crate::server::{Server, check_about, get};
 use crate::wire::Wire;
 
 /// A connection whose handshake is over; nothing was asked for.

@@ -10,8 +10,8 @@ use gannet_server::ledger::Account;
 use gannet_server::tls::limits::SEALED_RECORDS_MAX;
 use rustls::ClientConfig;
 
-use crate::directed::{Server, get};
 use crate::run::{LIMITS, Tls};
+use crate::server::{Server, get};
 use crate::wire::Wire;
 
 const MS: u64 = 1_000_000;

@@ -1,0 +1,144 @@
+//! A server in the simulator whose turns a test asks for, with what its clients need.
+
+use std::sync::Arc;
+
+use gannet_io::driver::{Listener, Nanos};
+use gannet_io::options::EngineOptions;
+use gannet_io::sim::{Client, Faults, Sim, SimHandle};
+use gannet_server::config::{ContentOptions, Limits};
+use gannet_server::driven::{Driven, DrivenContent};
+use gannet_server::tls::limits::SEALED_RECORDS_MAX;
+use rustls::ClientConfig;
+
+use crate::run::{LIMITS, Packing, Tls, check_holdings, open, secure};
+
+const MS: u64 = 1_000_000;
+
+/// Larger than what is kept in memory: sent from the file.
+pub(crate) const LARGE: usize = 200_000;
+
+/// What timers may be late by: a tick, and then some.
+pub(crate) const LATE_MS: u64 = 300;
+
+pub(crate) struct Server {
+    pub(crate) driven: Driven<Sim>,
+    pub(crate) disk: SimHandle,
+}
+
+impl Server {
+    /// A directory with `large` and `small`.
+    pub(crate) fn new(faults: Faults) -> Self {
+        Self::with_tls(faults, LIMITS, Tls::None, SEALED_RECORDS_MAX).0
+    }
+
+    /// The same; what arrives is looked at `delay_ms` later.
+    pub(crate) fn delayed(faults: Faults, delay_ms: u64) -> Self {
+        let limits = Limits { delay_ms, ..LIMITS };
+        Self::with_tls(faults, limits, Tls::None, SEALED_RECORDS_MAX).0
+    }
+
+    /// The same over TLS, and what a client needs for it.
+    pub(crate) fn with_tls(
+        faults: Faults,
+        limits: Limits,
+        tls: Tls,
+        key_records: u64,
+    ) -> (Self, Option<Arc<ClientConfig>>) {
+        let driver = Sim::new(1, 1, &EngineOptions::default(), faults);
+        let disk = driver.handle();
+        disk.put_file("large", vec![b'L'; LARGE]);
+        disk.put_file("small", "small");
+        let (tls, config) = secure(tls, key_records, &disk).unzip();
+        let content = DrivenContent::Directory(disk.root());
+        // No snapshots: large files are sent slice by slice.
+        let options = ContentOptions {
+            snapshot_max: 0,
+            ..ContentOptions::default()
+        };
+        disk.age_files(10_000);
+        let driven = Driven::new(driver, content, &options, limits, tls).expect("no archive");
+        (Self { driven, disk }, config)
+    }
+
+    /// One of an archive that is served from its file, of which only the last body is cached.
+    pub(crate) fn of_archive(packing: Packing) -> Self {
+        let mut driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
+        let disk = driver.handle();
+        let bytes = packing.finish();
+        disk.put_file("site.gannet", bytes.clone());
+        let file = open(&mut driver, "site.gannet");
+        let options = ContentOptions {
+            cache_memory: 0,
+            ..ContentOptions::default()
+        };
+        let content = DrivenContent::Archive(bytes, file);
+        let driven = Driven::new(driver, content, &options, LIMITS, None).expect("a sound archive");
+        Self { driven, disk }
+    }
+
+    /// One that copies files up to the usual length.
+    pub(crate) fn copying() -> Self {
+        let driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
+        let disk = driver.handle();
+        let content = DrivenContent::Directory(disk.root());
+        let options = ContentOptions::default();
+        let driven = Driven::new(driver, content, &options, LIMITS, None).expect("no archive");
+        Self { driven, disk }
+    }
+
+    /// The body of an answer to a request of its own connection.
+    pub(crate) fn body(&mut self, path: &str, len: usize) -> Vec<u8> {
+        let client = self.connect();
+        client.write(&get(path));
+        let mut got = Vec::new();
+        self.until("an answer", || {
+            got.extend(client.read());
+            got.len() > len
+        });
+        got.split_off(got.len() - len)
+    }
+
+    pub(crate) fn connect(&self) -> Client {
+        self.disk.connect(Listener(0)).expect("it listens")
+    }
+
+    /// Turns until something is so; gives how many milliseconds that took, or fails after a
+    /// virtual minute.
+    pub(crate) fn until(&mut self, what: &str, mut is_so: impl FnMut() -> bool) -> u64 {
+        let start = self.disk.now().0;
+        while !is_so() {
+            let now = self.disk.now().0;
+            assert!(now < start + 60_000 * MS, "in vain: {what}");
+            self.disk.wake_at(Some(Nanos(now + 10 * MS)));
+            self.driven.turn(None).unwrap();
+            check_holdings(&self.driven, &self.disk).unwrap();
+        }
+        (self.disk.now().0 - start) / MS
+    }
+
+    /// Lets a time pass.
+    pub(crate) fn pass(&mut self, ms: u64) {
+        self.pass_while(ms, || {});
+    }
+
+    /// The same, with something to do before each turn.
+    pub(crate) fn pass_while(&mut self, ms: u64, mut what: impl FnMut()) {
+        let (disk, end) = (self.disk.clone(), self.disk.now().plus_ms(ms));
+        self.until("time passes", || {
+            what();
+            disk.now() >= end
+        });
+    }
+}
+
+pub(crate) fn get(path: &str) -> Vec<u8> {
+    format!("GET /{path} HTTP/1.1\r\nhost: sim\r\n\r\n").into_bytes()
+}
+
+pub(crate) fn check_about(took_ms: u64, expected_ms: u64) {
+    let expected = expected_ms..=expected_ms + LATE_MS;
+    assert!(
+        expected.contains(&took_ms),
+        "{took_ms} ms, not within {expected:?}"
+    );
+}
