@@ -9,7 +9,7 @@ pub(crate) fn find_control(bytes: &[u8]) -> usize {
     find(
         bytes,
         |word| below(word, 0x20) | equal(word, 0x7f),
-        is_control,
+        |byte| byte.is_ascii_control(),
     )
 }
 
@@ -19,7 +19,8 @@ pub(crate) fn find_control(bytes: &[u8]) -> usize {
 pub(crate) fn find_not_visible(bytes: &[u8]) -> usize {
     find(
         bytes,
-        |word| below(word, 0x21) | equal(word, 0x7f) | word & HIGH,
+        // Only a hit borrows or carries.
+        |word| (word.wrapping_sub(ONES * 0x21) | word.wrapping_add(ONES) | word) & HIGH,
         |byte| !byte.is_ascii_graphic(),
     )
 }
@@ -60,10 +61,6 @@ pub(crate) const fn letters_digits_and(others: &[u8]) -> [bool; 256] {
         index += 1;
     }
     table
-}
-
-fn is_control(byte: u8) -> bool {
-    byte < 0x20 || byte == 0x7f
 }
 
 /// Marks bytes below `limit` (at most 0x80).

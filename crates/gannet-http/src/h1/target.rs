@@ -110,15 +110,12 @@ pub(crate) fn is_authority(value: &[u8]) -> bool {
             Some(len) => len,
             None => return false,
         },
-        _ => value
-            .iter()
-            .position(|&byte| !NAME[usize::from(byte)])
-            .unwrap_or(value.len()),
+        _ => name_len(value),
     };
     match value[host_len..] {
         _ if host_len == 0 => false,
-        [] => is_percent_encoded(value),
-        [b':', ref port @ ..] => is_port(port) && is_percent_encoded(&value[..host_len]),
+        [] => true,
+        [b':', ref port @ ..] => is_port(port),
         _ => false,
     }
 }
@@ -135,29 +132,27 @@ fn ip_literal_len(value: &[u8]) -> Option<usize> {
     is_address.then_some(end + 1)
 }
 
+/// Whether these are decimal digits of a number up to 65535, or none.
 fn is_port(digits: &[u8]) -> bool {
-    digits.len() <= 5
-        && digits
-            .iter()
-            .try_fold(0u32, |port, byte| {
-                byte.is_ascii_digit()
-                    .then(|| port * 10 + u32::from(byte - b'0'))
-            })
-            .is_some_and(|port| port <= 0xffff)
+    let is_small = digits.len() < 5 || digits.len() == 5 && digits <= b"65535";
+    is_small && digits.iter().all(u8::is_ascii_digit)
 }
 
-/// Whether each percent sign is followed by two hexadecimal digits.
-fn is_percent_encoded(name: &[u8]) -> bool {
-    let mut rest = name;
-    while let Some(index) = rest.iter().position(|&byte| byte == b'%') {
-        match rest[index + 1..] {
-            [high, low, ref tail @ ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
-                rest = tail;
+/// Length of the name or IPv4 address that `value` begins with.
+#[inline]
+fn name_len(value: &[u8]) -> usize {
+    let mut len = 0;
+    loop {
+        let rest = &value[len..];
+        let end = rest.iter().position(|&byte| !NAME[usize::from(byte)]);
+        len += end.unwrap_or(rest.len());
+        match &value[len..] {
+            [b'%', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {
+                len += 3
             }
-            _ => return false,
+            _ => return len,
         }
     }
-    true
 }
 
 fn strip_prefix_ignoring_case<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
@@ -168,8 +163,8 @@ fn strip_prefix_ignoring_case<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [
 /// The longest text of an IPv6 address: six groups and a dotted quad.
 const IPV6_TEXT_MAX: usize = 45;
 
-/// Bytes of a `reg-name` (RFC 3986 section 3.2.2) but for the comma.
-const NAME: [bool; 256] = scan::letters_digits_and(b"-._~%!$&'()*+;=");
+/// Bytes that stand for themselves in a `reg-name` (RFC 3986 section 3.2.2), but for the comma.
+const NAME: [bool; 256] = scan::letters_digits_and(b"-._~!$&'()*+;=");
 
 #[cfg(test)]
 mod tests {
