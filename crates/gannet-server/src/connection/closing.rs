@@ -40,7 +40,7 @@ impl<D: Driver> Active<'_, D> {
         self.drop_streams();
         let was_secure = u64::from(self.conn.is_secure());
         self.shared.counters.tls.connections_now -= was_secure;
-        self.shared.alive.remove(self.conn.id);
+        self.shared.waiters.connections.remove(self.conn.id);
         self.shared.ended += 1;
         *self.conn = Conn::new(self.conn.id, self.conn.socket);
         self.conn.phase = Phase::Free;

@@ -108,11 +108,11 @@ impl<D: Driver> Active<'_, D> {
         mut waiting: Box<Waiting>,
         told: Option<Result<Disk, Errno>>,
     ) {
-        let number = self.shared.asked.reserve();
+        let number = self.shared.waiters.streams.reserve();
         let asker = token(Kind::StreamDisk, number);
         match self.shared.find_out(&mut waiting, asker, told) {
             Some(found) => {
-                self.shared.asked.release(number);
+                self.shared.waiters.streams.release(number);
                 self.answer_looked_up(stream, &waiting, found);
             }
             None => self.ask_for_stream(stream, number, What::Lookup(waiting)),
@@ -128,7 +128,7 @@ impl<D: Driver> Active<'_, D> {
             stream,
             what,
         };
-        self.shared.asked.ask(number, question);
+        self.shared.waiters.streams.ask(number, question);
         if let Some(streams) = conn.protocol.streams_mut() {
             streams.asked += 1;
             streams.connection.defer(stream, Time(now.0));
@@ -166,11 +166,11 @@ impl<D: Driver> Active<'_, D> {
             return;
         }
         let len = (range.end - range.start) as usize;
-        let number = self.shared.asked.reserve();
+        let number = self.shared.waiters.streams.reserve();
         let asker = token(Kind::StreamDisk, number);
         match self.shared.driver.read(&file.file, range.start, len, asker) {
             Started::Now(result) => {
-                self.shared.asked.release(number);
+                self.shared.waiters.streams.release(number);
                 self.stream_read(stream, &file, len, result);
             }
             Started::Pending => {

@@ -9,7 +9,6 @@
 //! bytes as there are to copy. A copy is for all who want the file meanwhile, and for those who come
 //! later: nobody queues for one. If there is no room, the answer is sent from the file itself.
 
-use std::collections::VecDeque;
 use std::rc::Rc;
 
 use gannet_http::semantics::coding::Coding;
@@ -22,8 +21,9 @@ use crate::release::directory::Cached;
 use crate::release::directory::fill::{Fill, Filled};
 use crate::worker::Worker;
 use crate::worker::ledger::{Account, Charge, Work};
-use crate::worker::shared::{Shared, forget_if_gone};
+use crate::worker::shared::Shared;
 use crate::worker::token::{Kind, token};
+use crate::worker::waiters::Line;
 
 /// Where a file to be copied is, or a directory to be listed. A file system that hangs holds up only
 /// those who wait for it.
@@ -53,14 +53,14 @@ pub(crate) struct FirstReads {
     /// the other.
     copying: [Option<Copying>; 2 * COPIES_AT_ONCE_MAX],
     /// Deferred with short files, in the order in which they were asked for.
-    reads: VecDeque<Token>,
+    reads: Line,
 }
 
 struct Copying {
     /// The version that is copied.
     opened: OpenedFile,
     /// Who wants it.
-    askers: Vec<Token>,
+    askers: Line,
     charge: Charge,
 }
 
@@ -84,7 +84,7 @@ pub(crate) enum FirstRead {
 impl FirstReads {
     /// Whether somebody can go on in the next turn.
     pub(crate) fn is_due(&self) -> bool {
-        !self.reads.is_empty()
+        !self.reads.0.is_empty()
     }
 
     /// Bytes of the copies under way.
@@ -137,13 +137,7 @@ impl<D: Driver> Shared<D> {
             self.read_short(fill, found, opened, asker)
         } else {
             fill.start_over();
-            let line = &mut self.first_reads.reads;
-            if line.len() == line.capacity() {
-                // Before more memory is used.
-                let (alive, asked) = (&self.alive, &mut self.asked);
-                line.retain(|asker| !forget_if_gone(alive, asked, *asker));
-            }
-            line.push_back(asker);
+            self.first_reads.reads.push(asker, &mut self.waiters);
             return FirstRead::Awaited;
         };
         let Some(result) = result else {
@@ -183,18 +177,13 @@ impl<D: Driver> Shared<D> {
         if let Some(copying) = &mut self.first_reads.copying[place] {
             // All hold one descriptor together.
             fill.await_content(found, copying.opened.clone(), None);
-            let askers = &mut copying.askers;
-            if askers.len() == askers.capacity() {
-                let (alive, asked) = (&self.alive, &mut self.asked);
-                askers.retain(|asker| !forget_if_gone(alive, asked, *asker));
-            }
-            askers.push(asker);
+            copying.askers.push(asker, &mut self.waiters);
             return None;
         }
         let len = opened.meta.len;
         self.first_reads.copying[place] = Some(Copying {
             opened: opened.clone(),
-            askers: vec![asker],
+            askers: Line([asker].into()),
             // From now on, so that several copies cannot go beyond the bound together.
             charge: self.ledger.charge(Account::Copies, len),
         });
@@ -216,7 +205,7 @@ impl<D: Driver> Shared<D> {
 
     /// Whether so many bytes may be read now, because nobody is before them.
     fn may_read(&mut self, len: u64) -> bool {
-        self.first_reads.reads.is_empty() && self.budget.take(Work::Read, len)
+        self.first_reads.reads.0.is_empty() && self.budget.take(Work::Read, len)
     }
 
     fn read_short(
@@ -250,26 +239,19 @@ impl<D: Driver> Worker<D> {
             Done::Copied(file) => Ok(file),
             _ => Err(Errno::IO),
         }));
-        for asker in askers {
+        for asker in askers.0 {
             self.tell(asker, copied.clone().map(Disk::Copied));
         }
     }
 
     /// Lets those go on who were deferred, as far as there is room. Skips closed connections.
     pub(crate) fn admit_first_reads(&mut self) {
-        let waiting = self.shared.first_reads.reads.len();
-        for _ in 0..waiting {
-            if !self.shared.budget.has_left(Work::Read) || !self.has_room() {
-                break;
-            }
-            let Some(asker) = self.shared.first_reads.reads.pop_front() else {
-                break;
-            };
-            // The longest that it can be; its length is known when it is opened.
-            if !self.shared.forget_if_gone(asker) {
-                self.shared.budget.take(Work::Read, SMALL_FILE_MAX);
-                self.tell(asker, Ok(Disk::Admitted));
-            }
-        }
+        // The longest that it can be; its length is known when it is opened.
+        let work = (Work::Read, SMALL_FILE_MAX);
+        self.admit(
+            |it| Some(&mut it.first_reads.reads),
+            work,
+            || Disk::Admitted,
+        );
     }
 }

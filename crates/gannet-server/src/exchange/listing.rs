@@ -22,8 +22,9 @@ use crate::release::directory::DirectorySite;
 use crate::release::directory::fill::Fill;
 use crate::release::directory::listings::{ListingKey, ListingPage, Listings, Made};
 use crate::worker::Worker;
-use crate::worker::shared::{Shared, forget_if_gone};
+use crate::worker::shared::Shared;
 use crate::worker::token::{Kind, token};
+use crate::worker::waiters::Line;
 
 /// The listings of a worker.
 #[derive(Default)]
@@ -42,7 +43,7 @@ struct Job {
     site: Rc<DirectorySite>,
     root: Root,
     /// Who waits for the page, as for an answer of the disk.
-    askers: Vec<Token>,
+    askers: Line,
     /// When reading began, by both clocks.
     began: Option<(Nanos, i64)>,
 }
@@ -98,26 +99,19 @@ impl<D: Driver> Shared<D> {
         if let Some(page) = pages.fresh(&key, self.driver.now(), is_same) {
             return Some(Ok(page));
         }
-        match jobs.entry(key) {
-            Entry::Occupied(mut job) => {
-                let job = job.get_mut();
-                if job.askers.len() == job.askers.capacity() {
-                    let (alive, asked) = (&self.alive, &mut self.asked);
-                    job.askers
-                        .retain(|asker| !forget_if_gone(alive, asked, *asker));
-                }
-                job.askers.push(asker);
-            }
+        let job = match jobs.entry(key) {
+            Entry::Occupied(job) => job.into_mut(),
             Entry::Vacant(free) => {
                 queues[Lane::Own as usize].push_back(free.key().clone());
                 free.insert(Job {
                     site: Rc::clone(site),
                     root: root.clone(),
-                    askers: vec![asker],
+                    askers: Line::default(),
                     began: None,
-                });
+                })
             }
-        }
+        };
+        job.askers.push(asker, &mut self.waiters);
         None
     }
 }
@@ -140,10 +134,7 @@ impl<D: Driver> Worker<D> {
             let Some(job) = self.shared.listing.jobs.get_mut(&key) else {
                 continue;
             };
-            let (alive, asked) = (&self.shared.alive, &mut self.shared.asked);
-            job.askers
-                .retain(|asker| !forget_if_gone(alive, asked, *asker));
-            if job.askers.is_empty() {
+            if !job.askers.prune(&mut self.shared.waiters) {
                 self.shared.listing.jobs.remove(&key);
                 continue;
             }
@@ -214,7 +205,7 @@ impl<D: Driver> Worker<D> {
             }
             _ => Err(Status::INTERNAL_SERVER_ERROR),
         };
-        for asker in job.askers {
+        for asker in job.askers.0 {
             self.tell(asker, Ok(Disk::Listed(page.clone())));
         }
     }

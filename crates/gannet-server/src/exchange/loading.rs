@@ -17,8 +17,9 @@ use crate::limits::LOADS_MAX;
 use crate::release::bodies::Load;
 use crate::worker::Worker;
 use crate::worker::ledger::{Account, Work};
-use crate::worker::shared::{Shared, forget_if_gone};
+use crate::worker::shared::Shared;
 use crate::worker::token::{Kind, token};
+use crate::worker::waiters::Line;
 
 /// The bodies that a worker has to read or inflate.
 #[derive(Default)]
@@ -41,7 +42,7 @@ struct BodyRead {
 struct Job {
     load: Load,
     /// Who waits for the body, as for an answer of the disk.
-    askers: Vec<Token>,
+    askers: Line,
 }
 
 impl Loading {
@@ -81,17 +82,11 @@ impl<D: Driver> Shared<D> {
                 queue.push_back(*free.key());
                 free.insert(Job {
                     load,
-                    askers: Vec::new(),
+                    askers: Line::default(),
                 })
             }
         };
-        if job.askers.len() == job.askers.capacity() {
-            // Before more memory is used.
-            let (alive, asked) = (&self.alive, &mut self.asked);
-            job.askers
-                .retain(|asker| !forget_if_gone(alive, asked, *asker));
-        }
-        job.askers.push(asker);
+        job.askers.push(asker, &mut self.waiters);
     }
 
     /// The disk has read what is stored for a body, or could not.
@@ -125,10 +120,7 @@ impl<D: Driver> Shared<D> {
             else {
                 continue;
             };
-            let (alive, asked) = (&self.alive, &mut self.asked);
-            job.askers
-                .retain(|asker| !forget_if_gone(alive, asked, *asker));
-            if job.askers.is_empty() {
+            if !job.askers.prune(&mut self.waiters) {
                 jobs.remove(&key);
                 continue;
             }
@@ -176,7 +168,7 @@ impl<D: Driver> Worker<D> {
             }
             let Job { load, askers } = job.remove();
             let body = stored.and_then(|stored| self.shared.finish_load(&load, stored));
-            for asker in askers {
+            for asker in askers.0 {
                 // `body` keeps it alive until every waiter has been answered.
                 let told = body.as_ref().map(|_| Disk::Loaded).map_err(|e| *e);
                 self.tell(asker, told);

@@ -6,8 +6,6 @@
 //! first come, first served, and hold nothing; by the time they are told, the first ones have ended
 //! and the path is mostly remembered. What stays short for [`SHORT_MS`] is told to the client.
 
-use std::collections::VecDeque;
-
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Nanos, Token};
 
@@ -16,13 +14,14 @@ use crate::limits::{SHORT_AGAIN_MS, SHORT_MS, SHORT_PAUSE_MAX_MS};
 use crate::release::directory::fill::{Fill, Filled};
 use crate::worker::Worker;
 use crate::worker::ledger::Work;
-use crate::worker::shared::{Shared, forget_if_gone};
+use crate::worker::shared::Shared;
+use crate::worker::waiters::Line;
 
 /// Who is deferred.
 #[derive(Default)]
 pub(crate) struct Shortage {
     /// In the order in which they were deferred.
-    line: VecDeque<Token>,
+    line: Line,
     /// Something was short: not before this time does the next one try.
     again_at: Nanos,
     /// How long the last pause was: it doubles as long as all who try find something short, so that
@@ -33,7 +32,7 @@ pub(crate) struct Shortage {
 impl Shortage {
     /// When somebody tries again, if anybody is deferred.
     pub(crate) fn next_try(&self) -> Option<Nanos> {
-        (!self.line.is_empty()).then_some(self.again_at)
+        (!self.line.0.is_empty()).then_some(self.again_at)
     }
 
     /// A lookup has ended: others may, too.
@@ -46,10 +45,9 @@ impl<D: Driver> Shared<D> {
     /// Whether a lookup may begin in this turn; if not, `asker` will be told when it may.
     pub(crate) fn may_look_up(&mut self, asker: Token) -> bool {
         // Those who wait go first.
-        let may = self.shortage.line.is_empty() && self.budget.take(Work::Lookup, 1);
+        let may = self.shortage.line.0.is_empty() && self.budget.take(Work::Lookup, 1);
         if !may {
-            self.make_room_in_line();
-            self.shortage.line.push_back(asker);
+            self.shortage.line.push(asker, &mut self.waiters);
             self.counters.deferred_lookups += 1;
         }
         may
@@ -64,8 +62,7 @@ impl<D: Driver> Shared<D> {
         }
         fill.defer();
         self.counters.deferred_lookups += 1;
-        self.make_room_in_line();
-        self.shortage.line.push_back(asker);
+        self.shortage.line.push(asker, &mut self.waiters);
         // Those who come meanwhile do not make the others wait longer.
         let shortage = &mut self.shortage;
         if shortage.again_at <= now {
@@ -74,34 +71,19 @@ impl<D: Driver> Shared<D> {
         }
         None
     }
-
-    /// Forgets who has gone, before the line takes more memory.
-    fn make_room_in_line(&mut self) {
-        let line = &mut self.shortage.line;
-        if line.len() == line.capacity() {
-            let (alive, asked) = (&self.alive, &mut self.asked);
-            line.retain(|asker| !forget_if_gone(alive, asked, *asker));
-        }
-    }
 }
 
 impl<D: Driver> Worker<D> {
     /// Lets those go on who are deferred, until something is short again or the turn's budget is
     /// used up.
     pub(crate) fn try_short_again(&mut self) {
-        let now = self.shared.driver.now();
-        for _ in 0..self.shared.shortage.line.len() {
-            let is_due = self.shared.shortage.again_at <= now;
-            if !is_due || !self.shared.budget.has_left(Work::Lookup) || !self.has_room() {
-                return;
-            }
-            let Some(asker) = self.shared.shortage.line.pop_front() else {
-                return;
-            };
-            if !self.shared.forget_if_gone(asker) {
-                self.shared.budget.take(Work::Lookup, 1);
-                self.tell(asker, Ok(Disk::Again));
-            }
-        }
+        self.admit(
+            |shared| {
+                let is_due = shared.shortage.again_at <= shared.driver.now();
+                Some(&mut shared.shortage.line).filter(|_| is_due)
+            },
+            (Work::Lookup, 1),
+            || Disk::Again,
+        );
     }
 }

@@ -77,7 +77,7 @@ impl<D: Driver> Worker<D> {
             return;
         }
         let now = self.shared.driver.now();
-        let conn = self.conns.add(socket, &mut self.shared.alive);
+        let conn = self.conns.add(socket, &mut self.shared.waiters.connections);
         conn.idle_since = now;
         let id = conn.id;
         let len = self.conns.len();

@@ -22,7 +22,7 @@ impl<D: Driver> Worker<D> {
     /// All accounts, with what they hold now.
     pub(crate) fn holdings(&self) -> Vec<Holding> {
         let (mut all, mut most) = (Held::default(), Held::default());
-        let mut waiting = self.shared.asked.held_bytes();
+        let mut waiting = self.shared.waiters.streams.held_bytes();
         for conn in self.conns.iter() {
             let mut one = of_connection(conn);
             one[Account::Waiting] += waiting.remove(&conn.id).unwrap_or(0);

@@ -14,6 +14,7 @@ pub(crate) mod shared;
 pub(crate) mod stopping;
 pub(crate) mod timers;
 pub(crate) mod token;
+pub(crate) mod waiters;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -24,12 +25,12 @@ use gannet_http::semantics::date::DateLine;
 use gannet_io::driver::{Completion, Done, Driver, Errno, Listener, Nanos, Token};
 
 pub(crate) use self::settings::WorkerSettings;
-use self::shared::{Shared, forget_if_gone};
+use self::shared::Shared;
 use self::timers::Wheel;
 use self::token::{Kind, number};
-use crate::connection::stream_reads::Asked;
+use self::waiters::Waiters;
 use crate::connection::tails::Tails;
-use crate::connection::{Active, Alive, ConnId, Connections};
+use crate::connection::{Active, ConnId, Connections};
 use crate::exchange::Disk;
 use crate::exchange::first_reads::FirstReads;
 use crate::exchange::listing::Listing;
@@ -94,7 +95,7 @@ impl<D: Driver> Worker<D> {
             ..Counters::default()
         };
         let shared = Shared {
-            alive: Alive::default(),
+            waiters: Waiters::default(),
             wheel: Wheel::new(now),
             counters,
             log,
@@ -107,7 +108,6 @@ impl<D: Driver> Worker<D> {
             hellos: VecDeque::new(),
             budget: Budget::whole(),
             ledger: Ledger::new(release.cache_memory),
-            asked: Asked::default(),
             first_reads: FirstReads::default(),
             shortage: Shortage::default(),
             ended: 0,
@@ -305,7 +305,7 @@ impl<D: Driver> Worker<D> {
 
     /// The same for a stream.
     fn stream_disk_answered(&mut self, number: u32, answer: Result<Disk, Errno>) {
-        if let Some(question) = self.shared.asked.take(number) {
+        if let Some(question) = self.shared.waiters.streams.take(number) {
             self.on(question.conn, |conn| conn.stream_disk(question, answer));
         }
     }
@@ -324,7 +324,7 @@ impl<D: Driver> Worker<D> {
 
     fn give_up(&mut self, asker: Token) {
         let id = match Kind::of(asker) {
-            Kind::StreamDisk => match self.shared.asked.take(number(asker)) {
+            Kind::StreamDisk => match self.shared.waiters.streams.take(number(asker)) {
                 Some(question) => question.conn,
                 None => return,
             },
@@ -341,14 +341,13 @@ impl<D: Driver> Worker<D> {
         }
         let Shared {
             driver,
-            alive,
-            asked,
+            waiters,
             ended,
             ..
         } = &mut self.shared;
         *ended = 0;
         driver.drop_unawaited(&mut |asker| match Kind::of(asker) {
-            Kind::Disk | Kind::StreamDisk => !forget_if_gone(alive, asked, asker),
+            Kind::Disk | Kind::StreamDisk => !waiters.forget_if_gone(asker),
             // What many wait for is bounded where it is asked for.
             _ => true,
         });

@@ -5,15 +5,15 @@ use std::rc::Rc;
 
 use gannet_content::rules::pattern::Scheme;
 use gannet_http::semantics::date::DateLine;
-use gannet_io::driver::{Driver, Listener, Nanos, Token};
+use gannet_io::driver::{Driver, Listener, Nanos};
 
 use super::delay::Delays;
 use super::settings::WorkerSettings;
 use super::timers::Wheel;
-use super::token::{Kind, number, token};
-use crate::connection::stream_reads::Asked;
+use super::token::{Kind, token};
+use super::waiters::Waiters;
+use crate::connection::ConnId;
 use crate::connection::tails::Tails;
-use crate::connection::{Alive, ConnId};
 use crate::exchange::answering::Turn;
 use crate::exchange::first_reads::FirstReads;
 use crate::exchange::listing::Listing;
@@ -32,8 +32,8 @@ use crate::worker::ledger::{Budget, Ledger};
 pub(crate) struct Shared<D: Driver> {
     pub(crate) driver: D,
     pub(crate) settings: WorkerSettings,
-    /// Which connections there are.
-    pub(crate) alive: Alive,
+    /// Who may wait for something.
+    pub(crate) waiters: Waiters,
     pub(crate) wheel: Wheel,
     /// What is served now.
     pub(crate) release: Rc<Release>,
@@ -56,8 +56,6 @@ pub(crate) struct Shared<D: Driver> {
     pub(crate) budget: Budget,
     /// What several connections make this worker hold.
     pub(crate) ledger: Ledger,
-    /// What the disk was asked on behalf of streams.
-    pub(crate) asked: Asked,
     /// Content that is to be read for the first time.
     pub(crate) first_reads: FirstReads,
     /// Requests for whose lookup something was short.
@@ -170,19 +168,5 @@ impl<D: Driver> Shared<D> {
     pub(crate) fn accept(&mut self, listener: Listener) {
         let token = token(Kind::Accept, listener.0);
         self.driver.accept(listener, token);
-    }
-
-    /// Forgets an asker whose connection is gone, and gives whether it is. A stream that was reset is
-    /// still told, since its connection counts what was asked for it; that ends it.
-    pub(crate) fn forget_if_gone(&mut self, asker: Token) -> bool {
-        forget_if_gone(&self.alive, &mut self.asked, asker)
-    }
-}
-
-/// See [`Shared::forget_if_gone`]: for those who have taken `Shared` apart.
-pub(crate) fn forget_if_gone(alive: &Alive, asked: &mut Asked, asker: Token) -> bool {
-    match Kind::of(asker) {
-        Kind::StreamDisk => asked.forget_if_gone(alive, number(asker)),
-        _ => !alive.has(ConnId::of(asker)),
     }
 }

@@ -1,0 +1,78 @@
+//! Who waits for something that a worker finds out: connections, and streams of them, each by the
+//! token that it is woken with.
+
+use std::collections::VecDeque;
+
+use gannet_io::driver::{Driver, Token};
+
+use super::Worker;
+use super::ledger::Work;
+use super::shared::Shared;
+use super::token::{Kind, number};
+use crate::connection::stream_reads::Asked;
+use crate::connection::{Alive, ConnId};
+use crate::exchange::Disk;
+
+/// All who may wait.
+#[derive(Default)]
+pub(crate) struct Waiters {
+    pub(crate) connections: Alive,
+    pub(crate) streams: Asked,
+}
+
+impl Waiters {
+    /// Forgets a waiter whose connection is gone, and gives whether it is. A stream that was reset is
+    /// still woken, since its connection counts what was asked for it; that ends it.
+    pub(crate) fn forget_if_gone(&mut self, waiter: Token) -> bool {
+        match Kind::of(waiter) {
+            Kind::StreamDisk => self
+                .streams
+                .forget_if_gone(&self.connections, number(waiter)),
+            _ => !self.connections.has(ConnId::of(waiter)),
+        }
+    }
+}
+
+/// Those who wait for the same, in the order in which they came.
+#[derive(Default)]
+pub(crate) struct Line(pub(crate) VecDeque<Token>);
+
+impl Line {
+    /// Adds one. Before that takes more memory, those whose connections are gone are forgotten.
+    pub(crate) fn push(&mut self, waiter: Token, waiters: &mut Waiters) {
+        if self.0.len() == self.0.capacity() {
+            self.prune(waiters);
+        }
+        self.0.push_back(waiter);
+    }
+
+    /// Forgets those whose connections are gone, and gives whether anybody is left.
+    pub(crate) fn prune(&mut self, waiters: &mut Waiters) -> bool {
+        self.0.retain(|waiter| !waiters.forget_if_gone(*waiter));
+        !self.0.is_empty()
+    }
+}
+
+impl<D: Driver> Worker<D> {
+    /// Wakes those who are in a line now, while it is due and there is budget for what each does.
+    pub(crate) fn admit(
+        &mut self,
+        line: fn(&mut Shared<D>) -> Option<&mut Line>,
+        (work, cost): (Work, u64),
+        wake_with: fn() -> Disk,
+    ) {
+        let len = line(&mut self.shared).map_or(0, |line| line.0.len());
+        for _ in 0..len {
+            if !self.shared.budget.has_left(work) || !self.has_room() {
+                return;
+            }
+            let Some(waiter) = line(&mut self.shared).and_then(|line| line.0.pop_front()) else {
+                return;
+            };
+            if !self.shared.waiters.forget_if_gone(waiter) {
+                self.shared.budget.take(work, cost);
+                self.tell(waiter, Ok(wake_with()));
+            }
+        }
+    }
+}
