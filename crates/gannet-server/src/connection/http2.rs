@@ -52,76 +52,37 @@ impl<D: Driver> Active<'_, D> {
         conn.protocol = Protocol::Http2(Box::new(streams));
     }
 
-    /// Bytes have arrived.
-    pub(super) fn streams_received(&mut self, arrived: Arrived) {
+    /// Plaintext has arrived, or its peer has closed its half.
+    pub(super) fn streams_received(&mut self, arrived: Arrived<'_>) {
         if self.conn.intake.is_empty() {
             // What was begun goes on a little in any case.
             self.frame(u64::from(QUANTUM));
-            self.answer_stream_arrived(&arrived);
+            self.answer_streams(arrived);
         } else {
             let bytes = arrived.bytes(&self.shared.driver);
             self.conn.intake.add(bytes);
-        }
-        arrived.release(&mut self.shared.driver);
-        self.go_on_streams();
-    }
-
-    /// Bytes have arrived in TLS records, or its peer has closed its half.
-    pub(super) fn streams_opened(&mut self, plain: &[u8]) {
-        if plain.is_empty() {
-            // Nothing new, or the end.
-        } else if self.conn.intake.is_empty() {
-            self.frame(u64::from(QUANTUM));
-            self.answer_stream_bytes(plain);
-        } else {
-            self.conn.intake.add(plain);
+            arrived.release(&mut self.shared.driver);
         }
         self.go_on_streams();
     }
 
-    fn answer_stream_arrived(&mut self, arrived: &Arrived) {
+    /// Returns how many bytes of `input` were used.
+    fn answer_streams(&mut self, input: Arrived<'_>) -> usize {
         let mut out = self.stream_output();
-        let conn = &mut *self.conn;
-        let Some(streams) = conn.protocol.streams_mut() else {
-            return;
-        };
-        let mut pump = self.shared.pump(false, None);
-        let input = arrived.bytes(pump.driver);
-        let used = pump.run_streams(streams, input, &mut out);
-        conn.intake.add(&input[used..]);
-        streams.out = Some(out);
-    }
-
-    fn answer_stream_bytes(&mut self, input: &[u8]) {
-        let mut out = self.stream_output();
-        let conn = &mut *self.conn;
-        let Some(streams) = conn.protocol.streams_mut() else {
-            return;
-        };
-        let used = self
-            .shared
-            .pump(true, None)
-            .run_streams(streams, input, &mut out);
-        conn.intake.add(&input[used..]);
-        streams.out = Some(out);
+        let (used, _) = self.run_pump(input, &mut out);
+        if let Some(streams) = self.conn.protocol.streams_mut() {
+            streams.out = Some(out);
+        }
+        used
     }
 
     /// Goes on with input that was held. False if none of it could be used.
-    fn answer_stream_held(&mut self) -> bool {
-        if self.conn.intake.is_empty() {
+    fn answer_held_streams(&mut self) -> bool {
+        if self.conn.intake.is_empty() || !self.conn.protocol.is_http2() {
             return false;
         }
-        let mut out = self.stream_output();
-        let conn = &mut *self.conn;
-        let is_secure = conn.is_secure();
-        let Some(streams) = conn.protocol.streams_mut() else {
-            return false;
-        };
-        let mut pump = self.shared.pump(is_secure, None);
-        let used = pump.run_streams(streams, conn.intake.bytes(), &mut out);
-        streams.out = Some(out);
-        conn.intake.use_up(used);
-        used > 0
+        let input = self.conn.intake.take();
+        self.answer_streams(Arrived::Held(input)) > 0
     }
 
     /// What the next send will carry, so far.
@@ -138,7 +99,7 @@ impl<D: Driver> Active<'_, D> {
         loop {
             self.ask_missed();
             self.frame(u64::MAX);
-            if !self.answer_stream_held() {
+            if !self.answer_held_streams() {
                 break;
             }
         }

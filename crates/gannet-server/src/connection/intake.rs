@@ -102,13 +102,6 @@ impl Intake {
         }
     }
 
-    /// Drops the first `used` bytes.
-    pub(crate) fn use_up(&mut self, used: usize) {
-        if let Self::Open(bytes) = self {
-            bytes.drain(..used);
-        }
-    }
-
     /// Drops the bytes, and the memory that they took.
     pub(crate) fn clear(&mut self) {
         if let Self::Open(bytes) = self {
@@ -130,7 +123,8 @@ mod tests {
         intake.keep(taken, 2);
         intake.add(b"g");
         assert_eq!(intake.bytes(), b"cdefg");
-        intake.use_up(4);
+        let taken = intake.take();
+        intake.keep(taken, 4);
         assert_eq!(intake.bytes(), b"g");
         intake.clear();
         assert_eq!(intake.capacity(), 0);

@@ -95,23 +95,12 @@ impl<D: Driver> Active<'_, D> {
     }
 
     /// Bytes are there to be looked at.
-    pub(crate) fn arrived(&mut self, arrived: Arrived) {
-        let conn = &mut *self.conn;
-        if conn.protocol.may_become_http2() && !self.is_version_known(&arrived) {
-            arrived.release(&mut self.shared.driver);
-            return;
+    pub(crate) fn arrived(&mut self, arrived: Arrived<'_>) {
+        if self.conn.protocol.may_become_http2() && !self.is_version_known(&arrived) {
+            return arrived.release(&mut self.shared.driver);
         }
         let conn = &mut *self.conn;
         match conn.phase {
-            _ if conn.is_secure() && conn.phase != Phase::Lingering => {
-                self.received_sealed(arrived);
-            }
-            Phase::Free | Phase::Reading | Phase::Waiting | Phase::Sending
-                if conn.protocol.is_http2() =>
-            {
-                self.streams_received(arrived);
-            }
-            Phase::Reading if conn.intake.is_empty() => self.answer_arrived(arrived),
             Phase::Lingering => {
                 let goes_on = conn.intake.hold(arrived.bytes(&self.shared.driver));
                 arrived.release(&mut self.shared.driver);
@@ -120,38 +109,58 @@ impl<D: Driver> Active<'_, D> {
                 }
                 self.arm_receive();
             }
-            Phase::Free | Phase::Shaking | Phase::Reading | Phase::Waiting | Phase::Sending => {
-                let is_reading = conn.phase == Phase::Reading;
-                let has_room = conn.intake.hold(arrived.bytes(&self.shared.driver));
-                arrived.release(&mut self.shared.driver);
-                if is_reading {
-                    self.answer_held();
-                } else if !has_room {
-                    self.pause_receive();
-                }
+            _ if conn.is_secure() => self.received_sealed(arrived),
+            _ => self.arrived_plain(arrived),
+        }
+    }
+
+    /// The same for plaintext.
+    pub(super) fn arrived_plain(&mut self, arrived: Arrived<'_>) {
+        let conn = &mut *self.conn;
+        let is_reading = conn.phase == Phase::Reading;
+        if conn.protocol.is_http2() {
+            self.streams_received(arrived);
+        } else if is_reading && conn.intake.is_empty() {
+            // The common case: whole requests in the engine's own buffer, answered without a copy.
+            self.answer(arrived);
+        } else {
+            let has_room = conn.intake.hold(arrived.bytes(&self.shared.driver));
+            arrived.release(&mut self.shared.driver);
+            if is_reading {
+                self.answer_held();
+            } else if !has_room {
+                self.pause_receive();
             }
         }
     }
 
-    /// The common case: whole requests in the engine's own buffer, answered without a copy.
-    fn answer_arrived(&mut self, arrived: Arrived) {
+    /// Goes on with input that was held.
+    pub(super) fn answer_held(&mut self) {
+        let input = self.conn.intake.take();
+        self.answer(Arrived::Held(input));
+    }
+
+    fn answer(&mut self, input: Arrived<'_>) {
         let mut out = self.shared.outgoing();
-        let mut pump = self.shared.pump(false, None);
-        let input = arrived.bytes(pump.driver);
-        let (used, stop) = pump.run(self.conn, input, &mut out);
-        self.conn.intake.add(&input[used..]);
-        arrived.release(&mut self.shared.driver);
+        let (_, stop) = self.run_pump(input, &mut out);
         self.after_pump(out, stop);
     }
 
-    /// Goes on with input that was held.
-    pub(super) fn answer_held(&mut self) {
-        let mut out = self.shared.outgoing();
-        let input = self.conn.intake.take();
-        let mut pump = self.shared.pump(self.conn.is_secure(), None);
-        let (used, stop) = pump.run(self.conn, &input, &mut out);
-        self.conn.intake.keep(input, used);
-        self.after_pump(out, stop);
+    /// Answers the requests in `input`, as far as that goes, and holds the rest. Returns how many
+    /// bytes were used.
+    pub(super) fn run_pump(&mut self, input: Arrived<'_>, out: &mut Outgoing) -> (usize, Stop) {
+        let conn = &mut *self.conn;
+        let mut pump = self.shared.pump(conn.is_secure(), None);
+        let bytes = input.bytes(pump.driver);
+        let (used, stop) = pump.run(conn, bytes, out);
+        match input {
+            Arrived::Held(bytes) => conn.intake.keep(bytes, used),
+            input => {
+                conn.intake.add(&input.bytes(&self.shared.driver)[used..]);
+                input.release(&mut self.shared.driver);
+            }
+        }
+        (used, stop)
     }
 
     pub(super) fn after_pump(&mut self, out: Outgoing, stop: Stop) {

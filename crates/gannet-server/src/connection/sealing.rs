@@ -88,10 +88,7 @@ impl<D: Driver> Active<'_, D> {
         let conn = &mut *self.conn;
         match conn.phase {
             Phase::Reading if conn.has_fault() => self.end_by_fault(),
-            Phase::Reading | Phase::Sending if conn.protocol.is_http2() => {
-                self.streams_opened(plain);
-            }
-            Phase::Reading if plain.is_empty() => {
+            Phase::Reading if plain.is_empty() && !conn.protocol.is_http2() => {
                 if conn.ended {
                     return self.close();
                 }
@@ -99,26 +96,11 @@ impl<D: Driver> Active<'_, D> {
                     self.arm_receive();
                 }
             }
-            Phase::Reading if conn.intake.is_empty() => self.answer_bytes(plain),
-            Phase::Reading => {
-                conn.intake.add(plain);
-                self.answer_held();
-            }
-            Phase::Waiting | Phase::Sending => {
-                if !conn.intake.hold(plain) {
-                    self.pause_receive();
-                }
+            Phase::Reading | Phase::Waiting | Phase::Sending => {
+                self.arrived_plain(Arrived::Opened(plain));
             }
             Phase::Free | Phase::Shaking | Phase::Lingering => {}
         }
-    }
-
-    /// Answers what `input` asks for; what is left of it is held.
-    fn answer_bytes(&mut self, input: &[u8]) {
-        let mut out = self.shared.outgoing();
-        let (used, stop) = self.shared.pump(true, None).run(self.conn, input, &mut out);
-        self.conn.intake.add(&input[used..]);
-        self.after_pump(out, stop);
     }
 
     /// Sends bytes as they are: records that are sealed already.

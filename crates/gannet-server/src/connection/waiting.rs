@@ -8,6 +8,7 @@ use crate::exchange::answering::Reply;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::pump::Stop;
 use crate::exchange::waiting::{Found, Waiting};
+use crate::worker::delay::Arrived;
 use crate::worker::token::Kind;
 
 impl<D: Driver> Active<'_, D> {
@@ -58,10 +59,7 @@ impl<D: Driver> Active<'_, D> {
             return None;
         }
         let input = self.conn.intake.take();
-        let mut pump = self.shared.pump(self.conn.is_secure(), None);
-        let (used, stop) = pump.run(self.conn, &input, out);
-        self.conn.intake.keep(input, used);
-        match stop {
+        match self.run_pump(Arrived::Held(input), out).1 {
             Stop::Wait(waiting) => Some(waiting),
             Stop::NeedInput | Stop::Full | Stop::Closing => None,
         }

@@ -53,13 +53,21 @@ pub(crate) struct Pump<'a, D> {
 }
 
 impl<D: Driver> Pump<'_, D> {
-    /// Answers the requests in `input`. Returns how many bytes were used, and why it stopped.
+    /// Answers the requests of a connection in `input`. Returns how many bytes were used, and why it
+    /// stopped.
     pub(crate) fn run(
         &mut self,
         conn: &mut Conn,
         input: &[u8],
         out: &mut Outgoing,
     ) -> (usize, Stop) {
+        match conn.protocol.streams_mut() {
+            Some(streams) => (self.run_streams(streams, input, out), Stop::NeedInput),
+            None => self.run_requests(conn, input, out),
+        }
+    }
+
+    fn run_requests(&mut self, conn: &mut Conn, input: &[u8], out: &mut Outgoing) -> (usize, Stop) {
         let (is_secure, is_early) = (conn.is_secure(), conn.is_early());
         let mut used = 0;
         loop {
@@ -116,15 +124,9 @@ impl<D: Driver> Pump<'_, D> {
         }
     }
 
-    /// Answers the requests of an HTTP/2 connection in `input`. Returns how many bytes were used:
-    /// fewer than there are if a frame is not complete, or if something has to be sent or read
-    /// before.
-    pub(crate) fn run_streams(
-        &mut self,
-        streams: &mut Streams,
-        input: &[u8],
-        out: &mut Outgoing,
-    ) -> usize {
+    /// The same for HTTP/2. Fewer bytes are used than there are if a frame is not complete, or if
+    /// something has to be sent or read before.
+    fn run_streams(&mut self, streams: &mut Streams, input: &[u8], out: &mut Outgoing) -> usize {
         let mut fields = std::mem::take(self.stream_fields);
         let used = self.run_frames(streams, input, &mut fields, out);
         *self.stream_fields = fields;

@@ -13,20 +13,23 @@ use gannet_io::driver::{Driver, Lease, Nanos};
 use super::Worker;
 use crate::connection::ConnId;
 
-/// Received bytes.
-pub(crate) enum Arrived {
+/// Bytes to be looked at.
+pub(crate) enum Arrived<'a> {
     /// In the engine's buffer.
     Lease(Lease),
-    /// Held back until now.
+    /// Held until now.
     Held(Vec<u8>),
+    /// From records.
+    Opened(&'a [u8]),
 }
 
-impl Arrived {
+impl Arrived<'_> {
     /// The bytes.
     pub(crate) fn bytes<'a, D: Driver>(&'a self, driver: &'a D) -> &'a [u8] {
         match self {
             Self::Lease(lease) => driver.received(lease),
             Self::Held(bytes) => bytes,
+            Self::Opened(bytes) => bytes,
         }
     }
 
