@@ -1,19 +1,21 @@
 //! What an engine gives back: the ends of operations.
 
+use std::net::{IpAddr, SocketAddr};
+
 use rustix::io::Errno;
 
 use crate::disk::Listed;
 use crate::file::{File, OpenedFile};
 use crate::operation::{Lease, Socket, Token};
 
-/// An operation's end, or one of several for `accept` and `receive`.
+/// An operation's end, or one of several for `accept`, `receive` and `receive_datagrams`.
 #[derive(Debug)]
 pub struct Completion {
     /// The token given with the operation.
     pub token: Token,
     /// Its result.
     pub result: Result<Done, Errno>,
-    /// For `accept` and `receive`: the operation goes on and will complete again.
+    /// For `accept`, `receive` and `receive_datagrams`: the operation goes on and will complete again.
     pub more: bool,
 }
 
@@ -40,4 +42,25 @@ pub enum Done {
     Copied(File),
     /// `Waker::wake` was called.
     Woken,
+    /// A datagram arrived.
+    Datagram(Datagram),
+    /// A datagram socket takes datagrams again; the answer to `when_sendable`.
+    Sendable,
+}
+
+/// A received datagram.
+#[derive(Debug, Eq, PartialEq)]
+pub struct Datagram {
+    /// Its bytes, all of them.
+    pub lease: Lease,
+    /// Who sent it.
+    pub peer: SocketAddr,
+    /// The address that it was sent to, for answers to come from there; `None` if the kernel does
+    /// not say.
+    pub local: Option<IpAddr>,
+    /// Its ECN bits (RFC 3168 section 5): 0 to 3.
+    pub ecn: u8,
+    /// How many datagrams the kernel has dropped so far because the socket's buffer was full. It
+    /// wraps around.
+    pub dropped: u32,
 }

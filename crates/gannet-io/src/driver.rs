@@ -14,13 +14,14 @@
 
 pub use rustix::io::Errno;
 
-pub use crate::completion::{Completion, Done};
+pub use crate::completion::{Completion, Datagram, Done};
 pub use crate::disk::{Disk, Listed, Render};
 pub use crate::file::{File, OpenedFile};
 pub use crate::meta::{DirectoryEntry, FileKind, Meta};
 pub use crate::network::{EngineReport, IoCounters, Network};
 pub use crate::operation::{
-    CONTROL_LEN_MAX, Lease, Listener, Nanos, PIECES_MAX, Piece, SendList, Socket, Started, Token,
+    CONTROL_LEN_MAX, DatagramSocket, Lease, Listener, Nanos, PIECES_MAX, Piece, SendList, Socket,
+    Started, Token,
 };
 pub use crate::root::Root;
 pub use crate::waker::Waker;

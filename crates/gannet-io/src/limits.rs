@@ -85,5 +85,15 @@ pub const FETCH_LEN: usize = 256 * 1024;
 /// The most bytes handed to one `sendfile` call, so that connections take turns.
 pub const SENDFILE_CALL_LEN: u64 = 1024 * 1024;
 
+/// Receive and send buffer asked for by a datagram socket, in bytes: about a thousand datagrams, so
+/// that a burst survives a turn of the worker. The kernel gives its own limit if that is smaller.
+pub const DATAGRAM_SOCKET_BUFFER: usize = 2 << 20;
+
+/// Datagrams received in one call, and from one socket in one turn, by the epoll engine.
+pub const DATAGRAMS_PER_CALL: usize = 32;
+
+/// Ports tried until one is free for TCP and for UDP.
+pub const PORT_TRIES: usize = 64;
+
 /// The listen queue: the kernel clamps it to `net.core.somaxconn` (4096 by default).
 pub const BACKLOG: i32 = 4096;

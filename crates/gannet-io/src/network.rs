@@ -1,4 +1,5 @@
-//! Connections: accepting, receiving, sending, and the wait in which an engine's operations end.
+//! Connections: accepting, receiving, sending; datagrams; and the wait in which an engine's
+//! operations end.
 //!
 //! Two engines implement [`Network`] over the kernel's sockets, each in its own way, and share
 //! through [`os_engine`](crate::os_engine) what is the same for both; the simulator has its own
@@ -15,6 +16,13 @@
 //!   close or reset: at any time, once; the socket is not named again
 //! ```
 //!
+//! Datagram sockets are there from the start:
+//!
+//! ```text
+//!   receive_datagrams ─▶ Datagram ─▶ received, release            stop_datagrams: at any time, once
+//!   send_datagrams ─▶ EAGAIN ─▶ when_sendable ─▶ Sendable ─▶ send_datagrams
+//! ```
+//!
 //! * A worker calls [`Network::wait`] once a turn. It submits what was prepared and returns all that
 //!   has ended meanwhile, for the disk as well. Clocks are read by it and stand still otherwise.
 //! * At most one `send`, `send_file` or `send_control` is under way per socket, and at most one
@@ -25,12 +33,14 @@
 //!   being handled is with the caller already: it has to recognise those tokens, and to release their
 //!   leases. A new socket with the same number comes from a later wait at the earliest.
 
+use std::net::{IpAddr, SocketAddr};
+
 use rustix::io::Errno;
 
 use crate::completion::Completion;
 use crate::file::File;
 use crate::ktls::{ControlType, TxKeys};
-use crate::operation::{Lease, Listener, Nanos, SendList, Socket, Token};
+use crate::operation::{DatagramSocket, Lease, Listener, Nanos, SendList, Socket, Token};
 use crate::waker::Waker;
 
 /// What an engine says of itself for the first lines of output and for `/metrics`.
@@ -65,6 +75,15 @@ pub struct IoCounters {
     pub stale: u64,
     /// Operations handed to the helper threads for slow files.
     pub helped: u64,
+    /// Datagrams delivered.
+    pub datagrams_received: u64,
+    /// Datagrams that the kernel has taken, each of a train counted.
+    pub datagrams_sent: u64,
+    /// Datagrams that the kernel has dropped because a socket's buffer was full, as far as later
+    /// ones have reported it.
+    pub datagrams_dropped: u64,
+    /// Datagrams dropped by the driver because they were longer than a receive buffer.
+    pub datagrams_truncated: u64,
 }
 
 /// The side of an engine that has to do with sockets and with time.
@@ -235,6 +254,52 @@ pub trait Network {
     /// Unix sockets, and where a container or a tunnel is at the other end. Costs some system
     /// calls.
     fn leaves_by_device(&self, socket: Socket) -> bool;
+
+    /// Delivers the datagrams of a socket, each as a completion
+    /// [`Done::Datagram`](crate::completion::Done::Datagram) with `more`, until
+    /// [`stop_datagrams`](Self::stop_datagrams). Running out of buffers is not an error: what
+    /// arrives meanwhile waits in the socket. Datagrams longer than a buffer, which QUIC endpoints
+    /// announce not to accept, are dropped and counted.
+    ///
+    /// Errors of single datagrams (`ECONNREFUSED`, `EHOSTUNREACH`) are swallowed. Any other comes as
+    /// a completion without `more` and ends it.
+    fn receive_datagrams(&mut self, socket: DatagramSocket, token: Token);
+
+    /// Closes the socket. No completion for it is delivered afterwards, and it is not named again;
+    /// what is still in its buffer is lost, unless another process has a duplicate of it.
+    fn stop_datagrams(&mut self, socket: DatagramSocket);
+
+    /// Sends a train: datagrams of `segment` bytes each, the last one perhaps shorter, by one system
+    /// call (`UDP_SEGMENT`) that does not wait. A train has at most
+    /// [`TRAIN_SEGMENTS_MAX`](crate::udp::TRAIN_SEGMENTS_MAX) datagrams and
+    /// [`TRAIN_LEN_MAX`](crate::udp::TRAIN_LEN_MAX) bytes. They come from the address `from`, if
+    /// given, and carry the ECN bits `ecn`.
+    ///
+    /// A train with datagrams longer than the interface's MTU counts as sent, and is lost: that is
+    /// how a probe for a larger MTU fails.
+    ///
+    /// # Errors
+    /// `EAGAIN` if the socket's buffer is full: the caller keeps the train, and sends it again
+    /// after [`when_sendable`](Self::when_sendable); where the route cannot cut trains, some of its
+    /// datagrams may have left and leave again then, which QUIC tolerates. After any other error
+    /// (`ENETUNREACH`, `EPERM` of a firewall, `EINVAL` for a local address that is gone, ...) the
+    /// train is lost as on the way.
+    ///
+    /// # Panics
+    /// If the train is empty or too long.
+    fn send_datagrams(
+        &mut self,
+        socket: DatagramSocket,
+        bytes: &[u8],
+        segment: usize,
+        to: SocketAddr,
+        from: Option<IpAddr>,
+        ecn: u8,
+    ) -> Result<(), Errno>;
+
+    /// After `EAGAIN`: one completion [`Done::Sendable`](crate::completion::Done::Sendable) when
+    /// the socket takes datagrams again. A second call before that only changes the token.
+    fn when_sendable(&mut self, socket: DatagramSocket, token: Token);
 
     /// Submits what is prepared and waits for at least one completion, or until `until`.
     /// Completions are appended to `out`. `None` waits without a limit.

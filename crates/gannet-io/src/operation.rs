@@ -34,6 +34,10 @@ pub struct Listener(pub u32);
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Socket(pub u32);
 
+/// A datagram socket, named by its position in the list that the driver was created with.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct DatagramSocket(pub u32);
+
 /// Bytes received, on loan from the driver's buffers until `release`.
 ///
 /// A lease is to be released within the same turn of the loop: the buffers are few and shared, and
@@ -43,6 +47,8 @@ pub struct Socket(pub u32);
 pub struct Lease {
     /// The buffer's number.
     pub(crate) buffer: u32,
+    /// Where in the buffer they begin.
+    pub(crate) start: u32,
     /// How many bytes were received.
     pub(crate) len: u32,
 }

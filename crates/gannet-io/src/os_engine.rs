@@ -8,6 +8,7 @@
 //!          └─ epoll      the hooks wait for events
 //! ```
 
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
@@ -25,11 +26,12 @@ use crate::ktls::{self, ControlRecord, ControlType, Stage, TxKeys};
 use crate::limits;
 use crate::meta::Meta;
 use crate::network::{EngineReport, IoCounters, Network};
-use crate::operation::{Lease, Listener, Nanos, SendList, Socket, Started, Token};
+use crate::operation::{DatagramSocket, Lease, Listener, Nanos, SendList, Socket, Started, Token};
 use crate::os_disk::{OsDisk, Ready};
 use crate::outputs::Outputs;
 use crate::progress::Progress;
 use crate::root::Root;
+use crate::udp::DatagramEndpoint;
 use crate::waker::Waker;
 
 /// What both real engines own.
@@ -41,6 +43,7 @@ pub(crate) struct Parts {
     pub(crate) gathers: Vec<Gather>,
     /// Ends of operations that came about outside of a wait; delivered by the next one.
     pub(crate) posted: Vec<Posted>,
+    pub(crate) datagrams: Vec<DatagramEndpoint>,
     pub(crate) counters: IoCounters,
 }
 
@@ -58,6 +61,7 @@ impl Parts {
             outputs: Outputs::default(),
             gathers: Vec::new(),
             posted: Vec::new(),
+            datagrams: Vec::new(),
             counters: IoCounters::default(),
         })
     }
@@ -111,6 +115,10 @@ pub(crate) trait OsEngine {
 
     /// Receives, as the endpoint says that it wants to.
     fn start_receiving(&mut self, index: u32);
+
+    /// Receives datagrams, announces room, or lets go of the socket, as its endpoint among the
+    /// parts says since a moment ago.
+    fn datagrams_changed(&mut self, index: u32);
 
     // What `Network` promises by these names, where the engines differ.
 
@@ -504,6 +512,35 @@ impl<E: OsEngine> Network for E {
 
     fn leaves_by_device(&self, socket: Socket) -> bool {
         crate::route::leaves_by_device(self.fd(socket))
+    }
+
+    fn receive_datagrams(&mut self, socket: DatagramSocket, token: Token) {
+        self.parts_mut().datagrams[socket.0 as usize].receive_token = Some(token);
+        self.datagrams_changed(socket.0);
+    }
+
+    fn stop_datagrams(&mut self, socket: DatagramSocket) {
+        self.parts_mut().datagrams[socket.0 as usize].stop();
+        self.datagrams_changed(socket.0);
+    }
+
+    fn send_datagrams(
+        &mut self,
+        socket: DatagramSocket,
+        bytes: &[u8],
+        segment: usize,
+        to: SocketAddr,
+        from: Option<IpAddr>,
+        ecn: u8,
+    ) -> Result<(), Errno> {
+        let parts = self.parts_mut();
+        let endpoint = &mut parts.datagrams[socket.0 as usize];
+        endpoint.send(bytes, segment, (to, from), ecn, &mut parts.counters)
+    }
+
+    fn when_sendable(&mut self, socket: DatagramSocket, token: Token) {
+        self.parts_mut().datagrams[socket.0 as usize].sendable_token = Some(token);
+        self.datagrams_changed(socket.0);
     }
 
     fn wait(&mut self, until: Option<Nanos>, out: &mut Vec<Completion>) -> Result<(), Errno> {

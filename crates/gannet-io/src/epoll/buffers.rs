@@ -31,6 +31,15 @@ impl Buffers {
         Some(&mut self.bytes[start..start + self.buffer_len])
     }
 
+    /// Where the buffers are that the next calls of [`lend`](Self::lend) give out, in that order,
+    /// and their length. They are distinct, and unused as long as the borrow lasts.
+    pub(super) fn upcoming(&mut self) -> impl Iterator<Item = (*mut u8, usize)> {
+        let base = self.bytes.as_mut_ptr();
+        let len = self.buffer_len;
+        let free = self.free.iter().rev();
+        free.map(move |&buffer| (base.wrapping_add(buffer as usize * len), len))
+    }
+
     /// Lends the buffer that was just filled with `len` bytes.
     pub(super) fn lend(&mut self, len: usize) -> Lease {
         let buffer = self
@@ -39,6 +48,7 @@ impl Buffers {
             .expect("next() has just shown a free buffer");
         Lease {
             buffer,
+            start: 0,
             len: len as u32,
         }
     }

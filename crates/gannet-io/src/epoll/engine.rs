@@ -13,12 +13,14 @@ use crate::clock::Clock;
 use crate::completion::Completion;
 use crate::endpoint::Endpoint;
 use crate::epoll::buffers::Buffers;
+use crate::epoll::datagrams::DATAGRAMS;
 use crate::epoll::slots::Slots;
 use crate::helpers::Asker;
 use crate::network::{EngineReport, IoCounters};
 use crate::operation::{Lease, Listener, Nanos, Token};
 use crate::options::EngineOptions;
 use crate::os_engine::{OsEngine, OsSends, Parts};
+use crate::udp::Batch;
 
 /// A driver on epoll and plain system calls.
 pub struct Epoll {
@@ -29,6 +31,10 @@ pub struct Epoll {
     pub(super) parts: Parts,
     /// Sockets with something to receive, or perhaps; each at most once (`is_listed`).
     pub(super) arrivals: VecDeque<u32>,
+    /// For receiving datagrams; `None` without their sockets.
+    pub(super) batch: Option<Box<Batch>>,
+    /// Buffers of datagrams that are not delivered; empty between calls.
+    pub(super) refused: Vec<Lease>,
 }
 
 /// A listener.
@@ -76,6 +82,8 @@ impl Epoll {
             listeners: listeners.into_iter().map(listening).collect(),
             parts,
             arrivals: VecDeque::new(),
+            batch: None,
+            refused: Vec::new(),
         })
     }
 
@@ -116,6 +124,8 @@ impl Epoll {
             }
         } else if data & LISTENER != 0 {
             self.accept_some(data as u32, out);
+        } else if data & DATAGRAMS != 0 {
+            self.handle_datagrams(data as u32, flags, out);
         } else {
             let index = data as u32;
             let ends = EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
@@ -171,6 +181,10 @@ impl OsEngine for Epoll {
     fn start_receiving(&mut self, index: u32) {
         debug_assert!(self.endpoint(index).fd.is_some(), "a socket in use");
         self.list_arrival(index);
+    }
+
+    fn datagrams_changed(&mut self, index: u32) {
+        self.watch_datagrams(index);
     }
 
     fn report(&self) -> EngineReport {

@@ -5,6 +5,7 @@
 
 mod buffers;
 mod calls;
+mod datagrams;
 mod engine;
 mod slots;
 

@@ -34,6 +34,7 @@ impl Buffers {
         room.extend(bytes);
         Lease {
             buffer,
+            start: 0,
             len: room.len() as u32,
         }
     }

@@ -33,6 +33,23 @@ pub struct Faults {
     pub late_wait: u32,
     /// Sockets hold this many bytes to send, at most; 0 means 64 KiB.
     pub socket_capacity: usize,
+    /// A datagram is lost.
+    pub datagram_loss: u32,
+    /// A datagram arrives twice.
+    pub datagram_duplicate: u32,
+    /// A bit of a datagram is wrong when it arrives.
+    pub datagram_corrupt: u32,
+    /// A datagram is late, by up to [`delay_max_ns`](Self::delay_max_ns), and others overtake it.
+    pub datagram_late: u32,
+    /// A datagram socket of the server is full, for up to [`delay_max_ns`](Self::delay_max_ns).
+    pub datagram_full: u32,
+    /// How long every datagram is on its way.
+    pub datagram_latency_ns: u64,
+    /// Datagrams with more bytes than this are lost; 0 means that there is no limit.
+    pub datagram_mtu: usize,
+    /// Datagrams that wait in a socket of the server, at most: the others are dropped and counted.
+    /// 0 means that there is no limit.
+    pub datagram_queue_max: usize,
 }
 
 impl Faults {
@@ -62,6 +79,14 @@ impl Faults {
             clock_jump: 2,
             late_wait: 50,
             socket_capacity: 8192,
+            datagram_loss: 20,
+            datagram_duplicate: 20,
+            datagram_corrupt: 10,
+            datagram_late: 100,
+            datagram_full: 20,
+            datagram_latency_ns: 1_000_000,
+            datagram_mtu: 0,
+            datagram_queue_max: 0,
         }
     }
 
@@ -72,6 +97,10 @@ impl Faults {
             reset: 5,
             io_error: 10,
             socket_capacity: 2048,
+            datagram_loss: 150,
+            datagram_corrupt: 50,
+            datagram_mtu: 1252,
+            datagram_queue_max: 64,
             ..Self::benign()
         }
     }

@@ -15,6 +15,8 @@
 //! as bytes of both versions.
 
 mod buffers;
+mod datagram_client;
+mod datagrams;
 mod disk;
 mod faults;
 mod handle;
@@ -26,14 +28,16 @@ mod sealed_sends;
 mod world;
 
 use std::fmt;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 
 use crate::driver::{
-    Completion, Disk, Done, EngineReport, File, IoCounters, Lease, Listed, Listener, Meta, Nanos,
-    Network, OpenedFile, Render, Root, SendList, Socket, Started, Token, Waker,
+    Completion, DatagramSocket, Disk, Done, EngineReport, File, IoCounters, Lease, Listed,
+    Listener, Meta, Nanos, Network, OpenedFile, Render, Root, SendList, Socket, Started, Token,
+    Waker,
 };
 use crate::ktls::{ControlRecord, ControlType, TxKeys};
 use crate::options::EngineOptions;
@@ -42,8 +46,11 @@ use crate::progress::Progress;
 use crate::sim::buffers::Buffers;
 use crate::sim::disk::lock;
 use crate::sim::world::{Job, JobKind, Sending, World, sim_file};
+use crate::udp::check_train;
 use crate::waker::WakerInner;
 
+pub use crate::sim::datagram_client::DatagramClient;
+pub use crate::sim::datagrams::{Arrived, Exchanged};
 pub use crate::sim::faults::Faults;
 pub use crate::sim::handle::{Client, End, SimHandle};
 pub use crate::sim::kernel_tls::{KernelTlsModel, RecordSealer};
@@ -85,6 +92,16 @@ impl Sim {
             woken: Arc::new(AtomicBool::new(false)),
             wake_token: None,
         }
+    }
+
+    /// Adds datagram sockets of the server, which it names by their positions in this list. To be
+    /// called once, before anything else.
+    #[must_use]
+    pub fn with_datagrams(self, addresses: &[SocketAddr]) -> Self {
+        for &address in addresses {
+            lock(&self.world).datagrams.add_socket(address);
+        }
+        self
     }
 
     /// The other side of the simulation.
@@ -364,6 +381,36 @@ impl Network for Sim {
     fn is_local(&self, _socket: Socket) -> bool {
         // The virtual network has no shared pages: what was acknowledged was delivered.
         false
+    }
+
+    fn receive_datagrams(&mut self, socket: DatagramSocket, token: Token) {
+        lock(&self.world).datagrams.sockets[socket.0 as usize].receive_token = Some(token);
+    }
+
+    fn stop_datagrams(&mut self, socket: DatagramSocket) {
+        lock(&self.world).datagrams.stop(socket.0 as usize);
+    }
+
+    fn send_datagrams(
+        &mut self,
+        socket: DatagramSocket,
+        bytes: &[u8],
+        segment: usize,
+        to: SocketAddr,
+        from: Option<IpAddr>,
+        ecn: u8,
+    ) -> Result<(), Errno> {
+        check_train(bytes, segment);
+        let world = &mut *lock(&self.world);
+        let socket = (socket.0 as usize, world.now);
+        let (datagrams, faults) = (&mut world.datagrams, &world.faults);
+        let sent = datagrams.send(socket, faults, (bytes, segment), (to, from), ecn)?;
+        world.counters.datagrams_sent += sent;
+        Ok(())
+    }
+
+    fn when_sendable(&mut self, socket: DatagramSocket, token: Token) {
+        lock(&self.world).datagrams.sockets[socket.0 as usize].sendable_token = Some(token);
     }
 
     fn wait(&mut self, until: Option<Nanos>, out: &mut Vec<Completion>) -> Result<(), Errno> {

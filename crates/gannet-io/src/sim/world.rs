@@ -13,6 +13,7 @@ use crate::ktls::ControlRecord;
 use crate::outputs::Outputs;
 use crate::progress::Progress;
 use crate::sim::buffers::Buffers;
+use crate::sim::datagrams::{Arrived, Datagrams, Event};
 use crate::sim::disk::{Disk, SimFile, lock};
 use crate::sim::faults::Faults;
 use crate::sim::kernel_tls::{KernelTlsModel, Sealing};
@@ -45,6 +46,7 @@ pub(crate) struct World {
     pub(super) is_near: bool,
     pub(super) counters: IoCounters,
     pub(super) kernel_tls: Option<KernelTlsModel>,
+    pub(super) datagrams: Datagrams,
 }
 
 #[derive(Debug, Default)]
@@ -109,6 +111,7 @@ pub(super) enum Action {
     Receive(usize),
     Send(usize),
     Job(usize),
+    Datagrams(Event),
 }
 
 impl World {
@@ -129,6 +132,7 @@ impl World {
             is_near: false,
             counters: IoCounters::default(),
             kernel_tls: None,
+            datagrams: Datagrams::new(seed),
         }
     }
 
@@ -291,6 +295,8 @@ impl World {
         for (index, job) in self.jobs.iter().enumerate() {
             at(job.due, Action::Job(index));
         }
+        let datagrams = &self.datagrams;
+        datagrams.events(|from, event| at(from, Action::Datagrams(event)));
         (actions, next)
     }
 
@@ -340,6 +346,7 @@ impl World {
                 self.perform_send(index, outputs, out);
             }
             Action::Job(index) => self.perform_job(index, out),
+            Action::Datagrams(event) => self.perform_datagrams(event, buffers, out),
         }
     }
 
@@ -535,6 +542,40 @@ impl World {
                 Ok((*len == 0).then_some(*sent))
             }
         }
+    }
+
+    fn perform_datagrams(
+        &mut self,
+        event: Event,
+        buffers: &mut Buffers,
+        out: &mut Vec<Completion>,
+    ) {
+        let (now, faults) = (self.now, &self.faults);
+        match event {
+            Event::Arrive => self.datagrams.arrive(now, faults),
+            Event::Receive(index) => {
+                let counters = &mut self.counters;
+                let socket = (index, now);
+                let leases = self
+                    .datagrams
+                    .receive(socket, faults, buffers, counters, out);
+                self.leases_out += leases;
+                self.counters.datagrams_dropped = self.datagrams.dropped();
+            }
+            Event::Sendable(index) => {
+                let token = self.datagrams.sockets[index].sendable_token.take();
+                out.push(Completion {
+                    token: token.expect("checked by the caller"),
+                    result: Ok(Done::Sendable),
+                    more: false,
+                });
+            }
+        }
+    }
+
+    /// A client's datagram sets out.
+    pub(super) fn launch_datagram(&mut self, datagram: Arrived) {
+        self.datagrams.launch(self.now, &self.faults, datagram);
     }
 
     fn perform_job(&mut self, index: usize, out: &mut Vec<Completion>) {

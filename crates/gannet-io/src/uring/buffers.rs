@@ -71,15 +71,20 @@ impl Buffers {
         self.loaned += 1;
         Lease {
             buffer: u32::from(buffer),
+            start: 0,
             len,
         }
     }
 
     pub(super) fn bytes(&self, lease: &Lease) -> &[u8] {
-        assert!(lease.buffer < u32::from(self.count) && lease.len <= self.buffer_len);
-        let start = self.start_of(lease.buffer as u16);
-        // SAFETY: inside of `bytes` by the assertion; the kernel wrote the first `len` bytes and
-        // leaves them alone until the buffer is offered again, which takes the lease by value.
+        let in_buffer = u64::from(lease.start) + u64::from(lease.len) <= u64::from(self.buffer_len);
+        assert!(lease.buffer < u32::from(self.count) && in_buffer);
+        let start = self
+            .start_of(lease.buffer as u16)
+            .wrapping_add(lease.start as usize);
+        // SAFETY: inside of `bytes` by the assertion; the kernel wrote these bytes (all are
+        // initialised by the mapping) and leaves them alone until the buffer is offered again,
+        // which takes the lease by value.
         unsafe { std::slice::from_raw_parts(start, lease.len as usize) }
     }
 

@@ -56,6 +56,10 @@ impl Uring {
             // The accept has ended by itself, and reports it.
             Kind::CancelAccept => {}
             Kind::Bell => self.on_bell(more, out),
+            Kind::Datagrams => self.on_datagrams(index, entry, more, out),
+            Kind::Sendable => self.on_sendable(index, out),
+            // It has ended by itself, and reports it.
+            Kind::CancelDatagrams => {}
         }
     }
 
@@ -354,6 +358,6 @@ impl Uring {
     }
 }
 
-fn outcome(entry: &cqueue::Entry) -> Result<u32, Errno> {
+pub(super) fn outcome(entry: &cqueue::Entry) -> Result<u32, Errno> {
     u32::try_from(entry.result()).map_err(|_| Errno::from_raw_os_error(-entry.result()))
 }

@@ -18,6 +18,7 @@ use crate::options::EngineOptions;
 use crate::os_engine::{OsEngine, OsSends, Parts};
 use crate::unavailable::Unavailable;
 use crate::uring::buffers::Buffers;
+use crate::uring::datagrams::Datagrams;
 use crate::uring::ring::Ring;
 use crate::uring::slots::{Kind, Receiving, Slots, user_data};
 
@@ -32,6 +33,8 @@ pub struct Uring {
     pub(super) parts: Parts,
     /// Sockets that want to receive and found no buffer.
     pub(super) starved: VecDeque<u32>,
+    /// What the kernel has of each datagram socket.
+    pub(super) datagrams: Datagrams,
     /// Whether the kernel waits for a non-blocking socket as for a blocking one. If so, sockets are
     /// accepted non-blocking, as `sendfile` needs them.
     pub(super) waits_nonblocking: bool,
@@ -68,6 +71,7 @@ impl Uring {
             listeners: listeners.into_iter().map(Listening::new).collect(),
             parts,
             starved: VecDeque::new(),
+            datagrams: Datagrams::default(),
             waits_nonblocking: false,
         };
         engine
@@ -132,6 +136,10 @@ impl OsEngine for Uring {
         if slot.receiving == Receiving::Idle {
             self.arm_receive(index);
         }
+    }
+
+    fn datagrams_changed(&mut self, index: u32) {
+        self.steer_datagrams(index);
     }
 
     fn report(&self) -> EngineReport {
@@ -258,11 +266,16 @@ impl Drop for Uring {
                 self.forget(index);
             }
         }
+        for endpoint in &mut self.parts.datagrams {
+            if !endpoint.is_stopped {
+                endpoint.stop();
+            }
+        }
         let in_flight =
             |slots: &Slots| (0..slots.len() as u32).any(|i| slots.peek(i).in_flight > 0);
         const TURNS_MAX: usize = 1000;
         for _ in 0..TURNS_MAX {
-            if !in_flight(&self.slots) {
+            if !in_flight(&self.slots) && !self.datagrams.are_in_flight() {
                 return;
             }
             let later = Nanos(Clock::read().now.0.saturating_add(1_000_000));
@@ -277,6 +290,7 @@ impl Drop for Uring {
         }
         // Rather lose the memory than free what the kernel may still read or write.
         std::mem::forget(std::mem::take(&mut self.slots));
+        std::mem::forget(std::mem::take(&mut self.datagrams));
         self.buffers.leak();
     }
 }

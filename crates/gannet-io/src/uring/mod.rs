@@ -13,6 +13,7 @@
 
 mod buffers;
 mod completions;
+mod datagrams;
 mod engine;
 mod operations;
 mod ring;

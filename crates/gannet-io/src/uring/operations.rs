@@ -137,7 +137,7 @@ impl Uring {
         self.push_cancel(user_data(Kind::Accept, 0, index), reply);
     }
 
-    fn push_cancel(&mut self, target: u64, reply: u64) {
+    pub(super) fn push_cancel(&mut self, target: u64, reply: u64) {
         let entry = opcode::AsyncCancel2::new(CancelBuilder::user_data(target))
             .build()
             .flags(squeue::Flags::SKIP_SUCCESS)
@@ -219,6 +219,7 @@ impl Uring {
 
     /// Receives again for sockets that found no buffer, as many as there are buffers now.
     pub(super) fn rearm_starved(&mut self) {
+        self.rearm_starved_datagrams();
         let mut room = self.buffers.offered();
         while room > 0 {
             let Some(index) = self.starved.pop_front() else {

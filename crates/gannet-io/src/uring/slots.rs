@@ -25,9 +25,15 @@ pub(super) enum Kind {
     CancelSend,
     /// Multishot poll of the bell.
     Bell,
+    /// Multishot receive of datagrams (the slot is the socket's index).
+    Datagrams,
+    /// Poll for room to send datagrams.
+    Sendable,
+    /// Cancellation of either; it completes only if it found nothing.
+    CancelDatagrams,
 }
 
-const KINDS: [Kind; 9] = [
+const KINDS: [Kind; 12] = [
     Kind::Accept,
     Kind::Receive,
     Kind::Send,
@@ -37,6 +43,9 @@ const KINDS: [Kind; 9] = [
     Kind::CancelReceive,
     Kind::CancelSend,
     Kind::Bell,
+    Kind::Datagrams,
+    Kind::Sendable,
+    Kind::CancelDatagrams,
 ];
 
 /// Bits of a generation that fit into `user_data`.

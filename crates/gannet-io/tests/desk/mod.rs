@@ -4,12 +4,12 @@
 
 use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gannet_io::driver::{
-    Completion, Done, Driver, Errno, Lease, Listener, Nanos, Socket, Token, Waker,
+    Completion, Datagram, Done, Driver, Errno, Lease, Listener, Nanos, Socket, Token, Waker,
 };
 use gannet_io::epoll::Epoll;
 use gannet_io::options::EngineOptions;
@@ -69,6 +69,27 @@ pub(crate) fn each_with_send_buffer(bytes: usize, body: impl Fn(Desk)) {
     }
     let (listener, address) = narrow();
     let driver = Epoll::new(vec![listener], &options).unwrap();
+    body(Desk::new(Box::new(driver), "epoll", address));
+}
+
+/// Runs the body on every engine, each with datagram sockets of its own.
+pub(crate) fn each_with_datagrams(
+    options: &EngineOptions,
+    sockets: impl Fn() -> Vec<OwnedFd>,
+    body: impl Fn(Desk),
+) {
+    match probe::check(options) {
+        Ok(()) => {
+            let (listener, address) = listener();
+            let driver = Uring::new(vec![listener], options).expect("just probed");
+            let driver = driver.with_datagrams(sockets());
+            body(Desk::new(Box::new(driver), "uring", address));
+        }
+        Err(why) => left_out("io_uring", why),
+    }
+    let (listener, address) = listener();
+    let driver = Epoll::new(vec![listener], options).unwrap();
+    let driver = driver.with_datagrams(sockets()).unwrap();
     body(Desk::new(Box::new(driver), "epoll", address));
 }
 
@@ -171,6 +192,20 @@ impl Desk {
         assert_eq!(completion.token, token, "{completion:?}");
         match completion.result {
             Ok(Done::Received(lease)) => self.take(lease),
+            other => panic!("{}: {other:?}", self.engine),
+        }
+    }
+
+    /// The next completion, which must be a datagram of this token: its bytes, and the rest of it.
+    pub(crate) fn datagram(&mut self, token: Token) -> (Vec<u8>, Datagram) {
+        let completion = self.next();
+        assert_eq!(completion.token, token, "{completion:?}");
+        assert!(completion.more, "{completion:?}");
+        match completion.result {
+            Ok(Done::Datagram(datagram)) => {
+                let bytes = self.driver.received(&datagram.lease).to_vec();
+                (bytes, datagram)
+            }
             other => panic!("{}: {other:?}", self.engine),
         }
     }

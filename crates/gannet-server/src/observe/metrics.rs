@@ -293,6 +293,10 @@ fn add_io(sum: &mut IoCounters, io: &IoCounters) {
         completion_overflows,
         stale,
         helped,
+        datagrams_received,
+        datagrams_sent,
+        datagrams_dropped,
+        datagrams_truncated,
     } = io;
     sum.enters += enters;
     sum.submissions += submissions;
@@ -303,6 +307,10 @@ fn add_io(sum: &mut IoCounters, io: &IoCounters) {
     sum.completion_overflows += completion_overflows;
     sum.stale += stale;
     sum.helped += helped;
+    sum.datagrams_received += datagrams_received;
+    sum.datagrams_sent += datagrams_sent;
+    sum.datagrams_dropped += datagrams_dropped;
+    sum.datagrams_truncated += datagrams_truncated;
 }
 
 /// The counts for people: what SIGUSR1 prints.

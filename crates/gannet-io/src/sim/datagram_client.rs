@@ -1,0 +1,90 @@
+//! Simulated clients that speak in datagrams.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use crate::sim::datagrams::{Arrived, ClientSocket, Exchanged};
+use crate::sim::disk::lock;
+use crate::sim::handle::SimHandle;
+use crate::sim::world::World;
+
+/// A client's datagram socket. What arrives stays until [`receive`](Self::receive) takes it.
+#[derive(Debug)]
+pub struct DatagramClient {
+    world: Arc<Mutex<World>>,
+    index: usize,
+}
+
+impl SimHandle {
+    /// A client at an address, which no other client may have.
+    #[must_use]
+    pub fn datagram_client(&self, address: SocketAddr) -> DatagramClient {
+        let mut world = lock(&self.0);
+        let clients = &mut world.datagrams.clients;
+        clients.push(ClientSocket {
+            address,
+            inbox: [].into(),
+            is_closed: false,
+        });
+        DatagramClient {
+            world: Arc::clone(&self.0),
+            index: clients.len() - 1,
+        }
+    }
+
+    /// Bytes of datagrams exchanged so far with each address, those of clients that have moved on
+    /// and of victims of a wrong source address included.
+    #[must_use]
+    pub fn exchanged(&self) -> BTreeMap<SocketAddr, Exchanged> {
+        lock(&self.0).datagrams.exchanged.clone()
+    }
+}
+
+impl DatagramClient {
+    fn with<T>(&self, act: impl FnOnce(&mut ClientSocket) -> T) -> T {
+        act(&mut lock(&self.world).datagrams.clients[self.index])
+    }
+
+    /// Where it is now.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.with(|client| client.address)
+    }
+
+    /// Sends a datagram with these ECN bits.
+    pub fn send(&self, to: SocketAddr, bytes: &[u8], ecn: u8) {
+        self.send_as(self.address(), to, bytes, ecn);
+    }
+
+    /// Sends a datagram that says to come from another address: an attacker's, or one from before
+    /// a move.
+    pub fn send_as(&self, from: SocketAddr, to: SocketAddr, bytes: &[u8], ecn: u8) {
+        let mut world = lock(&self.world);
+        world.launch_datagram(Arrived {
+            bytes: bytes.to_vec(),
+            from,
+            to,
+            ecn: ecn & 0b11,
+        });
+    }
+
+    /// Takes the next datagram that has arrived.
+    #[must_use]
+    pub fn receive(&self) -> Option<Arrived> {
+        self.with(|client| client.inbox.pop_front())
+    }
+
+    /// Moves to another address, as when a NAT forgets: what was sent to the old one, even if it is
+    /// on its way, arrives nowhere.
+    pub fn rebind(&self, address: SocketAddr) {
+        self.with(|client| client.address = address);
+    }
+}
+
+impl Drop for DatagramClient {
+    /// What arrives from now on arrives nowhere.
+    fn drop(&mut self) {
+        self.with(|client| client.is_closed = true);
+    }
+}

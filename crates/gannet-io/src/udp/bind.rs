@@ -1,0 +1,158 @@
+//! Binding datagram sockets.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+use crate::{limits, net};
+
+/// Binds a datagram socket. Several may share the address (`SO_REUSEPORT`): one per worker, in
+/// their order if [`steer`](crate::udp::steer) is to be called. Port 0 takes a free one.
+///
+/// The socket reports what a QUIC endpoint needs of each datagram: the address that it was sent
+/// to, its ECN bits, and how many were dropped before it. What it sends is never fragmented, and
+/// the kernel's opinion of the path's MTU is ignored (RFC 9000 section 14.1, RFC 8899). An IPv6
+/// address takes IPv6 only.
+///
+/// # Errors
+/// `EADDRINUSE`, `EADDRNOTAVAIL`, `EACCES` (a port below 1024), ...
+pub fn bind(address: SocketAddr) -> io::Result<OwnedFd> {
+    bound(address, true)
+}
+
+/// As [`bind`], but fails with `EADDRINUSE` when anybody else has a socket there, sharing or not:
+/// for finding out whether a port is free.
+///
+/// # Errors
+/// As for [`bind`].
+pub fn bind_exclusive(address: SocketAddr) -> io::Result<OwnedFd> {
+    bound(address, false)
+}
+
+/// Finds an address at which neither a TCP listener nor a datagram socket is bound, for binding
+/// both there: `wanted`, or, if its port is 0, with a port that is free for both.
+///
+/// # Errors
+/// Those of [`net::bind_exclusive`] and of [`bind_exclusive`], with the word which of them it was.
+pub fn free_for_both(wanted: SocketAddr) -> Result<SocketAddr, (Transport, io::Error)> {
+    // Ports whose UDP side is taken stay bound meanwhile, so that the kernel chooses others.
+    let mut taken = Vec::new();
+    loop {
+        let tcp = net::bind_exclusive(wanted).map_err(|error| (Transport::Tcp, error))?;
+        let real = net::local_addr(&tcp)
+            .map_err(|error| (Transport::Tcp, error))?
+            .unwrap_or(wanted);
+        match bind_exclusive(real) {
+            Ok(_) => return Ok(real),
+            Err(error)
+                if wanted.port() == 0
+                    && error.kind() == io::ErrorKind::AddrInUse
+                    && taken.len() < limits::PORT_TRIES =>
+            {
+                taken.push(tcp);
+            }
+            Err(error) => return Err((Transport::Udp, error)),
+        }
+    }
+}
+
+/// Which protocol could not be bound.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Transport {
+    /// A listener.
+    Tcp,
+    /// A datagram socket.
+    Udp,
+}
+
+fn bound(address: SocketAddr, share: bool) -> io::Result<OwnedFd> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = rustix::net::socket_with(family, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    if share {
+        sockopt::set_socket_reuseport(&socket, true)?;
+    }
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+        set(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+        set(&socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+        let probe = libc::IPV6_PMTUDISC_PROBE;
+        set(&socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, probe)?;
+    } else {
+        set(&socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+        set(&socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+        let probe = libc::IP_PMTUDISC_PROBE;
+        set(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe)?;
+    }
+    set(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
+    // The kernel takes its own limit (`net.core.rmem_max`, `wmem_max`) if that is smaller.
+    sockopt::set_socket_recv_buffer_size(&socket, limits::DATAGRAM_SOCKET_BUFFER)?;
+    sockopt::set_socket_send_buffer_size(&socket, limits::DATAGRAM_SOCKET_BUFFER)?;
+    rustix::net::bind(&socket, &address)?;
+    Ok(socket)
+}
+
+/// Sets an option that is one int.
+fn set(
+    socket: impl AsFd,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: the descriptor is open while borrowed; the kernel reads one int.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_shared(address: &str) {
+        let first = bind(address.parse().unwrap()).unwrap();
+        let real = net::local_addr(&first).unwrap().unwrap();
+        let second = bind(real).unwrap();
+        assert_eq!(net::local_addr(&second).unwrap(), Some(real));
+        let refused = bind_exclusive(real).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
+    }
+
+    /// Sockets share an address, and an exclusive one notices them.
+    #[test]
+    fn binds() {
+        check_shared("127.0.0.1:0");
+        check_shared("[::1]:0");
+    }
+
+    /// A port is free only if it is for both; the answer says for which it is not.
+    #[test]
+    fn finds_a_port_for_both() {
+        let real = free_for_both("127.0.0.1:0".parse().unwrap()).unwrap();
+        assert_ne!(real.port(), 0);
+        let udp = bind_exclusive("127.0.0.1:0".parse().unwrap()).unwrap();
+        let udp = net::local_addr(&udp).unwrap().map(|taken| (udp, taken));
+        let (_udp, taken) = udp.unwrap();
+        let (transport, error) = free_for_both(taken).unwrap_err();
+        assert_eq!(transport, Transport::Udp);
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        let tcp = net::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let taken = net::local_addr(&tcp).unwrap().unwrap();
+        assert_eq!(free_for_both(taken).unwrap_err().0, Transport::Tcp);
+    }
+}

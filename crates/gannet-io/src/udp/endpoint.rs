@@ -1,0 +1,171 @@
+//! What both real engines know of each datagram socket, and how they send.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+
+use crate::completion::{Completion, Datagram, Done};
+use crate::network::IoCounters;
+use crate::operation::{Lease, Token};
+use crate::udp::envelope::{Envelope, Outgoing};
+use crate::udp::{TRAIN_LEN_MAX, TRAIN_SEGMENTS_MAX};
+
+/// A datagram socket: what its caller wants of it.
+#[derive(Debug)]
+pub(crate) struct DatagramEndpoint {
+    /// `None` once the kernel has let go of it.
+    pub(crate) fd: Option<OwnedFd>,
+    /// The caller has closed it.
+    pub(crate) is_stopped: bool,
+    /// Set while the caller wants datagrams.
+    pub(crate) receive_token: Option<Token>,
+    /// Set while the caller waits for room.
+    pub(crate) sendable_token: Option<Token>,
+    /// The kernel cuts trains into datagrams.
+    segments: bool,
+    /// The kernel's drop counter, as last seen.
+    dropped: u32,
+}
+
+impl DatagramEndpoint {
+    pub(crate) fn new(fd: OwnedFd) -> Self {
+        Self {
+            fd: Some(fd),
+            is_stopped: false,
+            receive_token: None,
+            sendable_token: None,
+            segments: true,
+            dropped: 0,
+        }
+    }
+
+    /// The descriptor of a socket that is not closed.
+    pub(crate) fn socket(&self) -> BorrowedFd<'_> {
+        assert!(
+            !self.is_stopped,
+            "a datagram socket is stopped once, and last"
+        );
+        let fd = self.fd.as_ref();
+        fd.expect("closed only when stopped").as_fd()
+    }
+
+    /// The caller wants nothing more of it.
+    pub(crate) fn stop(&mut self) {
+        assert!(
+            !self.is_stopped,
+            "a datagram socket is stopped once, and last"
+        );
+        self.receive_token = None;
+        self.sendable_token = None;
+        self.is_stopped = true;
+    }
+
+    /// The completion for a datagram that was received into the lease.
+    pub(crate) fn received(
+        &mut self,
+        token: Token,
+        envelope: Envelope,
+        lease: Lease,
+        counters: &mut IoCounters,
+    ) -> Completion {
+        counters.datagrams_received += 1;
+        // The kernel's counter wraps around, and leaves zero out.
+        let dropped = match envelope.dropped {
+            0 => self.dropped,
+            dropped => dropped,
+        };
+        counters.datagrams_dropped += u64::from(dropped.wrapping_sub(self.dropped));
+        self.dropped = dropped;
+        Completion {
+            token,
+            result: Ok(Done::Datagram(Datagram {
+                lease,
+                peer: envelope.peer,
+                local: envelope.local,
+                ecn: envelope.ecn,
+                dropped,
+            })),
+            more: true,
+        }
+    }
+
+    /// Whether an error of receiving is to be reported, which ends it. The others are those of
+    /// earlier datagrams, which a router or the peer did not want (ICMP).
+    pub(crate) fn ends_receiving(&mut self, errno: Errno) -> bool {
+        let is_of_one_datagram = matches!(
+            errno,
+            Errno::CONNREFUSED
+                | Errno::HOSTUNREACH
+                | Errno::NETUNREACH
+                | Errno::MSGSIZE
+                | Errno::PROTO
+                | Errno::NOPROTOOPT
+                | Errno::INTR
+                | Errno::AGAIN
+        );
+        if !is_of_one_datagram {
+            self.receive_token = None;
+        }
+        !is_of_one_datagram
+    }
+
+    /// See [`Network::send_datagrams`](crate::network::Network::send_datagrams).
+    pub(crate) fn send(
+        &mut self,
+        bytes: &[u8],
+        segment: usize,
+        (to, from): (SocketAddr, Option<IpAddr>),
+        ecn: u8,
+        counters: &mut IoCounters,
+    ) -> Result<(), Errno> {
+        let count = check_train(bytes, segment);
+        let outgoing = Outgoing::new(to, from, ecn);
+        if count > 1 && self.segments {
+            let segment = u16::try_from(segment).expect("shorter than a train");
+            counters.submissions += 1;
+            match Outgoing::new(to, from, ecn)
+                .segmented(segment)
+                .send(self.socket(), bytes)
+            {
+                Ok(()) => {
+                    counters.datagrams_sent += count as u64;
+                    return Ok(());
+                }
+                // The route has no checksum offload, or IPsec: it cannot cut.
+                Err(Errno::IO) => self.segments = false,
+                Err(errno) => return lost_if_too_long(errno),
+            }
+        }
+        for datagram in bytes.chunks(segment) {
+            counters.submissions += 1;
+            match outgoing.send(self.socket(), datagram) {
+                Ok(()) => counters.datagrams_sent += 1,
+                Err(errno) => lost_if_too_long(errno)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many datagrams a train has. It is checked here for every engine.
+pub(crate) fn check_train(bytes: &[u8], segment: usize) -> usize {
+    assert!(
+        segment > 0 && !bytes.is_empty() && bytes.len() <= TRAIN_LEN_MAX,
+        "a train is not empty and fits a packet"
+    );
+    let count = bytes.len().div_ceil(segment);
+    assert!(
+        count <= TRAIN_SEGMENTS_MAX,
+        "a train has at most 64 datagrams"
+    );
+    count
+}
+
+/// Longer than the interface's MTU: lost, as on a path with a smaller one.
+fn lost_if_too_long(errno: Errno) -> Result<(), Errno> {
+    match errno {
+        Errno::MSGSIZE => Ok(()),
+        errno => Err(errno),
+    }
+}

@@ -1,0 +1,261 @@
+//! What accompanies a datagram through a system call: its addresses, as `sockaddr_in` or
+//! `sockaddr_in6`, and its control messages (`cmsg(3)`). Both are read and written byte by byte.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::io::Errno;
+
+use crate::residency::last_errno;
+
+/// Room for any address: the length of `sockaddr_in6`, and what keeps the rest aligned.
+pub(crate) const NAME_LEN: usize = 32;
+
+/// Room for the control messages of a received datagram: the address that it was sent to (40
+/// bytes), the traffic class (24), the drop counter (24).
+pub(crate) const CONTROL_LEN: usize = 96;
+
+/// The kernel's `struct cmsghdr`: its length, a level and a type.
+const CONTROL_HEADER: usize = size_of::<usize>() + 8;
+
+/// The two bits of the traffic class that are for ECN (RFC 3168 section 5).
+const ECN: u8 = 0b11;
+
+/// Absent from the `libc` crate on some targets (`linux/udp.h`).
+const UDP_SEGMENT: libc::c_int = 103;
+
+/// What the kernel reports of a received datagram.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Envelope {
+    pub(crate) peer: SocketAddr,
+    /// The address that it was sent to.
+    pub(crate) local: Option<IpAddr>,
+    pub(crate) ecn: u8,
+    /// How many datagrams the socket had dropped when this one was queued.
+    pub(crate) dropped: u32,
+}
+
+impl Envelope {
+    /// Reads what `recvmsg` wrote as name and control. `None` if the name is no IP address.
+    pub(crate) fn parse(name: &[u8], control: &[u8]) -> Option<Self> {
+        let mut envelope = Self {
+            peer: parse_name(name)?,
+            local: None,
+            ecn: 0,
+            dropped: 0,
+        };
+        for (level, kind, content) in Messages(control) {
+            match (level, kind) {
+                (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
+                    // Index of the interface, local address, destination address of the packet.
+                    let address = chunk::<4>(content, 8).map(Ipv4Addr::from);
+                    envelope.local = address.map(IpAddr::V4);
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                    let address = chunk::<16>(content, 0).map(Ipv6Addr::from);
+                    envelope.local = address.map(IpAddr::V6);
+                }
+                // A byte, though it is an int when it is sent.
+                (libc::IPPROTO_IP, libc::IP_TOS) => {
+                    envelope.ecn = content.first().map_or(0, |class| class & ECN);
+                }
+                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                    let class = chunk(content, 0).map_or(0, i32::from_ne_bytes);
+                    envelope.ecn = class as u8 & ECN;
+                }
+                (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) => {
+                    envelope.dropped = chunk(content, 0).map_or(0, u32::from_ne_bytes);
+                }
+                _ => {}
+            }
+        }
+        Some(envelope)
+    }
+}
+
+/// What is to accompany datagrams that are sent.
+pub(crate) struct Outgoing {
+    name: [u8; NAME_LEN],
+    name_len: usize,
+    control: [u8; CONTROL_LEN],
+    control_len: usize,
+}
+
+impl Outgoing {
+    pub(crate) fn new(to: SocketAddr, from: Option<IpAddr>, ecn: u8) -> Self {
+        let (name, name_len) = write_name(to);
+        let mut outgoing = Self {
+            name,
+            name_len,
+            control: [0; CONTROL_LEN],
+            control_len: 0,
+        };
+        match from {
+            // No interface, local address, and a destination that the kernel ignores.
+            Some(IpAddr::V4(address)) => {
+                let mut content = [0; 12];
+                content[4..8].copy_from_slice(&address.octets());
+                outgoing.push(libc::IPPROTO_IP, libc::IP_PKTINFO, &content);
+            }
+            Some(IpAddr::V6(address)) => {
+                let mut content = [0; 20];
+                content[..16].copy_from_slice(&address.octets());
+                outgoing.push(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &content);
+            }
+            None => {}
+        }
+        if ecn & ECN != 0 {
+            let class = i32::from(ecn & ECN).to_ne_bytes();
+            match to {
+                SocketAddr::V4(_) => outgoing.push(libc::IPPROTO_IP, libc::IP_TOS, &class),
+                SocketAddr::V6(_) => outgoing.push(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &class),
+            }
+        }
+        outgoing
+    }
+
+    /// Has the kernel cut what is sent into datagrams of this length.
+    pub(crate) fn segmented(mut self, segment: u16) -> Self {
+        self.push(libc::SOL_UDP, UDP_SEGMENT, &segment.to_ne_bytes());
+        self
+    }
+
+    /// One `sendmsg`, which does not wait.
+    pub(crate) fn send(&self, socket: BorrowedFd<'_>, bytes: &[u8]) -> Result<(), Errno> {
+        let mut part = libc::iovec {
+            // The kernel only reads it; `iovec` has one type for both directions.
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        // SAFETY: `msghdr` is plain old data: integers and pointers, for which zero is valid.
+        let mut header = unsafe { std::mem::zeroed::<libc::msghdr>() };
+        header.msg_name = self.name.as_ptr().cast_mut().cast();
+        header.msg_namelen = self.name_len as libc::socklen_t;
+        header.msg_iov = &raw mut part;
+        header.msg_iovlen = 1;
+        header.msg_control = self.control.as_ptr().cast_mut().cast();
+        header.msg_controllen = self.control_len as _;
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: the descriptor is open while borrowed; the header, and the name, the control
+        // messages and the bytes that it names with their lengths, live until after the call,
+        // which only reads them.
+        let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const header, flags) };
+        if sent < 0 { Err(last_errno()) } else { Ok(()) }
+    }
+
+    fn push(&mut self, level: libc::c_int, kind: libc::c_int, content: &[u8]) {
+        let len = CONTROL_HEADER + content.len();
+        let room = &mut self.control[self.control_len..];
+        room[..size_of::<usize>()].copy_from_slice(&len.to_ne_bytes());
+        room[size_of::<usize>()..][..4].copy_from_slice(&level.to_ne_bytes());
+        room[size_of::<usize>() + 4..][..4].copy_from_slice(&kind.to_ne_bytes());
+        room[CONTROL_HEADER..len].copy_from_slice(content);
+        self.control_len += aligned(len);
+    }
+}
+
+/// The control messages in a buffer: level, type and content of each.
+struct Messages<'a>(&'a [u8]);
+
+impl<'a> Iterator for Messages<'a> {
+    type Item = (libc::c_int, libc::c_int, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let len = usize::from_ne_bytes(chunk(self.0, 0)?);
+        let level = i32::from_ne_bytes(chunk(self.0, size_of::<usize>())?);
+        let kind = i32::from_ne_bytes(chunk(self.0, size_of::<usize>() + 4)?);
+        let content = self.0.get(CONTROL_HEADER..len)?;
+        self.0 = self.0.get(aligned(len)..).unwrap_or_default();
+        Some((level, kind, content))
+    }
+}
+
+fn parse_name(name: &[u8]) -> Option<SocketAddr> {
+    let family = i32::from(u16::from_ne_bytes(chunk(name, 0)?));
+    let port = u16::from_be_bytes(chunk(name, 2)?);
+    match family {
+        libc::AF_INET => {
+            let address = Ipv4Addr::from(chunk::<4>(name, 4)?);
+            Some(SocketAddr::from((address, port)))
+        }
+        libc::AF_INET6 => {
+            // Between them: flow information, which the kernel does not fill in.
+            let address = Ipv6Addr::from(chunk::<16>(name, 8)?);
+            let scope = u32::from_ne_bytes(chunk(name, 24)?);
+            Some(SocketAddrV6::new(address, port, 0, scope).into())
+        }
+        _ => None,
+    }
+}
+
+fn write_name(address: SocketAddr) -> ([u8; NAME_LEN], usize) {
+    let mut name = [0; NAME_LEN];
+    let family = match address {
+        SocketAddr::V4(_) => libc::AF_INET,
+        SocketAddr::V6(_) => libc::AF_INET6,
+    };
+    name[..2].copy_from_slice(&(family as u16).to_ne_bytes());
+    name[2..4].copy_from_slice(&address.port().to_be_bytes());
+    match address {
+        SocketAddr::V4(address) => {
+            name[4..8].copy_from_slice(&address.ip().octets());
+            (name, size_of::<libc::sockaddr_in>())
+        }
+        SocketAddr::V6(address) => {
+            name[8..24].copy_from_slice(&address.ip().octets());
+            name[24..28].copy_from_slice(&address.scope_id().to_ne_bytes());
+            (name, size_of::<libc::sockaddr_in6>())
+        }
+    }
+}
+
+/// Some bytes at an offset, if they are there.
+fn chunk<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
+    bytes.get(offset..)?.first_chunk().copied()
+}
+
+/// Where the next control message begins: `CMSG_ALIGN`.
+fn aligned(len: usize) -> usize {
+    len.next_multiple_of(size_of::<usize>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check_name(address: &str) {
+        let address = address.parse().unwrap();
+        let (name, len) = write_name(address);
+        assert_eq!(parse_name(&name[..len]), Some(address));
+    }
+
+    /// Addresses come back as they were written.
+    #[test]
+    fn names_round_trip() {
+        check_name("192.0.2.1:443");
+        check_name("[2001:db8::1]:443");
+        check_name("[fe80::1%7]:4433");
+        assert_eq!(parse_name(&[]), None);
+        assert_eq!(parse_name(&[0; NAME_LEN]), None);
+    }
+
+    /// What is cut off, or says a wrong length, ends the list; nothing panics.
+    #[test]
+    fn tolerates_damaged_control() {
+        let local: IpAddr = "2001:db8::1".parse().unwrap();
+        let to = "[::1]:1".parse().unwrap();
+        let outgoing = Outgoing::new(to, Some(local), 1).segmented(1200);
+        let control = &outgoing.control[..outgoing.control_len];
+        let whole: Vec<_> = Messages(control).collect();
+        assert_eq!(whole.len(), 3);
+        assert_eq!(whole[2].2, 1200u16.to_ne_bytes());
+        for len in 0..control.len() {
+            assert!(Messages(&control[..len]).count() <= 3);
+        }
+        for claimed in [0, 1, CONTROL_HEADER - 1, control.len() + 1, usize::MAX] {
+            let mut damaged = control.to_vec();
+            damaged[..size_of::<usize>()].copy_from_slice(&claimed.to_ne_bytes());
+            assert_eq!(Messages(&damaged).count(), 0, "{claimed}");
+        }
+    }
+}
