@@ -18,11 +18,14 @@ const CRATES: [&str; 3] = ["gannet-http", "gannet-archive", "gannet-content"];
 /// What they may depend on, directly or not: computation alone. `cc`, `shlex` and
 /// `find-msvc-tools` are run by a build script; `libc` tells the features of a CPU on aarch64. The
 /// HTML parser keeps its interned names behind a lock (`parking_lot` and what it is made of).
-const DEPENDENCIES: [&str; 47] = [
+const DEPENDENCIES: [&str; 50] = [
+    "alloc-no-stdlib",
+    "alloc-stdlib",
     "arrayvec",
     "base64",
     "blake3",
     "block-buffer",
+    "brotli-decompressor",
     "cc",
     "cfg-if",
     "constant_time_eq",

@@ -37,7 +37,7 @@ fn measure(count: u32) -> Result<(), ArchiveError> {
                 let body_len = match variant.body() {
                     gannet_archive::Body::Tiny(bytes) => bytes.len() as u64,
                     gannet_archive::Body::Blob { len, .. }
-                    | gannet_archive::Body::Inflated { len, .. } => len,
+                    | gannet_archive::Body::Decoded { len, .. } => len,
                 };
                 let lines: usize = variant.h1().pieces().map(sum).into_iter().sum();
                 lines as u64 + body_len > 0

@@ -4,7 +4,7 @@ use core::ops::Range;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::entry::{Entry, Gzip};
+use crate::entry::{Coding, Entry, Stored};
 use crate::error::ArchiveError;
 use crate::hosts::{self, HostNames, HostRules};
 use crate::layout::{blob, entry, index, slice, u8_at, u16_at, u32_at, u64_at};
@@ -111,9 +111,9 @@ pub struct Blob<'a> {
     pub digest: &'a [u8],
     /// Whether it lies in the metadata region.
     pub is_tiny: bool,
-    /// The number of the blob whose content it is, as gzip. It is not stored itself then, and
+    /// The coding and the number of the blob whose content it is. It is not stored itself then, and
     /// `offset` is 0.
-    pub gzip: Option<u32>,
+    pub coded: Option<(Coding, u32)>,
 }
 
 /// An opened archive over the bytes `B` of its metadata region.
@@ -387,19 +387,13 @@ impl<'a> View<'a> {
         self.bytes.get(range).unwrap_or(&[])
     }
 
-    /// The number of the blob that holds the gzip, if the offset refers to one.
-    #[inline]
-    pub(crate) fn gzip_of(self, offset: u64) -> Option<u32> {
-        (offset & blob::INFLATED != 0).then_some((offset & !blob::INFLATED) as u32)
-    }
-
-    /// The stored gzip in the blob of this number.
-    pub(crate) fn gzip(self, number: u32) -> Gzip<'a> {
+    /// The stored bytes in the blob of this number.
+    pub(crate) fn stored(self, number: u32) -> Stored<'a> {
         let (offset, len) = self.blob_range(number);
         if offset < self.layout.metadata_offset {
-            return Gzip::Blob { offset, len };
+            return Stored::Blob { offset, len };
         }
-        Gzip::Tiny(self.tiny(offset, len))
+        Stored::Tiny(self.tiny(offset, len))
     }
 
     pub(crate) fn digest(self, number: u32) -> &'a [u8] {
@@ -409,13 +403,13 @@ impl<'a> View<'a> {
 
     fn blob(self, number: u32) -> Blob<'a> {
         let (offset, len) = self.blob_range(number);
-        let gzip = self.gzip_of(offset);
+        let coded = blob::coded_of(offset);
         Blob {
-            offset: if gzip.is_some() { 0 } else { offset },
+            offset: if coded.is_some() { 0 } else { offset },
             len,
             digest: self.digest(number),
-            is_tiny: gzip.is_none() && offset >= self.layout.metadata_offset,
-            gzip,
+            is_tiny: coded.is_none() && offset >= self.layout.metadata_offset,
+            coded,
         }
     }
 }

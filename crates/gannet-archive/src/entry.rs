@@ -4,7 +4,7 @@ use core::ops::Range;
 use std::borrow::Cow;
 
 use crate::archive::{Key, View, usize_of};
-use crate::layout::{entry, i64_at, slice, u8_at, u16_at, u32_at, u64_at, variant};
+use crate::layout::{blob, entry, i64_at, slice, u8_at, u16_at, u32_at, u64_at, variant};
 
 /// A content coding of a stored variant.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -181,19 +181,21 @@ pub enum Body<'a> {
         /// Its length in bytes.
         len: u64,
     },
-    /// Nowhere: it is the content of stored gzip, for [`inflate`](crate::inflate).
-    Inflated {
-        /// The stored bytes.
-        gzip: Gzip<'a>,
+    /// Nowhere: it is the content of bytes that are stored, for [`decode`](crate::decode).
+    Decoded {
+        /// What is stored.
+        stored: Stored<'a>,
+        /// Its coding.
+        coding: Coding,
         /// The length of the body in bytes, at most
-        /// [`INFLATED_LEN_MAX`](crate::limits::INFLATED_LEN_MAX).
+        /// [`DECODED_LEN_MAX`](crate::limits::DECODED_LEN_MAX).
         len: u64,
     },
 }
 
-/// Where the gzip of a body is that is not stored itself. It is shorter than the body.
+/// Where the coded bytes of a body are that is not stored itself. They are shorter than the body.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Gzip<'a> {
+pub enum Stored<'a> {
     /// In memory.
     Tiny(&'a [u8]),
     /// In the file.
@@ -205,11 +207,11 @@ pub enum Gzip<'a> {
     },
 }
 
-impl<'a> From<Gzip<'a>> for Body<'a> {
-    fn from(gzip: Gzip<'a>) -> Self {
-        match gzip {
-            Gzip::Tiny(bytes) => Self::Tiny(bytes),
-            Gzip::Blob { offset, len } => Self::Blob { offset, len },
+impl<'a> From<Stored<'a>> for Body<'a> {
+    fn from(stored: Stored<'a>) -> Self {
+        match stored {
+            Stored::Tiny(bytes) => Self::Tiny(bytes),
+            Stored::Blob { offset, len } => Self::Blob { offset, len },
         }
     }
 }
@@ -276,10 +278,11 @@ impl<'a> Variant<'a> {
         if offset < self.view.layout.metadata_offset {
             return Body::Blob { offset, len };
         }
-        match self.view.gzip_of(offset) {
+        match blob::coded_of(offset) {
             None => Body::Tiny(self.view.tiny(offset, len)),
-            Some(number) => Body::Inflated {
-                gzip: self.view.gzip(number),
+            Some((coding, number)) => Body::Decoded {
+                stored: self.view.stored(number),
+                coding,
                 len,
             },
         }
@@ -289,7 +292,7 @@ impl<'a> Variant<'a> {
     #[inline]
     pub fn tiny_range(&self) -> Option<Range<usize>> {
         let (offset, len) = self.blob_range();
-        if self.view.gzip_of(offset).is_some() {
+        if blob::coded_of(offset).is_some() {
             return None;
         }
         self.view.tiny_range(offset, len)
@@ -300,19 +303,19 @@ impl<'a> Variant<'a> {
         self.blob_range().1
     }
 
-    /// Where the stored bytes start in the file, tiny or not; those of the gzip, if that is all that
-    /// is stored.
+    /// Where the stored bytes start in the file, tiny or not; the coded ones, if they are all that is
+    /// stored.
     pub fn blob_offset(&self) -> u64 {
         let offset = self.blob_range().0;
-        match self.view.gzip_of(offset) {
+        match blob::coded_of(offset) {
             None => offset,
-            Some(number) => self.view.blob_range(number).0,
+            Some((_, number)) => self.view.blob_range(number).0,
         }
     }
 
-    /// Whether the bytes are stored as gzip alone.
-    pub fn is_inflated(&self) -> bool {
-        self.view.gzip_of(self.blob_range().0).is_some()
+    /// The coding in which alone the bytes are stored, if they are not stored themselves.
+    pub fn stored_as(&self) -> Option<Coding> {
+        blob::coded_of(self.blob_range().0).map(|(coding, _)| coding)
     }
 
     /// BLAKE3 of the bytes that are sent.

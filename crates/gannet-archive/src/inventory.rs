@@ -96,13 +96,13 @@ impl Inventory {
     pub fn blob(&self, number: u32) -> Option<Blob<'_>> {
         let record = self.places.get(number as usize)?;
         let offset = u64_at(record, blob::OFFSET);
-        let gzip = (offset & blob::INFLATED != 0).then_some((offset & !blob::INFLATED) as u32);
+        let coded = blob::coded_of(offset);
         Some(Blob {
-            offset: if gzip.is_some() { 0 } else { offset },
+            offset: if coded.is_some() { 0 } else { offset },
             len: u64_at(record, blob::BYTES),
             digest: self.digest(number)?,
-            is_tiny: gzip.is_none() && offset >= self.metadata_offset,
-            gzip,
+            is_tiny: coded.is_none() && offset >= self.metadata_offset,
+            coded,
         })
     }
 

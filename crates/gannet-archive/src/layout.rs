@@ -20,18 +20,21 @@ pub(crate) const INCOMPATIBLE_RULES: u64 = 1 << 3;
 /// There are name spaces after the page for what is not found. Incompatible.
 pub(crate) const INCOMPATIBLE_NAMESPACES: u64 = 1 << 4;
 /// There are blobs that are stored as gzip alone. Incompatible.
-pub(crate) const INCOMPATIBLE_INFLATED: u64 = 1 << 5;
+pub(crate) const INCOMPATIBLE_GZIP_ALONE: u64 = 1 << 5;
 /// Field blocks have their own part and a shared one. Incompatible.
 pub(crate) const INCOMPATIBLE_COMMON: u64 = 1 << 6;
 /// Each virtual host has rules of its own. Incompatible.
 pub(crate) const INCOMPATIBLE_HOST_RULES: u64 = 1 << 7;
+/// There are blobs that are stored as brotli alone. Incompatible.
+pub(crate) const INCOMPATIBLE_BROTLI_ALONE: u64 = 1 << 8;
 /// Incompatible features that this crate knows.
 pub(crate) const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_HOSTS
     | INCOMPATIBLE_RULES
     | INCOMPATIBLE_NAMESPACES
-    | INCOMPATIBLE_INFLATED
+    | INCOMPATIBLE_GZIP_ALONE
     | INCOMPATIBLE_COMMON
-    | INCOMPATIBLE_HOST_RULES;
+    | INCOMPATIBLE_HOST_RULES
+    | INCOMPATIBLE_BROTLI_ALONE;
 
 /// Offsets in the superblock.
 pub(crate) mod superblock {
@@ -135,12 +138,36 @@ pub(crate) mod variant {
 
 /// A blob record and, in a section of its own, its digest.
 pub(crate) mod blob {
+    use crate::entry::Coding;
+
     pub(crate) const LEN: usize = 16;
     pub(crate) const OFFSET: usize = 0;
     pub(crate) const BYTES: usize = 8;
     pub(crate) const DIGEST_LEN: usize = 32;
-    /// Marks an offset that is none: the rest is the number of the blob that holds the gzip.
-    pub(crate) const INFLATED: u64 = 1 << 63;
+    /// Marks an offset that is none: below are a coding and the number of the blob that is coded.
+    const DECODED: u64 = 1 << 63;
+    /// Above the number stands that of the coding, if it is not gzip.
+    const CODING_SHIFT: u32 = 32;
+
+    /// What stands for the offset of a body that is stored only in a coding, as this blob.
+    pub(crate) fn decoded_from(coding: Coding, number: u32) -> u64 {
+        let coding = match coding {
+            Coding::Gzip => 0,
+            other => other as u64,
+        };
+        DECODED | coding << CODING_SHIFT | u64::from(number)
+    }
+
+    /// The coding and the blob, if an offset is none. If the coding is none that bodies may be stored
+    /// in alone, what comes out is not what [`decoded_from`] would make that offset of.
+    #[inline]
+    pub(crate) fn coded_of(offset: u64) -> Option<(Coding, u32)> {
+        let coding = match (offset & !DECODED) >> CODING_SHIFT {
+            0 => Coding::Gzip,
+            _ => Coding::Brotli,
+        };
+        (offset & DECODED != 0).then_some((coding, offset as u32))
+    }
 }
 
 /// `len` bytes at `at`, or nothing if they are not all there.

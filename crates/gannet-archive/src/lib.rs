@@ -44,6 +44,7 @@
 //! ```
 
 mod archive;
+mod decode;
 mod digest_table;
 mod entry;
 mod error;
@@ -51,7 +52,6 @@ mod field_block;
 mod hosts;
 mod hpack_block;
 mod index;
-mod inflate;
 mod inventory;
 mod layout;
 pub mod limits;
@@ -62,11 +62,11 @@ mod validate;
 mod writer;
 
 pub use archive::{Archive, Blob, Key, Namespace};
+pub use decode::{DecodeError, decode, decode_brotli, is_decodable};
 pub use digest_table::DigestTable;
-pub use entry::{Body, Coding, Entry, EntryKind, FieldBlock, Gzip, Variant};
+pub use entry::{Body, Coding, Entry, EntryKind, FieldBlock, Stored, Variant};
 pub use error::{ArchiveError, Lookalike, Rule};
 pub use hosts::{HostRules, is_host_name};
-pub use inflate::{InflateError, inflate};
 pub use inventory::{HeldContent, Inventory, ReadAt, of_metadata};
 pub use path::is_normalised;
 pub use stats::{CodingStats, Stats};

@@ -9,9 +9,9 @@ pub const TINY_MAX: u64 = 4096;
 /// further small bodies are stored as ordinary blobs.
 pub const TINY_TOTAL_MAX: u64 = 256 << 20;
 
-/// Length in bytes of a body that is stored as gzip alone. A server inflates it whole, at once, in
+/// Length in bytes of a body that is stored in a coding alone. A server decodes it whole, at once, in
 /// a few milliseconds, while the other connections of the same worker wait.
-pub const INFLATED_LEN_MAX: u64 = 1 << 20;
+pub const DECODED_LEN_MAX: u64 = 1 << 20;
 
 /// Alignment of a blob: a cache line, so that small bodies stay dense.
 pub const BLOB_ALIGN: u64 = 64;

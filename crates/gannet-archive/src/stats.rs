@@ -25,10 +25,10 @@ pub struct Stats {
     pub alias_count: u64,
     /// Entries without a source file.
     pub generated_count: u64,
-    /// Distinct bodies that are stored as gzip alone.
-    pub inflated_count: u64,
+    /// Distinct bodies that are stored in a coding alone.
+    pub decoded_count: u64,
     /// Their lengths without it, together.
-    pub inflated_bytes: u64,
+    pub decoded_bytes: u64,
     /// Distinct blobs that are stored.
     pub blob_count: u64,
     /// Their lengths together.
@@ -47,9 +47,9 @@ impl Stats {
     pub(crate) fn of<B: AsRef<[u8]>>(archive: &Archive<B>) -> Self {
         let mut stats = Self::default();
         for blob in archive.blobs() {
-            if blob.gzip.is_some() {
-                stats.inflated_count += 1;
-                stats.inflated_bytes += blob.len;
+            if blob.coded.is_some() {
+                stats.decoded_count += 1;
+                stats.decoded_bytes += blob.len;
                 continue;
             }
             stats.blob_count += 1;

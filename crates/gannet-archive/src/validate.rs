@@ -13,10 +13,12 @@ use crate::error::{ArchiveError, Rule};
 use crate::field_block::{self, is_entity_tag, is_value_byte};
 use crate::hosts;
 use crate::hpack_block;
-use crate::layout::{COMPATIBLE_HPACK, INCOMPATIBLE_INFLATED, INCOMPATIBLE_NAMESPACES};
+use crate::layout::{
+    COMPATIBLE_HPACK, INCOMPATIBLE_BROTLI_ALONE, INCOMPATIBLE_GZIP_ALONE, INCOMPATIBLE_NAMESPACES,
+};
 use crate::layout::{blob, entry, index, slice, u8_at, u16_at, u32_at, u64_at, variant};
 use crate::limits::{
-    BLOB_ALIGN, ENTRY_COUNT_MAX, FIELD_BLOCK_LEN_MAX, INFLATED_LEN_MAX, PAGE_ALIGN,
+    BLOB_ALIGN, DECODED_LEN_MAX, ENTRY_COUNT_MAX, FIELD_BLOCK_LEN_MAX, PAGE_ALIGN,
     PAGE_ALIGNED_FROM, PATH_LEN_MAX, PROBE_MAX, TINY_MAX, VALUE_LEN_MAX, VARIANT_COUNT_MAX,
 };
 use crate::path::{is_location, is_normalised};
@@ -37,8 +39,7 @@ pub(crate) fn check(superblock: &Superblock, bytes: &[u8]) -> Result<Layout, Arc
         layout: &layout,
     };
     let has_namespaces = superblock.features().0 & INCOMPATIBLE_NAMESPACES != 0;
-    let has_inflated = superblock.features().0 & INCOMPATIBLE_INFLATED != 0;
-    check_blobs(view, has_inflated)?;
+    check_blobs(view, superblock.features().0)?;
     check_variants(view)?;
     check_entries(view, has_namespaces)?;
     check_index(view)?;
@@ -181,9 +182,9 @@ fn lay_out_index(
     Ok(())
 }
 
-/// Blobs lie in the blob region or the tiny section, in order, without overlap. What is stored as
-/// gzip alone follows all others, in the order of what it is in.
-fn check_blobs(view: View<'_>, has_inflated: bool) -> Result<(), ArchiveError> {
+/// Blobs lie in the blob region or the tiny section, in order, without overlap. What is stored in a
+/// coding alone follows all others, in the order of codings and of what it is in.
+fn check_blobs(view: View<'_>, features: u64) -> Result<(), ArchiveError> {
     let base = view.layout.metadata_offset;
     let tiny_start = base + view.layout.tiny_blobs.start as u64;
     let tiny_end = base + view.layout.tiny_blobs.end as u64;
@@ -197,8 +198,11 @@ fn check_blobs(view: View<'_>, has_inflated: bool) -> Result<(), ArchiveError> {
         if offset < previous_end {
             return refuse(Rule::Overlap);
         }
-        if has_inflated && let Some(gzip) = view.gzip_of(offset) {
-            check_inflated(view, number, gzip).or_else(refuse)?;
+        if let Some((coding, coded)) = blob::coded_of(offset) {
+            if features & alone(coding) == 0 {
+                return refuse(Rule::Range);
+            }
+            check_decoded(view, number, (coding, coded)).or_else(refuse)?;
             previous_end = offset + 1;
             continue;
         }
@@ -227,17 +231,25 @@ fn check_blobs(view: View<'_>, has_inflated: bool) -> Result<(), ArchiveError> {
     Ok(())
 }
 
-/// The gzip is stored, and is shorter than its content, which fits the memory of a server.
-fn check_inflated(view: View<'_>, number: u32, gzip: u32) -> Result<(), Rule> {
+/// The feature that announces bodies stored in this coding alone.
+fn alone(coding: Coding) -> u64 {
+    match coding {
+        Coding::Brotli => INCOMPATIBLE_BROTLI_ALONE,
+        _ => INCOMPATIBLE_GZIP_ALONE,
+    }
+}
+
+/// What is coded is stored, and is shorter than its content, which fits the memory of a server.
+fn check_decoded(view: View<'_>, number: u32, (coding, coded): (Coding, u32)) -> Result<(), Rule> {
     let (offset, len) = view.blob_range(number);
-    if offset & !blob::INFLATED != u64::from(gzip) || gzip >= number {
+    if offset != blob::decoded_from(coding, coded) || coded >= number {
         return Err(Rule::Range);
     }
-    let (gzip_offset, gzip_len) = view.blob_range(gzip);
-    if view.gzip_of(gzip_offset).is_some() {
+    let (coded_offset, coded_len) = view.blob_range(coded);
+    if blob::coded_of(coded_offset).is_some() {
         return Err(Rule::Value);
     }
-    if gzip_len >= len || len > INFLATED_LEN_MAX {
+    if coded_len >= len || len > DECODED_LEN_MAX {
         return Err(Rule::Limit);
     }
     Ok(())

@@ -7,6 +7,7 @@ mod variants;
 use std::collections::BTreeMap;
 
 use crate::archive::{Key, Namespace};
+use crate::decode::is_decodable;
 use crate::digest_table::DigestTable;
 use crate::entry::{Coding, FieldBlock};
 use crate::error::{ArchiveError, Rule};
@@ -14,7 +15,7 @@ use crate::field_block::is_value_byte;
 use crate::hosts::{self, HostRules};
 use crate::layout::{align_up, blob, entry, put, slice, u16_at, u32_at, u64_at, variant};
 use crate::limits::{
-    BLOB_ALIGN, ENTRY_COUNT_MAX, INFLATED_LEN_MAX, PAGE_ALIGN, PAGE_ALIGNED_FROM, PATH_LEN_MAX,
+    BLOB_ALIGN, DECODED_LEN_MAX, ENTRY_COUNT_MAX, PAGE_ALIGN, PAGE_ALIGNED_FROM, PATH_LEN_MAX,
     TINY_MAX, TINY_TOTAL_MAX, VALUE_LEN_MAX,
 };
 use crate::path::{is_location, is_normalised};
@@ -159,8 +160,8 @@ pub struct Writer {
 struct BlobDraft {
     digest: [u8; 32],
     len: u64,
-    /// In the file; with [`TINY_MARK`] in the tiny section; or [`blob::INFLATED`] and the [`BlobId`]
-    /// of its gzip.
+    /// In the file; with [`TINY_MARK`] in the tiny section; or what [`blob::decoded_from`]
+    /// makes of the [`BlobId`] of its coded bytes.
     offset: u64,
 }
 
@@ -173,9 +174,9 @@ impl BlobDraft {
         self.offset & TINY_MARK != 0
     }
 
-    /// The number of its gzip, if it is stored as that alone.
-    fn gzip(&self) -> Option<u32> {
-        (self.offset & blob::INFLATED != 0).then_some(self.offset as u32)
+    /// Its coding and the number of its coded bytes, if it is stored as these alone.
+    fn coded(&self) -> Option<(Coding, u32)> {
+        blob::coded_of(self.offset)
     }
 }
 
@@ -309,22 +310,29 @@ impl Writer {
         }
     }
 
-    /// Adds bytes that are stored as gzip alone, which was added before: their digest
+    /// Adds bytes that are stored in a coding alone, as `coded`, which was added before: their digest
     /// ([`digest`]) and length. Nothing is written for them. `None` if that cannot be, and they
-    /// have to be stored: they are longer than [`INFLATED_LEN_MAX`], not longer than the gzip, or
-    /// that is not stored itself.
-    pub fn add_inflated(&mut self, digest: [u8; 32], len: u64, gzip: BlobId) -> Option<BlobId> {
+    /// have to be stored: they are longer than [`DECODED_LEN_MAX`] or not longer than what is coded,
+    /// that is not stored itself, or readers do not decode the coding
+    /// ([`is_decodable`](crate::is_decodable)).
+    pub fn add_decoded(
+        &mut self,
+        digest: [u8; 32],
+        len: u64,
+        (coding, coded): (Coding, BlobId),
+    ) -> Option<BlobId> {
         if let Some(id) = self.blob_of(&digest) {
             return Some(id);
         }
-        let stored = self.blobs.get(gzip.0 as usize)?;
-        if stored.gzip().is_some() || len <= stored.len || len > INFLATED_LEN_MAX {
+        let stored = self.blobs.get(coded.0 as usize)?;
+        let is_short = len <= stored.len || len > DECODED_LEN_MAX;
+        if stored.coded().is_some() || is_short || !is_decodable(coding) {
             return None;
         }
         Some(self.push(BlobDraft {
             digest,
             len,
-            offset: blob::INFLATED | u64::from(gzip.0),
+            offset: blob::decoded_from(coding, coded.0),
         }))
     }
 

@@ -3,7 +3,9 @@
 mod sample;
 
 use gannet_archive::{ArchiveError, Lookalike, SUPERBLOCK_LEN, Superblock};
-use sample::{common, hello, host_rules, hosts, hpack, inflated, is_intact, open, read_all, site};
+use sample::{
+    common, hello, host_rules, hosts, hpack, inflated, is_intact, open, read_all, site, unbrotlied,
+};
 
 #[test]
 fn a_sound_archive_opens_and_is_intact() {
@@ -13,6 +15,7 @@ fn a_sound_archive_opens_and_is_intact() {
         hosts(),
         hpack(),
         inflated(),
+        unbrotlied(),
         common(),
         host_rules(),
     ] {
@@ -28,6 +31,7 @@ fn a_flip_of_any_byte_is_refused_or_found_by_verifying() {
     flip_every_byte(&hosts());
     flip_every_byte(&hpack());
     flip_every_byte(&inflated());
+    flip_every_byte(&unbrotlied());
     flip_every_byte(&common());
     flip_every_byte(&host_rules());
 }

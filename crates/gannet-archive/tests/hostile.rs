@@ -5,7 +5,7 @@ mod sample;
 use gannet_archive::{ArchiveError, Rule, SectionKind, Superblock};
 use sample::{
     Numbers, common, hello, host_rules, hosts, hpack, inflated, open, read_all, reseal, site,
-    u64_at,
+    u64_at, unbrotlied,
 };
 
 /// Mutations per run; `GANNET_CASES` asks for more.
@@ -24,6 +24,7 @@ fn random_mutations_with_fixed_checksums_never_panic() {
         hosts(),
         hpack(),
         inflated(),
+        unbrotlied(),
         common(),
         host_rules(),
     ];
@@ -181,7 +182,6 @@ fn what_is_stored_as_gzip_alone_names_gzip_that_is_stored_and_shorter() {
     // Itself, one behind it, one that is not there, one that is inflated, the same one twice.
     check(2, 0, MARK | 2, Rule::Range);
     check(2, 0, MARK | 3, Rule::Range);
-    check(2, 0, MARK | 1 << 32, Rule::Range);
     check(3, 0, u64::MAX, Rule::Range);
     check(3, 0, MARK | 2, Rule::Value);
     check(3, 0, MARK, Rule::Overlap);
@@ -196,15 +196,23 @@ fn what_is_stored_as_gzip_alone_names_gzip_that_is_stored_and_shorter() {
     // Another length than the field block says.
     check(2, 8, 9001, Rule::ContentLength);
 
-    let mut file = inflated();
-    file[16] = 0;
-    reseal(&mut file);
-    let error = open(&file).expect_err("the feature is not announced");
-    assert!(matches!(
-        error,
-        ArchiveError::Record {
-            rule: Rule::Range,
-            ..
-        }
-    ));
+    // A coding that is none of bodies alone, or not announced.
+    check(2, 0, MARK | 1 << 32, Rule::Range);
+    check(3, 0, MARK | 3 << 32 | 1, Rule::Range);
+    check(3, 0, MARK | 2 << 32 | 1, Rule::Range);
+
+    // Features in bits 5 and 8 of the number that starts at byte 16.
+    for mut file in [inflated(), unbrotlied()] {
+        let features = u64_at(&file, 16) & !(1 << 5) & !(1 << 8);
+        file[16..24].copy_from_slice(&features.to_le_bytes());
+        reseal(&mut file);
+        let error = open(&file).expect_err("the feature is not announced");
+        assert!(matches!(
+            error,
+            ArchiveError::Record {
+                rule: Rule::Range,
+                ..
+            }
+        ));
+    }
 }

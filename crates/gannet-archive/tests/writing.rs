@@ -6,7 +6,7 @@ use gannet_archive::{
     ArchiveError, BlobId, Coding, Content, Key, Options, Rule, SectionKind, VariantDraft, Writer,
     digest, limits,
 };
-use sample::{common, hello, host_rules, hpack, inflated, open, site};
+use sample::{common, hello, host_rules, hpack, inflated, open, site, unbrotlied};
 
 /// The committed files of each format version. A change of these bytes is a change of the format.
 #[test]
@@ -15,6 +15,7 @@ fn golden_files_are_written_the_same_and_still_open() {
         ("v1-hello", hello()),
         ("v1-hpack", hpack()),
         ("v1-inflated", inflated()),
+        ("v1-unbrotlied", unbrotlied()),
         ("v1-common", common()),
         ("v1-host-rules", host_rules()),
         ("v1-site", site()),
@@ -207,13 +208,16 @@ fn write_one(
 }
 
 #[test]
-fn gzip_alone_is_kept_only_where_it_is_stored_and_shorter() {
+fn a_coding_alone_is_kept_only_where_it_is_stored_and_shorter() {
     let mut writer = Writer::new(Options::default());
-    let gzip = writer.add_hashed([1; 32], 100).id;
-    let inflated = writer.add_inflated([2; 32], 101, gzip);
+    let stored = writer.add_hashed([1; 32], 100).id;
+    let zstd = writer.add_decoded([2; 32], 101, (Coding::Zstd, stored));
+    assert_eq!(zstd, None, "readers have no decoder");
+    let gzip = (Coding::Gzip, stored);
+    let inflated = writer.add_decoded([2; 32], 101, gzip);
     let inflated = inflated.expect("longer than its gzip");
     assert_eq!(
-        writer.add_inflated([2; 32], 101, gzip),
+        writer.add_decoded([2; 32], 101, gzip),
         Some(inflated),
         "once"
     );
@@ -222,21 +226,17 @@ fn gzip_alone_is_kept_only_where_it_is_stored_and_shorter() {
         None,
         "it is there already"
     );
-    assert_eq!(writer.add_inflated([3; 32], 100, gzip), None, "not longer");
+    assert_eq!(writer.add_decoded([3; 32], 100, gzip), None, "not longer");
     assert_eq!(
-        writer.add_inflated([3; 32], 500, inflated),
+        writer.add_decoded([3; 32], 500, (Coding::Gzip, inflated)),
         None,
         "not stored itself"
     );
-    let max = limits::INFLATED_LEN_MAX;
-    assert_eq!(
-        writer.add_inflated([3; 32], max + 1, gzip),
-        None,
-        "too long"
-    );
+    let max = limits::DECODED_LEN_MAX;
+    assert_eq!(writer.add_decoded([3; 32], max + 1, gzip), None, "too long");
     let stored = writer.add_hashed([4; 32], 500).id;
     assert_eq!(
-        writer.add_inflated([4; 32], 500, gzip),
+        writer.add_decoded([4; 32], 500, gzip),
         Some(stored),
         "stored already"
     );

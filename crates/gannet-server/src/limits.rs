@@ -281,7 +281,7 @@ pub(crate) const HELLOS_PER_TURN_MAX: u64 = 8;
 
 /// Bytes of stored bodies brought into memory in one turn: the longest one, which takes about 3 ms
 /// if it has to be inflated.
-pub(crate) const LOADED_PER_TURN_MAX: u64 = gannet_archive::limits::INFLATED_LEN_MAX;
+pub(crate) const LOADED_PER_TURN_MAX: u64 = gannet_archive::limits::DECODED_LEN_MAX;
 
 /// Stored bodies being read, or held until there is time to inflate them, at once and per worker:
 /// at most so many MiB of memory, and as many reads as a driver has in flight.

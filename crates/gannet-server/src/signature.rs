@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use gannet_archive::{Archive, Superblock, inflate, signed_text};
+use gannet_archive::{Archive, Superblock, decode, signed_text};
 use minisign_verify::{Error, Signature};
 
 /// A public key of minisign.
@@ -117,13 +117,13 @@ pub fn check_bodies<B: AsRef<[u8]>>(
     let mut chunk = vec![0; CHUNK];
     let places: Vec<_> = archive.blobs().map(|it| (it.offset, it.len)).collect();
     for blob in archive.blobs() {
-        if let Some(gzip) = blob.gzip {
-            let (offset, len) = places[gzip as usize];
+        if let Some((coding, coded)) = blob.coded {
+            let (offset, len) = places[coded as usize];
             // Shorter than the body, whose length has a bound.
-            let mut gzip = vec![0; len as usize];
-            file.read_exact_at(&mut gzip, offset)
+            let mut coded = vec![0; len as usize];
+            file.read_exact_at(&mut coded, offset)
                 .map_err(SignatureError::Io)?;
-            let body = inflate(&gzip, blob.len);
+            let body = decode(coding, &coded, blob.len);
             if !body.is_ok_and(|body| gannet_archive::digest(&body) == blob.digest) {
                 return Err(SignatureError::Body(offset));
             }

@@ -142,7 +142,7 @@ fn who_accepts_a_coding_gets_what_lies_there() {
     }
     let brotlied = brotli(&words(1 << 20, 4));
     site.write("data.json.br", &brotlied);
-    // Too long to be inflated: gzip for everybody.
+    // Too long to be decompressed: gzip for everybody.
     let long = gzip(&words((1 << 20) + 1, 6));
     site.write("long.txt.gz", &long);
     // Another content than its end announces.
@@ -150,7 +150,14 @@ fn who_accepts_a_coding_gets_what_lies_there() {
     let end = lie.len() - 4;
     lie[end] ^= 1;
     site.write("lie.txt.gz", &lie);
-    site.write("only.txt.br", brotli(b"hello"));
+    site.write("only.txt.br", brotli(&words(70_000, 8)));
+    site.write("both.txt.br", brotli(b"both"));
+    site.write("both.txt.gz", gzip(b"both"));
+    let long_brotli = brotli(&words((1 << 20) + 1, 9));
+    site.write("longer.txt.br", &long_brotli);
+    let mut damaged = brotli(&words(5_000, 10));
+    damaged.truncate(1_000);
+    site.write("damaged.txt.br", &damaged);
     site.write("_redirects.gz", gzip(b"/a /b"));
     on_both_engines(|engine| {
         let server = engine.serve(site.path(), &["--compressed-only"]);
@@ -183,8 +190,26 @@ fn who_accepts_a_coding_gets_what_lies_there() {
             ask("/lie.txt", &[]).expect(500);
             assert!(ask("/lie.txt", &["accept-encoding: gzip"]).expect(200).body == lie);
         }
-        // Only gzip says how long its content is.
-        ask("/only.txt", &["accept-encoding: br"]).expect(404);
+        for _ in 0..2 {
+            let coded = ask("/only.txt", &["accept-encoding: br, gzip"]).expect(200);
+            assert_eq!(coded.field("content-encoding"), Some("br"));
+            assert!(coded.body == brotli(&words(70_000, 8)));
+            let plain = ask("/only.txt", &["accept-encoding: gzip"]).expect(200);
+            assert_eq!(plain.field("content-encoding"), None);
+            assert_eq!(plain.field("content-length"), Some("70000"));
+            assert!(plain.body == words(70_000, 8));
+            assert_ne!(plain.tag(), coded.tag());
+            let part = ask("/only.txt", &["range: bytes=500-508"]).expect(206);
+            assert_eq!(part.body, words(70_000, 8)[500..509]);
+            for (name, bytes) in [("longer", &long_brotli), ("damaged", &damaged)] {
+                let all = ask(&format!("/{name}.txt"), &[]).expect(200);
+                assert_eq!(all.field("content-encoding"), Some("br"), "{name}");
+                assert!(all.body == *bytes, "{name}");
+            }
+        }
+        assert_eq!(ask("/both.txt", &[]).expect(200).text(), "both");
+        let own = ask("/only.txt.br", &["accept-encoding: gzip"]).expect(200);
+        assert!(own.body == brotli(&words(70_000, 8)));
         ask("/_redirects", &[]).expect(404);
         let server = engine.serve(site.path(), &[]);
         Client::new(&server).get("/about.html").expect(404);

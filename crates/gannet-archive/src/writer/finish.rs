@@ -4,6 +4,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use super::{BlobDraft, Finished, Parts, TINY_MARK, Writer, key_of};
 use crate::archive::{Archive, Key, Namespace};
+use crate::entry::Coding;
 use crate::error::{ArchiveError, Rule};
 use crate::index;
 use crate::layout::{self, align_up, blob, entry, put, section, slice, superblock as at, variant};
@@ -41,13 +42,17 @@ impl Writer {
         let has_rules = has(SectionKind::RedirectRules) || has(SectionKind::FieldRules);
         let last = Namespace::NotFoundPage as u8;
         let has_namespaces = self.entries.iter().any(|one| one[entry::NAMESPACE] > last);
-        let has_inflated = self.blobs.iter().any(|draft| draft.gzip().is_some());
+        let has_alone = |wanted| {
+            let mut drafts = self.blobs.iter();
+            drafts.any(|draft| draft.coded().is_some_and(|(coding, _)| coding == wanted))
+        };
         let bit = |is_set: bool, bit| if is_set { bit } else { 0 };
         bit(has(SectionKind::Hosts), layout::INCOMPATIBLE_HOSTS)
             | bit(has_rules, layout::INCOMPATIBLE_RULES)
             | bit(has(SectionKind::HostRules), layout::INCOMPATIBLE_HOST_RULES)
             | bit(has_namespaces, layout::INCOMPATIBLE_NAMESPACES)
-            | bit(has_inflated, layout::INCOMPATIBLE_INFLATED)
+            | bit(has_alone(Coding::Gzip), layout::INCOMPATIBLE_GZIP_ALONE)
+            | bit(has_alone(Coding::Brotli), layout::INCOMPATIBLE_BROTLI_ALONE)
             | bit(has(SectionKind::FieldsCommon), layout::INCOMPATIBLE_COMMON)
     }
 
@@ -300,8 +305,10 @@ impl Writer {
             }
             Bytes::Blobs => {
                 let record = |draft: &BlobDraft| {
-                    let offset = match draft.gzip() {
-                        Some(gzip) => blob::INFLATED | u64::from(order.number_of(gzip as usize)),
+                    let offset = match draft.coded() {
+                        Some((coding, id)) => {
+                            blob::decoded_from(coding, order.number_of(id as usize))
+                        }
                         None => draft.offset & !TINY_MARK,
                     };
                     let mut record = [0; blob::LEN];
@@ -338,7 +345,7 @@ struct BlobOrder {
 impl BlobOrder {
     fn of(blobs: &[BlobDraft]) -> Self {
         let numbered = || (0..).zip(blobs);
-        let is_stored = |draft: &BlobDraft| !draft.is_tiny() && draft.gzip().is_none();
+        let is_stored = |draft: &BlobDraft| !draft.is_tiny() && draft.coded().is_none();
         let mut order = Vec::with_capacity(blobs.len());
         let mut numbers = vec![u32::MAX; blobs.len()];
         order.extend(
@@ -355,12 +362,15 @@ impl BlobOrder {
             numbers[*id as usize] = number;
         }
         let place = |(id, draft): (u32, &BlobDraft)| {
-            let gzip = numbers.get(draft.gzip()? as usize)?;
-            Some((*gzip, id))
+            let (coding, coded) = draft.coded()?;
+            Some((
+                blob::decoded_from(coding, *numbers.get(coded as usize)?),
+                id,
+            ))
         };
-        let mut inflated: Vec<(u32, u32)> = numbered().filter_map(place).collect();
-        inflated.sort_unstable();
-        for (_, id) in inflated {
+        let mut decoded: Vec<(u64, u32)> = numbered().filter_map(place).collect();
+        decoded.sort_unstable();
+        for (_, id) in decoded {
             numbers[id as usize] = order.len() as u32;
             order.push(id);
         }

@@ -4,8 +4,8 @@
 
 use gannet_archive::{
     Archive, ArchiveError, BlobId, Coding, Content, FieldBlock, HostRules, Key, Namespace, Options,
-    Parts, SUPERBLOCK_LEN, SectionKind, Superblock, VariantDraft, VariantsId, Writer, digest,
-    inflate,
+    Parts, SUPERBLOCK_LEN, SectionKind, Superblock, VariantDraft, VariantsId, Writer, decode,
+    digest,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -190,24 +190,32 @@ pub(crate) fn host_rules() -> Vec<u8> {
 /// Bodies that are stored as gzip alone, in the metadata region and out of it, one of them also
 /// under a name whose type is not compressed.
 pub(crate) fn inflated() -> Vec<u8> {
+    alone(Coding::Gzip, SMALL_GZIP, LONG_GZIP)
+}
+
+/// The same bodies, stored as brotli alone.
+pub(crate) fn unbrotlied() -> Vec<u8> {
+    alone(Coding::Brotli, SMALL_BROTLI, LONG_BROTLI)
+}
+
+fn alone(coding: Coding, small_coded: &[u8], long_coded: &[u8]) -> Vec<u8> {
     let mut file = File::new(Options::default());
     let long = b"ab".repeat(4500);
-    let small_gzip = file.place(SMALL_GZIP, true);
-    let long_gzip = file.place(LONG_GZIP, false);
-    let mut inflated = |body: &[u8], gzip| {
-        let id = file
-            .writer
-            .add_inflated(digest(body), body.len() as u64, gzip);
-        id.expect("it is longer than its gzip")
+    let small_stored = file.place(small_coded, true);
+    let long_stored = file.place(long_coded, false);
+    let mut decoded = |body: &[u8], stored| {
+        let (digest, len) = (digest(body), body.len() as u64);
+        let id = file.writer.add_decoded(digest, len, (coding, stored));
+        id.expect("it is longer than what is stored")
     };
-    let (small_id, long_id) = (inflated(SMALL, small_gzip), inflated(&long, long_gzip));
+    let (small_id, long_id) = (decoded(SMALL, small_stored), decoded(&long, long_stored));
     let small = file.placed(&[
         (Coding::Identity, small_id, SMALL),
-        (Coding::Gzip, small_gzip, SMALL_GZIP),
+        (coding, small_stored, small_coded),
     ]);
     let long = file.placed(&[
         (Coding::Identity, long_id, &long),
-        (Coding::Gzip, long_gzip, LONG_GZIP),
+        (coding, long_stored, long_coded),
     ]);
     let alone = file.placed(&[(Coding::Identity, small_id, SMALL)]);
     file.content(Key::content(b"/small.txt"), small, false);
@@ -226,6 +234,12 @@ const LONG_GZIP: &[u8] =
     b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xed\xc2\x01\x09\x00\x00\x00\x02\xa0\xad\
     \xf5\x7f\x44\x3f\x42\x34\x0d\x00\x00\x00\x00\x00\x00\x00\x00\xdc\x1b\xee\x07\xce\
     \xe4\x28\x23\x00\x00";
+
+/// By brotli in quality 11.
+const SMALL_BROTLI: &[u8] =
+    b"\x1b\x23\x00\xf8\x8d\x94\x6e\xde\x44\x55\x86\xd6\x0a\x20\x6c\x6f\x4a\x11\x7a\
+    \xe2\x80\x5e\x2d\x00";
+const LONG_BROTLI: &[u8] = b"\x1b\x27\x23\xf8\xa5\xc2\xc4\xe2\xb2\x30\x00\x5c\x03\x40";
 
 /// One entry with a field block for HTTP/2 beside the one for HTTP/1.
 pub(crate) fn hpack() -> Vec<u8> {
@@ -309,10 +323,10 @@ pub(crate) fn is_intact(archive: &Archive<Vec<u8>>, file: &[u8]) -> bool {
         .map(|blob| (blob.offset, blob.len))
         .collect();
     let blobs_are = archive.blobs().all(|blob| {
-        if let Some(gzip) = blob.gzip {
-            let (offset, len) = places[gzip as usize];
-            let gzip = &file[offset as usize..(offset + len) as usize];
-            return inflate(gzip, blob.len).is_ok_and(|body| digest(&body) == blob.digest);
+        if let Some((coding, coded)) = blob.coded {
+            let (offset, len) = places[coded as usize];
+            let coded = &file[offset as usize..(offset + len) as usize];
+            return decode(coding, coded, blob.len).is_ok_and(|body| digest(&body) == blob.digest);
         }
         let (start, next) = (blob.offset as usize, (blob.offset + blob.len) as usize);
         let gap_is_zero = blob.is_tiny || file[end..start].iter().all(|byte| *byte == 0);
@@ -385,19 +399,23 @@ pub(crate) fn read_all(archive: &Archive<Vec<u8>>) {
                     assert!(offset >= SUPERBLOCK_LEN as u64 && offset + len <= region.start);
                     assert_eq!(variant.tiny_range(), None);
                 }
-                gannet_archive::Body::Inflated { gzip, len } => {
+                gannet_archive::Body::Decoded {
+                    stored,
+                    coding,
+                    len,
+                } => {
                     assert_eq!((variant.tiny_range(), variant.blob_len()), (None, len));
-                    let gzip_len = match gzip {
-                        gannet_archive::Gzip::Tiny(bytes) => {
-                            let _ = inflate(bytes, len);
+                    let stored_len = match stored {
+                        gannet_archive::Stored::Tiny(bytes) => {
+                            let _ = decode(coding, bytes, len);
                             bytes.len() as u64
                         }
-                        gannet_archive::Gzip::Blob { offset, len } => {
+                        gannet_archive::Stored::Blob { offset, len } => {
                             assert!(offset + len <= region.start);
                             len
                         }
                     };
-                    assert!(gzip_len < len && len <= gannet_archive::limits::INFLATED_LEN_MAX);
+                    assert!(stored_len < len && len <= gannet_archive::limits::DECODED_LEN_MAX);
                 }
             }
             let block = variant.h1();

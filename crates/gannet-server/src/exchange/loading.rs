@@ -1,9 +1,9 @@
 //! Bodies on their way into memory: see `release/bodies`.
 //!
 //! A request for bytes of such a body waits until it is there. First what is stored is read, as other
-//! content is: what the disk has to bring comes later. Then it is inflated, if it is stored as gzip;
+//! content is: what the disk has to bring comes later. Then it is decoded, if it is stored in a coding;
 //! other connections wait for so many bytes per turn. A body that several wait for is read and
-//! inflated once.
+//! decoded once.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -21,7 +21,7 @@ use crate::worker::shared::Shared;
 use crate::worker::token::{Kind, token};
 use crate::worker::waiters::Line;
 
-/// The bodies that a worker has to read or inflate.
+/// The bodies that a worker has to read or decode.
 #[derive(Default)]
 pub(crate) struct Loading {
     /// By file and number of the body: see [`Load::key`].
@@ -144,15 +144,15 @@ impl<D: Driver> Shared<D> {
         if !self.ledger.has_room(Account::Copies, len) {
             return Err(Errno::AGAIN);
         }
-        let charge = self.ledger.charge(Account::Copies, len);
-        let body = load.finish(stored, &self.driver, charge).ok_or(Errno::IO)?;
-        self.counters.inflated += u64::from(load.is_gzip());
-        Ok(body)
+        let body = load.finish(stored, &self.driver).ok_or(Errno::IO)?;
+        self.counters.decoded += u64::from(load.is_coded());
+        let charge = self.ledger.charge(Account::Copies, body.len() as u64);
+        Ok(load.keep(body, charge))
     }
 }
 
 impl<D: Driver> Worker<D> {
-    /// Reads and inflates what there is time for in this turn, and answers who waited for it.
+    /// Reads and decodes what there is time for in this turn, and answers who waited for it.
     pub(crate) fn load_bodies(&mut self) {
         loop {
             self.shared.read_bodies();

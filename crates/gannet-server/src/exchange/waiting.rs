@@ -45,8 +45,8 @@ pub(crate) struct KeptBody {
     /// The canonical path.
     path: Vec<u8>,
     selected: KeptEntry,
-    /// It is stored as gzip alone.
-    is_gzip: bool,
+    /// It is stored in a coding alone.
+    is_coded: bool,
     /// `None` when it was asked for.
     load: Option<Load>,
 }
@@ -65,7 +65,7 @@ impl Waits {
             site: Rc::clone(site),
             path: path.to_vec(),
             selected: KeptEntry::new(selected, body),
-            is_gzip: load.as_ref().is_some_and(Load::is_gzip),
+            is_coded: load.as_ref().is_some_and(Load::is_coded),
             load,
         })
     }
@@ -152,10 +152,11 @@ impl Waiting {
             Filled::Redirect(location) => to.redirect(request, &location),
             Filled::Elsewhere(status, location) => to.elsewhere(status, &location),
             Filled::Listing(page) => to.listing(&page),
-            Filled::Directory(_) | Filled::Short => {
+            Filled::Directory(_) | Filled::Undecoded(_) | Filled::Short => {
                 debug_assert!(
                     false,
-                    "a directory is listed first, and what was short is asked for again"
+                    "a directory is listed and content decoded first, and what was short is asked \
+                     for again"
                 );
                 to.error(Status::INTERNAL_SERVER_ERROR, None)
             }
@@ -181,7 +182,7 @@ impl<D: Driver> Shared<D> {
                     return Some(Found::Body(match told {
                         Some(Ok(Disk::Loaded)) => Ok(true),
                         // Something is used up. What is stored as it is can be sent from the file.
-                        Some(Err(Errno::AGAIN | Errno::NOMEM)) if !body.is_gzip => Ok(false),
+                        Some(Err(Errno::AGAIN | Errno::NOMEM)) if !body.is_coded => Ok(false),
                         Some(Err(Errno::AGAIN | Errno::NOMEM)) => Err(Status::SERVICE_UNAVAILABLE),
                         _ => Err(Status::INTERNAL_SERVER_ERROR),
                     }));
@@ -258,6 +259,7 @@ impl<D: Driver> Shared<D> {
                     return Some(page.map_or_else(Filled::Error, Filled::Listing));
                 }
                 Filled::File(cached, status, None) => (cached, status),
+                Filled::Undecoded(load) => return self.ask_to_decode(load, asker),
                 filled => return Some(filled),
             };
             let lines = request.fields.lines(KnownField::AcceptEncoding);
@@ -270,17 +272,8 @@ impl<D: Driver> Shared<D> {
                 let Some(load) = body.load() else {
                     return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR));
                 };
-                let len = load.len();
-                if !self.ledger.has_room(Account::Copies, len) {
-                    self.release.forget_bodies();
-                }
-                if !self.ledger.has_room(Account::Copies, len) {
-                    // Peers hold as many copies as there may be.
-                    return Some(Filled::Short);
-                }
                 fill.await_load(Rc::clone(&cached));
-                self.ask_for_body(load, asker);
-                return None;
+                return self.ask_to_decode(load, asker);
             }
             let coding = selected.representation.coding;
             match self.read_first(fill, (cached, coding), needed, asker) {
@@ -289,6 +282,19 @@ impl<D: Driver> Shared<D> {
                 FirstRead::Changed => {}
             }
         }
+    }
+
+    /// Has content of a live file decoded, unless peers hold as many copies as there may be.
+    fn ask_to_decode(&mut self, load: Load, asker: Token) -> Option<Filled> {
+        let len = load.len();
+        if !self.ledger.has_room(Account::Copies, len) {
+            self.release.forget_bodies();
+        }
+        if !self.ledger.has_room(Account::Copies, len) {
+            return Some(Filled::Short);
+        }
+        self.ask_for_body(load, asker);
+        None
     }
 }
 

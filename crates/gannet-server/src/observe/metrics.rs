@@ -45,8 +45,8 @@ pub struct Counters {
     pub cache_hits: u64,
     /// Requests that had to look at the disk.
     pub cache_misses: u64,
-    /// Bodies of archives that were inflated: they are stored as gzip alone.
-    pub inflated: u64,
+    /// Bodies that were decoded: they are stored in a coding alone.
+    pub decoded: u64,
     /// Live files whose content was read or copied for a first answer.
     pub first_reads: u64,
     /// Lookups that were deferred because descriptors, memory or room for questions were used up.
@@ -231,7 +231,7 @@ impl AddAssign<&Counters> for Counters {
             shed,
             cache_hits,
             cache_misses,
-            inflated,
+            decoded,
             first_reads,
             deferred_lookups,
             listings,
@@ -260,7 +260,7 @@ impl AddAssign<&Counters> for Counters {
         self.shed += shed;
         self.cache_hits += cache_hits;
         self.cache_misses += cache_misses;
-        self.inflated += inflated;
+        self.decoded += decoded;
         self.first_reads += first_reads;
         self.deferred_lookups += deferred_lookups;
         self.listings += listings;
@@ -381,8 +381,8 @@ pub(crate) fn summary(workers: &[WorkerCounts]) -> String {
     );
     let _ = writeln!(
         text,
-        "file cache: hits {}, misses {}; bodies inflated {}; log lines dropped {}",
-        c.cache_hits, c.cache_misses, c.inflated, c.log_dropped
+        "file cache: hits {}, misses {}; bodies decoded {}; log lines dropped {}",
+        c.cache_hits, c.cache_misses, c.decoded, c.log_dropped
     );
     text
 }

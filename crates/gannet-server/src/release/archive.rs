@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use gannet_archive::limits::INFLATED_LEN_MAX;
+use gannet_archive::limits::DECODED_LEN_MAX;
 use gannet_archive::{Archive, Body, Entry, EntryKind, Key, Namespace, Variant};
 use gannet_content::archive::{Entries, FRONT_PAGE, Facts, Outcome, Space, resolve};
 use gannet_content::directory::listing::{Format, ListingRequest, json_path};
@@ -51,7 +51,7 @@ pub(crate) struct ArchiveSite {
     pub(crate) memory: Option<Arc<Memory>>,
     /// The descriptor that large bodies are sent from; without a copy, all are read from it.
     pub(crate) file: Rc<ServedFile>,
-    /// Bodies that have to be read or inflated first.
+    /// Bodies that have to be read or decoded first.
     pub(crate) bodies: Bodies,
     /// Paths that name nothing are answered with the front page.
     pub(crate) spa: bool,
@@ -143,7 +143,7 @@ impl ArchiveSite {
     pub(crate) fn selected_again(&self, kept: &KeptEntry, is_loaded: bool) -> Option<Selected<'_>> {
         let entry = self.archive.entry(kept.entry)?;
         let variant = entry.select(kept.coding.bit())?;
-        let loaded_max = if is_loaded { INFLATED_LEN_MAX } else { 0 };
+        let loaded_max = if is_loaded { DECODED_LEN_MAX } else { 0 };
         Some(self.selected(&entry, variant, (kept.status, kept.is_own), loaded_max))
     }
 
@@ -173,7 +173,7 @@ impl ArchiveSite {
                 Some(variant) => {
                     // Anything else leaves from the file itself, if it can.
                     let loaded_max = match wanted.is_copied {
-                        true => INFLATED_LEN_MAX,
+                        true => DECODED_LEN_MAX,
                         false => SMALL_FILE_MAX,
                     };
                     let role = (status, is_own);
@@ -200,6 +200,7 @@ impl ArchiveSite {
                 entry: entry.number(),
                 coding: variant.coding(),
                 stored,
+                digest: variant.digest().try_into().ok(),
             })
         };
         let (len, source) = match (stored, &self.memory) {
@@ -210,7 +211,7 @@ impl ArchiveSite {
             }
             (Body::Blob { len, .. }, None) if len <= loaded_max => (len, unloaded()),
             (Body::Blob { offset, len }, _) => (len, Source::File(&self.file, offset)),
-            (Body::Inflated { len, .. }, _) => (len, unloaded()),
+            (Body::Decoded { len, .. }, _) => (len, unloaded()),
         };
         let h1 = variant.h1();
         Selected {

@@ -1,30 +1,30 @@
-//! Bodies that have to be read or inflated before they are sent, and the cache of them.
+//! Bodies that have to be read or decoded before they are sent, and the cache of them.
 //!
 //! They are those of an archive that is not in memory, which somebody may overwrite while they are
-//! sent, and those that are stored as gzip alone, for clients that accept no coding. Longer bodies
-//! than [`INFLATED_LEN_MAX`] are sent from their file slice by slice.
+//! sent, and those that are stored in a coding alone, for clients that do not accept it. Longer bodies
+//! than [`DECODED_LEN_MAX`] are sent from their file slice by slice.
 //!
-//! A body is read and inflated whole, at the first request that sends bytes of it, and cached while
+//! A body is read and decoded whole, at the first request that sends bytes of it, and cached while
 //! there is room; the last one always, so that a client which asks for one part after the other
 //! costs it once. What a connection still sends is found again, too: of no body there are two copies
 //! at a time. All of them are charged ([`Account::Copies`](crate::worker::ledger::Account::Copies)).
-//! When a body is read and inflated is the worker's business (`exchange/loading`).
+//! When a body is read and decoded is the worker's business (`exchange/loading`).
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
-use gannet_archive::limits::INFLATED_LEN_MAX;
-use gannet_archive::{Body, Coding, inflate};
+use gannet_archive::limits::DECODED_LEN_MAX;
+use gannet_archive::{Body, Coding, decode, decode_brotli, digest};
 use gannet_io::driver::{Driver, Errno, Meta, Started, Token};
 use gannet_io::memory::Memory;
 
 use super::ServedFile;
 use crate::worker::ledger::Charge;
 
-/// The bodies of one archive, or of one directory's files that are there as gzip alone, as one worker
-/// caches them.
+/// The bodies of one archive, or of one directory's files that are there in a coding alone, as one
+/// worker caches them.
 #[derive(Clone)]
 pub(crate) struct Bodies(Rc<RefCell<Known>>);
 
@@ -38,7 +38,14 @@ struct Known {
     /// The last number that a live file was given.
     number: u32,
     /// Those of the versions of live files that were asked for last.
-    numbers: HashMap<Meta, u32, foldhash::fast::RandomState>,
+    numbers: HashMap<Meta, Version, foldhash::fast::RandomState>,
+}
+
+/// What is known of a version of a live file.
+struct Version {
+    number: u32,
+    /// Length of its content in bytes, once it was decoded to know that; `Some(None)` if it cannot be.
+    len: Option<Option<u64>>,
 }
 
 /// A body that is in memory only after somebody has asked for it.
@@ -54,6 +61,8 @@ pub(crate) struct Unloaded<'s> {
     pub(crate) coding: Coding,
     /// How it is stored.
     pub(crate) stored: Body<'s>,
+    /// BLAKE3 of what is decoded, where it is known: brotli has no checksum.
+    pub(crate) digest: Option<&'s [u8; 32]>,
 }
 
 /// What is to be done until a body is in memory.
@@ -61,18 +70,19 @@ pub(crate) struct Load {
     bodies: Bodies,
     file: Rc<ServedFile>,
     number: u32,
-    /// It is stored as gzip.
-    is_gzip: bool,
+    /// In which it is stored, if in any.
+    coding: Option<Coding>,
     /// What is stored, or where it is in the file.
     stored: Result<Vec<u8>, (u64, usize)>,
-    /// Length of the body in bytes.
-    len: u64,
+    /// Length of the body in bytes, if it is known.
+    len: Option<u64>,
+    digest: Option<[u8; 32]>,
 }
 
 impl Bodies {
     /// Caches bodies of up to `memory` bytes together, and always the last one.
     pub(crate) fn new(memory: u64) -> Self {
-        Self::with_room(memory.max(INFLATED_LEN_MAX + BODY_COST))
+        Self::with_room(memory.max(DECODED_LEN_MAX + BODY_COST))
     }
 
     fn with_room(bytes: u64) -> Self {
@@ -103,17 +113,31 @@ impl Bodies {
     /// file as far as `version` tells. `None` if there is none left.
     pub(crate) fn number_of(&self, version: Option<Meta>) -> Option<u32> {
         let known = &mut *self.0.borrow_mut();
-        if let Some(number) = version.and_then(|meta| known.numbers.get(&meta)) {
-            return Some(*number);
+        if let Some(version) = version.and_then(|meta| known.numbers.get(&meta)) {
+            return Some(version.number);
         }
         known.number = known.number.checked_add(1)?;
         if let Some(meta) = version {
             if known.numbers.len() >= NUMBERS_MAX {
                 known.numbers.clear();
             }
-            known.numbers.insert(meta, known.number);
+            let number = known.number;
+            known.numbers.insert(meta, Version { number, len: None });
         }
         Some(known.number)
+    }
+
+    /// Length in bytes of the content of a version that was decoded to know it; `Some(None)` if it
+    /// cannot be decoded.
+    pub(crate) fn decoded_len(&self, version: &Meta) -> Option<Option<u64>> {
+        self.0.borrow().numbers.get(version)?.len
+    }
+
+    /// The same, as it was found.
+    pub(crate) fn note_decoded_len(&self, version: &Meta, len: Option<u64>) {
+        if let Some(version) = self.0.borrow_mut().numbers.get_mut(version) {
+            version.len = Some(len);
+        }
     }
 
     fn known(&self, number: u32) -> Option<Arc<Memory>> {
@@ -129,23 +153,28 @@ impl Unloaded<'_> {
 
     /// What is to be done until it is; `None` if it can never be.
     pub(crate) fn load(&self) -> Option<Load> {
-        let (is_gzip, stored, len) = match self.stored {
-            Body::Tiny(bytes) => (false, Body::Tiny(bytes), bytes.len() as u64),
-            Body::Blob { len, .. } => (false, self.stored, len),
-            Body::Inflated { gzip, len } => (true, gzip.into(), len),
+        let (coding, stored, len) = match self.stored {
+            Body::Tiny(bytes) => (None, Body::Tiny(bytes), bytes.len() as u64),
+            Body::Blob { len, .. } => (None, self.stored, len),
+            Body::Decoded {
+                stored,
+                coding,
+                len,
+            } => (Some(coding), stored.into(), len),
         };
         let stored = match stored {
             Body::Tiny(bytes) => Ok(bytes.to_vec()),
             Body::Blob { offset, len } => Err((offset, usize::try_from(len).ok()?)),
-            Body::Inflated { .. } => return None,
+            Body::Decoded { .. } => return None,
         };
         Some(Load {
             bodies: self.bodies.clone(),
             file: Rc::clone(self.file),
             number: self.number,
-            is_gzip,
+            coding,
             stored,
-            len,
+            len: Some(len),
+            digest: self.digest.copied(),
         })
     }
 }
@@ -156,9 +185,14 @@ impl Load {
         (Rc::as_ptr(&self.bodies.0).addr(), self.number)
     }
 
-    /// Length of the body in bytes.
+    /// The same, if it is not known how long the body is.
+    pub(crate) fn of_unknown_length(self) -> Self {
+        Self { len: None, ..self }
+    }
+
+    /// Length of the body in bytes; the most that it may be, if that is not known.
     pub(crate) fn len(&self) -> u64 {
-        self.len
+        self.len.unwrap_or(DECODED_LEN_MAX)
     }
 
     /// Length of what is stored, in bytes.
@@ -169,9 +203,9 @@ impl Load {
         }
     }
 
-    /// Whether it is to be inflated.
-    pub(crate) fn is_gzip(&self) -> bool {
-        self.is_gzip
+    /// Whether it is to be decoded.
+    pub(crate) fn is_coded(&self) -> bool {
+        self.coding.is_some()
     }
 
     /// Reads what is stored; what is not in memory comes later.
@@ -188,24 +222,28 @@ impl Load {
         self.bodies.known(self.number)
     }
 
-    /// The body, with its charge; `None` if what was read is not that of a body of this length, or of
-    /// a file that has changed since it was opened.
-    pub(crate) fn finish<D: Driver>(
-        &self,
-        stored: Vec<u8>,
-        driver: &D,
-        charge: Charge,
-    ) -> Option<Arc<Memory>> {
+    /// The bytes of the body; `None` if what was read is not that of a body of this length and digest,
+    /// or of a file that has changed since it was opened.
+    pub(crate) fn finish<D: Driver>(&self, stored: Vec<u8>, driver: &D) -> Option<Vec<u8>> {
         if self.stored.is_err() && !self.file.is_unchanged(driver) {
             return None;
         }
-        let body = match self.is_gzip {
-            true => inflate(&stored, self.len).ok()?,
-            false => Some(stored).filter(|body| body.len() as u64 == self.len)?,
+        let Some(coding) = self.coding else {
+            return Some(stored).filter(|body| self.len == Some(body.len() as u64));
         };
+        let body = match self.len {
+            Some(len) => decode(coding, &stored, len).ok()?,
+            None => decode_brotli(&stored).ok()?,
+        };
+        let is_sound = self.digest.is_none_or(|expect| expect == digest(&body));
+        is_sound.then_some(body)
+    }
+
+    /// Caches the body, with its charge.
+    pub(crate) fn keep(&self, body: Vec<u8>, charge: Charge) -> Arc<Memory> {
         let body = Arc::new(Memory::from_vec_with(body, Some(charge)));
         self.bodies.0.borrow_mut().add(self.number, &body);
-        Some(body)
+        body
     }
 }
 
@@ -238,7 +276,7 @@ const KNOWN_SPARE: usize = 64;
 
 #[cfg(test)]
 mod tests {
-    use gannet_archive::Gzip;
+    use gannet_archive::Stored;
     use gannet_io::options::EngineOptions;
     use gannet_io::sim::{Faults, Sim};
 
@@ -247,6 +285,9 @@ mod tests {
 
     /// 36 bytes, by gzip -9n.
     const GZIP: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xcb\x48\xcd\xc9\xc9\x57\xc8\xc0\x47\x72\x01\x00\xf3\xa0\x5d\xc7\x24\x00\x00\x00";
+
+    /// The same by brotli in quality 11.
+    const BROTLI: &[u8] = b"\x1b\x23\x00\xf8\x8d\x94\x6e\xde\x44\x55\x86\xd6\x0a\x20\x6c\x6f\x4a\x11\x7a\xe2\x80\x5e\x2d\x00";
 
     fn file() -> Rc<ServedFile> {
         let file = std::fs::File::open("/proc/self/exe").expect("it runs");
@@ -261,7 +302,7 @@ mod tests {
         Ledger::new(0).charge(Account::Copies, 36)
     }
 
-    /// A body, inflated if it is not in memory.
+    /// A body, decoded if it is not in memory.
     fn body(bodies: &Bodies, number: u32) -> Arc<Memory> {
         let body = Unloaded {
             bodies,
@@ -269,21 +310,23 @@ mod tests {
             number,
             entry: 0,
             coding: Coding::Gzip,
-            stored: Body::Inflated {
-                gzip: Gzip::Tiny(GZIP),
+            stored: Body::Decoded {
+                stored: Stored::Tiny(GZIP),
+                coding: Coding::Gzip,
                 len: 36,
             },
+            digest: None,
         };
-        let inflate = || {
-            body.load()
-                .expect("it is in memory")
-                .finish(GZIP.to_vec(), &driver(), charge())
+        let decode = || {
+            let load = body.load().expect("it is in memory");
+            let content = load.finish(GZIP.to_vec(), &driver()).expect("sound");
+            load.keep(content, charge())
         };
-        body.body().or_else(inflate).expect("sound")
+        body.body().unwrap_or_else(decode)
     }
 
     #[test]
-    fn a_body_is_inflated_once_while_there_is_room_or_somebody_has_it() {
+    fn a_body_is_decoded_once_while_there_is_room_or_somebody_has_it() {
         let room = Bodies::with_room(2 * (36 + BODY_COST));
         let first = body(&room, 1);
         assert_eq!(first.len(), 36);
@@ -320,29 +363,33 @@ mod tests {
         let last = Bodies::new(0);
         let one = Arc::downgrade(&body(&last, 1));
         assert!(one.upgrade().is_some());
-        assert_eq!(last.0.borrow().kept_bytes_max, INFLATED_LEN_MAX + BODY_COST);
+        assert_eq!(last.0.borrow().kept_bytes_max, DECODED_LEN_MAX + BODY_COST);
     }
 
     #[test]
     fn what_is_not_as_announced_is_no_body() {
         let room = Bodies::new(1 << 20);
-        let check = |gzip: &[u8], len, expect: bool| {
+        let digests = [digest(b"hello hello hello hello hello hello\n"), [0; 32]];
+        let check_all = |coding, coded: &[u8], len, digest: Option<&[u8; 32]>, expect: bool| {
             let body = Unloaded {
                 bodies: &room,
                 file: &file(),
                 number: 7,
                 entry: 0,
                 coding: Coding::Gzip,
-                stored: Body::Inflated {
-                    gzip: Gzip::Tiny(gzip),
+                stored: Body::Decoded {
+                    stored: Stored::Tiny(coded),
+                    coding,
                     len,
                 },
+                digest,
             };
             let load = body.load().expect("it is in memory");
-            assert_eq!(
-                load.finish(gzip.to_vec(), &driver(), charge()).is_some(),
-                expect
-            );
+            let found = load.finish(coded.to_vec(), &driver());
+            assert_eq!(found.is_some(), expect);
+        };
+        let check = |gzip: &[u8], len, expect: bool| {
+            check_all(Coding::Gzip, gzip, len, None, expect);
         };
         check(GZIP, 35, false);
         check(GZIP, 37, false);
@@ -350,5 +397,10 @@ mod tests {
         check(b"nothing", 36, false);
         check(b"", 36, false);
         check(GZIP, 36, true);
+        let check = |digest, expect| check_all(Coding::Brotli, BROTLI, 36, digest, expect);
+        check(None, true);
+        check(Some(&digests[0]), true);
+        check(Some(&digests[1]), false);
+        check_all(Coding::Gzip, GZIP, 36, Some(&digests[1]), false);
     }
 }

@@ -15,6 +15,7 @@ use gannet_io::memory::Memory;
 use super::{ServedFile, bodies};
 
 /// What a path came to.
+#[expect(clippy::large_enum_variant, reason = "it is made and used in one call")]
 pub(crate) enum Resolved<'s> {
     /// A representation to send (or its page for 404).
     Selected(Selected<'s>),

@@ -394,7 +394,7 @@ fn bodies_that_are_loaded_have_a_bound() {
         packing.add("small", b"small", None);
         for number in 0..COUNT {
             match is_gzip {
-                true => packing.add_inflated(&number.to_string(), &long_body(number)),
+                true => packing.add_decoded(&number.to_string(), &long_body(number)),
                 false => packing.add(&number.to_string(), &long_body(number), None),
             }
         }
@@ -434,7 +434,7 @@ fn gzip_that_is_to_be_inflated_has_a_bound() {
     let mut packing = Packing::new();
     packing.add("small", b"small", None);
     for number in 0..COUNT {
-        packing.add_inflated(&number.to_string(), &long_body(number));
+        packing.add_decoded(&number.to_string(), &long_body(number));
     }
     let mut server = Server::of_archive(packing);
     server.disk.slow_file("site.gannet", 100 * MS);
@@ -447,7 +447,7 @@ fn gzip_that_is_to_be_inflated_has_a_bound() {
     server.until("all are answered", || {
         flood.iter().all(|client| client.readable() > 0)
     });
-    assert_eq!(server.driven.counters().inflated, COUNT as u64);
+    assert_eq!(server.driven.counters().decoded, COUNT as u64);
     flood.iter().for_each(Client::reset);
     check_given_back(&mut server, Account::Loads, 13 * MIB);
 }

@@ -54,7 +54,7 @@ fn server() -> Server {
     // Bodies this short are in the metadata.
     packing.add("small", b"small", None);
     for number in 0..COUNT {
-        packing.add_inflated(&number.to_string(), &body(number));
+        packing.add_decoded(&number.to_string(), &body(number));
     }
     Server::of_archive(packing)
 }
@@ -83,7 +83,7 @@ fn inflate_in_turns(mut server: Server) {
     while got < COUNT * (LONGEST - COUNT) {
         server.driven.turn(None).expect("it goes on");
         got += client.read().len();
-        let now = server.driven.counters().inflated;
+        let now = server.driven.counters().decoded;
         assert!(
             now <= before + 1,
             "{before} before the turn, {now} after it"
@@ -111,7 +111,7 @@ fn those_who_want_the_same_body_wait_for_one_read_and_nobody_else_does() {
     for client in &clients {
         read(&mut server, client, LONGEST);
     }
-    assert_eq!(server.driven.counters().inflated, 1);
+    assert_eq!(server.driven.counters().decoded, 1);
 }
 
 #[test]
@@ -124,11 +124,11 @@ fn parts_of_one_body_cost_one_inflation_even_without_memory_for_it() {
         let got = read(&mut server, &client, 1_000);
         assert!(got.starts_with(b"HTTP/1.1 206"));
     }
-    assert_eq!(server.driven.counters().inflated, 1);
+    assert_eq!(server.driven.counters().decoded, 1);
     // Conditions are decided without it.
     client.write(b"HEAD /4 HTTP/1.1\r\nhost: sim\r\n\r\n");
     assert!(read(&mut server, &client, 100).starts_with(b"HTTP/1.1 200"));
-    assert_eq!(server.driven.counters().inflated, 1);
+    assert_eq!(server.driven.counters().decoded, 1);
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn publish(driver: &mut Sim, kind: Kind, release: usize) -> DrivenContent {
         let content = vec![byte; len + release];
         match (kind, name) {
             (Kind::Folder, _) => disk.put_file(&format!("r{release}/{name}"), content),
-            (Kind::Archive, "inflated") => packing.add_inflated(name, &content),
+            (Kind::Archive, "inflated") => packing.add_decoded(name, &content),
             (Kind::Archive, _) => packing.add(name, &content, None),
         }
     }

@@ -517,11 +517,15 @@ impl Packing {
     }
 
     /// Adds a body that is stored as gzip alone.
-    pub(crate) fn add_inflated(&mut self, name: &str, identity: &[u8]) {
+    pub(crate) fn add_decoded(&mut self, name: &str, identity: &[u8]) {
         let gzip = gzip(identity);
         let placed = self.place(&gzip);
         let writer = &mut self.writer;
-        let inflated = writer.add_inflated(digest(identity), identity.len() as u64, placed);
+        let inflated = writer.add_decoded(
+            digest(identity),
+            identity.len() as u64,
+            (Coding::Gzip, placed),
+        );
         let bodies = [
             (Coding::Identity, inflated.expect("not too long"), identity),
             (Coding::Gzip, placed, &gzip),

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use gannet_archive::{
-    Archive, ArchiveError, Body, Coding, Entry, Gzip, SUPERBLOCK_LEN, Superblock, Variant, inflate,
+    Archive, ArchiveError, Body, Coding, Entry, SUPERBLOCK_LEN, Stored, Superblock, Variant, decode,
 };
 use gannet_io::named_file;
 
@@ -66,21 +66,25 @@ impl ArchiveFile {
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or gzip that stands for a body is damaged.
+    /// The file cannot be read, or coded bytes that stand for a body are damaged.
     pub fn stored<'f>(&'f self, variant: &Variant<'f>) -> io::Result<Box<dyn Read + 'f>> {
         match variant.body() {
             Body::Tiny(bytes) => Ok(Box::new(bytes)),
             Body::Blob { offset, len } => Ok(Box::new(self.range(offset, len))),
-            Body::Inflated { gzip, len } => {
+            Body::Decoded {
+                stored,
+                coding,
+                len,
+            } => {
                 let mut coded = Vec::new();
                 // Shorter than the body, whose length has a bound.
-                match gzip {
-                    Gzip::Tiny(bytes) => coded.extend_from_slice(bytes),
-                    Gzip::Blob { offset, len } => {
+                match stored {
+                    Stored::Tiny(bytes) => coded.extend_from_slice(bytes),
+                    Stored::Blob { offset, len } => {
                         self.range(offset, len).read_to_end(&mut coded)?;
                     }
                 }
-                Ok(Box::new(io::Cursor::new(inflated(&coded, len)?)))
+                Ok(Box::new(io::Cursor::new(decoded(coding, &coded, len)?)))
             }
         }
     }
@@ -109,9 +113,9 @@ impl ArchiveFile {
     }
 }
 
-/// The body that stored gzip stands for. Damage is reported as the decoder describes it.
-pub(super) fn inflated(gzip: &[u8], len: u64) -> io::Result<Vec<u8>> {
-    inflate(gzip, len).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+/// The body that coded bytes stand for. Damage is reported as the decoder describes it.
+pub(super) fn decoded(coding: Coding, coded: &[u8], len: u64) -> io::Result<Vec<u8>> {
+    decode(coding, coded, len).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }
 
 /// A range of a file, read at its own position.

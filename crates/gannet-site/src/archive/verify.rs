@@ -3,11 +3,11 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-use gannet_archive::{Archive, Blob, Entry, FieldBlock, SUPERBLOCK_LEN, digest};
+use gannet_archive::{Archive, Blob, Coding, Entry, FieldBlock, SUPERBLOCK_LEN, digest};
 use gannet_http::h2::hpack::Decoder;
 use gannet_server::signature::{self, PublicKey, SignatureError};
 
-use super::file::inflated;
+use super::file::decoded;
 use super::{ArchiveFile, SiteError, hex, url};
 
 /// What was verified.
@@ -53,9 +53,9 @@ pub fn verify(path: &Path) -> Result<VerifyReport, SiteError> {
     let mut end = SUPERBLOCK_LEN as u64;
     let places: Vec<_> = archive.blobs().map(|it| (it.offset, it.len)).collect();
     for (number, blob) in archive.blobs().enumerate() {
-        if let Some(gzip) = blob.gzip {
-            let place = places[gzip as usize];
-            check_inflated(&file, &blob, place)
+        if let Some((coding, coded)) = blob.coded {
+            let place = places[coded as usize];
+            check_decoded(&file, &blob, (coding, place))
                 .map_err(|what| damaged(format!("{what} of {}", user_of(archive, number))))?;
             continue;
         }
@@ -111,23 +111,24 @@ pub fn verify(path: &Path) -> Result<VerifyReport, SiteError> {
     })
 }
 
-/// A body that is stored as gzip alone must come out of it; else why it does not.
-fn check_inflated(
+/// A body that is stored in a coding alone must come out of it; else why it does not.
+fn check_decoded(
     file: &ArchiveFile,
     blob: &Blob<'_>,
-    (offset, len): (u64, u64),
+    (coding, (offset, len)): (Coding, (u64, u64)),
 ) -> Result<(), String> {
-    let mut gzip = Vec::new();
-    let read = file.range(offset, len).read_to_end(&mut gzip);
-    let body = read.and_then(|_| inflated(&gzip, blob.len));
-    let body = body.map_err(|error| format!("wrong gzip at offset {offset} ({error})"))?;
+    let mut coded = Vec::new();
+    let read = file.range(offset, len).read_to_end(&mut coded);
+    let body = read.and_then(|_| decoded(coding, &coded, blob.len));
+    let name = coding.name();
+    let body = body.map_err(|error| format!("wrong {name} at offset {offset} ({error})"))?;
     let found = digest(&body);
     if found == blob.digest {
         return Ok(());
     }
     let (found, expected) = (hex(&found), hex(blob.digest));
     Err(format!(
-        "wrong digest (found {found}, expected {expected}) after inflating the gzip at offset \
+        "wrong digest (found {found}, expected {expected}) after decoding the {name} at offset \
          {offset}"
     ))
 }

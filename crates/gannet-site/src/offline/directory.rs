@@ -301,11 +301,16 @@ impl DirectoryPlace {
         {
             return Some("names that begin with a dot are not served");
         }
-        let has_copy = [".gz", ".br", ".zst"]
-            .iter()
-            .any(|suffix| self.items.contains_key(&[name, suffix.as_bytes()].concat()));
-        if has_copy && !self.items.contains_key(name) {
-            return Some("only a compressed copy exists; --compressed-only serves it");
+        let copy = [".gz", ".br", ".zst"]
+            .into_iter()
+            .find(|suffix| self.items.contains_key(&[name, suffix.as_bytes()].concat()));
+        match copy {
+            _ if self.items.contains_key(name) => {}
+            Some(".zst") => {
+                return Some("only a copy as zstd exists; pack --compressed-only decompresses it");
+            }
+            Some(_) => return Some("only a compressed copy exists; --compressed-only serves it"),
+            None => {}
         }
         loop {
             if self.items.get(name) == Some(&Item::Escapes) {

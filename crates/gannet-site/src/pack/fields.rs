@@ -368,7 +368,7 @@ mod tests {
                 blob,
                 sha256,
                 len: 9,
-                is_inflated: false,
+                is_decoded: false,
             };
             let digest = (number % 13 == 0).then(|| Box::new([number; 32]));
             let variants = [

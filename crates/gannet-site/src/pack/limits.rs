@@ -36,7 +36,7 @@ pub(super) const STAMPS_LEN_MAX: u64 = 1 << 30;
 pub(super) const KEPT_READ_MAX: u64 = 1 << 20;
 
 // What is stored as gzip alone is read so.
-const _: () = assert!(gannet_archive::limits::INFLATED_LEN_MAX <= KEPT_READ_MAX);
+const _: () = assert!(gannet_archive::limits::DECODED_LEN_MAX <= KEPT_READ_MAX);
 
 /// Archives that a cache directory keeps: enough for two branches of a site, or two recipes.
 pub(super) const KEPT_ARCHIVES: usize = 2;

@@ -104,8 +104,8 @@ pub struct PackOptions {
     pub encoders: Vec<Encoder>,
     /// Files that exist only compressed are also packed decompressed.
     pub compressed_only: bool,
-    /// A body that is stored as gzip is stored as nothing else without coding: a server inflates
-    /// it for who takes no coding.
+    /// A body that is stored as gzip or brotli is not stored without coding: a server decodes it for
+    /// who accepts none that is stored.
     pub drop_identity: bool,
     /// Which content types are tried.
     pub compressible: Compressible,

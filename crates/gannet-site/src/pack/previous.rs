@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use gannet_archive::{
-    Coding, DigestTable, Inventory, ReadAt, SUPERBLOCK_LEN, SectionKind, Superblock, inflate,
+    Coding, DigestTable, Inventory, ReadAt, SUPERBLOCK_LEN, SectionKind, Superblock, decode,
     of_metadata,
 };
 use gannet_io::named_file;
@@ -32,8 +32,8 @@ pub(super) struct KeptBlob<'a> {
     pub(super) offset: u64,
     pub(super) len: u64,
     pub(super) digest: &'a [u8; 32],
-    /// They are stored as gzip alone, which is at this offset and so long.
-    gzip: Option<(u64, u64)>,
+    /// They are stored in this coding alone, as what is at this offset and so long.
+    coded: Option<(Coding, u64, u64)>,
 }
 
 /// What is known of a content in one coding.
@@ -243,11 +243,11 @@ impl PreviousArchive {
             offset: blob.offset,
             len: blob.len,
             digest: self.inventory.digest(number)?,
-            gzip: match blob.gzip {
+            coded: match blob.coded {
                 None => None,
-                Some(gzip) => {
-                    let gzip = self.inventory.blob(gzip)?;
-                    Some((gzip.offset, gzip.len))
+                Some((coding, number)) => {
+                    let coded = self.inventory.blob(number)?;
+                    Some((coding, coded.offset, coded.len))
                 }
             },
         })
@@ -325,15 +325,18 @@ fn read_some(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
 impl KeptBlob<'_> {
     /// Whether its bytes may be copied as they are: they need no check, and lie there.
     pub(super) fn is_ready(&self) -> bool {
-        self.archive.is_trusted && self.gzip.is_none()
+        self.archive.is_trusted && self.coded.is_none()
     }
 
     /// The bytes, if they are what they should be.
     pub(super) fn read(&self) -> Option<Vec<u8>> {
-        let (offset, len) = self.gzip.unwrap_or((self.offset, self.len));
+        let (offset, len) = match self.coded {
+            Some((_, offset, len)) => (offset, len),
+            None => (self.offset, self.len),
+        };
         let mut bytes = self.archive.read(offset, usize::try_from(len).ok()?).ok()?;
-        if self.gzip.is_some() {
-            bytes = inflate(&bytes, self.len).ok()?;
+        if let Some((coding, ..)) = self.coded {
+            bytes = decode(coding, &bytes, self.len).ok()?;
         }
         let is_sound = self.archive.is_trusted || blake3::hash(&bytes).as_bytes() == self.digest;
         is_sound.then_some(bytes)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use gannet_archive::Coding;
+use gannet_archive::{Coding, is_decodable};
 
 use super::lifetimes::{self, KeptPattern};
 use super::limits::LARGEST_COUNT;
@@ -39,12 +39,12 @@ pub struct PackReport {
     pub read_count: u64,
     /// Distinct contents that were taken over whole from an earlier archive.
     pub reused_count: u64,
-    /// Distinct contents that are stored as gzip alone.
-    pub inflated_count: u64,
+    /// Distinct contents that are stored in codings alone.
+    pub decoded_count: u64,
     /// Their lengths without coding, together.
-    pub inflated_bytes: u64,
-    /// Distinct contents that are stored as gzip and, being too long for a server to inflate,
-    /// without coding; counted only where the others are stored as gzip alone.
+    pub decoded_bytes: u64,
+    /// Distinct contents that are stored as gzip or brotli and, being too long for a server to
+    /// decode, without coding; counted only where the others are stored in codings alone.
     pub undropped_count: u64,
     /// Their lengths without coding, together.
     pub undropped_bytes: u64,
@@ -113,10 +113,10 @@ impl PackReport {
         }
         for content in contents {
             let len = content.identity_len();
-            if content.variants.first().is_some_and(|it| it.is_inflated) {
-                report.inflated_count += 1;
-                report.inflated_bytes += len;
-            } else if content.variants.iter().any(|it| it.coding == Coding::Gzip) {
+            if content.variants.first().is_some_and(|it| it.is_decoded) {
+                report.decoded_count += 1;
+                report.decoded_bytes += len;
+            } else if content.variants.iter().any(|it| is_decodable(it.coding)) {
                 report.undropped_count += 1;
                 report.undropped_bytes += len;
             }

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{Context, SHA256};
-use gannet_archive::{BlobId, Coding, Room, Writer, digest, inflate};
+use gannet_archive::{BlobId, Coding, Room, Writer, decode, digest};
 
 use super::compress::{Coded, compress};
 use super::encoders::Encoder;
@@ -58,7 +58,7 @@ pub(super) struct StoredVariant {
     pub(super) sha256: Option<Box<[u8; 32]>>,
     pub(super) len: u64,
     /// It is stored as gzip alone.
-    pub(super) is_inflated: bool,
+    pub(super) is_decoded: bool,
 }
 
 /// A content with its codings, ready to be written.
@@ -69,7 +69,8 @@ struct Prepared<'p> {
     /// It was looked at, and would be no UTF-8 as text.
     is_not_utf8: bool,
     /// The gzip stands for the identity too, and has been seen to come to it.
-    drops_identity: bool,
+    /// The coding that stands for the plain form, which is not stored then.
+    alone: Option<Coding>,
 }
 
 /// Where the bytes of a variant are.
@@ -232,7 +233,7 @@ fn prepare<'p>(
     };
     Ok(Prepared {
         is_not_utf8,
-        drops_identity: options.drop_identity && drops_identity(&variants),
+        alone: alone(&variants).filter(|_| options.drop_identity),
         variants,
         is_reused,
     })
@@ -243,21 +244,26 @@ fn is_utf8_or_marked(text: &[u8]) -> bool {
     text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") || str::from_utf8(text).is_ok()
 }
 
-/// Whether there is gzip that comes to exactly the identity, and is all that a server needs.
-fn drops_identity(variants: &[(Coding, Bytes<'_>, Option<[u8; 32]>)]) -> bool {
+/// The coding that comes to exactly the identity, and is all that a server needs.
+fn alone(variants: &[(Coding, Bytes<'_>, Option<[u8; 32]>)]) -> Option<Coding> {
     let bytes_in = |wanted| match variants.iter().find(|(coding, ..)| *coding == wanted) {
         Some((_, Bytes::Memory(bytes, _), _)) => Some(bytes.as_slice()),
         _ => None,
     };
-    match (bytes_in(Coding::Identity), bytes_in(Coding::Gzip)) {
-        (Some(body), Some(gzip)) => is_enough(gzip, body),
-        _ => false,
-    }
+    coding_alone(bytes_in(Coding::Identity)?, bytes_in)
 }
 
-/// Whether a body may be stored as this gzip alone.
-pub(super) fn is_enough(gzip: &[u8], body: &[u8]) -> bool {
-    inflate(gzip, body.len() as u64).is_ok_and(|inflated| inflated == body)
+/// The coding as which alone a body may be stored, of those that `coded` has the bytes of.
+pub(super) fn coding_alone<'b>(
+    body: &[u8],
+    coded: impl Fn(Coding) -> Option<&'b [u8]>,
+) -> Option<Coding> {
+    // Gzip has a checksum, and is decoded in less time than brotli.
+    let is_enough = |coding: &Coding| {
+        let decoded = coded(*coding).map(|bytes| decode(*coding, bytes, body.len() as u64));
+        decoded.is_some_and(|decoded| decoded.is_ok_and(|decoded| decoded == body))
+    };
+    [Coding::Gzip, Coding::Brotli].into_iter().find(is_enough)
 }
 
 impl Bytes<'_> {
@@ -348,18 +354,18 @@ impl<'t> Target<'t> {
     ) -> Result<StoredContent, PackError> {
         let mut variants: Vec<StoredVariant> = Vec::with_capacity(prepared.variants.len());
         let mut given = prepared.variants;
-        if prepared.drops_identity {
-            // After its gzip.
+        if prepared.alone.is_some() {
+            // After what it is decoded from.
             given.rotate_left(1);
         }
         for (coding, bytes, sha256) in given {
             let stored = match bytes {
-                Bytes::Memory(bytes, digest)
-                    if prepared.drops_identity && coding == Coding::Identity =>
-                {
-                    self.place_identity(&bytes, digest, &variants)?
-                }
-                Bytes::Memory(bytes, digest) => self.place_bytes(coding, &bytes, digest)?,
+                Bytes::Memory(bytes, digest) => match prepared.alone {
+                    Some(alone) if coding == Coding::Identity => {
+                        self.place_identity(&bytes, digest, (&variants, alone))?
+                    }
+                    _ => self.place_bytes(coding, &bytes, digest)?,
+                },
                 Bytes::Kept(blob) => self.place_kept(coding, &blob)?,
                 Bytes::Source => {
                     let (placed, stored) = self.add(coding, content.digest, content.len);
@@ -418,7 +424,7 @@ impl<'t> Target<'t> {
             blob: id,
             sha256: None,
             len: blob.len,
-            is_inflated: false,
+            is_decoded: false,
         })
     }
 
@@ -443,29 +449,29 @@ impl<'t> Target<'t> {
             blob: placed.id,
             sha256: None,
             len,
-            is_inflated: false,
+            is_decoded: false,
         };
         (placed.write_at, stored)
     }
 
-    /// Adds a body that is to be stored as gzip alone, if one of `variants` is its gzip and it is
-    /// not too long.
+    /// Adds a body that is to be stored in the coding `alone`, if one of `variants` has that and it
+    /// is not too long.
     pub(super) fn place_identity(
         &mut self,
         body: &[u8],
         digest: [u8; 32],
-        variants: &[StoredVariant],
+        (variants, alone): (&[StoredVariant], Coding),
     ) -> Result<StoredVariant, PackError> {
-        let gzip = variants.iter().find(|it| it.coding == Coding::Gzip);
+        let coded = variants.iter().find(|it| it.coding == alone);
         let len = body.len() as u64;
-        let blob = gzip.and_then(|gzip| self.writer.add_inflated(digest, len, gzip.blob));
+        let blob = coded.and_then(|it| self.writer.add_decoded(digest, len, (alone, it.blob)));
         match blob {
             Some(blob) => Ok(StoredVariant {
                 coding: Coding::Identity,
                 blob,
                 sha256: None,
                 len,
-                is_inflated: true,
+                is_decoded: true,
             }),
             None => self.place_bytes(Coding::Identity, body, digest),
         }
@@ -488,7 +494,7 @@ impl<'t> Target<'t> {
             blob: placed.id,
             sha256: None,
             len: bytes.len() as u64,
-            is_inflated: false,
+            is_decoded: false,
         })
     }
 }

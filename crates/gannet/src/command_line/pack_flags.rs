@@ -208,9 +208,9 @@ pub static PACK_FLAGS: &[Flag<PackSettings>] = &[
         value: Value::Switch,
         group: Group::Packing,
         default: "false",
-        brief: "where gzip is stored, omit the uncoded file",
+        brief: "where gzip or brotli is stored, omit the uncoded file",
         details: "Makes the archive smaller; for a client that accepts no stored coding the server \
-            inflates the body, and sends the same fields as before. Files above 1 MiB are stored \
+            decompresses the body, and sends the same fields as before. Files above 1 MiB are stored \
             uncoded nevertheless.",
         is_common: false,
         apply: |settings, values| {

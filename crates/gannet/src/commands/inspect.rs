@@ -37,8 +37,8 @@ fn counts(stats: &Stats, rules: RuleCounts) -> [(&'static str, u64); 14] {
         ("blob_bytes", stats.blob_bytes),
         ("tiny_blobs", stats.tiny_count),
         ("tiny_bytes", stats.tiny_bytes),
-        ("gzip_alone", stats.inflated_count),
-        ("inflated_bytes", stats.inflated_bytes),
+        ("decompressed", stats.decoded_count),
+        ("decompressed_bytes", stats.decoded_bytes),
         ("best_case_bytes", stats.best_bytes),
     ]
 }

@@ -141,9 +141,9 @@ fn write_json(file: &ArchiveFile, rules: &[ListedRule], out: &mut dyn Write) -> 
                 out,
                 "{comma}{{\"coding\": \"{}\", {}\"size\": {}, \"etag\": {}, \"digest\": \"{}\"}}",
                 variant.coding().name(),
-                match variant.is_inflated() {
-                    true => "\"stored_as\": \"gzip\", ",
-                    false => "",
+                match variant.stored_as() {
+                    Some(coding) => format!("\"stored_as\": \"{}\", ", coding.name()),
+                    None => String::new(),
                 },
                 variant.blob_len(),
                 json_string(&String::from_utf8_lossy(variant.entity_tag())),

@@ -365,10 +365,10 @@ fn rows(c: &Counters) -> Vec<Row> {
             c.cache_misses,
         ),
         (
-            "bodies_inflated_total",
+            "bodies_decoded_total",
             "counter",
-            "Bodies stored as gzip alone that were inflated.",
-            c.inflated,
+            "Bodies stored in a coding alone that were decoded.",
+            c.decoded,
         ),
         (
             "first_reads_total",

@@ -5,11 +5,11 @@
 //!      └──directory, redirect, missing ──▶ done
 //! ```
 //!
-//! Where the operator asks for it, a missing file is looked for as gzip alone ([`gzip_alone`]).
+//! Where the operator asks for it, a missing file is looked for in a coding alone ([`coded_alone`]).
 //!
 //! Content is read last, and only what a request needs bytes of (`exchange/first_reads`).
 
-mod gzip_alone;
+mod coded_alone;
 mod reading;
 mod told;
 
@@ -28,12 +28,14 @@ use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Errno, FileKind, Meta, Nanos, OpenedFile, Root, Started, Token};
 
+use self::coded_alone::Alone;
 use self::told::{is_shortage, told};
 use super::listings::ListingPage;
-use super::{Cached, CachedBody, DirectorySite, Draft, Role, is_recent, is_settled};
+use super::{Cached, CachedBody, CodedAlone, DirectorySite, Draft, Role, is_recent, is_settled};
 use crate::exchange::Disk;
 use crate::limits::{CONFIRMED_MS, DESCRIPTOR_TRIES_MAX, SMALL_FILE_MAX};
 use crate::release::ServedFile;
+use crate::release::bodies::Load;
 use crate::release::rules::Ruling;
 use crate::worker::ledger::Charge;
 
@@ -49,6 +51,8 @@ pub(crate) enum Filled {
     Directory(Vec<u8>),
     /// A directory's listing.
     Listing(ListingPage),
+    /// Nothing yet: this content has to be decoded, of which the lookup will be told.
+    Undecoded(Load),
     /// Nothing yet: descriptors, memory or room among what waits for the disk are used up.
     Short,
     /// Nothing to send.
@@ -76,8 +80,8 @@ pub(crate) struct Fill {
     state: State,
     /// What the lookup's last question opened.
     opened: Option<OpenedFile>,
-    /// It is gzip, of content of this length if that can be inflated.
-    gzip_alone: Option<Option<u64>>,
+    /// That is in a coding.
+    alone: Option<Alone>,
     status: Status,
     /// What was found is the path's own, not what answers for others.
     is_own: bool,
@@ -116,12 +120,14 @@ enum State {
     },
     /// Whether there is this sidecar.
     Sidecar(usize),
-    /// Whether what is missing is there as gzip.
-    Gzip,
+    /// Whether what is missing is there in this coding of those that are looked for.
+    Alone(usize),
     /// The last bytes of this gzip.
     GzipEnd(OpenedFile),
-    /// What gzip comes to.
-    Inflating(Rc<Cached>),
+    /// How long the content is of what is there in a coding alone.
+    Measuring(OpenedFile, Rc<CodedAlone>),
+    /// The content of what is there in a coding alone.
+    Decoding(Rc<Cached>),
 }
 
 impl Fill {
@@ -160,7 +166,7 @@ impl Fill {
             is_navigation,
             state: State::Looking,
             opened: None,
-            gzip_alone: None,
+            alone: None,
             status: Status::OK,
             is_own: true,
             file_path: Vec::new(),
@@ -266,9 +272,9 @@ impl Fill {
                 let name = [&self.file_path, SIDECARS[*index].suffix].concat();
                 open(driver.open(root, &name, token))
             }
-            State::Gzip => open(driver.open(root, &self.gzip_name(), token)),
+            State::Alone(index) => open(driver.open(root, &self.coded_name(*index), token)),
             State::GzipEnd(opened) => Self::ask_end(driver, opened, token),
-            State::Reading { .. } | State::Inflating(_) => {
+            State::Reading { .. } | State::Measuring(..) | State::Decoding(_) => {
                 unreachable!("what is being read was asked for")
             }
         }
@@ -277,7 +283,10 @@ impl Fill {
     /// Takes an answer and turns to the next question, or is done.
     fn told<D: Driver>(&mut self, driver: &mut D, result: Result<Disk, Errno>) -> Option<Filled> {
         // What is read has an answer of its own to that.
-        let is_lookup = !matches!(self.state, State::Reading { .. } | State::Inflating(_));
+        let is_lookup = !matches!(
+            self.state,
+            State::Reading { .. } | State::Measuring(..) | State::Decoding(_)
+        );
         if let Err(errno) = &result
             && is_lookup
             && is_shortage(*errno)
@@ -287,12 +296,12 @@ impl Fill {
         match (std::mem::replace(&mut self.state, State::Looking), result) {
             (State::Looking, result) => {
                 let told = told(&result);
-                if told == Told::Missing && self.may_be_gzip() {
-                    self.state = State::Gzip;
+                if told == Told::Missing && self.may_be_coded() {
+                    self.state = State::Alone(0);
                     return None;
                 }
                 self.lookup.told(told);
-                self.gzip_alone = None;
+                self.alone = None;
                 if let Ok(Disk::Opened(opened)) = result {
                     self.opened = Some(opened);
                 }
@@ -303,13 +312,16 @@ impl Fill {
                 self.take(coding, opened, index + 1)
             }
             (State::Sidecar(index), _) => self.next_sidecar(index + 1),
-            (State::Gzip, result) => self.gzip_opened(result),
+            (State::Alone(index), result) => self.coded_opened(index, result),
             (State::GzipEnd(opened), result) => self.gzip_end(opened, result),
             (reading @ State::Reading { .. }, result) => {
                 self.state = reading;
                 self.content_read(driver, result)
             }
-            (State::Inflating(cached), result) => self.gzip_inflated(driver, cached, result),
+            (State::Measuring(coded, alone), result) => {
+                self.coded_measured(driver, (coded, alone), result)
+            }
+            (State::Decoding(cached), result) => self.decoded(driver, cached, result),
         }
     }
 
@@ -343,8 +355,8 @@ impl Fill {
                 self.is_own = is_own;
                 let opened = self.opened.take()?;
                 self.content_type = self.site.options.types.content_type(path).to_owned();
-                return match self.gzip_alone {
-                    Some(len) => self.take_gzip(opened, len),
+                return match self.alone.take() {
+                    Some(alone) => self.take_alone(opened, alone),
                     None => self.take(Coding::Identity, opened, 0),
                 };
             }
@@ -425,7 +437,7 @@ impl Fill {
         self.lookup = lookup(&self.site, &self.wanted, self.is_navigation, ruled);
         self.state = State::Looking;
         self.opened = None;
-        self.gzip_alone = None;
+        self.alone = None;
         self.unread.clear();
         self.drafts.clear();
         self.status = Status::OK;
@@ -473,6 +485,7 @@ impl Fill {
                 let role = Role {
                     is_own: self.is_own,
                     is_error: self.status.0 >= 400,
+                    name: &self.file_path,
                     changes: changes.as_ref(),
                 };
                 let content_type = std::mem::take(&mut self.content_type);

@@ -7,6 +7,7 @@
 //! ([`CONFIRMED_MS`](crate::limits::CONFIRMED_MS)) the whole path is looked up again.
 
 mod cache;
+mod coded;
 pub(crate) mod fill;
 pub(crate) mod kept_names;
 pub(crate) mod listings;
@@ -15,7 +16,6 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use gannet_archive::{Body, Gzip};
 use gannet_content::answer::{self, Resource};
 use gannet_content::directory::lookup::LookupOptions;
 use gannet_content::mime::{Types, TypesError};
@@ -35,8 +35,9 @@ use gannet_io::memory::Memory;
 
 use self::cache::Cache;
 pub(crate) use self::cache::Room;
+use self::coded::CodedAlone;
 use self::kept_names::KeptNames;
-use super::bodies::{Bodies, Unloaded};
+use super::bodies::Bodies;
 use super::opened::OpenedDirectory;
 use super::rules::SiteRules;
 use super::{Selected, ServedFile, Source};
@@ -54,7 +55,7 @@ pub(crate) struct DirectorySite {
     kept: Arc<KeptNames>,
     /// What is remembered; nothing any more once it is retired.
     cache: RefCell<Option<Cache>>,
-    /// Content of files that are there as gzip alone: the last one that was inflated.
+    /// Content of files that are there in a coding alone: the last one that was decoded.
     bodies: Bodies,
 }
 
@@ -95,6 +96,8 @@ pub(crate) struct Role<'a> {
     pub(crate) is_own: bool,
     /// With the status of an error.
     pub(crate) is_error: bool,
+    /// Its path below the root, which it may have in a coding alone.
+    pub(crate) name: &'a [u8],
     /// What the site's rules make of its fields, unless that is settled at each request.
     pub(crate) changes: Option<&'a FieldChanges>,
 }
@@ -104,7 +107,7 @@ pub(crate) struct Draft {
     /// Its path below the root.
     pub(crate) path: Vec<u8>,
     pub(crate) coding: Coding,
-    /// Of the file, also where the content is what its gzip comes to.
+    /// Of the file, also where the content is what that is decoded to.
     pub(crate) meta: Meta,
     /// Length of the content in bytes.
     pub(crate) len: u64,
@@ -113,9 +116,9 @@ pub(crate) struct Draft {
 }
 
 impl Draft {
-    /// Whether it is inflated before it is sent.
-    fn is_inflated(&self) -> bool {
-        matches!(self.body.get(), Some(CachedBody::Gzip(_)))
+    /// Whether it is decoded before it is sent.
+    fn is_decoded(&self) -> bool {
+        matches!(self.body.get(), Some(CachedBody::Coded(_)))
     }
 }
 
@@ -157,16 +160,7 @@ fn is_recent(meta: &Meta, unix: i64) -> bool {
 pub(crate) enum CachedBody {
     Memory(Arc<Memory>),
     File(Rc<ServedFile>),
-    Gzip(Rc<GzipAlone>),
-}
-
-/// The gzip of content that is to be inflated.
-pub(crate) struct GzipAlone {
-    file: Rc<ServedFile>,
-    /// Its length in bytes.
-    len: u64,
-    bodies: Bodies,
-    number: u32,
+    Coded(Rc<CodedAlone>),
 }
 
 impl CachedBody {
@@ -185,27 +179,6 @@ impl CachedBody {
     }
 }
 
-impl GzipAlone {
-    /// The content, which is so many bytes.
-    fn body(&self, len: u64) -> Unloaded<'_> {
-        let (offset, gzip_len) = (0, self.len);
-        Unloaded {
-            bodies: &self.bodies,
-            file: &self.file,
-            number: self.number,
-            entry: 0,
-            coding: gannet_archive::Coding::Identity,
-            stored: Body::Inflated {
-                gzip: Gzip::Blob {
-                    offset,
-                    len: gzip_len,
-                },
-                len,
-            },
-        }
-    }
-}
-
 impl Cached {
     /// Makes a file's variants ready to be sent. `None` if its fields cannot be rendered.
     fn new(
@@ -220,12 +193,12 @@ impl Cached {
         let last_modified = validators::last_modified(original.meta.mtime_ns, unix);
         let has_choice = drafts.len() > 1;
         let lifetime = match role {
-            Role { is_own: true, .. } => site.lifetime(original, &content_type),
+            Role { is_own: true, .. } => site.lifetime(role.name, original, &content_type),
             Role { is_error: true, .. } => Lifetime::NoCache,
             Role { .. } => Lifetime::Revalidate,
         };
-        // What would have to be inflated is for those who accept nothing else.
-        drafts.sort_by_key(|draft| (draft.is_inflated(), draft.len));
+        // What would have to be decoded is for those who accept nothing else.
+        drafts.sort_by_key(|draft| (draft.is_decoded(), draft.len));
         let fields = site.options.defaults.of_content(None);
         let fields: Vec<(&str, &[u8])> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
         let mut variants = Vec::with_capacity(drafts.len());
@@ -236,8 +209,8 @@ impl Cached {
                 len: draft.len,
                 identity: draft.meta.identity,
             });
-            if let Some(CachedBody::Gzip(_)) = draft.body.get() {
-                // The gzip of the same file has one, too.
+            if let Some(CachedBody::Coded(_)) = draft.body.get() {
+                // The coded representation of the same file has one, too.
                 tag.insert_str(tag.len() - 1, "-i");
             }
             let ready = answer::ready_fields(&Resource {
@@ -333,7 +306,7 @@ impl Cached {
     }
 
     /// The smallest acceptable variant; without one the file as it is (RFC 9110 section 12.5.3
-    /// lets a server disregard the field), which may be gzip that is too long to be inflated.
+    /// lets a server disregard the field), which may be coded and too long to be decoded.
     pub(crate) fn select(&self, codings: CodingSet, status: Status) -> Selected<'_> {
         let variant = self
             .variants
@@ -362,7 +335,7 @@ impl Cached {
             source: match variant.draft.body.get() {
                 Some(CachedBody::Memory(memory)) => Source::Memory(memory, 0),
                 Some(CachedBody::File(file)) => Source::File(file, 0),
-                Some(CachedBody::Gzip(gzip)) => Source::Unloaded(gzip.body(variant.draft.len)),
+                Some(CachedBody::Coded(coded)) => Source::Unloaded(coded.body(variant.draft.len)),
                 None => Source::Unread,
             },
             sha256: (variant.draft.len <= SMALL_FILE_MAX).then_some(&variant.sha256),
@@ -381,7 +354,7 @@ impl Cached {
         let bodies = self.variants.iter().map(|v| match v.draft.body.get() {
             Some(CachedBody::Memory(memory)) => memory.len() as u64,
             Some(CachedBody::File(file)) if file.is_constant() => v.draft.len,
-            Some(CachedBody::File(_) | CachedBody::Gzip(_)) | None => 0,
+            Some(CachedBody::File(_) | CachedBody::Coded(_)) | None => 0,
         });
         bodies.sum::<u64>() + 1_024
     }
@@ -397,7 +370,7 @@ impl Cached {
             .iter()
             .filter_map(|v| match v.draft.body.get() {
                 Some(CachedBody::File(file)) => Some(file),
-                Some(CachedBody::Gzip(gzip)) => Some(&gzip.file),
+                Some(CachedBody::Coded(coded)) => Some(&coded.file),
                 Some(CachedBody::Memory(_)) | None => None,
             })
     }
@@ -458,7 +431,7 @@ impl DirectorySite {
         }
     }
 
-    /// Content that was inflated is forgotten.
+    /// Content that was decoded is forgotten.
     pub(crate) fn forget_bodies(&self) {
         self.bodies.forget();
     }
@@ -484,23 +457,24 @@ impl DirectorySite {
         std::ptr::from_ref(self).addr()
     }
 
-    /// The content of a file that is there as gzip alone, to be inflated when it is needed.
+    /// The content of a file that is there in a coding alone, to be decoded when it is needed.
     /// `None` if no more of them can be told apart.
-    pub(crate) fn gzip_alone(&self, file: File, meta: Meta, unix: i64) -> Option<CachedBody> {
+    pub(crate) fn coded_alone(
+        &self,
+        coded: &OpenedFile,
+        coding: Coding,
+        unix: i64,
+    ) -> Option<CodedAlone> {
+        let meta = coded.meta;
         // What has just changed may be of several versions.
         let version = is_settled(&meta, unix).then_some(meta);
-        let number = self.bodies.number_of(version)?;
-        Some(CachedBody::Gzip(Rc::new(GzipAlone {
-            file: Rc::new(ServedFile::live(file, meta)),
-            len: meta.len,
-            number,
-            bodies: self.bodies.clone(),
-        })))
+        let file = Rc::new(ServedFile::live(coded.file.clone(), meta));
+        CodedAlone::new(file, coding, (meta.len, version), &self.bodies)
     }
 
-    /// How long the content of a file may be kept.
-    fn lifetime(&self, file: &Draft, content_type: &str) -> Lifetime {
-        self.kept.lifetime(&file.path, content_type, &file.meta)
+    /// How long the content of a name may be kept that this file has.
+    fn lifetime(&self, name: &[u8], file: &Draft, content_type: &str) -> Lifetime {
+        self.kept.lifetime(name, content_type, &file.meta)
     }
 
     /// The site's own rules.

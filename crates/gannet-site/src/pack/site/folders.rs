@@ -13,7 +13,7 @@ use crate::pack::compress::{Coded, compress};
 use crate::pack::fields::{Representation, add_variants};
 use crate::pack::output::Output;
 use crate::pack::sources::Source;
-use crate::pack::store::{StoredVariant, Target, is_enough, sha256};
+use crate::pack::store::{StoredVariant, Target, coding_alone, sha256};
 
 /// Folders by their paths, which end in a slash.
 pub(super) type Folders<'f> = BTreeMap<&'f [u8], Folder<'f>>;
@@ -135,11 +135,16 @@ impl Site<'_> {
                 last.sha256 = Some(Box::new(sha256(bytes)));
             }
         };
-        let gzip = coded.iter().find(|one| one.coding == Coding::Gzip);
-        let is_dropped = self.options.drop_identity
-            && gzip.is_some_and(|gzip| is_enough(&gzip.bytes, &page.content));
+        let bytes_in = |wanted| {
+            let found = coded.iter().find(|one| one.coding == wanted);
+            found.map(|one| one.bytes.as_slice())
+        };
+        let alone = match self.options.drop_identity {
+            true => coding_alone(&page.content, bytes_in),
+            false => None,
+        };
         let mut variants = Vec::with_capacity(coded.len() + 1);
-        if !is_dropped {
+        if alone.is_none() {
             variants.push(target.place_bytes(Coding::Identity, &page.content, plain)?);
             with_sha256(&mut variants, &page.content);
         }
@@ -147,8 +152,8 @@ impl Site<'_> {
             variants.push(target.place_bytes(coding, &bytes, digest(&bytes))?);
             with_sha256(&mut variants, &bytes);
         }
-        if is_dropped {
-            variants.push(target.place_identity(&page.content, plain, &variants)?);
+        if let Some(alone) = alone {
+            variants.push(target.place_identity(&page.content, plain, (&variants, alone))?);
             with_sha256(&mut variants, &page.content);
         }
         let content_type = str::from_utf8(page.content_type)

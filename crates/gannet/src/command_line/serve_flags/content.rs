@@ -201,9 +201,9 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         value: Value::Switch,
         group: Group::Content,
         default: "false",
-        brief: "if NAME is missing, serve NAME.gz for it",
-        details: "The gzip is sent to clients that accept it, and inflated for others if it and \
-            its content are at most 1 MiB each. Each missing name costs one more disk lookup.",
+        brief: "if NAME is missing, serve NAME.gz or NAME.br for it",
+        details: "It is sent to clients that accept it, and decompressed for others if it and its \
+            content are at most 1 MiB each. Each missing name costs two more disk lookups.",
         is_common: false,
         apply: |settings, values| {
             settings.server.content.compressed_only = switch(values)?;

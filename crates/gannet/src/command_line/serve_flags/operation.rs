@@ -112,7 +112,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         default: "256MiB",
         brief: "memory limit for copies of files and archives; 0 keeps none",
         details: "For all workers together: small files of a directory, archives of up to 64 MiB \
-            (in at most half of it), and bodies of other archives that were read or inflated. \
+            (in at most half of it), and bodies of other archives that were read or decompressed. \
             Sizes take K, M, G (powers of 1024) or KB, MB, GB.",
         is_common: false,
         apply: |settings, values| {

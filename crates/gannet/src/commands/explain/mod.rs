@@ -56,8 +56,8 @@ pub struct ExplainOptions {
 struct Variant {
     coding: Coding,
     len: u64,
-    /// It is stored as gzip alone.
-    is_inflated: bool,
+    /// The coding in which alone it is stored.
+    stored_as: Option<&'static str>,
 }
 
 /// A field of the answer and where it comes from.
@@ -356,9 +356,9 @@ fn content(
             _ => "larger than the one sent",
         };
         let (name, len) = (variant.coding.name(), size(variant.len));
-        let how = match variant.is_inflated {
-            true => ", inflated from the gzip",
-            false => "",
+        let how = match variant.stored_as {
+            Some(coding) => format!(", decompressed from the {coding}"),
+            None => String::new(),
         };
         line(text, format!("  {name:<9}{len:>10}  {why}{how}"));
     }
@@ -387,7 +387,7 @@ fn of_archive(entry: &Entry<'_>, accepted: CodingSet) -> (Vec<Variant>, Vec<(Str
     let variants = entry.variants().map(|variant| Variant {
         coding: coding(&variant),
         len: variant.blob_len(),
-        is_inflated: variant.is_inflated(),
+        stored_as: variant.stored_as().map(gannet_archive::Coding::name),
     });
     let chosen = entry.variants().find(|it| accepted.contains(coding(it)));
     let chosen = chosen.or_else(|| entry.variants().find(|it| coding(it) == Coding::Identity));
@@ -465,7 +465,7 @@ fn of_directory(
     let variants = found.iter().map(|(coding, file)| Variant {
         coding: *coding,
         len: file.len,
-        is_inflated: false,
+        stored_as: None,
     });
     (variants.collect(), block.unwrap_or_default())
 }

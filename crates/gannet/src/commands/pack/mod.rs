@@ -8,7 +8,7 @@ use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
-use gannet_archive::Coding;
+use gannet_archive::is_decodable;
 use gannet_content::policy::csp::PolicyOptions;
 use gannet_content::rules::Compat;
 use gannet_server::notices::ERRORS;
@@ -51,12 +51,12 @@ fn options(
     };
     check_output(&output)?;
     check_replaced(&output)?;
-    let has_gzip = settings.compress.iter().any(|(it, _)| *it == Coding::Gzip);
-    if settings.drop_identity && !has_gzip {
-        return Err(
-            Failure::usage("--drop-identity needs gzip, which --compress leaves out")
-                .help("add gzip to --compress: bodies are inflated from it"),
-        );
+    let mut codings = settings.compress.iter().map(|(coding, _)| *coding);
+    if settings.drop_identity && !codings.any(is_decodable) {
+        return Err(Failure::usage(
+            "--drop-identity needs gzip or br, and --compress leaves out both",
+        )
+        .help("add one to --compress: the server decompresses it for who does not accept it"));
     }
     Ok(PackOptions {
         source: directory.to_owned(),

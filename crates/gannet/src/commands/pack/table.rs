@@ -83,10 +83,10 @@ fn write_table(
             row(coding.coding.name(), coding.count, coding.bytes, &rest)
         )?;
     }
-    if report.inflated_count > 0 {
-        let rest = "          identity not stored";
-        let (count, bytes) = (report.inflated_count, report.inflated_bytes);
-        writeln!(out, "{}", row("gzip alone", count, bytes, rest))?;
+    if report.decoded_count > 0 {
+        let rest = "          decompressed on request";
+        let (count, bytes) = (report.decoded_count, report.decoded_bytes);
+        writeln!(out, "{}", row("dropped", count, bytes, rest))?;
         if report.undropped_count > 0 {
             let rest = "          above 1 MiB: identity stored too";
             let (count, bytes) = (report.undropped_count, report.undropped_bytes);

@@ -1,0 +1,96 @@
+//! Content that a live directory has in a coding alone, and that is decoded for who does not accept it.
+
+use std::rc::Rc;
+
+use gannet_archive::{Body, Coding as Stored};
+use gannet_http::semantics::coding::Coding;
+use gannet_io::driver::{Driver, Meta};
+
+use crate::release::ServedFile;
+use crate::release::bodies::{Bodies, Load, Unloaded};
+
+/// The coded file that content is decoded from.
+pub(crate) struct CodedAlone {
+    pub(super) file: Rc<ServedFile>,
+    coding: Coding,
+    /// Its length in bytes.
+    len: u64,
+    bodies: Bodies,
+    number: u32,
+    /// What tells its version, unless it may still be written to.
+    version: Option<Meta>,
+}
+
+impl CodedAlone {
+    /// `None` if no more of these `bodies` can be told apart.
+    pub(super) fn new(
+        file: Rc<ServedFile>,
+        coding: Coding,
+        (len, version): (u64, Option<Meta>),
+        bodies: &Bodies,
+    ) -> Option<Self> {
+        Some(Self {
+            file,
+            coding,
+            len,
+            number: bodies.number_of(version)?,
+            bodies: bodies.clone(),
+            version,
+        })
+    }
+
+    /// The coding of the file.
+    pub(super) fn coding(&self) -> Coding {
+        self.coding
+    }
+
+    /// The content, which is so many bytes.
+    pub(super) fn body(&self, len: u64) -> Unloaded<'_> {
+        Unloaded {
+            bodies: &self.bodies,
+            file: &self.file,
+            number: self.number,
+            entry: 0,
+            coding: Stored::Identity,
+            stored: Body::Decoded {
+                stored: gannet_archive::Stored::Blob {
+                    offset: 0,
+                    len: self.len,
+                },
+                coding: match self.coding {
+                    Coding::Brotli => Stored::Brotli,
+                    _ => Stored::Gzip,
+                },
+                len,
+            },
+            digest: None,
+        }
+    }
+
+    /// What is to be done to know how long the content is.
+    pub(super) fn load(&self) -> Option<Load> {
+        self.body(0).load().map(Load::of_unknown_length)
+    }
+
+    /// Length of the content in bytes, if this version was decoded before; `Some(None)` if that failed.
+    pub(super) fn known_len(&self) -> Option<Option<u64>> {
+        self.bodies.decoded_len(self.version.as_ref()?)
+    }
+
+    /// The same, to be known from now on.
+    pub(super) fn note_len(&self, len: Option<u64>) {
+        if let Some(version) = &self.version {
+            self.bodies.note_decoded_len(version, len);
+        }
+    }
+
+    /// Length of the content in bytes, if it is in memory.
+    pub(super) fn body_len(&self) -> Option<u64> {
+        self.body(0).body().map(|body| body.len() as u64)
+    }
+
+    /// Whether the file is as it was when it was opened.
+    pub(super) fn is_unchanged<D: Driver>(&self, driver: &D) -> bool {
+        self.file.is_unchanged(driver)
+    }
+}
