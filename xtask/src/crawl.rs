@@ -17,98 +17,12 @@ use anyhow::{Context, Result, bail, ensure};
 use xtask::process;
 use xtask::served::Served;
 
+use self::generators::{GENERATORS, Generator, Origin};
+
+mod generators;
+
 /// How long nginx may take to listen, and an answer to come.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// A generator: its program, Debian's package, its input by path, and its arguments; `OUT` is the
-/// folder to build into.
-struct Generator {
-    program: &'static str,
-    package: &'static str,
-    input: &'static [(&'static str, &'static str)],
-    arguments: &'static [&'static str],
-}
-
-const GENERATORS: [Generator; 4] = [
-    Generator {
-        program: "hugo",
-        package: "hugo",
-        input: &[
-            ("config.toml", "title = 'Test'\nbaseURL = '/'\n"),
-            ("layouts/404.html", "<title>none</title>"),
-            ("layouts/index.html", HUGO_PAGE),
-            ("layouts/_default/list.html", HUGO_PAGE),
-            ("layouts/_default/single.html", HUGO_PAGE),
-            ("assets/a.css", "body { color: red }\n"),
-            ("static/robots.txt", "User-agent: *\n"),
-            ("static/img/a b.png", "no picture"),
-            (
-                "content/posts/one.md",
-                "---\ntitle: One\ndate: 2024-01-01\ntags: [a, 'b c']\naliases: [/old/one]\n---\nA\n",
-            ),
-            (
-                "content/about.md",
-                "---\ntitle: About\nurl: /about.html\n---\nB\n",
-            ),
-        ],
-        arguments: &["--quiet", "--destination", "OUT"],
-    },
-    Generator {
-        program: "jekyll",
-        package: "jekyll",
-        input: &[
-            ("_config.yml", "permalink: pretty\n"),
-            (
-                "_layouts/page.html",
-                "<title>{{ page.title }}</title>{{ content }}",
-            ),
-            ("index.md", "---\nlayout: page\ntitle: Home\n---\nHello\n"),
-            (
-                "about.md",
-                "---\nlayout: page\ntitle: About\npermalink: /about.html\n---\nA\n",
-            ),
-            (
-                "_posts/2024-01-01-first-one.md",
-                "---\nlayout: page\ntitle: First\n---\nB\n",
-            ),
-            ("404.md", "---\npermalink: /404.html\n---\nNone\n"),
-        ],
-        arguments: &["build", "--quiet", "--destination", "OUT"],
-    },
-    Generator {
-        program: "mkdocs",
-        package: "mkdocs",
-        input: &[
-            (
-                "mkdocs.yml",
-                "site_name: Test\nsite_url: http://127.0.0.1/\n",
-            ),
-            ("docs/index.md", "# Home\n"),
-            ("docs/v1.2.md", "# Version 1.2\n"),
-            ("docs/\u{fc}ber uns.md", "# About\n"),
-            ("docs/guide/index.md", "# Guide\n"),
-            ("docs/guide/first.md", "# First\n"),
-        ],
-        arguments: &["build", "--quiet", "--site-dir", "OUT"],
-    },
-    Generator {
-        program: "sphinx-build",
-        package: "python3-sphinx",
-        input: &[
-            ("conf.py", "project = 'Test'\n"),
-            (
-                "index.rst",
-                "Test\n====\n\n.. toctree::\n\n   part/a\n   b\n",
-            ),
-            ("part/a.rst", "A\n=\n"),
-            ("b.rst", "B\n=\n"),
-        ],
-        arguments: &["-q", "-b", "html", ".", "OUT"],
-    },
-];
-
-const HUGO_PAGE: &str = "{{ $style := resources.Get \"a.css\" | fingerprint }}\
-    <title>{{ .Title }}</title><link rel=stylesheet href=\"{{ $style.RelPermalink }}\">{{ .Content }}";
 
 /// What a page is kept for that nothing is known of.
 const REVALIDATED: &str = "max-age=1";
@@ -132,38 +46,93 @@ pub(crate) fn main() -> Result<()> {
 }
 
 fn crawl_all(nginx: &Path, gannet: &Path, folder: &Path) -> Result<()> {
+    let (mut crawled, mut differing) = (0, Vec::new());
     for generator in &GENERATORS {
-        let program = match process::find_or_install(generator.program, generator.package) {
-            Ok(program) => program,
+        let name = generator.program;
+        let installed = match install(generator) {
+            Ok(installed) => installed,
             Err(error) => {
-                println!("{}: skipped: {error:#}", generator.program);
+                println!("{name}: skipped: {error:#}");
                 continue;
             }
         };
-        let folder = folder.join(generator.program);
-        let site = generate(generator, &program, &folder)?;
-        crawl(nginx, gannet, &folder, &site).with_context(|| generator.program)?;
+        let folder = folder.join(name);
+        let site = generate(generator, &installed, &folder).context(name)?;
+        if let Err(error) = crawl(nginx, gannet, &folder, &site) {
+            println!("{name}: {error:#}");
+            differing.push(name);
+        }
+        crawled += 1;
     }
+    println!("{crawled} of {} generators", GENERATORS.len());
+    ensure!(
+        differing.is_empty(),
+        "differences: {}",
+        differing.join(", ")
+    );
     Ok(())
 }
 
+/// A generator's program, and the folder of its packages if it is one of npm's.
+struct Installed {
+    program: PathBuf,
+    packages: Option<PathBuf>,
+}
+
+/// Finds a generator, or installs it: npm's into a folder of its own, which is kept.
+fn install(generator: &Generator) -> Result<Installed> {
+    let packages = match generator.origin {
+        Origin::Debian(package) => {
+            let program = process::find_or_install(generator.program, package)?;
+            return Ok(Installed {
+                program,
+                packages: None,
+            });
+        }
+        Origin::Npm(packages) => packages,
+    };
+    let folder = process::target().join("crawl").join(generator.program);
+    let program = folder.join("node_modules/.bin").join(generator.program);
+    if !program.exists() {
+        let npm = process::find_or_install("npm", "npm")?;
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join("package.json"), "{\"private\": true}\n")?;
+        let mut install = Command::new(npm);
+        install.current_dir(&folder).stdin(Stdio::null());
+        install.args(["install", "--no-audit", "--no-fund", "--loglevel=error"]);
+        process::capture(install.args(packages))?;
+    }
+    Ok(Installed {
+        program,
+        packages: Some(folder.join("node_modules")),
+    })
+}
+
 /// Writes the input and builds the site. Gives its folder.
-fn generate(generator: &Generator, program: &Path, folder: &Path) -> Result<PathBuf> {
-    let (input, site) = (folder.join("input"), folder.join("site"));
+fn generate(generator: &Generator, installed: &Installed, folder: &Path) -> Result<PathBuf> {
+    let input = folder.join("input");
     for (path, text) in generator.input {
         let path = input.join(path);
         fs::create_dir_all(path.parent().context("it is below the folder")?)?;
         fs::write(path, text)?;
     }
-    let mut command = Command::new(program);
-    command.current_dir(&input).stdin(Stdio::null());
-    for argument in generator.arguments {
-        match *argument {
-            "OUT" => command.arg(&site),
-            other => command.arg(other),
-        };
+    if let Some(packages) = &installed.packages {
+        std::os::unix::fs::symlink(packages, input.join("node_modules"))?;
     }
-    process::capture(&mut command)?;
+    let mut command = Command::new(&installed.program);
+    command.current_dir(&input).stdin(Stdio::null());
+    // None of them is to report that it was used.
+    command.envs([("CI", "1"), ("DO_NOT_TRACK", "1")]);
+    command.envs([
+        ("ASTRO_TELEMETRY_DISABLED", "1"),
+        ("NEXT_TELEMETRY_DISABLED", "1"),
+    ]);
+    process::capture(command.args(generator.arguments))?;
+    let site = input.join(generator.output);
+    ensure!(
+        site.join("index.html").is_file(),
+        "it has made no index.html"
+    );
     Ok(site)
 }
 
@@ -249,7 +218,10 @@ fn judge(from: From, site: &Path, path: &str, before: &Got, now: &Got) -> Result
         (200 | 301 | 403 | 404, 404) if is_hidden => "dotfiles are not served",
         (200, 200) => {
             same_content(from, before, now)?;
-            "with the same content"
+            match now.field("cache-control") {
+                Some(IMMUTABLE) => "with the same content, kept for a year",
+                _ => "with the same content",
+            }
         }
         (301, 308) => {
             let location = before.field("location").unwrap_or_default();

@@ -30,7 +30,7 @@ cargo xtask NAME
   licenses     the bill of materials and licence texts in the program (--check: compare only)
   h2spec       HTTP/2's conformance tests, on each engine, over TLS and in clear text
   browser      headless Chromium: hundreds of assets, login windows, workers, WebAssembly, a deploy
-  crawl        sites of generators, path by path, beside nginx
+  crawl        sites of twelve generators, path by path, beside nginx
   caches       nginx, Varnish and Apache in front of gannet, as the manual configures them
   deny         licences and known vulnerabilities of dependencies
   instructions count the instructions of the pure crates (--update commits new counts)

@@ -241,16 +241,25 @@ impl Finder<'_> {
 }
 
 /// What texts may refer to a file by: its name; the hash in it, too, where it is long enough, since
-/// webpack puts the names of chunks together when they are needed.
+/// webpack puts the names of chunks together when they are needed, and VitePress those of pages.
 fn names_of(sources: &Sources, number: usize, form: Form) -> Vec<&str> {
     let path = path_of(&sources.files[number]);
     let name = path.rsplit('/').next().unwrap_or(path);
     let mut names = vec![name];
-    if form == Form::Hex {
-        let mut tokens = name.split(['.', '-']);
-        let is_hex =
-            |token: &&str| token.len() >= 8 && token.bytes().all(|byte| byte.is_ascii_hexdigit());
-        names.extend(tokens.rfind(is_hex));
+    match form {
+        Form::Hex => {
+            let mut tokens = name.split(['.', '-']);
+            let is_hex = |token: &&str| {
+                token.len() >= 8 && token.bytes().all(|byte| byte.is_ascii_hexdigit())
+            };
+            names.extend(tokens.rfind(is_hex));
+        }
+        Form::Base64 => {
+            let behind = name.split_once(".md.").map(|(_, behind)| behind);
+            let hash = behind.and_then(|behind| behind.split('.').next());
+            names.extend(hash.filter(|hash| hash.len() == 8));
+        }
+        Form::Base32 => {}
     }
     names
 }

@@ -49,6 +49,10 @@ fn evidence_is_a_digest_a_folder_or_a_name_that_the_site_refers_to() {
         "n={17:\"b6a4b1a8\"}[e]+\".b6a4b1a8.js\"; AvenirNextLTPro-MediumCn.woff2",
     );
     place.file("17.b6a4b1a8.js", "2");
+    let pages = r#"<script>map=JSON.parse("{\"a.md\":\"Cw8U3yUo\"}")</script>"#;
+    place.file("docs/index.html", pages);
+    place.file("docs/assets/a.md.Cw8U3yUo.js", "4");
+    place.file("docs/assets/b.md.DkXz1a2B.js", "5");
     place.file("invoice-2024a001.pdf", "3");
     let report = place.pack();
     let expect = [
@@ -63,6 +67,8 @@ fn evidence_is_a_digest_a_folder_or_a_name_that_the_site_refers_to() {
         ("/assets/AvenirNextLTPro-MediumCn.woff2", ASKED),
         ("/main.3f2a9c1b.js", ASKED),
         ("/17.b6a4b1a8.js", KEPT),
+        ("/docs/assets/a.md.Cw8U3yUo.js", KEPT),
+        ("/docs/assets/b.md.DkXz1a2B.js", ASKED),
         ("/invoice-2024a001.pdf", ASKED),
         ("/", ASKED),
     ];
@@ -75,6 +81,7 @@ fn evidence_is_a_digest_a_folder_or_a_name_that_the_site_refers_to() {
         ("_astro/*", 1),
         ("assets/NAME-BASE64", 2),
         ("css/NAME.DIGEST", 1),
+        ("docs/assets/NAME-BASE64", 1),
         ("img/NAME.DIGEST", 1),
     ];
     assert_eq!(kept, patterns);
