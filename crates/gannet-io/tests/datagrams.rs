@@ -4,13 +4,15 @@ mod desk;
 
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::Command;
 use std::time::Duration;
 
 use desk::{Desk, each_with_datagrams, pattern};
-use gannet_io::driver::{DatagramSocket, Token};
+use gannet_io::driver::{DatagramSocket, Done, Errno, Token};
 use gannet_io::options::EngineOptions;
 use gannet_io::{net, udp};
+use gannet_testkit::left_out;
 
 const FIRST: DatagramSocket = DatagramSocket(0);
 
@@ -74,11 +76,370 @@ fn check_round_trip(bound: &str, client_at: &str, reached_at: &str) {
     });
 }
 
+/// Whether IPv6 can be tested.
+fn has_ipv6() -> bool {
+    let bound = UdpSocket::bind("[::1]:0");
+    if let Err(error) = &bound {
+        left_out("IPv6", error);
+    }
+    bound.is_ok()
+}
+
 /// Bytes and addresses arrive both ways; an answer comes from the address that was asked.
 #[test]
 fn round_trips() {
     check_round_trip("127.0.0.1", "127.0.0.1", "127.0.0.1");
     check_round_trip("0.0.0.0", "127.0.0.1", "127.0.0.2");
-    check_round_trip("::1", "::1", "::1");
-    check_round_trip("::", "::1", "::1");
+    if has_ipv6() {
+        check_round_trip("::1", "::1", "::1");
+        check_round_trip("::", "::1", "::1");
+    }
+}
+
+fn check_ecn(at: &str, level: i32, option: i32) {
+    each_at(at, &EngineOptions::default(), |mut desk, address| {
+        let client = client(at);
+        desk.driver.receive_datagrams(FIRST, Token(1));
+        for ecn in 0..4u8 {
+            // With other bits of the traffic class, which are none of ours.
+            let class = i32::from(ecn) | 0x28;
+            set(&client, level, option, class);
+            client.send_to(b"marked", address).unwrap();
+            let (_, datagram) = desk.datagram(Token(1));
+            assert_eq!(datagram.ecn, ecn);
+            desk.driver.release(datagram.lease);
+            // To itself, a train and a lone datagram.
+            let bytes = pattern(150);
+            for (segment, count) in [(100, 2), (150, 1)] {
+                let sent = desk
+                    .driver
+                    .send_datagrams(FIRST, &bytes, segment, address, None, ecn);
+                sent.unwrap();
+                for _ in 0..count {
+                    let (_, datagram) = desk.datagram(Token(1));
+                    assert_eq!((datagram.ecn, datagram.peer), (ecn, address));
+                    desk.driver.release(datagram.lease);
+                }
+            }
+        }
+    });
+}
+
+/// ECN bits are reported as they were sent, and sent as they were asked for.
+#[test]
+fn carries_ecn() {
+    check_ecn("127.0.0.1", libc::IPPROTO_IP, libc::IP_TOS);
+    if has_ipv6() {
+        check_ecn("::1", libc::IPPROTO_IPV6, libc::IPV6_TCLASS);
+    }
+}
+
+fn check_train(at: &str, from: Option<IpAddr>) {
+    each_at(at, &EngineOptions::default(), |mut desk, _| {
+        let client = client(at);
+        let to = client.local_addr().unwrap();
+        for (len, segment) in [(1_300, 1_200), (12_345, 1_200), (65_507, 1_452), (640, 10)] {
+            let train = pattern(len);
+            let before = desk.driver.counters();
+            let sent = desk
+                .driver
+                .send_datagrams(FIRST, &train, segment, to, from, 2);
+            sent.unwrap();
+            for expected in train.chunks(segment) {
+                let mut room = [0; 2048];
+                let len = client.recv(&mut room).unwrap();
+                assert!(room[..len] == *expected, "{}: {segment}", desk.engine);
+            }
+            let after = desk.driver.counters();
+            let count = train.chunks(segment).len() as u64;
+            assert_eq!(after.datagrams_sent - before.datagrams_sent, count);
+            // In one call.
+            assert_eq!(after.submissions - before.submissions, 1);
+        }
+    });
+}
+
+/// The datagrams of a train arrive one by one, in order, from the address asked for.
+#[test]
+fn sends_trains() {
+    check_train("127.0.0.1", None);
+    check_train("127.0.0.1", Some([127, 0, 0, 1].into()));
+    if has_ipv6() {
+        check_train("::1", Some("::1".parse().unwrap()));
+    }
+}
+
+/// A burst of more datagrams than one call takes arrives whole and in order, with few buffers too.
+#[test]
+fn receives_bursts() {
+    for buffers in [2, 512] {
+        let options = EngineOptions {
+            buffers,
+            ..EngineOptions::default()
+        };
+        each_at("127.0.0.1", &options, |mut desk, address| {
+            let client = client("127.0.0.1");
+            desk.driver.receive_datagrams(FIRST, Token(3));
+            desk.settle();
+            for number in 0..100u8 {
+                client.send_to(&[number; 100], address).unwrap();
+            }
+            // Leases are kept as long as more come.
+            let mut kept = Vec::new();
+            for number in 0..100u8 {
+                if kept.len() == usize::from(buffers) {
+                    assert!(desk.settle().is_empty(), "{}: no buffer", desk.engine);
+                    kept.drain(..).for_each(|lease| desk.driver.release(lease));
+                }
+                let (bytes, datagram) = desk.datagram(Token(3));
+                assert_eq!(bytes, [number; 100], "{}", desk.engine);
+                kept.push(datagram.lease);
+            }
+            assert!(desk.settle().is_empty());
+            let starved = desk.driver.counters().no_buffers > 0;
+            assert_eq!(starved, buffers == 2, "{}", desk.engine);
+            kept.drain(..).for_each(|lease| desk.driver.release(lease));
+        });
+    }
+}
+
+/// What does not fit a buffer is dropped and counted; an empty datagram is none of a stream's ends.
+#[test]
+fn drops_what_is_too_long() {
+    let options = EngineOptions {
+        buffers: 4,
+        buffer_len: 2048,
+        ..EngineOptions::default()
+    };
+    each_at("127.0.0.1", &options, |mut desk, address| {
+        let client = client("127.0.0.1");
+        desk.driver.receive_datagrams(FIRST, Token(1));
+        // More often than there are buffers: they are not lost with it.
+        for _ in 0..10 {
+            client.send_to(&pattern(3000), address).unwrap();
+            client.send_to(b"", address).unwrap();
+            let (bytes, datagram) = desk.datagram(Token(1));
+            assert_eq!((bytes.as_slice(), datagram.ecn), (&b""[..], 0));
+            desk.driver.release(datagram.lease);
+            client.send_to(b"short", address).unwrap();
+            let (bytes, datagram) = desk.datagram(Token(1));
+            assert_eq!(bytes, b"short");
+            desk.driver.release(datagram.lease);
+        }
+        let counters = desk.driver.counters();
+        assert_eq!(counters.datagrams_truncated, 10, "{}", desk.engine);
+        assert_eq!(counters.datagrams_received, 20);
+    });
+}
+
+/// What the kernel drops because nobody reads shows in later datagrams, and in the counter.
+#[test]
+fn reports_what_the_kernel_dropped() {
+    let narrow = || {
+        let socket = udp::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 4096).unwrap();
+        socket
+    };
+    each_bound(&EngineOptions::default(), narrow, |mut desk, address| {
+        let client = client("127.0.0.1");
+        for number in 0..200u8 {
+            client.send_to(&[number; 500], address).unwrap();
+        }
+        desk.driver.receive_datagrams(FIRST, Token(1));
+        let mut arrived = 0;
+        for completion in desk.settle() {
+            let Ok(Done::Datagram(datagram)) = completion.result else {
+                panic!("{completion:?}")
+            };
+            desk.driver.release(datagram.lease);
+            arrived += 1;
+        }
+        assert!((1..200).contains(&arrived), "{arrived}");
+        client.send_to(b"late", address).unwrap();
+        let (_, datagram) = desk.datagram(Token(1));
+        assert_eq!(datagram.dropped, 200 - arrived, "{}", desk.engine);
+        desk.driver.release(datagram.lease);
+        let counters = desk.driver.counters();
+        assert_eq!(counters.datagrams_dropped, u64::from(200 - arrived));
+    });
+}
+
+/// A stopped socket is closed, and says nothing more, whatever was under way.
+#[test]
+fn stops() {
+    each_at(
+        "127.0.0.1",
+        &EngineOptions::default(),
+        |mut desk, address| {
+            let client = client("127.0.0.1");
+            desk.driver.receive_datagrams(FIRST, Token(1));
+            client.send_to(b"first", address).unwrap();
+            let (_, datagram) = desk.datagram(Token(1));
+            // Beside one that waits and one for room, both not delivered yet.
+            client.send_to(b"second", address).unwrap();
+            desk.driver.when_sendable(FIRST, Token(2));
+            desk.driver.stop_datagrams(FIRST);
+            assert!(desk.settle().is_empty(), "{}", desk.engine);
+            desk.driver.release(datagram.lease);
+            desk.turn_until("the socket closed", |_| {
+                udp::bind_exclusive(address).is_ok()
+            });
+            assert!(desk.settle().is_empty(), "{}", desk.engine);
+        },
+    );
+}
+
+/// A driver that is dropped closes sockets that were not stopped.
+#[test]
+fn closes_when_dropped() {
+    each_at(
+        "127.0.0.1",
+        &EngineOptions::default(),
+        |mut desk, address| {
+            let client = client("127.0.0.1");
+            desk.driver.receive_datagrams(FIRST, Token(1));
+            desk.settle();
+            client.send_to(b"unread", address).unwrap();
+            desk.driver.when_sendable(FIRST, Token(2));
+            drop(desk);
+            udp::bind_exclusive(address).unwrap();
+        },
+    );
+}
+
+/// A socket with room says so at once, and once; the last token counts.
+#[test]
+fn has_room() {
+    each_at("127.0.0.1", &EngineOptions::default(), |mut desk, _| {
+        desk.driver.when_sendable(FIRST, Token(1));
+        desk.driver.when_sendable(FIRST, Token(2));
+        for token in [Token(2), Token(3)] {
+            let completion = desk.next();
+            assert_eq!((completion.token, completion.more), (token, false));
+            assert!(matches!(completion.result, Ok(Done::Sendable)));
+            assert!(desk.settle().is_empty(), "{}", desk.engine);
+            desk.driver.when_sendable(FIRST, Token(3));
+        }
+    });
+}
+
+/// Runs this binary's one test `name` in a network namespace prepared by `setup`, unless this is
+/// already that process: then the test goes on.
+fn is_in_namespace(name: &str, setup: &str) -> bool {
+    if std::env::var_os("GANNET_TEST_CHILD").is_some() {
+        return true;
+    }
+    let unshare = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--net", "sh", "-ec", script]);
+        command
+    };
+    let why = match unshare(setup).output() {
+        Ok(output) if output.status.success() => None,
+        Ok(output) => Some(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        Err(error) => Some(error.to_string()),
+    };
+    if let Some(why) = why {
+        left_out("network namespaces", why);
+        return false;
+    }
+    let script = format!("{setup}; exec \"$0\" --exact {name} --nocapture --test-threads=1");
+    let output = unshare(&script)
+        .arg(std::env::current_exe().unwrap())
+        .env("GANNET_TEST_CHILD", "namespace")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}{errors}");
+    false
+}
+
+/// A full socket refuses trains, and says when it takes them again: none is lost.
+#[test]
+fn waits_for_room() {
+    let slow = "ip link set lo up; tc qdisc add dev lo root tbf rate 16mbit burst 3000 limit 100mb";
+    if !is_in_namespace("waits_for_room", slow) {
+        return;
+    }
+    let narrow = || {
+        let socket = udp::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        rustix::net::sockopt::set_socket_send_buffer_size(&socket, 16 << 10).unwrap();
+        socket
+    };
+    each_bound(&EngineOptions::default(), narrow, |mut desk, address| {
+        desk.driver.receive_datagrams(FIRST, Token(1));
+        let train = |number: u8| [[number; 1000], [number; 1000]].concat();
+        let (mut refused, mut arrived) = (0, 0);
+        for number in 0..100 {
+            let send = |desk: &mut Desk| {
+                let driver = &mut desk.driver;
+                driver.send_datagrams(FIRST, &train(number), 1000, address, None, 0)
+            };
+            while let Err(errno) = send(&mut desk) {
+                assert_eq!(errno, Errno::AGAIN);
+                refused += 1;
+                desk.driver.when_sendable(FIRST, Token(2));
+                loop {
+                    let completion = desk.next();
+                    match completion.result {
+                        Ok(Done::Datagram(datagram)) => {
+                            desk.driver.release(datagram.lease);
+                            arrived += 1;
+                        }
+                        Ok(Done::Sendable) => break assert_eq!(completion.token, Token(2)),
+                        other => panic!("{}: {other:?}", desk.engine),
+                    }
+                }
+            }
+        }
+        assert!(refused > 0, "{}: no test of a full socket", desk.engine);
+        while arrived < 200 {
+            let (_, datagram) = desk.datagram(Token(1));
+            desk.driver.release(datagram.lease);
+            arrived += 1;
+        }
+        assert!(desk.settle().is_empty(), "{}", desk.engine);
+    });
+}
+
+/// What is longer than the interface's MTU is lost without a word, alone and in a train; the rest
+/// arrives.
+#[test]
+fn loses_what_exceeds_the_mtu() {
+    let short = "ip link set lo up mtu 1300";
+    if !is_in_namespace("loses_what_exceeds_the_mtu", short) {
+        return;
+    }
+    let options = EngineOptions::default();
+    each_at("127.0.0.1", &options, |mut desk, address| {
+        desk.driver.receive_datagrams(FIRST, Token(1));
+        let send = |desk: &mut Desk, len: usize, segment: usize| {
+            let driver = &mut desk.driver;
+            let sent = driver.send_datagrams(FIRST, &pattern(len), segment, address, None, 0);
+            assert_eq!(sent, Ok(()), "{}: {len} by {segment}", desk.engine);
+        };
+        send(&mut desk, 1_400, 1_400);
+        send(&mut desk, 4_200, 1_400);
+        assert!(desk.settle().is_empty(), "{}: not fragmented", desk.engine);
+        assert_eq!(desk.driver.counters().datagrams_sent, 0);
+        // Trains are still cut by the kernel.
+        let before = desk.driver.counters().submissions;
+        send(&mut desk, 2_400, 1_200);
+        assert_eq!(desk.driver.counters().submissions - before, 1);
+        for _ in 0..2 {
+            let (bytes, datagram) = desk.datagram(Token(1));
+            assert_eq!(bytes.len(), 1_200);
+            desk.driver.release(datagram.lease);
+        }
+    });
+}
+
+/// Sets an option that is one int.
+fn set(socket: &UdpSocket, level: i32, option: i32, value: i32) {
+    let len = size_of::<i32>() as libc::socklen_t;
+    let value = (&raw const value).cast();
+    // SAFETY: the descriptor is open while borrowed; the kernel reads one int.
+    let result = unsafe { libc::setsockopt(socket.as_raw_fd(), level, option, value, len) };
+    assert_eq!(result, 0);
 }

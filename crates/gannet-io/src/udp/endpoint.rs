@@ -120,27 +120,31 @@ impl DatagramEndpoint {
         counters: &mut IoCounters,
     ) -> Result<(), Errno> {
         let count = check_train(bytes, segment);
-        let outgoing = Outgoing::new(to, from, ecn);
+        let mut is_refused = false;
         if count > 1 && self.segments {
             let segment = u16::try_from(segment).expect("shorter than a train");
+            let outgoing = Outgoing::new(to, from, ecn).segmented(segment);
             counters.submissions += 1;
-            match Outgoing::new(to, from, ecn)
-                .segmented(segment)
-                .send(self.socket(), bytes)
-            {
+            match outgoing.send(self.socket(), bytes) {
                 Ok(()) => {
                     counters.datagrams_sent += count as u64;
                     return Ok(());
                 }
-                // The route has no checksum offload, or IPsec: it cannot cut.
-                Err(Errno::IO) => self.segments = false,
+                // EIO: the route cannot cut, having IPsec or no checksum offload. EINVAL: neither
+                // can the kernel, or the datagrams are too long and it is an old one.
+                Err(Errno::IO | Errno::INVAL) => is_refused = true,
                 Err(errno) => return lost_if_too_long(errno),
             }
         }
+        let outgoing = Outgoing::new(to, from, ecn);
         for datagram in bytes.chunks(segment) {
             counters.submissions += 1;
             match outgoing.send(self.socket(), datagram) {
-                Ok(()) => counters.datagrams_sent += 1,
+                Ok(()) => {
+                    counters.datagrams_sent += 1;
+                    // It was not for the datagrams that the train was refused.
+                    self.segments &= !is_refused;
+                }
                 Err(errno) => lost_if_too_long(errno)?,
             }
         }
@@ -167,5 +171,32 @@ fn lost_if_too_long(errno: Errno) -> Result<(), Errno> {
     match errno {
         Errno::MSGSIZE => Ok(()),
         errno => Err(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use super::*;
+
+    /// Where the kernel does not cut trains, the same datagrams arrive.
+    #[test]
+    fn sends_one_by_one() {
+        let wanted = "127.0.0.1:0".parse().unwrap();
+        let mut endpoint = DatagramEndpoint::new(crate::udp::bind(wanted).unwrap());
+        endpoint.segments = false;
+        let client = UdpSocket::bind(wanted).unwrap();
+        let addresses = (client.local_addr().unwrap(), None);
+        let train: Vec<u8> = (0..=250).collect();
+        let mut counters = IoCounters::default();
+        let sent = endpoint.send(&train, 100, addresses, 0, &mut counters);
+        sent.unwrap();
+        assert_eq!((counters.submissions, counters.datagrams_sent), (3, 3));
+        for expected in train.chunks(100) {
+            let mut room = [0; 200];
+            let len = client.recv(&mut room).unwrap();
+            assert_eq!(&room[..len], expected);
+        }
     }
 }

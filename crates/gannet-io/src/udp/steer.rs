@@ -82,3 +82,60 @@ pub fn steer(socket: impl AsFd, workers: usize) -> io::Result<()> {
         Err(io::Error::last_os_error())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
+    use gannet_testkit::left_out;
+
+    use super::*;
+    use crate::{net, udp};
+
+    /// Every first byte of a connection ID leads to its worker, in both forms of headers; what is
+    /// too short leads to the first.
+    #[test]
+    fn steers_by_connection_id() {
+        const WORKERS: usize = 4;
+        let first = udp::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = net::local_addr(&first).unwrap().unwrap();
+        let mut sockets = vec![UdpSocket::from(first)];
+        for _ in 1..WORKERS {
+            sockets.push(UdpSocket::from(udp::bind(address).unwrap()));
+        }
+        if let Err(error) = steer(&sockets[0], WORKERS) {
+            left_out("steering of datagrams", error);
+            return;
+        }
+        for socket in &sockets {
+            let patience = Some(Duration::from_secs(20));
+            socket.set_read_timeout(patience).unwrap();
+        }
+        let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let check = |datagram: &[u8], worker: usize| {
+            client.send_to(datagram, address).unwrap();
+            let mut room = [0; 64];
+            let len = sockets[worker].recv(&mut room).unwrap();
+            assert_eq!(&room[..len], datagram);
+        };
+        for byte in 0..=255u8 {
+            let worker = usize::from(byte & WORKER_MASK) % WORKERS;
+            check(&[0x40, byte, 1, 2, 3], worker);
+            check(&[0xc0, 0, 0, 0, 1, 8, byte, 7, 7], worker);
+        }
+        check(&[], 0);
+        check(&[0x40], 0);
+        check(&[0xc0, 3, 3], 0);
+    }
+
+    /// A number that the connection ID cannot hold is refused, and so is none.
+    #[test]
+    fn refuses_wrong_counts() {
+        let socket = udp::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        for count in [0, 129] {
+            let error = steer(&socket, count).unwrap_err();
+            assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+        }
+    }
+}
