@@ -248,11 +248,6 @@ impl<B: AsRef<[u8]>> Archive<B> {
         self.bytes.as_ref()
     }
 
-    /// Gives the metadata region back.
-    pub fn into_metadata(self) -> B {
-        self.bytes
-    }
-
     /// The index's number of slots and the longest probe of any entry.
     pub fn index_shape(&self) -> (u64, u32) {
         (self.layout.slot_count as u64, self.layout.probe_max)

@@ -214,11 +214,6 @@ pub trait Network {
     /// As [`close`](Self::close), but the peer gets a reset and unsent bytes are dropped.
     fn reset(&mut self, socket: Socket);
 
-    /// Bytes queued in the socket and not yet acknowledged by the peer (`SIOCOUTQ`). Where the
-    /// kernel seals, these are bytes of sealed records, as in
-    /// [`acknowledged`](Self::acknowledged).
-    fn unsent(&mut self, socket: Socket) -> u64;
-
     /// Bytes that the socket would take at once, about, if at most about `unsent_max` of them may
     /// wait to be sent: what is left of its buffer (`SO_MEMINFO`, `SIOCOUTQNSD`). More than that
     /// stays in our memory until the peer reads something. 0 if unknown.

@@ -478,10 +478,6 @@ impl<E: OsEngine> Network for E {
         OsEngine::close(self, socket.0);
     }
 
-    fn unsent(&mut self, socket: Socket) -> u64 {
-        crate::socket::unsent(self.fd(socket))
-    }
-
     fn room(&mut self, socket: Socket, unsent_max: u32) -> u64 {
         crate::socket::room(self.fd(socket), unsent_max)
     }

@@ -9,6 +9,7 @@ use gannet_server::tls::alert::{Alert, Fault};
 use gannet_server::tls::limits::{
     CIPHERTEXT_MAX_TLS13, EMPTY_RECORDS_MAX, KEY_UPDATES_MAX, RECORD_OVERHEAD_MAX,
 };
+use gannet_server::tls::record::ContentType;
 use gannet_server::tls::record::aead::{Cipher, Secrets, Version};
 use gannet_server::tls::record::open::Opener;
 use gannet_server::tls::record::seal::Sealer;
@@ -175,7 +176,6 @@ fn any_cut_gives_the_same_plaintext() {
                 rest = later;
             }
             assert!(plain == expected, "round {round} {suite:?}");
-            assert!(duo.server.is_between_records());
         }
     }
 }
@@ -638,7 +638,9 @@ fn the_key_is_handed_to_the_kernel_and_back() {
 /// A handshake record, as the kernel would seal it.
 fn control(kernel: &mut Sealer, content: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
-    kernel.seal_handshake(content, &mut out).unwrap();
+    kernel
+        .seal_control(ContentType::Handshake, content, &mut out)
+        .unwrap();
     out
 }
 

@@ -350,12 +350,6 @@ impl Connection {
         self.state == State::Head && self.progress.is_none()
     }
 
-    /// Whether the connection goes on after the response to the current request.
-    #[must_use]
-    pub fn is_persistent(&self) -> bool {
-        !self.is_draining && self.line != ConnectionLine::Close
-    }
-
     /// Whether the last response was written: close once it is sent.
     #[must_use]
     pub fn is_closing(&self) -> bool {

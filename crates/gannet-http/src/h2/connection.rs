@@ -26,9 +26,9 @@
 //!    that arrived; drop [`Received::consumed`] of them; until it says [`Event::NeedMore`].
 //! 2. Answer each [`Event::Request`] and [`Event::Reject`] with [`Connection::respond`], at once or
 //!    later, in any order. It appends the response's head to the output.
-//! 3. Call [`Connection::poll_frame`] (or [`Connection::poll_output`]) after every `receive` that
-//!    consumed something, and whenever there is room to send: it appends control frames, and
-//!    headers of DATA frames whose content the caller then sends.
+//! 3. Call [`Connection::poll_frame`] after every `receive` that consumed something, and whenever
+//!    there is room to send: it appends control frames, and headers of DATA frames whose content
+//!    the caller then sends.
 //! 4. Output is one sequence: `respond` and `poll_frame` append to what was put out before, content
 //!    included. After [`Body::is_last`](super::Body::is_last), or if `respond` says that no content
 //!    follows, or after [`Event::Reset`], the machine does not speak of the stream any more.
@@ -54,6 +54,7 @@ mod send;
 mod time;
 
 pub use receive::PREFACE;
+pub use send::Body;
 
 use super::budget::Budget;
 use super::error::{ConnectionError, Rejection, Why};
@@ -280,12 +281,6 @@ impl Connection {
     #[must_use]
     pub fn error(&self) -> Option<ConnectionError> {
         self.error
-    }
-
-    /// Points left of the [budget](super::budget).
-    #[must_use]
-    pub fn budget_points(&self) -> i32 {
-        self.budget.points()
     }
 
     /// Bytes of memory held beyond the connection's own size: at most

@@ -9,7 +9,6 @@ pub mod error;
 pub mod frame;
 pub mod hpack;
 pub mod limits;
-pub mod output;
 pub mod priority;
 
 mod flow;
@@ -18,9 +17,8 @@ mod request;
 mod settings;
 mod streams;
 
-pub use connection::{Connection, Event, PREFACE, Received, Timeouts};
+pub use connection::{Body, Connection, Event, PREFACE, Received, Timeouts};
 pub use error::{ConnectionError, ErrorCode, Rejection, Why};
-pub use output::{Body, Output, Segment};
 
 /// Identifies a stream of a connection: odd, below 2^31, never used twice.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]

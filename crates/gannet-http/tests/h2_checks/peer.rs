@@ -3,7 +3,8 @@
 //! `/N` has N bytes of content; `/hold/N` too, but is answered only when [`Peer::answer_held`] is
 //! called; anything else has 2.
 
-use gannet_http::h2::{Connection, Event, Output, Segment, StreamId, Time, Timeouts};
+use gannet_http::h2::limits::QUANTUM;
+use gannet_http::h2::{Body, Connection, Event, StreamId, Time, Timeouts};
 use gannet_http::semantics::date::DateLine;
 use gannet_http::semantics::request::{Method, Request};
 use gannet_http::semantics::response::ResponseHead;
@@ -18,7 +19,7 @@ pub(crate) struct Peer {
     pub(crate) now: Time,
     kept: Vec<u8>,
     scratch: Vec<u8>,
-    output: Output,
+    output: Vec<u8>,
     held: Vec<(StreamId, u64)>,
     decoder: Decoder<'static>,
     /// One line per event (`! ...`) and per frame of output (`< ...`).
@@ -35,7 +36,7 @@ impl Peer {
             now: Time(0),
             kept: Vec::new(),
             scratch: Vec::new(),
-            output: Output::default(),
+            output: Vec::new(),
             held: Vec::new(),
             decoder: Decoder::new(),
             record: String::new(),
@@ -131,9 +132,8 @@ impl Peer {
             fields: &[],
         };
         let date = DateLine::new(0);
-        let wire = &mut self.output.wire;
         self.connection
-            .respond(stream, &head, date.as_bytes(), len, wire);
+            .respond(stream, &head, date.as_bytes(), len, &mut self.output);
     }
 
     /// Puts out all that can be put out.
@@ -144,8 +144,18 @@ impl Peer {
     /// Puts out so many bytes and one frame at the most.
     pub(crate) fn poll_up_to(&mut self, budget: u32) {
         let mut output = std::mem::take(&mut self.output);
-        self.connection.poll_output(self.now, budget, &mut output);
-        self.check(&output);
+        let (mut left, mut bodies) = (budget, Vec::new());
+        while left > 0 {
+            let before = output.len();
+            let room = left.max(QUANTUM / 2);
+            let Some(body) = self.connection.poll_frame(self.now, room, &mut output) else {
+                break;
+            };
+            let written = (output.len() - before) as u64 + body.range.end - body.range.start;
+            left = left.saturating_sub(u32::try_from(written).unwrap_or(u32::MAX));
+            bodies.push((output.len(), body));
+        }
+        check(&output, &bodies);
         if self.is_recording {
             self.record_output(&output);
         }
@@ -157,34 +167,8 @@ impl Peer {
         }
     }
 
-    /// Every DATA header is followed by exactly the content that it announces.
-    fn check(&self, output: &Output) {
-        let mut end = 0;
-        let mut data = wire::frames(&output.wire)
-            .into_iter()
-            .filter(|f| f.kind == wire::DATA);
-        for segment in &output.segments {
-            match segment {
-                Segment::Wire(range) => {
-                    assert_eq!(range.start, end, "wire segments are in order, without gaps");
-                    end = range.end;
-                }
-                Segment::Body(body) => {
-                    let header = data.next().expect("a header before content");
-                    assert_eq!(header.stream, body.stream.0);
-                    assert_eq!(u64::from(header.len), body.range.end - body.range.start);
-                    assert_eq!(header.flags & 1 != 0, body.is_last);
-                    let start = end as usize - 9;
-                    assert_eq!(output.wire[start + 3], wire::DATA, "right before it");
-                }
-            }
-        }
-        assert_eq!(end as usize, output.wire.len());
-        assert_eq!(data.next(), None, "no header without content");
-    }
-
-    fn record_output(&mut self, output: &Output) {
-        for frame in wire::frames(&output.wire) {
+    fn record_output(&mut self, output: &[u8]) {
+        for frame in wire::frames(output) {
             let line = wire::describe(&frame, &mut self.decoder);
             self.note(format!(
                 "< {}",
@@ -218,4 +202,19 @@ impl Peer {
             self.record.push('\n');
         }
     }
+}
+
+/// Every DATA header is followed by exactly the content that it announces: `bodies`, with where each
+/// follows.
+fn check(output: &[u8], bodies: &[(usize, Body)]) {
+    let frames = wire::frames(output);
+    let mut data = frames.into_iter().filter(|f| f.kind == wire::DATA);
+    for (end, body) in bodies {
+        let header = data.next().expect("a header before content");
+        assert_eq!(header.stream, body.stream.0);
+        assert_eq!(u64::from(header.len), body.range.end - body.range.start);
+        assert_eq!(header.flags & 1 != 0, body.is_last);
+        assert_eq!(output[end - 9 + 3], wire::DATA, "right before it");
+    }
+    assert_eq!(data.next(), None, "no header without content");
 }

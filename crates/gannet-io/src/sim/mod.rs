@@ -349,10 +349,6 @@ impl Network for Sim {
         self.forget(socket, true);
     }
 
-    fn unsent(&mut self, socket: Socket) -> u64 {
-        lock(&self.world).connection(socket).queued() as u64
-    }
-
     fn room(&mut self, socket: Socket, unsent_max: u32) -> u64 {
         let room = lock(&self.world).room(socket) as u64;
         room.min(u64::from(unsent_max))

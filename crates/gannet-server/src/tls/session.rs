@@ -178,12 +178,6 @@ impl Session {
         std::mem::take(&mut self.updates)
     }
 
-    /// Whether nothing of an unfinished record is held.
-    #[must_use]
-    pub fn is_between_records(&self) -> bool {
-        !self.opener.has_partial()
-    }
-
     /// The version of the protocol.
     #[must_use]
     pub fn version(&self) -> Version {

@@ -1,16 +1,29 @@
 //! Output: response heads, and the frames of their content in the order of priorities.
 
+use std::ops::Range;
+
 use super::{Connection, End};
 use crate::h2::budget::Cost;
 use crate::h2::error::ErrorCode;
 use crate::h2::frame::{FRAME_HEADER_LEN, FrameHeader, continuation, data, flags, headers};
 use crate::h2::hpack::{encoder, ready};
 use crate::h2::limits::{QUANTUM, SHORT_FRAME};
-use crate::h2::output::{Body, Output};
 use crate::h2::streams::{Response, Slot};
 use crate::h2::{StreamId, Time};
 use crate::semantics::date::DATE_LINE_LEN;
 use crate::semantics::response::{ReadyBlock, ReadyPart, ResponseHead};
+
+/// A range of a response's content that follows the frame header written last.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Body {
+    /// The stream whose content it is.
+    pub stream: StreamId,
+    /// Which bytes of the content, counted from the first one that is sent (0 for a range
+    /// response too). Never empty.
+    pub range: Range<u64>,
+    /// Whether the content ends here: the caller forgets the stream once these are sent.
+    pub is_last: bool,
+}
 
 impl Connection {
     /// Appends the head of a response to `wire`, as HEADERS and CONTINUATION frames, after control
@@ -163,24 +176,6 @@ impl Connection {
             self.go_on(slot, len, most.min(SHORT_FRAME) > window);
         }
         Some(body)
-    }
-
-    /// Appends output of about `budget` bytes, content included: everything that can be sent now,
-    /// frame by frame as [`poll_frame`](Self::poll_frame) has it. A frame is never cut for the
-    /// budget's sake below half a quantum, so that it may be exceeded by one frame.
-    pub fn poll_output(&mut self, now: Time, budget: u32, out: &mut Output) {
-        let mut left = budget;
-        while left > 0 {
-            let before = out.wire.len();
-            let body = self.poll_frame(now, left.max(QUANTUM / 2), &mut out.wire);
-            let Some(body) = body else {
-                break;
-            };
-            let written = (out.wire.len() - before) as u64 + body.range.end - body.range.start;
-            left = left.saturating_sub(u32::try_from(written).unwrap_or(u32::MAX));
-            out.push_body(body);
-        }
-        out.note_wire();
     }
 
     /// The content of a response is written to its end.

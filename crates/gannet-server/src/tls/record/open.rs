@@ -70,12 +70,6 @@ impl Opener {
         self.is_closed
     }
 
-    /// Whether the beginning of a record is held.
-    #[must_use]
-    pub fn has_partial(&self) -> bool {
-        !self.partial.is_empty()
-    }
-
     /// Opens the records in `input`, as [`Session::receive`](crate::tls::session::Session::receive)
     /// does, but without the secrets to follow an update of keys: true if one was met, which
     /// leaves the rest of the input unread.

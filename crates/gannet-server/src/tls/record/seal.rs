@@ -132,14 +132,6 @@ impl Sealer {
         Ok(used)
     }
 
-    /// Seals a handshake message, in one record: at most 2^14 bytes.
-    ///
-    /// # Errors
-    /// As [`seal`](Self::seal).
-    pub fn seal_handshake(&mut self, message: &[u8], out: &mut Vec<u8>) -> Result<(), Exhausted> {
-        self.seal_control(ContentType::Handshake, message, out)
-    }
-
     /// Seals one record of another type: an alert or a handshake message, at most 2^14 bytes.
     ///
     /// # Errors
