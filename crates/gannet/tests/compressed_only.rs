@@ -243,6 +243,55 @@ fn what_is_replaced_is_sent_as_it_is_now() {
     });
 }
 
+/// A year is said of a framework's name although only its compressed form is there, until its content
+/// changes.
+#[test]
+fn a_framework_s_name_counts_by_itself() {
+    on_both_engines(|engine| {
+        for (suffix, code) in [("gz", gzip as fn(&[u8]) -> Vec<u8>), ("br", brotli)] {
+            let site = Folder::new();
+            let name = format!("_astro/app.js.{suffix}");
+            site.write(&name, code(b"one"));
+            let flags = ["--compressed-only", "--workers", "1"];
+            let server = engine.serve(site.path(), &flags);
+            let mut client = Client::new(&server);
+            let mut lifetime = || {
+                let got = client.get("/_astro/app.js").expect(200);
+                got.field("cache-control").map(str::to_owned)
+            };
+            assert_eq!(
+                lifetime().as_deref(),
+                Some("max-age=31536000, immutable"),
+                "{suffix}"
+            );
+            site.write("new", code(b"another"));
+            fs::rename(site.join("new"), site.join(&name)).expect("beside it");
+            until("a second", || lifetime().as_deref() == Some("max-age=1"));
+        }
+    });
+}
+
+#[test]
+fn without_the_flag_explain_and_the_server_say_that_it_is_missing() {
+    let site = Folder::new();
+    site.write("a.txt.gz", gzip(b"one"));
+    site.write("b.txt.br", brotli(b"two"));
+    site.write("c.txt.zst", b"three");
+    on_both_engines(|engine| {
+        let server = engine.serve(site.path(), &[]);
+        let address = format!("http://{}", server.address());
+        for (path, why) in [
+            ("/a.txt", "--compressed-only serves it"),
+            ("/b.txt", "--compressed-only serves it"),
+            ("/c.txt", "pack --compressed-only decompresses it"),
+        ] {
+            let told = gannet_in(&site, ["explain", path, ".", "--server", &address]);
+            let told = told.success().text().to_owned();
+            assert!(told.contains("404") && told.contains(why), "{told}");
+        }
+    });
+}
+
 #[test]
 fn an_archive_has_what_compressed_files_come_to() {
     let (site, out) = (Folder::new(), Folder::new());
