@@ -94,9 +94,11 @@ fn essence(response: &Response) -> (u16, Vec<(String, String)>, Vec<u8>) {
 #[test]
 fn clients_without_codings_see_no_difference() {
     let (plain, coded, out) = (Folder::new(), Folder::new(), Folder::new());
+    let brotlied = Folder::new();
     for (path, content) in contents() {
         plain.write(path, &content);
         coded.write(format!("{path}.gz"), gzip(&content));
+        brotlied.write(format!("{path}.br"), brotli(&content));
     }
     // A brotli beside is no more than a further coding.
     coded.write("data.json.br", brotli(&words(1 << 20, 4)));
@@ -109,6 +111,7 @@ fn clients_without_codings_see_no_difference() {
         let server = engine.serve(plain.path(), &["--no-listing"]);
         let others = [
             engine.serve(coded.path(), &["--no-listing", "--compressed-only"]),
+            engine.serve(brotlied.path(), &["--no-listing", "--compressed-only"]),
             engine.serve(&archive, &[]),
         ];
         let mut expect = Client::new(&server);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -219,6 +219,27 @@ fn unix_sockets_have_a_mode_and_stand_beside_a_port() {
         get(&server, "/").expect(200);
         server.stop().success();
         assert!(!socket.exists());
+    });
+}
+
+/// A socket has the group that was asked for, by its number, too.
+#[test]
+fn unix_sockets_have_a_group() {
+    let folder = Folder::site();
+    let own = fs::metadata(folder.path()).expect("it is there");
+    // Root may give it to any.
+    let group = match own.uid() {
+        0 => 54_321,
+        _ => own.gid(),
+    };
+    on_both_engines(|engine| {
+        let socket = folder.join(engine.name());
+        let listen = format!("unix:{},mode=0660,group={group}", socket.display());
+        let mut command = command();
+        command.args(["--engine", engine.name(), "-p", "0", "-l", &listen]);
+        let _server = Gannet::start(command.arg(folder.path()));
+        let made = fs::metadata(&socket).expect("it is there");
+        assert_eq!((made.gid(), mode(&socket)), (group, 0o660));
     });
 }
 
