@@ -229,6 +229,22 @@ fn a_seed_is_a_run() {
     assert_ne!(first, third);
 }
 
+/// What may happen to datagrams changes nothing in a run that has none.
+#[test]
+fn a_run_without_datagrams_is_as_ever() {
+    let without = Faults {
+        datagram_loss: 0,
+        datagram_duplicate: 0,
+        datagram_corrupt: 0,
+        datagram_late: 0,
+        datagram_full: 0,
+        datagram_latency_ns: 0,
+        ..Faults::benign()
+    };
+    assert_ne!(without, Faults::benign());
+    assert_eq!(run(42, without).0, run(42, Faults::benign()).0);
+}
+
 /// The oracle sees what a server does that sends pages of a file that changes.
 #[test]
 fn truncation_shows_as_zeros() {

@@ -17,10 +17,11 @@ pub struct DatagramClient {
 }
 
 impl SimHandle {
-    /// A client at an address, which no other client may have.
+    /// A client at an address. Panics if another client has it.
     #[must_use]
     pub fn datagram_client(&self, address: SocketAddr) -> DatagramClient {
         let mut world = lock(&self.0);
+        world.datagrams.check_free(address);
         let clients = &mut world.datagrams.clients;
         clients.push(ClientSocket {
             address,
@@ -76,8 +77,9 @@ impl DatagramClient {
     }
 
     /// Moves to another address, as when a NAT forgets: what was sent to the old one, even if it is
-    /// on its way, arrives nowhere.
+    /// on its way, arrives nowhere. Panics if another client has the new one.
     pub fn rebind(&self, address: SocketAddr) {
+        lock(&self.world).datagrams.check_free(address);
         self.with(|client| client.address = address);
     }
 }

@@ -106,6 +106,13 @@ impl Datagrams {
         });
     }
 
+    /// Clients do not share addresses.
+    pub(super) fn check_free(&self, address: SocketAddr) {
+        let mut clients = self.clients.iter();
+        let is_taken = clients.any(|client| !client.is_closed && client.address == address);
+        assert!(!is_taken, "{address} is another client's");
+    }
+
     /// When something can happen: now or later.
     pub(super) fn events(&self, mut at: impl FnMut(Nanos, Event)) {
         if let Some(due) = self.flying.iter().map(|flying| flying.due).min() {

@@ -10,6 +10,9 @@
 //! moved without completing anything returns at once, so that clients which read after every turn
 //! are never passed over; clients that are slow on purpose set an alarm.
 //!
+//! Datagrams fly one by one, with faults of their own; a [`DatagramClient`] sends and receives them,
+//! and [`SimHandle::exchanged`] has the bytes for the anti-amplification limit.
+//!
 //! What `sendfile` queues are references to the file, as in the kernel: a file that is truncated
 //! in place while bytes of it are queued reaches the client as zeros, and one that is overwritten
 //! as bytes of both versions.
