@@ -26,9 +26,10 @@ pub(super) struct Suites {
 
 /// Test binaries that are of use in a VM: package and name. What does not ask the kernel anything
 /// is left out, since an emulated machine is slow.
-const TESTS: [(&str, &str); 10] = [
+const TESTS: [(&str, &str); 11] = [
     ("gannet-io", "accept"),
     ("gannet-io", "cancel"),
+    ("gannet-io", "datagrams"),
     ("gannet-io", "kernel_tls"),
     ("gannet-io", "open"),
     ("gannet-io", "receive"),

@@ -1,8 +1,8 @@
 //! Binding datagram sockets.
 
-use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::{fmt, io};
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
@@ -35,7 +35,7 @@ pub fn bind_exclusive(address: SocketAddr) -> io::Result<OwnedFd> {
 /// both there: `wanted`, or, if its port is 0, with a port that is free for both.
 ///
 /// # Errors
-/// Those of [`net::bind_exclusive`] and of [`bind_exclusive`], with the word which of them it was.
+/// Those of [`net::bind_exclusive`] and of [`bind_exclusive`], and which of them it was.
 pub fn free_for_both(wanted: SocketAddr) -> Result<SocketAddr, (Transport, io::Error)> {
     // Ports whose UDP side is taken stay bound meanwhile, so that the kernel chooses others.
     let mut taken = Vec::new();
@@ -65,6 +65,15 @@ pub enum Transport {
     Tcp,
     /// A datagram socket.
     Udp,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+        })
+    }
 }
 
 fn bound(address: SocketAddr, share: bool) -> io::Result<OwnedFd> {
