@@ -12,8 +12,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
+use gannet_http::binary::integer;
 use gannet_http::h2::hpack::encoder::write_field;
-use gannet_http::h2::hpack::{Decoder, integer, ready};
+use gannet_http::h2::hpack::{Decoder, ready};
 use gannet_http::h2::{Connection, Event, Time, Timeouts};
 use gannet_http::semantics::date::DateLine;
 use gannet_http::semantics::ready_fields::RepresentationFields;

@@ -6,8 +6,10 @@
 //!   tags, ranges, content codings, target paths, responses.
 //! * [`h1`]: the HTTP/1 machine: parses requests, frames responses, decides on persistence.
 //! * [`h2`]: the HTTP/2 machine: frames, field compression, streams, flow control, priorities.
+//! * [`binary`]: what the last two share: rules of requests, strings, priorities, the budget.
 #![forbid(unsafe_code)]
 
+pub mod binary;
 pub mod h1;
 pub mod h2;
 mod scan;

@@ -238,7 +238,7 @@ impl Connection {
         self.line = match request.version {
             _ if self.is_draining || !head.is_persistent => ConnectionLine::Close,
             Version::Http10 => ConnectionLine::KeepAlive,
-            Version::Http11 | Version::Http2 => ConnectionLine::None,
+            Version::Http11 | Version::Http2 | Version::Http3 => ConnectionLine::None,
         };
         if request.content != Content::None || request.target.form == TargetForm::Authority {
             self.accept_content(head);

@@ -56,17 +56,18 @@ mod time;
 pub use receive::PREFACE;
 pub use send::Body;
 
-use super::budget::Budget;
-use super::error::{ConnectionError, Rejection, Why};
+use super::error::{ConnectionError, Why};
 use super::flow::{ReceiveWindow, SendWindow};
 use super::frame::{goaway, settings as settings_frame};
 use super::hpack::Decoder;
 use super::limits::{CONNECTION_WINDOW, CONTROL_MAX};
 use super::pace::Pace;
-use super::priority::Priority;
 use super::settings::{self, PeerSettings};
 use super::streams::{ClosedStreams, Response, Streams};
 use super::{StreamId, Time};
+use crate::binary::budget::Budget;
+use crate::binary::priority::Priority;
+use crate::binary::rejection::Rejection;
 use crate::semantics::request::Request;
 
 /// What became of input.

@@ -1,6 +1,7 @@
 //! What a peer did wrong, and what goes on the wire for it (RFC 9113 sections 5.4 and 7).
 
-use crate::semantics::status::Status;
+use crate::binary::budget::Spent;
+use crate::binary::request::Malformed;
 
 /// An error code of RST_STREAM and GOAWAY frames (RFC 9113 section 7).
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -164,7 +165,7 @@ pub enum Why {
     Malformed,
     /// More streams at once than announced.
     TooManyStreams,
-    /// The cost budget is spent: see [`super::budget`].
+    /// The cost budget is spent: see [`crate::binary::budget`].
     BudgetSpent,
     /// The peer made no progress in time.
     Stalled,
@@ -205,36 +206,14 @@ impl Why {
     }
 }
 
-/// A well-formed request that is answered with an error without being evaluated.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Rejection {
-    /// The status to answer with.
-    pub status: Status,
-    /// The cause.
-    pub why: RejectionWhy,
-}
-
-impl Rejection {
-    /// The reaction to a cause.
-    #[must_use]
-    pub const fn of(why: RejectionWhy) -> Self {
-        let status = match why {
-            RejectionWhy::FieldSectionTooLarge | RejectionWhy::TooManyFieldLines => {
-                Status::REQUEST_HEADER_FIELDS_TOO_LARGE
-            }
-            RejectionWhy::ExpectationUnknown => Status::EXPECTATION_FAILED,
-        };
-        Self { status, why }
+impl From<Spent> for Why {
+    fn from(Spent: Spent) -> Self {
+        Self::BudgetSpent
     }
 }
 
-/// A cause of a [`Rejection`].
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
-pub enum RejectionWhy {
-    /// The decoded section is larger than [`super::limits::FIELD_SECTION_MAX`].
-    FieldSectionTooLarge,
-    /// More lines than [`crate::semantics::limits::FIELD_LINES_MAX`].
-    TooManyFieldLines,
-    /// An expectation other than `100-continue`.
-    ExpectationUnknown,
+impl From<Malformed> for Why {
+    fn from(Malformed: Malformed) -> Self {
+        Self::Malformed
+    }
 }

@@ -1,6 +1,7 @@
 //! Bounds on what an HTTP/2 peer may send or make us keep, each with its reason.
 
 use super::frame::FRAME_HEADER_LEN;
+use crate::binary::limits::FIELD_BLOCK_MAX;
 
 /// The longest frame payload that is accepted: SETTINGS_MAX_FRAME_SIZE at its initial value, the
 /// lowest that RFC 9113 section 4.2 allows. Requests without content need no longer ones.
@@ -12,20 +13,6 @@ pub const INPUT_MAX: usize = FRAME_HEADER_LEN + FRAME_PAYLOAD_MAX as usize;
 /// The most streams open at once: SETTINGS_MAX_CONCURRENT_STREAMS. RFC 9113 section 5.1.2 advises
 /// at least 100; browsers use no more.
 pub const STREAMS_MAX: u32 = 128;
-
-/// The largest decoded field section, counted as RFC 9113 section 6.5.2 counts it (32 bytes per
-/// line on top of name and value): SETTINGS_MAX_HEADER_LIST_SIZE. As HTTP/1's section, with room
-/// for its 100 lines. Larger ones are answered with 431.
-pub const FIELD_SECTION_MAX: u32 = 20 * 1024;
-
-/// Decoded size at which a field block ends the connection. Blocks above [`FIELD_SECTION_MAX`] are
-/// decoded on, into nothing, because the dynamic table must stay in step; a few kilobytes of
-/// references to a large entry stand for megabytes, so that has an end too.
-pub const FIELD_SECTION_DECODED_MAX: u32 = 4 * FIELD_SECTION_MAX;
-
-/// The longest encoded field block in bytes, over all of its frames. Literals without Huffman
-/// coding are hardly longer encoded than decoded.
-pub const FIELD_BLOCK_MAX: usize = 32 * 1024;
 
 /// The most CONTINUATION frames of one field block. With frames of 16 KiB two are enough; clients
 /// that cut shorter pieces exist in test suites only.
@@ -58,9 +45,6 @@ pub const CONTROL_MAX: usize = 4096;
 
 /// The most settings of one SETTINGS frame that are free of charge; there are ten kinds.
 pub const SETTINGS_FREE: usize = 16;
-
-/// The most priorities kept for streams that are not open yet (RFC 9218 section 7.1).
-pub const EARLY_PRIORITIES_MAX: usize = 32;
 
 /// The most closed streams that are remembered, to distinguish late frames from wrong ones.
 pub const CLOSED_MAX: usize = 64;

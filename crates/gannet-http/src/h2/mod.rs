@@ -1,24 +1,21 @@
 //! HTTP/2 (RFC 9113), the server's side, as a machine without I/O.
 //!
 //! [`connection`] has the machine, its states and the order of calls. [`hpack`] is field
-//! compression (RFC 7541), [`priority`] is RFC 9218.
+//! compression (RFC 7541). What HTTP/3 has as well is in [`crate::binary`].
 
-pub mod budget;
 pub mod connection;
 pub mod error;
 pub mod frame;
 pub mod hpack;
 pub mod limits;
-pub mod priority;
 
 mod flow;
 mod pace;
-mod request;
 mod settings;
 mod streams;
 
 pub use connection::{Body, Connection, Event, PREFACE, Received, Timeouts};
-pub use error::{ConnectionError, ErrorCode, Rejection, Why};
+pub use error::{ConnectionError, ErrorCode, Why};
 
 /// Identifies a stream of a connection: odd, below 2^31, never used twice.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]

@@ -3,7 +3,8 @@
 use super::error::Why;
 use super::frame::STREAM_MASK;
 use super::frame::settings::SettingId;
-use super::limits::{DYNAMIC_TABLE_MAX, FIELD_SECTION_MAX, STREAMS_MAX};
+use super::limits::{DYNAMIC_TABLE_MAX, STREAMS_MAX};
+use crate::binary::limits::FIELD_SECTION_MAX;
 
 /// What we announce. Everything else is at its initial value: table of 4096 bytes, windows of
 /// 65,535 bytes, frames of 16,384.

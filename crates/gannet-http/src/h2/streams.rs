@@ -8,7 +8,7 @@ use super::Time;
 use super::flow::SendWindow;
 use super::limits::{CLOSED_MAX, CONTENT_LINGER_MS, CONTENT_UNWELCOME, STREAM_WINDOW, STREAMS_MAX};
 use super::pace::Pace;
-use super::priority::{Priority, URGENCIES};
+use crate::binary::priority::{Priority, URGENCIES};
 
 /// How far the response is.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

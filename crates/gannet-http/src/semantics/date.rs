@@ -8,6 +8,9 @@ pub const DATE_LEN: usize = 29;
 /// Bytes of a whole `date` field line with its CRLF.
 pub const DATE_LINE_LEN: usize = 37;
 
+/// Where the value begins in such a line.
+pub(crate) const DATE_START: usize = b"date: ".len();
+
 /// The earliest moment that can be written: 0000-01-01 00:00:00.
 pub const DATE_MIN: i64 = -62_167_219_200;
 

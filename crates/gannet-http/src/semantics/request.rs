@@ -25,6 +25,8 @@ pub enum Version {
     Http11,
     /// HTTP/2
     Http2,
+    /// HTTP/3
+    Http3,
 }
 
 impl Version {
@@ -35,6 +37,7 @@ impl Version {
             Self::Http10 => "HTTP/1.0",
             Self::Http11 => "HTTP/1.1",
             Self::Http2 => "HTTP/2.0",
+            Self::Http3 => "HTTP/3.0",
         }
     }
 }
@@ -73,7 +76,7 @@ pub enum Content {
     None,
     /// So many bytes, never 0.
     Length(u64),
-    /// Chunks (or, in HTTP/2, DATA frames) of unknown total.
+    /// Chunks (or, in HTTP/2 and HTTP/3, DATA frames) of unknown total.
     Chunked,
 }
 
@@ -87,7 +90,7 @@ pub struct Request<'a> {
     /// The request target.
     pub target: RequestTarget<'a>,
     /// The requested host and port: the target's own in absolute-form and authority-form, else the
-    /// `Host` field's (RFC 9112 section 3.2.2); in HTTP/2 `:authority`, else `Host`. `None` only in
+    /// `Host` field's (RFC 9112 section 3.2.2); in HTTP/2 and HTTP/3 `:authority`, else `Host`. `None` only in
     /// HTTP/1.0.
     pub authority: Option<&'a [u8]>,
     /// The version of the protocol.

@@ -5,8 +5,9 @@
 
 use std::ops::ControlFlow;
 
+use gannet_http::binary::limits::FIELD_BLOCK_MAX;
 use gannet_http::h2::hpack::encoder::write_field;
-use gannet_http::h2::limits::{CONTROL_MAX, FIELD_BLOCK_MAX, MEMORY_MAX, STREAMS_MAX};
+use gannet_http::h2::limits::{CONTROL_MAX, MEMORY_MAX, STREAMS_MAX};
 use gannet_http::h2::{ErrorCode, Why};
 
 use super::h2_checks::peer::Peer;

@@ -6,8 +6,10 @@
 use std::fs;
 use std::path::Path;
 
-use gannet_http::h2::hpack::{Decoder, HpackError};
-use gannet_http::h2::limits::{DYNAMIC_TABLE_MAX, FIELD_SECTION_DECODED_MAX};
+use gannet_http::binary::CodingError;
+use gannet_http::binary::limits::FIELD_SECTION_DECODED_MAX;
+use gannet_http::h2::hpack::Decoder;
+use gannet_http::h2::limits::DYNAMIC_TABLE_MAX;
 use gannet_testkit::h2::hpack;
 use proptest::prelude::*;
 
@@ -15,7 +17,7 @@ use super::h2_checks;
 
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Pairs, HpackError> {
+fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<Pairs, CodingError> {
     let mut pairs = Vec::new();
     decoder.decode_each(block, |name, value| {
         pairs.push((name.to_vec(), value.to_vec()))
@@ -55,7 +57,7 @@ fn the_examples_of_the_standard_decode() {
 
 #[test]
 fn what_cannot_be_decoded_is_refused_for_its_reason() {
-    use HpackError::{Huffman, Index, Integer, SizeUpdate, Truncated};
+    use CodingError::{Huffman, Index, Integer, SizeUpdate, Truncated};
     let check = |hex: &str, expect| {
         let found = decode(&mut Decoder::new(), &from_hex(hex)).map(|_| ());
         assert_eq!(found, expect, "{hex}");
@@ -89,7 +91,7 @@ fn a_bomb_of_references_to_a_large_entry_is_cut_off() {
     let mut decoded = 0;
     let bomb = [0xbe; 30_000];
     let result = decoder.decode_each(&bomb, |_, value| decoded += value.len() as u32);
-    assert_eq!(result, Err(HpackError::TooLarge));
+    assert_eq!(result, Err(CodingError::TooLarge));
     assert!(decoded <= FIELD_SECTION_DECODED_MAX + DYNAMIC_TABLE_MAX);
 }
 

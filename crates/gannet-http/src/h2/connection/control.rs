@@ -2,14 +2,15 @@
 
 use super::receive::{Fault, Outcome};
 use super::{Connection, End};
-use crate::h2::budget::Cost;
+use crate::binary::budget::Cost;
+use crate::binary::limits::EARLY_PRIORITIES_MAX;
+use crate::binary::priority::Priority;
 use crate::h2::error::{StreamError, Why};
 use crate::h2::frame::{
     FrameHeader, flags, goaway, ping, priority, priority_update, rst_stream, settings,
     window_update,
 };
-use crate::h2::limits::{EARLY_PRIORITIES_MAX, SETTINGS_FREE};
-use crate::h2::priority::Priority;
+use crate::h2::limits::SETTINGS_FREE;
 use crate::h2::streams::Closed;
 
 impl Connection {

@@ -1,13 +1,14 @@
 //! Input: from bytes to frames, and each frame to what is done about it.
 
 use super::{Connection, End, Event, Expects, Received};
-use crate::h2::budget::Cost;
+use crate::binary::budget::{Cost, Spent};
+use crate::binary::request::{Accepted, Head};
 use crate::h2::error::{ErrorCode, StreamError, Why};
 use crate::h2::frame::{FRAME_HEADER_LEN, FrameHeader, FrameType, flags, push_promise, rst_stream};
 use crate::h2::limits::{CONTROL_MAX, FRAME_PAYLOAD_MAX};
-use crate::h2::request::{Accepted, Head};
 use crate::h2::streams::{Closed, Slot};
 use crate::h2::{StreamId, Time};
+use crate::semantics::request::Version;
 
 /// What a frame amounts to for the caller.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +35,12 @@ impl From<Why> for Fault {
     /// A connection error, unless it is marked as a stream error.
     fn from(why: Why) -> Self {
         Self::Connection(why)
+    }
+}
+
+impl From<Spent> for Fault {
+    fn from(spent: Spent) -> Self {
+        Self::Connection(spent.into())
     }
 }
 
@@ -248,7 +255,7 @@ fn request_event<'a>(
     if let Some(rejection) = accepted.rejection {
         return Event::Reject { stream, rejection };
     }
-    match head.request(scratch, accepted, is_ended) {
+    match head.request(scratch, accepted, Version::Http2, is_ended) {
         Some(request) => Event::Request { stream, request },
         None => unreachable!("a section is accepted only if it is a request"),
     }

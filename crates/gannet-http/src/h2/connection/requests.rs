@@ -2,14 +2,15 @@
 
 use super::receive::{Fault, Outcome};
 use super::{Connection, End, PartialBlock};
+use crate::binary::CodingError;
+use crate::binary::budget::Cost;
+use crate::binary::limits::FIELD_BLOCK_MAX;
+use crate::binary::priority::Priority;
+use crate::binary::request::{Head, is_trailer};
 use crate::h2::Time;
-use crate::h2::budget::Cost;
 use crate::h2::error::{StreamError, Why};
 use crate::h2::frame::{FrameHeader, data, flags, headers, window_update};
-use crate::h2::hpack::HpackError;
-use crate::h2::limits::{CONTINUATIONS_MAX, FIELD_BLOCK_MAX};
-use crate::h2::priority::Priority;
-use crate::h2::request::{Head, is_trailer};
+use crate::h2::limits::CONTINUATIONS_MAX;
 use crate::h2::streams::{Closed, Response, Slot, Stream};
 use crate::semantics::request::Method;
 
@@ -145,7 +146,8 @@ impl Connection {
         if block.depends_on_itself {
             return Err(fault(Why::SelfDependency));
         }
-        let accepted = head.finish(scratch, block.is_ended).map_err(fault)?;
+        let accepted = head.finish(scratch, block.is_ended);
+        let accepted = accepted.map_err(|malformed| fault(malformed.into()))?;
         if accepted.rejection.is_some() {
             self.budget.charge(Cost::WastedBlock)?;
         }
@@ -304,9 +306,9 @@ impl Connection {
     }
 }
 
-fn block_cause(error: HpackError) -> Fault {
+fn block_cause(error: CodingError) -> Fault {
     Fault::Connection(match error {
-        HpackError::TooLarge => Why::FieldBlockTooLong,
+        CodingError::TooLarge => Why::FieldBlockTooLong,
         _ => Why::FieldBlock,
     })
 }

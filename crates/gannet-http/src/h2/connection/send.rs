@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Connection, End};
-use crate::h2::budget::Cost;
+use crate::binary::budget::Cost;
 use crate::h2::error::ErrorCode;
 use crate::h2::frame::{FRAME_HEADER_LEN, FrameHeader, continuation, data, flags, headers};
 use crate::h2::hpack::{encoder, ready};

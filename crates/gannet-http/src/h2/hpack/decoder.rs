@@ -5,10 +5,11 @@
 //! dropped one by one, so that nothing grows.
 
 use super::dynamic_table::DynamicTable;
-use super::line::{LINE_END, Line, NameKind, SEPARATOR};
 use super::static_table::{self, STATIC_COUNT};
-use super::{HpackError, huffman, integer};
-use crate::h2::limits::{DYNAMIC_TABLE_MAX, FIELD_SECTION_DECODED_MAX};
+use crate::binary::limits::FIELD_SECTION_DECODED_MAX;
+use crate::binary::line::{LINE_END, Line, NameKind, SEPARATOR};
+use crate::binary::{CodingError, integer, string};
+use crate::h2::limits::DYNAMIC_TABLE_MAX;
 
 /// The decoder of one connection.
 #[derive(Clone, Debug)]
@@ -42,7 +43,7 @@ impl Decoder {
         block: &[u8],
         lines: &mut Vec<u8>,
         mut keep: impl FnMut(&Line, &[u8]) -> bool,
-    ) -> Result<(), HpackError> {
+    ) -> Result<(), CodingError> {
         let mut input = self.read_size_updates(block)?;
         let mut decoded = 0;
         while let Some((&first, rest)) = input.split_first() {
@@ -52,7 +53,7 @@ impl Decoder {
                 self.indexed(index, lines)?
             } else if first & 0xe0 == 0x20 {
                 // RFC 7541 4.2: an update has its place at the beginning.
-                return Err(HpackError::SizeUpdate);
+                return Err(CodingError::SizeUpdate);
             } else {
                 self.literal(first, &mut input, lines)?
             };
@@ -61,7 +62,7 @@ impl Decoder {
                 lines.truncate(line.start as usize);
             }
             if decoded > FIELD_SECTION_DECODED_MAX {
-                return Err(HpackError::TooLarge);
+                return Err(CodingError::TooLarge);
             }
         }
         Ok(())
@@ -75,7 +76,7 @@ impl Decoder {
         &mut self,
         block: &[u8],
         mut show: impl FnMut(&[u8], &[u8]),
-    ) -> Result<(), HpackError> {
+    ) -> Result<(), CodingError> {
         self.decode(block, &mut Vec::new(), |line, bytes| {
             let start = line.start as usize;
             let name = &bytes[start..start + usize::from(line.name_len)];
@@ -87,7 +88,7 @@ impl Decoder {
 
     /// Size updates at the beginning of a block: at most the lowest size since the last block, and
     /// the final one (RFC 7541 section 4.2).
-    fn read_size_updates<'b>(&mut self, block: &'b [u8]) -> Result<&'b [u8], HpackError> {
+    fn read_size_updates<'b>(&mut self, block: &'b [u8]) -> Result<&'b [u8], CodingError> {
         let mut input = block;
         let mut count = 0;
         while let Some((&first, rest)) = input.split_first()
@@ -97,7 +98,7 @@ impl Decoder {
             let size = integer::decode(first, 5, &mut input)?;
             count += 1;
             if size > DYNAMIC_TABLE_MAX || count > 2 {
-                return Err(HpackError::SizeUpdate);
+                return Err(CodingError::SizeUpdate);
             }
             self.table.resize(size);
         }
@@ -106,7 +107,7 @@ impl Decoder {
 
     /// An indexed field (RFC 7541 section 6.1).
     #[inline]
-    fn indexed(&self, index: u32, lines: &mut Vec<u8>) -> Result<Line, HpackError> {
+    fn indexed(&self, index: u32, lines: &mut Vec<u8>) -> Result<Line, CodingError> {
         if let Some(entry) = static_table::get(index) {
             let start = lines.len() as u32;
             lines.extend_from_slice(entry.line.as_bytes());
@@ -121,7 +122,7 @@ impl Decoder {
         let position = dynamic_position(index)?;
         self.table
             .write_line(position, lines)
-            .ok_or(HpackError::Index)
+            .ok_or(CodingError::Index)
     }
 
     /// A literal field (RFC 7541 section 6.2); `first` tells which of the three.
@@ -130,13 +131,13 @@ impl Decoder {
         first: u8,
         input: &mut &[u8],
         lines: &mut Vec<u8>,
-    ) -> Result<Line, HpackError> {
+    ) -> Result<Line, CodingError> {
         let is_added = first & 0x40 != 0;
         let prefix_len = if is_added { 6 } else { 4 };
         let index = integer::decode(first, prefix_len, input)?;
         let start = lines.len();
         let kind = if index == 0 {
-            read_string(input, lines)?;
+            string::read_next(input, 7, lines)?;
             NameKind::of(&lines[start..])
         } else if let Some(entry) = static_table::get(index) {
             lines.extend_from_slice(entry.name().as_bytes());
@@ -145,19 +146,19 @@ impl Decoder {
             let position = dynamic_position(index)?;
             self.table
                 .write_name(position, lines)
-                .ok_or(HpackError::Index)?
+                .ok_or(CodingError::Index)?
         };
         let name_len = lines.len() - start;
         lines.extend_from_slice(SEPARATOR);
         let value_start = lines.len();
-        read_string(input, lines)?;
+        string::read_next(input, 7, lines)?;
         let value_len = lines.len() - value_start;
         let line = Line {
             kind,
             is_well_formed: kind.takes(&lines[value_start..]),
             start: start as u32,
-            name_len: u16::try_from(name_len).map_err(|_| HpackError::TooLarge)?,
-            value_len: u16::try_from(value_len).map_err(|_| HpackError::TooLarge)?,
+            name_len: u16::try_from(name_len).map_err(|_| CodingError::TooLarge)?,
+            value_len: u16::try_from(value_len).map_err(|_| CodingError::TooLarge)?,
         };
         lines.extend_from_slice(LINE_END);
         if is_added {
@@ -179,25 +180,8 @@ impl Decoder {
 
 /// Position in the dynamic table of an index that is not in the static one.
 #[inline]
-fn dynamic_position(index: u32) -> Result<usize, HpackError> {
+fn dynamic_position(index: u32) -> Result<usize, CodingError> {
     (index as usize)
         .checked_sub(STATIC_COUNT + 1)
-        .ok_or(HpackError::Index)
-}
-
-/// Appends a string (RFC 7541 section 5.2).
-#[inline]
-fn read_string(input: &mut &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
-    let (&first, rest) = input.split_first().ok_or(HpackError::Truncated)?;
-    *input = rest;
-    let len = integer::decode(first, 7, input)?;
-    let (string, rest) = input
-        .split_at_checked(len as usize)
-        .ok_or(HpackError::Truncated)?;
-    *input = rest;
-    if first & 0x80 != 0 {
-        return huffman::decode(string, out);
-    }
-    out.extend_from_slice(string);
-    Ok(())
+        .ok_or(CodingError::Index)
 }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use super::line::{Line, NameKind};
+use crate::binary::line::{Line, NameKind};
 use crate::h2::limits::DYNAMIC_TABLE_MAX;
 
 /// Entries from the newest (0) to the oldest.

@@ -1,7 +1,8 @@
 //! Stateless encoding: nothing is ever entered into a dynamic table (RFC 7541 sections 6.1, 6.2.2).
 
-use super::{huffman, integer, static_table};
-use crate::semantics::date::{DATE_LEN, DATE_LINE_LEN};
+use super::static_table;
+use crate::binary::{integer, string};
+use crate::semantics::date::{DATE_LEN, DATE_LINE_LEN, DATE_START};
 use crate::semantics::decimal::write_decimal;
 use crate::semantics::status::Status;
 
@@ -19,9 +20,9 @@ pub fn write_field(name: &str, value: &[u8], out: &mut Vec<u8>) {
     }
     integer::encode(by_name.unwrap_or(0), 0, 4, out);
     if by_name.is_none() {
-        write_string(name.as_bytes(), out);
+        string::write(name.as_bytes(), 0, 7, out);
     }
-    write_string(value, out);
+    string::write(value, 0, 7, out);
 }
 
 /// Appends `:status`.
@@ -64,20 +65,6 @@ pub(crate) fn write_content_length(len: u64, out: &mut Vec<u8>) {
     // At most 20 digits.
     out[start - 1] = (out.len() - start) as u8;
 }
-
-fn write_string(plain: &[u8], out: &mut Vec<u8>) {
-    let coded_len = huffman::coded_len(plain);
-    if coded_len < plain.len() {
-        integer::encode(coded_len, 0x80, 7, out);
-        huffman::encode(plain, out);
-    } else {
-        integer::encode(plain.len(), 0, 7, out);
-        out.extend_from_slice(plain);
-    }
-}
-
-/// Where the value begins in a `date` line.
-const DATE_START: usize = b"date: ".len();
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 //! Ready blocks for HTTP/2: made of HTTP/1's lines, once, when a file is packed or cached.
 
 use super::encoder::write_field;
-use super::line::{LINE_END, SEPARATOR};
+use crate::binary::line::lines;
 use crate::semantics::response::{HpackBlock, ReadyBlock};
 
 /// An owned [`HpackBlock`].
@@ -56,21 +56,8 @@ pub fn render(block: ReadyBlock<'_>) -> Option<ReadyHpack> {
 }
 
 /// Appends the fields of lines in HTTP/1's form, as [`render`] does.
-pub(crate) fn write_lines(lines: &[u8], out: &mut Vec<u8>) -> Option<()> {
-    let mut rest = lines;
-    while !rest.is_empty() {
-        let end = memchr::memchr(b'\r', rest)?;
-        let (line, after) = rest.split_at(end);
-        rest = after.strip_prefix(LINE_END)?;
-        let colon = memchr::memchr(b':', line)?;
-        let name = std::str::from_utf8(&line[..colon]).ok()?;
-        let value = line[colon..].strip_prefix(SEPARATOR)?;
-        if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
-            return None;
-        }
-        write_field(name, value, out);
-    }
-    Some(())
+pub(crate) fn write_lines(block: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    lines(block, |name, value| write_field(name, value, out))
 }
 
 #[cfg(test)]

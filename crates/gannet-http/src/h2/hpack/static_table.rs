@@ -1,44 +1,9 @@
 //! The static table (RFC 7541 appendix A).
 
-use super::line::NameKind;
-use crate::semantics::fields::KnownField;
+use crate::binary::static_table::{self, StaticEntry, entries};
 
 /// How many entries the table has; their indexes begin with 1.
 pub(crate) const STATIC_COUNT: usize = 61;
-
-/// An entry.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct StaticEntry {
-    /// The line, `name: value CRLF`.
-    pub(crate) line: &'static str,
-    /// Bytes of the name.
-    pub(crate) name_len: u8,
-    /// Bytes of the value.
-    pub(crate) value_len: u8,
-    /// What the name means in a request.
-    pub(crate) kind: NameKind,
-}
-
-impl StaticEntry {
-    pub(crate) fn name(&self) -> &'static str {
-        &self.line[..usize::from(self.name_len)]
-    }
-
-    /// Whether a request may have this line.
-    #[inline]
-    pub(crate) fn is_well_formed(&self) -> bool {
-        let needs_value = matches!(
-            self.kind,
-            NameKind::Authority | NameKind::Known(KnownField::Host)
-        );
-        self.kind != NameKind::Refused && !needs_value
-    }
-
-    pub(crate) fn value(&self) -> &'static str {
-        let start = usize::from(self.name_len) + 2;
-        &self.line[start..start + usize::from(self.value_len)]
-    }
-}
 
 /// The entry of an index from 1 to [`STATIC_COUNT`].
 #[inline]
@@ -46,35 +11,20 @@ pub(crate) fn get(index: u32) -> Option<&'static StaticEntry> {
     ENTRIES.get((index as usize).wrapping_sub(1))
 }
 
-/// The lowest index of an entry with this name, and that of the one with this value too. Linear:
-/// used when blocks are made ahead of time, and for the few fields of odd responses.
+/// The lowest index of an entry with this name, and that of the one with this value too.
 pub(crate) fn find(name: &str, value: &[u8]) -> (Option<usize>, Option<usize>) {
-    let mut by_name = None;
-    for (position, entry) in ENTRIES.iter().enumerate() {
-        if entry.name() == name {
-            by_name = by_name.or(Some(position + 1));
-            if entry.value().as_bytes() == value {
-                return (by_name, Some(position + 1));
-            }
-        }
-    }
-    (by_name, None)
+    let (by_name, by_both) = static_table::find(&ENTRIES, name, value);
+    (by_name.map(index_of), by_both.map(index_of))
 }
 
-macro_rules! entries {
-    ($($name:literal $value:literal $kind:expr;)*) => {{
-        use KnownField::*;
-        use NameKind::*;
-        [$(StaticEntry {
-            line: concat!($name, ": ", $value, "\r\n"),
-            name_len: $name.len() as u8,
-            value_len: $value.len() as u8,
-            kind: $kind,
-        },)*]
-    }};
+fn index_of(position: usize) -> usize {
+    position + 1
 }
 
-static ENTRIES: [StaticEntry; STATIC_COUNT] = entries! {
+static ENTRIES: [StaticEntry; STATIC_COUNT] = TABLE;
+
+/// The same for what is made of it when the crate is compiled.
+pub(crate) const TABLE: [StaticEntry; STATIC_COUNT] = entries! {
     ":authority" "" Authority;
     ":method" "GET" Method;
     ":method" "POST" Method;
@@ -145,15 +95,7 @@ mod tests {
     #[test]
     fn kinds_are_those_of_the_names() {
         for entry in &ENTRIES {
-            assert_eq!(
-                NameKind::of(entry.name().as_bytes()),
-                entry.kind,
-                "{entry:?}"
-            );
-            let is_well_formed = entry.kind.takes(entry.value().as_bytes());
-            // An entry without a value exists for its name; no encoder may refer to the whole
-            // entry.
-            assert_eq!(is_well_formed, entry.is_well_formed(), "{entry:?}");
+            entry.check();
         }
     }
 

@@ -4,7 +4,7 @@ use crate::h1::target;
 use crate::scan;
 use crate::semantics::fields::KnownField;
 
-/// What a field name means in a request (RFC 9113 section 8).
+/// What a field name means in a request (RFC 9113 section 8, RFC 9114 section 4).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum NameKind {
     /// `:method`
@@ -117,7 +117,7 @@ fn is_path(value: &[u8]) -> bool {
 /// and value are, whatever bytes they have.
 ///
 /// The lengths fit because a field block is at most
-/// [`FIELD_BLOCK_MAX`](crate::h2::limits::FIELD_BLOCK_MAX) bytes long and Huffman coding saves at
+/// [`FIELD_BLOCK_MAX`](super::limits::FIELD_BLOCK_MAX) bytes long and Huffman coding saves at
 /// most three eighths; longer lines are refused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
@@ -152,6 +152,25 @@ impl Line {
     pub(crate) fn size(&self) -> u32 {
         u32::from(self.name_len) + u32::from(self.value_len) + ENTRY_OVERHEAD
     }
+}
+
+/// Shows name and value of lines in HTTP/1's form; `None` if they are not lines `name: value CRLF`
+/// with names in lower case.
+pub(crate) fn lines(block: &[u8], mut show: impl FnMut(&str, &[u8])) -> Option<()> {
+    let mut rest = block;
+    while !rest.is_empty() {
+        let end = memchr::memchr(b'\r', rest)?;
+        let (line, after) = rest.split_at(end);
+        rest = after.strip_prefix(LINE_END)?;
+        let colon = memchr::memchr(b':', line)?;
+        let name = std::str::from_utf8(&line[..colon]).ok()?;
+        let value = line[colon..].strip_prefix(SEPARATOR)?;
+        if name.bytes().any(|byte| byte.is_ascii_uppercase()) {
+            return None;
+        }
+        show(name, value);
+    }
+    Some(())
 }
 
 /// Bytes that each entry of a table counts beyond name and value.

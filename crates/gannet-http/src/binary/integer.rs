@@ -1,15 +1,15 @@
 //! Integers with a prefix (RFC 7541 section 5.1).
 
-use super::HpackError;
+use super::CodingError;
 
 /// Reads an integer whose first byte is `first`, with a prefix of `prefix_len` bits (1 to 8);
 /// further bytes are taken from `input`.
 ///
 /// # Errors
-/// [`HpackError::Truncated`], or [`HpackError::Integer`] for more than four further bytes: nothing
+/// [`CodingError::Truncated`], or [`CodingError::Integer`] for more than four further bytes: nothing
 /// in a field block can be larger than these hold.
 #[inline]
-pub fn decode(first: u8, prefix_len: u8, input: &mut &[u8]) -> Result<u32, HpackError> {
+pub fn decode(first: u8, prefix_len: u8, input: &mut &[u8]) -> Result<u32, CodingError> {
     let mask = (0xff_u16 >> (8 - prefix_len)) as u8;
     let prefix = first & mask;
     if prefix < mask {
@@ -18,10 +18,10 @@ pub fn decode(first: u8, prefix_len: u8, input: &mut &[u8]) -> Result<u32, Hpack
     decode_rest(mask.into(), input)
 }
 
-fn decode_rest(prefix: u32, input: &mut &[u8]) -> Result<u32, HpackError> {
+fn decode_rest(prefix: u32, input: &mut &[u8]) -> Result<u32, CodingError> {
     let mut number = prefix;
     for shift in [0, 7, 14, 21] {
-        let (&byte, rest) = input.split_first().ok_or(HpackError::Truncated)?;
+        let (&byte, rest) = input.split_first().ok_or(CodingError::Truncated)?;
         *input = rest;
         // At most 2^28 - 1 + 255.
         number += u32::from(byte & 0x7f) << shift;
@@ -29,7 +29,7 @@ fn decode_rest(prefix: u32, input: &mut &[u8]) -> Result<u32, HpackError> {
             return Ok(number);
         }
     }
-    Err(HpackError::Integer)
+    Err(CodingError::Integer)
 }
 
 /// Appends an integer; `first` has the bits before the prefix, and zeros.
@@ -52,7 +52,7 @@ pub fn encode(number: usize, first: u8, prefix_len: u8, out: &mut Vec<u8>) {
 mod tests {
     use super::*;
 
-    fn decoded(bytes: &[u8], prefix_len: u8) -> Result<(u32, usize), HpackError> {
+    fn decoded(bytes: &[u8], prefix_len: u8) -> Result<(u32, usize), CodingError> {
         let mut input = &bytes[1..];
         decode(bytes[0], prefix_len, &mut input).map(|number| (number, input.len()))
     }
@@ -82,16 +82,16 @@ mod tests {
 
     #[test]
     fn what_does_not_end_or_grows_too_large_is_refused() {
-        assert_eq!(decoded(&[0x1f], 5), Err(HpackError::Truncated));
-        assert_eq!(decoded(&[0x1f, 0x80, 0x80], 5), Err(HpackError::Truncated));
+        assert_eq!(decoded(&[0x1f], 5), Err(CodingError::Truncated));
+        assert_eq!(decoded(&[0x1f, 0x80, 0x80], 5), Err(CodingError::Truncated));
         assert_eq!(decoded(&[0x1f, 0x80, 0x80, 0x80, 0], 5), Ok((31, 0)));
         assert_eq!(
             decoded(&[0x1f, 0x80, 0x80, 0x80, 0x80, 0], 5),
-            Err(HpackError::Integer)
+            Err(CodingError::Integer)
         );
         assert_eq!(
             decoded(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff], 8),
-            Err(HpackError::Integer)
+            Err(CodingError::Integer)
         );
     }
 }

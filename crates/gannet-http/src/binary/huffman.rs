@@ -4,14 +4,14 @@
 //! code tree, and no four bits complete more than one symbol, because no code is shorter than
 //! five. The table is made from the codes when the crate is compiled.
 
-use super::HpackError;
+use super::CodingError;
 
 /// Appends the decoded string: at most 8/5 of the bytes of `coded`.
 ///
 /// # Errors
-/// [`HpackError::Huffman`] for the end-of-string symbol, or padding of 8 bits or more, or of bits
+/// [`CodingError::Huffman`] for the end-of-string symbol, or padding of 8 bits or more, or of bits
 /// that are not all ones.
-pub fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
+pub fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), CodingError> {
     let start = out.len();
     // One byte of slack: each step writes where the next symbol would go, whether it has one or
     // not, which avoids an unpredictable branch.
@@ -31,7 +31,7 @@ pub fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
     }
     out.truncate(start + len);
     if failure & FAILS != 0 || PADDING_DEPTH[state as usize] == NO_PADDING {
-        return Err(HpackError::Huffman);
+        return Err(CodingError::Huffman);
     }
     Ok(())
 }
@@ -217,7 +217,7 @@ mod tests {
 
     use super::*;
 
-    fn decoded(coded: &[u8]) -> Result<Vec<u8>, HpackError> {
+    fn decoded(coded: &[u8]) -> Result<Vec<u8>, CodingError> {
         let mut out = b"before".to_vec();
         decode(coded, &mut out)?;
         Ok(out.split_off(6))
@@ -237,7 +237,7 @@ mod tests {
 
     #[test]
     fn padding_is_short_and_all_ones() {
-        let fail = Err(HpackError::Huffman);
+        let fail = Err(CodingError::Huffman);
         assert_eq!(decoded(&[0b0001_1111]), Ok(b"a".to_vec()));
         assert_eq!(decoded(&[0b0001_1110]), fail);
         assert_eq!(decoded(&[0b0001_1111, 0xff]), fail);
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn the_end_of_string_symbol_is_refused() {
-        let fail = Err(HpackError::Huffman);
+        let fail = Err(CodingError::Huffman);
         assert_eq!(decoded(&[0xff, 0xff, 0xff, 0xfc]), fail);
         assert_eq!(decoded(&[0xff, 0xff, 0xff, 0xff, 0x1f]), fail);
     }

@@ -1,16 +1,15 @@
 //! One budget for all that a peer can make us do: frames cost points, content it takes earns them.
 //!
-//! HTTP/2's floods (resets by either side, settings, pings, empty frames, one-byte windows and so
-//! on) differ in the frame and agree in this: work on our side for no benefit on theirs. So there
-//! is one account per connection instead of a limit per flood. Below zero the connection ends
-//! with ENHANCE_YOUR_CALM.
+//! The floods of HTTP/2 and HTTP/3 (resets by either side, settings, pings, empty frames, one-byte
+//! windows and so on) differ in the frame and agree in this: work on our side for no benefit on
+//! theirs. So there is one account per connection instead of a limit per flood. Below zero the
+//! connection ends with ENHANCE_YOUR_CALM, in HTTP/3 with H3_EXCESSIVE_LOAD.
 //!
 //! Figures: a page of a browser costs a few points per response and earns more; a user who leaves
 //! a page with a hundred images under way costs 2,000 points, of 10,000; a client that keeps a
 //! connection alive with a ping per second never gets poor, because of what time gives.
 
-use super::Time;
-use super::error::Why;
+use crate::h2::Time;
 
 /// What a connection begins with, and the most it can have.
 pub const BUDGET_MAX: i32 = 10_000;
@@ -60,6 +59,8 @@ pub enum Cost {
     WastedBlock,
     /// A frame of an unknown type, or for a stream that is closed.
     Ignored,
+    /// As much payload of a frame of an unknown type, beyond its first part, as so many frames.
+    LongIgnored(u32),
 }
 
 impl Cost {
@@ -72,11 +73,17 @@ impl Cost {
             Self::EmptyContinuation => 100,
             Self::Ping | Self::EmptyData => 5,
             Self::ManySettings(count) => count as i32,
+            Self::LongIgnored(count) if count > BUDGET_MAX as u32 => BUDGET_MAX + 1,
+            Self::LongIgnored(count) => 2 * count as i32,
             Self::PriorityUpdate | Self::ShortFrame | Self::Ignored => 2,
             Self::Priority | Self::WindowUpdate | Self::SmallData => 1,
         }
     }
 }
+
+/// There is nothing left to pay with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Spent;
 
 /// The account of one connection.
 #[derive(Clone, Copy, Debug)]
@@ -128,12 +135,12 @@ impl Budget {
     /// Pays.
     ///
     /// # Errors
-    /// [`Why::BudgetSpent`] if there is too little.
+    /// [`Spent`] if there is too little.
     #[inline]
-    pub(crate) fn charge(&mut self, cost: Cost) -> Result<(), Why> {
+    pub(crate) fn charge(&mut self, cost: Cost) -> Result<(), Spent> {
         self.points = self.points.saturating_sub(cost.points());
         if self.points < 0 {
-            return Err(Why::BudgetSpent);
+            return Err(Spent);
         }
         Ok(())
     }
@@ -153,7 +160,7 @@ mod tests {
         for _ in 0..500 {
             assert_eq!(budget.charge(Cost::Reset), Ok(()));
         }
-        assert_eq!(budget.charge(Cost::Priority), Err(Why::BudgetSpent));
+        assert_eq!(budget.charge(Cost::Priority), Err(Spent));
         budget.refill(Time(REFILL_NANOS * 2 - 1));
         assert_eq!(budget.points(), 0);
         budget.refill(Time(REFILL_NANOS * 2));

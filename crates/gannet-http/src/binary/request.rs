@@ -1,11 +1,11 @@
-//! From a decoded field section to a request (RFC 9113 section 8).
+//! From a decoded field section to a request (RFC 9113 section 8, RFC 9114 section 4).
 //!
 //! The caller's scratch buffer holds the section as lines: those of the pseudo-fields first, the
 //! others after them, so that the latter are a section as HTTP/1 has it.
 
-use super::error::{Rejection, RejectionWhy, Why};
-use super::hpack::line::{Line, NameKind};
 use super::limits::FIELD_SECTION_MAX;
+use super::line::{Line, NameKind};
+use super::rejection::{Rejection, RejectionWhy};
 use crate::h1::target;
 use crate::scan;
 use crate::semantics::decimal::parse_decimal;
@@ -44,6 +44,10 @@ impl Span {
         &bytes[start..start + usize::from(self.len)]
     }
 }
+
+/// A section that is no request.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Malformed;
 
 /// A section that is a request.
 #[derive(Clone, Copy, Debug)]
@@ -122,13 +126,13 @@ impl Head {
     /// when it was decoded ([`NameKind::takes`]).
     ///
     /// # Errors
-    /// [`Why::Malformed`].
+    /// [`Malformed`].
     #[inline]
-    pub(crate) fn finish(&self, scratch: &[u8], is_ended: bool) -> Result<Accepted, Why> {
+    pub(crate) fn finish(&self, scratch: &[u8], is_ended: bool) -> Result<Accepted, Malformed> {
         if self.is_malformed {
-            return Err(Why::Malformed);
+            return Err(Malformed);
         }
-        let method_name = self.method.ok_or(Why::Malformed)?.of(scratch);
+        let method_name = self.method.ok_or(Malformed)?.of(scratch);
         let method = match method_name {
             b"GET" => Method::Get,
             b"HEAD" => Method::Head,
@@ -149,7 +153,7 @@ impl Head {
         let section = self.section(scratch);
         accepted.content_length = content_length(&self.index, section)?;
         if is_ended && accepted.content_length.is_some_and(|len| len > 0) {
-            return Err(Why::Malformed);
+            return Err(Malformed);
         }
         if self.index.get(section, KnownField::Expect).is_some() && !self.expects_continue(section)
         {
@@ -164,6 +168,7 @@ impl Head {
         &self,
         scratch: &'s [u8],
         accepted: &Accepted,
+        version: Version,
         is_ended: bool,
     ) -> Option<Request<'s>> {
         let section = self.section(scratch);
@@ -176,7 +181,7 @@ impl Head {
             method_name: self.method?.of(scratch),
             target: self.target(scratch, accepted.form)?,
             authority,
-            version: Version::Http2,
+            version,
             fields: Fields::indexed(section, &self.index),
             content: match accepted.content_length {
                 _ if is_ended => Content::None,
@@ -201,30 +206,35 @@ impl Head {
 
     /// The form of the request target (RFC 9113 section 8.3.1).
     #[inline]
-    fn form(&self, scratch: &[u8], method: Method, method_name: &[u8]) -> Result<TargetForm, Why> {
+    fn form(
+        &self,
+        scratch: &[u8],
+        method: Method,
+        method_name: &[u8],
+    ) -> Result<TargetForm, Malformed> {
         if method == Method::Other && method_name == b"CONNECT" {
             return self.connect_form(scratch);
         }
         let (Some(_), Some(path)) = (self.scheme, self.path) else {
-            return Err(Why::Malformed);
+            return Err(Malformed);
         };
         match path.of(scratch) {
             [b'/', ..] => Ok(TargetForm::Origin),
             _ if method == Method::Options => Ok(TargetForm::Asterisk),
-            _ => Err(Why::Malformed),
+            _ => Err(Malformed),
         }
     }
 
     /// RFC 9113 8.5: an authority with its port, no scheme and no path.
     #[cold]
-    fn connect_form(&self, scratch: &[u8]) -> Result<TargetForm, Why> {
-        let authority = self.authority.ok_or(Why::Malformed)?.of(scratch);
+    fn connect_form(&self, scratch: &[u8]) -> Result<TargetForm, Malformed> {
+        let authority = self.authority.ok_or(Malformed)?.of(scratch);
         if self.scheme.is_some() || self.path.is_some() {
-            return Err(Why::Malformed);
+            return Err(Malformed);
         }
         target::parse_target(authority, Method::Other, b"CONNECT")
             .map(|(target, _)| target.form)
-            .map_err(|_| Why::Malformed)
+            .map_err(|_| Malformed)
     }
 
     /// The request target, in the form that was found.
@@ -252,7 +262,7 @@ impl Head {
     /// There is an authority, in `:authority` or `host`; if in both, the same (RFC 9113 section
     /// 8.3.1).
     #[inline]
-    fn check_authority(&self, scratch: &[u8]) -> Result<(), Why> {
+    fn check_authority(&self, scratch: &[u8]) -> Result<(), Malformed> {
         let host = self.index.get(self.section(scratch), KnownField::Host);
         let is_good = match (self.authority, host) {
             (Some(_), None) => true,
@@ -263,7 +273,7 @@ impl Head {
                     && authority.of(scratch).eq_ignore_ascii_case(host)
             }
         };
-        if is_good { Ok(()) } else { Err(Why::Malformed) }
+        if is_good { Ok(()) } else { Err(Malformed) }
     }
 
     /// Whether no other expectation is among the lines of `expect` (RFC 9110 section 10.1.1).
@@ -282,12 +292,12 @@ pub(crate) fn is_trailer(line: &Line) -> bool {
 
 /// One number, in one line.
 #[inline]
-fn content_length(index: &FieldIndex, section: &[u8]) -> Result<Option<u64>, Why> {
+fn content_length(index: &FieldIndex, section: &[u8]) -> Result<Option<u64>, Malformed> {
     let Some(digits) = index.get(section, KnownField::ContentLength) else {
         return Ok(None);
     };
     if index.is_repeated(KnownField::ContentLength) {
-        return Err(Why::Malformed);
+        return Err(Malformed);
     }
-    parse_decimal(digits).map(Some).ok_or(Why::Malformed)
+    parse_decimal(digits).map(Some).ok_or(Malformed)
 }
