@@ -6,11 +6,13 @@
 //!   tags, ranges, content codings, target paths, responses.
 //! * [`h1`]: the HTTP/1 machine: parses requests, frames responses, decides on persistence.
 //! * [`h2`]: the HTTP/2 machine: frames, field compression, streams, flow control, priorities.
+//! * [`h3`]: the HTTP/3 machine: what the streams of a QUIC connection carry.
 //! * [`binary`]: what the last two share: rules of requests, strings, priorities, the budget.
 #![forbid(unsafe_code)]
 
 pub mod binary;
 pub mod h1;
 pub mod h2;
+pub mod h3;
 mod scan;
 pub mod semantics;

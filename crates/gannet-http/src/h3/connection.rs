@@ -1,0 +1,439 @@
+//! The connection as such: what comes on unidirectional streams, what goes out on ours, and what
+//! the peer may still cost.
+//!
+//! # Order of calls
+//!
+//! ```text
+//!  new ─▶ opening: the bytes of our control stream, at once; the client's settings are not awaited
+//!   │
+//!   ├─ a unidirectional stream ─▶ open_uni ─▶ receive_uni, until NeedMore ... ─▶ reset_uni
+//!   │                                           │ Priority: RequestStream::prioritize
+//!   │                                           └ Unwanted: STOP_SENDING
+//!   │
+//!   ├─ a bidirectional stream ──▶ open_request ─▶ RequestStream::receive ... respond
+//!   │                              └ Refused: RESET_STREAM, STOP_SENDING
+//!   │                                            ─▶ answered, or cancelled
+//!   │
+//!   └─ announce_end ─▶ (a round trip later) end ─▶ close with NO_ERROR when no stream is left
+//! ```
+//!
+//! 1. Call [`Connection::refill`] once in each turn before other functions.
+//! 2. Open one unidirectional stream and send [`Connection::opening`] on it, then what
+//!    [`announce_end`](Connection::announce_end) and [`end`](Connection::end) write. It never ends.
+//!    No other stream is opened: there is no push, and QPACK works without its streams (RFC 9204
+//!    section 4.2).
+//! 3. Report every stream that the peer opens, in the order of identifiers, and then its bytes.
+//! 4. An `Err` ends the connection: close it with [`ConnectionError::code`]. Every later call gives
+//!    the same error.
+
+use super::StreamId;
+use super::error::{ConnectionError, Fault, StreamError, Why};
+use super::frame::{FrameType, write_varint};
+use super::limits::{REQUEST_STREAMS_MAX, UNI_STREAMS_MAX, UNI_STREAMS_TOTAL_MAX};
+use super::request::RequestStream;
+use super::settings;
+use super::uni::{
+    ControlFrame, ControlStream, DecoderStream, UniKind, UniStream, receive_encoder, stream_types,
+};
+use crate::binary::budget::{Budget, Cost};
+use crate::binary::limits::EARLY_PRIORITIES_MAX;
+use crate::binary::priority::Priority;
+use crate::h2::Time;
+
+/// What became of bytes of a unidirectional stream.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct UniReceived {
+    /// Bytes that are done with.
+    pub consumed: usize,
+    /// What they were.
+    pub event: UniEvent,
+}
+
+/// What bytes of a unidirectional stream amount to.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum UniEvent {
+    /// Nothing that the caller has to know: all bytes are consumed.
+    NeedMore,
+    /// The priority of a request that was opened has changed: call [`RequestStream::prioritize`] if
+    /// it is still there. Call [`Connection::receive_uni`] again for the rest.
+    Priority {
+        /// Its stream.
+        stream: StreamId,
+        /// The new one.
+        priority: Priority,
+    },
+    /// Nothing that comes on this stream matters: stop it with
+    /// [`ErrorCode::STREAM_CREATION_ERROR`](super::ErrorCode::STREAM_CREATION_ERROR) and read it no
+    /// more (RFC 9114 section 6.2). All bytes are consumed.
+    Unwanted,
+}
+
+/// One HTTP/3 connection, the server's side. See the module for the order of calls.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    pub(super) budget: Budget,
+    /// The peer's unidirectional streams that are read, at most [`UNI_STREAMS_MAX`].
+    uni: Vec<UniStream>,
+    uni_total: u32,
+    has_control: bool,
+    has_encoder: bool,
+    has_decoder: bool,
+    max_push_id: u64,
+    /// What the peer's GOAWAY said last.
+    peer_goaway: Option<u64>,
+    /// Priorities of requests that are not open yet, at most [`EARLY_PRIORITIES_MAX`].
+    early_priorities: Vec<(StreamId, Priority)>,
+    /// The first request stream that was not opened yet.
+    next_request: StreamId,
+    /// Requests from this stream on are refused.
+    refused_from: Option<StreamId>,
+    error: Option<ConnectionError>,
+}
+
+impl Connection {
+    /// A connection on which nothing was received yet.
+    #[must_use]
+    pub fn new(now: Time) -> Self {
+        Self {
+            budget: Budget::new(now),
+            uni: Vec::new(),
+            uni_total: 0,
+            has_control: false,
+            has_encoder: false,
+            has_decoder: false,
+            max_push_id: 0,
+            peer_goaway: None,
+            early_priorities: Vec::new(),
+            next_request: StreamId(0),
+            refused_from: None,
+            error: None,
+        }
+    }
+
+    /// What our control stream begins with: its type, and our settings.
+    #[must_use]
+    pub fn opening(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(24);
+        write_varint(stream_types::CONTROL, &mut bytes);
+        settings::write(&mut bytes);
+        bytes
+    }
+
+    /// Adds to the budget what time gives.
+    pub fn refill(&mut self, now: Time) {
+        self.budget.refill(now);
+    }
+
+    /// The peer has opened a unidirectional stream.
+    ///
+    /// # Errors
+    /// For one too many.
+    pub fn open_uni(&mut self, id: StreamId) -> Result<(), ConnectionError> {
+        self.checked(|connection| {
+            connection.uni_total += 1;
+            let is_full = connection.uni.len() == UNI_STREAMS_MAX;
+            if is_full || connection.uni_total > UNI_STREAMS_TOTAL_MAX {
+                return Err(Why::TooManyStreams);
+            }
+            let kind = UniKind::Unknown(super::frame::Partial::default());
+            connection.uni.push(UniStream { id, kind });
+            Ok(())
+        })
+    }
+
+    /// Bytes of a unidirectional stream have come, and its end if `is_fin`. Call it again with
+    /// those not consumed until it says [`UniEvent::NeedMore`] or [`UniEvent::Unwanted`].
+    ///
+    /// # Errors
+    /// Whatever the peer does wrong there ends the connection.
+    pub fn receive_uni(
+        &mut self,
+        id: StreamId,
+        input: &[u8],
+        is_fin: bool,
+    ) -> Result<UniReceived, ConnectionError> {
+        self.checked(|connection| {
+            let mut rest = input;
+            let event = connection.read_uni(id, &mut rest, is_fin)?;
+            let consumed = input.len() - rest.len();
+            Ok(UniReceived { consumed, event })
+        })
+    }
+
+    /// The peer has reset a unidirectional stream.
+    ///
+    /// # Errors
+    /// If the connection needs it.
+    pub fn reset_uni(&mut self, id: StreamId) -> Result<(), ConnectionError> {
+        self.checked(|connection| connection.close_uni(id))
+    }
+
+    /// The peer has sent STOP_SENDING for our control stream.
+    ///
+    /// # Errors
+    /// Always: the connection needs it (RFC 9114 section 6.2.1).
+    pub fn stop_control(&mut self) -> Result<(), ConnectionError> {
+        self.checked(|_| Err(Why::CriticalStreamClosed))
+    }
+
+    /// The peer has opened a bidirectional stream.
+    ///
+    /// # Errors
+    /// [`Fault::Stream`] if the request comes after [`end`](Self::end): reset the stream and stop
+    /// it, nothing was done for it.
+    pub fn open_request(&mut self, id: StreamId) -> Result<RequestStream, Fault> {
+        debug_assert!(id.is_request(), "a stream that a client opens");
+        if self.refused_from.is_some_and(|from| id >= from) {
+            self.checked(|connection| Ok(connection.budget.charge(Cost::WastedBlock)?))?;
+            return Err(Fault::Stream(StreamError::of(Why::Refused)));
+        }
+        self.checked(|_| Ok(()))?;
+        self.next_request = self.next_request.max(StreamId(id.0 + REQUEST_STEP));
+        Ok(RequestStream::new(self.take_early_priority(id)))
+    }
+
+    /// A response was sent to its end, with so much content.
+    pub fn answered(&mut self, content_len: u64) {
+        self.budget.earn_response();
+        let len = u32::try_from(content_len).unwrap_or(u32::MAX);
+        self.budget.earn_content(len);
+    }
+
+    /// The peer has reset a request stream, or stopped it, before its response was complete. Reset
+    /// it with [`ErrorCode::REQUEST_CANCELLED`](super::ErrorCode::REQUEST_CANCELLED).
+    ///
+    /// # Errors
+    /// If that happens too often.
+    pub fn cancelled(&mut self) -> Result<(), ConnectionError> {
+        self.checked(|connection| Ok(connection.budget.charge(Cost::Reset)?))
+    }
+
+    /// The first step of the end: appends a GOAWAY to our control stream that excludes no request
+    /// (RFC 9114 section 5.2). Those that the peer has sent before it saw that have arrived a round
+    /// trip later.
+    pub fn announce_end(&self, control: &mut Vec<u8>) {
+        write_goaway(LAST_REQUEST, control);
+    }
+
+    /// The last step of the end: appends a GOAWAY to our control stream that names the first
+    /// request that is not served. Later ones are refused; what is under way is to be finished.
+    /// Called once.
+    pub fn end(&mut self, control: &mut Vec<u8>) {
+        debug_assert!(self.refused_from.is_none(), "the end comes once");
+        self.refused_from = Some(self.next_request);
+        write_goaway(self.next_request, control);
+    }
+
+    /// The error that has ended the connection, if one has.
+    #[must_use]
+    pub fn error(&self) -> Option<ConnectionError> {
+        self.error
+    }
+
+    /// Points left of the [budget](crate::binary::budget).
+    #[must_use]
+    pub fn budget_points(&self) -> i32 {
+        self.budget.points()
+    }
+
+    /// Bytes of memory held beyond the connection's own size: at most
+    /// [`MEMORY_MAX`](super::limits::MEMORY_MAX), whatever the peer does.
+    #[must_use]
+    pub fn memory(&self) -> usize {
+        let streams: usize = self.uni.iter().map(UniStream::memory).sum();
+        streams
+            + self.uni.capacity() * size_of::<UniStream>()
+            + self.early_priorities.capacity() * size_of::<(StreamId, Priority)>()
+    }
+
+    /// Does something unless the connection has ended, and ends it if that fails.
+    #[inline]
+    pub(super) fn checked<T>(
+        &mut self,
+        act: impl FnOnce(&mut Self) -> Result<T, Why>,
+    ) -> Result<T, ConnectionError> {
+        if let Some(error) = self.error {
+            return Err(error);
+        }
+        act(self).map_err(|why| {
+            let error = ConnectionError::of(why);
+            self.error = Some(error);
+            // Nothing is read any more.
+            self.uni = Vec::new();
+            self.early_priorities = Vec::new();
+            error
+        })
+    }
+
+    fn read_uni(&mut self, id: StreamId, rest: &mut &[u8], is_fin: bool) -> Result<UniEvent, Why> {
+        let Some(index) = self.uni.iter().position(|stream| stream.id == id) else {
+            // It was stopped before, or has ended.
+            *rest = &[];
+            return Ok(UniEvent::NeedMore);
+        };
+        if let UniKind::Unknown(partial) = &mut self.uni[index].kind {
+            match partial.read_varint(rest) {
+                Some(kind) => match self.begin_uni(kind)? {
+                    Some(kind) => self.uni[index].kind = kind,
+                    None => {
+                        self.uni.swap_remove(index);
+                        self.budget.charge(Cost::Ignored)?;
+                        *rest = &[];
+                        return Ok(UniEvent::Unwanted);
+                    }
+                },
+                // RFC 9114 6.2: it may end before it has said what it is.
+                None if is_fin => {
+                    self.uni.swap_remove(index);
+                    return Ok(UniEvent::NeedMore);
+                }
+                None => return Ok(UniEvent::NeedMore),
+            }
+        }
+        let event = match &mut self.uni[index].kind {
+            UniKind::Control(_) => self.read_control(index, rest)?,
+            UniKind::Encoder => {
+                receive_encoder(rest, &mut self.budget)?;
+                None
+            }
+            UniKind::Decoder(stream) => {
+                stream.receive(rest, &mut self.budget)?;
+                None
+            }
+            UniKind::Unknown(_) => unreachable!("its type was read above"),
+        };
+        match event {
+            Some(event) => Ok(event),
+            None if is_fin => Err(Why::CriticalStreamClosed),
+            None => Ok(UniEvent::NeedMore),
+        }
+    }
+
+    /// What a stream of this type is read as; `None` for a type that means nothing.
+    fn begin_uni(&mut self, stream_type: u64) -> Result<Option<UniKind>, Why> {
+        let (is_there, kind) = match stream_type {
+            stream_types::CONTROL => {
+                let control = Box::<ControlStream>::default();
+                (&mut self.has_control, UniKind::Control(control))
+            }
+            stream_types::ENCODER => (&mut self.has_encoder, UniKind::Encoder),
+            stream_types::DECODER => {
+                let decoder = DecoderStream::default();
+                (&mut self.has_decoder, UniKind::Decoder(decoder))
+            }
+            stream_types::PUSH => return Err(Why::PushStream),
+            _ => return Ok(None),
+        };
+        if std::mem::replace(is_there, true) {
+            return Err(Why::SecondCriticalStream);
+        }
+        Ok(Some(kind))
+    }
+
+    /// Reads frames of the control stream until there is something to say.
+    fn read_control(&mut self, index: usize, rest: &mut &[u8]) -> Result<Option<UniEvent>, Why> {
+        loop {
+            let UniKind::Control(control) = &mut self.uni[index].kind else {
+                unreachable!("the caller has seen to it");
+            };
+            let update = control.receive(rest, &mut self.budget, |frame| match frame {
+                ControlFrame::Settings(payload) => settings::check(payload).map(|()| None),
+                ControlFrame::Goaway(id) => {
+                    if self.peer_goaway.is_some_and(|before| id > before) {
+                        return Err(Why::GoawayRaised);
+                    }
+                    self.peer_goaway = Some(id);
+                    Ok(None)
+                }
+                ControlFrame::MaxPushId(id) => {
+                    if id < self.max_push_id {
+                        return Err(Why::PushIdLowered);
+                    }
+                    self.max_push_id = id;
+                    Ok(None)
+                }
+                // Nothing is ever promised.
+                ControlFrame::CancelPush => Err(Why::PushUnknown),
+                ControlFrame::PriorityUpdate(FrameType::PRIORITY_UPDATE_PUSH, _, _) => {
+                    Err(Why::PushUnknown)
+                }
+                ControlFrame::PriorityUpdate(_, id, value) => {
+                    Ok(Some((StreamId(id), Priority::parse(value))))
+                }
+            })?;
+            match update {
+                None => return Ok(None),
+                Some(None) => {}
+                Some(Some((stream, priority))) => {
+                    if let Some(event) = self.note_priority(stream, priority)? {
+                        return Ok(Some(event));
+                    }
+                }
+            }
+        }
+    }
+
+    /// RFC 9218 7.2.
+    fn note_priority(
+        &mut self,
+        stream: StreamId,
+        priority: Priority,
+    ) -> Result<Option<UniEvent>, Why> {
+        // No more than these can be open, whatever was closed meanwhile.
+        let limit = self.next_request.0 + REQUEST_STREAMS_MAX * REQUEST_STEP;
+        if !stream.is_request() || stream.0 >= limit {
+            return Err(Why::PriorityTarget);
+        }
+        if stream < self.next_request {
+            return Ok(Some(UniEvent::Priority { stream, priority }));
+        }
+        let known = self
+            .early_priorities
+            .iter_mut()
+            .find(|(id, _)| *id == stream);
+        if let Some((_, old)) = known {
+            *old = priority;
+        } else if self.early_priorities.len() < EARLY_PRIORITIES_MAX {
+            self.early_priorities.push((stream, priority));
+        }
+        Ok(None)
+    }
+
+    /// The priority that was sent ahead of this request.
+    #[inline]
+    fn take_early_priority(&mut self, stream: StreamId) -> Option<Priority> {
+        if self.early_priorities.is_empty() {
+            return None;
+        }
+        let mut early = self.early_priorities.iter();
+        let index = early.position(|(id, _)| *id == stream)?;
+        Some(self.early_priorities.swap_remove(index).1)
+    }
+
+    /// A unidirectional stream has ended.
+    fn close_uni(&mut self, id: StreamId) -> Result<(), Why> {
+        let Some(index) = self.uni.iter().position(|stream| stream.id == id) else {
+            return Ok(());
+        };
+        match self.uni.swap_remove(index).kind {
+            UniKind::Unknown(_) => Ok(()),
+            UniKind::Control(_) | UniKind::Encoder | UniKind::Decoder(_) => {
+                Err(Why::CriticalStreamClosed)
+            }
+        }
+    }
+}
+
+fn write_goaway(first_refused: StreamId, out: &mut Vec<u8>) {
+    let mut payload = Vec::with_capacity(8);
+    write_varint(first_refused.0, &mut payload);
+    write_varint(FrameType::GOAWAY.0, out);
+    write_varint(payload.len() as u64, out);
+    out.extend_from_slice(&payload);
+}
+
+/// The difference between the identifiers of two request streams in a row.
+const REQUEST_STEP: u64 = 4;
+
+/// The last request stream that there can be.
+const LAST_REQUEST: StreamId = StreamId((1 << 62) - REQUEST_STEP);

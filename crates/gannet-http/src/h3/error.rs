@@ -1,0 +1,270 @@
+//! What a peer did wrong, and what goes on the wire for it (RFC 9114 section 8, RFC 9204 section 6).
+
+use crate::binary::CodingError;
+use crate::binary::budget::Spent;
+use crate::binary::request::Malformed;
+
+/// An application error code of QUIC, as HTTP/3 uses it: of CONNECTION_CLOSE, RESET_STREAM and
+/// STOP_SENDING frames.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct ErrorCode(pub u64);
+
+impl ErrorCode {
+    /// Nothing is wrong: a graceful end, or a request whose rest is not wanted.
+    pub const NO_ERROR: Self = Self(0x100);
+    /// The protocol was broken in a way that no other code names.
+    pub const GENERAL_PROTOCOL_ERROR: Self = Self(0x101);
+    /// Something went wrong on our side.
+    pub const INTERNAL_ERROR: Self = Self(0x102);
+    /// A stream of a type that is not accepted, or not again.
+    pub const STREAM_CREATION_ERROR: Self = Self(0x103);
+    /// A stream ended that the connection needs.
+    pub const CLOSED_CRITICAL_STREAM: Self = Self(0x104);
+    /// A frame that has no place where or when it came.
+    pub const FRAME_UNEXPECTED: Self = Self(0x105);
+    /// A frame whose length is wrong for its content, or that was cut off.
+    pub const FRAME_ERROR: Self = Self(0x106);
+    /// The peer's behaviour costs too much.
+    pub const EXCESSIVE_LOAD: Self = Self(0x107);
+    /// An identifier that may not be used, or not any more.
+    pub const ID_ERROR: Self = Self(0x108);
+    /// Settings that may not be sent.
+    pub const SETTINGS_ERROR: Self = Self(0x109);
+    /// The control stream does not begin with settings.
+    pub const MISSING_SETTINGS: Self = Self(0x10a);
+    /// The request was refused before anything was done for it.
+    pub const REQUEST_REJECTED: Self = Self(0x10b);
+    /// The request, or its response, is not wanted any more.
+    pub const REQUEST_CANCELLED: Self = Self(0x10c);
+    /// The stream ended before its request did.
+    pub const REQUEST_INCOMPLETE: Self = Self(0x10d);
+    /// A message is malformed.
+    pub const MESSAGE_ERROR: Self = Self(0x10e);
+    /// The tunnel of a CONNECT broke.
+    pub const CONNECT_ERROR: Self = Self(0x10f);
+    /// HTTP/1.1 is required.
+    pub const VERSION_FALLBACK: Self = Self(0x110);
+    /// A field section cannot be decoded.
+    pub const QPACK_DECOMPRESSION_FAILED: Self = Self(0x200);
+    /// An instruction of the encoder stream that may not be sent.
+    pub const QPACK_ENCODER_STREAM_ERROR: Self = Self(0x201);
+    /// An instruction of the decoder stream that may not be sent.
+    pub const QPACK_DECODER_STREAM_ERROR: Self = Self(0x202);
+
+    /// The registered name, as logs write it; `UNKNOWN` for any other code.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self.0 {
+            0x100 => "H3_NO_ERROR",
+            0x101 => "H3_GENERAL_PROTOCOL_ERROR",
+            0x102 => "H3_INTERNAL_ERROR",
+            0x103 => "H3_STREAM_CREATION_ERROR",
+            0x104 => "H3_CLOSED_CRITICAL_STREAM",
+            0x105 => "H3_FRAME_UNEXPECTED",
+            0x106 => "H3_FRAME_ERROR",
+            0x107 => "H3_EXCESSIVE_LOAD",
+            0x108 => "H3_ID_ERROR",
+            0x109 => "H3_SETTINGS_ERROR",
+            0x10a => "H3_MISSING_SETTINGS",
+            0x10b => "H3_REQUEST_REJECTED",
+            0x10c => "H3_REQUEST_CANCELLED",
+            0x10d => "H3_REQUEST_INCOMPLETE",
+            0x10e => "H3_MESSAGE_ERROR",
+            0x10f => "H3_CONNECT_ERROR",
+            0x110 => "H3_VERSION_FALLBACK",
+            0x200 => "QPACK_DECOMPRESSION_FAILED",
+            0x201 => "QPACK_ENCODER_STREAM_ERROR",
+            0x202 => "QPACK_DECODER_STREAM_ERROR",
+            _ => "UNKNOWN",
+        }
+    }
+}
+
+/// An error that ends the connection: close it with this code.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct ConnectionError {
+    /// What the CONNECTION_CLOSE frame says.
+    pub code: ErrorCode,
+    /// What was found.
+    pub why: Why,
+}
+
+impl ConnectionError {
+    /// The reaction to a cause.
+    #[must_use]
+    pub const fn of(why: Why) -> Self {
+        let code = why.code();
+        Self { code, why }
+    }
+}
+
+/// An error that ends one request: reset its stream, and stop reading it, both with this code. The
+/// connection goes on.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct StreamError {
+    /// What the RESET_STREAM and STOP_SENDING frames say.
+    pub code: ErrorCode,
+    /// What was found.
+    pub why: Why,
+}
+
+impl StreamError {
+    /// The reaction to a cause within one stream.
+    pub(crate) const fn of(why: Why) -> Self {
+        let code = why.code();
+        Self { code, why }
+    }
+}
+
+/// What is wrong with the bytes of a request stream.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fault {
+    /// The connection has to end.
+    Connection(ConnectionError),
+    /// The stream has to end.
+    Stream(StreamError),
+}
+
+impl From<ConnectionError> for Fault {
+    fn from(error: ConnectionError) -> Self {
+        Self::Connection(error)
+    }
+}
+
+/// A cause of an error.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Why {
+    /// A client must not open push streams.
+    PushStream,
+    /// A second control stream, encoder stream or decoder stream.
+    SecondCriticalStream,
+    /// A critical stream was closed or reset, or ours is not wanted.
+    CriticalStreamClosed,
+    /// The first frame of the control stream is not SETTINGS.
+    SettingsExpected,
+    /// A frame of a type that its stream does not have, or not at this place.
+    FrameUnexpected,
+    /// A type of HTTP/2 that HTTP/3 does not have.
+    FrameReserved,
+    /// A frame is longer or shorter than what it holds.
+    FrameLength,
+    /// The stream ended within a frame.
+    FrameCut,
+    /// A setting of HTTP/2 that HTTP/3 does not have.
+    SettingReserved,
+    /// A setting that is there twice.
+    SettingRepeated,
+    /// A setting outside its range.
+    SettingValue,
+    /// MAX_PUSH_ID is lower than before.
+    PushIdLowered,
+    /// A push that was never promised.
+    PushUnknown,
+    /// GOAWAY names a higher identifier than before.
+    GoawayRaised,
+    /// A priority for something that is no request stream, or cannot be open.
+    PriorityTarget,
+    /// A field section cannot be decoded.
+    FieldSection,
+    /// The encoder stream asks for a dynamic table.
+    EncoderInstruction,
+    /// The decoder stream acknowledges what was never sent, or is no instruction.
+    DecoderInstruction,
+    /// The request is malformed (RFC 9114 section 4.1.2).
+    Malformed,
+    /// The stream ended before a request was there.
+    Incomplete,
+    /// A trailer section is longer than anybody may want.
+    TrailersTooLong,
+    /// A frame of the control stream is longer than anybody may want, or has too many settings.
+    ControlFrameTooLong,
+    /// Too many unidirectional streams, at once or over the connection's life.
+    TooManyStreams,
+    /// The cost budget is spent: see [`crate::binary::budget`].
+    BudgetSpent,
+    /// The request came after the connection's end was announced.
+    Refused,
+}
+
+impl Why {
+    /// The one place where a code is chosen.
+    const fn code(self) -> ErrorCode {
+        match self {
+            Self::PushStream | Self::SecondCriticalStream => ErrorCode::STREAM_CREATION_ERROR,
+            Self::CriticalStreamClosed => ErrorCode::CLOSED_CRITICAL_STREAM,
+            Self::SettingsExpected => ErrorCode::MISSING_SETTINGS,
+            Self::FrameUnexpected | Self::FrameReserved => ErrorCode::FRAME_UNEXPECTED,
+            Self::FrameLength | Self::FrameCut => ErrorCode::FRAME_ERROR,
+            Self::SettingReserved | Self::SettingRepeated | Self::SettingValue => {
+                ErrorCode::SETTINGS_ERROR
+            }
+            Self::PushIdLowered | Self::PushUnknown | Self::GoawayRaised | Self::PriorityTarget => {
+                ErrorCode::ID_ERROR
+            }
+            Self::FieldSection => ErrorCode::QPACK_DECOMPRESSION_FAILED,
+            Self::EncoderInstruction => ErrorCode::QPACK_ENCODER_STREAM_ERROR,
+            Self::DecoderInstruction => ErrorCode::QPACK_DECODER_STREAM_ERROR,
+            Self::Malformed => ErrorCode::MESSAGE_ERROR,
+            Self::Incomplete => ErrorCode::REQUEST_INCOMPLETE,
+            Self::TrailersTooLong
+            | Self::ControlFrameTooLong
+            | Self::TooManyStreams
+            | Self::BudgetSpent => ErrorCode::EXCESSIVE_LOAD,
+            Self::Refused => ErrorCode::REQUEST_REJECTED,
+        }
+    }
+
+    /// A short name for counts and logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::PushStream => "push_stream",
+            Self::SecondCriticalStream => "second_critical_stream",
+            Self::CriticalStreamClosed => "critical_stream_closed",
+            Self::SettingsExpected => "settings_expected",
+            Self::FrameUnexpected => "frame_unexpected",
+            Self::FrameReserved => "frame_reserved",
+            Self::FrameLength => "frame_length",
+            Self::FrameCut => "frame_cut",
+            Self::SettingReserved => "setting_reserved",
+            Self::SettingRepeated => "setting_repeated",
+            Self::SettingValue => "setting_value",
+            Self::PushIdLowered => "push_id_lowered",
+            Self::PushUnknown => "push_unknown",
+            Self::GoawayRaised => "goaway_raised",
+            Self::PriorityTarget => "priority_target",
+            Self::FieldSection => "field_section",
+            Self::EncoderInstruction => "encoder_instruction",
+            Self::DecoderInstruction => "decoder_instruction",
+            Self::Malformed => "malformed",
+            Self::Incomplete => "incomplete",
+            Self::TrailersTooLong => "trailers_too_long",
+            Self::ControlFrameTooLong => "control_frame_too_long",
+            Self::TooManyStreams => "too_many_streams",
+            Self::BudgetSpent => "budget_spent",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+impl From<Spent> for Why {
+    fn from(Spent: Spent) -> Self {
+        Self::BudgetSpent
+    }
+}
+
+impl From<Malformed> for Why {
+    fn from(Malformed: Malformed) -> Self {
+        Self::Malformed
+    }
+}
+
+impl From<CodingError> for Why {
+    /// Of a trailer section; a header section that is too large is answered.
+    fn from(error: CodingError) -> Self {
+        match error {
+            CodingError::TooLarge => Self::TrailersTooLong,
+            _ => Self::FieldSection,
+        }
+    }
+}

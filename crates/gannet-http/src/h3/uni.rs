@@ -1,0 +1,236 @@
+//! What comes on the unidirectional streams of a peer (RFC 9114 section 6.2, RFC 9204 section 4.2).
+
+use super::StreamId;
+use super::error::Why;
+use super::frame::{FrameHeader, FrameType, Partial, read_varint};
+use super::limits::CONTROL_FRAME_MAX;
+use crate::binary::budget::{Budget, Cost};
+
+/// A unidirectional stream that is read.
+#[derive(Clone, Debug)]
+pub(super) struct UniStream {
+    pub(super) id: StreamId,
+    pub(super) kind: UniKind,
+}
+
+/// What a stream is for: its first bytes say so.
+#[derive(Clone, Debug)]
+pub(super) enum UniKind {
+    /// It has not said yet.
+    Unknown(Partial),
+    /// The control stream.
+    Control(Box<ControlStream>),
+    /// QPACK's encoder stream.
+    Encoder,
+    /// QPACK's decoder stream.
+    Decoder(DecoderStream),
+}
+
+/// Types of streams (RFC 9114 section 11.2.4, RFC 9204 section 8.2).
+pub(super) mod stream_types {
+    pub(crate) const CONTROL: u64 = 0x0;
+    pub(crate) const PUSH: u64 = 0x1;
+    pub(crate) const ENCODER: u64 = 0x2;
+    pub(crate) const DECODER: u64 = 0x3;
+}
+
+/// A frame of the control stream that matters.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum ControlFrame<'p> {
+    Settings(&'p [u8]),
+    Goaway(u64),
+    MaxPushId(u64),
+    CancelPush,
+    /// What it is about, and the priority.
+    PriorityUpdate(FrameType, u64, &'p [u8]),
+}
+
+/// The control stream: frames, of which the known ones are kept until they are complete.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ControlStream {
+    partial: Partial,
+    at: At,
+    payload: Vec<u8>,
+    has_settings: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum At {
+    #[default]
+    Header,
+    Payload(FrameHeader),
+    /// So many bytes that mean nothing.
+    Ignored(u64),
+}
+
+impl ControlStream {
+    /// Takes bytes off the input up to the end of a frame, which `take` gets.
+    ///
+    /// # Errors
+    /// For frames that may not be there; what `take` gives.
+    pub(super) fn receive<T>(
+        &mut self,
+        input: &mut &[u8],
+        budget: &mut Budget,
+        take: impl FnOnce(ControlFrame<'_>) -> Result<T, Why>,
+    ) -> Result<Option<T>, Why> {
+        loop {
+            match self.at {
+                At::Header => {
+                    let Some(header) = self.partial.read_header(input) else {
+                        return Ok(None);
+                    };
+                    self.at = self.begin(header, budget)?;
+                }
+                At::Ignored(left) => {
+                    let len = left.min(input.len() as u64);
+                    *input = &input[len as usize..];
+                    if len < left {
+                        self.at = At::Ignored(left - len);
+                        return Ok(None);
+                    }
+                    self.at = At::Header;
+                }
+                At::Payload(header) => {
+                    let left = header.len as usize - self.payload.len();
+                    let (bytes, rest) = input.split_at(left.min(input.len()));
+                    *input = rest;
+                    self.payload.extend_from_slice(bytes);
+                    if bytes.len() < left {
+                        return Ok(None);
+                    }
+                    self.at = At::Header;
+                    let result = parse(header.kind, &self.payload).and_then(take);
+                    // What is usual is short and rare; nothing is kept for it.
+                    self.payload = Vec::new();
+                    return result.map(Some);
+                }
+            }
+        }
+    }
+
+    /// What follows a frame header.
+    fn begin(&mut self, header: FrameHeader, budget: &mut Budget) -> Result<At, Why> {
+        if header.kind == FrameType::SETTINGS && !self.has_settings {
+            self.has_settings = true;
+        } else if !self.has_settings {
+            return Err(Why::SettingsExpected);
+        } else {
+            match header.kind {
+                FrameType::SETTINGS
+                | FrameType::DATA
+                | FrameType::HEADERS
+                | FrameType::PUSH_PROMISE => return Err(Why::FrameUnexpected),
+                kind if kind.is_reserved() => return Err(Why::FrameReserved),
+                FrameType::GOAWAY | FrameType::MAX_PUSH_ID | FrameType::CANCEL_PUSH => {
+                    budget.charge(Cost::Ignored)?;
+                    if !(1..=8).contains(&header.len) {
+                        return Err(Why::FrameLength);
+                    }
+                }
+                FrameType::PRIORITY_UPDATE_REQUEST | FrameType::PRIORITY_UPDATE_PUSH => {
+                    budget.charge(Cost::PriorityUpdate)?;
+                }
+                _ => {
+                    charge_ignored(header.len, budget)?;
+                    return Ok(At::Ignored(header.len));
+                }
+            }
+        }
+        if header.len > CONTROL_FRAME_MAX {
+            return Err(Why::ControlFrameTooLong);
+        }
+        Ok(At::Payload(header))
+    }
+
+    /// Bytes on the heap.
+    fn memory(&self) -> usize {
+        size_of::<Self>() + self.payload.capacity()
+    }
+}
+
+/// Reads the payload of a known frame.
+fn parse(kind: FrameType, payload: &[u8]) -> Result<ControlFrame<'_>, Why> {
+    let mut rest = payload;
+    if kind == FrameType::SETTINGS {
+        return Ok(ControlFrame::Settings(payload));
+    }
+    let number = read_varint(&mut rest).ok_or(Why::FrameLength)?;
+    match kind {
+        FrameType::PRIORITY_UPDATE_REQUEST | FrameType::PRIORITY_UPDATE_PUSH => {
+            Ok(ControlFrame::PriorityUpdate(kind, number, rest))
+        }
+        _ if !rest.is_empty() => Err(Why::FrameLength),
+        FrameType::GOAWAY => Ok(ControlFrame::Goaway(number)),
+        FrameType::MAX_PUSH_ID => Ok(ControlFrame::MaxPushId(number)),
+        _ => Ok(ControlFrame::CancelPush),
+    }
+}
+
+/// Charges for a frame that means nothing, by the length that it announces: so it makes no
+/// difference in which pieces it comes.
+pub(super) fn charge_ignored(len: u64, budget: &mut Budget) -> Result<(), Why> {
+    let more = u32::try_from(len / super::limits::IGNORED_PER_CHARGE).unwrap_or(u32::MAX);
+    budget.charge(Cost::Ignored)?;
+    budget.charge(Cost::LongIgnored(more))?;
+    Ok(())
+}
+
+/// Takes instructions off the encoder stream: without a dynamic table its capacity can be set to 0,
+/// which one byte says, and nothing can be inserted (RFC 9204 sections 3.2.3 and 4.3).
+pub(super) fn receive_encoder(input: &mut &[u8], budget: &mut Budget) -> Result<(), Why> {
+    for &byte in std::mem::take(input) {
+        if byte != CAPACITY_ZERO {
+            return Err(Why::EncoderInstruction);
+        }
+        budget.charge(Cost::Ignored)?;
+    }
+    Ok(())
+}
+
+/// Set Dynamic Table Capacity, to 0 (RFC 9204 section 4.3.1).
+const CAPACITY_ZERO: u8 = 0x20;
+
+/// The decoder stream: without a dynamic table, a stream may be cancelled, which means nothing;
+/// there is nothing to acknowledge (RFC 9204 section 4.4).
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DecoderStream {
+    /// How many bytes of a stream identifier have come after the first, if it goes on.
+    continued: Option<u8>,
+}
+
+impl DecoderStream {
+    /// Takes instructions off the stream.
+    pub(super) fn receive(&mut self, input: &mut &[u8], budget: &mut Budget) -> Result<(), Why> {
+        for &byte in std::mem::take(input) {
+            self.continued = match self.continued {
+                // Section Acknowledgment, or Insert Count Increment.
+                None if byte & 0xc0 != STREAM_CANCELLATION => return Err(Why::DecoderInstruction),
+                None => {
+                    budget.charge(Cost::Ignored)?;
+                    (byte & 0x3f == 0x3f).then_some(0)
+                }
+                Some(_) if byte & 0x80 == 0 => None,
+                Some(count) if count < CONTINUED_MAX => Some(count + 1),
+                Some(_) => return Err(Why::DecoderInstruction),
+            };
+        }
+        Ok(())
+    }
+}
+
+/// Stream Cancellation, of a stream below 63 (RFC 9204 section 4.4.2).
+const STREAM_CANCELLATION: u8 = 0x40;
+
+/// Bytes of an identifier after the first that say that another one follows: nine hold 62 bits.
+const CONTINUED_MAX: u8 = 8;
+
+impl UniStream {
+    /// Bytes on the heap.
+    pub(super) fn memory(&self) -> usize {
+        match &self.kind {
+            UniKind::Control(control) => control.memory(),
+            UniKind::Unknown(_) | UniKind::Encoder | UniKind::Decoder(_) => 0,
+        }
+    }
+}
