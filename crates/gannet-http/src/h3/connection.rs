@@ -230,12 +230,6 @@ impl Connection {
         self.error
     }
 
-    /// Points left of the [budget](crate::binary::budget).
-    #[must_use]
-    pub fn budget_points(&self) -> i32 {
-        self.budget.points()
-    }
-
     /// Bytes of memory held beyond the connection's own size: at most
     /// [`MEMORY_MAX`](super::limits::MEMORY_MAX), whatever the peer does.
     #[must_use]
