@@ -4,8 +4,6 @@
 
 use gannet_http::semantics::status::Status;
 
-use crate::directory::listing::escape_html;
-
 /// The type of every page.
 pub const CONTENT_TYPE: &[u8] = b"text/html; charset=utf-8";
 
@@ -99,24 +97,6 @@ pub fn plain(status: Status) -> &'static str {
     LINES[index_of(status)]
 }
 
-/// The page of a status with a short reason instead of the usual sentence, for instance what is
-/// malformed in a request. The reason is escaped.
-#[must_use]
-pub fn page_with_reason(status: Status, reason: &str) -> Vec<u8> {
-    let page = page(status);
-    // The last paragraph of every page is its sentence.
-    let rest = PAGE_END.len();
-    let start = page
-        .windows(PARAGRAPH.len())
-        .rposition(|window| window == PARAGRAPH)
-        .map_or(0, |index| index + PARAGRAPH.len());
-    let mut out = Vec::with_capacity(page.len() + reason.len());
-    out.extend_from_slice(&page[..start]);
-    escape_html(reason, &mut out);
-    out.extend_from_slice(&page[page.len() - rest..]);
-    out
-}
-
 /// The position of a status in [`STATUSES`], of 500 if it is not there.
 #[must_use]
 pub(crate) fn index_of(status: Status) -> usize {
@@ -134,8 +114,6 @@ const INTERNAL_SERVER_ERROR: usize = {
     }
     index
 };
-const PARAGRAPH: &[u8] = b"<p>";
-const PAGE_END: &[u8] = b"</p>\n</main>\n";
 
 #[cfg(test)]
 mod tests {
@@ -162,19 +140,6 @@ mod tests {
         for status in [Status(200), Status(418), Status(599)] {
             assert_eq!(page(status), page(Status::INTERNAL_SERVER_ERROR));
             assert_eq!(plain(status), "500 Internal Server Error\n");
-        }
-    }
-
-    #[test]
-    fn a_reason_takes_the_place_of_the_sentence() {
-        for &status in STATUSES {
-            let page = page_with_reason(status, "two <Host> fields");
-            let page = String::from_utf8(page).expect("a page is UTF-8");
-            let end = format!(
-                "<h1>{}</h1>\n<p>two &lt;Host&gt; fields</p>\n</main>\n",
-                status.reason()
-            );
-            assert!(page.ends_with(&end), "{page}");
         }
     }
 }

@@ -210,13 +210,6 @@ impl Routing {
         let clean = page.strip_suffix(self.page_suffixes.get(position)?.as_slice())?;
         (!clean.ends_with(b"/") && !self.has_page_suffix(clean)).then_some(clean)
     }
-
-    /// What `name` is as a fallback, if it is one.
-    #[must_use]
-    pub fn fallback_kind(&self, name: &[u8]) -> Option<FallbackKind> {
-        let found = self.fallbacks.iter().find(|one| one.name == name);
-        found.map(|one| one.kind)
-    }
 }
 
 /// Whether a file of this name holds redirects. kawipiko reads one in every folder, the others
@@ -247,14 +240,17 @@ mod tests {
         assert_eq!(routing.index_names.len(), 14);
         assert_eq!(routing.index_names[0], b"_index.html");
         assert_eq!(routing.index_names[13], b"index.xml");
-        let check = |name: &str, expect| {
-            assert_eq!(routing.fallback_kind(name.as_bytes()), expect, "{name}");
+        let kind = |routing: &Routing, name: &str| {
+            let mut fallbacks = routing.fallbacks.iter();
+            let found = fallbacks.find(|one| one.name == name.as_bytes());
+            found.map(|one| one.kind)
         };
+        let check = |name, expect| assert_eq!(kind(&routing, name), expect, "{name}");
         check("_wildcard.txt", Some(FallbackKind::Wildcard));
         check("_200.html", Some(FallbackKind::Wildcard));
         check("404.json", Some(FallbackKind::NotFound));
         check("404.html.txt", None);
-        assert_eq!(Routing::default().fallback_kind(b"404.json"), None);
+        assert_eq!(kind(&Routing::default(), "404.json"), None);
     }
 
     #[test]

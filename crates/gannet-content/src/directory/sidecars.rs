@@ -1,6 +1,6 @@
 //! Sidecars: files beside an original that hold it in a content coding (`app.js.br`).
 
-use gannet_http::semantics::coding::{Coding, CodingSet};
+use gannet_http::semantics::coding::Coding;
 
 /// A coding that sidecars may have, and the suffix of their names.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -29,13 +29,6 @@ pub const SIDECARS: [Sidecar; 3] = [
     },
 ];
 
-/// The sidecars whose coding is in `accepted`, best first.
-pub fn accepted_sidecars(accepted: CodingSet) -> impl Iterator<Item = Sidecar> {
-    SIDECARS
-        .into_iter()
-        .filter(move |sidecar| accepted.contains(sidecar.coding))
-}
-
 /// Whether a file may have sidecars: not if it is one itself, nor if it has no bytes to save.
 #[must_use]
 pub fn may_have_sidecars(path: &[u8], len: u64) -> bool {
@@ -58,14 +51,6 @@ pub fn is_usable(sidecar: (i128, u64), original: (i128, u64)) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_accepted_codings_are_tried_and_the_smallest_usually_first() {
-        let names = |set| -> Vec<_> { accepted_sidecars(set).map(|one| one.suffix).collect() };
-        assert_eq!(names(CodingSet::ALL), [&b".br"[..], b".zst", b".gz"]);
-        assert_eq!(names(CodingSet::IDENTITY), [&b""[..]; 0]);
-        assert_eq!(names(CodingSet::IDENTITY.with(Coding::Gzip)), [b".gz"]);
-    }
 
     #[test]
     fn a_sidecar_older_than_its_original_is_stale() {

@@ -125,17 +125,6 @@ impl ContentDigests {
     }
 }
 
-/// The digest that the name of `path` has of `content`, if it has one.
-#[must_use]
-pub fn digest_in_name(path: &str, content: &[u8]) -> Option<Algorithm> {
-    if digest_tokens(path).is_empty() {
-        return None;
-    }
-    let mut digests = ContentDigests::default();
-    digests.update(content);
-    digests.in_name_of(path)
-}
-
 /// A digest in the encodings that names have.
 struct Encoded {
     hex: String,
@@ -211,7 +200,9 @@ mod tests {
     use super::*;
 
     fn check(path: &str, content: &[u8], expect: Option<Algorithm>) {
-        assert_eq!(digest_in_name(path, content), expect, "{path}");
+        let mut digests = ContentDigests::default();
+        digests.update(content);
+        assert_eq!(digests.in_name_of(path), expect, "{path}");
     }
 
     /// The digests are those that `md5sum`, `sha1sum` and their like print.

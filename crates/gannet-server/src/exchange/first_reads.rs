@@ -20,7 +20,7 @@ use crate::limits::{COPIES_AT_ONCE_MAX, SMALL_FILE_MAX};
 use crate::release::directory::Cached;
 use crate::release::directory::fill::{Fill, Filled};
 use crate::worker::Worker;
-use crate::worker::ledger::{Account, Charge, Work};
+use crate::worker::ledger::{Charge, Work};
 use crate::worker::shared::Shared;
 use crate::worker::token::{Kind, token};
 use crate::worker::waiters::Line;
@@ -124,7 +124,7 @@ impl<D: Driver> Shared<D> {
         };
         let len = opened.meta.len;
         // Without it, peers hold as many copies as there may be.
-        let has_room = self.ledger.has_room(Account::Copies, len);
+        let has_room = self.ledger.has_room(len);
         let found = (cached, coding);
         let result = if len > SMALL_FILE_MAX {
             match self.place_for(&found, &opened, needed, has_room) {
@@ -185,7 +185,7 @@ impl<D: Driver> Shared<D> {
             opened: opened.clone(),
             askers: Line([asker].into()),
             // From now on, so that several copies cannot go beyond the bound together.
-            charge: self.ledger.charge(Account::Copies, len),
+            charge: self.ledger.charge(len),
         });
         self.counters.first_reads += 1;
         // Who asks meanwhile shares it.
@@ -217,7 +217,7 @@ impl<D: Driver> Shared<D> {
     ) -> Option<Result<Disk, Errno>> {
         let (file, len) = (opened.file.clone(), opened.meta.len);
         // Charged from now on, so that several cannot go beyond the bound together.
-        let charge = self.ledger.charge(Account::Copies, len);
+        let charge = self.ledger.charge(len);
         fill.await_content(found, opened, Some(charge));
         self.counters.first_reads += 1;
         match self.driver.read(&file, 0, len as usize, asker) {

@@ -16,7 +16,7 @@ use super::Disk;
 use crate::limits::LOADS_MAX;
 use crate::release::bodies::Load;
 use crate::worker::Worker;
-use crate::worker::ledger::{Account, Work};
+use crate::worker::ledger::Work;
 use crate::worker::shared::Shared;
 use crate::worker::token::{Kind, token};
 use crate::worker::waiters::Line;
@@ -132,21 +132,27 @@ impl<D: Driver> Shared<D> {
         }
     }
 
+    /// Whether there may be a body of so many bytes more, if need be in the place of those that are
+    /// cached.
+    pub(crate) fn has_room_for_body(&mut self, len: u64) -> bool {
+        if !self.ledger.has_room(len) {
+            self.release.forget_bodies();
+        }
+        self.ledger.has_room(len)
+    }
+
     /// Brings a body into memory; [`Errno::AGAIN`] if peers hold as many as there may be.
     fn finish_load(&mut self, load: &Load, stored: Vec<u8>) -> Result<Arc<Memory>, Errno> {
         if let Some(body) = load.known() {
             return Ok(body);
         }
         let len = load.len();
-        if !self.ledger.has_room(Account::Copies, len) {
-            self.release.forget_bodies();
-        }
-        if !self.ledger.has_room(Account::Copies, len) {
+        if !self.has_room_for_body(len) {
             return Err(Errno::AGAIN);
         }
         let body = load.finish(stored, &self.driver).ok_or(Errno::IO)?;
         self.counters.decoded += u64::from(load.is_coded());
-        let charge = self.ledger.charge(Account::Copies, body.len() as u64);
+        let charge = self.ledger.charge(body.len() as u64);
         Ok(load.keep(body, charge))
     }
 }

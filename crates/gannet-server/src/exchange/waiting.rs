@@ -19,7 +19,6 @@ use crate::release::directory::Cached;
 use crate::release::directory::fill::{Fill, Filled};
 use crate::release::rules::{Ruling, asked};
 use crate::release::{Release, Selected, Source};
-use crate::worker::ledger::Account;
 use crate::worker::shared::Shared;
 
 /// A request that has to wait, of whatever version, with the release that it began with: whatever
@@ -286,11 +285,7 @@ impl<D: Driver> Shared<D> {
 
     /// Has content of a live file decoded, unless peers hold as many copies as there may be.
     fn ask_to_decode(&mut self, load: Load, asker: Token) -> Option<Filled> {
-        let len = load.len();
-        if !self.ledger.has_room(Account::Copies, len) {
-            self.release.forget_bodies();
-        }
-        if !self.ledger.has_room(Account::Copies, len) {
+        if !self.has_room_for_body(load.len()) {
             return Some(Filled::Short);
         }
         self.ask_for_body(load, asker);

@@ -281,7 +281,7 @@ mod tests {
     use gannet_io::sim::{Faults, Sim};
 
     use super::*;
-    use crate::worker::ledger::{Account, Ledger};
+    use crate::worker::ledger::Ledger;
 
     /// 36 bytes, by gzip -9n.
     const GZIP: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xcb\x48\xcd\xc9\xc9\x57\xc8\xc0\x47\x72\x01\x00\xf3\xa0\x5d\xc7\x24\x00\x00\x00";
@@ -299,7 +299,7 @@ mod tests {
     }
 
     fn charge() -> Charge {
-        Ledger::new(0).charge(Account::Copies, 36)
+        Ledger::new(0).charge(36)
     }
 
     /// A body, decoded if it is not in memory.

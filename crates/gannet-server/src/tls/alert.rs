@@ -21,18 +21,12 @@ impl Alert {
     pub const ILLEGAL_PARAMETER: Self = Self(47);
     /// A message could not be parsed.
     pub const DECODE_ERROR: Self = Self(50);
-    /// A signature or a `Finished` does not verify.
-    pub const DECRYPT_ERROR: Self = Self(51);
     /// No version suits both sides.
     pub const PROTOCOL_VERSION: Self = Self(70);
     /// Our own fault.
     pub const INTERNAL_ERROR: Self = Self(80);
     /// The user gave up; `close_notify` follows.
     pub const USER_CANCELED: Self = Self(90);
-    /// TLS 1.2: a renegotiation is declined.
-    pub const NO_RENEGOTIATION: Self = Self(100);
-    /// The name asked for is not served.
-    pub const UNRECOGNIZED_NAME: Self = Self(112);
     /// None of the offered application protocols is spoken here.
     pub const NO_APPLICATION_PROTOCOL: Self = Self(120);
 

@@ -36,14 +36,15 @@ impl<D: Driver> Worker<D> {
         all[Account::Waiting] += waiting.into_values().sum::<u64>();
         all[Account::Listings] = self.shared.listing.held_bytes();
         all[Account::FirstReads] = self.shared.first_reads.held_bytes();
-        all[Account::Copies] = self.shared.ledger.held(Account::Copies);
+        all[Account::Copies] = self.shared.ledger.copies();
         all[Account::Loads] = self.shared.loading.held_bytes();
         let mut peaks = self.peaks.0.get();
         let holdings = Account::ALL.map(|account| {
             let bound = self.shared.ledger.bound(account);
             let bounded = match bound {
                 Bound::Connection(_) => most[account],
-                Bound::Worker(_) => all[account].max(self.shared.ledger.peak(account)),
+                Bound::Worker(_) if account == Account::Copies => self.shared.ledger.copies_peak(),
+                Bound::Worker(_) => all[account],
             };
             peaks[account] = peaks[account].max(bounded);
             Holding {

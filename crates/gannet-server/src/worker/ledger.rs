@@ -135,17 +135,20 @@ impl Holding {
     }
 }
 
-/// The memory that is charged, with the bounds of all accounts.
+/// The copies that are charged, with the bounds of all accounts.
 pub(crate) struct Ledger {
     charged: Arc<Charged>,
-    /// Bytes of copies of live files.
+    /// Bytes of copies that there may be.
     copies_max: u64,
 }
 
-/// What each account holds, and has held at most. One thread charges; what it charged may be let go
-/// by another one, with the last clone of a file.
+/// Bytes of copies, now and at most. One thread charges; what it charged may be let go by another one,
+/// with the last clone of a file.
 #[derive(Default)]
-struct Charged([(AtomicU64, AtomicU64); ACCOUNTS]);
+struct Charged {
+    held: AtomicU64,
+    peak: AtomicU64,
+}
 
 impl Ledger {
     /// An empty one, for a worker that may remember so many bytes of live files.
@@ -157,7 +160,7 @@ impl Ledger {
     }
 
     /// The worker may remember so many bytes of live files from now on.
-    pub(crate) fn remember(&mut self, cache_memory: u64) {
+    pub(crate) fn set_cache_memory(&mut self, cache_memory: u64) {
         self.copies_max = cache_memory.saturating_add(limits::COPIES_SPARE);
     }
 
@@ -177,46 +180,42 @@ impl Ledger {
         }
     }
 
-    /// What an account holds by charge.
-    pub(crate) fn held(&self, account: Account) -> u64 {
-        self.charged.0[account as usize].0.load(Ordering::Relaxed)
+    /// Bytes of all copies.
+    pub(crate) fn copies(&self) -> u64 {
+        self.charged.held.load(Ordering::Relaxed)
     }
 
-    /// The most that it has held.
-    pub(crate) fn peak(&self, account: Account) -> u64 {
-        self.charged.0[account as usize].1.load(Ordering::Relaxed)
+    /// The most that there have been.
+    pub(crate) fn copies_peak(&self) -> u64 {
+        self.charged.peak.load(Ordering::Relaxed)
     }
 
-    /// Whether so many bytes more are within the account's bound.
-    pub(crate) fn has_room(&self, account: Account, bytes: u64) -> bool {
-        let (Bound::Worker(most) | Bound::Connection(most)) = self.bound(account);
-        self.held(account).saturating_add(bytes) <= most
+    /// Whether there may be a copy of so many bytes more.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
+        self.copies().saturating_add(bytes) <= self.copies_max
     }
 
-    /// Charges so many bytes to an account until the charge is dropped.
-    pub(crate) fn charge(&self, account: Account, bytes: u64) -> Charge {
-        let (held, peak) = &self.charged.0[account as usize];
-        let before = held.fetch_add(bytes, Ordering::Relaxed);
+    /// Charges a copy of so many bytes until the charge is dropped.
+    pub(crate) fn charge(&self, bytes: u64) -> Charge {
+        let before = self.charged.held.fetch_add(bytes, Ordering::Relaxed);
+        let peak = &self.charged.peak;
         peak.fetch_max(before + bytes, Ordering::Relaxed);
         Charge {
             charged: Arc::clone(&self.charged),
-            account,
             bytes,
         }
     }
 }
 
-/// A part of what an account holds, until it is dropped.
+/// A copy that is held, until it is dropped.
 pub(crate) struct Charge {
     charged: Arc<Charged>,
-    account: Account,
     bytes: u64,
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        let (held, _) = &self.charged.0[self.account as usize];
-        held.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.charged.held.fetch_sub(self.bytes, Ordering::Relaxed);
     }
 }
 
@@ -282,12 +281,11 @@ mod tests {
     fn a_charge_is_held_until_it_is_dropped() {
         let ledger = Ledger::new(1_000);
         let most = 1_000 + limits::COPIES_SPARE;
-        let all = ledger.charge(Account::Copies, most);
-        assert!(!ledger.has_room(Account::Copies, 1));
-        assert!(ledger.has_room(Account::FirstReads, 1), "another account");
+        let all = ledger.charge(most);
+        assert!(!ledger.has_room(1));
         drop(all);
-        assert!(ledger.has_room(Account::Copies, most));
-        assert_eq!(ledger.held(Account::Copies), 0);
+        assert!(ledger.has_room(most));
+        assert_eq!((ledger.copies(), ledger.copies_peak()), (0, most));
     }
 
     #[test]

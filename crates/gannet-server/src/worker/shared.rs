@@ -152,7 +152,7 @@ impl<D: Driver> Shared<D> {
                 }
             }
         }
-        self.ledger.remember(next.cache_memory);
+        self.ledger.set_cache_memory(next.cache_memory);
         self.release = Rc::new(next);
     }
 
