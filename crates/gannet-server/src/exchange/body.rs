@@ -4,11 +4,13 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use gannet_io::driver::{File, Meta};
 use gannet_io::memory::Memory;
 
 use crate::release::{ServedFile, Source};
 
-/// A run of content that is not in any send yet.
+/// A run of content: of an answer, or kept for answers to come.
+#[derive(Clone)]
 pub(crate) enum Body {
     /// Bytes made or read for this answer alone.
     Own(Arc<Memory>, Range<usize>),
@@ -33,6 +35,31 @@ impl Body {
             }
             Source::Unloaded(_) | Source::Unread => return None,
         })
+    }
+
+    /// The whole of a file that may change; `meta` is what it was when it was opened.
+    pub(crate) fn live(file: File, meta: Meta) -> Self {
+        Self::File(Rc::new(ServedFile::live(file, meta)), 0..meta.len)
+    }
+
+    /// A copy of a file of so many bytes, in memory that nobody can change.
+    pub(crate) fn copy(file: File, len: u64) -> Self {
+        Self::File(Rc::new(ServedFile::constant(file)), 0..len)
+    }
+
+    /// Whether it is in a file that may change.
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(self, Self::File(file, _) if !file.is_constant())
+    }
+
+    /// As what a representation is made of.
+    pub(crate) fn as_source(&self) -> Source<'_> {
+        match self {
+            Self::Own(memory, range) | Self::Shared(memory, range) => {
+                Source::Memory(memory, range.start)
+            }
+            Self::File(file, range) => Source::File(file, range.start),
+        }
     }
 
     /// Bytes made or read for one answer.

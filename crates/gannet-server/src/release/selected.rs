@@ -64,7 +64,8 @@ impl Selected<'_> {
     }
 }
 
-/// Where the bytes of a representation are.
+/// Where the bytes of a representation are: those of a [`Body`](crate::exchange::body::Body), or not
+/// at hand.
 #[derive(Clone, Copy)]
 pub(crate) enum Source<'s> {
     /// In memory that is always safe to read.

@@ -31,8 +31,9 @@ use gannet_io::driver::{Driver, Errno, FileKind, Meta, Nanos, OpenedFile, Root, 
 use self::coded_alone::Alone;
 use self::told::{is_shortage, told};
 use super::listings::ListingPage;
-use super::{Cached, CachedBody, CodedAlone, DirectorySite, Draft, Role, is_recent, is_settled};
+use super::{Cached, CodedAlone, DirectorySite, Draft, Role, is_recent, is_settled};
 use crate::exchange::Disk;
+use crate::exchange::body::Body;
 use crate::limits::{CONFIRMED_MS, DESCRIPTOR_TRIES_MAX, SMALL_FILE_MAX};
 use crate::release::ServedFile;
 use crate::release::bodies::Load;
@@ -386,7 +387,7 @@ impl Fill {
         let is_copied = (1..=copy_max).contains(&meta.len);
         let same = |cached: &Rc<Cached>| {
             let body = cached.body(coding, &meta);
-            let is_kept = |body: &CachedBody| match is_copied {
+            let is_kept = |body: &Body| match is_copied {
                 true => !body.is_live() && !cached.is_brief && !self.reads_again(cached),
                 false => body.is_live(),
             };
@@ -398,7 +399,7 @@ impl Fill {
                 self.unread.push((coding, opened));
                 None
             }
-            None => Some(CachedBody::live(opened.file, opened.meta)),
+            None => Some(Body::live(opened.file, opened.meta)),
         };
         self.drafts.push(Draft {
             path: self.variant_path(coding),
@@ -406,6 +407,7 @@ impl Fill {
             meta,
             len: meta.len,
             body: body.map_or_else(OnceCell::new, OnceCell::from),
+            coded: None,
         });
         self.next_sidecar(next)
     }

@@ -30,8 +30,7 @@ use gannet_http::semantics::coding::{Coding, CodingSet};
 use gannet_http::semantics::ready_fields::ReadyFields;
 use gannet_http::semantics::response::ReadyBlock;
 use gannet_http::semantics::status::Status;
-use gannet_io::driver::{Driver, File, Meta, Nanos, OpenedFile, Root};
-use gannet_io::memory::Memory;
+use gannet_io::driver::{Driver, Meta, Nanos, OpenedFile, Root};
 
 use self::cache::Cache;
 pub(crate) use self::cache::Room;
@@ -42,6 +41,7 @@ use super::opened::OpenedDirectory;
 use super::rules::SiteRules;
 use super::{Selected, ServedFile, Source};
 use crate::config::ContentOptions;
+use crate::exchange::body::Body;
 use crate::limits::{RECENT_S, SETTLED_S, SMALL_FILE_MAX, SNAPSHOT_MAX};
 
 /// A live directory, as one worker sees it: that which is at a path at some time, with its rules.
@@ -112,14 +112,9 @@ pub(crate) struct Draft {
     /// Length of the content in bytes.
     pub(crate) len: u64,
     /// The content, once a request has needed it.
-    pub(crate) body: OnceCell<CachedBody>,
-}
-
-impl Draft {
-    /// Whether it is decoded before it is sent.
-    fn is_decoded(&self) -> bool {
-        matches!(self.body.get(), Some(CachedBody::Coded(_)))
-    }
+    pub(crate) body: OnceCell<Body>,
+    /// What it is decoded from before it is sent.
+    pub(crate) coded: Option<Rc<CodedAlone>>,
 }
 
 /// The same, ready to be sent.
@@ -155,30 +150,6 @@ fn is_recent(meta: &Meta, unix: i64) -> bool {
     i128::from(unix) - changed <= i128::from(RECENT_S)
 }
 
-/// Where a variant's bytes are.
-#[derive(Clone)]
-pub(crate) enum CachedBody {
-    Memory(Arc<Memory>),
-    File(Rc<ServedFile>),
-    Coded(Rc<CodedAlone>),
-}
-
-impl CachedBody {
-    /// A file that may change; `meta` is what it was when it was opened.
-    pub(crate) fn live(file: File, meta: Meta) -> Self {
-        Self::File(Rc::new(ServedFile::live(file, meta)))
-    }
-
-    /// A copy of a file, in memory that nobody can change.
-    fn copy(file: File) -> Self {
-        Self::File(Rc::new(ServedFile::constant(file)))
-    }
-
-    fn is_live(&self) -> bool {
-        matches!(self, Self::File(file) if !file.is_constant())
-    }
-}
-
 impl Cached {
     /// Makes a file's variants ready to be sent. `None` if its fields cannot be rendered.
     fn new(
@@ -198,7 +169,7 @@ impl Cached {
             Role { .. } => Lifetime::Revalidate,
         };
         // What would have to be decoded is for those who accept nothing else.
-        drafts.sort_by_key(|draft| (draft.is_decoded(), draft.len));
+        drafts.sort_by_key(|draft| (draft.coded.is_some(), draft.len));
         let fields = site.options.defaults.of_content(None);
         let fields: Vec<(&str, &[u8])> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
         let mut variants = Vec::with_capacity(drafts.len());
@@ -209,7 +180,7 @@ impl Cached {
                 len: draft.len,
                 identity: draft.meta.identity,
             });
-            if let Some(CachedBody::Coded(_)) = draft.body.get() {
+            if draft.coded.is_some() {
                 // The coded representation of the same file has one, too.
                 tag.insert_str(tag.len() - 1, "-i");
             }
@@ -249,7 +220,7 @@ impl Cached {
     }
 
     /// The bytes of a coding, if its file is still this one.
-    fn body(&self, coding: Coding, meta: &Meta) -> Option<CachedBody> {
+    fn body(&self, coding: Coding, meta: &Meta) -> Option<Body> {
         self.variant(coding, meta)?.draft.body.get().cloned()
     }
 
@@ -263,7 +234,7 @@ impl Cached {
     }
 
     /// The content of a coding was read.
-    pub(crate) fn set_body(&self, coding: Coding, body: CachedBody) {
+    pub(crate) fn set_body(&self, coding: Coding, body: Body) {
         if let Some(variant) = self.variant_in(coding) {
             // Whoever was first has read the same version.
             let _ = variant.draft.body.set(body);
@@ -332,11 +303,10 @@ impl Cached {
                 last_modified: self.last_modified,
             },
             content_type: self.content_type.as_bytes(),
-            source: match variant.draft.body.get() {
-                Some(CachedBody::Memory(memory)) => Source::Memory(memory, 0),
-                Some(CachedBody::File(file)) => Source::File(file, 0),
-                Some(CachedBody::Coded(coded)) => Source::Unloaded(coded.body(variant.draft.len)),
-                None => Source::Unread,
+            source: match (variant.draft.body.get(), &variant.draft.coded) {
+                (Some(body), _) => body.as_source(),
+                (None, Some(coded)) => Source::Unloaded(coded.body(variant.draft.len)),
+                (None, None) => Source::Unread,
             },
             sha256: (variant.draft.len <= SMALL_FILE_MAX).then_some(&variant.sha256),
             is_ruled: self.is_ruled,
@@ -352,9 +322,8 @@ impl Cached {
     /// Bytes of memory that remembering it costs, roughly.
     fn weight(&self) -> u64 {
         let bodies = self.variants.iter().map(|v| match v.draft.body.get() {
-            Some(CachedBody::Memory(memory)) => memory.len() as u64,
-            Some(CachedBody::File(file)) if file.is_constant() => v.draft.len,
-            Some(CachedBody::File(_) | CachedBody::Coded(_)) | None => 0,
+            Some(body) if !body.is_live() => body.len(),
+            _ => 0,
         });
         bodies.sum::<u64>() + 1_024
     }
@@ -369,9 +338,8 @@ impl Cached {
         self.variants
             .iter()
             .filter_map(|v| match v.draft.body.get() {
-                Some(CachedBody::File(file)) => Some(file),
-                Some(CachedBody::Coded(coded)) => Some(&coded.file),
-                Some(CachedBody::Memory(_)) | None => None,
+                Some(Body::File(file, _)) => Some(file),
+                _ => v.draft.coded.as_ref().map(|coded| &coded.file),
             })
     }
 }

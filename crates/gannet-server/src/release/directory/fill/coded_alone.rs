@@ -16,7 +16,7 @@ use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Errno, FileKind, OpenedFile, Started, Token};
 
-use super::super::{Cached, CachedBody, CodedAlone, Draft};
+use super::super::{Cached, CodedAlone, Draft};
 use super::told::told;
 use super::{Fill, Filled, READS_MAX, State};
 use crate::exchange::Disk;
@@ -34,7 +34,7 @@ const CONTENT_LEN_LEN: u64 = 4;
 pub(super) struct Alone {
     coding: Coding,
     /// What it is decoded from, and how long the content is, if that can be.
-    decoded: Option<(CachedBody, u64)>,
+    decoded: Option<(Rc<CodedAlone>, u64)>,
 }
 
 impl Fill {
@@ -133,7 +133,7 @@ impl Fill {
             true => self.site.coded_alone(&gzip, Coding::Gzip, self.unix),
             false => None,
         };
-        let decoded = alone.map(|alone| (CachedBody::Coded(Rc::new(alone)), len));
+        let decoded = alone.map(|alone| (Rc::new(alone), len));
         self.coded_found(Coding::Gzip, gzip, decoded)
     }
 
@@ -166,7 +166,7 @@ impl Fill {
         len: Option<u64>,
     ) -> Option<Filled> {
         let coding = alone.coding();
-        let decoded = len.map(|len| (CachedBody::Coded(alone), len));
+        let decoded = len.map(|len| (alone, len));
         self.coded_found(coding, coded, decoded)
     }
 
@@ -174,7 +174,7 @@ impl Fill {
         &mut self,
         coding: Coding,
         coded: OpenedFile,
-        decoded: Option<(CachedBody, u64)>,
+        decoded: Option<(Rc<CodedAlone>, u64)>,
     ) -> Option<Filled> {
         self.opened = Some(coded);
         self.alone = Some(Alone { coding, decoded });
@@ -184,13 +184,14 @@ impl Fill {
 
     /// Takes a file as the representation in its coding, and what it comes to as the one without.
     pub(super) fn take_alone(&mut self, coded: OpenedFile, alone: Alone) -> Option<Filled> {
-        if let Some((body, len)) = alone.decoded {
+        if let Some((decoded_from, len)) = alone.decoded {
             self.drafts.push(Draft {
                 path: self.variant_path(alone.coding),
                 coding: Coding::Identity,
                 meta: coded.meta,
                 len,
-                body: OnceCell::from(body),
+                body: OnceCell::new(),
+                coded: Some(decoded_from),
             });
         }
         self.take(alone.coding, coded, 0)

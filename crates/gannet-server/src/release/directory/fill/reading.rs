@@ -8,9 +8,10 @@ use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Errno, OpenedFile};
 use gannet_io::memory::Memory;
 
-use super::super::{Cached, CachedBody};
+use super::super::Cached;
 use super::{Fill, Filled, READS_MAX, State};
 use crate::exchange::Disk;
+use crate::exchange::body::Body;
 use crate::limits::SMALL_FILE_MAX;
 use crate::release::files::is_link_change;
 use crate::worker::ledger::Charge;
@@ -64,9 +65,10 @@ impl Fill {
         let is_long = opened.meta.len > SMALL_FILE_MAX;
         let body = match result {
             Ok(Disk::Read(bytes)) if is_same && bytes.len() as u64 == opened.meta.len => {
-                CachedBody::Memory(Arc::new(Memory::from_vec_with(bytes, charge)))
+                let memory = Arc::new(Memory::from_vec_with(bytes, charge));
+                Body::Shared(memory, 0..opened.meta.len as usize)
             }
-            Ok(Disk::Copied(file)) if is_same => CachedBody::copy(file),
+            Ok(Disk::Copied(file)) if is_same => Body::copy(file, opened.meta.len),
             // Shorter than it was: it has changed.
             Ok(_) | Err(Errno::NODATA) => {
                 self.reads += 1;
