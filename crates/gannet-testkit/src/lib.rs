@@ -1,8 +1,8 @@
 //! What the tests of all crates share: clients, sites, servers, and a record of what was left out.
 //!
-//! Only a dev-dependency. It has clients of its own for HTTP/1, HTTP/2 and TLS and uses no crate of
-//! the product, so that a fault of the product is not shared by its test. [`h1`] and [`h2`] turn
-//! bytes into bytes: the same frames serve the tests of the protocol crate, those of the simulator
+//! Only a dev-dependency. It has clients of its own for HTTP/1, HTTP/2, HTTP/3 and TLS and uses no crate
+//! of the product, so that a fault of the product is not shared by its test. [`h1`], [`h2`] and
+//! [`h3`] turn bytes into bytes: the same frames serve the tests of the protocol crate, those of the simulator
 //! and those over sockets. What a test can run on a machine depends on the machine: see
 //! [`left_out()`].
 //!
@@ -12,6 +12,7 @@
 pub mod content;
 pub mod h1;
 pub mod h2;
+pub mod h3;
 mod left_out;
 
 pub use left_out::{left_out, tool};

@@ -212,16 +212,18 @@ impl Connection {
     /// (RFC 9114 section 5.2). Those that the peer has sent before it saw that have arrived a round
     /// trip later.
     pub fn announce_end(&self, control: &mut Vec<u8>) {
-        write_goaway(LAST_REQUEST, control);
+        if self.refused_from.is_none() {
+            write_goaway(LAST_REQUEST, control);
+        }
     }
 
     /// The last step of the end: appends a GOAWAY to our control stream that names the first
     /// request that is not served. Later ones are refused; what is under way is to be finished.
-    /// Called once.
     pub fn end(&mut self, control: &mut Vec<u8>) {
-        debug_assert!(self.refused_from.is_none(), "the end comes once");
-        self.refused_from = Some(self.next_request);
-        write_goaway(self.next_request, control);
+        if self.refused_from.is_none() {
+            self.refused_from = Some(self.next_request);
+            write_goaway(self.next_request, control);
+        }
     }
 
     /// The error that has ended the connection, if one has.

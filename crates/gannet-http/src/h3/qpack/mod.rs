@@ -15,6 +15,7 @@ use super::frame::FrameType;
 
 pub(crate) use decoder::decode;
 pub use decoder::decode_each;
+pub use transcode::transcode;
 
 /// Appends the HEADERS frame of a response.
 #[inline]
@@ -73,7 +74,7 @@ fn write_ready(block: ReadyBlock<'_>, part: ReadyPart, out: &mut Vec<u8>) {
     let start = out.len();
     if let Some(hpack) = block.hpack {
         let mut pieces = hpack.part(part).into_iter();
-        if pieces.all(|piece| transcode::transcode(piece, out).is_some()) {
+        if pieces.all(|piece| transcode(piece, out).is_some()) {
             return;
         }
         debug_assert!(false, "ready blocks are stateless");

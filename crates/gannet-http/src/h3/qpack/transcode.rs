@@ -12,7 +12,8 @@ use crate::h2::hpack::static_table::STATIC_COUNT as HPACK_COUNT;
 /// Appends the fields of a block; `None` if it is not stateless (RFC 7541 sections 6.1, 6.2.2 and
 /// 6.2.3, with the static table alone).
 #[inline]
-pub(super) fn transcode(block: &[u8], out: &mut Vec<u8>) -> Option<()> {
+#[must_use]
+pub fn transcode(block: &[u8], out: &mut Vec<u8>) -> Option<()> {
     let mut rest = block;
     while let Some((&first, after)) = rest.split_first() {
         rest = after;
