@@ -1,0 +1,78 @@
+//! How rules are checked: a script of what comes, the record of what happens, and bytes cut everywhere.
+
+use gannet_testkit::h3::{control, frame, request};
+
+use super::h3_checks::peer::{Given, Peer};
+use super::h3_checks::record_in_pieces;
+
+/// Streams of a client.
+pub(super) const CONTROL: u64 = 2;
+pub(super) const SECOND: u64 = 6;
+pub(super) const THIRD: u64 = 10;
+
+/// A good request, and what comes of it.
+pub(super) const GET: [&str; 2] = ["request 0 GET / test", "answer 0 200 2"];
+
+pub(super) fn get() -> Vec<u8> {
+    request("GET", "/", &[])
+}
+
+pub(super) fn on(stream: u64, bytes: impl AsRef<[u8]>) -> Given {
+    Given::bytes(stream, bytes.as_ref())
+}
+
+pub(super) fn end(stream: u64, bytes: impl AsRef<[u8]>) -> Given {
+    Given::end(stream, bytes.as_ref())
+}
+
+/// Whatever the pieces, this is what happens.
+pub(super) fn check(name: &str, script: &[Given], expect: &[&str]) {
+    for piece_len in [usize::MAX, 1, 2, 3] {
+        let found = record_in_pieces(script, piece_len);
+        assert_eq!(
+            found, expect,
+            "{name}, in pieces of {piece_len}: {script:x?}"
+        );
+    }
+    for (index, given) in script.iter().enumerate() {
+        let Given::Bytes(stream, bytes, is_fin) = given else {
+            continue;
+        };
+        // Where a long piece is cut hardly matters but at its ends.
+        let cuts = (0..=bytes.len()).filter(|cut| *cut < 300 || bytes.len() - cut < 20);
+        for cut in cuts {
+            let mut peer = Peer::new();
+            script[..index].iter().for_each(|given| peer.give(given));
+            peer.give(&on(*stream, &bytes[..cut]));
+            peer.give(&Given::Bytes(*stream, bytes[cut..].to_vec(), *is_fin));
+            script[index + 1..]
+                .iter()
+                .for_each(|given| peer.give(given));
+            assert_eq!(peer.record, expect, "{name}, cut at {cut} of {given:x?}");
+        }
+    }
+}
+
+/// What comes on the control stream after good settings ends like this.
+pub(super) fn check_control(name: &str, bytes: &[u8], expect: &[&str]) {
+    check(
+        name,
+        &[on(CONTROL, [&control(&[]), bytes].concat())],
+        expect,
+    );
+}
+
+/// What comes on a request stream ends like this.
+pub(super) fn check_request(name: &str, stream: &[u8], expect: &[&str]) {
+    check(name, &[on(CONTROL, control(&[])), end(0, stream)], expect);
+}
+
+/// A good request, and this behind it on the same stream.
+pub(super) fn check_behind(name: &str, behind: &[u8], expect: &str) {
+    check_request(name, &[&get(), behind].concat(), &[GET[0], GET[1], expect]);
+}
+
+/// Frames with a payload that would do for each of them.
+pub(super) fn bare(kind: u64) -> Vec<u8> {
+    frame(kind, &[0])
+}

@@ -1,0 +1,7 @@
+//! The HTTP/3 machine: the same events and answers in any division of the bytes of any streams.
+#![no_main]
+
+#[path = "../../crates/gannet-http/tests/h3_checks/mod.rs"]
+mod h3_checks;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| h3_checks::h3_streams(bytes));

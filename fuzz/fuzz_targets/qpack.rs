@@ -1,0 +1,7 @@
+//! Field sections decode as another implementation decodes them; blocks of HPACK keep their meaning.
+#![no_main]
+
+#[path = "../../crates/gannet-http/tests/h3_checks/mod.rs"]
+mod h3_checks;
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| h3_checks::qpack(bytes));
