@@ -18,7 +18,7 @@ const CRATES: [&str; 3] = ["gannet-http", "gannet-archive", "gannet-content"];
 /// What they may depend on, directly or not: computation alone. `cc`, `shlex` and
 /// `find-msvc-tools` are run by a build script; `libc` tells the features of a CPU on aarch64. The
 /// HTML parser keeps its interned names behind a lock (`parking_lot` and what it is made of).
-const DEPENDENCIES: [&str; 50] = [
+const DEPENDENCIES: [&str; 51] = [
     "alloc-no-stdlib",
     "alloc-stdlib",
     "arrayvec",
@@ -44,6 +44,7 @@ const DEPENDENCIES: [&str; 50] = [
     "markup5ever",
     "md-5",
     "memchr",
+    "minisign-verify",
     "new_debug_unreachable",
     "parking_lot",
     "parking_lot_core",

@@ -56,6 +56,7 @@ mod inventory;
 mod layout;
 pub mod limits;
 mod path;
+pub mod signature;
 mod stats;
 mod superblock;
 mod validate;

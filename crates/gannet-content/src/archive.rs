@@ -9,8 +9,9 @@
 //!
 //! A live directory goes the same way by [`directory::lookup`](crate::directory::lookup), which has
 //! to ask the disk; what both decide alike is in [`routing`](crate::routing). The server, `explain`
-//! and `check` supply their [`Entries`] and make no decisions themselves.
+//! and `check` ask a [`Host`] of the archive and make no decisions themselves.
 
+use gannet_archive::{Archive, Entry, EntryKind, Key, Namespace};
 use gannet_http::semantics::status::Status;
 use gannet_http::semantics::target_path::encode_path;
 
@@ -34,6 +35,18 @@ pub enum Space {
     Fallback(FallbackKind),
 }
 
+impl Space {
+    fn namespace(self) -> Namespace {
+        match self {
+            Self::Content => Namespace::Content,
+            Self::Unruled => Namespace::Unruled,
+            Self::Fallback(FallbackKind::Wildcard) => Namespace::Wildcard,
+            Self::Fallback(FallbackKind::Application) => Namespace::ApplicationPage,
+            Self::Fallback(FallbackKind::NotFound) => Namespace::NotFoundPage,
+        }
+    }
+}
+
 /// The entries of one host of an archive.
 pub trait Entries {
     /// One of them.
@@ -51,6 +64,63 @@ pub trait Entries {
 
     /// Called with the verdict of the redirect rules, for callers that report reasons.
     fn ruled(&self, _ruled: Option<&Ruled>) {}
+}
+
+/// One host of an archive.
+#[derive(Debug)]
+pub struct Host<'a, B> {
+    archive: &'a Archive<B>,
+    number: u16,
+}
+
+impl<'a, B: AsRef<[u8]>> Host<'a, B> {
+    /// The host of this number.
+    #[inline]
+    pub fn of(archive: &'a Archive<B>, number: u16) -> Self {
+        Self { archive, number }
+    }
+
+    /// The kinds of page for folders that it has, best first.
+    #[must_use]
+    pub fn fallbacks(&self) -> Vec<FallbackKind> {
+        let has = |kind: &FallbackKind| {
+            let namespace = Space::Fallback(*kind).namespace();
+            self.archive.has_namespace(self.number, namespace)
+        };
+        let all = [
+            FallbackKind::Wildcard,
+            FallbackKind::Application,
+            FallbackKind::NotFound,
+        ];
+        all.into_iter().filter(has).collect()
+    }
+
+    /// Whether it has what [`Facts::spa`] answers with.
+    #[must_use]
+    pub fn has_front_page(&self) -> bool {
+        content(self, FRONT_PAGE).is_some_and(|page| self.is_file(&page))
+    }
+}
+
+impl<'a, B: AsRef<[u8]>> Entries for Host<'a, B> {
+    type Entry = Entry<'a>;
+
+    #[inline]
+    fn find(&self, space: Space, path: &[u8]) -> Option<Entry<'a>> {
+        self.archive.lookup(Key {
+            host: self.number,
+            namespace: space.namespace(),
+            path,
+        })
+    }
+
+    fn has_content(&self, entry: &Entry<'a>) -> bool {
+        entry.kind() == EntryKind::Content
+    }
+
+    fn is_file(&self, entry: &Entry<'a>) -> bool {
+        !entry.is_alias() && !entry.is_generated()
+    }
 }
 
 /// What an archive says of itself, and the rules of the host that is asked.

@@ -14,16 +14,13 @@ mod exchange;
 mod limits;
 mod observe;
 mod release;
-pub mod signature;
 mod start;
 pub mod tls;
 mod worker;
 
 pub use exchange::own_fields::FAVICON;
-pub use limits::RULES_FILE_MAX;
 pub use observe::{metrics, notices};
-pub use release::archive::namespace;
-pub use release::rules::{RulesError, redirects_files};
+pub use release::rules::RulesError;
 pub use start::bound::{Bound, bind};
 pub use start::open::{OpenError, permission};
 pub use start::running::{Running, SiteReport, StartReport};

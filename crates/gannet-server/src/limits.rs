@@ -306,13 +306,6 @@ pub(crate) const NOTICES_MAX: usize = 256;
 /// How long the end of the process waits for each of both, milliseconds; see [`LOG_FINISH_MS`].
 pub(crate) const NOTICES_FINISH_MS: u64 = 1_000;
 
-/// Bytes read of a live directory's `_redirects` or `_headers`. A hundred thousand rules of the
-/// usual length fit.
-pub const RULES_FILE_MAX: u64 = 8 << 20;
-
-/// Folders of a live directory that are looked into for kawipiko's `_redirects`: a second's work.
-pub(crate) const RULES_FOLDERS_MAX: usize = 100_000;
-
 /// The part of the time that looking for rules files in folders may take: one of so many.
 pub(crate) const RULES_SEARCH_PART: u32 = 100;
 

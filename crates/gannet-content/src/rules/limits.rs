@@ -62,3 +62,10 @@ pub const PASSED_OVER_MAX: usize = 8;
 /// The most rules with wildcards against which every later rule is held when shadowed rules are
 /// looked for: each costs a comparison with each.
 pub const BROAD_MAX: usize = 1000;
+
+/// Bytes read of a live directory's `_redirects` or `_headers`. A hundred thousand rules of the
+/// usual length fit.
+pub const RULES_FILE_MAX: u64 = 8 << 20;
+
+/// Folders of a live directory that are looked into for kawipiko's `_redirects`: a second's work.
+pub const RULES_FOLDERS_MAX: usize = 100_000;

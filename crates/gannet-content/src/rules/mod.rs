@@ -17,6 +17,7 @@
 //!
 //! Rules never see a file. Whether a file exists at the path of a request is an argument.
 
+pub mod files;
 pub mod headers;
 pub mod limits;
 pub mod lint;

@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use gannet_archive::limits::DECODED_LEN_MAX;
-use gannet_archive::{Archive, Body, Entry, EntryKind, Key, Namespace, Variant};
-use gannet_content::archive::{Entries, FRONT_PAGE, Facts, Outcome, Space, resolve};
+use gannet_archive::{Archive, Body, Entry, EntryKind, Variant};
+use gannet_content::archive::{Entries, Facts, Host, Outcome, Space, resolve};
 use gannet_content::directory::listing::{Format, ListingRequest, json_path};
 use gannet_content::plan::Representation;
 use gannet_content::routing::{FallbackKind, is_navigation};
@@ -83,21 +83,13 @@ impl ArchiveSite {
             bodies: bodies.clone(),
             spa: opened.spa,
             host: *host,
-            fallbacks: Self::fallbacks(&opened.archive, *host),
+            fallbacks: Host::of(&opened.archive, *host).fallbacks(),
             rules: rules.clone(),
         })
     }
 
-    /// The kinds of page for folders that an archive has, best first.
-    fn fallbacks(archive: &Archive<Vec<u8>>, host: u16) -> Vec<FallbackKind> {
-        [
-            FallbackKind::Wildcard,
-            FallbackKind::Application,
-            FallbackKind::NotFound,
-        ]
-        .into_iter()
-        .filter(|kind| archive.has_namespace(host, namespace(Space::Fallback(*kind))))
-        .collect()
+    fn host(&self) -> Host<'_, Vec<u8>> {
+        Host::of(&self.archive, self.host)
     }
 
     /// What a path comes to.
@@ -117,7 +109,7 @@ impl ArchiveSite {
             query: None,
         };
         let asked = ruling.map_or(&unruled, |ruling| &ruling.asked);
-        match resolve(&self, &facts, asked, || {
+        match resolve(&self.host(), &facts, asked, || {
             is_navigation(&wanted.request.fields)
         }) {
             Outcome::Entry {
@@ -151,7 +143,7 @@ impl ArchiveSite {
     fn in_form<'s>(&'s self, entry: Entry<'s>, wanted: Wanted<'_>) -> Entry<'s> {
         let is_json = entry.is_generated()
             && ListingRequest::of(wanted.request, wanted.path).format == Format::Json;
-        let json = is_json.then(|| (&self).find(Space::Content, &json_path(wanted.path)));
+        let json = is_json.then(|| self.host().find(Space::Content, &json_path(wanted.path)));
         json.flatten().unwrap_or(entry)
     }
 
@@ -242,50 +234,6 @@ impl ArchiveSite {
             is_ruled: is_own && self.rules.as_ref().is_none_or(|r| r.fields_are_fixed()),
             is_own,
         }
-    }
-}
-
-impl<'s> Entries for &'s ArchiveSite {
-    type Entry = Entry<'s>;
-
-    #[inline]
-    fn find(&self, space: Space, path: &[u8]) -> Option<Entry<'s>> {
-        let key = Key {
-            host: self.host,
-            namespace: namespace(space),
-            path,
-        };
-        self.archive.lookup(key)
-    }
-
-    fn has_content(&self, entry: &Entry<'s>) -> bool {
-        matches!(entry.kind(), EntryKind::Content)
-    }
-
-    fn is_file(&self, entry: &Entry<'s>) -> bool {
-        is_file(entry)
-    }
-}
-
-/// Whether an archive has what `--spa` answers with.
-pub(crate) fn has_front_page(archive: &Archive<Vec<u8>>, host: u16) -> bool {
-    let page = archive.lookup(Key::content(FRONT_PAGE).on(host));
-    page.is_some_and(|page| matches!(page.kind(), EntryKind::Content) && is_file(&page))
-}
-
-fn is_file(entry: &Entry<'_>) -> bool {
-    !entry.is_alias() && !entry.is_generated()
-}
-
-/// Where an archive keeps the entries of a space.
-#[must_use]
-pub fn namespace(space: Space) -> Namespace {
-    match space {
-        Space::Content => Namespace::Content,
-        Space::Unruled => Namespace::Unruled,
-        Space::Fallback(FallbackKind::Wildcard) => Namespace::Wildcard,
-        Space::Fallback(FallbackKind::Application) => Namespace::ApplicationPage,
-        Space::Fallback(FallbackKind::NotFound) => Namespace::NotFoundPage,
     }
 }
 

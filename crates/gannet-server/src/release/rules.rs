@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gannet_archive::{Archive, HostRules};
-use gannet_content::routing::is_redirects_name;
+use gannet_content::rules::files::redirects_files;
 use gannet_content::rules::headers::{self, FieldChanges};
+use gannet_content::rules::limits::RULES_FILE_MAX;
 use gannet_content::rules::matcher::Request as Asked;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::problem::{Problem, has_errors};
@@ -15,8 +16,6 @@ use gannet_content::rules::{Compat, SourceFile, redirects};
 use gannet_http::semantics::request::Request;
 use gannet_io::driver::Root;
 use gannet_io::named_file;
-
-use crate::limits::{RULES_FILE_MAX, RULES_FOLDERS_MAX};
 
 /// The rules of a site. Shared by all workers, never written.
 #[derive(Clone, Debug, Default)]
@@ -77,7 +76,7 @@ impl SiteRules {
         compat: Compat,
     ) -> Result<Option<Self>, RulesError> {
         let mut texts = Vec::new();
-        let names = redirects_files(root, compat).map_err(|error| {
+        let names = redirects_files(compat, |folder| root.names(folder)).map_err(|error| {
             let folder = path.display().to_string();
             RulesError::Io(folder, Arc::new(error))
         })?;
@@ -149,49 +148,6 @@ impl SiteRules {
         let changes = self.headers.as_ref()?.changes(asked);
         (!changes.is_empty()).then_some(changes)
     }
-}
-
-/// The files with redirects that a live directory may have, relative to it, in the order in which
-/// they are read: that at the root, which may be missing; for kawipiko then those of the folders
-/// below it, outer ones first. Hidden folders and symbolic links to folders are not looked into.
-///
-/// # Errors
-/// There are more than [`RULES_FOLDERS_MAX`] folders. What cannot be read is left out.
-pub fn redirects_files(root: &Root, compat: Compat) -> io::Result<Vec<String>> {
-    if compat != Compat::Kawipiko {
-        return Ok(vec!["_redirects".into()]);
-    }
-    let mut files = vec!["_redirects".into(), "_redirects.txt".into()];
-    let mut level = vec![String::new()];
-    let mut folder_count = 0;
-    while !level.is_empty() {
-        let mut next = Vec::new();
-        let mut found = Vec::new();
-        for folder in level {
-            folder_count += 1;
-            if folder_count > RULES_FOLDERS_MAX {
-                let cause = format!("more than {RULES_FOLDERS_MAX} folders may have rules");
-                return Err(io::Error::other(cause));
-            }
-            let names = root.names(Path::new(&folder)).unwrap_or_default();
-            for (name, is_folder) in names {
-                // A name that is not UTF-8 is none of those that are looked for.
-                let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) else {
-                    continue;
-                };
-                if is_folder {
-                    next.push(format!("{folder}{name}/"));
-                } else if is_redirects_name(name.as_bytes(), compat) && !folder.is_empty() {
-                    found.push(format!("{folder}{name}"));
-                }
-            }
-        }
-        found.sort();
-        files.append(&mut found);
-        next.sort();
-        level = next;
-    }
-    Ok(files)
 }
 
 /// A file of the directory, which is at `path`, if it is there.

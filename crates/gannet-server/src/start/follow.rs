@@ -15,13 +15,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gannet_content::rules::Compat;
+use gannet_content::rules::files::redirects_files;
 use gannet_io::cause::cause;
 use gannet_io::driver::Root;
 
 use crate::limits::{FOLLOW_MS, FOLLOWERS_MAX, RULES_SEARCH_PART};
 use crate::observe::notices::ERRORS;
 use crate::release::opened::What;
-use crate::release::rules::{SiteRules, redirects_files};
+use crate::release::rules::SiteRules;
 use crate::start::lookout::{Lookout, Quiet, Stamp};
 use crate::start::published::Published;
 
@@ -265,7 +266,7 @@ fn names(root: &Root, compat: Option<Compat>) -> Vec<String> {
         return Vec::new();
     };
     // Too many folders are reported by who reads the rules.
-    let mut names = redirects_files(root, compat).unwrap_or_default();
+    let mut names = redirects_files(compat, |folder| root.names(folder)).unwrap_or_default();
     names.push("_headers".into());
     names
 }

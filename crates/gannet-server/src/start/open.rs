@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use gannet_archive::signature::{self, PublicKey, SignatureError};
 use gannet_archive::{Archive, ArchiveError, Namespace, SUPERBLOCK_LEN, SectionKind, Superblock};
+use gannet_content::archive::Host;
 use gannet_content::mime::TypesError;
 use gannet_content::rules::table::TableError;
 use gannet_io::cause::cause;
@@ -19,12 +21,10 @@ use gannet_io::memory::{self, Memory};
 use gannet_io::named_file;
 
 use crate::config::{Content, ContentOptions};
-use crate::release::archive::has_front_page;
 use crate::release::directory::DirectoryOptions;
 use crate::release::files::OpenArchive;
 use crate::release::opened::{ArchiveHost, OpenedArchive, OpenedDirectory, What};
 use crate::release::rules::{RulesError, SiteRules};
-use crate::signature::{self, PublicKey, SignatureError};
 use crate::start::archive_room::ArchiveRoom;
 use crate::start::follow::{Place, Source};
 
@@ -145,13 +145,13 @@ impl OpenError {
                 Some("fix them, or serve both files as plain files with --no-rules".into())
             }
             Self::ArchiveRules(..) => Some("pack the site again".into()),
-            Self::Signature(_, error) => Some(error.help().into()),
             Self::Copy(..) => Some(
                 "--archive-memory and --require-signature serve a copy that nobody can change: give it \
                  as much memory as the archive is long"
                     .into(),
             ),
             Self::Kind(_) => Some("give a directory, a file or an archive".into()),
+            Self::Signature(..) => None,
         }
     }
 }
@@ -306,11 +306,14 @@ impl Opening<'_> {
         let file = copy.map_or(file, fs::File::from);
         if let Some(key) = &options.require_signature {
             // The bodies are those of the sealed copy, which is what will be sent from.
+            let unsigned = |error| OpenError::Signature(path.to_owned(), error);
             PublicKey::parse(key)
                 .ok_or(SignatureError::Key)
                 .and_then(|key| signature::check(&archive, &key))
-                .and_then(|()| signature::check_bodies(&archive, &file))
-                .map_err(|error| OpenError::Signature(path.to_owned(), error))?;
+                .map_err(unsigned)?;
+            signature::check_bodies(&archive, |chunk, at| file.read_exact_at(chunk, at))
+                .map_err(io_error)?
+                .map_err(unsigned)?;
         }
         if options.preload && live.is_some() {
             let whole = usize::try_from(len).unwrap_or(usize::MAX);
@@ -357,7 +360,8 @@ pub(crate) fn no_front_page(content: &Content, what: &What) -> Option<(PathBuf, 
             }),
         ) => {
             let lacking = hosts.iter();
-            let lacking = lacking.filter(|(host, ..)| *spa && !has_front_page(archive, *host));
+            let lacking =
+                lacking.filter(|(host, ..)| *spa && !Host::of(archive, *host).has_front_page());
             let names: Vec<_> = lacking.map(|(_, names, _)| names.concat()).collect();
             (!names.is_empty()).then(|| (path.clone(), names))
         }

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use gannet_archive::ArchiveError;
+use gannet_archive::signature::SignatureError;
 use gannet_io::cause::{cause, next_step};
-use gannet_server::signature::SignatureError;
 
 /// Why something could not be done with a site or an archive.
 #[derive(Debug)]
@@ -87,12 +87,9 @@ impl SiteError {
             } => {
                 format!("it redirects to '{to}'; use that path")
             }
-            Self::NotFound { archive, .. } => {
-                format!("'gannet ls {}' lists its contents", archive.display())
-            }
             Self::NotStored { stored, .. } => format!("it is stored as {}", stored.join(", ")),
             Self::Damaged { .. } => "copy the archive again, or rebuild it".into(),
-            Self::Signature(_, error) => error.help().into(),
+            Self::NotFound { .. } | Self::Signature(..) => return None,
             Self::Unsafe { .. } => "this archive was not packed from a directory".into(),
             Self::NotEmpty(_) => "name a directory that is empty or does not exist yet".into(),
         })

@@ -3,9 +3,9 @@
 use std::io::{self, Read};
 use std::path::Path;
 
+use gannet_archive::signature::{self, PublicKey, SignatureError};
 use gannet_archive::{Archive, Blob, Coding, Entry, FieldBlock, SUPERBLOCK_LEN, digest};
 use gannet_http::h2::hpack::Decoder;
-use gannet_server::signature::{self, PublicKey, SignatureError};
 
 use super::file::decoded;
 use super::{ArchiveFile, SiteError, hex, url};

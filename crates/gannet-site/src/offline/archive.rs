@@ -5,11 +5,9 @@ use std::collections::HashMap;
 use std::io::{self, Read};
 use std::path::Path;
 
-use gannet_archive::{Archive, Entry, EntryKind, Key, Namespace};
-use gannet_content::archive::{Entries, Facts, Outcome, Space, resolve};
-use gannet_content::routing::FallbackKind;
+use gannet_archive::{Entry, EntryKind, Namespace};
+use gannet_content::archive::{Entries, Facts, Host, Outcome, Space, resolve};
 use gannet_content::rules::table::Ruled;
-use gannet_server::namespace;
 
 use super::{Asked, Located, Rules, SiteFile, folded, names_of};
 use crate::archive::{ArchiveFile, SiteError};
@@ -101,16 +99,7 @@ impl ArchivePlace {
     ) -> Located {
         let options = self.file.archive().options();
         let host = self.on(asked.host);
-        let has = |kind: &FallbackKind| {
-            let space = namespace(Space::Fallback(*kind));
-            self.file.archive().has_namespace(asked.host, space)
-        };
-        let fallbacks = [
-            FallbackKind::Wildcard,
-            FallbackKind::Application,
-            FallbackKind::NotFound,
-        ];
-        let fallbacks: Vec<_> = fallbacks.into_iter().filter(has).collect();
+        let fallbacks = host.fallbacks();
         let facts = Facts {
             spa: self.spa || options.spa,
             slash_redirects: options.slash_redirects,
@@ -149,11 +138,8 @@ impl ArchivePlace {
         entry.is_some_and(|entry| entry.kind() == EntryKind::Content)
     }
 
-    fn on(&self, number: u16) -> Host<'_> {
-        Host {
-            archive: self.file.archive(),
-            number,
-        }
+    fn on(&self, number: u16) -> Host<'_, Vec<u8>> {
+        Host::of(self.file.archive(), number)
     }
 
     fn located(&self, entry: &Entry<'_>, status: u16) -> Located {
@@ -188,23 +174,9 @@ impl ArchivePlace {
     }
 }
 
-/// The entries of a host.
-#[derive(Clone, Copy)]
-struct Host<'a> {
-    archive: &'a Archive<Vec<u8>>,
-    number: u16,
-}
-
-impl<'a> Host<'a> {
-    fn find(self, space: Space, path: &[u8]) -> Option<Entry<'a>> {
-        let key = Key::content(path).on(self.number).within(namespace(space));
-        self.archive.lookup(key)
-    }
-}
-
-/// The same, telling what is tried.
+/// The entries of a host, telling what is tried.
 struct Tried<'a, 't> {
-    host: Host<'a>,
+    host: Host<'a, Vec<u8>>,
     rules: &'a Rules,
     tell: RefCell<&'t mut dyn FnMut(String)>,
 }
@@ -228,11 +200,11 @@ impl<'a> Entries for Tried<'a, '_> {
     }
 
     fn has_content(&self, entry: &Entry<'a>) -> bool {
-        entry.kind() == EntryKind::Content
+        self.host.has_content(entry)
     }
 
     fn is_file(&self, entry: &Entry<'a>) -> bool {
-        !entry.is_alias() && !entry.is_generated()
+        self.host.is_file(entry)
     }
 
     fn ruled(&self, ruled: Option<&Ruled>) {

@@ -4,14 +4,15 @@ use std::io;
 use std::path::Path;
 
 use gannet_archive::HostRules;
+use gannet_content::rules::files::redirects_files;
 use gannet_content::rules::headers;
+use gannet_content::rules::limits::RULES_FILE_MAX;
 use gannet_content::rules::problem::Problem;
 use gannet_content::rules::redirects;
 use gannet_content::rules::table::{HeaderTable, RedirectTable, Ruled};
 use gannet_content::rules::{Compat, Place, SourceFile};
 use gannet_io::driver::Root;
 use gannet_io::named_file;
-use gannet_server::{RULES_FILE_MAX, redirects_files};
 
 use crate::archive::{ArchiveFile, SiteError};
 
@@ -37,7 +38,8 @@ impl Rules {
     pub(super) fn read(root: &Path, compat: Compat) -> Result<Self, SiteError> {
         let mut rules = Self::default();
         let directory = Root::open(root).map_err(SiteError::io("open", root))?;
-        let names = redirects_files(&directory, compat).map_err(SiteError::io("read", root))?;
+        let names = redirects_files(compat, |folder| directory.names(folder))
+            .map_err(SiteError::io("read", root))?;
         let read = |name: &str| read(&directory, root, name);
         let mut texts = Vec::new();
         for name in names {

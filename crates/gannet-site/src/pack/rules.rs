@@ -4,6 +4,7 @@ use gannet_archive::{SectionKind, Writer};
 use gannet_content::routing::Routing;
 use gannet_content::rules::SourceFile as RulesFile;
 use gannet_content::rules::headers::{self, FieldChanges};
+use gannet_content::rules::limits::RULES_FILE_MAX;
 use gannet_content::rules::lint::lint;
 use gannet_content::rules::matcher::Request;
 use gannet_content::rules::pattern::Scheme;
@@ -11,7 +12,6 @@ use gannet_content::rules::problem::{Problem, has_errors};
 use gannet_content::rules::redirects::{self, Redirects};
 use gannet_content::rules::table::{HeaderTable, RedirectTable};
 use gannet_io::named_file;
-use gannet_server::RULES_FILE_MAX;
 
 use super::PackError;
 use super::walk::SourceFile;

@@ -5,10 +5,10 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use gannet_archive::signature::PublicKey;
 use gannet_io::named_file;
 use gannet_io::unix_socket::Access;
 use gannet_server::config::{ListenAddress, Scheme, UnixAddress};
-use gannet_server::signature::PublicKey;
 use gannet_site::pack::is_secret_key;
 
 use crate::command_line::nearest::nearest;

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 
+use gannet_archive::signature::SignatureError;
 use gannet_archive::{ArchiveError, Rule};
 use gannet_get::GetError;
 use gannet_site::archive::SiteError;
@@ -19,7 +20,7 @@ impl From<SiteError> for Failure {
         }
         Self {
             message: error.to_string(),
-            help: error.help(),
+            help: site_help(&error),
             exit: Exit::Failed,
         }
     }
@@ -62,6 +63,37 @@ pub(super) fn of_import(archive: &Path, error: &ImportError) -> Failure {
     Failure {
         help: error.help().map(Into::into),
         ..Failure::new("import", archive.display(), error)
+    }
+}
+
+/// What to do about an error of a site or an archive, in terms of the command line.
+fn site_help(error: &SiteError) -> Option<String> {
+    match error {
+        SiteError::Signature(_, error) => Some(signature_help(error).into()),
+        SiteError::NotFound {
+            archive,
+            redirect: None,
+            ..
+        } => Some(format!(
+            "'gannet ls {}' lists its contents",
+            archive.display()
+        )),
+        error => error.help(),
+    }
+}
+
+/// What to do about an archive that is not what was signed.
+pub(super) fn signature_help(error: &SignatureError) -> &'static str {
+    match error {
+        SignatureError::NoArchive => "pack the directory: 'gannet pack DIR --sign KEY'",
+        SignatureError::Missing | SignatureError::Malformed => {
+            "sign it when it is packed: 'gannet pack --sign KEY'"
+        }
+        SignatureError::OtherKey => "is this the right release, and the right public key?",
+        SignatureError::Wrong | SignatureError::BuildId | SignatureError::Body(_) => {
+            "it was changed after it was signed; get it anew"
+        }
+        SignatureError::Key => "give the second line of a .pub file, or the file's name",
     }
 }
 

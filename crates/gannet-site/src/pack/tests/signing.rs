@@ -1,7 +1,9 @@
 //! Signed archives: what the signature covers, and what it says when something is not as signed.
 
+use std::os::unix::fs::FileExt as _;
+
+use gannet_archive::signature::{PublicKey, SignatureError, check, check_bodies};
 use gannet_archive::{SUPERBLOCK_LEN, put_signature, signed_text};
-use gannet_server::signature::{PublicKey, SignatureError, check, check_bodies};
 use minisign::KeyPair;
 
 use super::*;
@@ -56,7 +58,6 @@ fn a_key_of_minisign_without_password_signs() {
 
 fn why(place: &Place, key: &str) -> Option<String> {
     let error = verify_signature(&place.archive(), key).err()?;
-    assert!(error.help().is_some());
     Some(error.to_string())
 }
 
@@ -77,7 +78,9 @@ fn a_signed_archive_is_whole_and_has_the_build_id_of_an_unsigned_one() {
     let key = PublicKey::parse(&format!("untrusted comment: x\n{key}\n")).expect("a file's text");
     check(file.archive(), &key).expect("signed");
     let bytes = fs::File::open(place.archive()).expect("there");
-    check_bodies(file.archive(), &bytes).expect("sound");
+    let read = |chunk: &mut [u8], at| bytes.read_exact_at(chunk, at);
+    let checked = check_bodies(file.archive(), read).expect("readable");
+    checked.expect("sound");
     let build_id = *file.archive().superblock().build_id();
     assert_eq!(place.pack().build_id, build_id);
     assert!(
@@ -143,7 +146,9 @@ fn a_changed_body_is_found() {
     fs::write(place.archive(), bytes).expect("writable");
     let file = place.open();
     let bytes = fs::File::open(place.archive()).expect("there");
-    let error = check_bodies(file.archive(), &bytes).expect_err("a byte is wrong");
+    let read = |chunk: &mut [u8], at| bytes.read_exact_at(chunk, at);
+    let checked = check_bodies(file.archive(), read).expect("readable");
+    let error = checked.expect_err("a byte is wrong");
     assert!(matches!(error, SignatureError::Body(4096)), "{error}");
 }
 

@@ -24,11 +24,12 @@ use gannet_server::config::{
 };
 use gannet_server::notices::{self, ERRORS, OUTPUT};
 use gannet_server::tls::certificates::Warning;
-use gannet_server::{Prepared, Running, StartError};
+use gannet_server::{OpenError, Prepared, Running, StartError};
 use gannet_site::host_folders::HostFolders;
 use rustix::fs::fstat;
 use signal_hook::consts::SIGHUP;
 
+use super::failure::signature_help;
 use super::{print, resolve};
 use crate::command_line::arguments::mistyped_command;
 use crate::command_line::layers::Origins;
@@ -211,6 +212,7 @@ fn start_failure(error: &StartError, settings: &Settings) -> Failure {
     };
     let of_flags = match error {
         StartError::Resource(_) => process_limits::help(settings),
+        StartError::Content(OpenError::Signature(_, error)) => Some(signature_help(error).into()),
         _ => None,
     };
     Failure {

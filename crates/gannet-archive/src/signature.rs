@@ -4,12 +4,10 @@
 //! So a check computes the build id anew and reads every body; opening an archive does neither.
 
 use std::fmt;
-use std::fs::File;
-use std::io;
-use std::os::unix::fs::FileExt;
 
-use gannet_archive::{Archive, Superblock, decode, signed_text};
 use minisign_verify::{Error, Signature};
+
+use crate::{Archive, Superblock, decode, digest, signed_text};
 
 /// A public key of minisign.
 pub struct PublicKey(minisign_verify::PublicKey);
@@ -42,8 +40,6 @@ pub enum SignatureError {
     Body(u64),
     /// The key that was asked for is none.
     Key,
-    /// A body cannot be read.
-    Io(io::Error),
 }
 
 impl fmt::Display for SignatureError {
@@ -59,26 +55,6 @@ impl fmt::Display for SignatureError {
                 write!(out, "the body at offset {offset} is not what was signed")
             }
             Self::Key => out.write_str("the public key is malformed"),
-            Self::Io(error) => out.write_str(&gannet_io::cause::cause(error)),
-        }
-    }
-}
-
-impl SignatureError {
-    /// What to do about it.
-    #[must_use]
-    pub fn help(&self) -> &'static str {
-        match self {
-            Self::NoArchive => "pack the directory: 'gannet pack DIR --sign KEY'",
-            Self::Missing | Self::Malformed => {
-                "sign it when it is packed: 'gannet pack --sign KEY'"
-            }
-            Self::OtherKey => "is this the right release, and the right public key?",
-            Self::Wrong | Self::BuildId | Self::Body(_) => {
-                "it was changed after it was signed; get it anew"
-            }
-            Self::Key => "give the second line of a .pub file, or the file's name",
-            Self::Io(_) => "check the disk",
         }
     }
 }
@@ -106,14 +82,14 @@ pub fn check<B: AsRef<[u8]>>(archive: &Archive<B>, key: &PublicKey) -> Result<()
     Ok(())
 }
 
-/// Reads every body of an archive and compares its digest.
+/// Has every body of an archive read, and compares its digest. `read` fills a buffer from an offset on.
 ///
 /// # Errors
-/// See [`SignatureError`].
-pub fn check_bodies<B: AsRef<[u8]>>(
+/// What `read` fails with. See [`SignatureError`] for a body that is another one.
+pub fn check_bodies<B: AsRef<[u8]>, E>(
     archive: &Archive<B>,
-    file: &File,
-) -> Result<(), SignatureError> {
+    mut read: impl FnMut(&mut [u8], u64) -> Result<(), E>,
+) -> Result<Result<(), SignatureError>, E> {
     let mut chunk = vec![0; CHUNK];
     let places: Vec<_> = archive.blobs().map(|it| (it.offset, it.len)).collect();
     for blob in archive.blobs() {
@@ -121,11 +97,10 @@ pub fn check_bodies<B: AsRef<[u8]>>(
             let (offset, len) = places[coded as usize];
             // Shorter than the body, whose length has a bound.
             let mut coded = vec![0; len as usize];
-            file.read_exact_at(&mut coded, offset)
-                .map_err(SignatureError::Io)?;
+            read(&mut coded, offset)?;
             let body = decode(coding, &coded, blob.len);
-            if !body.is_ok_and(|body| gannet_archive::digest(&body) == blob.digest) {
-                return Err(SignatureError::Body(offset));
+            if !body.is_ok_and(|body| digest(&body) == blob.digest) {
+                return Ok(Err(SignatureError::Body(offset)));
             }
             continue;
         }
@@ -133,16 +108,15 @@ pub fn check_bodies<B: AsRef<[u8]>>(
         let (mut offset, end) = (blob.offset, blob.offset + blob.len);
         while offset < end {
             let len = usize::try_from(end - offset).unwrap_or(CHUNK).min(CHUNK);
-            file.read_exact_at(&mut chunk[..len], offset)
-                .map_err(SignatureError::Io)?;
+            read(&mut chunk[..len], offset)?;
             hasher.update(&chunk[..len]);
             offset += len as u64;
         }
         if hasher.finalize().as_bytes() != blob.digest {
-            return Err(SignatureError::Body(blob.offset));
+            return Ok(Err(SignatureError::Body(blob.offset)));
         }
     }
-    Ok(())
+    Ok(Ok(()))
 }
 
 /// Bytes read at one time.
