@@ -184,10 +184,10 @@ impl<D: Driver> Active<'_, D> {
     pub(super) fn send_control(&mut self, control: ControlType, content: &[u8]) {
         let conn = &mut *self.conn;
         conn.expected = content.len() as u64;
-        let asker = conn.id.token(Kind::Send);
+        let token = conn.id.token(Kind::Send);
         self.shared
             .driver
-            .send_control(conn.socket, asker, control, content);
+            .send_control(conn.socket, token, control, content);
     }
 
     /// Sends an alert as the kernel's last record.

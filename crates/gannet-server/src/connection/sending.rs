@@ -84,11 +84,11 @@ impl<D: Driver> Active<'_, D> {
         work.copied = Some(Rc::clone(&file));
         // A copy: what was read cannot change any more, whatever happens to the file.
         conn.expected = len;
-        let asker = conn.id.token(Kind::Disk);
+        let token = conn.id.token(Kind::Disk);
         let started = self
             .shared
             .driver
-            .read(&file.file, range.start, len as usize, asker);
+            .read(&file.file, range.start, len as usize, token);
         match started {
             Started::Now(Ok(bytes)) => self.copy_read(bytes),
             Started::Now(Err(_)) => self.cut_short(),
@@ -117,10 +117,10 @@ impl<D: Driver> Active<'_, D> {
         if is_clear && !file.is_constant() {
             conn.work().pages_end = Some(conn.sent + conn.expected);
         }
-        let asker = conn.id.token(Kind::Send);
+        let token = conn.id.token(Kind::Send);
         self.shared
             .driver
-            .send_file(conn.socket, asker, head, &file.file, range.start, len);
+            .send_file(conn.socket, token, head, &file.file, range.start, len);
     }
 
     /// Has only whole segments leave while a large file goes out in slices, and what is left of

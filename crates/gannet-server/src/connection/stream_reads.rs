@@ -13,7 +13,7 @@ use gannet_http::h2::{ErrorCode, StreamId, Time};
 use gannet_io::driver::{Driver, Errno, Started};
 
 use super::{Active, Alive, ConnId};
-use crate::exchange::Disk;
+use crate::exchange::Wakeup;
 use crate::exchange::answering::Reply;
 use crate::exchange::waiting::{Found, Waiting};
 use crate::limits::STREAM_READS_MAX;
@@ -23,7 +23,7 @@ use crate::worker::token::{Kind, token};
 /// Questions that the disk has not answered yet, by a number that their tokens carry. Each is
 /// answered exactly once, whatever becomes of the stream; so a number is free again after that.
 #[derive(Default)]
-pub(crate) struct Asked {
+pub(crate) struct StreamWaits {
     questions: Vec<Option<Question>>,
     free: Vec<u32>,
 }
@@ -40,7 +40,7 @@ enum What {
     Read(Rc<ServedFile>, usize),
 }
 
-impl Asked {
+impl StreamWaits {
     /// A number that is not in use.
     fn reserve(&mut self) -> u32 {
         if let Some(number) = self.free.pop() {
@@ -106,11 +106,11 @@ impl<D: Driver> Active<'_, D> {
         &mut self,
         stream: StreamId,
         mut waiting: Box<Waiting>,
-        told: Option<Result<Disk, Errno>>,
+        wakeup: Option<Result<Wakeup, Errno>>,
     ) {
         let number = self.shared.waiters.streams.reserve();
-        let asker = token(Kind::StreamDisk, number);
-        match self.shared.find_out(&mut waiting, asker, told) {
+        let waiter = token(Kind::StreamDisk, number);
+        match self.shared.find_out(&mut waiting, waiter, wakeup) {
             Some(found) => {
                 self.shared.waiters.streams.release(number);
                 self.answer_looked_up(stream, &waiting, found);
@@ -167,8 +167,12 @@ impl<D: Driver> Active<'_, D> {
         }
         let len = (range.end - range.start) as usize;
         let number = self.shared.waiters.streams.reserve();
-        let asker = token(Kind::StreamDisk, number);
-        match self.shared.driver.read(&file.file, range.start, len, asker) {
+        let waiter = token(Kind::StreamDisk, number);
+        match self
+            .shared
+            .driver
+            .read(&file.file, range.start, len, waiter)
+        {
             Started::Now(result) => {
                 self.shared.waiters.streams.release(number);
                 self.stream_read(stream, &file, len, result);
@@ -208,7 +212,7 @@ impl<D: Driver> Active<'_, D> {
     }
 
     /// What a stream waits for has been found out.
-    pub(crate) fn stream_disk(&mut self, question: Question, told: Result<Disk, Errno>) {
+    pub(crate) fn stream_woken(&mut self, question: Question, wakeup: Result<Wakeup, Errno>) {
         let Question { stream, what, .. } = question;
         let Some(streams) = self.conn.protocol.streams_mut() else {
             return;
@@ -219,7 +223,7 @@ impl<D: Driver> Active<'_, D> {
             // Nothing more is asked for a stream that was reset, or given up.
             What::Lookup(_) if !is_open => {}
             What::Lookup(waiting) => {
-                self.look_up(stream, waiting, Some(told));
+                self.look_up(stream, waiting, Some(wakeup));
             }
             What::Read(file, len) => {
                 streams.reads -= 1;
@@ -227,8 +231,8 @@ impl<D: Driver> Active<'_, D> {
                 for waiting in streams.waiting.drain(..) {
                     streams.connection.resume(waiting);
                 }
-                let bytes = told.and_then(|disk| match disk {
-                    Disk::Read(bytes) => Ok(bytes),
+                let bytes = wakeup.and_then(|disk| match disk {
+                    Wakeup::Read(bytes) => Ok(bytes),
                     _ => Err(Errno::IO),
                 });
                 if is_open {

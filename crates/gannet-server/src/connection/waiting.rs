@@ -3,7 +3,7 @@
 use gannet_io::driver::{Driver, Errno};
 
 use super::{Active, Parked, Phase};
-use crate::exchange::Disk;
+use crate::exchange::Wakeup;
 use crate::exchange::answering::Reply;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::pump::Stop;
@@ -13,7 +13,7 @@ use crate::worker::token::Kind;
 
 impl<D: Driver> Active<'_, D> {
     /// An answer of the disk: for the request that waits, or the next bytes of a body.
-    pub(crate) fn disk(&mut self, answer: Result<Disk, Errno>) {
+    pub(crate) fn woken(&mut self, answer: Result<Wakeup, Errno>) {
         match (self.conn.phase, answer) {
             (Phase::Waiting, answer) => {
                 if let Some(parked) = self.conn.work().parked.take() {
@@ -21,7 +21,7 @@ impl<D: Driver> Active<'_, D> {
                     self.ask_disk(waiting, out, Some(answer));
                 }
             }
-            (_, Ok(Disk::Read(bytes))) => self.copy_read(bytes),
+            (_, Ok(Wakeup::Read(bytes))) => self.copy_read(bytes),
             (_, _) => self.cut_short(),
         }
     }
@@ -33,11 +33,11 @@ impl<D: Driver> Active<'_, D> {
         &mut self,
         mut waiting: Box<Waiting>,
         mut out: Outgoing,
-        mut answer: Option<Result<Disk, Errno>>,
+        mut answer: Option<Result<Wakeup, Errno>>,
     ) {
-        let asker = self.conn.id.token(Kind::Disk);
+        let waiter = self.conn.id.token(Kind::Disk);
         loop {
-            let Some(found) = self.shared.find_out(&mut waiting, asker, answer.take()) else {
+            let Some(found) = self.shared.find_out(&mut waiting, waiter, answer.take()) else {
                 let conn = &mut *self.conn;
                 conn.phase = Phase::Waiting;
                 conn.work().parked = Some(Box::new(Parked { waiting, out }));

@@ -15,7 +15,7 @@ use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Done, Driver, Errno, File, OpenedFile, Started, Token};
 
-use super::Disk;
+use super::Wakeup;
 use crate::limits::{COPIES_AT_ONCE_MAX, SMALL_FILE_MAX};
 use crate::release::directory::Cached;
 use crate::release::directory::fill::{Fill, Filled};
@@ -60,12 +60,12 @@ struct Copying {
     /// The version that is copied.
     opened: OpenedFile,
     /// Who wants it.
-    askers: Line,
+    waiters: Line,
     charge: Charge,
 }
 
 impl Copying {
-    /// What the askers are told. The copy is charged as long as anybody has it.
+    /// What the waiters are woken with. The copy is charged as long as anybody has it.
     fn ended(self, copied: Result<File, Errno>) -> Result<File, Errno> {
         copied.inspect(|file| file.attach(self.charge))
     }
@@ -109,13 +109,13 @@ impl FirstReads {
 
 impl<D: Driver> Shared<D> {
     /// Reads the content of one coding of a file whose metadata `fill` has found, for an answer that
-    /// takes `needed` bytes of it. What has to be awaited `asker` will be told.
+    /// takes `needed` bytes of it. `waiter` is woken with what has to be awaited.
     pub(crate) fn read_first(
         &mut self,
         fill: &mut Fill,
         (cached, coding): (Rc<Cached>, Coding),
         needed: u64,
-        asker: Token,
+        waiter: Token,
     ) -> FirstRead {
         let is_admitted = fill.take_admission();
         let Some(opened) = fill.take_unread(coding) else {
@@ -128,16 +128,16 @@ impl<D: Driver> Shared<D> {
         let found = (cached, coding);
         let result = if len > SMALL_FILE_MAX {
             match self.place_for(&found, &opened, needed, has_room) {
-                Some(place) => self.copy_first(fill, found, (opened, place), asker),
+                Some(place) => self.copy_first(fill, found, (opened, place), waiter),
                 None => return FirstRead::Ended(fill.live(found, opened)),
             }
         } else if !has_room {
             return FirstRead::Ended(fill.live(found, opened));
         } else if is_admitted || self.may_read(len) {
-            self.read_short(fill, found, opened, asker)
+            self.read_short(fill, found, opened, waiter)
         } else {
             fill.start_over();
-            self.first_reads.reads.push(asker, &mut self.waiters);
+            self.first_reads.reads.push(waiter, &mut self.waiters);
             return FirstRead::Awaited;
         };
         let Some(result) = result else {
@@ -172,18 +172,18 @@ impl<D: Driver> Shared<D> {
         fill: &mut Fill,
         found: (Rc<Cached>, Coding),
         (opened, place): (OpenedFile, usize),
-        asker: Token,
-    ) -> Option<Result<Disk, Errno>> {
+        waiter: Token,
+    ) -> Option<Result<Wakeup, Errno>> {
         if let Some(copying) = &mut self.first_reads.copying[place] {
             // All hold one descriptor together.
             fill.await_content(found, copying.opened.clone(), None);
-            copying.askers.push(asker, &mut self.waiters);
+            copying.waiters.push(waiter, &mut self.waiters);
             return None;
         }
         let len = opened.meta.len;
         self.first_reads.copying[place] = Some(Copying {
             opened: opened.clone(),
-            askers: Line([asker].into()),
+            waiters: Line([waiter].into()),
             // From now on, so that several copies cannot go beyond the bound together.
             charge: self.ledger.charge(len),
         });
@@ -200,7 +200,7 @@ impl<D: Driver> Shared<D> {
             return None;
         };
         let copying = self.first_reads.copying[place].take()?;
-        Some(copying.ended(result).map(Disk::Copied))
+        Some(copying.ended(result).map(Wakeup::Copied))
     }
 
     /// Whether so many bytes may be read now, because nobody is before them.
@@ -213,15 +213,15 @@ impl<D: Driver> Shared<D> {
         fill: &mut Fill,
         found: (Rc<Cached>, Coding),
         opened: OpenedFile,
-        asker: Token,
-    ) -> Option<Result<Disk, Errno>> {
+        waiter: Token,
+    ) -> Option<Result<Wakeup, Errno>> {
         let (file, len) = (opened.file.clone(), opened.meta.len);
         // Charged from now on, so that several cannot go beyond the bound together.
         let charge = self.ledger.charge(len);
         fill.await_content(found, opened, Some(charge));
         self.counters.first_reads += 1;
-        match self.driver.read(&file, 0, len as usize, asker) {
-            Started::Now(read) => Some(read.map(Disk::Read)),
+        match self.driver.read(&file, 0, len as usize, waiter) {
+            Started::Now(read) => Some(read.map(Wakeup::Read)),
             Started::Pending => None,
         }
     }
@@ -234,13 +234,13 @@ impl<D: Driver> Worker<D> {
         let Some(mut copying) = place.and_then(Option::take) else {
             return;
         };
-        let askers = std::mem::take(&mut copying.askers);
+        let waiters = std::mem::take(&mut copying.waiters);
         let copied = copying.ended(result.and_then(|done| match done {
             Done::Copied(file) => Ok(file),
             _ => Err(Errno::IO),
         }));
-        for asker in askers.0 {
-            self.tell(asker, copied.clone().map(Disk::Copied));
+        for waiter in waiters.0 {
+            self.wake(waiter, copied.clone().map(Wakeup::Copied));
         }
     }
 
@@ -251,7 +251,7 @@ impl<D: Driver> Worker<D> {
         self.admit(
             |it| Some(&mut it.first_reads.reads),
             work,
-            || Disk::Admitted,
+            || Wakeup::Admitted,
         );
     }
 }

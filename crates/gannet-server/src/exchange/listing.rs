@@ -13,7 +13,7 @@ use gannet_io::driver::{
     DirectoryEntry, Done, Driver, Errno, FileKind, Nanos, Render, Root, Started, Token,
 };
 
-use super::Disk;
+use super::Wakeup;
 use super::first_reads::Lane;
 use crate::limits::{
     LISTING_BYTES_MAX, LISTING_MAX, LISTINGS_KEPT_MAX, LISTINGS_PAGES_MAX, LISTINGS_READ_MAX,
@@ -43,7 +43,7 @@ struct Job {
     site: Rc<DirectorySite>,
     root: Root,
     /// Who waits for the page, as for an answer of the disk.
-    askers: Line,
+    waiters: Line,
     /// When reading began, by both clocks.
     began: Option<(Nanos, i64)>,
 }
@@ -74,14 +74,14 @@ impl Listing {
 }
 
 impl<D: Driver> Shared<D> {
-    /// The listing that a request wants of a directory, if that is known; else `asker` will be told
+    /// The listing that a request wants of a directory, if that is known; else `waiter` is woken
     /// in a later turn.
     pub(crate) fn ask_for_listing(
         &mut self,
         fill: &Fill,
         folder: &[u8],
         request: &Request<'_>,
-        asker: Token,
+        waiter: Token,
     ) -> Option<Result<ListingPage, Status>> {
         let site = fill.site();
         let Some(root) = site.root() else {
@@ -106,12 +106,12 @@ impl<D: Driver> Shared<D> {
                 free.insert(Job {
                     site: Rc::clone(site),
                     root: root.clone(),
-                    askers: Line::default(),
+                    waiters: Line::default(),
                     began: None,
                 })
             }
         };
-        job.askers.push(asker, &mut self.waiters);
+        job.waiters.push(waiter, &mut self.waiters);
         None
     }
 }
@@ -134,13 +134,13 @@ impl<D: Driver> Worker<D> {
             let Some(job) = self.shared.listing.jobs.get_mut(&key) else {
                 continue;
             };
-            if !job.askers.prune(&mut self.shared.waiters) {
+            if !job.waiters.prune(&mut self.shared.waiters) {
                 self.shared.listing.jobs.remove(&key);
                 continue;
             }
             job.began = Some((self.shared.driver.now(), self.shared.driver.unix_seconds()));
             let render = render(&job.site, key.clone());
-            let asker = token(Kind::Listing, place as u32);
+            let waiter = token(Kind::Listing, place as u32);
             let (root, folder) = (&job.root, key.folder.clone());
             self.shared.listing.reading[place] = Some(key);
             // Those of the other lane were counted in the first one.
@@ -149,7 +149,7 @@ impl<D: Driver> Worker<D> {
             match self
                 .shared
                 .driver
-                .list(root, &folder, limits, render, asker)
+                .list(root, &folder, limits, render, waiter)
             {
                 Started::Pending => {}
                 Started::Now(listed) => self.listed(place as u32, listed.map(Done::Listed)),
@@ -205,8 +205,8 @@ impl<D: Driver> Worker<D> {
             }
             _ => Err(Status::INTERNAL_SERVER_ERROR),
         };
-        for asker in job.askers.0 {
-            self.tell(asker, Ok(Disk::Listed(page.clone())));
+        for waiter in job.waiters.0 {
+            self.wake(waiter, Ok(Wakeup::Listed(page.clone())));
         }
     }
 }

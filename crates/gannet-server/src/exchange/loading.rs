@@ -12,7 +12,7 @@ use std::sync::Arc;
 use gannet_io::driver::{Done, Driver, Errno, Started, Token};
 use gannet_io::memory::Memory;
 
-use super::Disk;
+use super::Wakeup;
 use crate::limits::LOADS_MAX;
 use crate::release::bodies::Load;
 use crate::worker::Worker;
@@ -42,7 +42,7 @@ struct BodyRead {
 struct Job {
     load: Load,
     /// Who waits for the body, as for an answer of the disk.
-    askers: Line,
+    waiters: Line,
 }
 
 impl Loading {
@@ -74,7 +74,7 @@ impl Loading {
 impl<D: Driver> Shared<D> {
     /// A request waits for a body. It is answered when the turn's completions have been looked at,
     /// or later.
-    pub(crate) fn ask_for_body(&mut self, load: Load, asker: Token) {
+    pub(crate) fn ask_for_body(&mut self, load: Load, waiter: Token) {
         let Loading { jobs, queue, .. } = &mut self.loading;
         let job = match jobs.entry(load.key()) {
             Entry::Occupied(job) => job.into_mut(),
@@ -82,11 +82,11 @@ impl<D: Driver> Shared<D> {
                 queue.push_back(*free.key());
                 free.insert(Job {
                     load,
-                    askers: Line::default(),
+                    waiters: Line::default(),
                 })
             }
         };
-        job.askers.push(asker, &mut self.waiters);
+        job.waiters.push(waiter, &mut self.waiters);
     }
 
     /// The disk has read what is stored for a body, or could not.
@@ -120,12 +120,12 @@ impl<D: Driver> Shared<D> {
             else {
                 continue;
             };
-            if !job.askers.prune(&mut self.waiters) {
+            if !job.waiters.prune(&mut self.waiters) {
                 jobs.remove(&key);
                 continue;
             }
-            let asker = token(Kind::Load, place as u32);
-            match job.load.read(&mut self.driver, asker) {
+            let waiter = token(Kind::Load, place as u32);
+            match job.load.read(&mut self.driver, waiter) {
                 Started::Now(stored) => ready.push_back(BodyRead { key, stored }),
                 Started::Pending => reading[place] = Some(key),
             }
@@ -172,12 +172,12 @@ impl<D: Driver> Worker<D> {
             if !self.shared.budget.take(Work::Load, job.get().load.len()) {
                 return ready.push_front(BodyRead { key, stored });
             }
-            let Job { load, askers } = job.remove();
+            let Job { load, waiters } = job.remove();
             let body = stored.and_then(|stored| self.shared.finish_load(&load, stored));
-            for asker in askers.0 {
+            for waiter in waiters.0 {
                 // `body` keeps it alive until every waiter has been answered.
-                let told = body.as_ref().map(|_| Disk::Loaded).map_err(|e| *e);
-                self.tell(asker, told);
+                let wakeup = body.as_ref().map(|_| Wakeup::Loaded).map_err(|e| *e);
+                self.wake(waiter, wakeup);
             }
         }
     }

@@ -26,8 +26,8 @@ use gannet_io::driver::{Done, Errno, File, OpenedFile};
 
 use crate::release::directory::listings::ListingPage;
 
-/// What a request that waits is told.
-pub(crate) enum Disk {
+/// What wakes a request that waits.
+pub(crate) enum Wakeup {
     Opened(OpenedFile),
     Read(Vec<u8>),
     /// A listing that several may have waited for, or why there is none.
@@ -42,7 +42,7 @@ pub(crate) enum Disk {
     Loaded,
 }
 
-impl TryFrom<Done> for Disk {
+impl TryFrom<Done> for Wakeup {
     type Error = Errno;
 
     /// An answer of the engine to whoever asks it directly.

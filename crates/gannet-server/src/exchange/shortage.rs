@@ -9,7 +9,7 @@
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Nanos, Token};
 
-use super::Disk;
+use super::Wakeup;
 use crate::limits::{SHORT_AGAIN_MS, SHORT_MS, SHORT_PAUSE_MAX_MS};
 use crate::release::directory::fill::{Fill, Filled};
 use crate::worker::Worker;
@@ -42,27 +42,27 @@ impl Shortage {
 }
 
 impl<D: Driver> Shared<D> {
-    /// Whether a lookup may begin in this turn; if not, `asker` will be told when it may.
-    pub(crate) fn may_look_up(&mut self, asker: Token) -> bool {
+    /// Whether a lookup may begin in this turn; if not, `waiter` is woken when it may.
+    pub(crate) fn may_look_up(&mut self, waiter: Token) -> bool {
         // Those who wait go first.
         let may = self.shortage.line.0.is_empty() && self.budget.take(Work::Lookup, 1);
         if !may {
-            self.shortage.line.push(asker, &mut self.waiters);
+            self.shortage.line.push(waiter, &mut self.waiters);
             self.counters.deferred_lookups += 1;
         }
         may
     }
 
-    /// Something was short for a lookup: it begins again later, and `asker` will be told when. What
+    /// Something was short for a lookup: it begins again later, and `waiter` is woken for it. What
     /// has been short for too long is an error.
-    pub(crate) fn defer_short(&mut self, fill: &mut Fill, asker: Token) -> Option<Filled> {
+    pub(crate) fn defer_short(&mut self, fill: &mut Fill, waiter: Token) -> Option<Filled> {
         let now = self.driver.now();
         if now > fill.began().plus_ms(SHORT_MS) {
             return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
         }
         fill.defer();
         self.counters.deferred_lookups += 1;
-        self.shortage.line.push(asker, &mut self.waiters);
+        self.shortage.line.push(waiter, &mut self.waiters);
         // Those who come meanwhile do not make the others wait longer.
         let shortage = &mut self.shortage;
         if shortage.again_at <= now {
@@ -83,7 +83,7 @@ impl<D: Driver> Worker<D> {
                 Some(&mut shared.shortage.line).filter(|_| is_due)
             },
             (Work::Lookup, 1),
-            || Disk::Again,
+            || Wakeup::Again,
         );
     }
 }

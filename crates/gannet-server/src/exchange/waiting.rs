@@ -9,7 +9,7 @@ use gannet_http::semantics::request::Request;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Errno, Token};
 
-use super::Disk;
+use super::Wakeup;
 use super::answering::{Answered, Answering, Reply, Turn, needed_bytes};
 use super::first_reads::FirstRead;
 use super::outgoing::Outgoing;
@@ -165,32 +165,32 @@ impl Waiting {
 }
 
 impl<D: Driver> Shared<D> {
-    /// Asks on for what a request waits for; `None` if an answer has to be awaited, which `asker`
-    /// will be told.
+    /// Asks on for what a request waits for; `None` if an answer has to be awaited, with which
+    /// `waiter` is woken.
     pub(crate) fn find_out(
         &mut self,
         waiting: &mut Waiting,
-        asker: Token,
-        told: Option<Result<Disk, Errno>>,
+        waiter: Token,
+        wakeup: Option<Result<Wakeup, Errno>>,
     ) -> Option<Found> {
         let request = &waiting.request.as_request();
         let fill = match &mut waiting.waits {
             Waits::Lookup(fill) => fill,
             Waits::Load(body) => {
                 let Some(load) = body.load.take() else {
-                    return Some(Found::Body(match told {
-                        Some(Ok(Disk::Loaded)) => Ok(true),
+                    return Some(Found::Body(match wakeup {
+                        Some(Ok(Wakeup::Loaded)) => Ok(true),
                         // Something is used up. What is stored as it is can be sent from the file.
                         Some(Err(Errno::AGAIN | Errno::NOMEM)) if !body.is_coded => Ok(false),
                         Some(Err(Errno::AGAIN | Errno::NOMEM)) => Err(Status::SERVICE_UNAVAILABLE),
                         _ => Err(Status::INTERNAL_SERVER_ERROR),
                     }));
                 };
-                self.ask_for_body(load, asker);
+                self.ask_for_body(load, waiter);
                 return None;
             }
         };
-        self.find_in_directory(request, fill, asker, told)
+        self.find_in_directory(request, fill, waiter, wakeup)
             .map(Found::Filled)
     }
 
@@ -198,19 +198,19 @@ impl<D: Driver> Shared<D> {
         &mut self,
         request: &Request<'_>,
         fill: &mut Fill,
-        asker: Token,
-        told: Option<Result<Disk, Errno>>,
+        waiter: Token,
+        wakeup: Option<Result<Wakeup, Errno>>,
     ) -> Option<Filled> {
-        if told.is_none() && !self.may_look_up(asker) {
+        if wakeup.is_none() && !self.may_look_up(waiter) {
             return None;
         }
-        if let Some(Ok(Disk::Again)) = told
+        if let Some(Ok(Wakeup::Again)) = wakeup
             && let Some((cached, status)) = self.remembered(request, fill)
         {
             return Some(Filled::File(cached, status, None));
         }
-        match self.ask_directory(request, fill, asker, told)? {
-            Filled::Short => self.defer_short(fill, asker),
+        match self.ask_directory(request, fill, waiter, wakeup)? {
+            Filled::Short => self.defer_short(fill, waiter),
             filled => {
                 self.shortage.ease();
                 Some(filled)
@@ -236,29 +236,29 @@ impl<D: Driver> Shared<D> {
         &mut self,
         request: &Request<'_>,
         fill: &mut Fill,
-        asker: Token,
-        told: Option<Result<Disk, Errno>>,
+        waiter: Token,
+        wakeup: Option<Result<Wakeup, Errno>>,
     ) -> Option<Filled> {
-        let mut told = match told {
-            Some(Ok(Disk::Listed(page))) => {
+        let mut wakeup = match wakeup {
+            Some(Ok(Wakeup::Listed(page))) => {
                 return Some(page.map_or_else(Filled::Error, Filled::Listing));
             }
-            Some(Ok(Disk::Admitted)) => {
+            Some(Ok(Wakeup::Admitted)) => {
                 fill.admit();
                 None
             }
-            Some(Ok(Disk::Again)) => None,
-            told => told,
+            Some(Ok(Wakeup::Again)) => None,
+            wakeup => wakeup,
         };
         loop {
-            let filled = fill.advance(&mut self.driver, asker, told.take())?;
+            let filled = fill.advance(&mut self.driver, waiter, wakeup.take())?;
             let (cached, status) = match filled {
                 Filled::Directory(folder) => {
-                    let page = self.ask_for_listing(fill, &folder, request, asker)?;
+                    let page = self.ask_for_listing(fill, &folder, request, waiter)?;
                     return Some(page.map_or_else(Filled::Error, Filled::Listing));
                 }
                 Filled::File(cached, status, None) => (cached, status),
-                Filled::Undecoded(load) => return self.ask_to_decode(load, asker),
+                Filled::Undecoded(load) => return self.ask_to_decode(load, waiter),
                 filled => return Some(filled),
             };
             let lines = request.fields.lines(KnownField::AcceptEncoding);
@@ -272,10 +272,10 @@ impl<D: Driver> Shared<D> {
                     return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR));
                 };
                 fill.await_load(Rc::clone(&cached));
-                return self.ask_to_decode(load, asker);
+                return self.ask_to_decode(load, waiter);
             }
             let coding = selected.representation.coding;
-            match self.read_first(fill, (cached, coding), needed, asker) {
+            match self.read_first(fill, (cached, coding), needed, waiter) {
                 FirstRead::Ended(filled) => return Some(filled),
                 FirstRead::Awaited => return None,
                 FirstRead::Changed => {}
@@ -284,11 +284,11 @@ impl<D: Driver> Shared<D> {
     }
 
     /// Has content of a live file decoded, unless peers hold as many copies as there may be.
-    fn ask_to_decode(&mut self, load: Load, asker: Token) -> Option<Filled> {
+    fn ask_to_decode(&mut self, load: Load, waiter: Token) -> Option<Filled> {
         if !self.has_room_for_body(load.len()) {
             return Some(Filled::Short);
         }
-        self.ask_for_body(load, asker);
+        self.ask_for_body(load, waiter);
         None
     }
 }

@@ -209,11 +209,11 @@ impl Load {
     }
 
     /// Reads what is stored; what is not in memory comes later.
-    pub(crate) fn read<D: Driver>(&mut self, driver: &mut D, asker: Token) -> Started<Vec<u8>> {
+    pub(crate) fn read<D: Driver>(&mut self, driver: &mut D, waiter: Token) -> Started<Vec<u8>> {
         match &mut self.stored {
             Ok(bytes) => Started::Now(Ok(std::mem::take(bytes))),
             Err(_) if self.file.is_over() => Started::Now(Err(Errno::IO)),
-            Err((offset, len)) => driver.read(&self.file.file, *offset, *len, asker),
+            Err((offset, len)) => driver.read(&self.file.file, *offset, *len, waiter),
         }
     }
 

@@ -31,7 +31,7 @@ use self::token::{Kind, number};
 use self::waiters::Waiters;
 use crate::connection::tails::Tails;
 use crate::connection::{Active, ConnId, Connections};
-use crate::exchange::Disk;
+use crate::exchange::Wakeup;
 use crate::exchange::first_reads::FirstReads;
 use crate::exchange::listing::Listing;
 use crate::exchange::loading::Loading;
@@ -267,10 +267,10 @@ impl<D: Driver> Worker<D> {
                 }
             }
             Kind::Receive | Kind::Send => self.connection_completed(id, result, more),
-            Kind::Disk => self.disk_answered(id, result.and_then(Disk::try_from)),
+            Kind::Disk => self.wake_connection(id, result.and_then(Wakeup::try_from)),
             Kind::StreamDisk => {
-                let answer = result.and_then(Disk::try_from);
-                self.stream_disk_answered(number(token), answer);
+                let answer = result.and_then(Wakeup::try_from);
+                self.wake_stream(number(token), answer);
             }
             Kind::Load => self.shared.body_read(number(token), result),
             Kind::FirstRead => self.first_read_ended(number(token), result),
@@ -299,36 +299,36 @@ impl<D: Driver> Worker<D> {
 
     /// Delivers a disk answer to a connection, or drops it, with any descriptor in it, if the
     /// connection is gone.
-    fn disk_answered(&mut self, id: ConnId, answer: Result<Disk, Errno>) {
-        self.on(id, |conn| conn.disk(answer));
+    fn wake_connection(&mut self, id: ConnId, answer: Result<Wakeup, Errno>) {
+        self.on(id, |conn| conn.woken(answer));
     }
 
     /// The same for a stream.
-    fn stream_disk_answered(&mut self, number: u32, answer: Result<Disk, Errno>) {
+    fn wake_stream(&mut self, number: u32, answer: Result<Wakeup, Errno>) {
         if let Some(question) = self.shared.waiters.streams.take(number) {
-            self.on(question.conn, |conn| conn.stream_disk(question, answer));
+            self.on(question.conn, |conn| conn.stream_woken(question, answer));
         }
     }
 
-    /// Tells an asker what it waits for: a connection, or a stream of one. Many may be told the same,
-    /// which does not wait: those for whom there is no memory end.
-    pub(crate) fn tell(&mut self, asker: Token, told: Result<Disk, Errno>) {
+    /// Wakes a connection, or a stream of one, with what it waits for. Many may be woken at once, which
+    /// cannot wait: those for whom there is no memory end.
+    pub(crate) fn wake(&mut self, waiter: Token, wakeup: Result<Wakeup, Errno>) {
         if !self.has_room() {
-            return self.give_up(asker);
+            return self.give_up(waiter);
         }
-        match Kind::of(asker) {
-            Kind::StreamDisk => self.stream_disk_answered(number(asker), told),
-            _ => self.disk_answered(ConnId::of(asker), told),
+        match Kind::of(waiter) {
+            Kind::StreamDisk => self.wake_stream(number(waiter), wakeup),
+            _ => self.wake_connection(ConnId::of(waiter), wakeup),
         }
     }
 
-    fn give_up(&mut self, asker: Token) {
-        let id = match Kind::of(asker) {
-            Kind::StreamDisk => match self.shared.waiters.streams.take(number(asker)) {
+    fn give_up(&mut self, waiter: Token) {
+        let id = match Kind::of(waiter) {
+            Kind::StreamDisk => match self.shared.waiters.streams.take(number(waiter)) {
                 Some(question) => question.conn,
                 None => return,
             },
-            _ => ConnId::of(asker),
+            _ => ConnId::of(waiter),
         };
         self.on(id, |conn| conn.give_up());
     }
@@ -346,8 +346,8 @@ impl<D: Driver> Worker<D> {
             ..
         } = &mut self.shared;
         *ended = 0;
-        driver.drop_unawaited(&mut |asker| match Kind::of(asker) {
-            Kind::Disk | Kind::StreamDisk => !waiters.forget_if_gone(asker),
+        driver.drop_unawaited(&mut |waiter| match Kind::of(waiter) {
+            Kind::Disk | Kind::StreamDisk => !waiters.forget_if_gone(waiter),
             // What many wait for is bounded where it is asked for.
             _ => true,
         });

@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     /// Another thread has left a message.
     Wake = 5,
     /// The disk, on behalf of a stream: the slot is a number of
-    /// [`Asked`](crate::connection::stream_reads::Asked).
+    /// [`StreamWaits`](crate::connection::stream_reads::StreamWaits).
     StreamDisk = 6,
     /// The disk, for a body that is to be loaded.
     Load = 7,

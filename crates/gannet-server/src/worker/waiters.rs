@@ -9,15 +9,15 @@ use super::Worker;
 use super::ledger::Work;
 use super::shared::Shared;
 use super::token::{Kind, number};
-use crate::connection::stream_reads::Asked;
+use crate::connection::stream_reads::StreamWaits;
 use crate::connection::{Alive, ConnId};
-use crate::exchange::Disk;
+use crate::exchange::Wakeup;
 
 /// All who may wait.
 #[derive(Default)]
 pub(crate) struct Waiters {
     pub(crate) connections: Alive,
-    pub(crate) streams: Asked,
+    pub(crate) streams: StreamWaits,
 }
 
 impl Waiters {
@@ -59,7 +59,7 @@ impl<D: Driver> Worker<D> {
         &mut self,
         line: fn(&mut Shared<D>) -> Option<&mut Line>,
         (work, cost): (Work, u64),
-        wake_with: fn() -> Disk,
+        wake_with: fn() -> Wakeup,
     ) {
         let len = line(&mut self.shared).map_or(0, |line| line.0.len());
         for _ in 0..len {
@@ -71,7 +71,7 @@ impl<D: Driver> Worker<D> {
             };
             if !self.shared.waiters.forget_if_gone(waiter) {
                 self.shared.budget.take(work, cost);
-                self.tell(waiter, Ok(wake_with()));
+                self.wake(waiter, Ok(wake_with()));
             }
         }
     }

@@ -32,7 +32,7 @@ use self::coded_alone::Alone;
 use self::told::{is_shortage, told};
 use super::listings::ListingPage;
 use super::{Cached, CodedAlone, DirectorySite, Draft, Role, is_recent, is_settled};
-use crate::exchange::Disk;
+use crate::exchange::Wakeup;
 use crate::exchange::body::Body;
 use crate::limits::{CONFIRMED_MS, DESCRIPTOR_TRIES_MAX, SMALL_FILE_MAX};
 use crate::release::ServedFile;
@@ -231,7 +231,7 @@ impl Fill {
         &mut self,
         driver: &mut D,
         token: Token,
-        mut answer: Option<Result<Disk, Errno>>,
+        mut answer: Option<Result<Wakeup, Errno>>,
     ) -> Option<Filled> {
         let Some(root) = self.site.root().cloned() else {
             return Some(Filled::Error(Status::SERVICE_UNAVAILABLE));
@@ -259,9 +259,9 @@ impl Fill {
         }
     }
 
-    fn ask<D: Driver>(&self, driver: &mut D, root: &Root, token: Token) -> Started<Disk> {
+    fn ask<D: Driver>(&self, driver: &mut D, root: &Root, token: Token) -> Started<Wakeup> {
         let open = |started| match started {
-            Started::Now(result) => Started::Now(Result::map(result, Disk::Opened)),
+            Started::Now(result) => Started::Now(Result::map(result, Wakeup::Opened)),
             Started::Pending => Started::Pending,
         };
         match &self.state {
@@ -282,7 +282,7 @@ impl Fill {
     }
 
     /// Takes an answer and turns to the next question, or is done.
-    fn told<D: Driver>(&mut self, driver: &mut D, result: Result<Disk, Errno>) -> Option<Filled> {
+    fn told<D: Driver>(&mut self, driver: &mut D, result: Result<Wakeup, Errno>) -> Option<Filled> {
         // What is read has an answer of its own to that.
         let is_lookup = !matches!(
             self.state,
@@ -303,12 +303,12 @@ impl Fill {
                 }
                 self.lookup.told(told);
                 self.alone = None;
-                if let Ok(Disk::Opened(opened)) = result {
+                if let Ok(Wakeup::Opened(opened)) = result {
                     self.opened = Some(opened);
                 }
                 self.looked()
             }
-            (State::Sidecar(index), Ok(Disk::Opened(opened))) if self.is_usable(&opened.meta) => {
+            (State::Sidecar(index), Ok(Wakeup::Opened(opened))) if self.is_usable(&opened.meta) => {
                 let coding = SIDECARS[index].coding;
                 self.take(coding, opened, index + 1)
             }

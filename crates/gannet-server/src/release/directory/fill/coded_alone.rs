@@ -19,7 +19,7 @@ use gannet_io::driver::{Driver, Errno, FileKind, OpenedFile, Started, Token};
 use super::super::{Cached, CodedAlone, Draft};
 use super::told::told;
 use super::{Fill, Filled, READS_MAX, State};
-use crate::exchange::Disk;
+use crate::exchange::Wakeup;
 
 /// The codings that are looked for, in this order, and the suffixes of their names.
 const ALONE: [(Coding, &[u8]); 2] = [(Coding::Gzip, b".gz"), (Coding::Brotli, b".br")];
@@ -61,10 +61,10 @@ impl Fill {
     pub(super) fn coded_opened(
         &mut self,
         index: usize,
-        result: Result<Disk, Errno>,
+        result: Result<Wakeup, Errno>,
     ) -> Option<Filled> {
         let coded = match result {
-            Ok(Disk::Opened(opened)) if opened.meta.kind == FileKind::Regular => opened,
+            Ok(Wakeup::Opened(opened)) if opened.meta.kind == FileKind::Regular => opened,
             other => {
                 let told = match told(&other) {
                     // That is none, which says nothing of the name without the suffix.
@@ -108,10 +108,10 @@ impl Fill {
         driver: &mut D,
         gzip: &OpenedFile,
         token: Token,
-    ) -> Started<Disk> {
+    ) -> Started<Wakeup> {
         let at = gzip.meta.len - CONTENT_LEN_LEN;
         match driver.read(&gzip.file, at, CONTENT_LEN_LEN as usize, token) {
-            Started::Now(result) => Started::Now(result.map(Disk::Read)),
+            Started::Now(result) => Started::Now(result.map(Wakeup::Read)),
             Started::Pending => Started::Pending,
         }
     }
@@ -120,9 +120,9 @@ impl Fill {
     pub(super) fn gzip_end(
         &mut self,
         gzip: OpenedFile,
-        result: Result<Disk, Errno>,
+        result: Result<Wakeup, Errno>,
     ) -> Option<Filled> {
-        let Ok(Disk::Read(end)) = result else {
+        let Ok(Wakeup::Read(end)) = result else {
             return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR));
         };
         let Ok(end) = <[u8; CONTENT_LEN_LEN as usize]>::try_from(end) else {
@@ -142,10 +142,10 @@ impl Fill {
         &mut self,
         driver: &D,
         (coded, alone): (OpenedFile, Rc<CodedAlone>),
-        result: Result<Disk, Errno>,
+        result: Result<Wakeup, Errno>,
     ) -> Option<Filled> {
         match (result, alone.body_len()) {
-            (Ok(Disk::Loaded), Some(len)) => {
+            (Ok(Wakeup::Loaded), Some(len)) => {
                 alone.note_len(Some(len));
                 self.measured(coded, alone, Some(len))
             }
@@ -208,11 +208,11 @@ impl Fill {
         &mut self,
         driver: &D,
         cached: Rc<Cached>,
-        result: Result<Disk, Errno>,
+        result: Result<Wakeup, Errno>,
     ) -> Option<Filled> {
         let has_changed = || cached.files().any(|file| !file.is_unchanged(driver));
         match result {
-            Ok(Disk::Loaded) => Some(Filled::File(cached, self.status, None)),
+            Ok(Wakeup::Loaded) => Some(Filled::File(cached, self.status, None)),
             // Peers hold as many copies as there may be.
             Err(Errno::AGAIN | Errno::NOMEM) => Some(Filled::Short),
             _ if has_changed() => self.coded_changed(),

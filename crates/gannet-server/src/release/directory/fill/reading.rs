@@ -10,7 +10,7 @@ use gannet_io::memory::Memory;
 
 use super::super::Cached;
 use super::{Fill, Filled, READS_MAX, State};
-use crate::exchange::Disk;
+use crate::exchange::Wakeup;
 use crate::exchange::body::Body;
 use crate::limits::SMALL_FILE_MAX;
 use crate::release::files::is_link_change;
@@ -45,7 +45,7 @@ impl Fill {
     pub(crate) fn content_read<D: Driver>(
         &mut self,
         driver: &mut D,
-        result: Result<Disk, Errno>,
+        result: Result<Wakeup, Errno>,
     ) -> Option<Filled> {
         let state = std::mem::replace(&mut self.state, State::Looking);
         let State::Reading {
@@ -64,11 +64,11 @@ impl Fill {
             .is_ok_and(|now| now == opened.meta || is_link_change(&opened.meta, &now));
         let is_long = opened.meta.len > SMALL_FILE_MAX;
         let body = match result {
-            Ok(Disk::Read(bytes)) if is_same && bytes.len() as u64 == opened.meta.len => {
+            Ok(Wakeup::Read(bytes)) if is_same && bytes.len() as u64 == opened.meta.len => {
                 let memory = Arc::new(Memory::from_vec_with(bytes, charge));
                 Body::Shared(memory, 0..opened.meta.len as usize)
             }
-            Ok(Disk::Copied(file)) if is_same => Body::copy(file, opened.meta.len),
+            Ok(Wakeup::Copied(file)) if is_same => Body::copy(file, opened.meta.len),
             // Shorter than it was: it has changed.
             Ok(_) | Err(Errno::NODATA) => {
                 self.reads += 1;

@@ -3,7 +3,7 @@
 use gannet_content::directory::lookup::Told;
 use gannet_io::driver::{Errno, FileKind};
 
-use crate::exchange::Disk;
+use crate::exchange::Wakeup;
 
 /// Whether descriptors or memory were used up, of the process or of the machine, or there is no
 /// room among what waits for the disk (`EAGAIN`). It says nothing about the path.
@@ -15,9 +15,9 @@ pub(super) fn is_shortage(errno: Errno) -> bool {
 }
 
 /// What a lookup is told of an answer.
-pub(super) fn told(result: &Result<Disk, Errno>) -> Told {
+pub(super) fn told(result: &Result<Wakeup, Errno>) -> Told {
     match result {
-        Ok(Disk::Opened(opened)) => match opened.meta.kind {
+        Ok(Wakeup::Opened(opened)) => match opened.meta.kind {
             FileKind::Regular => Told::Regular,
             FileKind::Directory => Told::Directory,
             FileKind::Other => Told::Other,
