@@ -59,9 +59,9 @@ pub struct LookupOptions {
 
 /// What a lookup wants to know, or what it has found.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Ask<'a> {
+pub enum Step<'a> {
     /// What is at this path? It is relative to the root, without slash at either end; `""` is
-    /// the root itself. Answer with [`Lookup::told`].
+    /// the root itself. Answer with [`Lookup::found`].
     Open(&'a [u8]),
     /// Nothing more; this is the result.
     Done(Found<'a>),
@@ -69,7 +69,7 @@ pub enum Ask<'a> {
 
 /// What is at a path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Told {
+pub enum AtPath {
     /// A regular file, open for reading.
     Regular,
     /// A directory.
@@ -132,8 +132,8 @@ pub enum Found<'a> {
 
 /// The lookup of one target path.
 ///
-/// Call [`step`](Self::step); answer each [`Ask::Open`] with [`told`](Self::told) and step again,
-/// until [`Ask::Done`]. It asks for the path, each index name and each suffix once; then for few of
+/// Call [`step`](Self::step); answer each [`Step::Open`] with [`found`](Self::found) and step again,
+/// until [`Step::Done`]. It asks for the path, each index name and each suffix once; then for few of
 /// the path's folders, and for each fallback in those that are there, at most
 /// [`NOT_FOUND_FOLDERS_MAX`]. So a long path that names nothing costs little.
 #[derive(Clone, Debug)]
@@ -278,14 +278,14 @@ impl Lookup {
         lookup
     }
 
-    /// The next request. Returns the same one until [`told`](Self::told) is called.
+    /// The next request. Returns the same one until [`found`](Self::found) is called.
     #[must_use]
-    pub fn step(&self) -> Ask<'_> {
+    pub fn step(&self) -> Step<'_> {
         let State::Done(result) = self.state else {
-            return Ask::Open(&self.name);
+            return Step::Open(&self.name);
         };
         let path = self.name.as_slice();
-        Ask::Done(match result {
+        Step::Done(match result {
             End::File { status, is_own } => Found::File {
                 path,
                 status,
@@ -309,19 +309,19 @@ impl Lookup {
     ///
     /// # Panics
     /// If nothing was asked: the lookup is done.
-    pub fn told(&mut self, told: Told) {
-        match (self.state, told) {
+    pub fn found(&mut self, at_path: AtPath) {
+        match (self.state, at_path) {
             (State::Done(_), _) => panic!("a finished lookup asks nothing"),
-            (_, Told::Failed) => self.state = State::Done(End::Failed),
-            (State::Folder { low, high }, told) => self.told_folder(low, high, told),
-            (State::Fallback { folder_len, next }, told) => {
-                self.told_fallback(folder_len, next, told);
+            (_, AtPath::Failed) => self.state = State::Done(End::Failed),
+            (State::Folder { low, high }, at_path) => self.take_folder(low, high, at_path),
+            (State::Fallback { folder_len, next }, at_path) => {
+                self.take_fallback(folder_len, next, at_path);
             }
-            (_, Told::Denied) => self.state = State::Done(End::Forbidden),
-            (State::WithoutSlash, Told::Directory) if self.options.listing => {
+            (_, AtPath::Denied) => self.state = State::Done(End::Forbidden),
+            (State::WithoutSlash, AtPath::Directory) if self.options.listing => {
                 self.state = State::Done(End::Listing);
             }
-            (State::WithoutSlash, Told::Regular) if self.trailing_slash.removes() => {
+            (State::WithoutSlash, AtPath::Regular) if self.trailing_slash.removes() => {
                 self.redirect_without_slash();
             }
             // Pages were asked for before.
@@ -329,25 +329,25 @@ impl Lookup {
                 self.unclaimed();
             }
             (State::WithoutSlash, _) => self.ask_slash_page(0),
-            (State::SlashPage { .. }, Told::Regular) => match self.trailing_slash {
+            (State::SlashPage { .. }, AtPath::Regular) => match self.trailing_slash {
                 TrailingSlash::Always => self.found_file(),
                 _ => self.redirect_without_slash(),
             },
             (State::SlashPage { next }, _) => self.ask_slash_page(next + 1),
-            (State::Application, Told::Regular) => self.found_other(Status::OK),
+            (State::Application, AtPath::Regular) => self.found_other(Status::OK),
             (State::Application, _) => self.ask_nearest_fallback(),
-            (State::Exact, Told::Regular) => self.found_file(),
-            (State::Exact, told) => self.ask_clean_url(told == Told::Directory, 0),
-            (State::CleanUrl { .. }, Told::Regular)
+            (State::Exact, AtPath::Regular) => self.found_file(),
+            (State::Exact, at_path) => self.ask_clean_url(at_path == AtPath::Directory, 0),
+            (State::CleanUrl { .. }, AtPath::Regular)
                 if self.trailing_slash == TrailingSlash::Always =>
             {
                 self.redirect_with_slash();
             }
-            (State::CleanUrl { .. }, Told::Regular) => self.found_file(),
+            (State::CleanUrl { .. }, AtPath::Regular) => self.found_file(),
             (State::CleanUrl { is_directory, next }, _) => {
                 self.ask_clean_url(is_directory, next + 1);
             }
-            (State::Index { .. }, Told::Regular) => self.found_index(),
+            (State::Index { .. }, AtPath::Regular) => self.found_index(),
             (State::Index { next }, _) => self.ask_index(next + 1),
         }
     }
@@ -528,10 +528,10 @@ impl Lookup {
 
     /// Below a folder that is missing there is none. One that may not be opened may have files that
     /// may.
-    fn told_folder(&mut self, low: usize, high: usize, told: Told) {
+    fn take_folder(&mut self, low: usize, high: usize, at_path: AtPath) {
         let asked = middle(low, high);
-        match told {
-            Told::Directory | Told::Denied => self.ask_folder(asked, high),
+        match at_path {
+            AtPath::Directory | AtPath::Denied => self.ask_folder(asked, high),
             _ => self.ask_folder(low, asked - 1),
         }
     }
@@ -584,8 +584,8 @@ impl Lookup {
     }
 
     /// A page that cannot be read must not turn a 404 into a 403: the path is missing.
-    fn told_fallback(&mut self, folder_len: usize, next: usize, told: Told) {
-        if told != Told::Regular {
+    fn take_fallback(&mut self, folder_len: usize, next: usize, at_path: AtPath) {
+        if at_path != AtPath::Regular {
             return self.ask_fallback(folder_len, next + 1);
         }
         let kind = self.routing.fallbacks.get(next).map(|one| one.kind);

@@ -208,6 +208,6 @@ impl<'a> Entries for Tried<'a, '_> {
     }
 
     fn ruled(&self, ruled: Option<&Ruled>) {
-        (self.tell.borrow_mut())(self.rules.told(ruled));
+        (self.tell.borrow_mut())(self.rules.verdict(ruled));
     }
 }

@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gannet_content::directory::lookup::{Ask, Found, Lookup, LookupOptions, Told};
+use gannet_content::directory::lookup::{AtPath, Found, Lookup, LookupOptions, Step};
 use gannet_content::mime;
 use gannet_content::routing::Routing;
 use gannet_http::semantics::status::Status;
@@ -199,19 +199,19 @@ impl DirectoryPlace {
         let mut lookup =
             Lookup::new(asked.path, self.options, &self.routing).of_navigation(asked.is_navigation);
         if let Some(ruled) = redirects.and_then(|table| table.before_files(&request)) {
-            tell(rules.told(Some(&ruled)));
+            tell(rules.verdict(Some(&ruled)));
             lookup.claim(ruled);
         }
         loop {
             let last = self.ask(&mut lookup, tell);
-            let Ask::Done(found) = lookup.step() else {
+            let Step::Done(found) = lookup.step() else {
                 continue;
             };
             if found == Found::Unclaimed {
                 match redirects.map(|table| table.for_missing(&request)) {
                     None => lookup.go_on(),
                     Some(ruled) => {
-                        tell(rules.told(ruled.as_ref()));
+                        tell(rules.verdict(ruled.as_ref()));
                         match ruled {
                             Some(ruled) => lookup.claim(ruled),
                             None => lookup.go_on(),
@@ -229,33 +229,33 @@ impl DirectoryPlace {
         let mut lookup = Lookup::new(path, self.options, &self.routing);
         self.ask(&mut lookup, &mut |_| {});
         match lookup.step() {
-            Ask::Done(Found::File { is_own, .. }) => is_own,
-            Ask::Done(found) => matches!(found, Found::Listing { .. }),
-            Ask::Open(_) => false,
+            Step::Done(Found::File { is_own, .. }) => is_own,
+            Step::Done(found) => matches!(found, Found::Listing { .. }),
+            Step::Open(_) => false,
         }
     }
 
     /// Answers all questions of a lookup. Gives the number of the last file.
     fn ask(&self, lookup: &mut Lookup, tell: &mut dyn FnMut(String)) -> Option<usize> {
         let mut last = None;
-        while let Ask::Open(name) = lookup.step() {
-            let (told, words) = match self.item(name) {
+        while let Step::Open(name) = lookup.step() {
+            let (at_path, words) = match self.item(name) {
                 Some(Item::File(_)) if !may(&self.at(name), Access::READ_OK) => {
-                    (Told::Denied, "a file that this user may not read")
+                    (AtPath::Denied, "a file that this user may not read")
                 }
-                Some(Item::Closed) => (Told::Denied, "a folder that this user may not search"),
+                Some(Item::Closed) => (AtPath::Denied, "a folder that this user may not search"),
                 Some(Item::File(number)) => {
                     last = Some(number);
-                    (Told::Regular, "a file")
+                    (AtPath::Regular, "a file")
                 }
-                Some(Item::Folder) => (Told::Directory, "a folder"),
-                Some(Item::Other) => (Told::Other, "neither file nor folder"),
-                Some(Item::Escapes) => (Told::Escapes, "a link out of the site"),
-                None => (Told::Missing, "nothing"),
+                Some(Item::Folder) => (AtPath::Directory, "a folder"),
+                Some(Item::Other) => (AtPath::Other, "neither file nor folder"),
+                Some(Item::Escapes) => (AtPath::Escapes, "a link out of the site"),
+                None => (AtPath::Missing, "nothing"),
             };
             let shown = String::from_utf8_lossy(name);
             tell(format!("{words} at '{shown}'"));
-            lookup.told(told);
+            lookup.found(at_path);
         }
         last
     }

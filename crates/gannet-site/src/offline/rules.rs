@@ -135,7 +135,7 @@ impl Rules {
     }
 
     /// What redirects make of a request, in words.
-    pub(super) fn told(&self, ruled: Option<&Ruled>) -> String {
+    pub(super) fn verdict(&self, ruled: Option<&Ruled>) -> String {
         match ruled {
             None => "no redirect rule applies".into(),
             Some(Ruled::Elsewhere {

@@ -26,78 +26,78 @@ const PLAIN: LookupOptions = LookupOptions {
 const SPA: LookupOptions = LookupOptions { spa: true, ..PLAIN };
 
 /// What a tree holds, by relative path.
-const TREE: &[(&str, Told)] = &[
-    ("", Told::Directory),
-    ("index.html", Told::Regular),
-    ("404.html", Told::Regular),
-    ("a", Told::Regular),
-    ("about.html", Told::Regular),
-    ("both.html", Told::Regular),
-    ("both", Told::Directory),
-    ("docs", Told::Directory),
-    ("docs/index.html", Told::Regular),
-    ("docs/404.html", Told::Regular),
-    ("docs/api.html", Told::Regular),
-    ("docs/deep", Told::Directory),
-    ("empty", Told::Directory),
-    ("fifo", Told::Other),
-    ("fifo.html", Told::Regular),
-    ("secret", Told::Denied),
-    ("locked", Told::Directory),
-    ("locked/index.html", Told::Denied),
-    ("broken", Told::Failed),
-    ("link", Told::Escapes),
-    ("page.html", Told::Directory),
-    ("odd", Told::Directory),
-    ("odd/index.html", Told::Directory),
-    (".git", Told::Directory),
-    (".git/config", Told::Regular),
-    (".git/404.html", Told::Regular),
-    (".well-known", Told::Directory),
-    (".well-known/x", Told::Regular),
-    (".well-known/.y", Told::Regular),
-    ("d e?", Told::Directory),
+const TREE: &[(&str, AtPath)] = &[
+    ("", AtPath::Directory),
+    ("index.html", AtPath::Regular),
+    ("404.html", AtPath::Regular),
+    ("a", AtPath::Regular),
+    ("about.html", AtPath::Regular),
+    ("both.html", AtPath::Regular),
+    ("both", AtPath::Directory),
+    ("docs", AtPath::Directory),
+    ("docs/index.html", AtPath::Regular),
+    ("docs/404.html", AtPath::Regular),
+    ("docs/api.html", AtPath::Regular),
+    ("docs/deep", AtPath::Directory),
+    ("empty", AtPath::Directory),
+    ("fifo", AtPath::Other),
+    ("fifo.html", AtPath::Regular),
+    ("secret", AtPath::Denied),
+    ("locked", AtPath::Directory),
+    ("locked/index.html", AtPath::Denied),
+    ("broken", AtPath::Failed),
+    ("link", AtPath::Escapes),
+    ("page.html", AtPath::Directory),
+    ("odd", AtPath::Directory),
+    ("odd/index.html", AtPath::Directory),
+    (".git", AtPath::Directory),
+    (".git/config", AtPath::Regular),
+    (".git/404.html", AtPath::Regular),
+    (".well-known", AtPath::Directory),
+    (".well-known/x", AtPath::Regular),
+    (".well-known/.y", AtPath::Regular),
+    ("d e?", AtPath::Directory),
 ];
 
-fn at(tree: &[(&str, Told)], path: &[u8]) -> Told {
-    let is_folder = |name: &&(&str, Told)| {
+fn at(tree: &[(&str, AtPath)], path: &[u8]) -> AtPath {
+    let is_folder = |name: &&(&str, AtPath)| {
         let rest = name.0.as_bytes().strip_prefix(path);
         rest.is_some_and(|rest| rest.starts_with(b"/"))
     };
     match tree.iter().find(|(name, _)| name.as_bytes() == path) {
-        Some(&(_, told)) => told,
-        None if tree.iter().any(|name| is_folder(&name)) => Told::Directory,
-        None => Told::Missing,
+        Some(&(_, at_path)) => at_path,
+        None if tree.iter().any(|name| is_folder(&name)) => AtPath::Directory,
+        None => AtPath::Missing,
     }
 }
 
 /// Runs a lookup; gives the paths asked for (folders with a slash) and the result in words.
-fn run(tree: &[(&str, Told)], path: &[u8], options: LookupOptions) -> (Vec<Vec<u8>>, String) {
+fn run(tree: &[(&str, AtPath)], path: &[u8], options: LookupOptions) -> (Vec<Vec<u8>>, String) {
     finish(tree, Lookup::new(path, options, &Arc::new(plain_routing())))
 }
 
-fn finish(tree: &[(&str, Told)], mut lookup: Lookup) -> (Vec<Vec<u8>>, String) {
+fn finish(tree: &[(&str, AtPath)], mut lookup: Lookup) -> (Vec<Vec<u8>>, String) {
     let mut asked = Vec::new();
     loop {
         let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
         let done = match lookup.step() {
-            Ask::Open(path) => {
-                let told = at(tree, path);
+            Step::Open(path) => {
+                let at_path = at(tree, path);
                 let slash: &[u8] = if lookup.wants_folder() { b"/" } else { b"" };
                 asked.push([path, slash].concat());
-                lookup.told(told);
+                lookup.found(at_path);
                 continue;
             }
-            Ask::Done(Found::File { path, status, .. }) => format!("{} {}", status.0, text(path)),
-            Ask::Done(Found::Redirect { location }) => format!("308 {}", text(location)),
-            Ask::Done(Found::Elsewhere {
+            Step::Done(Found::File { path, status, .. }) => format!("{} {}", status.0, text(path)),
+            Step::Done(Found::Redirect { location }) => format!("308 {}", text(location)),
+            Step::Done(Found::Elsewhere {
                 status, location, ..
             }) => format!("{} to {}", status.0, text(location)),
-            Ask::Done(Found::Listing { path }) => format!("list {}", text(path)),
-            Ask::Done(Found::Unclaimed) => "unclaimed".to_string(),
-            Ask::Done(Found::Missing) => "missing".to_string(),
-            Ask::Done(Found::Forbidden) => "forbidden".to_string(),
-            Ask::Done(Found::Failed) => "failed".to_string(),
+            Step::Done(Found::Listing { path }) => format!("list {}", text(path)),
+            Step::Done(Found::Unclaimed) => "unclaimed".to_string(),
+            Step::Done(Found::Missing) => "missing".to_string(),
+            Step::Done(Found::Forbidden) => "forbidden".to_string(),
+            Step::Done(Found::Failed) => "failed".to_string(),
         };
         return (asked, done);
     }
@@ -184,7 +184,7 @@ fn folders_without_index_are_listed_if_wanted() {
         "404 404.html",
     );
     check("/odd/", ALL, &["odd/index.html", "odd"], "list odd");
-    let (asked, found) = run(&[("", Told::Directory)], b"/", ALL);
+    let (asked, found) = run(&[("", AtPath::Directory)], b"/", ALL);
     assert_eq!((asked.len(), found.as_str()), (2, "list "));
 }
 
@@ -291,7 +291,7 @@ fn what_may_not_be_read_is_forbidden_and_what_fails_fails() {
     check("/secret", ALL, &["secret"], "forbidden");
     check("/locked/", ALL, &["locked/index.html"], "forbidden");
     check("/broken", ALL, &["broken"], "failed");
-    let tree = [("404.html", Told::Denied), ("x/404.html", Told::Failed)];
+    let tree = [("404.html", AtPath::Denied), ("x/404.html", AtPath::Failed)];
     assert_eq!(run(&tree, b"/y", ALL).1, "missing");
     assert_eq!(run(&tree, b"/x/y", ALL).1, "failed");
 }
@@ -319,7 +319,7 @@ fn deep_paths_ask_a_bounded_number_of_times() {
     // Six folders tell that none of 63 is there.
     let (asked, found) = run(&[], deep.as_bytes(), ALL);
     assert_eq!((asked.len(), found.as_str()), (2 + 6 + 1, "missing"));
-    let (asked, found) = run(&[("404.html", Told::Regular)], deep.as_bytes(), ALL);
+    let (asked, found) = run(&[("404.html", AtPath::Regular)], deep.as_bytes(), ALL);
     assert_eq!((asked.len(), found.as_str()), (2 + 6 + 1, "404 404.html"));
 }
 
@@ -331,11 +331,11 @@ fn the_nearest_fallback_answers() {
         let folders: Vec<_> = (1..=there).map(folder).collect();
         for page in 0..=there {
             let page = format!("{}404.html", folder(page));
-            let mut tree = vec![(page.as_str(), Told::Regular)];
+            let mut tree = vec![(page.as_str(), AtPath::Regular)];
             tree.extend(
                 folders
                     .iter()
-                    .map(|it| (it.trim_end_matches('/'), Told::Directory)),
+                    .map(|it| (it.trim_end_matches('/'), AtPath::Directory)),
             );
             let path = format!("/{}x", "d/".repeat(there.max(5)));
             let (asked, found) = run(&tree, path.as_bytes(), PLAIN);
@@ -349,7 +349,7 @@ fn the_nearest_fallback_answers() {
         }
     }
     // Its files may be open to this process though the folder is not.
-    let tree = [("d", Told::Denied), ("d/404.html", Told::Regular)];
+    let tree = [("d", AtPath::Denied), ("d/404.html", AtPath::Regular)];
     assert_eq!(run(&tree, b"/d/x", PLAIN).1, "404 d/404.html");
 }
 
@@ -358,14 +358,14 @@ fn the_nearest_fallback_answers() {
 #[test]
 fn what_is_asked_is_always_a_clean_relative_path() {
     const PIECES: [&[u8]; 8] = [b"/", b"a", b"..", b".", b"\0", b".html", b"//", b"\xff"];
-    const ANSWERS: [Told; 7] = [
-        Told::Regular,
-        Told::Directory,
-        Told::Other,
-        Told::Missing,
-        Told::Denied,
-        Told::Escapes,
-        Told::Failed,
+    const ANSWERS: [AtPath; 7] = [
+        AtPath::Regular,
+        AtPath::Directory,
+        AtPath::Other,
+        AtPath::Missing,
+        AtPath::Denied,
+        AtPath::Escapes,
+        AtPath::Failed,
     ];
     for number in 0..8usize.pow(5) {
         let mut routing = if number & 16 == 0 {
@@ -394,12 +394,12 @@ fn what_is_asked_is_always_a_clean_relative_path() {
         let mut count = 0;
         loop {
             let asked = match lookup.step() {
-                Ask::Open(asked) => asked,
-                Ask::Done(Found::Unclaimed) => {
+                Step::Open(asked) => asked,
+                Step::Done(Found::Unclaimed) => {
                     lookup.go_on();
                     continue;
                 }
-                Ask::Done(_) => break,
+                Step::Done(_) => break,
             };
             let is_clean = asked.is_empty()
                 || asked
@@ -408,15 +408,15 @@ fn what_is_asked_is_always_a_clean_relative_path() {
             assert!(is_clean && !asked.contains(&0), "{}", asked.escape_ascii());
             // Mostly missing, so that long ways are gone too.
             let answer = ANSWERS[(number * 31 + count * 7) % 13 % 7];
-            lookup.told(if count % 2 == 0 {
-                Told::Missing
+            lookup.found(if count % 2 == 0 {
+                AtPath::Missing
             } else {
                 answer
             });
             count += 1;
             assert!(count <= 6 + 5 * NOT_FOUND_FOLDERS_MAX, "a lookup ends");
         }
-        if let Ask::Done(Found::Redirect { location }) = lookup.step() {
+        if let Step::Done(Found::Redirect { location }) = lookup.step() {
             assert!(location.starts_with(b"/") && !location.starts_with(b"//"));
         }
     }
@@ -519,12 +519,12 @@ fn slashes_are_added_removed_or_left_alone() {
 #[test]
 fn the_deepest_fallback_answers_and_pages_never_stand_in_for_assets() {
     let tree = [
-        ("", Told::Directory),
-        ("200.html", Told::Regular),
-        ("404.html", Told::Regular),
-        ("wild/_wildcard.html", Told::Regular),
-        ("wild/404.html", Told::Regular),
-        ("deep/404.html", Told::Regular),
+        ("", AtPath::Directory),
+        ("200.html", AtPath::Regular),
+        ("404.html", AtPath::Regular),
+        ("wild/_wildcard.html", AtPath::Regular),
+        ("wild/404.html", AtPath::Regular),
+        ("deep/404.html", AtPath::Regular),
     ];
     let check = |path: &str, expect: &str| {
         let routing = Routing {
@@ -558,9 +558,9 @@ fn rules_are_asked_for_what_nothing_claims() {
     check("/_redirects", "unclaimed");
     check("/.git/config", "unclaimed");
     let mut lookup = Lookup::new(b"/docs/no", PLAIN, &routing);
-    while let Ask::Open(path) = lookup.step() {
-        let told = at(TREE, path);
-        lookup.told(told);
+    while let Step::Open(path) = lookup.step() {
+        let at_path = at(TREE, path);
+        lookup.found(at_path);
     }
     lookup.go_on();
     assert_eq!(finish(TREE, lookup).1, "404 docs/404.html");

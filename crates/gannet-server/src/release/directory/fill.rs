@@ -9,14 +9,14 @@
 //!
 //! Content is read last, and only what a request needs bytes of (`exchange/first_reads`).
 
+mod at_path;
 mod coded_alone;
 mod reading;
-mod told;
 
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use gannet_content::directory::lookup::{Ask, Found, Lookup, Told};
+use gannet_content::directory::lookup::{AtPath, Found, Lookup, Step};
 use gannet_content::directory::sidecars::{SIDECARS, Sidecar, is_usable, may_have_sidecars};
 use gannet_content::mime;
 use gannet_content::rules::headers::FieldChanges;
@@ -28,8 +28,8 @@ use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Errno, FileKind, Meta, Nanos, OpenedFile, Root, Started, Token};
 
+use self::at_path::{at_path, is_shortage};
 use self::coded_alone::Alone;
-use self::told::{is_shortage, told};
 use super::listings::ListingPage;
 use super::{Cached, CodedAlone, DirectorySite, Draft, Role, is_recent, is_settled};
 use crate::exchange::Wakeup;
@@ -52,7 +52,7 @@ pub(crate) enum Filled {
     Directory(Vec<u8>),
     /// A directory's listing.
     Listing(ListingPage),
-    /// Nothing yet: this content has to be decoded, of which the lookup will be told.
+    /// Nothing yet: this content has to be decoded, for which the lookup will be woken.
     Undecoded(Load),
     /// Nothing yet: descriptors, memory or room among what waits for the disk are used up.
     Short,
@@ -101,7 +101,7 @@ pub(crate) struct Fill {
     reads: u32,
     /// How often it had to close other files.
     tries: u32,
-    /// The time when it last asked or was told something, seconds.
+    /// The time when it last asked or was woken, seconds.
     unix: i64,
     /// When it began. What it finds is no newer than that, however long the disk takes.
     began: Nanos,
@@ -239,7 +239,7 @@ impl Fill {
         self.unix = driver.unix_seconds();
         loop {
             // Whenever it begins, there may be nothing to ask.
-            if let (State::Looking, Ask::Done(_)) = (&self.state, self.lookup.step()) {
+            if let (State::Looking, Step::Done(_)) = (&self.state, self.lookup.step()) {
                 let filled = self.looked();
                 if filled.is_some() {
                     return filled;
@@ -252,7 +252,7 @@ impl Fill {
                     Started::Pending => return None,
                 },
             };
-            let filled = self.told(driver, result);
+            let filled = self.woken(driver, result);
             if filled.is_some() {
                 return filled;
             }
@@ -266,8 +266,8 @@ impl Fill {
         };
         match &self.state {
             State::Looking => match self.lookup.step() {
-                Ask::Open(path) => open(driver.open(root, path, token)),
-                Ask::Done(_) => unreachable!("a finished lookup leaves this state"),
+                Step::Open(path) => open(driver.open(root, path, token)),
+                Step::Done(_) => unreachable!("a finished lookup leaves this state"),
             },
             State::Sidecar(index) => {
                 let name = [&self.file_path, SIDECARS[*index].suffix].concat();
@@ -282,7 +282,11 @@ impl Fill {
     }
 
     /// Takes an answer and turns to the next question, or is done.
-    fn told<D: Driver>(&mut self, driver: &mut D, result: Result<Wakeup, Errno>) -> Option<Filled> {
+    fn woken<D: Driver>(
+        &mut self,
+        driver: &mut D,
+        result: Result<Wakeup, Errno>,
+    ) -> Option<Filled> {
         // What is read has an answer of its own to that.
         let is_lookup = !matches!(
             self.state,
@@ -296,12 +300,12 @@ impl Fill {
         }
         match (std::mem::replace(&mut self.state, State::Looking), result) {
             (State::Looking, result) => {
-                let told = told(&result);
-                if told == Told::Missing && self.may_be_coded() {
+                let found = at_path(&result);
+                if found == AtPath::Missing && self.may_be_coded() {
                     self.state = State::Alone(0);
                     return None;
                 }
-                self.lookup.told(told);
+                self.lookup.found(found);
                 self.alone = None;
                 if let Ok(Wakeup::Opened(opened)) = result {
                     self.opened = Some(opened);
@@ -338,12 +342,12 @@ impl Fill {
 
     /// Looks whether the lookup is done.
     fn looked(&mut self) -> Option<Filled> {
-        if let Ask::Done(Found::Unclaimed) = self.lookup.step() {
+        if let Step::Done(Found::Unclaimed) = self.lookup.step() {
             self.claim();
         }
         let found = match self.lookup.step() {
-            Ask::Open(_) => return None,
-            Ask::Done(found) => found,
+            Step::Open(_) => return None,
+            Step::Done(found) => found,
         };
         Some(match found {
             Found::File {

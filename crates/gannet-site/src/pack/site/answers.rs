@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gannet_content::directory::lookup::{Ask, Found, Lookup, LookupOptions, Told};
+use gannet_content::directory::lookup::{AtPath, Found, Lookup, LookupOptions, Step};
 use gannet_content::routing::Routing;
 
 use super::folders::Folders;
@@ -51,30 +51,30 @@ impl<'f> AskedSite<'f> {
     pub(super) fn answer(&self, names: &Names, files: &[Source], path: &[u8]) -> Answer {
         let mut lookup = Lookup::new(path, self.options, &self.routing);
         let mut last = None;
-        while let Ask::Open(name) = lookup.step() {
+        while let Step::Open(name) = lookup.step() {
             let mut url = [b"/", name].concat();
             let named = names.get(&url).flatten();
-            let told = match named.filter(|number| files[*number].file.url == url) {
+            let at_path = match named.filter(|number| files[*number].file.url == url) {
                 Some(number) => {
                     last = Some(number);
-                    Told::Regular
+                    AtPath::Regular
                 }
                 None => {
                     if !url.ends_with(b"/") {
                         url.push(b'/');
                     }
                     match self.folders.contains_key(url.as_slice()) {
-                        true => Told::Directory,
-                        false => Told::Missing,
+                        true => AtPath::Directory,
+                        false => AtPath::Missing,
                     }
                 }
             };
-            lookup.told(told);
+            lookup.found(at_path);
         }
         match (lookup.step(), last) {
-            (Ask::Done(Found::File { is_own: true, .. }), Some(number)) => Answer::File(number),
-            (Ask::Done(Found::Redirect { .. }), _) if !path.ends_with(b"/") => Answer::AddsSlash,
-            (Ask::Done(Found::Listing { .. }), _) => Answer::Listing,
+            (Step::Done(Found::File { is_own: true, .. }), Some(number)) => Answer::File(number),
+            (Step::Done(Found::Redirect { .. }), _) if !path.ends_with(b"/") => Answer::AddsSlash,
+            (Step::Done(Found::Listing { .. }), _) => Answer::Listing,
             _ => Answer::Nothing,
         }
     }

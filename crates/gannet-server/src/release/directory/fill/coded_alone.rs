@@ -10,14 +10,14 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 
 use gannet_archive::limits::DECODED_LEN_MAX;
-use gannet_content::directory::lookup::{Ask, Told};
+use gannet_content::directory::lookup::{AtPath, Step};
 use gannet_content::directory::sidecars::may_have_sidecars;
 use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Errno, FileKind, OpenedFile, Started, Token};
 
 use super::super::{Cached, CodedAlone, Draft};
-use super::told::told;
+use super::at_path::at_path;
 use super::{Fill, Filled, READS_MAX, State};
 use crate::exchange::Wakeup;
 
@@ -40,7 +40,7 @@ pub(super) struct Alone {
 impl Fill {
     /// Whether what the lookup asks for may be there in a coding.
     pub(super) fn may_be_coded(&self) -> bool {
-        let Ask::Open(path) = self.lookup.step() else {
+        let Step::Open(path) = self.lookup.step() else {
             return false;
         };
         self.site.options.compressed_only
@@ -52,8 +52,8 @@ impl Fill {
     /// The name under which it would be there.
     pub(super) fn coded_name(&self, index: usize) -> Vec<u8> {
         match self.lookup.step() {
-            Ask::Open(path) => [path, ALONE[index].1].concat(),
-            Ask::Done(_) => unreachable!("it asks for what is missing"),
+            Step::Open(path) => [path, ALONE[index].1].concat(),
+            Step::Done(_) => unreachable!("it asks for what is missing"),
         }
     }
 
@@ -66,16 +66,18 @@ impl Fill {
         let coded = match result {
             Ok(Wakeup::Opened(opened)) if opened.meta.kind == FileKind::Regular => opened,
             other => {
-                let told = match told(&other) {
+                let found = match at_path(&other) {
                     // That is none, which says nothing of the name without the suffix.
-                    Told::Missing | Told::Directory | Told::Other | Told::Escapes => Told::Missing,
-                    told => told,
+                    AtPath::Missing | AtPath::Directory | AtPath::Other | AtPath::Escapes => {
+                        AtPath::Missing
+                    }
+                    found => found,
                 };
-                if told == Told::Missing && index + 1 < ALONE.len() {
+                if found == AtPath::Missing && index + 1 < ALONE.len() {
                     self.state = State::Alone(index + 1);
                     return None;
                 }
-                self.lookup.told(told);
+                self.lookup.found(found);
                 return self.looked();
             }
         };
@@ -178,7 +180,7 @@ impl Fill {
     ) -> Option<Filled> {
         self.opened = Some(coded);
         self.alone = Some(Alone { coding, decoded });
-        self.lookup.told(Told::Regular);
+        self.lookup.found(AtPath::Regular);
         self.looked()
     }
 
@@ -197,7 +199,7 @@ impl Fill {
         self.take(alone.coding, coded, 0)
     }
 
-    /// Content is to be decoded, of which it will be told.
+    /// Content is to be decoded; it will be woken for that.
     pub(crate) fn await_load(&mut self, cached: Rc<Cached>) {
         self.state = State::Decoding(cached);
     }

@@ -1,0 +1,31 @@
+//! What an answer of the disk means for a lookup.
+
+use gannet_content::directory::lookup::AtPath;
+use gannet_io::driver::{Errno, FileKind};
+
+use crate::exchange::Wakeup;
+
+/// Whether descriptors or memory were used up, of the process or of the machine, or there is no
+/// room among what waits for the disk (`EAGAIN`). It says nothing about the path.
+pub(super) fn is_shortage(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::AGAIN
+    )
+}
+
+/// What an answer says of the path.
+pub(super) fn at_path(result: &Result<Wakeup, Errno>) -> AtPath {
+    match result {
+        Ok(Wakeup::Opened(opened)) => match opened.meta.kind {
+            FileKind::Regular => AtPath::Regular,
+            FileKind::Directory => AtPath::Directory,
+            FileKind::Other => AtPath::Other,
+        },
+        Ok(_) => AtPath::Failed,
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL) => AtPath::Missing,
+        Err(Errno::ACCESS | Errno::PERM) => AtPath::Denied,
+        Err(Errno::XDEV | Errno::LOOP) => AtPath::Escapes,
+        Err(_) => AtPath::Failed,
+    }
+}
