@@ -1,13 +1,15 @@
 //! Content that is stored in a coding alone: from the coded bytes back to it.
 //!
-//! A length is known beforehand, so the room for the result is made once and nothing beyond it is
-//! ever written, whatever the coded bytes claim to be. What a decoder holds beside it is bounded by
-//! its format: 32 KiB for gzip, and for brotli a window of 16 MiB and its tables, which are made as
-//! far as content fills them.
+//! The room for the result is made once, and nothing beyond it is ever written, whatever the coded
+//! bytes claim to be. What a decoder holds beside it is bounded: 32 KiB for gzip, by its format; for
+//! brotli a window of [`WINDOW_MAX`] and up to three sets of tables, by [`Heap`]. Where there is no
+//! memory for that, decoding fails, and the process goes on.
 
 use core::fmt;
 
-use brotli_decompressor::{BrotliDecompressStream, BrotliResult, BrotliState, StandardAlloc};
+use brotli_decompressor::{
+    Allocator, BrotliDecompressStream, BrotliResult, BrotliState, SliceWrapper, SliceWrapperMut,
+};
 use zlib_rs::{Inflate, InflateFlush, Status};
 
 use crate::entry::Coding;
@@ -24,6 +26,8 @@ pub enum DecodeError {
     /// More was announced than an archive may store like this
     /// ([`DECODED_LEN_MAX`](crate::limits::DECODED_LEN_MAX)).
     Limit,
+    /// There is no memory for it at the moment.
+    Memory,
 }
 
 impl fmt::Display for DecodeError {
@@ -32,6 +36,7 @@ impl fmt::Display for DecodeError {
             Self::Damaged => "not sound in its coding",
             Self::Length => "not of the length that was announced",
             Self::Limit => "longer than what may be stored in a coding alone",
+            Self::Memory => "not decoded: out of memory",
         })
     }
 }
@@ -49,12 +54,12 @@ pub const fn is_decodable(coding: Coding) -> bool {
 /// # Errors
 ///
 /// `coded` is damaged, or its content is not of this length; `len` is beyond
-/// [`DECODED_LEN_MAX`](crate::limits::DECODED_LEN_MAX).
+/// [`DECODED_LEN_MAX`](crate::limits::DECODED_LEN_MAX); there is no memory.
 pub fn decode(coding: Coding, coded: &[u8], len: u64) -> Result<Vec<u8>, DecodeError> {
     if len > DECODED_LEN_MAX {
         return Err(DecodeError::Limit);
     }
-    let mut content = vec![0; len as usize];
+    let mut content = room(len)?;
     match coding {
         Coding::Gzip => inflate(coded, &mut content)?,
         Coding::Brotli => match unbrotli(coded, &mut content)? {
@@ -70,13 +75,22 @@ pub fn decode(coding: Coding, coded: &[u8], len: u64) -> Result<Vec<u8>, DecodeE
 ///
 /// # Errors
 ///
-/// `brotli` is damaged, or comes to more.
+/// `brotli` is damaged, or comes to more; there is no memory.
 pub fn decode_brotli(brotli: &[u8]) -> Result<Vec<u8>, DecodeError> {
-    let mut content = vec![0; DECODED_LEN_MAX as usize];
+    let mut content = room(DECODED_LEN_MAX)?;
     let filled = unbrotli(brotli, &mut content)?;
     content.truncate(filled);
     content.shrink_to_fit();
     Ok(content)
+}
+
+/// So many zeros, to be overwritten.
+fn room(len: u64) -> Result<Vec<u8>, DecodeError> {
+    let mut room = Vec::new();
+    let reserved = room.try_reserve_exact(len as usize);
+    reserved.map_err(|_| DecodeError::Memory)?;
+    room.resize(len as usize, 0);
+    Ok(room)
 }
 
 /// Fills `content` from gzip.
@@ -102,9 +116,9 @@ fn inflate(gzip: &[u8], content: &mut [u8]) -> Result<(), DecodeError> {
 fn unbrotli(brotli: &[u8], content: &mut [u8]) -> Result<usize, DecodeError> {
     let (mut unread, mut read) = (brotli.len(), 0);
     let (mut room, mut filled, mut total) = (content.len(), 0, 0);
-    let alloc = StandardAlloc::default;
+    let heap = Heap::default;
     // Without windows beyond 16 MiB, which RFC 7932 does not have.
-    let mut state = BrotliState::new_strict(alloc(), alloc(), alloc());
+    let mut state = BrotliState::new_strict(heap(), heap(), heap());
     let result = BrotliDecompressStream(
         &mut unread,
         &mut read,
@@ -115,11 +129,81 @@ fn unbrotli(brotli: &[u8], content: &mut [u8]) -> Result<usize, DecodeError> {
         &mut total,
         &mut state,
     );
+    let heaps = [&state.alloc_u8, &state.alloc_u32, &state.alloc_hc];
     match result {
+        _ if heaps.iter().any(|heap| heap.is_out) => Err(DecodeError::Memory),
         BrotliResult::ResultSuccess if unread == 0 => Ok(filled),
         BrotliResult::ResultSuccess | BrotliResult::ResultFailure => Err(DecodeError::Damaged),
         BrotliResult::NeedsMoreInput => Err(DecodeError::Damaged),
         BrotliResult::NeedsMoreOutput => Err(DecodeError::Length),
+    }
+}
+
+/// Where the decoder of brotli has memory from. What it is refused ends the decoding.
+///
+/// The coded bytes decide how much the decoder asks for: a handful of them announces a window of 16
+/// MiB, and 700 bytes make 2 MiB of tables, over and over.
+#[derive(Default)]
+struct Heap {
+    /// Bytes given out so far.
+    given: usize,
+    /// There was no memory.
+    is_out: bool,
+}
+
+/// The most bytes given out at a time: the window that the longest content fills, and what the decoder
+/// adds to it. A set of tables (256 of them) is not much longer than that content.
+const WINDOW_MAX: usize = 2 * DECODED_LEN_MAX as usize;
+
+/// The most bytes given out for one stream. Tables are made anew for each meta-block: encoders make less
+/// than 20 KiB of them for a short one, so this is enough for thousands; and filling them takes no
+/// longer than some tens of milliseconds.
+const GIVEN_MAX: usize = 64 << 20;
+
+/// Up to so many bytes are to be had: the program has a reserve for what is that short.
+const SMALL: usize = 64 << 10;
+
+impl<T: Clone + Default> Allocator<T> for Heap {
+    type AllocatedMemory = Cells<T>;
+
+    fn alloc_cell(&mut self, len: usize) -> Cells<T> {
+        let bytes = len.saturating_mul(size_of::<T>());
+        self.given = self.given.saturating_add(bytes);
+        if bytes > WINDOW_MAX || self.given > GIVEN_MAX {
+            return Cells::default();
+        }
+        if bytes <= SMALL {
+            return Cells(vec![T::default(); len]);
+        }
+        let mut cells = Vec::new();
+        match cells.try_reserve_exact(len) {
+            Ok(()) => cells.resize(len, T::default()),
+            Err(_) => self.is_out = true,
+        }
+        Cells(cells)
+    }
+
+    fn free_cell(&mut self, _: Cells<T>) {}
+}
+
+/// Memory of the decoder; empty if it was refused.
+struct Cells<T>(Vec<T>);
+
+impl<T> Default for Cells<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> SliceWrapper<T> for Cells<T> {
+    fn slice(&self) -> &[T] {
+        &self.0
+    }
+}
+
+impl<T> SliceWrapperMut<T> for Cells<T> {
+    fn slice_mut(&mut self) -> &mut [T] {
+        &mut self.0
     }
 }
 
@@ -186,6 +270,105 @@ mod tests {
         }
         // A window beyond 16 MiB, as other than RFC 7932 has it.
         check(b"\x11\x1e\x00\x00", 24, Err(DecodeError::Damaged));
+    }
+
+    /// Writes bits, the least significant one first (RFC 7932 section 1.4).
+    #[derive(Default)]
+    struct Bits {
+        bytes: Vec<u8>,
+        pending: u64,
+        len: u32,
+    }
+
+    impl Bits {
+        fn put(&mut self, value: u64, len: u32) {
+            self.pending |= value << self.len;
+            self.len += len;
+            while self.len >= 8 {
+                self.bytes.push(self.pending as u8);
+                self.pending >>= 8;
+                self.len -= 8;
+            }
+        }
+
+        /// A prefix code of one symbol.
+        fn code(&mut self, symbol: u64, symbol_len: u32) {
+            self.put(1, 2);
+            self.put(0, 2);
+            self.put(symbol, symbol_len);
+        }
+
+        /// A number of prefix codes: one, or as many as there may be, all used for nothing.
+        fn codes(&mut self, is_many: bool) {
+            if !is_many {
+                return self.put(0, 1);
+            }
+            self.put(0b111_1111_1111, 11);
+            self.put(0, 1);
+            self.code(0, 8);
+            self.put(0, 1);
+        }
+
+        /// A meta-block of `len` times the letter A, which is not the last one.
+        fn meta_block(&mut self, len: u64, is_many: bool) {
+            let nibbles = if len > 1 << 16 { 6 } else { 4 };
+            self.put(0, 1);
+            self.put(nibbles - 4, 2);
+            self.put(len - 1, 4 * nibbles as u32);
+            // Not as it is; one type of blocks each; distances as they are; one context mode.
+            self.put(0, 1 + 3 + 6 + 2);
+            self.codes(is_many);
+            self.codes(is_many);
+            let codes = if is_many { 256 } else { 1 };
+            for _ in 0..codes {
+                self.code(65, 8);
+            }
+            // Inserts one, and copies two from where the last copy was from.
+            self.code(8, 10);
+            for _ in 0..codes {
+                self.code(0, 6);
+            }
+        }
+
+        /// All of it, with an empty last meta-block.
+        fn end(mut self) -> Vec<u8> {
+            self.put(0b11, 2);
+            self.put(0, 7);
+            self.bytes
+        }
+    }
+
+    #[test]
+    fn a_few_bytes_of_brotli_buy_neither_memory_nor_time() {
+        let stream = |blocks: usize, len, is_many| {
+            let mut bits = Bits::default();
+            // A window of 16 MiB.
+            bits.put(0b1111, 4);
+            for _ in 0..blocks {
+                bits.meta_block(len, is_many);
+            }
+            bits.end()
+        };
+        // What is sound comes out, with all the tables that there may be.
+        for is_many in [false, true] {
+            let sound = stream(3, 1, is_many);
+            assert_eq!(decode_brotli(&sound).as_deref(), Ok(&b"AAA"[..]));
+        }
+        // A window for content of 16 MiB.
+        let announced = stream(1, 1 << 24, false);
+        assert!(announced.len() < 20);
+        assert_eq!(decode_brotli(&announced), Err(DecodeError::Damaged));
+        // Tables of a thousand meta-blocks.
+        let tables = stream(1_000, 1, true);
+        assert!(tables.len() < DECODED_LEN_MAX as usize);
+        assert_eq!(decode_brotli(&tables), Err(DecodeError::Damaged));
+        assert_eq!(
+            decode(Coding::Brotli, &tables, 1_000),
+            Err(DecodeError::Damaged)
+        );
+        // An encoder that is flushed often makes few of them each time.
+        let flushed = stream(4_000, 1, false);
+        assert_eq!(decode_brotli(&flushed), Ok(vec![b'A'; 4_000]));
     }
 
     #[test]

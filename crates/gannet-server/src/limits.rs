@@ -235,8 +235,8 @@ pub(crate) const LOG_HELD_MAX: u64 = (gannet_http::h2::limits::STREAMS_MAX as u6
 /// slice in records, in a buffer that may have been made for more.
 pub(crate) const SENDS_HELD_MAX: u64 = 2 * SEALED_SLICE_MAX;
 
-/// Stored bodies that are being read, or held until there is time to inflate them, in bytes: gzip is
-/// no longer than what it is inflated to.
+/// Stored bodies that are being read, or held until there is time to decode them, in bytes: what is
+/// coded is no longer than [`DECODED_LEN_MAX`](gannet_archive::limits::DECODED_LEN_MAX), either.
 pub(crate) const LOADS_HELD_MAX: u64 = LOADS_MAX as u64 * LOADED_PER_TURN_MAX;
 
 /// How long a connection that has not asked for anything yet may stay after a stop, milliseconds:
@@ -280,10 +280,10 @@ pub(crate) const ACCEPT_AGAIN_MS: u64 = 100;
 pub(crate) const HELLOS_PER_TURN_MAX: u64 = 8;
 
 /// Bytes of stored bodies brought into memory in one turn: the longest one, which takes about 3 ms
-/// if it has to be inflated.
+/// if it has to be decoded.
 pub(crate) const LOADED_PER_TURN_MAX: u64 = gannet_archive::limits::DECODED_LEN_MAX;
 
-/// Stored bodies being read, or held until there is time to inflate them, at once and per worker:
+/// Stored bodies being read, or held until there is time to decode them, at once and per worker:
 /// at most so many MiB of memory, and as many reads as a driver has in flight.
 pub(crate) const LOADS_MAX: usize = 16;
 

@@ -335,3 +335,30 @@ fn an_archive_has_what_compressed_files_come_to() {
     assert_eq!(refused.status, Some(1));
     assert!(refused.err.contains("cannot decompress"), "{}", refused.err);
 }
+
+/// A few bytes of brotli announce 16 MiB. Where memory is limited, that is refused: it ends neither the
+/// server nor anybody's wait.
+#[test]
+fn brotli_of_more_than_may_be_decoded_takes_no_memory() {
+    let site = Folder::new();
+    // A meta-block of 16 MiB (RFC 7932 section 9.2) that begins; and one that was made of as much.
+    let announced = b"\xcf\xff\xff\x7f\x00\x20\x82\x02\x81\x00\x00";
+    let zeros = brotli(&vec![0; 20 << 20]);
+    assert!(zeros.len() < 1_000);
+    site.write("announced.txt.br", announced);
+    site.write("zeros.txt.br", &zeros);
+    site.write("fits.txt.br", brotli(&words(1 << 20, 1)));
+    on_both_engines(|engine| {
+        let flags = ["--compressed-only", "--workers", "1", "--max-memory", "28M"];
+        let server = engine.serve(site.path(), &flags);
+        let mut client = Client::new(&server);
+        for _ in 0..3 {
+            for (target, bytes) in [("/announced.txt", &announced[..]), ("/zeros.txt", &zeros)] {
+                let got = client.get(target).expect(200);
+                assert_eq!(got.field("content-encoding"), Some("br"));
+                assert!(got.body == bytes, "{target}");
+            }
+            assert!(client.get("/fits.txt").expect(200).body == words(1 << 20, 1));
+        }
+    });
+}

@@ -174,7 +174,7 @@ impl Answering<'_> {
         (is_sent && body.body().is_none()).then_some(body)
     }
 
-    /// Whether the answer takes bytes of a live file that nobody has read or inflated yet.
+    /// Whether the answer takes bytes of a live file that nobody has read or decoded yet.
     #[inline]
     pub(crate) fn is_unread(&self, request: &Request<'_>, selected: &Selected<'_>) -> bool {
         !selected.is_at_hand() && needed_bytes(request, selected, self.turn.unix).is_some()

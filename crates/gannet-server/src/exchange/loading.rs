@@ -141,7 +141,8 @@ impl<D: Driver> Shared<D> {
         self.ledger.has_room(len)
     }
 
-    /// Brings a body into memory; [`Errno::AGAIN`] if peers hold as many as there may be.
+    /// Brings a body into memory; [`Errno::AGAIN`] if peers hold as many as there may be, else as
+    /// [`Load::finish`].
     fn finish_load(&mut self, load: &Load, stored: Vec<u8>) -> Result<Arc<Memory>, Errno> {
         if let Some(body) = load.known() {
             return Ok(body);
@@ -150,7 +151,7 @@ impl<D: Driver> Shared<D> {
         if !self.has_room_for_body(len) {
             return Err(Errno::AGAIN);
         }
-        let body = load.finish(stored, &self.driver).ok_or(Errno::IO)?;
+        let body = load.finish(stored, &self.driver)?;
         self.counters.decoded += u64::from(load.is_coded());
         let charge = self.ledger.charge(body.len() as u64);
         Ok(load.keep(body, charge))

@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Weak};
 
 use gannet_archive::limits::DECODED_LEN_MAX;
-use gannet_archive::{Body, Coding, decode, decode_brotli, digest};
+use gannet_archive::{Body, Coding, DecodeError, decode, decode_brotli, digest};
 use gannet_io::driver::{Driver, Errno, Meta, Started, Token};
 use gannet_io::memory::Memory;
 
@@ -222,21 +222,30 @@ impl Load {
         self.bodies.known(self.number)
     }
 
-    /// The bytes of the body; `None` if what was read is not that of a body of this length and digest,
-    /// or of a file that has changed since it was opened.
-    pub(crate) fn finish<D: Driver>(&self, stored: Vec<u8>, driver: &D) -> Option<Vec<u8>> {
+    /// The bytes of the body.
+    ///
+    /// # Errors
+    /// What was read is not that of a body of this length and digest ([`Errno::BADMSG`]), or is of a
+    /// file that has changed since it was opened ([`Errno::IO`]); there is no memory
+    /// ([`Errno::NOMEM`]).
+    pub(crate) fn finish<D: Driver>(&self, stored: Vec<u8>, driver: &D) -> Result<Vec<u8>, Errno> {
         if self.stored.is_err() && !self.file.is_unchanged(driver) {
-            return None;
+            return Err(Errno::IO);
         }
         let Some(coding) = self.coding else {
-            return Some(stored).filter(|body| self.len == Some(body.len() as u64));
+            let is_whole = self.len == Some(stored.len() as u64);
+            return is_whole.then_some(stored).ok_or(Errno::BADMSG);
         };
         let body = match self.len {
-            Some(len) => decode(coding, &stored, len).ok()?,
-            None => decode_brotli(&stored).ok()?,
+            Some(len) => decode(coding, &stored, len),
+            None => decode_brotli(&stored),
         };
+        let body = body.map_err(|error| match error {
+            DecodeError::Memory => Errno::NOMEM,
+            _ => Errno::BADMSG,
+        })?;
         let is_sound = self.digest.is_none_or(|expect| expect == digest(&body));
-        is_sound.then_some(body)
+        is_sound.then_some(body).ok_or(Errno::BADMSG)
     }
 
     /// Caches the body, with its charge.
@@ -386,7 +395,10 @@ mod tests {
             };
             let load = body.load().expect("it is in memory");
             let found = load.finish(coded.to_vec(), &driver());
-            assert_eq!(found.is_some(), expect);
+            assert_eq!(
+                found.map(drop),
+                if expect { Ok(()) } else { Err(Errno::BADMSG) }
+            );
         };
         let check = |gzip: &[u8], len, expect: bool| {
             check_all(Coding::Gzip, gzip, len, None, expect);

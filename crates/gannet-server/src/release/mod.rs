@@ -186,7 +186,7 @@ impl Release {
         self.forget_bodies();
     }
 
-    /// Bodies that were read or inflated are forgotten, but for those that somebody still sends.
+    /// Bodies that were read or decoded are forgotten, but for those that somebody still sends.
     pub(crate) fn forget_bodies(&self) {
         for site in &self.sites {
             match site {

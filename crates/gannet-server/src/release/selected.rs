@@ -74,7 +74,7 @@ pub(crate) enum Source<'s> {
     Memory(&'s Arc<Memory>, usize),
     /// In a file, from this offset.
     File(&'s Rc<ServedFile>, u64),
-    /// Read or inflated on demand.
+    /// Read or decoded on demand.
     Unloaded(bodies::Unloaded<'s>),
     /// On the disk: nobody has asked for bytes of it yet.
     Unread,

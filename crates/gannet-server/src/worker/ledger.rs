@@ -35,7 +35,7 @@ pub enum Account {
     FirstReads,
     /// Copies of live files, and bodies of archives that are not in memory: cached, and on their way.
     Copies,
-    /// Stored bodies that are being read, and gzip that is to be inflated.
+    /// Stored bodies that are being read, or are to be decoded.
     Loads,
 }
 
@@ -224,7 +224,7 @@ impl Drop for Charge {
 pub(crate) enum Work {
     /// ClientHellos answered.
     Hello,
-    /// Bytes of stored bodies read or inflated.
+    /// Bytes of stored bodies read or decoded.
     Load,
     /// Bytes read of live files for their first answer.
     Read,

@@ -1,4 +1,4 @@
-//! Bodies that an archive or a directory has as gzip alone: whoever wants them waits, and nobody else
+//! Bodies that an archive or a directory has in a coding alone: whoever wants them waits, and nobody else
 //! does.
 
 use std::cell::Cell;
@@ -19,6 +19,10 @@ const COUNT: usize = 8;
 /// Length of the first of them; each is one byte shorter than the one before.
 const LONGEST: usize = 1 << 20;
 
+/// "hello hello hello hello\n", by brotli in quality 11.
+const HELLO_BROTLI: &[u8] =
+    b"\x1b\x17\x00\xf8\x8d\x94\x6e\xde\x44\x55\x86\xd6\x0a\x20\x6c\x6f\x4a\x11\x79\xe2\x80\xae\x16";
+
 fn body(number: usize) -> Vec<u8> {
     let mut body = vec![b'z'; LONGEST - number];
     // So that the gzip is not in the metadata, too: bytes that are repeated nowhere.
@@ -35,6 +39,7 @@ fn directory() -> Server {
     let driver = Sim::new(1, 1, &EngineOptions::default(), Faults::none());
     let disk = driver.handle();
     disk.put_file("small", "small");
+    disk.put_file("hello.br", HELLO_BROTLI);
     for number in 0..COUNT {
         disk.put_file(&format!("{number}.gz"), gzip(&body(number)));
     }
@@ -196,5 +201,20 @@ fn gzip_that_cannot_be_read_is_an_error_as_long_as_that_is_so() {
         client.write(&get("3"));
         let got = read(&mut server, &client, 100);
         assert!(got.starts_with(expect), "{}", String::from_utf8_lossy(&got));
+    }
+}
+
+/// A failing disk says nothing of the content, which can be decoded once it is read.
+#[test]
+fn brotli_that_cannot_be_read_is_an_error_as_long_as_that_is_so() {
+    let mut server = directory();
+    for (until, expect) in [(Some(0), &b"HTTP/1.1 500"[..]), (None, b"HTTP/1.1 200")] {
+        server.disk.break_file("hello.br", until);
+        let client = server.connect();
+        client.write(&get("hello"));
+        let got = read(&mut server, &client, 100);
+        assert!(got.starts_with(expect), "{}", String::from_utf8_lossy(&got));
+        let is_decoded = got.ends_with(b"\r\n\r\nhello hello hello hello\n");
+        assert_eq!(is_decoded, until.is_none());
     }
 }

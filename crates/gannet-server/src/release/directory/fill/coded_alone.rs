@@ -2,7 +2,7 @@
 //!
 //! The coded bytes are sent to who accepts them. For others they are decoded when that is needed, as
 //! bodies of archives are (`release/bodies`). How long the content is the last bytes of gzip say (RFC
-//! 1952 section 2.3.1), so fields are made without inflating; content of another length is an error.
+//! 1952 section 2.3.1), so fields are made without decoding; content of another length is an error.
 //! Brotli does not say it: each version is decoded once before there are fields. What cannot be
 //! decoded, or is too long for it, is sent in its coding to everybody.
 
@@ -154,10 +154,12 @@ impl Fill {
             // Peers hold as many copies as there may be.
             (Err(Errno::AGAIN | Errno::NOMEM), _) => Some(Filled::Short),
             _ if !alone.is_unchanged(driver) => self.coded_changed(),
-            _ => {
+            (Err(Errno::BADMSG), _) => {
                 alone.note_len(None);
                 self.measured(coded, alone, None)
             }
+            // The disk fails, which says nothing of the content.
+            _ => Some(Filled::Error(Status::INTERNAL_SERVER_ERROR)),
         }
     }
 
