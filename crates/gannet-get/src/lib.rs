@@ -19,6 +19,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+mod existing;
 mod h1;
 mod h2;
 mod in_order;
@@ -26,7 +27,6 @@ mod kept;
 pub mod limits;
 mod output;
 mod response;
-mod there;
 pub mod transport;
 mod url;
 
@@ -45,10 +45,10 @@ pub use self::error::{GetError, failed};
 pub use self::url::Url;
 
 use self::error::{failure, redirected, unexpected};
+use self::existing::Existing;
 use self::limits::REDIRECTS_MAX;
 use self::output::{Output, Part};
 use self::response::Head;
-use self::there::There;
 use self::transport::Transport;
 
 /// How often progress is told.
@@ -242,7 +242,7 @@ impl Client {
         progress: &mut dyn Progress,
     ) -> Result<Download, GetError> {
         self.check_trust(std::slice::from_ref(url))?;
-        if resumes && let There::Whole(digest) = self.look_at(url, path)? {
+        if resumes && let Existing::Whole(digest) = self.examine(url, path)? {
             return Ok(Download {
                 transfers: Vec::new(),
                 digest,

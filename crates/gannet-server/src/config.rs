@@ -67,7 +67,7 @@ pub struct TlsConfig {
     /// Where the certificates come from.
     pub source: watch::Source,
     /// Whether the kernel seals large bodies.
-    pub kernel: kernel::Wish,
+    pub kernel: kernel::Choice,
     /// Records that a key of a connection seals before it is replaced, 256 to 2^23. Where it cannot
     /// be replaced, the connection ends after the answer under way, or at twice as many records.
     pub key_records_max: u64,

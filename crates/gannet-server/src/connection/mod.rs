@@ -35,7 +35,7 @@ use self::secure::{Secure, State};
 pub(crate) use self::table::{Alive, Connections, GENERATION_MAX};
 use crate::exchange::body::Body;
 use crate::exchange::outgoing::Outgoing;
-use crate::exchange::waiting::Waiting;
+use crate::exchange::waiting::WaitingRequest;
 use crate::observe::log::Record;
 use crate::release::ServedFile;
 use crate::worker::shared::Shared;
@@ -256,7 +256,7 @@ impl Work {
 
 /// A request that waits for the disk.
 pub(crate) struct Parked {
-    pub(crate) waiting: Box<Waiting>,
+    pub(crate) waiting: Box<WaitingRequest>,
     /// Answers to the requests before it.
     pub(crate) out: Outgoing,
 }

@@ -15,7 +15,7 @@ use gannet_io::driver::{Driver, Errno, Started};
 use super::{Active, Alive, ConnId};
 use crate::exchange::Wakeup;
 use crate::exchange::answering::Reply;
-use crate::exchange::waiting::{Found, Waiting};
+use crate::exchange::waiting::{Found, WaitingRequest};
 use crate::limits::STREAM_READS_MAX;
 use crate::release::ServedFile;
 use crate::worker::token::{Kind, token};
@@ -36,7 +36,7 @@ pub(crate) struct Question {
 }
 
 enum What {
-    Lookup(Box<Waiting>),
+    Lookup(Box<WaitingRequest>),
     Read(Rc<ServedFile>, usize),
 }
 
@@ -105,7 +105,7 @@ impl<D: Driver> Active<'_, D> {
     fn look_up(
         &mut self,
         stream: StreamId,
-        mut waiting: Box<Waiting>,
+        mut waiting: Box<WaitingRequest>,
         wakeup: Option<Result<Wakeup, Errno>>,
     ) {
         let number = self.shared.waiters.streams.reserve();
@@ -135,7 +135,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    fn answer_looked_up(&mut self, stream: StreamId, waiting: &Waiting, found: Found) {
+    fn answer_looked_up(&mut self, stream: StreamId, waiting: &WaitingRequest, found: Found) {
         let mut out = self.stream_output();
         let is_secure = self.conn.is_secure();
         let Some(streams) = self.conn.protocol.streams_mut() else {

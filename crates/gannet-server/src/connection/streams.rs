@@ -28,7 +28,7 @@ use gannet_io::memory::Memory;
 use crate::config::Limits;
 use crate::exchange::body::Body;
 use crate::exchange::outgoing::Outgoing;
-use crate::exchange::waiting::Waiting;
+use crate::exchange::waiting::WaitingRequest;
 use crate::limits::{STREAM_READ_MAX, STREAM_SEND_MAX, UNTAKEN_MAX};
 use crate::observe::log::Record;
 use crate::release::{ServedFile, Source};
@@ -48,7 +48,7 @@ pub(crate) struct Streams {
     /// What the next send will carry.
     pub(crate) out: Option<Outgoing>,
     /// Requests for which the disk has to be asked.
-    pub(crate) missed: Vec<(StreamId, Box<Waiting>)>,
+    pub(crate) missed: Vec<(StreamId, Box<WaitingRequest>)>,
     /// Lookups and reads that the disk has not answered yet, those of streams that have ended
     /// included.
     pub(crate) asked: u32,

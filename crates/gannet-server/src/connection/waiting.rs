@@ -7,7 +7,7 @@ use crate::exchange::Wakeup;
 use crate::exchange::answering::Reply;
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::pump::Stop;
-use crate::exchange::waiting::{Found, Waiting};
+use crate::exchange::waiting::{Found, WaitingRequest};
 use crate::worker::delay::Arrived;
 use crate::worker::token::Kind;
 
@@ -31,7 +31,7 @@ impl<D: Driver> Active<'_, D> {
     /// awaited, if any.
     pub(super) fn ask_disk(
         &mut self,
-        mut waiting: Box<Waiting>,
+        mut waiting: Box<WaitingRequest>,
         mut out: Outgoing,
         mut answer: Option<Result<Wakeup, Errno>>,
     ) {
@@ -54,7 +54,7 @@ impl<D: Driver> Active<'_, D> {
 
     /// Answers the requests behind the one that waited, as far as that goes. Returns one that has
     /// to wait in turn.
-    fn pump_held(&mut self, out: &mut Outgoing) -> Option<Box<Waiting>> {
+    fn pump_held(&mut self, out: &mut Outgoing) -> Option<Box<WaitingRequest>> {
         if self.conn.intake.is_empty() {
             return None;
         }
@@ -66,7 +66,7 @@ impl<D: Driver> Active<'_, D> {
     }
 
     /// Answers the request that waited.
-    fn answer_found(&mut self, waiting: &Waiting, found: Found, out: &mut Outgoing) {
+    fn answer_found(&mut self, waiting: &WaitingRequest, found: Found, out: &mut Outgoing) {
         let conn = &mut *self.conn;
         let release = Some(waiting.release());
         let mut pump = self.shared.pump(conn.is_secure(), release);

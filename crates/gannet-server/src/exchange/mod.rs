@@ -1,7 +1,7 @@
 //! One request from its event to its answer, the same for every version of HTTP.
 //!
 //! `pump` takes requests from a protocol machine and answers what memory can answer. What it cannot
-//! waits with the release that it began with (`waiting::Waiting`): `waiting` asks for it,
+//! waits with the release that it began with (`waiting::WaitingRequest`): `waiting` asks for it,
 //! `first_reads`, `listing` and `loading` do what is done once for several who wait, `shortage` has
 //! those for whom something was used up. `answering` makes the answer from what the site has,
 //! `own_answers` the others; `outgoing` gathers the answers of one send, and names the content that

@@ -19,7 +19,7 @@ use crate::connection::Conn;
 use crate::connection::streams::Streams;
 use crate::exchange::answering::{Answered, Answering, Reply, Turn};
 use crate::exchange::outgoing::Outgoing;
-use crate::exchange::waiting::{Waiting, Waits};
+use crate::exchange::waiting::{WaitingRequest, Waits};
 use crate::limits::{SEALED_GATHERED_MAX, STREAM_ASKED_MAX};
 use crate::observe::log::Record;
 use crate::observe::metrics::Counters;
@@ -34,7 +34,7 @@ pub(crate) enum Stop {
     /// The answers gathered have to be sent first.
     Full,
     /// This request has to wait for the disk, or for a body to be loaded.
-    Wait(Box<Waiting>),
+    Wait(Box<WaitingRequest>),
     /// The last answer was written. All input is used up: none of it counts any more.
     Closing,
 }
@@ -225,7 +225,7 @@ impl<D: Driver> Pump<'_, D> {
         request: &Request<'_>,
         on: On,
         out: &mut Outgoing,
-    ) -> Result<Answered, Box<Waiting>> {
+    ) -> Result<Answered, Box<WaitingRequest>> {
         let may_be_replay = || on.is_early || has_early_data(request);
         if request.method == Method::Options && !on.redirects && !may_be_replay() {
             return Ok(self.options(reply, request, out));
@@ -275,7 +275,7 @@ impl<D: Driver> Pump<'_, D> {
         };
         let asked = || asked(self.turn.scheme, request, path);
         to.ruling = site.rules().map(|rules| Ruling::new(rules, asked()));
-        let wait = |waits| Err(Waiting::new(request, self.release, waits));
+        let wait = |waits| Err(WaitingRequest::new(request, self.release, waits));
         let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
         match site {
             Site::Archive(archive) => {

@@ -23,7 +23,7 @@ use crate::worker::shared::Shared;
 
 /// A request that has to wait, of whatever version, with the release that it began with: whatever
 /// takes that one's place meanwhile, the answer is of this one.
-pub(crate) struct Waiting {
+pub(crate) struct WaitingRequest {
     request: KeptRequest,
     release: Rc<Release>,
     waits: Waits,
@@ -70,7 +70,7 @@ impl Waits {
     }
 }
 
-impl Waiting {
+impl WaitingRequest {
     /// Keeps a request that waits for something of `release`.
     #[cold]
     pub(crate) fn new(request: &Request<'_>, release: &Rc<Release>, waits: Waits) -> Box<Self> {
@@ -169,7 +169,7 @@ impl<D: Driver> Shared<D> {
     /// `waiter` is woken.
     pub(crate) fn find_out(
         &mut self,
-        waiting: &mut Waiting,
+        waiting: &mut WaitingRequest,
         waiter: Token,
         wakeup: Option<Result<Wakeup, Errno>>,
     ) -> Option<Found> {

@@ -50,7 +50,7 @@ use crate::worker::{Message, Worker, WorkerSettings};
 /// A fully prepared server whose workers wait for the start signal. Dropping it leaves nothing
 /// behind.
 pub struct Prepared {
-    workers: Vec<Waiting>,
+    workers: Vec<ReadyWorker>,
     report: StartReport,
     listeners: Vec<Bound>,
     log: LogWriter,
@@ -171,10 +171,10 @@ impl Prepared {
         let files: Vec<_> = files.collect::<Result<_, _>>()?;
         let mut log = self.log;
         log.keep();
-        let (handles, words): (Vec<_>, Vec<_>) = self
+        let (handles, starts): (Vec<_>, Vec<_>) = self
             .workers
             .into_iter()
-            .map(|worker| (worker.handle, worker.word))
+            .map(|worker| (worker.handle, worker.go))
             .unzip();
         let mut running = Running::new(handles, self.report, log, certificates);
         running.own_socket_files(files.into_iter().flatten());
@@ -185,19 +185,19 @@ impl Prepared {
         let published = Published::new(self.opened, running.remotes().to_vec());
         let lookouts = follow::follow(self.sources, &Arc::new(published));
         running.follow(lookouts.map_err(StartError::Resource)?);
-        for word in words {
+        for go in starts {
             // A worker that has ended meanwhile is noticed as one that ends later is.
-            let _ = word.send(());
+            let _ = go.send(());
         }
         Ok(running)
     }
 }
 
 /// A worker that has all it needs.
-struct Waiting {
+struct ReadyWorker {
     handle: WorkerHandle,
     /// Told to serve by this; dropped, it ends.
-    word: Sender<()>,
+    go: Sender<()>,
 }
 
 /// The certificates of a server that is about to start.
@@ -296,7 +296,7 @@ impl From<Declined> for StartError {
     }
 }
 
-type Started = (Vec<Waiting>, EngineReport, Option<String>);
+type Started = (Vec<ReadyWorker>, EngineReport, Option<String>);
 
 impl Plan<'_> {
     fn start_workers(&self) -> Result<Started, StartError> {
@@ -317,8 +317,8 @@ impl Plan<'_> {
     }
 
     /// Starts every worker on one engine, or none of them.
-    fn start_all(&self, uring: bool) -> Result<(Vec<Waiting>, EngineReport), Declined> {
-        let mut all: Vec<Waiting> = Vec::new();
+    fn start_all(&self, uring: bool) -> Result<(Vec<ReadyWorker>, EngineReport), Declined> {
+        let mut all: Vec<ReadyWorker> = Vec::new();
         let mut report = None;
         for index in 0..self.workers {
             match self.start_one(index, uring) {
@@ -327,8 +327,8 @@ impl Plan<'_> {
                     report = Some(engine);
                 }
                 Err(declined) => {
-                    for Waiting { handle, word } in all {
-                        drop(word);
+                    for ReadyWorker { handle, go } in all {
+                        drop(go);
                         handle.join();
                     }
                     return Err(declined);
@@ -338,14 +338,18 @@ impl Plan<'_> {
         Ok((all, report.expect("there is at least one worker")))
     }
 
-    fn start_one(&self, index: usize, uring: bool) -> Result<(Waiting, EngineReport), Declined> {
+    fn start_one(
+        &self,
+        index: usize,
+        uring: bool,
+    ) -> Result<(ReadyWorker, EngineReport), Declined> {
         let sockets = self.sockets(index)?;
         let settings = self.settings(index);
         let opened = Arc::clone(self.opened);
         let log = self.factory.sink();
         let (sender, inbox) = mpsc::channel();
         let (ready, answer) = mpsc::channel();
-        let (word, told) = mpsc::channel();
+        let (go, on_go) = mpsc::channel();
         let main = move || {
             let seat = Seat {
                 settings,
@@ -353,7 +357,7 @@ impl Plan<'_> {
                 log,
                 inbox,
                 ready,
-                told,
+                on_go,
             };
             let engine = EngineOptions::default();
             if uring {
@@ -382,7 +386,7 @@ impl Plan<'_> {
         match answer.recv().map_err(ended)? {
             Ok((waker, report)) => {
                 let handle = WorkerHandle::new(sender, waker, thread);
-                Ok((Waiting { handle, word }, report))
+                Ok((ReadyWorker { handle, go }, report))
             }
             Err(declined) => {
                 let _: std::thread::Result<bool> = thread.join();
@@ -478,7 +482,7 @@ struct Seat {
     inbox: Receiver<Message>,
     ready: Ready,
     /// Where the word to serve comes.
-    told: Receiver<()>,
+    on_go: Receiver<()>,
 }
 
 impl Seat {
@@ -492,9 +496,9 @@ impl Seat {
             log,
             inbox,
             ready,
-            told,
+            on_go,
         } = self;
-        if ready.send(Ok((waker, report))).is_err() || told.recv().is_err() {
+        if ready.send(Ok((waker, report))).is_err() || on_go.recv().is_err() {
             return true;
         }
         let release = Release::new(&opened, settings.number, None);

@@ -9,7 +9,7 @@ use super::record::aead::{Cipher, Secrets};
 
 /// What the operator wants (`--ktls`).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum Wish {
+pub enum Choice {
     /// Where the kernel can.
     #[default]
     Auto,
@@ -29,7 +29,7 @@ pub struct KernelTls {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Off {
     /// It was switched off.
-    Wish,
+    Chosen,
     /// It cannot.
     Unavailable(Unavailable),
     /// It could not be tried out.
@@ -42,7 +42,7 @@ impl Off {
     pub fn help(&self) -> Option<&'static str> {
         match self {
             Self::Unavailable(why) => why.help,
-            Self::Wish | Self::Untried(_) => None,
+            Self::Chosen | Self::Untried(_) => None,
         }
     }
 }
@@ -50,7 +50,7 @@ impl Off {
 impl fmt::Display for Off {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Wish => f.write_str("switched off"),
+            Self::Chosen => f.write_str("switched off"),
             Self::Unavailable(why) => f.write_str(why.why),
             Self::Untried(why) => write!(f, "it could not be tried out: {why}"),
         }
@@ -62,10 +62,10 @@ impl KernelTls {
     ///
     /// # Errors
     /// Why not, if the operator insists on it.
-    pub fn new(wish: Wish) -> Result<Self, Off> {
-        let support = match wish {
-            Wish::Off => Err(Off::Wish),
-            Wish::Auto | Wish::On => match ktls::probe() {
+    pub fn new(choice: Choice) -> Result<Self, Off> {
+        let support = match choice {
+            Choice::Off => Err(Off::Chosen),
+            Choice::Auto | Choice::On => match ktls::probe() {
                 Err(error) => Err(Off::Untried(error.to_string())),
                 Ok(support) => match support.unavailable() {
                     Some(why) => Err(Off::Unavailable(why.clone())),
@@ -73,8 +73,8 @@ impl KernelTls {
                 },
             },
         };
-        match (wish, support) {
-            (Wish::On, Err(why)) => Err(why),
+        match (choice, support) {
+            (Choice::On, Err(why)) => Err(why),
             (_, support) => Ok(Self { support }),
         }
     }
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn switched_off_is_off() {
-        let kernel = KernelTls::new(Wish::Off).expect("nothing to insist on");
+        let kernel = KernelTls::new(Choice::Off).expect("nothing to insist on");
         assert_eq!(
             kernel.off().map(ToString::to_string).as_deref(),
             Some("switched off")
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn who_insists_is_told_the_truth() {
-        match (KernelTls::new(Wish::On), KernelTls::new(Wish::Auto)) {
+        match (KernelTls::new(Choice::On), KernelTls::new(Choice::Auto)) {
             (Ok(on), Ok(auto)) => assert_eq!((on.off(), auto.off()), (None, None)),
             (Err(why), Ok(auto)) => assert_eq!(Some(&why), auto.off()),
             (_, Err(why)) => panic!("nobody insisted: {why}"),

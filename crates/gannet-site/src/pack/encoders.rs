@@ -30,7 +30,7 @@ pub enum Encoder {
 }
 
 /// A coding whose encoder is named, or left to the effort.
-pub type Wish = (Coding, Option<Encoder>);
+pub type CodingChoice = (Coding, Option<Encoder>);
 
 impl Encoder {
     /// The encoder of a coding at an effort; `None` for identity.
@@ -58,11 +58,11 @@ impl Encoder {
             .collect()
     }
 
-    /// The encoders of `wishes`, in the order of the codings, so that the order in which they were
+    /// The encoders of `choices`, in the order of the codings, so that the order in which they were
     /// named changes nothing.
     #[must_use]
-    pub fn chosen(wishes: &[Wish], effort: Effort) -> Vec<Self> {
-        let mut chosen: Vec<_> = wishes
+    pub fn chosen(choices: &[CodingChoice], effort: Effort) -> Vec<Self> {
+        let mut chosen: Vec<_> = choices
             .iter()
             .filter_map(|(coding, encoder)| encoder.or_else(|| Self::of(*coding, effort)))
             .collect();
@@ -119,22 +119,22 @@ impl fmt::Display for Encoder {
 ///
 /// # Errors
 /// A coding or level that is not known, or a coding twice; the text says which.
-pub fn parse_list(list: &str) -> Result<Vec<Wish>, String> {
+pub fn parse_list(list: &str) -> Result<Vec<CodingChoice>, String> {
     if list == "none" {
         return Ok(Vec::new());
     }
-    let mut wishes: Vec<Wish> = Vec::new();
+    let mut choices: Vec<CodingChoice> = Vec::new();
     for part in list.split(',') {
-        let wish = parse_one(part.trim())?;
-        if wishes.iter().any(|(coding, _)| *coding == wish.0) {
-            return Err(format!("'{}' is given twice", wish.0.name()));
+        let choice = parse_one(part.trim())?;
+        if choices.iter().any(|(coding, _)| *coding == choice.0) {
+            return Err(format!("'{}' is given twice", choice.0.name()));
         }
-        wishes.push(wish);
+        choices.push(choice);
     }
-    Ok(wishes)
+    Ok(choices)
 }
 
-fn parse_one(text: &str) -> Result<Wish, String> {
+fn parse_one(text: &str) -> Result<CodingChoice, String> {
     let (name, level) = match text.split_once('=') {
         Some((name, level)) => (name, Some(level)),
         None => (text, None),
@@ -179,8 +179,8 @@ mod tests {
     #[test]
     fn lists_are_parsed_and_faults_named() {
         let check = |text: &str, expect: Result<&str, &str>| {
-            let got = parse_list(text).map(|wishes| {
-                let encoders = Encoder::chosen(&wishes, Effort::Standard);
+            let got = parse_list(text).map(|choices| {
+                let encoders = Encoder::chosen(&choices, Effort::Standard);
                 let names: Vec<_> = encoders.iter().map(ToString::to_string).collect();
                 names.join(",")
             });

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::ValueHint;
 use gannet_archive::Coding;
-use gannet_site::pack::encoders::{Wish, parse_list};
+use gannet_site::pack::encoders::{CodingChoice, parse_list};
 
 use crate::command_line::flag::{FILE, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::ColourChoice;
@@ -25,7 +25,7 @@ pub struct PackSettings {
     /// Compress as well as possible.
     pub best: bool,
     /// Codings to try.
-    pub compress: Vec<Wish>,
+    pub compress: Vec<CodingChoice>,
     /// Bodies that are stored as gzip are not stored uncoded.
     pub drop_identity: bool,
     /// Files that exist only compressed are also packed decompressed.

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use gannet_server::config::{Config, ListenAddress, Scheme};
 
 use crate::command_line::site_settings::SiteSettings;
-use gannet_server::tls::kernel::Wish;
+use gannet_server::tls::kernel::Choice;
 use gannet_server::tls::limits::SEALED_RECORDS_MAX;
 
 /// The settings of `serve`.
@@ -70,7 +70,7 @@ pub struct TlsSettings {
     /// Early data (0-RTT) is taken.
     pub early_data: bool,
     /// Whether the kernel seals.
-    pub kernel: Wish,
+    pub kernel: Choice,
     /// Records that one key of a connection seals.
     pub key_records_max: u64,
 }
@@ -84,7 +84,7 @@ impl Default for TlsSettings {
             redirect: None,
             hsts: false,
             early_data: false,
-            kernel: Wish::default(),
+            kernel: Choice::default(),
             key_records_max: SEALED_RECORDS_MAX,
         }
     }

@@ -8,7 +8,7 @@ use gannet_server::notices::ERRORS;
 use gannet_site::import::{self, Kind};
 
 use super::removal::{RemovalOnSignal, Unpacking};
-use super::serve::what::is_archive;
+use super::serve::content_kind::is_archive;
 use super::{failure, print, text};
 use crate::messages::{Failure, printable};
 use crate::quantities::{counted, size};

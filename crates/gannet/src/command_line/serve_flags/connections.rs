@@ -1,7 +1,7 @@
 //! Flags of `gannet serve` for addresses and HTTPS.
 
 use clap::ValueHint;
-use gannet_server::tls::kernel::Wish;
+use gannet_server::tls::kernel::Choice;
 use gannet_server::tls::limits::{SEALED_RECORDS_MAX, SEALED_RECORDS_MIN};
 
 use crate::command_line::flag::{FILES, Flag, Group, Value, one, one_of};
@@ -187,7 +187,11 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         apply: |settings, values| {
             settings.tls.kernel = choice(
                 values,
-                &[("auto", Wish::Auto), ("on", Wish::On), ("off", Wish::Off)],
+                &[
+                    ("auto", Choice::Auto),
+                    ("on", Choice::On),
+                    ("off", Choice::Off),
+                ],
             )?;
             Ok(())
         },

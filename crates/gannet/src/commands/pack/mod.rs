@@ -21,7 +21,7 @@ use gannet_site::pack::{
 use super::failure;
 use super::removal::{RemovalOnSignal, remove_folder};
 use super::serve::Terminal;
-use super::serve::what::is_archive;
+use super::serve::content_kind::is_archive;
 use super::{print, resolve, text};
 use crate::command_line::commands::PACK_SECTION;
 use crate::command_line::layers::Origins;

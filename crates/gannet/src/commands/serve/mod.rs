@@ -1,13 +1,13 @@
 //! `gannet` and `gannet serve`: prepare (look at the path, bind, open), serve, wait for signals.
 
 pub mod addresses;
+pub mod content_kind;
 mod effects;
 mod port_owner;
 mod process_limits;
 mod signals;
 pub mod start_lines;
 pub mod tls;
-pub mod what;
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Read};
@@ -39,7 +39,7 @@ use crate::command_line::settings::{ColourChoice, LogChoice, Settings};
 use crate::commands::serve::addresses::Listening;
 use crate::commands::serve::effects::Situation;
 use crate::commands::serve::process_limits::{Needs, Used};
-use crate::commands::serve::signals::{Wish, Wishes};
+use crate::commands::serve::signals::{Command, Commands};
 use crate::commands::serve::start_lines::Lines;
 use crate::messages::{Exit, Failure, printable};
 
@@ -66,8 +66,8 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
 /// Serves until a signal ends it; gives the exit status.
 fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
     let used = Used::now(settings);
-    let wishes = match signals::listen() {
-        Ok(wishes) => wishes,
+    let commands = match signals::listen() {
+        Ok(commands) => commands,
         Err(error) => {
             // Limits that are too low are reported as such.
             prepare(settings, origins, used)?;
@@ -82,18 +82,18 @@ fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
     let mut running = prepared
         .serve()
         .map_err(|error| start_failure(&error, settings))?;
-    let news = wishes.sender.clone();
+    let sender = commands.sender.clone();
     running
         .watch_certificates(move |reload| {
             // The receiver is gone when the server ends.
-            let _ = news.send(Wish::Certificates(reload));
+            let _ = sender.send(Command::Certificates(reload));
         })
         .map_err(|error| Failure::of_system("watch", "the certificates", &error))?;
-    wishes.serve();
+    commands.serve();
     people.say(lines);
     // Before the first requests are logged, if anybody reads.
     notices::settle();
-    Ok(wait(running, &wishes, people))
+    Ok(wait(running, &commands, people))
 }
 
 /// Does all that a start does, up to the moment in which it would serve; gives what is unusual.
@@ -328,7 +328,7 @@ fn main_content(settings: &Settings) -> Result<Content, Failure> {
     match &settings.path {
         Some(path) => look(path),
         None if io::stdin().is_terminal() || io::stdout().is_terminal() => {
-            what::look(Path::new("."))
+            content_kind::examine(Path::new("."))
         }
         None => Err(
             Failure::usage("no path given, and not running in a terminal")
@@ -338,13 +338,13 @@ fn main_content(settings: &Settings) -> Result<Content, Failure> {
 }
 
 fn look(path: &Path) -> Result<Content, Failure> {
-    what::look(path).map_err(
-        |failure| match mistyped_command(Some(&path.as_os_str().to_owned())) {
+    content_kind::examine(path).map_err(|failure| {
+        match mistyped_command(Some(&path.as_os_str().to_owned())) {
             Some(meant) => failure.help(format!("did you mean the command 'gannet {meant}'?")),
             None if failure.help.is_none() && !path.exists() => failure.help("check the path"),
             None => failure,
-        },
-    )
+        }
+    })
 }
 
 fn log_format(settings: &Settings, terminal: &Terminal) -> LogFormat {
@@ -448,7 +448,7 @@ impl People {
 }
 
 /// Serves until the workers have ended; gives the exit status.
-fn wait(running: Running, wishes: &Wishes, people: People) -> u8 {
+fn wait(running: Running, commands: &Commands, people: People) -> u8 {
     let mut stopping = None;
     let mut looks = 0;
     let mut killed_by = None;
@@ -459,33 +459,33 @@ fn wait(running: Running, wishes: &Wishes, people: People) -> u8 {
         } else {
             LOOK
         };
-        match wishes.inbox.recv_timeout(patience) {
-            Ok(Wish::Stop(signal)) if stopping.is_none() => {
+        match commands.inbox.recv_timeout(patience) {
+            Ok(Command::Stop(signal)) if stopping.is_none() => {
                 stopping = Some(signal);
                 running.stop();
             }
-            Ok(Wish::Stop(signal)) => {
+            Ok(Command::Stop(signal)) => {
                 killed_by = Some(signal);
                 running.stop_now();
             }
             // The terminal was closed: Ctrl-C is no longer possible.
-            Ok(Wish::ReadAgain) if has_terminal && !io::stdin().is_terminal() => {
+            Ok(Command::ReadAgain) if has_terminal && !io::stdin().is_terminal() => {
                 stopping = Some(SIGHUP);
                 running.stop();
             }
-            Ok(Wish::ReadAgain) => {
+            Ok(Command::ReadAgain) => {
                 running.reopen_logs();
                 running.read_again();
             }
             // Asked for, so it is printed even when quiet; never among logged requests.
-            Ok(Wish::Summary) => {
+            Ok(Command::Summary) => {
                 ERRORS.write(running.summary());
             }
-            Ok(Wish::Signals) => ERRORS.tell(
+            Ok(Command::Signals) => ERRORS.tell(
                 "gannet: SIGUSR2 does nothing; SIGUSR1 prints a summary, SIGHUP reloads \
                  certificates and rules and reopens the log, SIGTERM stops",
             ),
-            Ok(Wish::Certificates(reload)) => match tls::news(&reload) {
+            Ok(Command::Certificates(reload)) => match tls::reloaded(&reload) {
                 Ok(text) => people.say(text),
                 Err(failure) => failure.report(),
             },

@@ -13,7 +13,7 @@ use signal_hook::iterator::Signals;
 
 /// What the main thread is to do.
 #[derive(Debug)]
-pub(crate) enum Wish {
+pub(crate) enum Command {
     /// To stop (SIGINT, SIGTERM, SIGQUIT); the number is the signal's.
     Stop(i32),
     /// Reopen the log file, and reload certificates and rules (SIGHUP).
@@ -27,13 +27,13 @@ pub(crate) enum Wish {
 }
 
 /// The main thread's end of the messages.
-pub(crate) struct Wishes {
-    pub(crate) inbox: Receiver<Wish>,
-    pub(crate) sender: Sender<Wish>,
+pub(crate) struct Commands {
+    pub(crate) inbox: Receiver<Command>,
+    pub(crate) sender: Sender<Command>,
     is_serving: Arc<AtomicBool>,
 }
 
-impl Wishes {
+impl Commands {
     /// From now on the main thread listens: the first signal lets it finish running answers.
     pub(crate) fn serve(&self) {
         self.is_serving.store(true, Ordering::Release);
@@ -48,38 +48,38 @@ const END_AT_ONCE: Duration = Duration::from_millis(1_500);
 ///
 /// # Errors
 /// The handlers cannot be installed, or the thread cannot be started.
-pub(crate) fn listen() -> io::Result<Wishes> {
+pub(crate) fn listen() -> io::Result<Commands> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2])?;
     let (sender, inbox) = mpsc::channel();
-    let wishes = Wishes {
+    let commands = Commands {
         inbox,
         sender: sender.clone(),
         is_serving: Arc::default(),
     };
-    let is_serving = Arc::clone(&wishes.is_serving);
+    let is_serving = Arc::clone(&commands.is_serving);
     thread::Builder::new()
         .name("gannet-signals".into())
         .spawn(move || {
             let mut stops = 0;
             for signal in signals.forever() {
-                let wish = match signal {
-                    SIGHUP => Wish::ReadAgain,
-                    SIGUSR1 => Wish::Summary,
-                    SIGUSR2 => Wish::Signals,
+                let command = match signal {
+                    SIGHUP => Command::ReadAgain,
+                    SIGUSR1 => Command::Summary,
+                    SIGUSR2 => Command::Signals,
                     stop => {
                         stops += 1;
                         if stops > 1 || !is_serving.load(Ordering::Acquire) {
                             end_soon(stop, stops);
                         }
-                        Wish::Stop(stop)
+                        Command::Stop(stop)
                     }
                 };
-                if sender.send(wish).is_err() {
+                if sender.send(command).is_err() {
                     return;
                 }
             }
         })?;
-    Ok(wishes)
+    Ok(commands)
 }
 
 /// Ends the process if the main thread does not, whatever it hangs in; the third time at once.

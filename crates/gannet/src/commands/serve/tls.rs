@@ -127,7 +127,7 @@ pub fn authority() -> Result<String, Failure> {
 }
 
 /// What came of reading certificates again: a line for people, or an error for everybody.
-pub fn news(reload: &Reload) -> Result<String, Failure> {
+pub fn reloaded(reload: &Reload) -> Result<String, Failure> {
     match reload {
         Reload::Replaced(warnings) => {
             let mut text = String::from("certificates reloaded\n");

@@ -21,7 +21,7 @@ use super::url::Url;
 
 /// What a file turned out to be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum There {
+pub(super) enum Existing {
     /// Nothing to go on with, or what our own download has left.
     Nothing,
     /// The whole content. Its digest, if that was the proof.
@@ -31,12 +31,12 @@ pub(super) enum There {
 impl Client {
     /// Examines the file `path` and compares it with the server's. The beginning of a content takes
     /// the name and the state of an interrupted download, which then goes on.
-    pub(super) fn look_at(&self, url: &Url, path: &Path) -> Result<There, GetError> {
+    pub(super) fn examine(&self, url: &Url, path: &Path) -> Result<Existing, GetError> {
         let (part, tag) = (beside(path, ".part"), beside(path, ".part.tag"));
         let found = match fs::metadata(path) {
             Ok(found) if found.is_file() && found.len() > 0 && !part.exists() => found,
             // If it cannot be examined, writing reports the error.
-            _ => return Ok(There::Nothing),
+            _ => return Ok(Existing::Nothing),
         };
         let len = found.len();
         let date = write_date(found.mtime());
@@ -66,10 +66,10 @@ impl Client {
         let read = |error: io::Error| GetError::of_system("read", path, &error);
         if head.whole_len() == Some(len) {
             if is_same {
-                return Ok(There::Whole(None));
+                return Ok(Existing::Whole(None));
             }
             if let Some(name) = proof(&head, path).map_err(read)? {
-                return Ok(There::Whole(Some(name)));
+                return Ok(Existing::Whole(Some(name)));
             }
             return Err(unproven(
                 url,
@@ -83,7 +83,7 @@ impl Client {
                 let write = |error: io::Error| GetError::of_system("write", &tag, &error);
                 fs::write(&tag, format!("{strong}\n")).map_err(write)?;
                 fs::rename(path, &part).map_err(write)?;
-                Ok(There::Nothing)
+                Ok(Existing::Nothing)
             }
             None => {
                 let why = "nothing proves that it is the beginning of";

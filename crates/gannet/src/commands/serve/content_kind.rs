@@ -17,7 +17,7 @@ const ARCHIVE_START: &[u8] = b"\x89gannet";
 ///
 /// # Errors
 /// It does not exist, cannot be inspected, or is a FIFO, socket or device.
-pub fn look(path: &Path) -> Result<Content, Failure> {
+pub fn examine(path: &Path) -> Result<Content, Failure> {
     let fail = |error: &io::Error| {
         let failure = Failure::of_system("serve", path.display(), error);
         match error.kind() {
