@@ -1,4 +1,4 @@
-//! Kernel TLS, transmit only: the kernel seals what a socket sends.
+//! Kernel TLS, transmit only: the kernel encrypts what a socket sends.
 //!
 //! ```text
 //!   attach (TCP_ULP "tls") ─▶ install (TLS_TX) ─▶ send, sendmsg, sendfile as ever
@@ -40,7 +40,7 @@ const CIPHERS: [Cipher; 3] = [
     Cipher::ChaCha20Poly1305,
 ];
 
-/// What the kernel needs to go on sealing a TLS 1.3 connection.
+/// What the kernel needs to go on encrypting a TLS 1.3 connection.
 pub struct TxKeys<'a> {
     /// Which AEAD.
     pub cipher: Cipher,
@@ -106,7 +106,7 @@ impl ControlRecord {
 /// What this kernel can do.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Support {
-    /// Sealing with each of the ciphers, or why not.
+    /// Encryption with each of the ciphers, or why not.
     pub ciphers: [(Cipher, Result<(), Unavailable>); 3],
     /// A key can be replaced (Linux 6.14). Without it a connection ends when its key is used up
     /// or the peer asks for an update.
@@ -114,7 +114,7 @@ pub struct Support {
 }
 
 impl Support {
-    /// What a kernel says that seals with all ciphers: that of the simulator.
+    /// What a kernel says that encrypts with all ciphers: that of the simulator.
     #[must_use]
     pub fn complete(can_update_keys: bool) -> Self {
         Self {
@@ -132,7 +132,7 @@ impl Support {
         self.ciphers[0].1.as_ref().err()
     }
 
-    /// Whether the kernel can seal with a cipher.
+    /// Whether the kernel can encrypt with a cipher.
     #[must_use]
     pub fn has(&self, cipher: Cipher) -> bool {
         self.ciphers
@@ -141,7 +141,7 @@ impl Support {
     }
 }
 
-/// Why the kernel does not seal.
+/// Why the kernel does not encrypt.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Unavailable {
     /// What was tried when it failed.
@@ -229,8 +229,8 @@ pub fn attach(socket: impl AsFd) -> Result<(), Errno> {
     set(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_ULP, b"tls\0")
 }
 
-/// Has the kernel seal everything sent from now on. Nothing may be in a send meanwhile, and all
-/// that was sealed elsewhere must have been sent.
+/// Has the kernel encrypt everything sent from now on. Nothing may be in a send meanwhile, and all
+/// that was encrypted elsewhere must have been sent.
 ///
 /// A second call replaces the key: send the `KeyUpdate` by [`send_control`] before.
 ///
@@ -255,12 +255,12 @@ pub(crate) enum Stage {
     Plain,
     /// Attached, without keys: sends as plain TCP does.
     Attached,
-    /// The kernel seals.
-    Sealing,
+    /// The kernel encrypts.
+    Encrypting,
 }
 
 /// [`attach`] if that was not done, then [`install`].
-pub(crate) fn seal(
+pub(crate) fn encrypt(
     socket: BorrowedFd<'_>,
     stage: &mut Stage,
     keys: &TxKeys<'_>,
@@ -270,7 +270,7 @@ pub(crate) fn seal(
         *stage = Stage::Attached;
     }
     install(socket, keys)?;
-    *stage = Stage::Sealing;
+    *stage = Stage::Encrypting;
     Ok(())
 }
 

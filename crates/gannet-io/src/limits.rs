@@ -39,7 +39,7 @@ pub const OUTPUT_CAPACITY: usize = 1024;
 /// not stay in memory.
 pub const OUTPUT_KEPT_CAPACITY_MAX: usize = 16 * 1024;
 
-/// The longest wire vector that is kept for reuse: a megabyte of sealed records and a little more.
+/// The longest wire vector that is kept for reuse: a megabyte of encrypted records and a little more.
 pub const OUTPUT_LARGE_MAX: usize = (1 << 20) + (64 << 10);
 
 /// Long wire vectors kept for reuse: as many as are filled and sent in one turn, usually.

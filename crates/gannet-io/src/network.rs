@@ -12,7 +12,7 @@
 //!                            ▲                                      │
 //!                            │   (pause_receiving, receive)         ▼
 //!                            └────────────── Sent ◀─ send, send_file, send_control
-//!   seal_in_kernel: between two sends        shutdown_write: at any time, takes effect after the send
+//!   encrypt_in_kernel: between two sends        shutdown_write: at any time, takes effect after the send
 //!   close or reset: at any time, once; the socket is not named again
 //! ```
 //!
@@ -178,9 +178,9 @@ pub trait Network {
         len: u64,
     );
 
-    /// Has the kernel seal everything that is sent on this socket from now on, with these keys
+    /// Has the kernel encrypt everything that is sent on this socket from now on, with these keys
     /// (kernel TLS, transmit only): `send` and `send_file` then take plaintext, and what is
-    /// received stays as it came. All that was sealed elsewhere must have been sent, and nothing
+    /// received stays as it came. All that was encrypted elsewhere must have been sent, and nothing
     /// may be in a send. Whether this can work is determined once at start by
     /// [`ktls::probe`](crate::ktls::probe).
     ///
@@ -194,7 +194,7 @@ pub trait Network {
     ///
     /// # Panics
     /// If a send is under way, or the key has not the length that its cipher asks for.
-    fn seal_in_kernel(&mut self, socket: Socket, keys: &TxKeys<'_>) -> Result<(), Errno>;
+    fn encrypt_in_kernel(&mut self, socket: Socket, keys: &TxKeys<'_>) -> Result<(), Errno>;
 
     /// Sends a record that is not application data on a socket whose records the kernel encrypts:
     /// at most [`CONTROL_LEN_MAX`](crate::operation::CONTROL_LEN_MAX) bytes of content, in a
@@ -202,7 +202,7 @@ pub trait Network {
     /// [`Done::Sent`](crate::completion::Done::Sent) of the content's length.
     ///
     /// # Panics
-    /// If a send is under way, or the kernel does not seal: the content would go in the clear.
+    /// If a send is under way, or the kernel does not encrypt: the content would go in the clear.
     fn send_control(&mut self, socket: Socket, token: Token, control: ControlType, content: &[u8]);
 
     /// Ends the sending half of the connection (FIN after what is queued). Never blocks.

@@ -442,19 +442,23 @@ impl<E: OsEngine> Network for E {
         self.step_file(socket.0);
     }
 
-    fn seal_in_kernel(&mut self, socket: Socket, keys: &TxKeys<'_>) -> Result<(), Errno> {
+    fn encrypt_in_kernel(&mut self, socket: Socket, keys: &TxKeys<'_>) -> Result<(), Errno> {
         let (endpoint, _) = self.endpoint_mut(socket.0);
         assert!(endpoint.is_quiet(), "keys change between sends");
         let fd = endpoint
             .fd
             .as_ref()
             .expect("a slot in use has its descriptor");
-        ktls::seal(fd.as_fd(), &mut endpoint.kernel_tls, keys)
+        ktls::encrypt(fd.as_fd(), &mut endpoint.kernel_tls, keys)
     }
 
     fn send_control(&mut self, socket: Socket, token: Token, control: ControlType, content: &[u8]) {
         let (endpoint, _) = self.endpoint_mut(socket.0);
-        assert_eq!(endpoint.kernel_tls, Stage::Sealing, "the kernel seals");
+        assert_eq!(
+            endpoint.kernel_tls,
+            Stage::Encrypting,
+            "the kernel encrypts"
+        );
         let record = ControlRecord::new(control, content);
         self.begin(socket.0, Sending::Control(token, record));
         self.step_control(socket.0);

@@ -1,4 +1,4 @@
-//! Kernel TLS: what the kernel sealed is opened at the peer and compared. Where the running kernel
+//! Kernel TLS: what the kernel encrypted is opened at the peer and compared. Where the running kernel
 //! cannot, these tests are left out and the refusal is tested.
 
 mod desk;
@@ -91,7 +91,7 @@ fn a_refusal_changes_nothing() {
         let (reader, socket) = reading_client(&mut desk);
         for _ in 0..2 {
             let keys = Keys::new(Cipher::Aes128Gcm, 1);
-            let refused = desk.driver.seal_in_kernel(socket, &keys.tx());
+            let refused = desk.driver.encrypt_in_kernel(socket, &keys.tx());
             assert_eq!(refused, Err(why.errno), "{}: {why}", desk.engine);
         }
         desk.driver
@@ -106,7 +106,7 @@ fn a_refusal_changes_nothing() {
 /// Bytes of all kinds and file ranges, through a narrow window, with every cipher; what was sent
 /// before the keys came goes in the clear.
 #[test]
-fn seals_everything_in_order() {
+fn encrypts_everything_in_order() {
     let Some(support) = support() else { return };
     let folder = Folder::new("ktls-order");
     let content = pattern(3 << 20);
@@ -132,7 +132,7 @@ fn seals_everything_in_order() {
             client.read_exact(&mut clear).unwrap();
             let reader = reader(client);
             let keys = Keys::new(cipher, 7);
-            desk.driver.seal_in_kernel(socket, &keys.tx()).unwrap();
+            desk.driver.encrypt_in_kernel(socket, &keys.tx()).unwrap();
             let head = list(b"head", true);
             desk.driver.send(socket, Token(1), head);
             assert_eq!(desk.sent(Token(1)), Ok(4));
@@ -174,7 +174,7 @@ fn receives_what_the_peer_sends() {
         let (mut client, socket) = desk.connect();
         let keys = Keys::new(Cipher::Aes128Gcm, 1);
         desk.driver.receive(socket, Token(1));
-        desk.driver.seal_in_kernel(socket, &keys.tx()).unwrap();
+        desk.driver.encrypt_in_kernel(socket, &keys.tx()).unwrap();
         client.write_all(b"as it is").unwrap();
         assert_eq!(desk.received_whole(Token(1), 8), b"as it is");
         desk.driver.send(socket, Token(2), list(b"answer", false));
@@ -199,7 +199,7 @@ fn the_last_piece_leaves_at_once() {
         let file = File::from(std::fs::File::open(&path).unwrap());
         let (mut client, socket) = desk.connect();
         let keys = Keys::new(Cipher::Aes128Gcm, 1);
-        desk.driver.seal_in_kernel(socket, &keys.tx()).unwrap();
+        desk.driver.encrypt_in_kernel(socket, &keys.tx()).unwrap();
         desk.driver
             .send_file(socket, Token(1), b"head".to_vec(), &file, 0, 100_000);
         assert_eq!(desk.sent(Token(1)), Ok(100_004));
@@ -231,7 +231,7 @@ fn data_waits_for_room() {
         let (client, socket) = desk.connect();
         rustix::net::sockopt::set_socket_recv_buffer_size(&client, 20_000).unwrap();
         let keys = Keys::new(Cipher::Aes128Gcm, 1);
-        desk.driver.seal_in_kernel(socket, &keys.tx()).unwrap();
+        desk.driver.encrypt_in_kernel(socket, &keys.tx()).unwrap();
         let content = pattern(100_000);
         let mut sent = 0;
         let waiting = loop {
@@ -285,7 +285,9 @@ fn a_control_record_waits_for_room() {
         let (client, socket) = desk.connect();
         rustix::net::sockopt::set_socket_recv_buffer_size(&client, 4096).unwrap();
         let mut keys = vec![Keys::new(Cipher::Aes128Gcm, 1)];
-        desk.driver.seal_in_kernel(socket, &keys[0].tx()).unwrap();
+        desk.driver
+            .encrypt_in_kernel(socket, &keys[0].tx())
+            .unwrap();
         let (alert, content) = (ControlType::Alert, &CANCELED);
         let count = fill_with_control(&mut desk, socket, alert, content, Token(1));
         let reader = reader(client);
@@ -295,7 +297,9 @@ fn a_control_record_waits_for_room() {
                 .send_control(socket, Token(2), ControlType::Handshake, &KEY_UPDATE);
             assert_eq!(desk.sent(Token(2)), Ok(5));
             keys.push(Keys::new(Cipher::Aes128Gcm, 0));
-            desk.driver.seal_in_kernel(socket, &keys[1].tx()).unwrap();
+            desk.driver
+                .encrypt_in_kernel(socket, &keys[1].tx())
+                .unwrap();
         }
         desk.driver
             .send(socket, Token(3), list(b"behind it", false));
@@ -324,7 +328,7 @@ fn the_end_waits_for_a_goodbye_that_waits_for_room() {
         let (client, socket) = desk.connect();
         rustix::net::sockopt::set_socket_recv_buffer_size(&client, 4096).unwrap();
         let keys = Keys::new(Cipher::Aes128Gcm, 1);
-        desk.driver.seal_in_kernel(socket, &keys.tx()).unwrap();
+        desk.driver.encrypt_in_kernel(socket, &keys.tx()).unwrap();
         let (alert, content) = (ControlType::Alert, &CLOSE_NOTIFY);
         let count = fill_with_control(&mut desk, socket, alert, content, Token(1));
         desk.driver.shutdown_write(socket);
@@ -359,7 +363,7 @@ fn keys_are_replaced_between_sends() {
             Keys::new(Cipher::Aes128Gcm, 3),
             Keys::new(Cipher::Aes128Gcm, 0),
         );
-        desk.driver.seal_in_kernel(socket, &old.tx()).unwrap();
+        desk.driver.encrypt_in_kernel(socket, &old.tx()).unwrap();
         desk.driver
             .send_file(socket, Token(1), Vec::new(), &file, 0, 1 << 20);
         assert_eq!(desk.sent(Token(1)), Ok(1 << 20));
@@ -367,11 +371,11 @@ fn keys_are_replaced_between_sends() {
             desk.driver
                 .send_control(socket, Token(2), ControlType::Handshake, &KEY_UPDATE);
             assert_eq!(desk.sent(Token(2)), Ok(5));
-            desk.driver.seal_in_kernel(socket, &new.tx()).unwrap();
+            desk.driver.encrypt_in_kernel(socket, &new.tx()).unwrap();
             vec![old, new]
         } else {
             eprintln!("this kernel cannot replace keys: the refusal is tested");
-            let refused = desk.driver.seal_in_kernel(socket, &new.tx());
+            let refused = desk.driver.encrypt_in_kernel(socket, &new.tx());
             assert_eq!(refused, Err(Errno::BUSY));
             vec![old]
         };
@@ -402,7 +406,7 @@ fn tells_of_a_short_file() {
         opened.set_len(200_000).unwrap();
         let (reader, socket) = reading_client(&mut desk);
         let keys = Keys::new(Cipher::Aes128Gcm, 1);
-        desk.driver.seal_in_kernel(socket, &keys.tx()).unwrap();
+        desk.driver.encrypt_in_kernel(socket, &keys.tx()).unwrap();
         desk.driver
             .send_file(socket, Token(1), b"head".to_vec(), &file, 0, 300_000);
         assert_eq!(desk.sent(Token(1)), Ok(200_004));
@@ -427,7 +431,7 @@ fn reports_a_gone_peer() {
         let file = File::from(std::fs::File::open(&path).unwrap());
         let (client, socket) = desk.connect();
         let keys = Keys::new(Cipher::Aes128Gcm, 1);
-        desk.driver.seal_in_kernel(socket, &keys.tx()).unwrap();
+        desk.driver.encrypt_in_kernel(socket, &keys.tx()).unwrap();
         desk.driver
             .send_file(socket, Token(1), Vec::new(), &file, 0, 16 << 20);
         assert!(

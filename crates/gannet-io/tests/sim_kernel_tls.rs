@@ -1,20 +1,20 @@
-//! Kernel TLS in the simulation: the lent sealer seals all that is sent, in order, by its keys.
+//! Kernel TLS in the simulation: the lent encryptor encrypts all that is sent, in order, by its keys.
 
 use gannet_io::driver::{
     Completion, Disk, Done, Errno, Listener, Network, SendList, Socket, Started, Token,
 };
 use gannet_io::ktls::{Cipher, ControlType, TxKeys};
 use gannet_io::options::EngineOptions;
-use gannet_io::sim::{Client, End, Faults, KernelTlsModel, RecordSealer, Sim, SimHandle};
+use gannet_io::sim::{Client, End, Faults, KernelTlsModel, RecordEncryptor, Sim, SimHandle};
 
-/// Writes what it was asked to seal: key, sequence number, type and content.
+/// Writes what it was asked to encrypt: key, sequence number, type and content.
 struct Witness {
     key: u8,
     sequence: u64,
 }
 
-impl RecordSealer for Witness {
-    fn seal(&mut self, content_type: u8, content: &[u8], out: &mut Vec<u8>) {
+impl RecordEncryptor for Witness {
+    fn encrypt(&mut self, content_type: u8, content: &[u8], out: &mut Vec<u8>) {
         out.extend([self.key, self.sequence as u8, content_type]);
         out.extend((content.len() as u16).to_be_bytes());
         out.extend(content);
@@ -23,7 +23,7 @@ impl RecordSealer for Witness {
 }
 
 fn model(can_update_keys: bool) -> KernelTlsModel {
-    let make = |keys: &TxKeys<'_>| -> Box<dyn RecordSealer> {
+    let make = |keys: &TxKeys<'_>| -> Box<dyn RecordEncryptor> {
         Box::new(Witness {
             key: keys.key[0],
             sequence: keys.sequence,
@@ -114,14 +114,14 @@ impl Table {
 fn refuses_as_a_kernel_does() {
     let mut table = Table::new(1, Faults::default());
     let socket = table.socket;
-    let refused = table.driver.seal_in_kernel(socket, &keys(&[1; 16], 0));
+    let refused = table.driver.encrypt_in_kernel(socket, &keys(&[1; 16], 0));
     assert_eq!(refused, Err(Errno::NOENT));
     table.send(b"clear");
     assert_eq!(table.got, b"clear");
     table.handle.set_kernel_tls(Some(model(false)));
-    let first = table.driver.seal_in_kernel(socket, &keys(&[1; 16], 0));
+    let first = table.driver.encrypt_in_kernel(socket, &keys(&[1; 16], 0));
     assert_eq!(first, Ok(()));
-    let second = table.driver.seal_in_kernel(socket, &keys(&[2; 16], 0));
+    let second = table.driver.encrypt_in_kernel(socket, &keys(&[2; 16], 0));
     assert_eq!(second, Err(Errno::BUSY));
     table
         .driver
@@ -134,7 +134,7 @@ fn refuses_as_a_kernel_does() {
 /// Lists, files and control records become records in order, cut anywhere by faults, and a new key
 /// holds from its record on.
 #[test]
-fn seals_in_order_under_faults() {
+fn encrypts_in_order_under_faults() {
     for seed in 0..50 {
         let faults = Faults {
             short_send: 300,
@@ -153,7 +153,7 @@ fn seals_in_order_under_faults() {
         let socket = table.socket;
         table
             .driver
-            .seal_in_kernel(socket, &keys(&[1; 16], 5))
+            .encrypt_in_kernel(socket, &keys(&[1; 16], 5))
             .unwrap();
         table.send(b"list");
         table
@@ -166,7 +166,7 @@ fn seals_in_order_under_faults() {
         assert_eq!(table.sent(), Ok(5));
         table
             .driver
-            .seal_in_kernel(socket, &keys(&[2; 16], 0))
+            .encrypt_in_kernel(socket, &keys(&[2; 16], 0))
             .unwrap();
         table.send(b"after");
         let records = table.records();
@@ -202,7 +202,7 @@ fn control_records_wait_for_room_and_the_end_for_them() {
     let mut table = Table::new(1, Faults::default());
     let socket = table.socket;
     table.handle.set_kernel_tls(Some(model(true)));
-    let installed = table.driver.seal_in_kernel(socket, &keys(&[1; 16], 0));
+    let installed = table.driver.encrypt_in_kernel(socket, &keys(&[1; 16], 0));
     assert_eq!(installed, Ok(()));
     let capacity = 64 << 10;
     let list = SendList {

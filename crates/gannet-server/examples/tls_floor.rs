@@ -1,4 +1,4 @@
-//! What TLS costs without sockets: handshakes, sealing, opening, and the memory of a session.
+//! What TLS costs without sockets: handshakes, encryption, decryption, and the memory of a session.
 //!
 //! `cargo run --release --example tls_floor -p gannet-server`. Server and client run in one thread;
 //! only the server's calls are timed. Not a benchmark of the server: see `lab/`.
@@ -12,8 +12,8 @@ use gannet_server::tls::certificates::{CertificateSet, LoadOptions, Pair, PairPa
 use gannet_server::tls::config::Options;
 use gannet_server::tls::handshake::{Handshake, Kind, Step};
 use gannet_server::tls::record::aead::{Cipher, Secrets, Version};
-use gannet_server::tls::record::open::Opener;
-use gannet_server::tls::record::seal::Sealer;
+use gannet_server::tls::record::decrypt::Decryptor;
+use gannet_server::tls::record::encrypt::Encryptor;
 use gannet_server::tls::session::Session;
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256};
 use rustls::crypto::aws_lc_rs;
@@ -25,7 +25,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore};
 fn main() {
     // First, while nothing that was freed can be used again.
     memory();
-    sealing();
+    encrypting();
     opening();
     for (name, algorithm) in [
         ("ECDSA P-256", &PKCS_ECDSA_P256_SHA256),
@@ -78,32 +78,40 @@ fn rate(name: &str, bytes: usize, mut work: impl FnMut(usize)) {
     );
 }
 
-fn sealing() {
+fn encrypting() {
     for cipher in CIPHERS {
         // More than the second-level cache, so that plaintext comes from further away.
         let source = vec![1; 8 << 20];
         let at = |round: usize, len: usize| &source[round * len % (source.len() - len)..][..len];
-        let mut sealer = Sealer::new(Version::Tls13, secrets(cipher));
+        let mut encryptor = Encryptor::new(Version::Tls13, secrets(cipher));
         let mut out = Vec::with_capacity(1 << 20);
-        rate(&format!("seal {cipher}, head 250 + body 13"), 263, |_| {
-            out.clear();
-            sealer
-                .seal(&[&source[..250], &source[..13]], &mut out)
-                .expect("room");
-        });
-        for len in [4 << 10, 16 << 10, 125_000] {
-            let mut sealer = Sealer::new(Version::Tls13, secrets(cipher));
-            rate(&format!("seal {cipher}, body {len}"), len, |round| {
+        rate(
+            &format!("encrypt {cipher}, head 250 + body 13"),
+            263,
+            |_| {
                 out.clear();
-                sealer.seal(&[at(round, len)], &mut out).expect("room");
+                encryptor
+                    .encrypt(&[&source[..250], &source[..13]], &mut out)
+                    .expect("room");
+            },
+        );
+        for len in [4 << 10, 16 << 10, 125_000] {
+            let mut encryptor = Encryptor::new(Version::Tls13, secrets(cipher));
+            rate(&format!("encrypt {cipher}, body {len}"), len, |round| {
+                out.clear();
+                encryptor
+                    .encrypt(&[at(round, len)], &mut out)
+                    .expect("room");
             });
             let mut old = vec![0; len + 1024];
-            let mut sealer = Sealer::new(Version::Tls13, secrets(cipher));
+            let mut encryptor = Encryptor::new(Version::Tls13, secrets(cipher));
             rate(
-                &format!("seal {cipher}, body {len}, into old memory"),
+                &format!("encrypt {cipher}, body {len}, into old memory"),
                 len,
                 |round| {
-                    sealer.seal_into(&[at(round, len)], &mut old).expect("room");
+                    encryptor
+                        .encrypt_into(&[at(round, len)], &mut old)
+                        .expect("room");
                 },
             );
         }
@@ -113,21 +121,21 @@ fn sealing() {
 fn opening() {
     for cipher in CIPHERS {
         for len in [100, 500, 16 << 10] {
-            let mut sealed = Vec::new();
+            let mut encrypted = Vec::new();
             let body = vec![1; len];
-            let mut sealer = Sealer::new(Version::Tls13, secrets(cipher));
-            sealer.seal(&[&body], &mut sealed).expect("room");
+            let mut encryptor = Encryptor::new(Version::Tls13, secrets(cipher));
+            encryptor.encrypt(&[&body], &mut encrypted).expect("room");
             let mut plain = Vec::with_capacity(len + 100);
-            let mut opener = Opener::new(Version::Tls13, secrets(cipher));
-            opener
-                .open(&sealed, &mut plain)
-                .expect("it was sealed for it");
+            let mut decryptor = Decryptor::new(Version::Tls13, secrets(cipher));
+            decryptor
+                .decrypt(&encrypted, &mut plain)
+                .expect("it was encrypted for it");
             // The sequence numbers would differ from now on: a fresh record for each round would
-            // time the sealer as well, so the rounds share one and fail at the tag, having done
+            // time the encryptor as well, so the rounds share one and fail at the tag, having done
             // all of the work.
             rate(&format!("open {cipher}, {len}"), len, |_| {
                 plain.clear();
-                let _ = opener.open(&sealed, &mut plain);
+                let _ = decryptor.decrypt(&encrypted, &mut plain);
             });
         }
     }
@@ -206,7 +214,7 @@ fn visit(set: &CertificateSet, config: &Arc<ClientConfig>) -> (Duration, Kind, S
             let received = done.session.receive(&done.rest, &mut plain);
             assert!(received.is_ok() && !(done.plain.is_empty() && plain.is_empty()));
             done.session
-                .seal(&[&[b'x'; 250], b"Hello, world!"], &mut out)
+                .encrypt(&[&[b'x'; 250], b"Hello, world!"], &mut out)
                 .expect("room");
             Some(done)
         } else {

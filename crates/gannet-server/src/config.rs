@@ -66,9 +66,9 @@ pub enum Scheme {
 pub struct TlsConfig {
     /// Where the certificates come from.
     pub source: watch::Source,
-    /// Whether the kernel seals large bodies.
+    /// Whether the kernel encrypts large bodies.
     pub kernel: kernel::Choice,
-    /// Records that a key of a connection seals before it is replaced, 256 to 2^23. Where it cannot
+    /// Records that a key of a connection encrypts before it is replaced, 256 to 2^23. Where it cannot
     /// be replaced, the connection ends after the answer under way, or at twice as many records.
     pub key_records_max: u64,
     /// Answers tell browsers to come back by HTTPS only (RFC 6797).

@@ -19,7 +19,7 @@ use crate::start::published::Published;
 use crate::start::running::Remote;
 use crate::tls::certificates::CertificateStore;
 use crate::tls::kernel::KernelTls;
-use crate::tls::limits::SEALED_RECORDS_MAX;
+use crate::tls::limits::ENCRYPTED_RECORDS_MAX;
 use crate::worker::ledger::Holding;
 use crate::worker::{Message, Worker, WorkerSettings};
 
@@ -41,7 +41,7 @@ pub struct DrivenTls {
     pub certificates: Arc<CertificateStore>,
     /// What the engine's kernel does.
     pub kernel: Option<KernelTls>,
-    /// Records that a key of a connection seals before it is replaced.
+    /// Records that a key of a connection encrypts before it is replaced.
     pub key_records_max: u64,
 }
 
@@ -75,7 +75,7 @@ impl<D: Driver> Driven<D> {
         };
         let (certificates, kernel_tls, key_records_max) = match tls {
             Some(tls) => (Some(tls.certificates), tls.kernel, tls.key_records_max),
-            None => (None, None, SEALED_RECORDS_MAX),
+            None => (None, None, ENCRYPTED_RECORDS_MAX),
         };
         let opened = Arc::new(Opened::one(opened(content, &driver, options)?, options));
         let release = Release::new(&opened, 0, None);

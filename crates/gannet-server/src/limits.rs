@@ -9,9 +9,9 @@ pub(crate) const HELD_MAX: usize = gannet_http::h1::limits::HEAD_MAX;
 /// Responses gathered into one send. More only adds latency for the first of them.
 pub(crate) const RESPONSES_PER_SEND_MAX: u32 = 64;
 
-/// Bytes gathered into one send that is sealed: with a body more it is no longer than
-/// [`UNTAKEN_MAX`]. Sealing copies what would go as it is in clear text.
-pub(crate) const SEALED_GATHERED_MAX: u64 = UNTAKEN_MAX - SMALL_FILE_MAX;
+/// Bytes gathered into one send that is encrypted: with a body more it is no longer than
+/// [`UNTAKEN_MAX`]. Encryption copies what would go as it is in clear text.
+pub(crate) const ENCRYPTED_GATHERED_MAX: u64 = UNTAKEN_MAX - SMALL_FILE_MAX;
 
 /// Wire bytes gathered into one send: about a socket's initial send buffer.
 pub(crate) const WIRE_MAX: usize = 64 << 10;
@@ -79,16 +79,16 @@ pub(crate) const ARCHIVE_COPY_MAX: u64 = 64 << 20;
 /// of a file, the system cannot take a copy back.
 pub(crate) const ARCHIVE_COPY_PART: u64 = 8;
 
-/// Bytes of a file that are sealed for one send, at most: they are read, sealed and copied by the
+/// Bytes of a file that are encrypted for one send, at most: they are read, encrypted and copied by the
 /// kernel while they are in the second-level cache, and a send costs little beside that. With it
 /// 1 GB over HTTPS in one stream, by one worker, costs 240 to 320 ms of CPU from a directory and
 /// 150 to 190 ms from an archive, where nginx takes 530 to 540 in the same run.
-pub(crate) const SEALED_SLICE_MAX: u64 = 512 << 10;
+pub(crate) const ENCRYPTED_SLICE_MAX: u64 = 512 << 10;
 
 /// The same for the first send of an answer: most files in one, and the first bytes soon.
-pub(crate) const SEALED_SLICE_FIRST: u64 = 128 << 10;
+pub(crate) const ENCRYPTED_SLICE_FIRST: u64 = 128 << 10;
 
-/// Bytes of content made for one send (read from a file, sealed) that the socket does not take at
+/// Bytes of content made for one send (read from a file, encrypted) that the socket does not take at
 /// once: a connection whose peer takes nothing holds no more of it. Less would be a system call
 /// more for every few records of a download that is slower than this machine.
 pub(crate) const UNTAKEN_MAX: u64 = 48 << 10;
@@ -101,7 +101,7 @@ pub(crate) const RESTED_NS: u64 = 1_000_000_000;
 /// content: a fraction of a millisecond. Longer files are copied by helper threads.
 pub(crate) const READ_PER_TURN_MAX: u64 = 512 << 10;
 
-/// Bytes copied or sealed in one turn for the further sends of long answers: 2 to 4 ms, while the
+/// Bytes copied or encrypted in one turn for the further sends of long answers: 2 to 4 ms, while the
 /// requests of others wait. Beyond that each send is of [`UNTAKEN_MAX`].
 pub(crate) const SENT_PER_TURN_MAX: u64 = 8 << 20;
 
@@ -233,7 +233,7 @@ pub(crate) const LOG_HELD_MAX: u64 = (gannet_http::h2::limits::STREAMS_MAX as u6
 
 /// What the engine sends for one connection, shared memory and pages of files aside: the longest
 /// slice in records, in a buffer that may have been made for more.
-pub(crate) const SENDS_HELD_MAX: u64 = 2 * SEALED_SLICE_MAX;
+pub(crate) const SENDS_HELD_MAX: u64 = 2 * ENCRYPTED_SLICE_MAX;
 
 /// Stored bodies that are being read, or held until there is time to decode them, in bytes: what is
 /// coded is no longer than [`DECODED_LEN_MAX`](gannet_archive::limits::DECODED_LEN_MAX), either.

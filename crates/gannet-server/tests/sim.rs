@@ -132,7 +132,7 @@ fn seeds() {
     all_seeds(run);
 }
 
-/// The same over TLS, sealed by us or by the kernel.
+/// The same over TLS, encrypted by us or by the kernel.
 #[test]
 fn secure_seeds() {
     all_seeds(run_secure);

@@ -18,11 +18,11 @@ fn request_and_answer(set: &CertificateSet, client: &mut ClientConnection) -> (V
     let mut server = shake(set, client).unwrap().session;
     client.writer().write_all(b"request").unwrap();
     let mut plain = Vec::new();
-    let sealed = from_client(client);
-    server.receive(&sealed, &mut plain).map(|_| ()).unwrap();
+    let encrypted = from_client(client);
+    server.receive(&encrypted, &mut plain).map(|_| ()).unwrap();
     assert_eq!(plain, b"request");
     let mut out = Vec::new();
-    server.seal(&[b"ans", b"wer"], &mut out).unwrap();
+    server.encrypt(&[b"ans", b"wer"], &mut out).unwrap();
     assert_eq!(to_client(client, &out).unwrap(), b"answer");
     (server.version(), server.cipher())
 }

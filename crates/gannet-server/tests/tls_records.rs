@@ -11,8 +11,8 @@ use gannet_server::tls::limits::{
 };
 use gannet_server::tls::record::ContentType;
 use gannet_server::tls::record::aead::{Cipher, Secrets, Version};
-use gannet_server::tls::record::open::Opener;
-use gannet_server::tls::record::seal::Sealer;
+use gannet_server::tls::record::decrypt::Decryptor;
+use gannet_server::tls::record::encrypt::Encryptor;
 use gannet_server::tls::session::{KernelNeeds, Received, StaysOurs};
 use rustls::SupportedCipherSuite;
 use rustls::crypto::aws_lc_rs::cipher_suite as suites;
@@ -41,8 +41,8 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + i / 256) as u8).collect()
 }
 
-/// A sealer and an opener with the same secrets, without a handshake.
-fn layers(version: Version, cipher: Cipher) -> (Sealer, Opener) {
+/// An encryptor and a decryptor with the same secrets, without a handshake.
+fn layers(version: Version, cipher: Cipher) -> (Encryptor, Decryptor) {
     let secrets = || Secrets {
         cipher,
         key: [5; 32],
@@ -50,8 +50,8 @@ fn layers(version: Version, cipher: Cipher) -> (Sealer, Opener) {
         sequence: 3,
     };
     (
-        Sealer::new(version, secrets()),
-        Opener::new(version, secrets()),
+        Encryptor::new(version, secrets()),
+        Decryptor::new(version, secrets()),
     )
 }
 
@@ -92,11 +92,11 @@ fn a_small_answer_is_one_record() {
     let mut duo = Duo::plain();
     let mut out = Vec::new();
     let (head, body) = (pattern(250), pattern(4000));
-    duo.server.seal(&[&head, &body], &mut out).unwrap();
+    duo.server.encrypt(&[&head, &body], &mut out).unwrap();
     assert_eq!(out.len(), 250 + 4000 + 22);
     let len = u16::from_be_bytes([out[3], out[4]]);
     assert_eq!(usize::from(len), out.len() - 5);
-    assert_eq!(duo.server.sealer().sealed_len(4250), out.len());
+    assert_eq!(duo.server.encryptor().encrypted_len(4250), out.len());
 }
 
 #[test]
@@ -112,12 +112,12 @@ fn the_first_records_can_be_small() {
             [first, vec![16_384, 3616]].concat()
         }),
     ] {
-        duo.server.sealer().begin_small();
+        duo.server.encryptor().begin_small();
         let mut found = Vec::new();
         for &len in sends {
             let (body, mut out) = (pattern(len), Vec::new());
-            let announced = duo.server.sealer().sealed_len(len);
-            duo.server.seal(&[b"", &body], &mut out).unwrap();
+            let announced = duo.server.encryptor().encrypted_len(len);
+            duo.server.encrypt(&[b"", &body], &mut out).unwrap();
             assert_eq!(out.len(), announced, "{sends:?}");
             found.extend(record_lens(&out));
             assert!(
@@ -130,24 +130,24 @@ fn the_first_records_can_be_small() {
 }
 
 /// Plaintext bytes of the records in a row.
-fn record_lens(mut sealed: &[u8]) -> Vec<usize> {
+fn record_lens(mut encrypted: &[u8]) -> Vec<usize> {
     let mut lens = Vec::new();
-    while !sealed.is_empty() {
-        let len = usize::from(u16::from_be_bytes([sealed[3], sealed[4]]));
+    while !encrypted.is_empty() {
+        let len = usize::from(u16::from_be_bytes([encrypted[3], encrypted[4]]));
         lens.push(len - 17);
-        sealed = &sealed[5 + len..];
+        encrypted = &encrypted[5 + len..];
     }
     lens
 }
 
 #[test]
-fn sealing_into_old_memory_is_the_same() {
+fn encrypting_into_old_memory_is_the_same() {
     let (mut one, _) = layers(Version::Tls13, Cipher::Aes128Gcm);
     let (mut two, _) = layers(Version::Tls13, Cipher::Aes128Gcm);
     let body = pattern(40_000);
     let (mut fresh, mut old) = (Vec::new(), vec![0xee; 50_000]);
-    one.seal(&[b"head", &body], &mut fresh).unwrap();
-    let used = two.seal_into(&[b"head", &body], &mut old).unwrap();
+    one.encrypt(&[b"head", &body], &mut fresh).unwrap();
+    let used = two.encrypt_into(&[b"head", &body], &mut old).unwrap();
     assert!(fresh == old[..used], "the same records");
     assert!(
         old[used..].iter().all(|byte| *byte == 0xee),
@@ -163,13 +163,13 @@ fn any_cut_gives_the_same_plaintext() {
         for round in 0..20 {
             let mut duo = duo_of(suite);
             let mut expected = Vec::new();
-            let mut sealed = Vec::new();
+            let mut encrypted = Vec::new();
             for _ in 0..random.below(6) + 1 {
                 let body = pattern(random.below(3000));
-                sealed.extend(duo.seal_up(&body));
+                encrypted.extend(duo.encrypt_up(&body));
                 expected.extend(body);
             }
-            let (mut rest, mut plain) = (&sealed[..], Vec::new());
+            let (mut rest, mut plain) = (&encrypted[..], Vec::new());
             while !rest.is_empty() {
                 let (now, later) = rest.split_at(rest.len().min(random.below(700) + 1));
                 assert_eq!(duo.server.receive(now, &mut plain), Ok(Received::Open));
@@ -186,32 +186,32 @@ fn keys_are_updated_by_either_side_in_the_middle() {
     let mut duo = Duo::plain();
     // The client updates its key and asks for ours.
     for round in 0..5 {
-        let mut sealed = duo.seal_up(&body[..20_000]);
+        let mut encrypted = duo.encrypt_up(&body[..20_000]);
         duo.client.refresh_traffic_keys().unwrap();
-        sealed.extend(duo.seal_up(&body[20_000..]));
+        encrypted.extend(duo.encrypt_up(&body[20_000..]));
         let mut plain = Vec::new();
         assert_eq!(
-            duo.server.receive(&sealed, &mut plain),
+            duo.server.receive(&encrypted, &mut plain),
             Ok(Received::Open),
             "{round}"
         );
         assert!(plain == body, "{round}");
         // Ours goes in front of what we send next, and only once.
         let mut out = Vec::new();
-        duo.server.seal(&[b"next"], &mut out).unwrap();
+        duo.server.encrypt(&[b"next"], &mut out).unwrap();
         assert_eq!(out.len(), (5 + 22) + (4 + 22));
         assert_eq!(to_client(&mut duo.client, &out).unwrap(), b"next");
         let mut out = Vec::new();
-        duo.server.seal(&[b"next"], &mut out).unwrap();
+        duo.server.encrypt(&[b"next"], &mut out).unwrap();
         assert_eq!(out.len(), 4 + 22);
         assert_eq!(to_client(&mut duo.client, &out).unwrap(), b"next");
     }
     // We update, without and with asking.
     for request in [false, true] {
         let mut out = Vec::new();
-        duo.server.seal(&[&body[..30_000]], &mut out).unwrap();
+        duo.server.encrypt(&[&body[..30_000]], &mut out).unwrap();
         duo.server.update_keys(request, &mut out).unwrap();
-        duo.server.seal(&[&body[30_000..]], &mut out).unwrap();
+        duo.server.encrypt(&[&body[30_000..]], &mut out).unwrap();
         assert!(
             to_client(&mut duo.client, &out).unwrap() == body,
             "{request}"
@@ -234,12 +234,12 @@ fn tls12_has_no_key_updates() {
 fn orderly_ends() {
     for suite in [SUITES[0], SUITES[4]] {
         let mut duo = duo_of(suite);
-        let mut sealed = duo.seal_up(b"last");
+        let mut encrypted = duo.encrypt_up(b"last");
         duo.client.send_close_notify();
-        sealed.extend(from_client(&mut duo.client));
+        encrypted.extend(from_client(&mut duo.client));
         let mut plain = Vec::new();
         assert_eq!(
-            duo.server.receive(&sealed, &mut plain),
+            duo.server.receive(&encrypted, &mut plain),
             Ok(Received::Closed)
         );
         assert_eq!(plain, b"last");
@@ -257,7 +257,7 @@ fn orderly_ends() {
         let len = out.len();
         duo.server.end(Alert::INTERNAL_ERROR, &mut out);
         assert_eq!(out.len(), len, "nothing follows the last record");
-        assert!(duo.server.seal(&[b"more"], &mut out).is_err());
+        assert!(duo.server.encrypt(&[b"more"], &mut out).is_err());
         let mut rest = &out[..];
         duo.client.read_tls(&mut rest).unwrap();
         assert!(duo.client.process_new_packets().unwrap().peer_has_closed());
@@ -268,11 +268,11 @@ fn orderly_ends() {
 fn a_fault_is_told() {
     for suite in SUITES {
         let mut duo = duo_of(suite);
-        let mut sealed = duo.seal_up(b"request");
-        let last = sealed.len() - 1;
-        sealed[last] ^= 1;
+        let mut encrypted = duo.encrypt_up(b"request");
+        let last = encrypted.len() - 1;
+        encrypted[last] ^= 1;
         let mut plain = Vec::new();
-        let fault = duo.server.receive(&sealed, &mut plain).unwrap_err();
+        let fault = duo.server.receive(&encrypted, &mut plain).unwrap_err();
         assert_eq!(
             (fault, plain.len()),
             (Fault::Ours(Alert::BAD_RECORD_MAC), 0)
@@ -290,8 +290,8 @@ fn alerts_of_the_peer() {
     let (cipher, version) = (Cipher::Aes128Gcm, Version::Tls13);
     let check = |content: &[u8]| {
         let mut records = Records::new(version, cipher);
-        let sealed = records.seal(21, content, 0);
-        records.open(&sealed)
+        let encrypted = records.encrypt(21, content, 0);
+        records.open(&encrypted)
     };
     assert_eq!(check(&[2, 48]), Err(Fault::Peers(Alert(48))));
     // In TLS 1.3 the level means nothing (RFC 8446 section 6).
@@ -301,12 +301,12 @@ fn alerts_of_the_peer() {
     assert_eq!(check(&[]), Err(Fault::Ours(Alert::DECODE_ERROR)));
 }
 
-/// Makes records that our own sealer would not.
+/// Makes records that our own encryptor would not.
 struct Records {
     sequence: u64,
     version: Version,
     key: aws_lc_rs::aead::LessSafeKey,
-    opener: Opener,
+    decryptor: Decryptor,
 }
 
 impl Records {
@@ -314,17 +314,17 @@ impl Records {
         assert_eq!(cipher, Cipher::Aes128Gcm);
         let unbound =
             aws_lc_rs::aead::UnboundKey::new(&aws_lc_rs::aead::AES_128_GCM, &[5; 16]).unwrap();
-        let (_, opener) = layers(version, cipher);
+        let (_, decryptor) = layers(version, cipher);
         Self {
             sequence: 3,
             version,
             key: aws_lc_rs::aead::LessSafeKey::new(unbound),
-            opener,
+            decryptor,
         }
     }
 
     /// A record of TLS 1.3 with a type, content and padding of one's choice.
-    fn seal(&mut self, kind: u8, content: &[u8], padding: usize) -> Vec<u8> {
+    fn encrypt(&mut self, kind: u8, content: &[u8], padding: usize) -> Vec<u8> {
         assert_eq!(self.version, Version::Tls13);
         let mut body = content.to_vec();
         body.push(kind);
@@ -344,9 +344,9 @@ impl Records {
         [&header[..], &body].concat()
     }
 
-    fn open(&mut self, sealed: &[u8]) -> Result<Vec<u8>, Fault> {
+    fn open(&mut self, encrypted: &[u8]) -> Result<Vec<u8>, Fault> {
         let mut plain = Vec::new();
-        self.opener.open(sealed, &mut plain)?;
+        self.decryptor.decrypt(encrypted, &mut plain)?;
         Ok(plain)
     }
 }
@@ -356,19 +356,22 @@ fn padding_and_lengths() {
     let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
     for (len, padding) in [(0, 0), (0, 300), (5, 0), (5, 1), (5, 16_000), (16_384, 0)] {
         let body = pattern(len);
-        let sealed = records.seal(23, &body, padding);
-        assert_eq!(records.open(&sealed), Ok(body), "{len} {padding}");
+        let encrypted = records.encrypt(23, &body, padding);
+        assert_eq!(records.open(&encrypted), Ok(body), "{len} {padding}");
     }
     // The longest record: content, type and padding of 2^14 + 1 bytes (RFC 8446 section 5.4).
     for (content, padding) in [(16_384, 0), (16_000, 384), (0, 16_384)] {
-        let sealed = records.seal(23, &pattern(content), padding);
-        assert_eq!(sealed.len(), 5 + CIPHERTEXT_MAX_TLS13);
-        assert_eq!(records.open(&sealed).map(|plain| plain.len()), Ok(content));
+        let encrypted = records.encrypt(23, &pattern(content), padding);
+        assert_eq!(encrypted.len(), 5 + CIPHERTEXT_MAX_TLS13);
+        assert_eq!(
+            records.open(&encrypted).map(|plain| plain.len()),
+            Ok(content)
+        );
     }
     let check = |content: usize, padding: usize| {
         let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
-        let sealed = records.seal(23, &pattern(content), padding);
-        records.open(&sealed)
+        let encrypted = records.encrypt(23, &pattern(content), padding);
+        records.open(&encrypted)
     };
     let overflow = Err(Fault::Ours(Alert::RECORD_OVERFLOW));
     assert_eq!(check(16_385, 0), overflow, "content over 2^14");
@@ -382,9 +385,9 @@ fn padding_and_lengths() {
     assert_eq!(check(16_384, 240), overflow, "a record over 2^14 + 256");
     // Nothing but zeros has no type (RFC 8446 section 5.4).
     let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
-    let sealed = records.seal(0, b"", 10);
+    let encrypted = records.encrypt(0, b"", 10);
     assert_eq!(
-        records.open(&sealed),
+        records.open(&encrypted),
         Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE))
     );
 }
@@ -432,8 +435,8 @@ fn messages_after_the_handshake() {
         let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
         let mut updated = false;
         for part in parts {
-            let sealed = records.seal(22, part, 0);
-            updated |= records.opener.open(&sealed, &mut Vec::new())?;
+            let encrypted = records.encrypt(22, part, 0);
+            updated |= records.decryptor.decrypt(&encrypted, &mut Vec::new())?;
         }
         Ok(updated)
     };
@@ -468,29 +471,29 @@ fn messages_after_the_handshake() {
     );
     // Application data between the parts of a message (RFC 8446 section 5.1).
     let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
-    let mut sealed = records.seal(22, &[24, 0, 0], 0);
-    sealed.extend(records.seal(23, b"data", 0));
-    assert_eq!(records.open(&sealed), Err(unexpected));
+    let mut encrypted = records.encrypt(22, &[24, 0, 0], 0);
+    encrypted.extend(records.encrypt(23, b"data", 0));
+    assert_eq!(records.open(&encrypted), Err(unexpected));
     // No such type of record.
-    let sealed = Records::new(Version::Tls13, Cipher::Aes128Gcm).seal(99, b"x", 0);
+    let encrypted = Records::new(Version::Tls13, Cipher::Aes128Gcm).encrypt(99, b"x", 0);
     let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
-    assert_eq!(records.open(&sealed), Err(unexpected));
+    assert_eq!(records.open(&encrypted), Err(unexpected));
 }
 
 #[test]
 fn fruitless_records_are_bounded() {
     let mut records = Records::new(Version::Tls13, Cipher::Aes128Gcm);
     for count in 0..=EMPTY_RECORDS_MAX {
-        let sealed = records.seal(23, b"", 5);
+        let encrypted = records.encrypt(23, b"", 5);
         let is_over = count == EMPTY_RECORDS_MAX;
-        assert_eq!(records.open(&sealed).is_err(), is_over, "{count}");
+        assert_eq!(records.open(&encrypted).is_err(), is_over, "{count}");
     }
     let mut duo = Duo::plain();
     let mut updates = 0;
     let fault = loop {
         duo.client.refresh_traffic_keys().unwrap();
-        let sealed = from_client(&mut duo.client);
-        match duo.server.receive(&sealed, &mut Vec::new()) {
+        let encrypted = from_client(&mut duo.client);
+        match duo.server.receive(&encrypted, &mut Vec::new()) {
             Ok(_) => updates += 1,
             Err(fault) => break fault,
         }
@@ -508,8 +511,8 @@ fn fruitless_records_are_bounded() {
 fn key_updates_are_bounded_by_the_records_between_them() {
     let update = |duo: &mut Duo| {
         duo.client.refresh_traffic_keys().unwrap();
-        let sealed = from_client(&mut duo.client);
-        duo.server.receive(&sealed, &mut Vec::new())
+        let encrypted = from_client(&mut duo.client);
+        duo.server.receive(&encrypted, &mut Vec::new())
     };
     let content = pattern(20_000);
     for is_kernel in [false, true] {
@@ -519,7 +522,7 @@ fn key_updates_are_bounded_by_the_records_between_them() {
         }
         for round in 0..10 * KEY_UPDATES_MAX {
             if is_kernel {
-                // The kernel seals; our own key is updated now and then.
+                // The kernel encrypts; our own key is updated now and then.
                 let _ = duo.server.kernel_sends(20_000);
                 assert!(duo.server.kernel_update().is_some());
             } else {
@@ -547,8 +550,8 @@ fn renegotiation_is_refused() {
         iv: [9; 12],
         sequence: 0,
     };
-    let mut opener = Opener::new(Version::Tls12, secrets);
-    // A record of TLS 1.2 with handshake content, sealed as the peer would.
+    let mut decryptor = Decryptor::new(Version::Tls12, secrets);
+    // A record of TLS 1.2 with handshake content, encrypted as the peer would.
     let key = aws_lc_rs::aead::UnboundKey::new(&aws_lc_rs::aead::AES_128_GCM, &[5; 16]).unwrap();
     let key = aws_lc_rs::aead::LessSafeKey::new(key);
     let mut body = vec![1, 0, 0, 0];
@@ -559,7 +562,7 @@ fn renegotiation_is_refused() {
     let aad = aws_lc_rs::aead::Aad::from(aad);
     key.seal_in_place_append_tag(nonce, aad, &mut body).unwrap();
     let record = [&[22, 3, 3, 0, 28][..], &[0, 0, 0, 0, 0, 0, 0, 1], &body].concat();
-    let fault = opener.open(&record, &mut Vec::new()).unwrap_err();
+    let fault = decryptor.decrypt(&record, &mut Vec::new()).unwrap_err();
     assert_eq!(fault, Fault::Ours(Alert::UNEXPECTED_MESSAGE));
     assert_eq!(duo.up(b"untouched"), b"untouched");
 }
@@ -578,24 +581,24 @@ fn changed_records_never_panic_and_never_pass() {
             Cipher::Aes256Gcm,
             Cipher::ChaCha20Poly1305,
         ][random.below(3)];
-        let (mut sealer, mut opener) = layers(version, cipher);
-        let mut sealed = Vec::new();
+        let (mut encryptor, mut decryptor) = layers(version, cipher);
+        let mut encrypted = Vec::new();
         let body = pattern(random.below(300));
-        sealer.seal(&[&body], &mut sealed).unwrap();
-        sealer.seal(&[b"second"], &mut sealed).unwrap();
-        let len = sealed.len();
+        encryptor.encrypt(&[&body], &mut encrypted).unwrap();
+        encryptor.encrypt(&[b"second"], &mut encrypted).unwrap();
+        let len = encrypted.len();
         for _ in 0..random.below(3) + 1 {
             let at = random.below(len);
-            sealed[at] = sealed[at].wrapping_add(1 + random.below(255) as u8);
+            encrypted[at] = encrypted[at].wrapping_add(1 + random.below(255) as u8);
         }
-        sealed.truncate(len - random.below(10));
+        encrypted.truncate(len - random.below(10));
         let mut plain = Vec::new();
-        let result = opener.open(&sealed, &mut plain);
+        let result = decryptor.decrypt(&encrypted, &mut plain);
         let mut whole = body.clone();
         whole.extend_from_slice(b"second");
         assert!(
             whole.starts_with(&plain),
-            "round {round}: only what was sealed comes out"
+            "round {round}: only what was encrypted comes out"
         );
         assert!(
             result.is_err() || plain.len() < whole.len(),
@@ -611,12 +614,12 @@ fn the_key_is_handed_to_the_kernel_and_back() {
     let secrets = duo.server.into_kernel().unwrap();
     assert!(duo.server.is_kernel());
     assert_eq!(duo.server.into_kernel().err(), Some(StaysOurs::Over));
-    // The "kernel" seals with the key and goes on counting where we stopped.
-    let mut kernel = Sealer::new(Version::Tls13, secrets);
+    // The "kernel" encrypts with the key and goes on counting where we stopped.
+    let mut kernel = Encryptor::new(Version::Tls13, secrets);
     let body = pattern(100_000);
     assert_eq!(duo.server.kernel_sends(100_000), KernelNeeds::Nothing);
     let mut out = Vec::new();
-    kernel.seal(&[&body], &mut out).unwrap();
+    kernel.encrypt(&[&body], &mut out).unwrap();
     assert!(to_client(&mut duo.client, &out).unwrap() == body);
     // The client asks for an update: it is due before the next send.
     duo.client.refresh_traffic_keys().unwrap();
@@ -626,8 +629,8 @@ fn the_key_is_handed_to_the_kernel_and_back() {
     assert_eq!(content, [24, 0, 0, 1, 0]);
     let mut out = Vec::new();
     out.extend(control(&mut kernel, &content));
-    let mut kernel = Sealer::new(Version::Tls13, secrets);
-    kernel.seal(&[b"with the next key"], &mut out).unwrap();
+    let mut kernel = Encryptor::new(Version::Tls13, secrets);
+    kernel.encrypt(&[b"with the next key"], &mut out).unwrap();
     assert_eq!(
         to_client(&mut duo.client, &out).unwrap(),
         b"with the next key"
@@ -635,11 +638,11 @@ fn the_key_is_handed_to_the_kernel_and_back() {
     assert_eq!(duo.server.kernel_sends(10), KernelNeeds::Nothing);
 }
 
-/// A handshake record, as the kernel would seal it.
-fn control(kernel: &mut Sealer, content: &[u8]) -> Vec<u8> {
+/// A handshake record, as the kernel would encrypt it.
+fn control(kernel: &mut Encryptor, content: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     kernel
-        .seal_control(ContentType::Handshake, content, &mut out)
+        .encrypt_control(ContentType::Handshake, content, &mut out)
         .unwrap();
     out
 }
@@ -685,17 +688,17 @@ fn our_own_records_are_counted() {
         iv: [1; 12],
         sequence,
     };
-    let sealer = Sealer::new(Version::Tls13, secrets(1 << 23));
-    assert!(sealer.wants_key_update());
-    let mut sealer = Sealer::new(Version::Tls12, secrets((1 << 24) - 1025));
+    let encryptor = Encryptor::new(Version::Tls13, secrets(1 << 23));
+    assert!(encryptor.wants_key_update());
+    let mut encryptor = Encryptor::new(Version::Tls12, secrets((1 << 24) - 1025));
     let mut out = Vec::new();
-    assert!(sealer.seal(&[b"x"], &mut out).is_ok());
+    assert!(encryptor.encrypt(&[b"x"], &mut out).is_ok());
     let len = out.len();
-    assert!(sealer.seal(&[b"x"], &mut out).is_err());
+    assert!(encryptor.encrypt(&[b"x"], &mut out).is_err());
     assert_eq!(out.len(), len);
 }
 
-/// An operator may ask for fewer records, whoever seals.
+/// An operator may ask for fewer records, whoever encrypts.
 #[test]
 fn fewer_records_may_be_asked_for() {
     let mut duo = Duo::plain();
@@ -704,10 +707,10 @@ fn fewer_records_may_be_asked_for() {
         assert_eq!(duo.down(&[b"one record"]), b"one record");
     }
     assert_eq!(duo.server.take_key_updates().ours, 1);
-    let sealed = duo.server.sealer().sequence();
+    let encrypted = duo.server.encryptor().sequence();
     let secrets = duo.server.into_kernel().unwrap();
     // Each send is counted as two records: the last is rarely full.
-    for _ in 0..(256 - sealed) / 2 {
+    for _ in 0..(256 - encrypted) / 2 {
         assert_eq!(duo.server.kernel_sends(1), KernelNeeds::Nothing);
     }
     for _ in 0..128 {
@@ -717,18 +720,21 @@ fn fewer_records_may_be_asked_for() {
     duo.server.take_back(secrets);
     let mut out = Vec::new();
     for _ in 0..300 {
-        duo.server.seal(&[b"x"], &mut out).unwrap();
+        duo.server.encrypt(&[b"x"], &mut out).unwrap();
     }
     assert_eq!(duo.server.take_key_updates().ours, 1);
 
     let mut old = duo_of(SUITES[3]);
     old.server.limit_records(256);
-    while old.server.sealer().sequence() < 512 {
-        let is_used = old.server.sealer().sequence() >= 256;
+    while old.server.encryptor().sequence() < 512 {
+        let is_used = old.server.encryptor().sequence() >= 256;
         assert_eq!(old.server.wants_end(), is_used);
-        old.server.seal(&[b"x"], &mut out).unwrap();
+        old.server.encrypt(&[b"x"], &mut out).unwrap();
     }
-    assert!(old.server.seal(&[b"x"], &mut out).is_err(), "no key for it");
+    assert!(
+        old.server.encrypt(&[b"x"], &mut out).is_err(),
+        "no key for it"
+    );
 }
 
 #[test]
@@ -744,10 +750,13 @@ fn tickets_leave_with_the_first_answer() {
     assert_eq!(server.into_kernel().err(), Some(StaysOurs::Waiting));
     assert!(server.has_waiting());
     client.writer().write_all(b"request").unwrap();
-    let sealed = from_client(&mut client);
-    assert_eq!(server.receive(&sealed, &mut Vec::new()), Ok(Received::Open));
+    let encrypted = from_client(&mut client);
+    assert_eq!(
+        server.receive(&encrypted, &mut Vec::new()),
+        Ok(Received::Open)
+    );
     let mut out = Vec::new();
-    server.seal(&[b"answer"], &mut out).unwrap();
+    server.encrypt(&[b"answer"], &mut out).unwrap();
     assert!(out.len() > 200, "{}: two tickets and an answer", out.len());
     assert_eq!(to_client(&mut client, &out).unwrap(), b"answer");
     assert_eq!(client.tls13_tickets_received(), 2);

@@ -16,7 +16,7 @@ use tls_support::*;
 fn visit(set: &CertificateSet, client: &mut ClientConnection) -> Kind {
     let mut established = shake(set, client).unwrap();
     let mut out = Vec::new();
-    established.session.seal(&[b"answer"], &mut out).unwrap();
+    established.session.encrypt(&[b"answer"], &mut out).unwrap();
     assert_eq!(to_client(client, &out).unwrap(), b"answer");
     established.kind
 }
@@ -181,7 +181,7 @@ fn early_data_is_answered_before_the_end() {
         Ok(Step::NeedInput)
     ));
     assert_eq!(server.take_early(), b"GET / HTTP/1.1\r\n\r\n");
-    assert!(server.seal_early(&[b"early ", b"answer "], &mut out));
+    assert!(server.encrypt_early(&[b"early ", b"answer "], &mut out));
     assert_eq!(to_client(&mut client, &out).unwrap(), b"early answer ");
     // The rest of the handshake, and what follows is in order.
     let mut out = Vec::new();
@@ -190,9 +190,9 @@ fn early_data_is_answered_before_the_end() {
         panic!("done")
     };
     assert_eq!((done.early.len(), done.kind), (0, Kind::Resumed));
-    done.session.seal(&[b"late answer"], &mut out).unwrap();
+    done.session.encrypt(&[b"late answer"], &mut out).unwrap();
     assert_eq!(to_client(&mut client, &out).unwrap(), b"late answer");
-    assert!(!server.seal_early(&[b"too late"], &mut out));
+    assert!(!server.encrypt_early(&[b"too late"], &mut out));
 }
 
 #[test]
@@ -270,7 +270,7 @@ fn early_data_that_is_rejected_is_dropped() {
                     Step::NeedInput => {}
                     Step::Done(mut done) => {
                         assert!(!client.is_early_data_accepted() && done.early.is_empty());
-                        done.session.seal(&[b"answer"], &mut out).unwrap();
+                        done.session.encrypt(&[b"answer"], &mut out).unwrap();
                         assert_eq!(to_client(&mut client, &out).unwrap(), b"answer");
                         return Ok(());
                     }

@@ -11,7 +11,7 @@ use gannet_testkit::tls::{Secure, connection};
 use gannet_testkit::{Folder, gannet_in, left_out};
 
 const METRICS: [&str; 2] = ["--metrics", "127.0.0.1:0"];
-const SEALED: &str = "gannet_tls_kernel_connections_total";
+const ENCRYPTED: &str = "gannet_tls_kernel_connections_total";
 const UPDATED: &str = "gannet_tls_kernel_key_updates_total";
 
 /// Serves with kernel TLS; `None` where there is none: the test is left out.
@@ -35,8 +35,8 @@ fn serve_with(engine: Engine, path: &Path, flags: &[&str]) -> Option<Secure> {
     None
 }
 
-/// The kernel's own count of sockets that it has sealed for.
-fn sealed_by_kernel() -> u64 {
+/// The kernel's own count of sockets that it has encrypted for.
+fn encrypted_by_kernel() -> u64 {
     let text = fs::read_to_string("/proc/net/tls_stat").expect("the module is loaded");
     text.lines()
         .find_map(|line| line.strip_prefix("TlsTxSw")?.trim().parse().ok())
@@ -72,7 +72,7 @@ fn bodies_of_all_sizes_from_archive_and_directory() {
             let Some(secure) = serve(engine, path) else {
                 return;
             };
-            let before = sealed_by_kernel();
+            let before = encrypted_by_kernel();
             let mut client = secure.connect();
             for size in sizes {
                 let target = format!("/f/{size}.bin");
@@ -80,10 +80,10 @@ fn bodies_of_all_sizes_from_archive_and_directory() {
                 assert_eq!(got.body.len(), size);
                 assert_pattern(&got.body, size as u8);
                 // Small bodies do not hand a connection over.
-                let is_sealed = metric(&secure.server, SEALED) == 1;
-                assert_eq!(is_sealed, size >= 65_536, "after {size}");
+                let is_encrypted = metric(&secure.server, ENCRYPTED) == 1;
+                assert_eq!(is_encrypted, size >= 65_536, "after {size}");
             }
-            assert!(sealed_by_kernel() > before, "the kernel counts it too");
+            assert!(encrypted_by_kernel() > before, "the kernel counts it too");
             // Small ones, ranges and heads go on after that; pipelined, too.
             let range = client.request("GET", "/f/5000000.bin", &["range: bytes=3000000-3199999"]);
             let expect = &pattern(5_000_000, 5_000_000u32 as u8)[3_000_000..3_200_000];
@@ -97,10 +97,10 @@ fn bodies_of_all_sizes_from_archive_and_directory() {
             for size in sizes {
                 assert_pattern(&client.response().expect(200).body, size as u8);
             }
-            assert_eq!(metric(&secure.server, SEALED), 1);
+            assert_eq!(metric(&secure.server, ENCRYPTED), 1);
             let last = client.request("GET", "/f/125000.bin", &["connection: close"]);
             assert_pattern(&last.body, 125_000u32 as u8);
-            // With the goodbye that the kernel has sealed.
+            // With the goodbye that the kernel has encrypted.
             client.closes();
         }
     });
@@ -123,7 +123,7 @@ fn a_narrow_client_gets_every_byte() {
                 assert_eq!(got.body.len(), len);
                 assert_pattern(&got.body, 5);
             }
-            assert_eq!(metric(&secure.server, SEALED), 1);
+            assert_eq!(metric(&secure.server, ENCRYPTED), 1);
         }
     });
 }
@@ -151,7 +151,7 @@ fn a_narrow_client_gets_new_keys_and_a_goodbye() {
             assert_pattern(&last.body, 5);
             client.closes();
         }
-        assert_eq!(metric(&secure.server, SEALED), 4);
+        assert_eq!(metric(&secure.server, ENCRYPTED), 4);
         assert_eq!(metric(&secure.server, UPDATED) >= 4, can_update);
     });
 }
@@ -177,7 +177,7 @@ fn a_key_update_that_the_client_asks_for() {
         client.send("");
         let rest = client.take(len as u64 - 100_000);
         assert!(rest[..] == pattern(len, 7)[100_000..], "other bytes");
-        assert_eq!(metric(&secure.server, SEALED), 1);
+        assert_eq!(metric(&secure.server, ENCRYPTED), 1);
         if can_update {
             client.get("/about").expect(200);
             assert_pattern(&client.get("/big.bin").expect(200).body, 7);
@@ -251,7 +251,7 @@ fn a_file_or_an_archive_that_shrinks_ends_short() {
             client.send(head("GET", "/big.bin", &[]));
             client.head();
             assert_pattern(&client.take(100_000), 3);
-            assert_eq!(metric(&secure.server, SEALED), 1);
+            assert_eq!(metric(&secure.server, ENCRYPTED), 1);
             let file = fs::OpenOptions::new()
                 .write(true)
                 .open(&copy)
@@ -283,6 +283,6 @@ fn switched_off_nothing_is_handed_over() {
         );
         let mut client = secure.connect();
         assert_pattern(&client.get("/big.bin").expect(200).body, 9);
-        assert_eq!(metric(&secure.server, SEALED), 0);
+        assert_eq!(metric(&secure.server, ENCRYPTED), 0);
     });
 }

@@ -191,9 +191,9 @@ fn http_in_clear_text_is_answered_in_words() {
         assert_eq!(answer.field("strict-transport-security"), None);
         assert_eq!(answer.field("connection"), Some("close"));
         clear.closes();
-        let sealed = secure.connect().get("/").expect(200);
+        let encrypted = secure.connect().get("/").expect(200);
         assert_eq!(
-            sealed.field("strict-transport-security"),
+            encrypted.field("strict-transport-security"),
             Some("max-age=63072000")
         );
     });

@@ -1,5 +1,5 @@
 //! Kernel TLS side by side: what a large download costs gannet and nginx, both with the kernel
-//! sealing, in one VM.
+//! encryption, in one VM.
 //!
 //! With the processor's own virtualization the figure is time. Under emulation time says nothing,
 //! since what one instruction costs there has nothing to do with what it costs; so QEMU is told to
@@ -73,8 +73,8 @@ pub(super) fn run(
 /// One line per server: cost of a download, and its ratio to nginx in the same round.
 fn table(measured: &[(String, u64, u64)]) -> Result<String> {
     let mut by_name: BTreeMap<&str, Vec<(u64, u64)>> = BTreeMap::new();
-    for (name, cost, sealed) in measured {
-        by_name.entry(name).or_default().push((*cost, *sealed));
+    for (name, cost, encrypted) in measured {
+        by_name.entry(name).or_default().push((*cost, *encrypted));
     }
     let base = by_name.get(BASE).context("nginx was not measured")?.clone();
     let mut text = String::new();
@@ -84,11 +84,11 @@ fn table(measured: &[(String, u64, u64)]) -> Result<String> {
             "{name}: a run is missing"
         );
         let wants_kernel = name.ends_with("-kernel");
-        let by_kernel = runs.iter().all(|(_, sealed)| *sealed > 0);
+        let by_kernel = runs.iter().all(|(_, encrypted)| *encrypted > 0);
         ensure!(
             wants_kernel == by_kernel,
-            "{name}: the kernel sealed in {} of {} runs",
-            runs.iter().filter(|(_, sealed)| *sealed > 0).count(),
+            "{name}: the kernel encrypted in {} of {} runs",
+            runs.iter().filter(|(_, encrypted)| *encrypted > 0).count(),
             runs.len()
         );
         let costs = runs.iter().map(|(cost, _)| *cost as f64 / 1e6).collect();
@@ -179,8 +179,8 @@ http {{
 mod tests {
     use super::*;
 
-    fn run(name: &str, cost: u64, sealed: u64) -> (String, u64, u64) {
-        (name.to_owned(), cost * 1_000_000, sealed)
+    fn run(name: &str, cost: u64, encrypted: u64) -> (String, u64, u64) {
+        (name.to_owned(), cost * 1_000_000, encrypted)
     }
 
     #[test]
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_did_not_seal_is_no_result() {
+    fn what_the_kernel_did_not_encrypt_is_no_result() {
         assert!(table(&[run(BASE, 100, 0)]).is_err());
         assert!(table(&[run(BASE, 100, 1), run("nginx-user", 100, 1)]).is_err());
         assert!(table(&[run("nginx-user", 100, 0)]).is_err());

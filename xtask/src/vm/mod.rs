@@ -7,7 +7,7 @@
 //! ```
 //!
 //! What the VM proves: that gannet runs on the oldest kernel it promises, on the newest, and that
-//! kernel TLS, which few machines have loaded, seals true bytes.
+//! kernel TLS, which few machines have loaded, encrypts true bytes.
 
 mod apt;
 mod bench;

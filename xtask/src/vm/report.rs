@@ -13,7 +13,7 @@ pub(super) struct Report {
     suites: Vec<Suite>,
     /// Lines of `/proc/net/tls_stat`.
     counters: BTreeMap<String, u64>,
-    /// What was measured: name, nanoseconds, and sockets that the kernel has sealed for.
+    /// What was measured: name, nanoseconds, and sockets that the kernel has encrypted for.
     measured: Vec<(String, u64, u64)>,
     /// Everything, for the case that something fails.
     console: Vec<String>,
@@ -75,10 +75,10 @@ impl Report {
             }
             // What came before was for warmth.
             ["counted"] => self.measured.clear(),
-            ["bench", name, cost, sealed] => {
+            ["bench", name, cost, encrypted] => {
                 let number = |text: &str| text.parse().unwrap_or(0);
                 self.measured
-                    .push((name.to_owned(), number(cost), number(sealed)));
+                    .push((name.to_owned(), number(cost), number(encrypted)));
             }
             ["finished"] => self.has_finished = true,
             _ => {}
@@ -97,7 +97,7 @@ impl Report {
     }
 
     /// Costs of downloads in the order of the runs: name, nanoseconds, and sockets that the kernel
-    /// has sealed for.
+    /// has encrypted for.
     pub(super) fn measured(&self) -> &[(String, u64, u64)] {
         &self.measured
     }
@@ -152,14 +152,14 @@ impl fmt::Display for Report {
         if !self.has_finished {
             writeln!(f, "  the last that the console said:\n{}", self.tail())?;
         }
-        let sealed: u64 = ["TlsTxSw", "TlsTxDevice"]
+        let encrypted: u64 = ["TlsTxSw", "TlsTxDevice"]
             .iter()
             .filter_map(|name| self.counters.get(*name))
             .sum();
         let updated = self.counters.get("TlsTxRekeyOk").copied().unwrap_or(0);
         writeln!(
             f,
-            "  the kernel sealed for {sealed} sockets and replaced {updated} keys"
+            "  the kernel encrypted for {encrypted} sockets and replaced {updated} keys"
         )
     }
 }

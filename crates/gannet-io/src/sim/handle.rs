@@ -46,7 +46,7 @@ impl SimHandle {
     }
 
     /// Loads the kernel's TLS module, so to say (`None` unloads it, for connections to come).
-    /// Without it [`seal_in_kernel`](crate::driver::Network::seal_in_kernel) fails with `ENOENT`.
+    /// Without it [`encrypt_in_kernel`](crate::driver::Network::encrypt_in_kernel) fails with `ENOENT`.
     pub fn set_kernel_tls(&self, model: Option<KernelTlsModel>) {
         lock(&self.0).kernel_tls = model;
     }

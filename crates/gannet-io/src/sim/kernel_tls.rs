@@ -1,4 +1,4 @@
-//! Kernel TLS in the simulation: records are really sealed, by a sealer that the test brings.
+//! Kernel TLS in the simulation: records are really encrypted, by an encryptor that the test brings.
 //!
 //! This crate knows no cryptography. A test lends its record layer to the virtual kernel, so that
 //! its clients can decrypt what they receive.
@@ -7,11 +7,11 @@ use std::fmt;
 
 use crate::ktls::TxKeys;
 
-/// Seals records as the kernel would, with the keys that it was made from.
-pub trait RecordSealer: Send {
+/// Encrypts records as the kernel would, with the keys that it was made from.
+pub trait RecordEncryptor: Send {
     /// Appends one record with this content type (RFC 8446 section 5.1) to `out`. `content` has at
     /// most 16384 bytes.
-    fn seal(&mut self, content_type: u8, content: &[u8], out: &mut Vec<u8>);
+    fn encrypt(&mut self, content_type: u8, content: &[u8], out: &mut Vec<u8>);
 }
 
 /// The most content of a record, in bytes (RFC 8446 section 5.1).
@@ -19,20 +19,20 @@ const CONTENT_MAX: usize = 1 << 14;
 
 const APPLICATION_DATA: u8 = 23;
 
-type MakeSealer = dyn Fn(&TxKeys<'_>) -> Box<dyn RecordSealer> + Send;
+type MakeEncryptor = dyn Fn(&TxKeys<'_>) -> Box<dyn RecordEncryptor> + Send;
 
 /// A virtual kernel's TLS module.
 pub struct KernelTlsModel {
-    make: Box<MakeSealer>,
+    make: Box<MakeEncryptor>,
     pub(super) can_update_keys: bool,
 }
 
 impl KernelTlsModel {
-    /// A module that seals with what `make` makes of the keys it is given. Without
+    /// A module that encrypts with what `make` makes of the keys it is given. Without
     /// `can_update_keys` a second key is refused with `EBUSY`, as before Linux 6.14.
     #[must_use]
     pub fn new(
-        make: impl Fn(&TxKeys<'_>) -> Box<dyn RecordSealer> + Send + 'static,
+        make: impl Fn(&TxKeys<'_>) -> Box<dyn RecordEncryptor> + Send + 'static,
         can_update_keys: bool,
     ) -> Self {
         Self {
@@ -41,8 +41,8 @@ impl KernelTlsModel {
         }
     }
 
-    pub(super) fn sealing(&self, keys: &TxKeys<'_>) -> Sealing {
-        Sealing((self.make)(keys))
+    pub(super) fn encrypting(&self, keys: &TxKeys<'_>) -> Encrypting {
+        Encrypting((self.make)(keys))
     }
 }
 
@@ -52,29 +52,29 @@ impl fmt::Debug for KernelTlsModel {
     }
 }
 
-/// A socket's sealer.
-pub(super) struct Sealing(Box<dyn RecordSealer>);
+/// A socket's encryptor.
+pub(super) struct Encrypting(Box<dyn RecordEncryptor>);
 
-impl Sealing {
+impl Encrypting {
     /// One control record.
-    pub(super) fn seal(&mut self, content_type: u8, content: &[u8]) -> Vec<u8> {
+    pub(super) fn encrypt(&mut self, content_type: u8, content: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        self.0.seal(content_type, content, &mut out);
+        self.0.encrypt(content_type, content, &mut out);
         out
     }
 
     /// As many full records as there are, and one with the rest.
-    pub(super) fn seal_data(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub(super) fn encrypt_data(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         for content in bytes.chunks(CONTENT_MAX) {
-            self.0.seal(APPLICATION_DATA, content, &mut out);
+            self.0.encrypt(APPLICATION_DATA, content, &mut out);
         }
         out
     }
 }
 
-impl fmt::Debug for Sealing {
+impl fmt::Debug for Encrypting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Sealing")
+        f.write_str("Encrypting")
     }
 }

@@ -21,13 +21,13 @@ mod buffers;
 mod datagram_client;
 mod datagrams;
 mod disk;
+mod encrypted_sends;
 mod faults;
 mod handle;
 mod kernel_tls;
 mod leaks;
 mod network;
 mod random;
-mod sealed_sends;
 mod world;
 
 use std::fmt;
@@ -56,7 +56,7 @@ pub use crate::sim::datagram_client::DatagramClient;
 pub use crate::sim::datagrams::{Arrived, Exchanged};
 pub use crate::sim::faults::Faults;
 pub use crate::sim::handle::{Client, End, SimHandle};
-pub use crate::sim::kernel_tls::{KernelTlsModel, RecordSealer};
+pub use crate::sim::kernel_tls::{KernelTlsModel, RecordEncryptor};
 pub use crate::sim::leaks::Leaks;
 pub use crate::sim::random::Random;
 
@@ -323,15 +323,15 @@ impl Network for Sim {
         lock(&self.world).arm_send(socket, sending);
     }
 
-    fn seal_in_kernel(&mut self, socket: Socket, keys: &TxKeys<'_>) -> Result<(), Errno> {
-        lock(&self.world).seal_in_kernel(socket, keys)
+    fn encrypt_in_kernel(&mut self, socket: Socket, keys: &TxKeys<'_>) -> Result<(), Errno> {
+        lock(&self.world).encrypt_in_kernel(socket, keys)
     }
 
     fn send_control(&mut self, socket: Socket, token: Token, control: ControlType, content: &[u8]) {
         let record = ControlRecord::new(control, content);
         let mut world = lock(&self.world);
-        let is_sealing = world.sockets[socket.0 as usize].sealing.is_some();
-        assert!(is_sealing, "the kernel seals");
+        let is_encrypting = world.sockets[socket.0 as usize].encrypting.is_some();
+        assert!(is_encrypting, "the kernel encrypts");
         world.arm_send(socket, Sending::Control(token, record));
     }
 

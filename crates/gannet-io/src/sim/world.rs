@@ -16,7 +16,7 @@ use crate::sim::buffers::Buffers;
 use crate::sim::datagrams::{Arrived, Datagrams, Event};
 use crate::sim::disk::{Disk, SimFile, lock};
 use crate::sim::faults::Faults;
-use crate::sim::kernel_tls::{KernelTlsModel, Sealing};
+use crate::sim::kernel_tls::{Encrypting, KernelTlsModel};
 use crate::sim::leaks::Leaks;
 use crate::sim::network::{Connection, ServerEnd};
 use crate::sim::random::Random;
@@ -66,8 +66,8 @@ pub(super) struct Endpoint {
     receives_once: bool,
     pub(super) sending: Option<Sending>,
     pub(super) shuts_down: bool,
-    /// Seals what is sent, if the kernel does.
-    pub(super) sealing: Option<Sealing>,
+    /// Encrypts what is sent, if the kernel does.
+    pub(super) encrypting: Option<Encrypting>,
     receive_from: Nanos,
     send_from: Nanos,
 }
@@ -528,8 +528,8 @@ impl World {
                     }
                     readable.min(room)
                 };
-                if self.sockets[socket.0 as usize].sealing.is_some() {
-                    // Sealing reads the pages: nothing of the file stays in the queue.
+                if self.sockets[socket.0 as usize].encrypting.is_some() {
+                    // Encryption reads the pages: nothing of the file stays in the queue.
                     let bytes = lock(node).read(*offset, count)?.to_vec();
                     self.queue(socket, &bytes);
                 } else {

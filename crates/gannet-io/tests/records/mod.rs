@@ -1,4 +1,4 @@
-//! Opens TLS 1.3 records with the keys that sealed them (RFC 8446 section 5.2).
+//! Opens TLS 1.3 records with the keys that encrypted them (RFC 8446 section 5.2).
 
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
@@ -72,12 +72,12 @@ pub(crate) fn open(mut bytes: &[u8], keys: &[Keys]) -> Vec<(u8, Vec<u8>)> {
             break;
         };
         bytes = rest;
-        let (header, sealed) = record.split_at(HEADER_LEN);
+        let (header, encrypted) = record.split_at(HEADER_LEN);
         assert_eq!(header[..3], [DATA, 3, 3], "the head of a TLS 1.3 record");
-        let mut sealed = sealed.to_vec();
+        let mut encrypted = encrypted.to_vec();
         let plain = opener
-            .open_in_place(current.nonce(sequence), Aad::from(header), &mut sealed)
-            .expect("sealed with these keys");
+            .open_in_place(current.nonce(sequence), Aad::from(header), &mut encrypted)
+            .expect("encrypted with these keys");
         sequence += 1;
         let last = plain
             .iter()

@@ -35,7 +35,7 @@ impl<D: Driver> Active<'_, D> {
             }
         }
         self.set_deadline(self.shared.settings.limits.head_timeout_ms);
-        self.opened(&plain);
+        self.decrypted(&plain);
         let tls = self.conn.tls.as_deref();
         if tls.is_some_and(|tls| !tls.waiting.is_empty()) {
             self.shake_early();
@@ -61,7 +61,7 @@ impl<D: Driver> Active<'_, D> {
         match handshake.receive(certificates.current(), &input, &mut out) {
             Ok(Step::NeedInput) => {
                 let plain = handshake.take_early();
-                self.opened(&plain);
+                self.decrypted(&plain);
             }
             Ok(Step::Done(established)) => self.established(*established, out),
             Err(failure) => self.early_failed(&failure, out),

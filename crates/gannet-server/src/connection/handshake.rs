@@ -111,7 +111,7 @@ impl<D: Driver> Active<'_, D> {
                 streams.is_early = false;
             }
             if self.note_received(result) {
-                self.opened(&held);
+                self.decrypted(&held);
             }
             return;
         }

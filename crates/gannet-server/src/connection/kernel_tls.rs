@@ -1,12 +1,12 @@
-//! The kernel seals what a connection sends, from its first large body on.
+//! The kernel encrypts what a connection sends, from its first large body on.
 //!
 //! ```text
 //!   tickets are sent ─▶ keys go to the kernel ─▶ plaintext is sent ─▶ a control record at the end
 //!                                                  │          ▲
 //!                                                  └─ KeyUpdate, new keys
 //! ```
-//! Small answers are cheaper to seal here than to hand over; a large one then goes by `sendfile`,
-//! as over clear text. There is no way back: what follows on the connection is sealed by the kernel
+//! Small answers are cheaper to encrypt here than to hand over; a large one then goes by `sendfile`,
+//! as over clear text. There is no way back: what follows on the connection is encrypted by the kernel
 //! too.
 
 use std::ops::Range;
@@ -39,7 +39,7 @@ enum Ready {
 }
 
 impl<D: Driver> Active<'_, D> {
-    /// Looks whether the kernel should seal from here on, since a range of a file is about to be
+    /// Looks whether the kernel should encrypt from here on, since a range of a file is about to be
     /// sent. `None` if something has to be sent before it, or if the connection was ended.
     pub(super) fn offer_to_kernel(&mut self, slice: Slice) -> Option<Slice> {
         let conn = &mut *self.conn;
@@ -70,7 +70,7 @@ impl<D: Driver> Active<'_, D> {
         Some(slice)
     }
 
-    /// Counts a head and `len` bytes of a file that the kernel is about to seal. `None` if that has
+    /// Counts a head and `len` bytes of a file that the kernel is about to encrypt. `None` if that has
     /// to wait, or the connection was ended.
     pub(super) fn counted_slice(&mut self, slice: Slice, len: u64) -> Option<Slice> {
         match self.ready(slice.0.len() as u64 + len) {
@@ -113,7 +113,7 @@ impl<D: Driver> Active<'_, D> {
         match self
             .shared
             .driver
-            .seal_in_kernel(conn.socket, &tx_keys(&secrets))
+            .encrypt_in_kernel(conn.socket, &tx_keys(&secrets))
         {
             Ok(()) => {
                 self.shared.counters.tls.kernel += 1;
@@ -129,13 +129,13 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Whether the kernel seals what this connection sends.
+    /// Whether the kernel encrypts what this connection sends.
     pub(super) fn is_kernel(&mut self) -> bool {
         let tls = self.conn.tls.as_deref();
         tls.is_some_and(|tls| matches!(&tls.state, State::Open(session) if session.is_kernel()))
     }
 
-    /// Counts a list that the kernel is about to seal. `None` if it has to wait, or the connection
+    /// Counts a list that the kernel is about to encrypt. `None` if it has to wait, or the connection
     /// was ended.
     pub(super) fn counted_for_kernel(&mut self, list: SendList) -> Option<SendList> {
         match self.ready(list_len(&list)) {
@@ -209,7 +209,7 @@ impl<D: Driver> Active<'_, D> {
         let installed = self
             .shared
             .driver
-            .seal_in_kernel(conn.socket, &tx_keys(&secrets));
+            .encrypt_in_kernel(conn.socket, &tx_keys(&secrets));
         if installed.is_err() {
             // The peer expects the new key already.
             self.cut_short();

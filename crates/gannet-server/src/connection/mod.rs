@@ -2,7 +2,7 @@
 //! one ([`Active`]).
 //!
 //! In its turn a connection has itself and what all share; no other connection. Bytes come in by
-//! `receiving`, over TLS through `handshake` and `sealing`, and become requests in
+//! `receiving`, over TLS through `handshake` and `records`, and become requests in
 //! [`exchange`](crate::exchange); answers leave by `sending`. HTTP/2 has a path of its own in between
 //! (`http2`), as many of its answers share a send.
 
@@ -15,7 +15,7 @@ pub(crate) mod intake;
 mod kernel_tls;
 pub(crate) mod protocol;
 mod receiving;
-mod sealing;
+mod records;
 pub(crate) mod secure;
 mod sending;
 pub(crate) mod stream_reads;
@@ -112,7 +112,7 @@ pub(crate) struct Conn {
     pub(crate) work: Option<Box<Work>>,
     /// The peer's address, if requests are logged.
     pub(crate) peer: Option<Box<str>>,
-    /// What is exchanged is sealed by TLS.
+    /// What is exchanged is encrypted by TLS.
     pub(crate) tls: Option<Box<Secure>>,
 }
 

@@ -109,7 +109,7 @@ impl<D: Driver> Active<'_, D> {
                 }
                 self.arm_receive();
             }
-            _ if conn.is_secure() => self.received_sealed(arrived),
+            _ if conn.is_secure() => self.received_encrypted(arrived),
             _ => self.arrived_plain(arrived),
         }
     }

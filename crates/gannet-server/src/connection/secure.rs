@@ -25,9 +25,9 @@ pub(crate) struct Secure {
     pub(crate) is_over: bool,
     /// Bytes sent before the first answer.
     pub(crate) handshake_bytes: u64,
-    /// When something was last sealed; `None` before the first answer.
-    pub(crate) sealed_at: Option<Nanos>,
-    /// The kernel was asked to seal, and will not.
+    /// When something was last encrypted; `None` before the first answer.
+    pub(crate) encrypted_at: Option<Nanos>,
+    /// The kernel was asked to encrypt, and will not.
     pub(crate) stays_ours: bool,
     /// Keys for the kernel, to be installed when the `KeyUpdate` under way was sent.
     pub(crate) next_keys: Option<Secrets>,
@@ -55,9 +55,9 @@ impl Default for State {
     }
 }
 
-/// Plaintext could not be sealed: its source has become shorter, or the key is used up.
+/// Plaintext could not be encrypted: its source has become shorter, or the key is used up.
 #[derive(Debug)]
-pub(crate) struct NotSealed;
+pub(crate) struct NotEncrypted;
 
 impl Secure {
     /// Bytes received and not yet opened, or not yet taken.
@@ -69,28 +69,28 @@ impl Secure {
         (self.waiting.capacity() + state) as u64
     }
 
-    /// Notes that `len` bytes of plaintext are about to be sealed. True if it is the beginning of a
+    /// Notes that `len` bytes of plaintext are about to be encrypted. True if it is the beginning of a
     /// long answer on a connection that is new or has rested: its first bytes are waited for, and
     /// TCP sends no more than ten segments of it at once.
     pub(crate) fn begins_long(&mut self, len: usize, now: Nanos) -> bool {
-        let before = self.sealed_at.replace(now);
+        let before = self.encrypted_at.replace(now);
         let has_rested = before.is_none_or(|at| now.0.saturating_sub(at.0) >= RESTED_NS);
         len > ONE_FLIGHT_LEN && has_rested
     }
 
-    /// Seals what a send would carry into a vector that `output` gives for a length, or a longer
+    /// Encrypts what a send would carry into a vector that `output` gives for a length, or a longer
     /// one. With `is_last`, `close_notify` follows in the same send.
     ///
     /// # Errors
-    /// [`NotSealed`]; the answer cannot be finished.
-    pub(crate) fn seal(
+    /// [`NotEncrypted`]; the answer cannot be finished.
+    pub(crate) fn encrypt(
         &mut self,
         list: &SendList,
         is_last: bool,
         output: impl FnOnce(usize) -> Vec<u8>,
-    ) -> Result<SendList, NotSealed> {
+    ) -> Result<SendList, NotEncrypted> {
         if list.pieces.is_empty() {
-            return self.seal_slices(&[&list.wire], is_last, output);
+            return self.encrypt_slices(&[&list.wire], is_last, output);
         }
         let mut slices: [&[u8]; PIECES_MAX] = [&[]; PIECES_MAX];
         for (slice, piece) in slices.iter_mut().zip(&list.pieces) {
@@ -99,19 +99,19 @@ impl Secure {
                 Piece::Memory(memory, range) => &memory.bytes()[range.clone()],
             };
         }
-        self.seal_slices(&slices[..list.pieces.len()], is_last, output)
+        self.encrypt_slices(&slices[..list.pieces.len()], is_last, output)
     }
 
-    /// Seals slices as one stream, as [`seal`](Self::seal) does.
+    /// Encrypts slices as one stream, as [`encrypt`](Self::encrypt) does.
     ///
     /// # Errors
-    /// [`NotSealed`]; the answer cannot be finished.
-    pub(crate) fn seal_slices(
+    /// [`NotEncrypted`]; the answer cannot be finished.
+    pub(crate) fn encrypt_slices(
         &mut self,
         slices: &[&[u8]],
         is_last: bool,
         output: impl FnOnce(usize) -> Vec<u8>,
-    ) -> Result<SendList, NotSealed> {
+    ) -> Result<SendList, NotEncrypted> {
         let session = match &mut self.state {
             State::Open(session) => session,
             State::Early(handshake) => {
@@ -119,17 +119,17 @@ impl Secure {
                 let records = len.div_ceil(PLAINTEXT_MAX) + 1;
                 let mut wire = output(len + records * RECORD_OVERHEAD_MAX + GOODBYE_LEN_MAX);
                 wire.clear();
-                if !handshake.seal_early(slices, &mut wire) {
-                    return Err(NotSealed);
+                if !handshake.encrypt_early(slices, &mut wire) {
+                    return Err(NotEncrypted);
                 }
                 if is_last && !self.is_over {
                     self.is_over = handshake.end_early(&mut wire);
                 }
                 return Ok(list_of(wire));
             }
-            State::Shaking(_) => return Err(NotSealed),
+            State::Shaking(_) => return Err(NotEncrypted),
         };
-        let (mut wire, mut used) = sealed(session, slices, output)?;
+        let (mut wire, mut used) = encrypted(session, slices, output)?;
         if is_last && !self.is_over {
             self.is_over = true;
             let mut goodbye = Vec::new();
@@ -159,25 +159,25 @@ fn list_of(wire: Vec<u8>) -> SendList {
     }
 }
 
-/// Seals slices as one stream; returns a vector and how much of it is used. At least
+/// Encrypts slices as one stream; returns a vector and how much of it is used. At least
 /// [`GOODBYE_LEN_MAX`] bytes are free behind that. Nothing is cleared or copied but what goes in
 /// front of the slices.
-fn sealed(
+fn encrypted(
     session: &mut Session,
     slices: &[&[u8]],
     output: impl FnOnce(usize) -> Vec<u8>,
-) -> Result<(Vec<u8>, usize), NotSealed> {
+) -> Result<(Vec<u8>, usize), NotEncrypted> {
     let len = slices.iter().map(|slice| slice.len()).sum();
     let mut first = Vec::new();
-    session.prepare(&mut first).map_err(|_| NotSealed)?;
-    let sealer = session.sealer();
-    let sealed_len = sealer.sealed_len(len);
-    let mut wire = output(first.len() + sealed_len + GOODBYE_LEN_MAX);
+    session.prepare(&mut first).map_err(|_| NotEncrypted)?;
+    let encryptor = session.encryptor();
+    let encrypted_len = encryptor.encrypted_len(len);
+    let mut wire = output(first.len() + encrypted_len + GOODBYE_LEN_MAX);
     let (front, records) = wire.split_at_mut(first.len());
     front.copy_from_slice(&first);
-    let used = sealer
-        .seal_into(slices, &mut records[..sealed_len])
-        .map_err(|_| NotSealed)?;
+    let used = encryptor
+        .encrypt_into(slices, &mut records[..encrypted_len])
+        .map_err(|_| NotEncrypted)?;
     Ok((wire, first.len() + used))
 }
 
@@ -185,5 +185,5 @@ fn sealed(
 /// needs no clearing, at the cost of a list of pieces.
 const CUT_MAX: usize = 1024;
 
-/// A sealed alert is no longer than this: room for it avoids that a long vector grows.
+/// An encrypted alert is no longer than this: room for it avoids that a long vector grows.
 const GOODBYE_LEN_MAX: usize = 2 + RECORD_OVERHEAD_MAX;

@@ -37,8 +37,8 @@ impl<D: Driver> Active<'_, D> {
     }
 
     pub(super) fn send_list(&mut self, list: SendList) {
-        // Everything that leaves passes here, and is sealed here if the connection is secure.
-        let Some(list) = self.sealed(list) else {
+        // Everything that leaves passes here, and is encrypted here if the connection is secure.
+        let Some(list) = self.encrypted(list) else {
             return;
         };
         self.cork(false);
@@ -148,8 +148,8 @@ impl<D: Driver> Active<'_, D> {
         let work = conn.work();
         let mut wire = std::mem::take(&mut work.head);
         let more = !work.parts.is_empty();
-        if self.is_sealed_here() {
-            self.send_sealed(wire, &bytes, more);
+        if self.is_encrypted_here() {
+            self.send_encrypted(wire, &bytes, more);
             return self.shared.driver.give_back(bytes);
         }
         // Many slow readers at once have a slice each: without room for one, its answer ends.
@@ -167,7 +167,7 @@ impl<D: Driver> Active<'_, D> {
     }
 
     /// Sends `head` and the first slice of a range of memory. The socket is not asked to take more
-    /// than it has room for: what is sealed or copied at once holds up others, and may stay.
+    /// than it has room for: what is encrypted or copied at once holds up others, and may stay.
     fn send_memory_slice(&mut self, head: Vec<u8>, mut body: Body) {
         let most = self.copy_slice_len(!head.is_empty());
         let Some((memory, slice)) = body.take(most) else {

@@ -56,7 +56,7 @@ impl<D: Driver> Active<'_, D> {
             // Shorter ones are not worth a wait.
             None => tail * 4,
         };
-        // The kernel seals pages while it takes them: none of them are in the queue.
+        // The kernel encrypts pages while it takes them: none of them are in the queue.
         let may_send = left > least && (is_secure || self.leaves_by_device());
         may_send.then(|| (left - tail).min(aligned))
     }

@@ -154,7 +154,7 @@ impl Answering<'_> {
         changes.apply_to_block(selected.block).map(Some)
     }
 
-    /// Whether content is copied on its way out: sealed, or put into frames.
+    /// Whether content is copied on its way out: encrypted, or put into frames.
     #[inline]
     pub(crate) fn copies(&self) -> bool {
         self.turn.scheme == Scheme::Https || matches!(self.reply, Reply::H2(..))

@@ -20,7 +20,7 @@ use crate::connection::streams::Streams;
 use crate::exchange::answering::{Answered, Answering, Reply, Turn};
 use crate::exchange::outgoing::Outgoing;
 use crate::exchange::waiting::{WaitingRequest, Waits};
-use crate::limits::{SEALED_GATHERED_MAX, STREAM_ASKED_MAX};
+use crate::limits::{ENCRYPTED_GATHERED_MAX, STREAM_ASKED_MAX};
 use crate::observe::log::Record;
 use crate::observe::metrics::Counters;
 use crate::release::directory::fill::Fill;
@@ -80,8 +80,8 @@ impl<D: Driver> Pump<'_, D> {
                 conn.linger |= used < input.len();
                 return (input.len(), Stop::Closing);
             }
-            // What is sealed is copied, and held until the peer takes it.
-            let is_copied = is_secure && out.len() >= SEALED_GATHERED_MAX;
+            // What is encrypted is copied, and held until the peer takes it.
+            let is_copied = is_secure && out.len() >= ENCRYPTED_GATHERED_MAX;
             if out.is_full() || is_copied {
                 return (used, Stop::Full);
             }

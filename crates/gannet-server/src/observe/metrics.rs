@@ -92,9 +92,9 @@ pub struct TlsCounters {
     pub early: u64,
     /// Connections ended by a fatal alert after their handshake.
     pub faults: u64,
-    /// Connections whose records the kernel has sealed from some moment on.
+    /// Connections whose records the kernel has encrypted from some moment on.
     pub kernel: u64,
-    /// Connections with a large body that the kernel did not seal although it could, by reason:
+    /// Connections with a large body that the kernel did not encrypt although it could, by reason:
     /// `tls12`, `refused`.
     pub not_kernel: BTreeMap<&'static str, u64>,
     /// Keys replaced by peers.
@@ -114,7 +114,7 @@ impl TlsCounters {
         });
     }
 
-    /// Counts a connection that our own record layer seals although the kernel could.
+    /// Counts a connection that our own record layer encrypts although the kernel could.
     pub(crate) fn stays_ours(&mut self, reason: &'static str) {
         *self.not_kernel.entry(reason).or_default() += 1;
     }
@@ -350,7 +350,7 @@ pub(crate) fn summary(workers: &[WorkerCounts]) -> String {
         for (reason, count) in &c.tls.failed {
             let _ = write!(text, ", {reason}: {count}");
         }
-        let _ = write!(text, "; sealed by the kernel {}", c.tls.kernel);
+        let _ = write!(text, "; encrypted by the kernel {}", c.tls.kernel);
         for (reason, count) in &c.tls.not_kernel {
             let _ = write!(text, ", not for {reason}: {count}");
         }

@@ -87,7 +87,7 @@ pub(crate) struct Wanted<'r> {
     pub(crate) path: &'r [u8],
     /// Codings that the client accepts.
     pub(crate) codings: CodingSet,
-    /// Its bytes are copied on their way out: sealed, or put into frames.
+    /// Its bytes are copied on their way out: encrypted, or put into frames.
     pub(crate) is_copied: bool,
     /// All of it, for what hardly any answer depends on.
     pub(crate) request: &'r Request<'r>,

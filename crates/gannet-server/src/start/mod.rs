@@ -43,7 +43,7 @@ use crate::release::directory::Room;
 use crate::release::opened::{Opened, OpenedArchive, OpenedContent, Policy, What};
 use crate::tls::certificates::{CertificateStore, Warning};
 use crate::tls::kernel::KernelTls;
-use crate::tls::limits::SEALED_RECORDS_MAX;
+use crate::tls::limits::ENCRYPTED_RECORDS_MAX;
 use crate::tls::watch;
 use crate::worker::{Message, Worker, WorkerSettings};
 
@@ -431,7 +431,7 @@ impl Plan<'_> {
             certificates: self.tls.map(|tls| Arc::clone(&tls.store)),
             kernel_tls: self.tls.map(|tls| tls.kernel.clone()),
             tail_len: self.config.content.tail_len(),
-            key_records_max: tls.map_or(SEALED_RECORDS_MAX, |tls| tls.key_records_max),
+            key_records_max: tls.map_or(ENCRYPTED_RECORDS_MAX, |tls| tls.key_records_max),
             archive_copied: if index == 0 {
                 copied_len(&self.opened.contents)
             } else {

@@ -38,7 +38,7 @@ pub struct StartReport {
     pub metrics: Option<SocketAddr>,
     /// What is unusual about the certificates, but does not keep them from being used.
     pub certificate_warnings: Vec<Warning>,
-    /// Whether the kernel seals large bodies, if any address speaks TLS.
+    /// Whether the kernel encrypts large bodies, if any address speaks TLS.
     pub kernel_tls: Option<KernelTls>,
 }
 

@@ -30,7 +30,7 @@ pub enum StartError {
     Certificate(CertificateError),
     /// An address speaks TLS, and there is no certificate.
     NoCertificate,
-    /// The kernel is to seal large bodies, and cannot.
+    /// The kernel is to encrypt large bodies, and cannot.
     KernelTls(Off),
     /// The log file cannot be opened.
     Log(String, io::Error),

@@ -47,7 +47,7 @@ pub struct Options {
     /// Sessions can be resumed.
     pub resumption: bool,
     /// Early data (0-RTT) is taken. Sessions are then remembered by the server and used once,
-    /// instead of being sealed into tickets.
+    /// instead of being encrypted into tickets.
     pub early_data: bool,
     /// Session tickets sent after a full handshake, 0 to 8.
     pub tickets: usize,

@@ -228,14 +228,14 @@ impl Handshake {
         }
     }
 
-    /// Seals an answer to early data, before the client has finished. False if that is not
+    /// Encrypts an answer to early data, before the client has finished. False if that is not
     /// possible (any more, or without early data): then the answer waits for [`Step::Done`].
-    pub fn seal_early(&mut self, pieces: &[&[u8]], out: &mut Vec<u8>) -> bool {
+    pub fn encrypt_early(&mut self, pieces: &[&[u8]], out: &mut Vec<u8>) -> bool {
         let plain = pieces.concat();
         self.write_early(out, |traffic, room| traffic.encrypt(&plain, room))
     }
 
-    /// Seals `close_notify` behind answers to early data, as [`seal_early`](Self::seal_early)
+    /// Encrypts `close_notify` behind answers to early data, as [`encrypt_early`](Self::encrypt_early)
     /// does; false if that is not possible.
     pub fn end_early(&mut self, out: &mut Vec<u8>) -> bool {
         self.write_early(out, |traffic, room| traffic.queue_close_notify(room))
@@ -256,18 +256,18 @@ impl Handshake {
             return false;
         }
         let UnbufferedStatus { discard, state } = connection.process_tls_records(&mut self.input);
-        let mut is_sealed = false;
+        let mut is_encrypted = false;
         if let Ok(ConnectionState::WriteTraffic(mut traffic)) = state {
             let start = out.len();
             if let Err(EncryptError::InsufficientSize(need)) = write(&mut traffic, &mut []) {
                 out.resize(start + need.required_size, 0);
                 let written = write(&mut traffic, &mut out[start..]).unwrap_or(0);
                 out.truncate(start + written);
-                is_sealed = written > 0;
+                is_encrypted = written > 0;
             }
         }
         self.discard(discard);
-        is_sealed
+        is_encrypted
     }
 
     /// Whether there is a record that the library has not been given, or the beginning of what can
@@ -483,7 +483,7 @@ fn put_clear(alert: Alert, out: &mut Vec<u8>) {
     out.extend_from_slice(&alert.content());
 }
 
-/// The alert that goes with an error, where the library has sealed the one it sent.
+/// The alert that goes with an error, where the library has encrypted the one it sent.
 fn likely_alert(error: &Error) -> Alert {
     match error {
         Error::InvalidMessage(_) => Alert::DECODE_ERROR,

@@ -1,4 +1,4 @@
-//! Whether the kernel seals large bodies, and if not, why.
+//! Whether the kernel encrypts large bodies, and if not, why.
 
 use std::fmt;
 
@@ -25,7 +25,7 @@ pub struct KernelTls {
     support: Result<Support, Off>,
 }
 
-/// Why the kernel seals nothing.
+/// Why the kernel encrypts nothing.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Off {
     /// It was switched off.
@@ -79,7 +79,7 @@ impl KernelTls {
         }
     }
 
-    /// A kernel that can seal with every cipher: for a simulated one.
+    /// A kernel that can encrypt with every cipher: for a simulated one.
     #[must_use]
     pub fn assumed(can_update_keys: bool) -> Self {
         let ciphers = [
@@ -122,7 +122,7 @@ impl KernelTls {
     }
 }
 
-/// What the kernel has to be given to go on sealing.
+/// What the kernel has to be given to go on encrypting.
 #[must_use]
 pub fn tx_keys(secrets: &Secrets) -> TxKeys<'_> {
     TxKeys {

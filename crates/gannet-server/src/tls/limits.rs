@@ -9,12 +9,12 @@ pub const RECORD_HEADER_LEN: usize = 5;
 /// The tag of all three AEADs in use.
 pub const TAG_LEN: usize = 16;
 
-/// The most a record grows by sealing, header included: TLS 1.3 adds 5 + 1 + 16 bytes, TLS 1.2
+/// The most a record grows by encryption, header included: TLS 1.3 adds 5 + 1 + 16 bytes, TLS 1.2
 /// with AES-GCM 5 + 8 + 16.
 pub const RECORD_OVERHEAD_MAX: usize = RECORD_HEADER_LEN + 8 + TAG_LEN;
 
 /// The most bytes after the header of a TLS 1.3 record. The RFC leaves room for AEADs that add up
-/// to 255 bytes; those in use add a tag, and what they seal is at most 2^14 bytes and a content
+/// to 255 bytes; those in use add a tag, and what they encrypt is at most 2^14 bytes and a content
 /// type, padding included (RFC 8446 sections 5.2 and 5.4).
 pub const CIPHERTEXT_MAX_TLS13: usize = PLAINTEXT_MAX + 1 + TAG_LEN;
 
@@ -46,18 +46,18 @@ pub const KEY_UPDATES_MAX: u32 = 128;
 /// Warning alerts in a row (TLS 1.2, and `user_canceled`) that are ignored.
 pub const WARNING_ALERTS_MAX: u32 = 4;
 
-/// Records sealed with one key before it is updated. AES-GCM allows 2^24 full records (RFC 8446
+/// Records encrypted with one key before it is updated. AES-GCM allows 2^24 full records (RFC 8446
 /// section 5.5); half of it leaves room for a connection that cannot update at once.
-pub const SEALED_RECORDS_MAX: u64 = 1 << 23;
+pub const ENCRYPTED_RECORDS_MAX: u64 = 1 << 23;
 
-/// The fewest records that an operator may have sealed with one key: more than one send has, so
+/// The fewest records that an operator may have encrypted with one key: more than one send has, so
 /// that every key gets something done.
-pub const SEALED_RECORDS_MIN: u64 = 256;
+pub const ENCRYPTED_RECORDS_MIN: u64 = 256;
 
 /// Records after which the connection is over if nothing could update the key, where it should be
 /// updated after `max` of them: by default 1,024 less than AES-GCM allows.
 #[must_use]
-pub const fn sealed_records_end(max: u64) -> u64 {
+pub const fn encrypted_records_end(max: u64) -> u64 {
     2 * max - max / 8192
 }
 
@@ -69,7 +69,7 @@ pub const SMALL_RECORD_LEN: usize = 1369;
 /// Small records at the beginning of a long answer: as many as TCP sends before it waits for the
 /// first acknowledgement, ten segments (RFC 6928). A full record would be usable one round trip
 /// later, when the rest of it has arrived. Over 1 Mbit/s the first bytes of a page of 100,000 are
-/// there after 75 ms instead of 184, the last ones after 893 instead of 884; sealing them costs
+/// there after 75 ms instead of 184, the last ones after 893 instead of 884; encrypting them costs
 /// 3 µs more, where the handshake before them has cost about 100.
 pub const SMALL_RECORDS: u32 = 10;
 

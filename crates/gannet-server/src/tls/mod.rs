@@ -6,7 +6,7 @@
 //!                watch (re-reads)                                           ▼
 //!  received bytes ───────────────────────────────────────────────▶ Handshake (rustls inside)
 //!                                                                           │ Done
-//!                                              plaintext ◀─ receive ─ Session ─ seal ─▶ records
+//!                                              plaintext ◀─ receive ─ Session ─ encrypt ─▶ records
 //!                                                                           │ into_kernel
 //!                                                                           ▼
 //!                                                             gannet_io::ktls (transmit only)

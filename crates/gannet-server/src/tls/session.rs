@@ -1,15 +1,15 @@
 //! An established connection: both directions of the record layer, and the updates of their keys.
 //!
 //! ```text
-//!  Handshake ── Done ──▶ Session ── into_kernel ──▶ Session whose records the kernel seals
+//!  Handshake ── Done ──▶ Session ── into_kernel ──▶ Session whose records the kernel encrypts
 //!                          │ receive: bytes in, plaintext out      (what we receive stays ours)
-//!                          │ seal:    pieces in, records out
+//!                          │ encrypt:    pieces in, records out
 //! ```
 //!
 //! # Key updates (RFC 8446 section 4.6.3)
 //! The peer's are followed at once. If it asks for one of ours, or our key nears its limit, a
-//! `KeyUpdate` goes in front of the next bytes that are sealed: the RFC wants it no sooner. While
-//! the kernel seals, the worker is asked to pass the new key on: see
+//! `KeyUpdate` goes in front of the next bytes that are encrypted: the RFC wants it no sooner. While
+//! the kernel encrypts, the worker is asked to pass the new key on: see
 //! [`Session::kernel_update`].
 //!
 //! # Tickets
@@ -24,29 +24,29 @@ use rustls::server::ServerConnectionData;
 
 use super::alert::{Alert, Fault};
 use super::config::secrets_of;
-use super::limits::{PLAINTEXT_MAX, SEALED_RECORDS_MAX, sealed_records_end};
+use super::limits::{ENCRYPTED_RECORDS_MAX, PLAINTEXT_MAX, encrypted_records_end};
 use super::record::ContentType;
 use super::record::aead::{Cipher, Secrets, Version};
-use super::record::open::{Control, Opener};
-use super::record::seal::{Exhausted, Sealer};
+use super::record::decrypt::{Control, Decryptor};
+use super::record::encrypt::{Encryptor, Exhausted};
 
 /// See the module's description.
 pub struct Session {
-    opener: Opener,
+    decryptor: Decryptor,
     sender: Sender,
     version: Version,
     keys: KernelConnection<ServerConnectionData>,
-    /// Sealed bytes that leave in front of the next ones.
+    /// Encrypted bytes that leave in front of the next ones.
     waiting: Vec<u8>,
     /// A `KeyUpdate` of ours is due.
     owes_key_update: bool,
-    /// Our last alert was sealed: nothing may follow it.
+    /// Our last alert was encrypted: nothing may follow it.
     is_ended: bool,
     updates: KeyUpdates,
-    /// Records sealed with earlier keys of ours.
-    sealed_before: u64,
-    /// Records that were sealed when the peer last sent something.
-    sealed_seen: u64,
+    /// Records encrypted with earlier keys of ours.
+    encrypted_before: u64,
+    /// Records that were encrypted when the peer last sent something.
+    encrypted_seen: u64,
     /// After so many records a key of ours is updated.
     records_max: u64,
 }
@@ -60,17 +60,17 @@ pub struct KeyUpdates {
     pub ours: u32,
 }
 
-/// Who seals what we send.
+/// Who encrypts what we send.
 enum Sender {
-    Ours(Sealer),
-    /// The kernel, and how many records it has sealed with its key at most.
+    Ours(Encryptor),
+    /// The kernel, and how many records it has encrypted with its key at most.
     Kernel {
         cipher: Cipher,
         records: u64,
     },
 }
 
-/// The content of a control record for the kernel to seal: `KeyUpdate`, nothing requested.
+/// The content of a control record for the kernel to encrypt: `KeyUpdate`, nothing requested.
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
 /// What received bytes have changed.
@@ -92,7 +92,7 @@ pub enum KernelNeeds {
     /// A new key: [`Session::kernel_update`]. Where the kernel cannot change keys, the connection
     /// ends after the response under way.
     KeyUpdate,
-    /// The key may seal nothing more: end the connection now.
+    /// The key may encrypt nothing more: end the connection now.
     End,
 }
 
@@ -101,16 +101,16 @@ pub enum KernelNeeds {
 pub enum StaysOurs {
     /// TLS 1.2: its explicit nonces are counted differently by the kernel.
     Tls12,
-    /// Sealed bytes are waiting to be sent first: [`Session::take_waiting`].
+    /// Encrypted bytes are waiting to be sent first: [`Session::take_waiting`].
     Waiting,
-    /// Our last alert is sealed, or the kernel seals already.
+    /// Our last alert is encrypted, or the kernel encrypts already.
     Over,
 }
 
 impl Session {
     /// Bytes held for records that are not whole, and to be sent.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.opener.held_bytes() + self.waiting.capacity()
+        self.decryptor.held_bytes() + self.waiting.capacity()
     }
 
     pub(super) fn new(
@@ -121,26 +121,26 @@ impl Session {
         waiting: Vec<u8>,
     ) -> Self {
         Self {
-            opener: Opener::new(version, rx),
-            sender: Sender::Ours(Sealer::new(version, tx)),
+            decryptor: Decryptor::new(version, rx),
+            sender: Sender::Ours(Encryptor::new(version, tx)),
             version,
             keys,
             waiting,
             owes_key_update: false,
             is_ended: false,
             updates: KeyUpdates::default(),
-            sealed_before: 0,
-            sealed_seen: 0,
-            records_max: SEALED_RECORDS_MAX,
+            encrypted_before: 0,
+            encrypted_seen: 0,
+            records_max: ENCRYPTED_RECORDS_MAX,
         }
     }
 
-    /// Has each of our keys seal `max` records before it is updated, or before the connection ends
+    /// Has each of our keys encrypt `max` records before it is updated, or before the connection ends
     /// where it cannot be: 1 to 2^23, which is the default.
     pub fn limit_records(&mut self, max: u64) {
-        self.records_max = max.clamp(1, SEALED_RECORDS_MAX);
-        if let Sender::Ours(sealer) = &mut self.sender {
-            sealer.limit_records(max);
+        self.records_max = max.clamp(1, ENCRYPTED_RECORDS_MAX);
+        if let Sender::Ours(encryptor) = &mut self.sender {
+            encryptor.limit_records(max);
         }
     }
 
@@ -152,21 +152,22 @@ impl Session {
     /// (plaintext before the fault was appended and may be answered or dropped); for
     /// [`Fault::Peers`] close at once.
     pub fn receive(&mut self, mut input: &[u8], plain: &mut Vec<u8>) -> Result<Received, Fault> {
-        let sealed = self.sealed_before + self.sealed_by_key();
-        self.opener.allow_key_updates(sealed - self.sealed_seen);
-        self.sealed_seen = sealed;
-        while let Some(control) = self.opener.receive(&mut input, plain)? {
+        let encrypted = self.encrypted_before + self.encrypted_by_key();
+        self.decryptor
+            .allow_key_updates(encrypted - self.encrypted_seen);
+        self.encrypted_seen = encrypted;
+        while let Some(control) = self.decryptor.receive(&mut input, plain)? {
             match control {
                 Control::KeyUpdate { is_requested } => {
                     let (sequence, secrets) = self.keys.update_rx_secret().map_err(|_| INTERNAL)?;
-                    self.opener
+                    self.decryptor
                         .rekey(secrets_of(sequence, &secrets).ok_or(INTERNAL)?);
                     self.owes_key_update |= is_requested;
                     self.updates.peers += 1;
                 }
             }
         }
-        Ok(if self.opener.is_closed() {
+        Ok(if self.decryptor.is_closed() {
             Received::Closed
         } else {
             Received::Open
@@ -188,62 +189,62 @@ impl Session {
     #[must_use]
     pub fn cipher(&self) -> Cipher {
         match &self.sender {
-            Sender::Ours(sealer) => sealer.cipher(),
+            Sender::Ours(encryptor) => encryptor.cipher(),
             Sender::Kernel { cipher, .. } => *cipher,
         }
     }
 
-    /// Whether the connection should end after the answer under way: our key has sealed enough,
+    /// Whether the connection should end after the answer under way: our key has encrypted enough,
     /// and TLS 1.2 cannot go on with another.
     #[must_use]
     pub fn wants_end(&self) -> bool {
         match &self.sender {
-            Sender::Ours(sealer) => self.version == Version::Tls12 && sealer.is_used(),
+            Sender::Ours(encryptor) => self.version == Version::Tls12 && encryptor.is_used(),
             Sender::Kernel { .. } => false,
         }
     }
 
-    /// Seals the pieces as one stream and appends the records to `out`: several pieces that fit
+    /// Encrypts the pieces as one stream and appends the records to `out`: several pieces that fit
     /// become one record.
     ///
     /// # Errors
     /// [`Exhausted`]: the key is used up and cannot be updated (TLS 1.2); end the connection.
     ///
     /// # Panics
-    /// If the kernel seals.
-    pub fn seal(&mut self, pieces: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Exhausted> {
+    /// If the kernel encrypts.
+    pub fn encrypt(&mut self, pieces: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Exhausted> {
         self.prepare(out)?;
-        self.sealer().seal(pieces, out)
+        self.encryptor().encrypt(pieces, out)
     }
 
     /// What has to go in front of the records to come (tickets, a key update): appended to `out`.
-    /// [`seal`](Self::seal) does it by itself.
+    /// [`encrypt`](Self::encrypt) does it by itself.
     ///
     /// # Errors
-    /// As [`seal`](Self::seal).
+    /// As [`encrypt`](Self::encrypt).
     ///
     /// # Panics
-    /// If the kernel seals.
+    /// If the kernel encrypts.
     pub fn prepare(&mut self, out: &mut Vec<u8>) -> Result<(), Exhausted> {
         self.take_waiting(out);
         if self.is_ended {
             return Err(Exhausted);
         }
-        if self.owes_key_update || self.sealer().wants_key_update() {
+        if self.owes_key_update || self.encryptor().wants_key_update() {
             self.update_keys(false, out)?;
         }
         Ok(())
     }
 
-    /// The sealer itself, for sealing into memory that is there already, after
+    /// The encryptor itself, for encrypting into memory that is there already, after
     /// [`prepare`](Self::prepare).
     ///
     /// # Panics
-    /// If the kernel seals.
-    pub fn sealer(&mut self) -> &mut Sealer {
+    /// If the kernel encrypts.
+    pub fn encryptor(&mut self) -> &mut Encryptor {
         match &mut self.sender {
-            Sender::Ours(sealer) => sealer,
-            Sender::Kernel { .. } => panic!("the kernel seals what this connection sends"),
+            Sender::Ours(encryptor) => encryptor,
+            Sender::Kernel { .. } => panic!("the kernel encrypts what this connection sends"),
         }
     }
 
@@ -251,10 +252,10 @@ impl Session {
     /// does nothing otherwise.
     ///
     /// # Errors
-    /// As [`seal`](Self::seal).
+    /// As [`encrypt`](Self::encrypt).
     ///
     /// # Panics
-    /// If the kernel seals.
+    /// If the kernel encrypts.
     pub fn update_keys(&mut self, request: bool, out: &mut Vec<u8>) -> Result<(), Exhausted> {
         if self.version != Version::Tls13 {
             return Ok(());
@@ -262,27 +263,27 @@ impl Session {
         self.take_waiting(out);
         let mut content = KEY_UPDATE;
         content[4] = u8::from(request);
-        self.sealer()
-            .seal_control(ContentType::Handshake, &content, out)?;
+        self.encryptor()
+            .encrypt_control(ContentType::Handshake, &content, out)?;
         let secrets = self.next_secrets().ok_or(Exhausted)?;
-        self.sealed_before += self.sealed_by_key();
-        self.sealer().rekey(secrets);
+        self.encrypted_before += self.encrypted_by_key();
+        self.encryptor().rekey(secrets);
         self.updates.ours += 1;
         self.owes_key_update = false;
         Ok(())
     }
 
     /// Appends our last record: `close_notify` for an orderly end (RFC 8446 section 6.1), else
-    /// the alert. Nothing can be sealed after it; a second call appends nothing. While the
-    /// kernel seals, nothing is appended: send [`Alert::content`] as a control record.
+    /// the alert. Nothing can be encrypted after it; a second call appends nothing. While the
+    /// kernel encrypts, nothing is appended: send [`Alert::content`] as a control record.
     pub fn end(&mut self, alert: Alert, out: &mut Vec<u8>) {
         self.take_waiting(out);
         if std::mem::replace(&mut self.is_ended, true) {
             return;
         }
-        if let Sender::Ours(sealer) = &mut self.sender {
+        if let Sender::Ours(encryptor) = &mut self.sender {
             // An exhausted key cannot say goodbye: the end of the stream does it alone.
-            let _ = sealer.seal_control(ContentType::Alert, &alert.content(), out);
+            let _ = encryptor.encrypt_control(ContentType::Alert, &alert.content(), out);
         }
     }
 
@@ -304,14 +305,14 @@ impl Session {
         !self.waiting.is_empty()
     }
 
-    /// Whether the kernel seals.
+    /// Whether the kernel encrypts.
     #[must_use]
     pub fn is_kernel(&self) -> bool {
         matches!(self.sender, Sender::Kernel { .. })
     }
 
-    /// Hands sealing over to the kernel: the secrets it has to be given before the next byte is
-    /// sent. Everything sealed so far has to be sent before.
+    /// Hands encryption over to the kernel: the secrets it has to be given before the next byte is
+    /// sent. Everything encrypted so far has to be sent before.
     ///
     /// # Errors
     /// [`StaysOurs`], with the reason; nothing has changed then.
@@ -328,30 +329,30 @@ impl Session {
         let cipher = self.cipher();
         let sender = Sender::Kernel {
             cipher,
-            records: self.sealer().sequence(),
+            records: self.encryptor().sequence(),
         };
         match std::mem::replace(&mut self.sender, sender) {
-            Sender::Ours(sealer) => Ok(sealer.into_secrets()),
+            Sender::Ours(encryptor) => Ok(encryptor.into_secrets()),
             Sender::Kernel { .. } => unreachable!("tested above"),
         }
     }
 
-    /// Takes sealing back when the kernel refused the secrets that
+    /// Takes encryption back when the kernel refused the secrets that
     /// [`into_kernel`](Self::into_kernel) gave.
     pub fn take_back(&mut self, secrets: Secrets) {
-        let mut sealer = Sealer::new(self.version, secrets);
-        sealer.limit_records(self.records_max);
-        self.sender = Sender::Ours(sealer);
+        let mut encryptor = Encryptor::new(self.version, secrets);
+        encryptor.limit_records(self.records_max);
+        self.sender = Sender::Ours(encryptor);
     }
 
-    /// Counts a send of `bytes` that the kernel is about to seal, and says what has to come
+    /// Counts a send of `bytes` that the kernel is about to encrypt, and says what has to come
     /// first. One record is added for each send: the last one is rarely full.
     pub fn kernel_sends(&mut self, bytes: u64) -> KernelNeeds {
         let Sender::Kernel { records, .. } = &mut self.sender else {
             return KernelNeeds::Nothing;
         };
         *records = records.saturating_add(bytes.div_ceil(PLAINTEXT_MAX as u64) + 1);
-        if *records > sealed_records_end(self.records_max) {
+        if *records > encrypted_records_end(self.records_max) {
             KernelNeeds::End
         } else if self.owes_key_update || *records > self.records_max {
             KernelNeeds::KeyUpdate
@@ -362,10 +363,10 @@ impl Session {
 
     /// The next key for the kernel: first the returned content goes out as a control record of
     /// type 22 (handshake) with nothing else under way, then the secrets are installed. `None` if
-    /// the kernel does not seal.
+    /// the kernel does not encrypt.
     pub fn kernel_update(&mut self) -> Option<([u8; 5], Secrets)> {
         let secrets = self.is_kernel().then(|| self.next_secrets()).flatten()?;
-        self.sealed_before += self.sealed_by_key();
+        self.encrypted_before += self.encrypted_by_key();
         if let Sender::Kernel { records, .. } = &mut self.sender {
             *records = 0;
         }
@@ -373,10 +374,10 @@ impl Session {
         Some((KEY_UPDATE, secrets))
     }
 
-    /// Records that our key has sealed.
-    fn sealed_by_key(&self) -> u64 {
+    /// Records that our key has encrypted.
+    fn encrypted_by_key(&self) -> u64 {
         match &self.sender {
-            Sender::Ours(sealer) => sealer.sequence(),
+            Sender::Ours(encryptor) => encryptor.sequence(),
             Sender::Kernel { records, .. } => *records,
         }
     }

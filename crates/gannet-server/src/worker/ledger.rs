@@ -230,7 +230,7 @@ pub(crate) enum Work {
     Read,
     /// Lookups begun, or begun again.
     Lookup,
-    /// Bytes copied or sealed for the further sends of long answers.
+    /// Bytes copied or encrypted for the further sends of long answers.
     Send,
 }
 

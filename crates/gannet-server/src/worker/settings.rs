@@ -25,7 +25,7 @@ pub(crate) struct WorkerSettings {
     pub(crate) kernel_tls: Option<KernelTls>,
     /// How much of the end of a long live file leaves as copies.
     pub(crate) tail_len: u64,
-    /// Records that a key of a connection seals before it is replaced.
+    /// Records that a key of a connection encrypts before it is replaced.
     pub(crate) key_records_max: u64,
     /// Bytes of archives copied into memory; reported by one worker only.
     pub(crate) archive_copied: u64,

@@ -3,7 +3,7 @@
 use gannet_io::driver::Listener;
 use gannet_io::sim::{Client, End, Faults, SimHandle};
 use gannet_server::config::Limits;
-use gannet_server::tls::limits::{SEALED_RECORDS_MAX, SMALL_RECORD_LEN, SMALL_RECORDS};
+use gannet_server::tls::limits::{ENCRYPTED_RECORDS_MAX, SMALL_RECORD_LEN, SMALL_RECORDS};
 use gannet_testkit::h2::{
     DATA, INTERNAL_ERROR, RST_STREAM, frames, headers, opening, request, window_update,
 };
@@ -105,7 +105,8 @@ fn who_has_closed_while_the_disk_hangs_makes_room() {
         connections_max: MOST,
         ..LIMITS
     };
-    let (mut server, _) = Server::with_tls(Faults::none(), limits, Tls::None, SEALED_RECORDS_MAX);
+    let (mut server, _) =
+        Server::with_tls(Faults::none(), limits, Tls::None, ENCRYPTED_RECORDS_MAX);
     server.disk.slow_file("large", 600_000 * MS);
     let gone: Vec<_> = (0..MOST).map(|_| server.connect()).collect();
     for client in &gone {
@@ -548,7 +549,7 @@ fn ask(server: &mut Server, wire: &Wire, path: &str, len: usize) -> Vec<usize> {
     wire.take_record_lens()
 }
 
-/// A key that the kernel seals with is replaced after so many records. A kernel that cannot
+/// A key that the kernel encrypts with is replaced after so many records. A kernel that cannot
 /// replace it finishes the answer under way, and the connection ends in order.
 #[test]
 fn a_key_of_the_kernel_is_replaced_or_the_connection_ends() {
@@ -583,10 +584,10 @@ fn a_key_of_the_kernel_is_replaced_or_the_connection_ends() {
 #[test]
 fn a_long_answer_after_a_rest_begins_with_small_records() {
     let (mut server, config) =
-        Server::with_tls(Faults::none(), LIMITS, Tls::Own, SEALED_RECORDS_MAX);
+        Server::with_tls(Faults::none(), LIMITS, Tls::Own, ENCRYPTED_RECORDS_MAX);
     let wire = Wire::connect(&server.disk, config.as_ref(), usize::MAX).expect("it listens");
-    let sealed = SMALL_RECORD_LEN + 22;
-    let small = |lens: &[usize]| lens.iter().filter(|len| **len == sealed).count();
+    let encrypted = SMALL_RECORD_LEN + 22;
+    let small = |lens: &[usize]| lens.iter().filter(|len| **len == encrypted).count();
     let first = ask(&mut server, &wire, "large", LARGE);
     assert_eq!(small(&first), SMALL_RECORDS as usize, "{first:?}");
     assert_eq!(first.iter().max(), Some(&(16_384 + 22)));
@@ -595,7 +596,7 @@ fn a_long_answer_after_a_rest_begins_with_small_records() {
     assert_eq!(ask(&mut server, &wire, "small", 100).len(), 1);
     server.pass(1_100);
     let rested = ask(&mut server, &wire, "large", LARGE);
-    assert_eq!(rested[..10], [sealed; 10], "{rested:?}");
+    assert_eq!(rested[..10], [encrypted; 10], "{rested:?}");
 }
 
 /// What follows a hello that is refused changes nothing: the alert is under way, and nothing else
@@ -608,7 +609,7 @@ fn what_follows_a_refused_hello_is_dropped() {
         delay_max_ns: 500 * MS,
         ..Faults::none()
     };
-    let (mut server, config) = Server::with_tls(faults, LIMITS, Tls::Own, SEALED_RECORDS_MAX);
+    let (mut server, config) = Server::with_tls(faults, LIMITS, Tls::Own, ENCRYPTED_RECORDS_MAX);
     // The second is a part of a hello that is announced to have 16 MiB. More comes of it than is
     // held for a handshake.
     let endless = [&b"\x16\x03\x01\x1f\x40\x01\xff\xff\xff"[..], &[0; 7_996]].concat();

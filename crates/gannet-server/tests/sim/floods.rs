@@ -9,7 +9,7 @@ use gannet_io::sim::{Client, End, Faults, Sim};
 use gannet_server::config::{ContentOptions, Limits};
 use gannet_server::driven::{Driven, DrivenContent};
 use gannet_server::ledger::{Account, Bound, Holding};
-use gannet_server::tls::limits::SEALED_RECORDS_MAX;
+use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
 use gannet_testkit::h2::{
     self, CANCEL, CONTINUATION, END_HEADERS, END_STREAM, HEADERS, INITIAL_WINDOW_SIZE, PING,
     PRIORITY_UPDATE, frame, headers, opening, rst_stream, wide_opening,
@@ -95,7 +95,7 @@ fn input_that_is_not_looked_at_has_a_bound() {
         // Behind a send nothing more is received; behind a question, so much as may be pipelined.
         for (path, least) in [("large", 1), ("hangs", 20 * KIB)] {
             let (mut server, config) =
-                Server::with_tls(Faults::none(), LIMITS, tls, SEALED_RECORDS_MAX);
+                Server::with_tls(Faults::none(), LIMITS, tls, ENCRYPTED_RECORDS_MAX);
             server.disk.put_file("hangs", vec![b'h'; 10]);
             server.disk.slow_file("hangs", HANGS_NS);
             let flood: Vec<_> = (0..FLOOD)
@@ -145,7 +145,7 @@ fn input_that_is_not_looked_at_has_a_bound() {
 #[test]
 fn records_that_are_not_whole_have_a_bound() {
     let (mut server, config) =
-        Server::with_tls(Faults::none(), LIMITS, Tls::Own, SEALED_RECORDS_MAX);
+        Server::with_tls(Faults::none(), LIMITS, Tls::Own, ENCRYPTED_RECORDS_MAX);
     let record = [&b"\x17\x03\x03\x41\x00"[..], &[0; 16_000]].concat();
     let hello = [&b"\x16\x03\x01\x40\x00\x01\x00\xff\xf0"[..], &[0; 16_000]].concat();
     let mut flood = Vec::new();
@@ -173,7 +173,7 @@ fn long_bodies_in_memory_leave_in_slices() {
             socket_capacity: 100_000,
             ..Faults::none()
         };
-        let (mut server, config) = Server::with_tls(faults, LIMITS, tls, SEALED_RECORDS_MAX);
+        let (mut server, config) = Server::with_tls(faults, LIMITS, tls, ENCRYPTED_RECORDS_MAX);
         for number in 0..9_000 {
             server.disk.put_file(&format!("folder/{number:0100}"), "x");
         }
@@ -547,7 +547,7 @@ fn descriptors_that_peers_hold_are_missed_and_come_back() {
         progress_timeout_ms: 60_000,
         ..LIMITS
     };
-    let (mut server, _) = Server::with_tls(faults, limits, Tls::None, SEALED_RECORDS_MAX);
+    let (mut server, _) = Server::with_tls(faults, limits, Tls::None, ENCRYPTED_RECORDS_MAX);
     for number in 0..=DESCRIPTORS {
         server
             .disk

@@ -7,7 +7,7 @@ use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Client, End, Faults, Sim};
 use gannet_server::config::ContentOptions;
 use gannet_server::driven::{Driven, DrivenContent};
-use gannet_server::tls::limits::SEALED_RECORDS_MAX;
+use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
 
 use crate::model::{Dice, Ended, cut, judge, write};
 use crate::run::{LIMITS, Tls, secure};
@@ -45,7 +45,7 @@ fn serve(seed: u64, tls: Tls) -> (Server, Wire) {
         let target = format!("/f{number}");
         disk.put_file(&target[1..], content(&target).expect("it is one"));
     }
-    let (tls, config) = secure(tls, SEALED_RECORDS_MAX, &disk).unzip();
+    let (tls, config) = secure(tls, ENCRYPTED_RECORDS_MAX, &disk).unzip();
     let content = DrivenContent::Directory(disk.root());
     let driven = Driven::new(driver, content, &ContentOptions::default(), LIMITS, tls);
     let server = Server {

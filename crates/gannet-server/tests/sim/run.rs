@@ -11,16 +11,16 @@ use gannet_http::semantics::coding::Coding as ContentCoding;
 use gannet_io::driver::{Disk, File, Nanos, Network, Started, Token};
 use gannet_io::ktls::TxKeys;
 use gannet_io::options::EngineOptions;
-use gannet_io::sim::{Faults, KernelTlsModel, Random, RecordSealer, Sim, SimHandle};
+use gannet_io::sim::{Faults, KernelTlsModel, Random, RecordEncryptor, Sim, SimHandle};
 use gannet_server::config::{ContentOptions, Limits};
 use gannet_server::driven::{Driven, DrivenContent, DrivenTls};
 use gannet_server::ledger::{Account, Bound};
 use gannet_server::tls::config::Options as TlsOptions;
 use gannet_server::tls::kernel::KernelTls;
-use gannet_server::tls::limits::SEALED_RECORDS_MAX;
+use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
 use gannet_server::tls::record::ContentType;
 use gannet_server::tls::record::aead::{Cipher, Secrets, Version};
-use gannet_server::tls::record::seal::Sealer;
+use gannet_server::tls::record::encrypt::Encryptor;
 use rustls::ClientConfig;
 use zlib_rs::{Deflate, DeflateFlush, Status};
 
@@ -32,7 +32,7 @@ use crate::tls_support::{Authority, Issued, KeyKind, store};
 
 const MS: u64 = 1_000_000;
 
-/// Records that a key seals in half of the runs: few enough that it is replaced, or the connection
+/// Records that a key encrypts in half of the runs: few enough that it is replaced, or the connection
 /// ended for want of another; and twice as many are enough for any answer.
 const KEY_RECORDS: u64 = 40;
 
@@ -76,9 +76,9 @@ pub(crate) struct Scenario {
 pub(crate) enum Tls {
     /// In clear text.
     None,
-    /// Sealed by the server.
+    /// Encrypted by the server.
     Own,
-    /// Large bodies sealed by the kernel, which can change its keys, or not.
+    /// Large bodies encrypted by the kernel, which can change its keys, or not.
     Kernel { can_update: bool },
     /// The same, and early data is answered.
     Early,
@@ -166,7 +166,7 @@ pub(crate) fn sim(seed: u64, faults: &Faults, scenario: Scenario) -> Result<Outc
     let ends_early = scenario.tls == Tls::Kernel { can_update: false } && !allowed.cuts;
     let key_records = match random.below(2) {
         0 if !ends_early => KEY_RECORDS,
-        _ => SEALED_RECORDS_MAX,
+        _ => ENCRYPTED_RECORDS_MAX,
     };
     let (tls, config) = secure(scenario.tls, key_records, &disk).unzip();
     let server = Driven::new(driver, content, &options, limits, tls).map_err(|e| e.to_string())?;
@@ -202,7 +202,7 @@ pub(crate) fn secure(
 ) -> Option<(DrivenTls, Arc<ClientConfig>)> {
     static ISSUED: OnceLock<(Authority, Issued)> = OnceLock::new();
     let model = |can_update| {
-        let make = |keys: &TxKeys<'_>| -> Box<dyn RecordSealer> { Box::new(Kernel::new(keys)) };
+        let make = |keys: &TxKeys<'_>| -> Box<dyn RecordEncryptor> { Box::new(Kernel::new(keys)) };
         KernelTlsModel::new(make, can_update)
     };
     let kernel = match tls {
@@ -234,7 +234,7 @@ pub(crate) fn secure(
 }
 
 /// The kernel's record layer, which here is ours.
-struct Kernel(Sealer);
+struct Kernel(Encryptor);
 
 impl Kernel {
     fn new(keys: &TxKeys<'_>) -> Self {
@@ -246,19 +246,19 @@ impl Kernel {
             iv: keys.iv,
             sequence: keys.sequence,
         };
-        Self(Sealer::new(Version::Tls13, secrets))
+        Self(Encryptor::new(Version::Tls13, secrets))
     }
 }
 
-impl RecordSealer for Kernel {
-    fn seal(&mut self, content_type: u8, content: &[u8], out: &mut Vec<u8>) {
+impl RecordEncryptor for Kernel {
+    fn encrypt(&mut self, content_type: u8, content: &[u8], out: &mut Vec<u8>) {
         let kind = match content_type {
             21 => ContentType::Alert,
             22 => ContentType::Handshake,
             _ => ContentType::ApplicationData,
         };
-        let sealed = self.0.seal_control(kind, content, out);
-        sealed.expect("no run is that long");
+        let encrypted = self.0.encrypt_control(kind, content, out);
+        encrypted.expect("no run is that long");
     }
 }
 

@@ -1,7 +1,7 @@
 //! TLS in the simulation: what each side waits for, and what a peer can make the server hold.
 
 use gannet_io::sim::{End, Faults};
-use gannet_server::tls::limits::SEALED_RECORDS_MAX;
+use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
 use gannet_testkit::h2::{headers, request, wide_opening};
 
 use crate::run::{LIMITS, Tls};
@@ -23,7 +23,7 @@ fn shaken(server: &mut Server, config: Option<&std::sync::Arc<rustls::ClientConf
 #[test]
 fn tickets_arrive_before_any_request() {
     let (mut server, config) =
-        Server::with_tls(Faults::none(), LIMITS, Tls::Own, SEALED_RECORDS_MAX);
+        Server::with_tls(Faults::none(), LIMITS, Tls::Own, ENCRYPTED_RECORDS_MAX);
     let wire = shaken(&mut server, config.as_ref());
     server.until("tickets", || {
         assert!(wire.read_at_most(1 << 20).expect("true records").is_empty());
@@ -51,7 +51,7 @@ fn tickets_arrive_before_any_request() {
 #[test]
 fn a_handshake_alone_does_not_rest() {
     let (mut server, config) =
-        Server::with_tls(Faults::none(), LIMITS, Tls::Own, SEALED_RECORDS_MAX);
+        Server::with_tls(Faults::none(), LIMITS, Tls::Own, ENCRYPTED_RECORDS_MAX);
     let wire = shaken(&mut server, config.as_ref());
     let took = server.until("the end", || {
         assert!(wire.read_at_most(1 << 20).expect("true records").is_empty());
@@ -72,7 +72,7 @@ fn a_handshake_alone_does_not_rest() {
 }
 
 /// What may wait for a peer beside its socket: 48 KiB of content, half a frame that is not cut for
-/// the bound's sake, and what seals and frames all of it.
+/// the bound's sake, and what encrypts and frames all of it.
 const UNTAKEN_MAX: u64 = 60_000;
 
 /// However fast a peer was: once it takes nothing, what was made for it and does not fit its socket
@@ -85,7 +85,7 @@ fn a_peer_that_stalls_has_little_made_for_it() {
                 socket_capacity: 1 << 20,
                 ..Faults::none()
             };
-            let (mut server, config) = Server::with_tls(faults, LIMITS, tls, SEALED_RECORDS_MAX);
+            let (mut server, config) = Server::with_tls(faults, LIMITS, tls, ENCRYPTED_RECORDS_MAX);
             server.disk.put_file("huge", vec![b'H'; 8 << 20]);
             let connect = || Wire::connect(&server.disk, config.as_ref(), usize::MAX);
             let wire = connect().expect("it listens");

@@ -7,7 +7,7 @@ use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Client, Faults, Sim, SimHandle};
 use gannet_server::config::{ContentOptions, Limits};
 use gannet_server::driven::{Driven, DrivenContent};
-use gannet_server::tls::limits::SEALED_RECORDS_MAX;
+use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
 use rustls::ClientConfig;
 
 use crate::run::{LIMITS, Packing, Tls, check_holdings, open, secure};
@@ -28,13 +28,13 @@ pub(crate) struct Server {
 impl Server {
     /// A directory with `large` and `small`.
     pub(crate) fn new(faults: Faults) -> Self {
-        Self::with_tls(faults, LIMITS, Tls::None, SEALED_RECORDS_MAX).0
+        Self::with_tls(faults, LIMITS, Tls::None, ENCRYPTED_RECORDS_MAX).0
     }
 
     /// The same; what arrives is looked at `delay_ms` later.
     pub(crate) fn delayed(faults: Faults, delay_ms: u64) -> Self {
         let limits = Limits { delay_ms, ..LIMITS };
-        Self::with_tls(faults, limits, Tls::None, SEALED_RECORDS_MAX).0
+        Self::with_tls(faults, limits, Tls::None, ENCRYPTED_RECORDS_MAX).0
     }
 
     /// The same over TLS, and what a client needs for it.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gannet_io::driver::Nanos;
 use gannet_io::sim::{End, Faults};
 use gannet_server::ledger::Account;
-use gannet_server::tls::limits::SEALED_RECORDS_MAX;
+use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
 use rustls::ClientConfig;
 
 use crate::run::{LIMITS, Tls};
@@ -110,7 +110,7 @@ impl Case {
             (tls, false) => tls,
         };
         let (mut server, config) =
-            Server::with_tls(Faults::none(), LIMITS, tls, SEALED_RECORDS_MAX);
+            Server::with_tls(Faults::none(), LIMITS, tls, ENCRYPTED_RECORDS_MAX);
         server.disk.put_file("slow", "slow");
         server.disk.slow_file("slow", 60_000 * MS);
         if is_early {
@@ -199,13 +199,13 @@ impl Case {
     }
 
     /// Sends as long as the server receives, a megabyte at most.
-    fn flood(&mut self, bytes: &[u8], is_sealed: bool) {
+    fn flood(&mut self, bytes: &[u8], is_encrypted: bool) {
         for _ in 0..64 {
             if self.is_over() {
                 return;
             }
             if self.wire.client().unreceived() < 64 << 10 {
-                match is_sealed && !self.wire.is_shaking() {
+                match is_encrypted && !self.wire.is_shaking() {
                     true => self.wire.write(bytes),
                     false => self.wire.client().write(bytes),
                 }

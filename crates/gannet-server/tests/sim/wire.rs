@@ -140,8 +140,8 @@ impl Wire {
             };
             return Ok(client.read_at_most(max));
         };
-        let sealed = client.read_at_most(max);
-        tls.borrow_mut().open(&sealed);
+        let encrypted = client.read_at_most(max);
+        tls.borrow_mut().open(&encrypted);
         self.flush();
         let mut tls = tls.borrow_mut();
         if let Some(fault) = tls.fault.take() {
@@ -217,8 +217,8 @@ impl Wire {
 }
 
 impl Tls {
-    fn note_records(&mut self, sealed: &[u8]) {
-        for &byte in sealed {
+    fn note_records(&mut self, encrypted: &[u8]) {
+        for &byte in encrypted {
             if let Some(place) = self.header.get_mut(self.record) {
                 *place = byte;
             }
@@ -231,10 +231,10 @@ impl Tls {
         }
     }
 
-    fn open(&mut self, mut sealed: &[u8]) {
-        self.note_records(sealed);
-        while !sealed.is_empty() {
-            if self.connection.read_tls(&mut sealed).is_err() {
+    fn open(&mut self, mut encrypted: &[u8]) {
+        self.note_records(encrypted);
+        while !encrypted.is_empty() {
+            if self.connection.read_tls(&mut encrypted).is_err() {
                 return;
             }
             match self.connection.process_new_packets() {

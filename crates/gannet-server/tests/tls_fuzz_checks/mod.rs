@@ -7,13 +7,13 @@ use gannet_server::tls::certificates::{CertificateSet, LoadOptions, Pair, PairPa
 use gannet_server::tls::config::Options;
 use gannet_server::tls::handshake::{Handshake, Step};
 use gannet_server::tls::record::aead::{Cipher, Secrets, Version};
-use gannet_server::tls::record::open::Opener;
-use gannet_server::tls::record::seal::Sealer;
+use gannet_server::tls::record::decrypt::Decryptor;
+use gannet_server::tls::record::encrypt::Encryptor;
 
 /// The first byte chooses the version, the cipher and what is done:
 ///
-/// * the rest as ciphertext: no panic, and nothing comes out that was not sealed;
-/// * the rest as lengths of pieces: what is sealed comes out, however it is cut;
+/// * the rest as ciphertext: no panic, and nothing comes out that was not encrypted;
+/// * the rest as lengths of pieces: what is encrypted comes out, however it is cut;
 /// * as before, with one byte changed: only the beginning of it comes out.
 pub(crate) fn record(bytes: &[u8]) {
     let Some((choice, rest)) = bytes.split_first() else {
@@ -35,33 +35,33 @@ pub(crate) fn record(bytes: &[u8]) {
         iv: [9; 12],
         sequence: 3,
     };
-    let mut opener = Opener::new(version, secrets());
+    let mut decryptor = Decryptor::new(version, secrets());
     match choice >> 3 & 3 {
         0 => {
             let mut plain = Vec::new();
             for piece in rest.chunks(usize::from(choice >> 5) * 7 + 1) {
-                if opener.open(piece, &mut plain).is_err() {
+                if decryptor.decrypt(piece, &mut plain).is_err() {
                     break;
                 }
             }
             assert_eq!(plain, b"", "nobody has the key");
         }
         kind => {
-            let (expected, mut sealed) = seal(Sealer::new(version, secrets()), rest);
-            let flipped = kind == 2 && !sealed.is_empty();
+            let (expected, mut encrypted) = encrypt(Encryptor::new(version, secrets()), rest);
+            let flipped = kind == 2 && !encrypted.is_empty();
             if flipped {
                 let at = rest.iter().map(|byte| usize::from(*byte)).sum::<usize>() * 31;
-                let at = at % sealed.len();
-                sealed[at] ^= 1 | choice >> 5;
+                let at = at % encrypted.len();
+                encrypted[at] ^= 1 | choice >> 5;
             }
             let mut plain = Vec::new();
             let cut = usize::from(choice >> 5) * 1001 + 3;
-            let result = sealed
+            let result = encrypted
                 .chunks(cut)
-                .try_for_each(|piece| opener.open(piece, &mut plain).map(|_| ()));
+                .try_for_each(|piece| decryptor.decrypt(piece, &mut plain).map(|_| ()));
             assert!(
                 expected.starts_with(&plain),
-                "only what was sealed comes out"
+                "only what was encrypted comes out"
             );
             assert!(
                 flipped || (result.is_ok() && plain == expected),
@@ -71,9 +71,9 @@ pub(crate) fn record(bytes: &[u8]) {
     }
 }
 
-/// Seals pieces whose lengths are the bytes; returns what went in and what came out.
-fn seal(mut sealer: Sealer, lengths: &[u8]) -> (Vec<u8>, Vec<u8>) {
-    let (mut expected, mut sealed) = (Vec::new(), Vec::new());
+/// Encrypts pieces whose lengths are the bytes; returns what went in and what came out.
+fn encrypt(mut encryptor: Encryptor, lengths: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let (mut expected, mut encrypted) = (Vec::new(), Vec::new());
     for lengths in lengths.chunks(3).take(20) {
         let pieces: Vec<Vec<u8>> = lengths
             .iter()
@@ -81,14 +81,16 @@ fn seal(mut sealer: Sealer, lengths: &[u8]) -> (Vec<u8>, Vec<u8>) {
             .collect();
         let pieces: Vec<&[u8]> = pieces.iter().map(Vec::as_slice).collect();
         if lengths[0] % 2 == 1 {
-            sealer.begin_small();
+            encryptor.begin_small();
         }
-        sealer.seal(&pieces, &mut sealed).expect("few records");
+        encryptor
+            .encrypt(&pieces, &mut encrypted)
+            .expect("few records");
         pieces
             .iter()
             .for_each(|piece| expected.extend_from_slice(piece));
     }
-    (expected, sealed)
+    (expected, encrypted)
 }
 
 /// The bytes as a client's first flight, cut by the first of them: never a panic, never a

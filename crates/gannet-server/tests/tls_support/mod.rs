@@ -136,21 +136,24 @@ impl Duo {
     /// The server sends; the client's plaintext.
     pub fn down(&mut self, pieces: &[&[u8]]) -> Vec<u8> {
         let mut out = Vec::new();
-        self.server.seal(pieces, &mut out).unwrap();
+        self.server.encrypt(pieces, &mut out).unwrap();
         to_client(&mut self.client, &out).unwrap()
     }
 
     /// The client's ciphertext of some bytes.
-    pub fn seal_up(&mut self, bytes: &[u8]) -> Vec<u8> {
+    pub fn encrypt_up(&mut self, bytes: &[u8]) -> Vec<u8> {
         self.client.writer().write_all(bytes).unwrap();
         from_client(&mut self.client)
     }
 
     /// The client sends; the server's plaintext.
     pub fn up(&mut self, bytes: &[u8]) -> Vec<u8> {
-        let sealed = self.seal_up(bytes);
+        let encrypted = self.encrypt_up(bytes);
         let mut plain = Vec::new();
-        assert_eq!(self.server.receive(&sealed, &mut plain), Ok(Received::Open));
+        assert_eq!(
+            self.server.receive(&encrypted, &mut plain),
+            Ok(Received::Open)
+        );
         plain
     }
 }

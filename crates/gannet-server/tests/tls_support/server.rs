@@ -146,14 +146,14 @@ fn answer(session: &mut Session, request: &[u8], stream: &mut TcpStream) -> Resu
     let body = body(len);
     let (first, second) = body.split_at(len / 2);
     let mut out = Vec::new();
-    let sealed = session.seal(&[head.as_bytes(), first], &mut out);
-    sealed.map_err(|_| "exhausted".to_owned())?;
+    let encrypted = session.encrypt(&[head.as_bytes(), first], &mut out);
+    encrypted.map_err(|_| "exhausted".to_owned())?;
     // A change of keys in the middle of the body, which the client has to follow.
     session
         .update_keys(false, &mut out)
         .map_err(|_| "exhausted".to_owned())?;
     session
-        .seal(&[second], &mut out)
+        .encrypt(&[second], &mut out)
         .map_err(|_| "exhausted".to_owned())?;
     if is_last {
         session.end(Alert::CLOSE_NOTIFY, &mut out);

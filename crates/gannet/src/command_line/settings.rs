@@ -7,7 +7,7 @@ use gannet_server::config::{Config, ListenAddress, Scheme};
 
 use crate::command_line::site_settings::SiteSettings;
 use gannet_server::tls::kernel::Choice;
-use gannet_server::tls::limits::SEALED_RECORDS_MAX;
+use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
 
 /// The settings of `serve`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -69,9 +69,9 @@ pub struct TlsSettings {
     pub hsts: bool,
     /// Early data (0-RTT) is taken.
     pub early_data: bool,
-    /// Whether the kernel seals.
+    /// Whether the kernel encrypts.
     pub kernel: Choice,
-    /// Records that one key of a connection seals.
+    /// Records that one key of a connection encrypts.
     pub key_records_max: u64,
 }
 
@@ -85,7 +85,7 @@ impl Default for TlsSettings {
             hsts: false,
             early_data: false,
             kernel: Choice::default(),
-            key_records_max: SEALED_RECORDS_MAX,
+            key_records_max: ENCRYPTED_RECORDS_MAX,
         }
     }
 }

@@ -169,12 +169,12 @@ impl Text {
         self.single(
             "gannet_tls_kernel_connections_total",
             "counter",
-            "Connections the kernel sealed.",
+            "Connections the kernel encrypted.",
             tls.kernel,
         );
         self.counters(
             "gannet_tls_not_kernel_total",
-            "Large bodies the kernel did not seal.",
+            "Large bodies the kernel did not encrypt.",
             "reason",
             tls.not_kernel.iter().map(|(reason, n)| (reason, *n)),
         );

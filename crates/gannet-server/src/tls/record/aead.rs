@@ -1,4 +1,4 @@
-//! The keys of one direction of a connection, and how a record is sealed or opened with them.
+//! The keys of one direction of a connection, and how a record is encrypted or opened with them.
 
 use std::fmt;
 
@@ -77,7 +77,7 @@ pub struct Secrets {
     /// The key; the first [`Cipher::key_len`] bytes count.
     pub key: [u8; 32],
     /// The initialisation vector. TLS 1.2 with AES-GCM: four bytes of salt, then the start of the
-    /// explicit nonces (sealing only).
+    /// explicit nonces (encryption only).
     pub iv: [u8; 12],
     /// The sequence number of the next record.
     pub sequence: u64,
@@ -141,9 +141,10 @@ impl RecordKey {
         nonce
     }
 
-    /// Seals in place. `sealed` is the plaintext with room for the tag behind it.
-    pub(super) fn seal(&self, nonce: [u8; 12], additional: &[u8], sealed: &mut [u8]) {
-        let (content, tag_to) = sealed.split_at_mut(sealed.len() - super::super::limits::TAG_LEN);
+    /// Encrypts in place. `encrypted` is the plaintext with room for the tag behind it.
+    pub(super) fn encrypt(&self, nonce: [u8; 12], additional: &[u8], encrypted: &mut [u8]) {
+        let (content, tag_to) =
+            encrypted.split_at_mut(encrypted.len() - super::super::limits::TAG_LEN);
         let tag = self
             .key
             .seal_in_place_separate_tag(
@@ -155,17 +156,17 @@ impl RecordKey {
         tag_to.copy_from_slice(tag.as_ref());
     }
 
-    /// Seals `plain` into `sealed` without copying it first. `extra` is sealed behind it;
-    /// `sealed` has the room of both and of the tag.
-    pub(super) fn seal_from(
+    /// Encrypts `plain` into `encrypted` without copying it first. `extra` is encrypted behind it;
+    /// `encrypted` has the room of both and of the tag.
+    pub(super) fn encrypt_from(
         &self,
         nonce: [u8; 12],
         additional: &[u8],
         plain: &[u8],
         extra: &[u8],
-        sealed: &mut [u8],
+        encrypted: &mut [u8],
     ) {
-        let (content, rest) = sealed.split_at_mut(plain.len());
+        let (content, rest) = encrypted.split_at_mut(plain.len());
         self.key
             .seal_out_of_place_scatter(
                 Nonce::assume_unique_for_key(nonce),
@@ -178,15 +179,15 @@ impl RecordKey {
             .expect("a record is far shorter than the AEAD's limit, and the room is exact");
     }
 
-    /// Opens `sealed` (with its tag) into `plain`, which is as long as the content.
+    /// Opens `encrypted` (with its tag) into `plain`, which is as long as the content.
     pub(super) fn open(
         &self,
         nonce: [u8; 12],
         additional: &[u8],
-        sealed: &[u8],
+        encrypted: &[u8],
         plain: &mut [u8],
     ) -> Result<(), NotAuthentic> {
-        let (content, tag) = sealed.split_at(plain.len());
+        let (content, tag) = encrypted.split_at(plain.len());
         self.key
             .open_separate_gather(
                 Nonce::assume_unique_for_key(nonce),

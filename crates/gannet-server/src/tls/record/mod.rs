@@ -1,25 +1,25 @@
-//! The record layer: plaintext to sealed records and back, once the handshake is over.
+//! The record layer: plaintext to encrypted records and back, once the handshake is over.
 //!
-//! * [`seal::Sealer`]: plaintext pieces to records, in the buffer that is sent.
-//! * [`open::Opener`]: received bytes, cut anywhere, to plaintext and control messages.
+//! * [`encrypt::Encryptor`]: plaintext pieces to records, in the buffer that is sent.
+//! * [`decrypt::Decryptor`]: received bytes, cut anywhere, to plaintext and control messages.
 //! * [`aead`]: the keys of one direction, for both versions of the protocol.
 //!
-//! A record of TLS 1.3 (RFC 8446 section 5.2); content, its true type and the padding are sealed:
+//! A record of TLS 1.3 (RFC 8446 section 5.2); content, its true type and the padding are encrypted:
 //!
 //! ```text
-//! | 23 | 3 3 | length (2) | sealed( content | type | zeros ) | tag (16) |
+//! | 23 | 3 3 | length (2) | encrypted( content | type | zeros ) | tag (16) |
 //! '--- header: the AEAD's additional data ---'
 //! ```
 //!
 //! A record of TLS 1.2 (RFC 5246 section 6.2.3.3); AES-GCM has the explicit nonce, ChaCha20 none:
 //!
 //! ```text
-//! | type | 3 3 | length (2) | nonce (8) | sealed( content ) | tag (16) |
+//! | type | 3 3 | length (2) | nonce (8) | encrypted( content ) | tag (16) |
 //! ```
 
 pub mod aead;
-pub mod open;
-pub mod seal;
+pub mod decrypt;
+pub mod encrypt;
 
 /// What a record carries (RFC 8446 section 5.1).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

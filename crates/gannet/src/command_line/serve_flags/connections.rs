@@ -2,7 +2,7 @@
 
 use clap::ValueHint;
 use gannet_server::tls::kernel::Choice;
-use gannet_server::tls::limits::{SEALED_RECORDS_MAX, SEALED_RECORDS_MIN};
+use gannet_server::tls::limits::{ENCRYPTED_RECORDS_MAX, ENCRYPTED_RECORDS_MIN};
 
 use crate::command_line::flag::{FILES, Flag, Group, Value, one, one_of};
 use crate::command_line::settings::Settings;
@@ -211,7 +211,7 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         apply: |settings, values| {
             const RANGE: &str = "from 256 to 8388608";
             let count: u64 = number(values, RANGE)?;
-            if !(SEALED_RECORDS_MIN..=SEALED_RECORDS_MAX).contains(&count) {
+            if !(ENCRYPTED_RECORDS_MIN..=ENCRYPTED_RECORDS_MAX).contains(&count) {
                 return Err(format!("not a whole number {RANGE}"));
             }
             settings.tls.key_records_max = count;

@@ -1,7 +1,7 @@
 //! TLS records around everything after the handshake, and the alert at the end.
 //!
 //! What was received is opened here and goes on as if it had come in clear text; what is sent is
-//! sealed in `sending`, at the one place through which all sends go.
+//! encrypted in `sending`, at the one place through which all sends go.
 
 use gannet_http::h2::Time;
 use gannet_io::driver::{Driver, SendList};
@@ -10,8 +10,8 @@ use super::secure::{Secure, State};
 use super::sending::list_len;
 use super::{Active, Phase};
 use crate::limits::{
-    COPY_SLICE_MAX, HELD_MAX, LINGER_MS, PLAIN_KEPT_MAX, SEALED_SLICE_FIRST, SEALED_SLICE_MAX,
-    UNTAKEN_MAX,
+    COPY_SLICE_MAX, ENCRYPTED_SLICE_FIRST, ENCRYPTED_SLICE_MAX, HELD_MAX, LINGER_MS,
+    PLAIN_KEPT_MAX, UNTAKEN_MAX,
 };
 use crate::observe::log::End;
 use crate::tls::alert::{Alert, Fault};
@@ -23,7 +23,7 @@ use crate::worker::token::Kind;
 
 impl<D: Driver> Active<'_, D> {
     /// Ciphertext has arrived.
-    pub(super) fn received_sealed(&mut self, arrived: Arrived) {
+    pub(super) fn received_encrypted(&mut self, arrived: Arrived) {
         let conn = &mut *self.conn;
         let Some(tls) = &mut conn.tls else { return };
         if tls.fault.is_some() || tls.is_over {
@@ -48,7 +48,7 @@ impl<D: Driver> Active<'_, D> {
         let result = session.receive(input, &mut plain);
         arrived.release(&mut self.shared.driver);
         if self.note_received(result) {
-            self.opened(&plain);
+            self.decrypted(&plain);
         }
         if plain.capacity() <= PLAIN_KEPT_MAX {
             self.shared.plain = plain;
@@ -84,7 +84,7 @@ impl<D: Driver> Active<'_, D> {
     }
 
     /// Plaintext has arrived, or an end, or only a part of a record.
-    pub(super) fn opened(&mut self, plain: &[u8]) {
+    pub(super) fn decrypted(&mut self, plain: &[u8]) {
         let conn = &mut *self.conn;
         match conn.phase {
             Phase::Reading if conn.has_fault() => self.end_by_fault(),
@@ -103,7 +103,7 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Sends bytes as they are: records that are sealed already.
+    /// Sends bytes as they are: records that are encrypted already.
     pub(super) fn send_raw(&mut self, wire: Vec<u8>) {
         let list = SendList {
             wire,
@@ -122,15 +122,15 @@ impl<D: Driver> Active<'_, D> {
             .send(conn.socket, conn.id.token(Kind::Send), list);
     }
 
-    /// Seals a send. `None` if that is not possible: then the connection has been ended.
-    pub(super) fn sealed(&mut self, list: SendList) -> Option<SendList> {
+    /// Encrypts a send. `None` if that is not possible: then the connection has been ended.
+    pub(super) fn encrypted(&mut self, list: SendList) -> Option<SendList> {
         if !self.conn.is_secure() {
             return Some(list);
         }
         if self.is_kernel() {
             return self.counted_for_kernel(list);
         }
-        self.before_sealing(list_len(&list));
+        self.before_encrypting(list_len(&list));
         let conn = &mut *self.conn;
         let is_last = conn.intake.is_closed() && !list.more;
         let Some(tls) = &mut conn.tls else {
@@ -138,7 +138,7 @@ impl<D: Driver> Active<'_, D> {
         };
         let driver = &mut self.shared.driver;
         let output = |len| driver.output_of(len);
-        let Ok(sealed) = tls.seal(&list, is_last, output) else {
+        let Ok(encrypted) = tls.encrypt(&list, is_last, output) else {
             self.cut_short();
             return None;
         };
@@ -146,12 +146,12 @@ impl<D: Driver> Active<'_, D> {
             self.shared.counters.tls.updated(session.take_key_updates());
         }
         self.shared.keep_spare(list.wire);
-        Some(sealed)
+        Some(encrypted)
     }
 
     /// Decides how `len` bytes of plaintext are cut into records, and whether the connection ends
     /// with the answer that they belong to.
-    fn before_sealing(&mut self, len: u64) {
+    fn before_encrypting(&mut self, len: u64) {
         let now = self.shared.driver.now();
         let conn = &mut *self.conn;
         let Some(tls) = &mut conn.tls else { return };
@@ -163,7 +163,7 @@ impl<D: Driver> Active<'_, D> {
         let wants_end = session.wants_end();
         // On this machine segments are as long as records.
         if begins_long && !self.shared.driver.is_local(conn.socket) {
-            session.sealer().begin_small();
+            session.encryptor().begin_small();
         }
         if wants_end {
             match conn.protocol.streams_mut() {
@@ -195,20 +195,20 @@ impl<D: Driver> Active<'_, D> {
         }
     }
 
-    /// Whether what this connection sends is sealed by our own record layer.
-    pub(super) fn is_sealed_here(&mut self) -> bool {
+    /// Whether what this connection sends is encrypted by our own record layer.
+    pub(super) fn is_encrypted_here(&mut self) -> bool {
         self.conn.is_secure() && !self.is_kernel()
     }
 
-    /// Seals `head` and `bytes` as one stream and sends the records.
-    pub(super) fn send_sealed(&mut self, head: Vec<u8>, bytes: &[u8], more: bool) {
-        self.before_sealing((head.len() + bytes.len()) as u64);
+    /// Encrypts `head` and `bytes` as one stream and sends the records.
+    pub(super) fn send_encrypted(&mut self, head: Vec<u8>, bytes: &[u8], more: bool) {
+        self.before_encrypting((head.len() + bytes.len()) as u64);
         let driver = &mut self.shared.driver;
         let conn = &mut *self.conn;
         let is_last = conn.intake.is_closed() && !more;
         let Some(tls) = &mut conn.tls else { return };
         let slices: [&[u8]; 2] = [&head, bytes];
-        match tls.seal_slices(&slices, is_last, |len| driver.output_of(len)) {
+        match tls.encrypt_slices(&slices, is_last, |len| driver.output_of(len)) {
             Ok(list) => {
                 if let State::Open(session) = &mut tls.state {
                     self.shared.counters.tls.updated(session.take_key_updates());
@@ -220,14 +220,14 @@ impl<D: Driver> Active<'_, D> {
         self.shared.keep_spare(head);
     }
 
-    /// How many bytes of a file are read, and sealed if need be, for the next send: as many as the
+    /// How many bytes of a file are read, and encrypted if need be, for the next send: as many as the
     /// socket takes at once. What it does not take is held until the peer has taken something,
     /// which may be never.
     pub(super) fn copy_slice_len(&mut self, is_first: bool) -> u64 {
         let conn = &mut *self.conn;
         let most = match conn.is_secure() {
-            true if is_first => SEALED_SLICE_FIRST,
-            true => SEALED_SLICE_MAX,
+            true if is_first => ENCRYPTED_SLICE_FIRST,
+            true => ENCRYPTED_SLICE_MAX,
             false => COPY_SLICE_MAX,
         };
         let room = self.shared.driver.room(conn.socket, u32::MAX);

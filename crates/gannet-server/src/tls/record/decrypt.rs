@@ -2,7 +2,7 @@
 
 use super::ContentType;
 use super::aead::{RecordKey, Secrets, Version};
-use super::seal::additional_tls12;
+use super::encrypt::additional_tls12;
 use crate::tls::alert::{Alert, Fault};
 use crate::tls::limits::{
     CIPHERTEXT_MAX_TLS12, CIPHERTEXT_MAX_TLS13, EMPTY_RECORDS_MAX, KEY_UPDATES_MAX, PLAINTEXT_MAX,
@@ -13,7 +13,7 @@ use crate::tls::limits::{
 ///
 /// Invariant: `partial` is shorter than one record: header and at most
 /// [`CIPHERTEXT_MAX_TLS12`] bytes.
-pub struct Opener {
+pub struct Decryptor {
     key: RecordKey,
     secrets: Secrets,
     version: Version,
@@ -33,7 +33,7 @@ pub struct Opener {
 /// A message that changes the connection; records after it wait until it was dealt with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Control {
-    /// The peer's records are sealed with its next key from here on, and it may want the same of
+    /// The peer's records are encrypted with its next key from here on, and it may want the same of
     /// ours (RFC 8446 section 4.6.3).
     KeyUpdate {
         /// `update_requested`.
@@ -41,13 +41,13 @@ pub(crate) enum Control {
     },
 }
 
-impl Opener {
+impl Decryptor {
     /// Bytes held until the rest of their record or message arrives.
     pub(crate) fn held_bytes(&self) -> usize {
         self.partial.capacity() + self.message.capacity()
     }
 
-    /// An opener with the secrets of the handshake.
+    /// An decryptor with the secrets of the handshake.
     #[must_use]
     pub fn new(version: Version, secrets: Secrets) -> Self {
         Self {
@@ -76,7 +76,7 @@ impl Opener {
     ///
     /// # Errors
     /// [`Fault`]; the connection is over then.
-    pub fn open(&mut self, mut input: &[u8], plain: &mut Vec<u8>) -> Result<bool, Fault> {
+    pub fn decrypt(&mut self, mut input: &[u8], plain: &mut Vec<u8>) -> Result<bool, Fault> {
         self.receive(&mut input, plain)
             .map(|control| control.is_some())
     }
@@ -189,11 +189,11 @@ impl Opener {
         record: &[u8],
         plain: &mut Vec<u8>,
     ) -> Result<Option<Control>, Fault> {
-        let (header, sealed) = record.split_at(RECORD_HEADER_LEN);
+        let (header, encrypted) = record.split_at(RECORD_HEADER_LEN);
         let start = plain.len();
         let kind = match self.version {
-            Version::Tls13 => self.open_tls13(header, sealed, plain)?,
-            Version::Tls12 => self.open_tls12(header, sealed, plain)?,
+            Version::Tls13 => self.decrypt_tls13(header, encrypted, plain)?,
+            Version::Tls12 => self.decrypt_tls12(header, encrypted, plain)?,
         };
         self.sequence += 1;
         let len = plain.len() - start;
@@ -206,10 +206,10 @@ impl Opener {
     }
 
     /// Opens a record of TLS 1.3, appends its content and returns its type.
-    fn open_tls13(
+    fn decrypt_tls13(
         &mut self,
         header: &[u8],
-        sealed: &[u8],
+        encrypted: &[u8],
         plain: &mut Vec<u8>,
     ) -> Result<u8, Fault> {
         // RFC 8446 section 5: after the handshake every record is protected, and looks like
@@ -217,7 +217,7 @@ impl Opener {
         if header[0] != ContentType::ApplicationData as u8 {
             return Err(Fault::Ours(Alert::UNEXPECTED_MESSAGE));
         }
-        let Some(inner_len) = sealed.len().checked_sub(TAG_LEN).filter(|len| *len > 0) else {
+        let Some(inner_len) = encrypted.len().checked_sub(TAG_LEN).filter(|len| *len > 0) else {
             return Err(Fault::Ours(Alert::BAD_RECORD_MAC));
         };
         let start = plain.len();
@@ -225,7 +225,7 @@ impl Opener {
         let nonce = self.key.nonce(self.sequence);
         if self
             .key
-            .open(nonce, header, sealed, &mut plain[start..])
+            .open(nonce, header, encrypted, &mut plain[start..])
             .is_err()
         {
             plain.truncate(start);
@@ -245,23 +245,23 @@ impl Opener {
     }
 
     /// Opens a record of TLS 1.2, appends its content and returns its type.
-    fn open_tls12(
+    fn decrypt_tls12(
         &mut self,
         header: &[u8],
-        sealed: &[u8],
+        encrypted: &[u8],
         plain: &mut Vec<u8>,
     ) -> Result<u8, Fault> {
         if header[1..3] != [3, 3] {
             return Err(Fault::Ours(Alert::PROTOCOL_VERSION));
         }
         let bad = Fault::Ours(Alert::BAD_RECORD_MAC);
-        let (nonce, sealed) = if self.secrets.cipher.has_explicit_nonce(self.version) {
-            let (explicit, sealed) = sealed.split_first_chunk::<8>().ok_or(bad)?;
-            (self.key.explicit_nonce(*explicit), sealed)
+        let (nonce, encrypted) = if self.secrets.cipher.has_explicit_nonce(self.version) {
+            let (explicit, encrypted) = encrypted.split_first_chunk::<8>().ok_or(bad)?;
+            (self.key.explicit_nonce(*explicit), encrypted)
         } else {
-            (self.key.nonce(self.sequence), sealed)
+            (self.key.nonce(self.sequence), encrypted)
         };
-        let len = sealed.len().checked_sub(TAG_LEN).ok_or(bad)?;
+        let len = encrypted.len().checked_sub(TAG_LEN).ok_or(bad)?;
         if len > PLAINTEXT_MAX {
             return Err(Fault::Ours(Alert::RECORD_OVERFLOW));
         }
@@ -270,7 +270,7 @@ impl Opener {
         plain.resize(start + len, 0);
         if self
             .key
-            .open(nonce, &additional, sealed, &mut plain[start..])
+            .open(nonce, &additional, encrypted, &mut plain[start..])
             .is_err()
         {
             plain.truncate(start);

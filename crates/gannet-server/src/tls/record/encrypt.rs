@@ -3,20 +3,20 @@
 use super::ContentType;
 use super::aead::{Cipher, RecordKey, Secrets, Version};
 use crate::tls::limits::{
-    PLAINTEXT_MAX, RECORD_HEADER_LEN, SEALED_RECORDS_MAX, SMALL_RECORD_LEN, SMALL_RECORDS, TAG_LEN,
-    sealed_records_end,
+    ENCRYPTED_RECORDS_MAX, PLAINTEXT_MAX, RECORD_HEADER_LEN, SMALL_RECORD_LEN, SMALL_RECORDS,
+    TAG_LEN, encrypted_records_end,
 };
 
-/// Pieces at least this long that fill a record alone are sealed straight from where they are;
+/// Pieces at least this long that fill a record alone are encrypted straight from where they are;
 /// shorter ones are copied first, which costs less than the second call of the cipher for the
 /// byte that carries the content type.
 const STRAIGHT_MIN: usize = 1024;
 
-/// Seals the records of one direction.
+/// Encrypts the records of one direction.
 ///
-/// Invariant: `sequence` never repeats under one key; sealing is refused at
-/// [`sealed_records_end`].
-pub struct Sealer {
+/// Invariant: `sequence` never repeats under one key; encryption is refused at
+/// [`encrypted_records_end`].
+pub struct Encryptor {
     key: RecordKey,
     secrets: Secrets,
     version: Version,
@@ -27,12 +27,12 @@ pub struct Sealer {
     small_records: u32,
 }
 
-/// The key has sealed as many records as it may, and was not updated.
+/// The key has encrypted as many records as it may, and was not updated.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Exhausted;
 
-impl Sealer {
-    /// A sealer with the secrets of the handshake or of a key update.
+impl Encryptor {
+    /// An encryptor with the secrets of the handshake or of a key update.
     #[must_use]
     pub fn new(version: Version, secrets: Secrets) -> Self {
         Self {
@@ -40,7 +40,7 @@ impl Sealer {
             version,
             sequence: secrets.sequence,
             secrets,
-            records_max: SEALED_RECORDS_MAX,
+            records_max: ENCRYPTED_RECORDS_MAX,
             small_records: 0,
         }
     }
@@ -51,14 +51,14 @@ impl Sealer {
         self.small_records = SMALL_RECORDS;
     }
 
-    /// Has each key seal `max` records, 1 to 2^23, before it is updated.
+    /// Has each key encrypt `max` records, 1 to 2^23, before it is updated.
     pub fn limit_records(&mut self, max: u64) {
-        self.records_max = max.clamp(1, SEALED_RECORDS_MAX);
+        self.records_max = max.clamp(1, ENCRYPTED_RECORDS_MAX);
     }
 
-    /// Bytes that sealing `len` bytes of plaintext makes.
+    /// Bytes that encrypting `len` bytes of plaintext makes.
     #[must_use]
-    pub fn sealed_len(&self, len: usize) -> usize {
+    pub fn encrypted_len(&self, len: usize) -> usize {
         len + self.records_of(len) * self.overhead()
     }
 
@@ -71,7 +71,7 @@ impl Sealer {
         }
     }
 
-    /// Plaintext bytes of the next record, where `left` are to be sealed.
+    /// Plaintext bytes of the next record, where `left` are to be encrypted.
     fn next_len(&mut self, left: usize) -> usize {
         if self.small_records == 0 {
             return left.min(PLAINTEXT_MAX);
@@ -80,43 +80,43 @@ impl Sealer {
         left.min(SMALL_RECORD_LEN)
     }
 
-    /// Whether the key should be updated before more is sealed.
+    /// Whether the key should be updated before more is encrypted.
     #[must_use]
     pub fn wants_key_update(&self) -> bool {
         self.version == Version::Tls13 && self.is_used()
     }
 
-    /// Whether the key has sealed as many records as it should.
+    /// Whether the key has encrypted as many records as it should.
     #[must_use]
     pub fn is_used(&self) -> bool {
         self.sequence >= self.records_max
     }
 
-    /// Seals the pieces, one after the other as one stream, and appends the records to `out`.
+    /// Encrypts the pieces, one after the other as one stream, and appends the records to `out`.
     /// Nothing is appended for no bytes.
     ///
     /// # Errors
     /// [`Exhausted`] at the limit of the AEAD (RFC 8446 section 5.5); nothing is appended then.
-    pub fn seal(&mut self, pieces: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Exhausted> {
+    pub fn encrypt(&mut self, pieces: &[&[u8]], out: &mut Vec<u8>) -> Result<(), Exhausted> {
         let len = pieces.iter().map(|piece| piece.len()).sum();
         let start = out.len();
-        out.resize(start + self.sealed_len(len), 0);
-        let sealed = self.seal_into(pieces, &mut out[start..]);
-        if sealed.is_err() {
+        out.resize(start + self.encrypted_len(len), 0);
+        let encrypted = self.encrypt_into(pieces, &mut out[start..]);
+        if encrypted.is_err() {
             out.truncate(start);
         }
-        sealed.map(|_| ())
+        encrypted.map(|_| ())
     }
 
-    /// As [`seal`](Self::seal), into memory that is there already: returns how much of it was
-    /// used, which is [`sealed_len`](Self::sealed_len). Saves clearing a fresh buffer.
+    /// As [`encrypt`](Self::encrypt), into memory that is there already: returns how much of it was
+    /// used, which is [`encrypted_len`](Self::encrypted_len). Saves clearing a fresh buffer.
     ///
     /// # Errors
-    /// As [`seal`](Self::seal).
+    /// As [`encrypt`](Self::encrypt).
     ///
     /// # Panics
     /// If `out` is too short.
-    pub fn seal_into(&mut self, pieces: &[&[u8]], out: &mut [u8]) -> Result<usize, Exhausted> {
+    pub fn encrypt_into(&mut self, pieces: &[&[u8]], out: &mut [u8]) -> Result<usize, Exhausted> {
         let mut left: usize = pieces.iter().map(|piece| piece.len()).sum();
         self.check_room(self.records_of(left) as u64)?;
         let mut gather = Gather { pieces, offset: 0 };
@@ -125,18 +125,18 @@ impl Sealer {
             let len = self.next_len(left);
             let record_len = len + self.overhead();
             let record = &mut out[used..used + record_len];
-            self.seal_record(ContentType::ApplicationData, &mut gather, len, record);
+            self.encrypt_record(ContentType::ApplicationData, &mut gather, len, record);
             used += record_len;
             left -= len;
         }
         Ok(used)
     }
 
-    /// Seals one record of another type: an alert or a handshake message, at most 2^14 bytes.
+    /// Encrypts one record of another type: an alert or a handshake message, at most 2^14 bytes.
     ///
     /// # Errors
-    /// As [`seal`](Self::seal).
-    pub fn seal_control(
+    /// As [`encrypt`](Self::encrypt).
+    pub fn encrypt_control(
         &mut self,
         content_type: ContentType,
         content: &[u8],
@@ -150,7 +150,7 @@ impl Sealer {
             pieces: &[content],
             offset: 0,
         };
-        self.seal_record(content_type, &mut gather, content.len(), &mut out[start..]);
+        self.encrypt_record(content_type, &mut gather, content.len(), &mut out[start..]);
         Ok(())
     }
 
@@ -161,7 +161,7 @@ impl Sealer {
         self.secrets = secrets;
     }
 
-    /// Hands key and position over, to whoever seals from here on.
+    /// Hands key and position over, to whoever encrypts from here on.
     #[must_use]
     pub(crate) fn into_secrets(self) -> Secrets {
         let mut secrets = self.secrets;
@@ -183,7 +183,7 @@ impl Sealer {
 
     fn check_room(&self, records: u64) -> Result<(), Exhausted> {
         // ChaCha20-Poly1305 has no such limit in reach, but nothing needs so many records either.
-        if self.sequence.saturating_add(records) > sealed_records_end(self.records_max) {
+        if self.sequence.saturating_add(records) > encrypted_records_end(self.records_max) {
             return Err(Exhausted);
         }
         Ok(())
@@ -198,8 +198,8 @@ impl Sealer {
         RECORD_HEADER_LEN + inside + TAG_LEN
     }
 
-    /// Seals `len` bytes of what is gathered into `record`, which is exactly as long as needed.
-    fn seal_record(
+    /// Encrypts `len` bytes of what is gathered into `record`, which is exactly as long as needed.
+    fn encrypt_record(
         &mut self,
         content_type: ContentType,
         gather: &mut Gather<'_>,
@@ -216,11 +216,11 @@ impl Sealer {
                 header[3..].copy_from_slice(&body_len.to_be_bytes());
                 let kind = [content_type as u8];
                 match gather.straight(len) {
-                    Some(plain) => self.key.seal_from(nonce, header, plain, &kind, body),
+                    Some(plain) => self.key.encrypt_from(nonce, header, plain, &kind, body),
                     None => {
                         gather.copy(&mut body[..len]);
                         body[len] = kind[0];
-                        self.key.seal(nonce, header, body);
+                        self.key.encrypt(nonce, header, body);
                     }
                 }
             }
@@ -233,10 +233,10 @@ impl Sealer {
                 body[..skip].copy_from_slice(&nonce[12 - skip..]);
                 let body = &mut body[skip..];
                 match gather.straight(len) {
-                    Some(plain) => self.key.seal_from(nonce, &additional, plain, &[], body),
+                    Some(plain) => self.key.encrypt_from(nonce, &additional, plain, &[], body),
                     None => {
                         gather.copy(&mut body[..len]);
-                        self.key.seal(nonce, &additional, body);
+                        self.key.encrypt(nonce, &additional, body);
                     }
                 }
             }

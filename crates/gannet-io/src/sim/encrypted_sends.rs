@@ -1,0 +1,42 @@
+//! What the virtual kernel does with sends on a socket whose records it encrypts.
+
+use rustix::io::Errno;
+
+use crate::driver::Socket;
+use crate::ktls::{ControlRecord, TxKeys};
+use crate::sim::world::World;
+
+impl World {
+    /// Queues application data, encrypted where the kernel encrypts.
+    pub(super) fn queue(&mut self, socket: Socket, bytes: &[u8]) {
+        let encrypted = self.sockets[socket.0 as usize]
+            .encrypting
+            .as_mut()
+            .map(|encrypting| encrypting.encrypt_data(bytes));
+        self.connection(socket)
+            .queue_bytes(encrypted.as_deref().unwrap_or(bytes));
+    }
+
+    pub(super) fn encrypt_in_kernel(
+        &mut self,
+        socket: Socket,
+        keys: &TxKeys<'_>,
+    ) -> Result<(), Errno> {
+        let endpoint = &mut self.sockets[socket.0 as usize];
+        assert!(endpoint.sending.is_none(), "keys change between sends");
+        let model = self.kernel_tls.as_ref().ok_or(Errno::NOENT)?;
+        if endpoint.encrypting.is_some() && !model.can_update_keys {
+            return Err(Errno::BUSY);
+        }
+        endpoint.encrypting = Some(model.encrypting(keys));
+        Ok(())
+    }
+
+    /// Queues a control record.
+    pub(super) fn queue_control(&mut self, socket: Socket, record: &ControlRecord) {
+        let encrypting = self.sockets[socket.0 as usize].encrypting.as_mut();
+        let encrypting = encrypting.expect("asserted when the send was asked for");
+        let encrypted = encrypting.encrypt(record.control() as u8, record.content());
+        self.connection(socket).queue_bytes(&encrypted);
+    }
+}
