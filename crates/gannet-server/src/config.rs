@@ -73,6 +73,8 @@ pub struct TlsConfig {
     pub key_records_max: u64,
     /// Answers tell browsers to come back by HTTPS only (RFC 6797).
     pub hsts: bool,
+    /// HTTP/3 is spoken at the same addresses, over UDP.
+    pub http3: bool,
 }
 
 /// What is served.

@@ -89,6 +89,7 @@ impl<D: Driver> Driven<D> {
             listeners: vec![scheme],
             redirect: Redirect::default(),
             certificates,
+            quic: None,
             kernel_tls,
             tail_len: options.tail_len(),
             key_records_max,

@@ -13,6 +13,7 @@ pub mod driven;
 mod exchange;
 mod limits;
 mod observe;
+mod quic;
 mod release;
 mod start;
 pub mod tls;

@@ -35,6 +35,8 @@ pub mod fuse;
 pub mod process;
 #[cfg(feature = "program")]
 mod program;
+#[cfg(feature = "quic")]
+pub mod quic;
 #[cfg(feature = "program")]
 pub mod seccomp;
 #[cfg(feature = "program")]

@@ -17,7 +17,7 @@ mod uni;
 
 pub use connection::Connection;
 pub use error::{ConnectionError, ErrorCode, Fault, StreamError, Why};
-pub use request::RequestStream;
+pub use request::{Event, RequestStream};
 
 /// Identifies a stream of a QUIC connection: below 2^62, never used twice. The lowest bit says who
 /// opened it (0: the client), the next one whether it is unidirectional (RFC 9000 section 2.1).

@@ -75,6 +75,30 @@ pub(crate) struct ConnId {
     pub(crate) slot: u32,
 }
 
+/// The bit of a slot that says that the rest is a QUIC connection's number.
+const QUIC: u32 = 1 << 31;
+
+impl ConnId {
+    /// The name of the QUIC connection with this number.
+    pub(crate) fn of_quic(number: usize, generation: u32) -> Self {
+        let number = u32::try_from(number).expect("connections are bounded");
+        Self {
+            generation,
+            slot: number | QUIC,
+        }
+    }
+
+    /// Whether it names a QUIC connection.
+    pub(crate) fn is_quic(self) -> bool {
+        self.slot & QUIC != 0
+    }
+
+    /// The number of a QUIC connection.
+    pub(crate) fn quic_number(self) -> usize {
+        (self.slot & !QUIC) as usize
+    }
+}
+
 /// One connection. Small: a hundred thousand idle ones should fit in memory easily.
 pub(crate) struct Conn {
     pub(crate) id: ConnId,

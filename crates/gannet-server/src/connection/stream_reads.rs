@@ -31,18 +31,22 @@ pub(crate) struct StreamWaits {
 /// What was asked, and for whom.
 pub(crate) struct Question {
     pub(crate) conn: ConnId,
-    stream: StreamId,
-    what: What,
+    /// The stream's number, of whatever version.
+    pub(crate) stream: u64,
+    pub(crate) what: What,
 }
 
-enum What {
+/// What the disk is asked.
+pub(crate) enum What {
+    /// What a request is answered with.
     Lookup(Box<WaitingRequest>),
+    /// So many bytes of a file.
     Read(Rc<ServedFile>, usize),
 }
 
 impl StreamWaits {
     /// A number that is not in use.
-    fn reserve(&mut self) -> u32 {
+    pub(crate) fn reserve(&mut self) -> u32 {
         if let Some(number) = self.free.pop() {
             return number;
         }
@@ -50,7 +54,8 @@ impl StreamWaits {
         u32::try_from(self.questions.len() - 1).expect("connections and their streams are bounded")
     }
 
-    fn ask(&mut self, number: u32, question: Question) {
+    /// Something was asked under this number.
+    pub(crate) fn ask(&mut self, number: u32, question: Question) {
         self.questions[number as usize] = Some(question);
     }
 
@@ -76,7 +81,7 @@ impl StreamWaits {
     }
 
     /// Frees a number under which nothing was asked.
-    fn release(&mut self, number: u32) {
+    pub(crate) fn release(&mut self, number: u32) {
         self.free.push(number);
     }
 
@@ -125,7 +130,7 @@ impl<D: Driver> Active<'_, D> {
         let conn = &mut *self.conn;
         let question = Question {
             conn: conn.id,
-            stream,
+            stream: u64::from(stream.0),
             what,
         };
         self.shared.waiters.streams.ask(number, question);
@@ -214,6 +219,7 @@ impl<D: Driver> Active<'_, D> {
     /// What a stream waits for has been found out.
     pub(crate) fn stream_woken(&mut self, question: Question, wakeup: Result<Wakeup, Errno>) {
         let Question { stream, what, .. } = question;
+        let stream = StreamId(u32::try_from(stream).expect("it was made of one"));
         let Some(streams) = self.conn.protocol.streams_mut() else {
             return;
         };

@@ -62,25 +62,41 @@ impl Connections {
 
 /// Which connections are not over, for those who have none of them at hand.
 #[derive(Default)]
-pub(crate) struct Alive(Vec<Option<u32>>);
+pub(crate) struct Alive {
+    tcp: Vec<Option<u32>>,
+    quic: Vec<Option<u32>>,
+}
 
 impl Alive {
-    fn insert(&mut self, id: ConnId) {
-        let slot = id.slot as usize;
-        if slot >= self.0.len() {
-            self.0.resize(slot + 1, None);
+    /// A connection has begun.
+    pub(crate) fn insert(&mut self, id: ConnId) {
+        let (slots, slot) = self.slots(id);
+        if slot >= slots.len() {
+            slots.resize(slot + 1, None);
         }
-        self.0[slot] = Some(id.generation);
+        slots[slot] = Some(id.generation);
     }
 
     /// This one is over.
     pub(crate) fn remove(&mut self, id: ConnId) {
-        self.0[id.slot as usize] = None;
+        let (slots, slot) = self.slots(id);
+        slots[slot] = None;
     }
 
     /// Whether this one is not over.
     pub(crate) fn has(&self, id: ConnId) -> bool {
-        self.0.get(id.slot as usize) == Some(&Some(id.generation))
+        let (slots, slot) = match id.is_quic() {
+            true => (&self.quic, id.quic_number()),
+            false => (&self.tcp, id.slot as usize),
+        };
+        slots.get(slot) == Some(&Some(id.generation))
+    }
+
+    fn slots(&mut self, id: ConnId) -> (&mut Vec<Option<u32>>, usize) {
+        match id.is_quic() {
+            true => (&mut self.quic, id.quic_number()),
+            false => (&mut self.tcp, id.slot as usize),
+        }
     }
 }
 

@@ -34,6 +34,7 @@ use crate::exchange::outgoing::Outgoing;
 use crate::exchange::own_fields::OwnFields;
 use crate::exchange::redirect::Redirect;
 use crate::limits::SMALL_FILE_MAX;
+use crate::quic::streams::Stream;
 use crate::release::bodies::Unloaded;
 use crate::release::rules::Ruling;
 use crate::release::{Selected, Source};
@@ -81,6 +82,8 @@ pub(crate) enum Reply<'a> {
     H1(&'a mut h1::Connection),
     /// That of a stream of an HTTP/2 connection.
     H2(&'a mut Streams, StreamId),
+    /// That of a stream of an HTTP/3 connection.
+    H3(&'a mut Stream),
 }
 
 /// Writes one answer of a connection.
@@ -157,7 +160,7 @@ impl Answering<'_> {
     /// Whether content is copied on its way out: encrypted, or put into frames.
     #[inline]
     pub(crate) fn copies(&self) -> bool {
-        self.turn.scheme == Scheme::Https || matches!(self.reply, Reply::H2(..))
+        self.turn.scheme == Scheme::Https || matches!(self.reply, Reply::H2(..) | Reply::H3(_))
     }
 
     /// The body that an answer sends bytes of, if that has to be brought into memory first.
@@ -351,6 +354,7 @@ impl Answering<'_> {
                 let connection = &mut streams.connection;
                 connection.respond(*stream, head, date_line, len, self.out.wire())
             }
+            Reply::H3(stream) => stream.respond(head, date_line, len),
         }
     }
 
@@ -368,6 +372,7 @@ impl Answering<'_> {
                 let now = Time(self.turn.now.0);
                 streams.content(*stream, source, range, now, self.out);
             }
+            Reply::H3(stream) => stream.content(source, range),
         }
     }
 

@@ -7,6 +7,7 @@ use gannet_content::routing::is_navigation;
 use gannet_content::rules::table::Ruled;
 use gannet_http::h1::Event;
 use gannet_http::h2;
+use gannet_http::h3;
 use gannet_http::semantics::coding::accept_encoding;
 use gannet_http::semantics::fields::KnownField;
 use gannet_http::semantics::request::{Method, Request, TargetForm};
@@ -23,6 +24,7 @@ use crate::exchange::waiting::{WaitingRequest, Waits};
 use crate::limits::{ENCRYPTED_GATHERED_MAX, STREAM_ASKED_MAX};
 use crate::observe::log::Record;
 use crate::observe::metrics::Counters;
+use crate::quic;
 use crate::release::directory::fill::Fill;
 use crate::release::rules::{Ruling, asked};
 use crate::release::{Release, Resolved, Site, Wanted};
@@ -191,6 +193,85 @@ impl<D: Driver> Pump<'_, D> {
                     streams.connection.poll_frame(now, 0, out.wire());
                 }
             }
+        }
+    }
+
+    /// Answers the request of an HTTP/3 stream, of which `input` has come, and its end if `is_fin`.
+    ///
+    /// # Errors
+    /// What the peer has done wrong.
+    pub(crate) fn run_h3(
+        &mut self,
+        streams: &mut quic::streams::Streams,
+        index: usize,
+        (input, is_fin): (&[u8], bool),
+        is_early: bool,
+        out: &mut Outgoing,
+    ) -> Result<(), h3::Fault> {
+        let mut fields = std::mem::take(self.stream_fields);
+        let result = self.run_request(streams, index, (input, is_fin), is_early, &mut fields, out);
+        *self.stream_fields = fields;
+        result
+    }
+
+    fn run_request(
+        &mut self,
+        streams: &mut quic::streams::Streams,
+        index: usize,
+        (mut input, is_fin): (&[u8], bool),
+        is_early: bool,
+        fields: &mut Vec<u8>,
+        out: &mut Outgoing,
+    ) -> Result<(), h3::Fault> {
+        loop {
+            let (machine, stream) = streams.request(index);
+            let received = stream.machine.receive(machine, input, is_fin, fields)?;
+            input = &input[received.consumed..];
+            match received.event {
+                h3::Event::NeedMore => return Ok(()),
+                h3::Event::End => {
+                    stream.is_received = true;
+                    return Ok(());
+                }
+                h3::Event::Request(request) => {
+                    self.counters.quic.requests += 1;
+                    let on = On {
+                        redirects: false,
+                        is_early,
+                    };
+                    match self.request(Reply::H3(stream), &request, on, out) {
+                        Ok(answered) => self.done_h3(stream, &request, answered),
+                        Err(waiting) => streams.missed(index, waiting),
+                    }
+                }
+                h3::Event::Reject(rejection) => {
+                    self.counters.rejected += 1;
+                    let mut to = Answering {
+                        reply: Reply::H3(stream),
+                        turn: &self.turn,
+                        out,
+                        ruling: None,
+                    };
+                    let answered = to.error(rejection.status, None);
+                    self.counters.response(answered.status.0);
+                    if self.is_logging {
+                        stream.record = Some(Record::rejected(answered, self.turn.now));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Counts and notes the answer of an HTTP/3 stream.
+    pub(crate) fn done_h3(
+        &mut self,
+        stream: &mut quic::streams::Stream,
+        request: &Request<'_>,
+        answered: Answered,
+    ) {
+        self.counters.response(answered.status.0);
+        if self.is_logging {
+            stream.record = Some(Record::new(request, answered, self.turn.now));
         }
     }
 

@@ -63,6 +63,8 @@ pub struct Counters {
     pub h2_resets: u64,
     /// HTTP/2 connections that ended in an error, by error code and cause.
     pub h2_errors: BTreeMap<(&'static str, &'static str), u64>,
+    /// What came of HTTP/3 and its transport.
+    pub quic: QuicCounters,
     /// Log lines dropped because the writer could not keep up or could not write.
     pub log_dropped: u64,
     /// What came of TLS.
@@ -72,6 +74,29 @@ pub struct Counters {
     /// What is held for peers, by account; of those with a bound for each connection, the most of
     /// any.
     pub held: Vec<Holding>,
+}
+
+/// Counts of HTTP/3, and of QUIC.
+#[derive(Clone, Debug, Default)]
+pub struct QuicCounters {
+    /// Connections whose handshake was finished.
+    pub connections: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Streams that ended before their response was complete.
+    pub resets: u64,
+    /// Streams that ended because of an error of their peer.
+    pub stream_errors: u64,
+    /// Connections that ended in an error, by error code and cause.
+    pub errors: BTreeMap<(&'static str, &'static str), u64>,
+    /// Datagrams that arrived at this worker.
+    pub received: u64,
+    /// Of these, those that were passed on to another worker.
+    pub forwarded: u64,
+    /// Clients that were asked to show that they receive at their address.
+    pub retries: u64,
+    /// Trains of datagrams that the kernel did not take.
+    pub unsent: u64,
 }
 
 /// Counts of TLS.
@@ -240,6 +265,7 @@ impl AddAssign<&Counters> for Counters {
             h2_requests,
             h2_resets,
             h2_errors,
+            quic,
             log_dropped,
             tls,
             io,
@@ -269,6 +295,7 @@ impl AddAssign<&Counters> for Counters {
         self.h2_requests += h2_requests;
         self.h2_resets += h2_resets;
         add_each(&mut self.h2_errors, h2_errors);
+        self.quic += quic;
         self.log_dropped += log_dropped;
         self.tls += tls;
         add_io(&mut self.io, io);
@@ -279,6 +306,31 @@ impl AddAssign<&Counters> for Counters {
                 sum.add(one);
             }
         }
+    }
+}
+
+impl AddAssign<&QuicCounters> for QuicCounters {
+    fn add_assign(&mut self, other: &QuicCounters) {
+        let QuicCounters {
+            connections,
+            requests,
+            resets,
+            stream_errors,
+            errors,
+            received,
+            forwarded,
+            retries,
+            unsent,
+        } = other;
+        self.connections += connections;
+        self.requests += requests;
+        self.resets += resets;
+        self.stream_errors += stream_errors;
+        add_each(&mut self.errors, errors);
+        self.received += received;
+        self.forwarded += forwarded;
+        self.retries += retries;
+        self.unsent += unsent;
     }
 }
 

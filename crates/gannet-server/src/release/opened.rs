@@ -33,16 +33,24 @@ pub(crate) struct Policy {
     pub(crate) fields: Vec<(String, String)>,
     /// The same for answers over TLS.
     pub(crate) secure_fields: Vec<(String, String)>,
+    /// Where HTTP/3 is, for answers over TLS by the other versions.
+    pub(crate) alt_svc: Option<String>,
     /// Those of the server's own answers.
     pub(crate) own: OwnFields,
 }
 
 impl Policy {
-    /// The fields under these options; `secure_fields` for answers over TLS.
-    pub(crate) fn new(options: &ContentOptions, secure_fields: Vec<(String, String)>) -> Self {
+    /// The fields under these options; `secure_fields` for answers over TLS, `alt_svc` for those that
+    /// do not come by HTTP/3.
+    pub(crate) fn new(
+        options: &ContentOptions,
+        secure_fields: Vec<(String, String)>,
+        alt_svc: Option<String>,
+    ) -> Self {
         Self {
             fields: options.fields.clone(),
             secure_fields,
+            alt_svc,
             own: OwnFields::new(options),
         }
     }
@@ -99,7 +107,7 @@ impl Opened {
         Self {
             contents: vec![Arc::new(OpenedContent { hosts, what })],
             unknown_host: UnknownHost::Default,
-            policy: Arc::new(Policy::new(options, options.fields.clone())),
+            policy: Arc::new(Policy::new(options, options.fields.clone(), None)),
             room: Room {
                 memory: options.cache_memory,
                 descriptors: OPEN_FILES_MAX,

@@ -6,6 +6,7 @@ mod follow;
 pub(crate) mod lookout;
 pub(crate) mod open;
 pub(crate) mod published;
+mod quic;
 pub(crate) mod running;
 pub(crate) mod start_error;
 
@@ -29,6 +30,7 @@ use self::bound::{Bound, worker_count};
 use self::follow::Source;
 use self::open::Opening;
 use self::published::Published;
+use self::quic::{Datagrams, Http3Report};
 use self::running::{Certificates, Running, SiteReport, StartReport, WorkerHandle};
 use self::start_error::StartError;
 use crate::config::{Config, Content, ContentOptions, EngineChoice, Hosted, ListenAddress, Scheme};
@@ -38,6 +40,7 @@ use crate::observe::log::{LogFactory, LogSink, LogWriter};
 use crate::observe::metrics::exposition::About;
 use crate::observe::metrics_server::MetricsServer;
 use crate::observe::notices::{self, ERRORS};
+use crate::quic::routing::Peers;
 use crate::release::Release;
 use crate::release::directory::Room;
 use crate::release::opened::{Opened, OpenedArchive, OpenedContent, Policy, What};
@@ -105,12 +108,21 @@ pub fn prepare(
         None => None,
     };
     let tls = Tls::open(&config, &listeners)?;
-    let descriptors = Descriptors::share(workers, listeners.len());
+    let is_http3 = config.tls.as_ref().is_some_and(|tls| tls.http3);
+    let datagrams = match is_http3 && workers <= QUIC_WORKERS_MAX {
+        true => Datagrams::bind(&listeners, workers),
+        false => Datagrams::default(),
+    };
+    let descriptors = Descriptors::share(workers, listeners.len() + datagrams.count());
     let opened = Arc::new(Opened {
         room: room(&contents, &config.content, workers, descriptors.files),
         contents,
         unknown_host: config.content.unknown_host,
-        policy: Arc::new(Policy::new(&config.content, secure_fields(&config))),
+        policy: Arc::new(Policy::new(
+            &config.content,
+            secure_fields(&config),
+            alt_svc(&config, &datagrams.report),
+        )),
     });
     let plan = Plan {
         config: &config,
@@ -120,6 +132,7 @@ pub fn prepare(
         listeners: &listeners,
         factory: &factory,
         tls: tls.as_ref(),
+        datagrams: &datagrams,
     };
     let (waiting, engine, fallback) = plan.start_workers()?;
     let report = StartReport {
@@ -133,6 +146,7 @@ pub fn prepare(
             .as_ref()
             .map_or_else(Vec::new, |tls| tls.warnings.clone()),
         kernel_tls: tls.as_ref().map(|tls| tls.kernel.clone()),
+        http3: is_http3.then_some(datagrams.report),
     };
     Ok(Prepared {
         workers: waiting,
@@ -181,6 +195,9 @@ impl Prepared {
         if let Some(metrics) = self.metrics {
             let serving = running.serve_metrics(metrics, about);
             serving.map_err(StartError::Resource)?;
+        }
+        for remote in running.remotes() {
+            remote.tell(Message::Peers(Peers::new(running.remotes())));
         }
         let published = Published::new(self.opened, running.remotes().to_vec());
         let lookouts = follow::follow(self.sources, &Arc::new(published));
@@ -235,6 +252,7 @@ struct Plan<'a> {
     listeners: &'a [Bound],
     factory: &'a LogFactory,
     tls: Option<&'a Tls>,
+    datagrams: &'a Datagrams,
 }
 
 /// How a worker shares its part of the process's descriptors out.
@@ -344,6 +362,7 @@ impl Plan<'_> {
         uring: bool,
     ) -> Result<(ReadyWorker, EngineReport), Declined> {
         let sockets = self.sockets(index)?;
+        let datagrams = self.datagrams.of_worker(index)?;
         let settings = self.settings(index);
         let opened = Arc::clone(self.opened);
         let log = self.factory.sink();
@@ -362,7 +381,7 @@ impl Plan<'_> {
             let engine = EngineOptions::default();
             if uring {
                 match Uring::new(sockets, &engine) {
-                    Ok(driver) => seat.serve(driver),
+                    Ok(driver) => seat.serve(driver.with_datagrams(datagrams)),
                     Err(no) => {
                         let cause = format!("io_uring: {no}");
                         let help = no.help;
@@ -370,7 +389,8 @@ impl Plan<'_> {
                     }
                 }
             } else {
-                match Epoll::new(sockets, &engine) {
+                let driver = Epoll::new(sockets, &engine);
+                match driver.and_then(|driver| driver.with_datagrams(datagrams)) {
                     Ok(driver) => seat.serve(driver),
                     Err(error) => {
                         let cause = format!("epoll: {}", cause(&error));
@@ -429,6 +449,7 @@ impl Plan<'_> {
                 to: self.port_of(Scheme::Https),
             },
             certificates: self.tls.map(|tls| Arc::clone(&tls.store)),
+            quic: self.datagrams.settings(),
             kernel_tls: self.tls.map(|tls| tls.kernel.clone()),
             tail_len: self.config.content.tail_len(),
             key_records_max: tls.map_or(ENCRYPTED_RECORDS_MAX, |tls| tls.key_records_max),
@@ -457,6 +478,17 @@ fn secure_fields(config: &Config) -> Vec<(String, String)> {
     fields
 }
 
+/// Where HTTP/3 is, for answers over HTTP/1 and HTTP/2 (RFC 7838 section 3), unless the operator says
+/// it.
+fn alt_svc(config: &Config, http3: &Http3Report) -> Option<String> {
+    let mut fields = config.content.fields.iter();
+    if fields.any(|(name, _)| name == ALT_SVC) {
+        return None;
+    }
+    let port = http3.addresses.first()?.port();
+    Some(format!("h3=\":{port}\"; ma=86400"))
+}
+
 /// Random bytes.
 fn secret() -> [u8; 32] {
     let mut secret = [0; 32];
@@ -471,6 +503,12 @@ const HSTS: (&str, &str) = ("strict-transport-security", "max-age=63072000");
 /// certificate only, as `--hsts` is: pages that are written on a machine without TLS may well name
 /// parts by `http`.
 pub(crate) const UPGRADE: (&str, &str) = ("content-security-policy", "upgrade-insecure-requests");
+
+/// The field of [`alt_svc`].
+pub(crate) const ALT_SVC: &str = "alt-svc";
+
+/// Connection IDs can name so many workers.
+const QUIC_WORKERS_MAX: usize = gannet_io::udp::WORKER_MASK as usize + 1;
 
 type Ready = Sender<Result<(Waker, EngineReport), Declined>>;
 

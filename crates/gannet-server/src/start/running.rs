@@ -15,6 +15,7 @@ use crate::observe::metrics_server::MetricsServer;
 use crate::observe::snapshots::Snapshots;
 use crate::start::Thread;
 use crate::start::lookout::Lookout;
+use crate::start::quic::Http3Report;
 use crate::tls::certificates::{CertificateStore, Warning};
 use crate::tls::kernel::KernelTls;
 use crate::tls::watch::{LOOK_EVERY, Reload, Source};
@@ -38,6 +39,8 @@ pub struct StartReport {
     pub metrics: Option<SocketAddr>,
     /// What is unusual about the certificates, but does not keep them from being used.
     pub certificate_warnings: Vec<Warning>,
+    /// Where HTTP/3 is spoken, if it is to be.
+    pub http3: Option<Http3Report>,
     /// Whether the kernel encrypts large bodies, if any address speaks TLS.
     pub kernel_tls: Option<KernelTls>,
 }

@@ -102,6 +102,8 @@ pub(super) struct HostConfig {
     ours: Arc<ServerConfig>,
     /// The client's order decides.
     theirs: Arc<ServerConfig>,
+    /// Its certificates.
+    pub(super) keys: Arc<ByKeyKind>,
 }
 
 impl HostConfig {
@@ -114,11 +116,12 @@ impl HostConfig {
         } else {
             &[&rustls::version::TLS13]
         };
+        let keys = Arc::new(ByKeyKind(keys));
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(versions)
             .map_err(|error| error.to_string())?
             .with_no_client_auth()
-            .with_cert_resolver(Arc::new(ByKeyKind(keys)));
+            .with_cert_resolver(Arc::clone(&keys) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = options
             .protocols
             .iter()
@@ -146,6 +149,7 @@ impl HostConfig {
         Ok(Self {
             ours: Arc::new(config),
             theirs,
+            keys,
         })
     }
 
@@ -162,13 +166,13 @@ impl HostConfig {
 
 /// Tickets under keys that change every six hours and are forgotten after twelve (RFC 5077
 /// section 4); the workers share them.
-fn ticketer() -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
+pub(super) fn ticketer() -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
     aws_lc_rs::Ticketer::new()
 }
 
 /// Chooses among certificates of one host by the signatures that the client can verify.
 #[derive(Debug)]
-struct ByKeyKind(Vec<Arc<CertifiedKey>>);
+pub(super) struct ByKeyKind(Vec<Arc<CertifiedKey>>);
 
 impl ResolvesServerCert for ByKeyKind {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {

@@ -12,6 +12,8 @@
 //!                                                             gannet_io::ktls (transmit only)
 //! ```
 //!
+//! `quic` has what QUIC's library is told; it has the handshakes of HTTP/3 in its own hands.
+//!
 //! No type of the TLS library leaves this module: the rest of the engine sees bytes, [`alert`]s
 //! and [`session::Session`]. Nothing here does I/O on sockets; only `certificates`, `watch` and
 //! `development` touch files, and never on a worker's thread.
@@ -27,6 +29,7 @@ pub mod handshake;
 mod hello;
 pub mod kernel;
 pub mod limits;
+mod quic;
 pub mod record;
 pub mod session;
 pub mod watch;

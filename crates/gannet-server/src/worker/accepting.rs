@@ -70,8 +70,8 @@ impl<D: Driver> Worker<D> {
         if !more {
             self.shared.accept(listener);
         }
-        let is_full = self.conns.len() >= self.shared.settings.connections_max;
-        if is_full && self.shed_idle(1) == 0 {
+        let is_full = self.connection_count() >= self.shared.settings.connections_max;
+        if is_full && self.shed_idle(1) == 0 && self.shed_quic(1) == 0 {
             self.shared.counters.shed += 1;
             self.shared.driver.close(socket);
             return;
@@ -81,9 +81,10 @@ impl<D: Driver> Worker<D> {
         conn.idle_since = now;
         let id = conn.id;
         let len = self.conns.len();
+        let count = self.connection_count() as u64;
         let counters = &mut self.shared.counters;
         counters.connections_total += 1;
-        counters.connections_max = counters.connections_max.max(len as u64);
+        counters.connections_max = counters.connections_max.max(count);
         self.idle.add(now, id, len);
         let listeners = &self.shared.settings.listeners;
         let scheme = listeners.get(listener.0 as usize).copied();
@@ -120,7 +121,7 @@ impl<D: Driver> Worker<D> {
     /// pieces.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
-        !reserve::is_spent() || !is_short() || self.conns.len() <= 1 && self.may_be_short()
+        !reserve::is_spent() || !is_short() || self.connection_count() <= 1 && self.may_be_short()
     }
 
     fn may_be_short(&self) -> bool {
@@ -148,7 +149,8 @@ impl<D: Driver> Worker<D> {
         self.shared.listing.forget();
         // A new connection counts as idle until its request arrives.
         let spare = self.conns.len().saturating_sub(ACCEPTED_ALWAYS);
-        if self.shed_idle(spare.min(SHED_MAX)) == 0 && is_short() {
+        let shed = self.shed_idle(spare.min(SHED_MAX)) + self.shed_quic(SHED_MAX);
+        if shed == 0 && is_short() {
             self.shed_late();
         }
         // What was freed may be enough.
@@ -169,12 +171,15 @@ impl<D: Driver> Worker<D> {
         for (_, id) in late {
             self.on(id, |conn| conn.give_up());
         }
+        for id in self.all_quic().into_iter().take(SHED_MAX) {
+            self.on_quic(id, |conn| conn.give_up());
+        }
     }
 
     /// Closes up to `count` of the connections that have been idle longest. Returns how many. After
     /// the first one only those that have rested for a while: the others are about to ask for
     /// something.
-    fn shed_idle(&mut self, count: usize) -> usize {
+    pub(crate) fn shed_idle(&mut self, count: usize) -> usize {
         let now = self.shared.driver.now();
         let before = self.conns.len();
         for closed in 0..count {

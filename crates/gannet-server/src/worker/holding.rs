@@ -32,6 +32,13 @@ impl<D: Driver> Worker<D> {
                 most[account] = most[account].max(one[account]);
             }
         }
+        for (id, mut one) in self.quic_holdings() {
+            one[Account::Waiting] += waiting.remove(&id).unwrap_or(0);
+            for account in Account::ALL {
+                all[account] += one[account];
+                most[account] = most[account].max(one[account]);
+            }
+        }
         // Those whose connections have ended while the disk was asked.
         all[Account::Waiting] += waiting.into_values().sum::<u64>();
         all[Account::Listings] = self.shared.listing.held_bytes();
@@ -77,6 +84,8 @@ impl<D: Driver> Worker<D> {
                     .map(|it| (Arc::as_ptr(it), it.len() as u64)),
             );
         }
+        let quic = self.quic_shared();
+        pinned.extend(quic.map(|it| (Arc::as_ptr(it), it.len() as u64)));
         pinned.values().sum()
     }
 }

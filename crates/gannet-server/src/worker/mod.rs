@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use gannet_http::semantics::date::DateLine;
-use gannet_io::driver::{Completion, Done, Driver, Errno, Listener, Nanos, Token};
+use gannet_io::driver::{Completion, DatagramSocket, Done, Driver, Errno, Listener, Nanos, Token};
 
 pub(crate) use self::settings::WorkerSettings;
 use self::shared::Shared;
@@ -39,6 +39,8 @@ use crate::exchange::shortage::Shortage;
 use crate::limits::{OPEN_IDLE_MS, ROOM_AGAIN_MS, UNAWAITED_MAX};
 use crate::observe::log::LogSink;
 use crate::observe::metrics::Counters;
+use crate::quic::Quic;
+use crate::quic::routing::{Forwarded, Peers};
 use crate::release::Release;
 use crate::release::opened::Opened;
 use crate::tls::certificates::Adopted;
@@ -52,6 +54,10 @@ pub(crate) enum Message {
     StopNow,
     /// Serve this from now on, whole.
     Release(Arc<Opened>),
+    /// The way to the other workers.
+    Peers(Peers),
+    /// A datagram of a connection of this worker.
+    Datagram(Box<Forwarded>),
     /// Send a copy of the counters.
     Snapshot(std::sync::mpsc::Sender<Counters>),
 }
@@ -60,6 +66,10 @@ pub(crate) enum Message {
 pub(crate) struct Worker<D: Driver> {
     pub(crate) shared: Shared<D>,
     conns: Connections,
+    /// HTTP/3, if it is spoken.
+    pub(crate) quic: Option<Quic>,
+    /// Where datagrams of other workers' connections go.
+    pub(crate) peers: Peers,
     inbox: Receiver<Message>,
     /// What was completed, and waits for memory if there was too little in the last turn.
     completions: Vec<Completion>,
@@ -125,6 +135,8 @@ impl<D: Driver> Worker<D> {
         let mut worker = Self {
             shared,
             conns: Connections::default(),
+            quic: None,
+            peers: Peers::default(),
             inbox,
             completions: Vec::new(),
             due: Vec::new(),
@@ -140,6 +152,7 @@ impl<D: Driver> Worker<D> {
         for listener in 0..worker.shared.settings.listener_count() {
             worker.shared.accept(Listener(listener));
         }
+        worker.begin_quic();
         worker
     }
 
@@ -170,6 +183,7 @@ impl<D: Driver> Worker<D> {
     /// When the engine cannot go on.
     pub(crate) fn turn(&mut self, until: Option<Nanos>) -> Result<(), Errno> {
         let was_held_up = !self.completions.is_empty() || !self.due.is_empty();
+        let quic = self.quic_deadline();
         let shared = &mut self.shared;
         let until = [
             until,
@@ -181,6 +195,7 @@ impl<D: Driver> Worker<D> {
             shared.shortage.next_try(),
             shared.delays.next_due(),
             self.giving_back.next(),
+            quic,
             was_held_up.then(|| shared.driver.now().plus_ms(ROOM_AGAIN_MS)),
             shared.has_deferred_work().then(|| shared.driver.now()),
         ]
@@ -193,6 +208,7 @@ impl<D: Driver> Worker<D> {
         shared.budget = Budget::whole();
         self.shake_queued();
         self.complete_all(completions);
+        self.run_quic();
         // Before the timers: input that arrived in time is not late because `--delay` held it.
         self.hand_on();
         self.load_bodies();
@@ -276,6 +292,14 @@ impl<D: Driver> Worker<D> {
             Kind::FirstRead => self.first_read_ended(number(token), result),
             Kind::Listing => self.listed(number(token), result),
             Kind::Wake => self.read_inbox(),
+            Kind::Datagram => match result {
+                Ok(Done::Datagram(datagram)) => {
+                    self.datagram(DatagramSocket(number(token)), datagram);
+                }
+                Ok(_) => debug_assert!(false, "a socket receives datagrams"),
+                Err(_) => self.shared.counters.socket_errors += 1,
+            },
+            Kind::Sendable => self.sendable(DatagramSocket(number(token))),
         }
     }
 
@@ -305,7 +329,12 @@ impl<D: Driver> Worker<D> {
 
     /// The same for a stream.
     fn wake_stream(&mut self, number: u32, answer: Result<Wakeup, Errno>) {
-        if let Some(question) = self.shared.waiters.streams.take(number) {
+        let Some(question) = self.shared.waiters.streams.take(number) else {
+            return;
+        };
+        if question.conn.is_quic() {
+            self.quic_woken(question, answer);
+        } else {
             self.on(question.conn, |conn| conn.stream_woken(question, answer));
         }
     }
@@ -330,7 +359,15 @@ impl<D: Driver> Worker<D> {
             },
             _ => ConnId::of(waiter),
         };
-        self.on(id, |conn| conn.give_up());
+        match id.is_quic() {
+            true => self.on_quic(id, |conn| conn.give_up()),
+            false => self.on(id, |conn| conn.give_up()),
+        }
+    }
+
+    /// How many connections there are.
+    pub(crate) fn connection_count(&self) -> usize {
+        self.conns.len() + self.quic.as_ref().map_or(0, Quic::len)
     }
 
     /// Has the disk's threads skip what was asked for connections that have ended. Not for each of
@@ -359,6 +396,11 @@ impl<D: Driver> Worker<D> {
                 Message::Stop => self.stop(),
                 Message::StopNow => self.stop_now(),
                 Message::Release(opened) => self.shared.serve(&opened),
+                Message::Peers(peers) => self.peers = peers,
+                Message::Datagram(datagram) => {
+                    self.peers.taken(self.shared.settings.number);
+                    self.handle(*datagram);
+                }
                 Message::Snapshot(reply) => {
                     // Whoever asked may have stopped waiting.
                     let _ = reply.send(self.snapshot());
@@ -370,7 +412,7 @@ impl<D: Driver> Worker<D> {
     /// A copy of the counters, brought up to date.
     pub(crate) fn snapshot(&mut self) -> Counters {
         Counters {
-            connections_now: self.conns.len() as u64,
+            connections_now: self.connection_count() as u64,
             log_dropped: self.shared.log.dropped(),
             io: self.shared.driver.counters(),
             held: self.holdings(),

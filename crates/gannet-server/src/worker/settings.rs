@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::config::{Limits, Scheme};
 use crate::exchange::redirect::Redirect;
+use crate::quic::QuicSettings;
 use crate::tls::certificates::CertificateStore;
 use crate::tls::kernel::KernelTls;
 
@@ -21,6 +22,8 @@ pub(crate) struct WorkerSettings {
     pub(crate) redirect: Redirect,
     /// The certificates, if any listener speaks TLS.
     pub(crate) certificates: Option<Arc<CertificateStore>>,
+    /// What HTTP/3 needs, if it is spoken.
+    pub(crate) quic: Option<QuicSettings>,
     /// What the kernel does for connections over TLS.
     pub(crate) kernel_tls: Option<KernelTls>,
     /// How much of the end of a long live file leaves as copies.

@@ -25,6 +25,7 @@ use crate::observe::log::LogSink;
 use crate::observe::metrics::Counters;
 use crate::release::opened::Opened;
 use crate::release::{Release, Site};
+use crate::start::ALT_SVC;
 use crate::tls::certificates::Adopted;
 use crate::worker::ledger::{Budget, Ledger};
 
@@ -112,11 +113,29 @@ impl<D: Driver> Shared<D> {
         is_secure: bool,
         own: Option<&'a Rc<Release>>,
     ) -> Pump<'a, D> {
+        let mut pump = match is_secure {
+            true => self.pump_of(Scheme::Https, own),
+            false => self.pump_of(Scheme::Http, own),
+        };
+        if let Some(value) = &pump.release.policy.alt_svc
+            && is_secure
+        {
+            pump.turn.fields.push((ALT_SVC, value.as_bytes()));
+        }
+        pump
+    }
+
+    /// The same for HTTP/3, which needs not be told where it is.
+    pub(crate) fn pump_h3<'a>(&'a mut self, own: Option<&'a Rc<Release>>) -> Pump<'a, D> {
+        self.pump_of(Scheme::Https, own)
+    }
+
+    fn pump_of<'a>(&'a mut self, scheme: Scheme, own: Option<&'a Rc<Release>>) -> Pump<'a, D> {
         let release = own.unwrap_or(&self.release);
         let policy = &*release.policy;
-        let (fields, scheme) = match is_secure {
-            true => (&policy.secure_fields, Scheme::Https),
-            false => (&policy.fields, Scheme::Http),
+        let fields = match scheme {
+            Scheme::Https => &policy.secure_fields,
+            Scheme::Http => &policy.fields,
         };
         let fields = fields.iter();
         let fields = fields.map(|(name, value)| (name.as_str(), value.as_bytes()));

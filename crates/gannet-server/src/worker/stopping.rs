@@ -22,6 +22,9 @@ impl<D: Driver> Worker<D> {
         for id in self.all() {
             self.on(id, |conn| conn.drain());
         }
+        for id in self.all_quic() {
+            self.on_quic(id, |conn| conn.drain());
+        }
     }
 
     /// The end, now.
@@ -35,6 +38,13 @@ impl<D: Driver> Worker<D> {
             });
             self.clean &= !was_sending;
         }
+        for id in self.all_quic() {
+            let mut was_sending = false;
+            self.on_quic(id, |conn| was_sending = conn.stop());
+            self.clean &= !was_sending;
+        }
+        // What was said last leaves, if it can.
+        self.run_quic();
         self.over = true;
     }
 
@@ -46,7 +56,7 @@ impl<D: Driver> Worker<D> {
         let Some(stop_at) = self.shared.stop_at else {
             return;
         };
-        if self.conns.len() == 0 {
+        if self.conns.len() == 0 && !self.has_open_quic() {
             self.over = true;
         } else if self.shared.driver.now() >= stop_at {
             self.stop_now();

@@ -25,10 +25,14 @@ pub(crate) enum Kind {
     Listing = 8,
     /// The disk, for a copy of a live file.
     FirstRead = 9,
+    /// Datagrams arrive: the slot is the number of a socket.
+    Datagram = 10,
+    /// A socket takes datagrams again, likewise.
+    Sendable = 11,
 }
 
 impl Kind {
-    const ALL: [Self; 9] = [
+    const ALL: [Self; 11] = [
         Self::Accept,
         Self::Receive,
         Self::Send,
@@ -38,6 +42,8 @@ impl Kind {
         Self::Load,
         Self::Listing,
         Self::FirstRead,
+        Self::Datagram,
+        Self::Sendable,
     ];
 
     /// The kind of a token that was made by [`token`] or [`ConnId::token`].

@@ -69,6 +69,8 @@ pub struct TlsSettings {
     pub hsts: bool,
     /// Early data (0-RTT) is taken.
     pub early_data: bool,
+    /// `--http3`.
+    pub http3: bool,
     /// Whether the kernel encrypts.
     pub kernel: Choice,
     /// Records that one key of a connection encrypts.
@@ -84,6 +86,7 @@ impl Default for TlsSettings {
             redirect: None,
             hsts: false,
             early_data: false,
+            http3: false,
             kernel: Choice::default(),
             key_records_max: ENCRYPTED_RECORDS_MAX,
         }

@@ -92,10 +92,22 @@ impl Text {
         }
         let name = "gannet_responses_total";
         self.counters(name, "Responses by status.", "status", sum.statuses());
-        let name = "gannet_h2_errors_total";
-        self.metric(name, "counter", "HTTP/2 connections ended by an error.");
-        for ((code, cause), count) in &sum.h2_errors {
-            self.sample(name, &[("code", code), ("cause", cause)], count);
+        for (name, help, errors) in [
+            (
+                "gannet_h2_errors_total",
+                "HTTP/2 connections ended by an error.",
+                &sum.h2_errors,
+            ),
+            (
+                "gannet_h3_errors_total",
+                "HTTP/3 connections ended by an error.",
+                &sum.quic.errors,
+            ),
+        ] {
+            self.metric(name, "counter", help);
+            for ((code, cause), count) in errors {
+                self.sample(name, &[("code", code), ("cause", cause)], count);
+            }
         }
         self.tls(&sum.tls);
         self.held(&sum.held);
@@ -411,6 +423,42 @@ fn rows(c: &Counters) -> Vec<Row> {
             "counter",
             "HTTP/2 streams that ended before their response was complete.",
             c.h2_resets,
+        ),
+        (
+            "h3_connections_total",
+            "counter",
+            "Connections that spoke HTTP/3.",
+            c.quic.connections,
+        ),
+        (
+            "h3_requests_total",
+            "counter",
+            "Requests that came as HTTP/3 streams.",
+            c.quic.requests,
+        ),
+        (
+            "h3_streams_reset_total",
+            "counter",
+            "HTTP/3 streams that ended before their response was complete.",
+            c.quic.resets,
+        ),
+        (
+            "quic_datagrams_forwarded_total",
+            "counter",
+            "Datagrams that another worker than their own has received.",
+            c.quic.forwarded,
+        ),
+        (
+            "quic_retries_total",
+            "counter",
+            "QUIC clients that were asked to validate their address.",
+            c.quic.retries,
+        ),
+        (
+            "quic_unsent_total",
+            "counter",
+            "Trains of datagrams that the kernel refused.",
+            c.quic.unsent,
         ),
         (
             "log_lines_dropped_total",

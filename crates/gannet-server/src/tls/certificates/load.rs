@@ -112,8 +112,9 @@ impl Pair {
         })
     }
 
-    pub(super) fn library_error(&self, why: String) -> CertificateError {
-        CertificateError::at(&self.path, Cause::Library(why))
+    pub(super) fn refuses(&self) -> impl Fn(String) -> CertificateError + use<> {
+        let path = self.path.clone();
+        move |why| CertificateError::at(&path, Cause::Library(why))
     }
 }
 

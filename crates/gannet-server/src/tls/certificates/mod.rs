@@ -16,15 +16,56 @@ pub use error::{Cause, CertificateError, Warning, WarningKind};
 pub use facts::Facts;
 pub use load::{LoadOptions, Pair, PairPaths, load, now_unix};
 
+use quinn_proto::crypto::ServerConfig as QuicCrypto;
+
 use super::config::{HostConfig, Options};
+use super::quic;
 
 /// All certificates of a server at one time, with what the TLS library makes of them.
 pub struct CertificateSet {
     hosts: Vec<Host>,
+    names: Arc<Names>,
+    quic: Arc<dyn QuicCrypto>,
+}
+
+/// Which host of a set a name belongs to. The first host is the default.
+#[derive(Debug, Default)]
+pub(super) struct Names {
     /// Names without a wildcard.
     exact: HashMap<Box<str>, usize>,
     /// Names behind `*.`, without it.
     wildcard: HashMap<Box<str>, usize>,
+}
+
+impl Names {
+    /// The names of a host. Of two for one name the first is used.
+    fn add(&mut self, names: &[Box<str>], host: usize) {
+        for name in names {
+            match name.strip_prefix("*.") {
+                Some(suffix) => self.wildcard.entry(suffix.into()).or_insert(host),
+                None => self.exact.entry(name.clone()).or_insert(host),
+            };
+        }
+    }
+
+    fn find(&self, name: &str) -> Option<usize> {
+        let wildcard = || {
+            // A wildcard stands for one label (RFC 9525 section 6.3).
+            let (label, suffix) = name.split_once('.')?;
+            if label.is_empty() {
+                None
+            } else {
+                self.wildcard.get(suffix)
+            }
+        };
+        self.exact.get(name).or_else(wildcard).copied()
+    }
+
+    /// The host for a client that asks for `server_name` (lower case): the one with exactly that
+    /// name, else with a wildcard for it, else the default.
+    pub(super) fn find_or_default(&self, server_name: Option<&str>) -> usize {
+        server_name.and_then(|name| self.find(name)).unwrap_or(0)
+    }
 }
 
 /// Certificates with the same names; they differ in the kind of key.
@@ -33,6 +74,33 @@ struct Host {
     /// SHA-256 of each leaf: tells whether a host is unchanged in a newer set.
     fingerprints: Vec<[u8; 32]>,
     facts: Vec<Facts>,
+}
+
+impl Host {
+    fn new(
+        group: Vec<Pair>,
+        options: &Options,
+        previous: Option<&CertificateSet>,
+    ) -> Result<Self, CertificateError> {
+        let fingerprints: Vec<_> = group.iter().map(|pair| pair.facts.fingerprint).collect();
+        let unchanged = previous.and_then(|set| {
+            set.hosts
+                .iter()
+                .find(|host| host.fingerprints == fingerprints)
+        });
+        let config = match unchanged {
+            Some(host) => host.config.clone(),
+            None => {
+                let keys = group.iter().map(|pair| Arc::clone(&pair.key)).collect();
+                HostConfig::new(keys, options).map_err(group[0].refuses())?
+            }
+        };
+        Ok(Self {
+            config,
+            fingerprints,
+            facts: group.into_iter().map(|pair| pair.facts).collect(),
+        })
+    }
 }
 
 impl CertificateSet {
@@ -59,51 +127,16 @@ impl CertificateSet {
                 None => groups.push(vec![pair]),
             }
         }
-        let mut set = Self {
-            hosts: Vec::new(),
-            exact: HashMap::new(),
-            wildcard: HashMap::new(),
-        };
+        let (mut hosts, mut names) = (Vec::new(), Names::default());
+        let first = groups[0][0].refuses();
         for group in groups {
-            set.add(group, options, previous)?;
+            names.add(&group[0].facts.names, hosts.len());
+            hosts.push(Host::new(group, options, previous)?);
         }
-        Ok(set)
-    }
-
-    fn add(
-        &mut self,
-        group: Vec<Pair>,
-        options: &Options,
-        previous: Option<&Self>,
-    ) -> Result<(), CertificateError> {
-        let index = self.hosts.len();
-        for name in &group[0].facts.names {
-            // Of two certificates for one name the first given one is used.
-            match name.strip_prefix("*.") {
-                Some(suffix) => self.wildcard.entry(suffix.into()).or_insert(index),
-                None => self.exact.entry(name.clone()).or_insert(index),
-            };
-        }
-        let fingerprints: Vec<_> = group.iter().map(|pair| pair.facts.fingerprint).collect();
-        let unchanged = previous.and_then(|set| {
-            set.hosts
-                .iter()
-                .find(|host| host.fingerprints == fingerprints)
-        });
-        let config = match unchanged {
-            Some(host) => host.config.clone(),
-            None => {
-                let keys = group.iter().map(|pair| Arc::clone(&pair.key)).collect();
-                HostConfig::new(keys, options).map_err(|why| group[0].library_error(why))?
-            }
-        };
-        let facts = group.into_iter().map(|pair| pair.facts).collect();
-        self.hosts.push(Host {
-            config,
-            fingerprints,
-            facts,
-        });
-        Ok(())
+        let names = Arc::new(names);
+        let keys = hosts.iter().map(|host| Arc::clone(&host.config.keys));
+        let quic = quic::config(&names, keys.collect(), options).map_err(first)?;
+        Ok(Self { hosts, names, quic })
     }
 
     /// The configuration for a client that asks for `server_name`: the certificate with exactly
@@ -111,27 +144,18 @@ impl CertificateSet {
     /// we do not have gets the default too, and can tell by itself (RFC 6066 section 3 allows
     /// either).
     pub(super) fn choose(&self, server_name: Option<&str>) -> &HostConfig {
-        let index = server_name.and_then(|name| self.find(name)).unwrap_or(0);
-        &self.hosts[index].config
+        &self.hosts[self.names.find_or_default(server_name)].config
+    }
+
+    /// What QUIC connections are made with.
+    pub(crate) fn quic(&self) -> &Arc<dyn QuicCrypto> {
+        &self.quic
     }
 
     /// Whether there is a certificate for the name (lower case).
     #[must_use]
     pub fn has(&self, server_name: &str) -> bool {
-        self.find(server_name).is_some()
-    }
-
-    fn find(&self, name: &str) -> Option<usize> {
-        let wildcard = || {
-            // A wildcard stands for one label (RFC 9525 section 6.3).
-            let (label, suffix) = name.split_once('.')?;
-            if label.is_empty() {
-                None
-            } else {
-                self.wildcard.get(suffix)
-            }
-        };
-        self.exact.get(name).or_else(wildcard).copied()
+        self.names.find(server_name).is_some()
     }
 
     /// What is known of the certificates, the default first.
@@ -194,6 +218,11 @@ impl Adopted {
             set: store.current(),
             generation,
         }
+    }
+
+    /// How often the set had been replaced when this reference was taken.
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation
     }
 
     /// The newest set. Costs one read of shared memory unless it was replaced.

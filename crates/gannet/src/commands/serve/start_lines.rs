@@ -154,6 +154,15 @@ impl Lines<'_> {
                 }
             }
         }
+        if let Some(http3) = &self.report.http3 {
+            for (address, cause) in &http3.missing {
+                let what = format!("without HTTP/3 at UDP {address}: {cause}");
+                self.line(text, "http3", &self.paint("33", &what));
+            }
+            if !http3.addresses.is_empty() {
+                self.line(text, "http3", &format!("at UDP {http3}"));
+            }
+        }
         for warning in &self.report.certificate_warnings {
             let what = format!("{warning}; {}", warning.help());
             self.line(text, "tls", &self.paint("33", &what));
@@ -233,6 +242,7 @@ mod tests {
             metrics: None,
             certificate_warnings: Vec::new(),
             kernel_tls: None,
+            http3: None,
         }
     }
 

@@ -39,6 +39,7 @@ pub fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
             ("--http-redirect", tls.redirect.is_some()),
             ("--hsts", tls.hsts),
             ("--early-data", tls.early_data),
+            ("--http3", tls.http3),
         ];
         if let Some((flag, _)) = alone.iter().find(|(_, is_given)| *is_given) {
             let message = format!("{flag} makes no sense without HTTPS");
@@ -94,6 +95,7 @@ pub fn prepare(settings: &Settings) -> Result<Option<(TlsConfig, Option<Developm
         kernel: tls.kernel,
         key_records_max: tls.key_records_max,
         hsts: tls.hsts,
+        http3: tls.http3,
     };
     Ok(Some((config, made)))
 }

@@ -1,0 +1,385 @@
+//! A QUIC connection: what the library says of it becomes requests, and answers become content of
+//! its streams.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+use gannet_http::binary::priority::Priority;
+use gannet_http::h2::Time;
+use gannet_http::h3::ErrorCode;
+use gannet_io::driver::{DatagramSocket, Driver, Nanos};
+use quinn_proto::{
+    Connection, ConnectionError, ConnectionHandle, Dir, Event, StreamEvent, StreamId,
+};
+
+use super::limits::END_AFTER_MS;
+use super::streams::{Streams, code};
+use crate::config::Limits;
+use crate::connection::ConnId;
+use crate::observe::log::{End, Record};
+use crate::worker::shared::Shared;
+
+/// See the module's description.
+pub(crate) struct QuicConn {
+    pub(super) id: ConnId,
+    pub(super) handle: ConnectionHandle,
+    /// Where its last datagram came in.
+    pub(super) socket: DatagramSocket,
+    pub(super) quic: Connection,
+    pub(super) streams: Streams,
+    /// It is among those that have something to do.
+    pub(super) is_marked: bool,
+    /// Its socket did not take what it had to send.
+    pub(super) waits_for_socket: bool,
+    /// Its handshake is under way.
+    pub(super) is_shaking: bool,
+    /// It is closed: only the library still knows it.
+    is_over: bool,
+    /// When something must have happened, library included; no entry of the timers is later.
+    pub(super) deadline: Nanos,
+    /// Its earliest entry among the timers.
+    pub(super) scheduled: Nanos,
+    /// When something must have happened that the library knows nothing of.
+    pub(super) own_deadline: Option<Nanos>,
+    /// When it was accepted, or its last answer was finished.
+    pub(super) idle_since: Nanos,
+    /// When the peer has last taken content.
+    pub(super) progress_at: Nanos,
+    /// Bytes sent when that was last looked at.
+    sent_before: u64,
+    /// When no more requests are taken: its end was announced.
+    end_at: Option<Nanos>,
+    /// No more requests are taken.
+    is_ending: bool,
+    /// It goes on in the next turn, whatever happens.
+    pub(super) has_more: bool,
+    /// The peer's address, if requests are logged.
+    peer: Option<Box<str>>,
+}
+
+impl QuicConn {
+    /// A connection whose first datagram was just received.
+    pub(super) fn new(
+        id: ConnId,
+        handle: ConnectionHandle,
+        socket: DatagramSocket,
+        quic: Connection,
+        now: Nanos,
+        logs: bool,
+    ) -> Self {
+        let peer = logs.then(|| quic.remote_address().to_string().into());
+        Self {
+            id,
+            handle,
+            socket,
+            quic,
+            streams: Streams::new(now),
+            is_marked: false,
+            waits_for_socket: false,
+            is_shaking: true,
+            is_over: false,
+            deadline: Nanos(u64::MAX),
+            scheduled: Nanos(u64::MAX),
+            own_deadline: None,
+            idle_since: now,
+            progress_at: now,
+            sent_before: 0,
+            end_at: None,
+            is_ending: false,
+            has_more: false,
+            peer,
+        }
+    }
+
+    /// Whether it is closed: only the library still knows it.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Whether its peer, which is slow, takes as much as it must. What leaves is what its congestion
+    /// window allows, and that moves with its acknowledgements.
+    fn goes_on(&mut self, now: Nanos, limits: &Limits) -> bool {
+        let sent = self.quic.stats().udp_tx.bytes;
+        let least = (limits.send_rate_min * limits.progress_timeout_ms / 1_000).max(1);
+        let is_enough = sent - self.sent_before >= least;
+        self.sent_before = sent;
+        if is_enough {
+            self.progress_at = now;
+        }
+        is_enough
+    }
+
+    /// Whether nothing is under way on it.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.is_over && !self.is_shaking && self.streams.is_idle()
+    }
+
+    /// The peer has changed the priority of an answer.
+    pub(super) fn prioritize(&mut self, id: StreamId, priority: Priority) {
+        if let Some(stream) = self.streams.find(id) {
+            stream.machine.prioritize(priority);
+            self.set_priority(id);
+        }
+    }
+
+    /// Has the library send answers in the order of their urgency.
+    pub(super) fn set_priority(&mut self, id: StreamId) {
+        let Some(urgency) = self.streams.order(id) else {
+            return;
+        };
+        // Those that say nothing have the library's default, 0. A stream that is gone has none.
+        let priority = i32::from(Priority::default().urgency) - i32::from(urgency);
+        let _ = self.quic.send_stream(id).set_priority(priority);
+    }
+}
+
+/// A connection in its turn, with what all connections of its worker share.
+pub(crate) struct Active<'a, D: Driver> {
+    pub(super) conn: &'a mut QuicConn,
+    pub(super) shared: &'a mut Shared<D>,
+    /// The time as the library has it.
+    pub(super) now: Instant,
+}
+
+impl<D: Driver> Active<'_, D> {
+    /// All that follows from what has happened.
+    pub(super) fn run(&mut self) {
+        self.conn.has_more = false;
+        let now = self.shared.driver.now();
+        self.conn.streams.machine.refill(Time(now.0));
+        while let Some(event) = self.conn.quic.poll() {
+            self.event(event);
+        }
+        if !self.conn.is_over {
+            self.check_deadlines(now);
+        }
+        if !self.conn.is_over {
+            self.accept_requests();
+            self.ask_missed();
+            self.feed();
+            self.set_deadline();
+        }
+        self.log_finished();
+    }
+
+    fn event(&mut self, event: Event) {
+        match event {
+            Event::HandshakeDataReady | Event::DatagramReceived | Event::DatagramsUnblocked => {}
+            Event::Connected => {
+                self.conn.is_shaking = false;
+                self.shared.counters.quic.connections += 1;
+                self.open_control();
+            }
+            Event::ConnectionLost { reason } => self.lost(&reason),
+            Event::Stream(_) if self.conn.is_over => {}
+            Event::Stream(event) => match event {
+                // Before the bytes that came on them.
+                StreamEvent::Opened { dir: Dir::Uni } => self.accept_uni(),
+                // Accepted when all that has happened is known.
+                StreamEvent::Opened { dir: Dir::Bi } => {}
+                StreamEvent::Readable { id } => self.readable(id),
+                StreamEvent::Writable { id } if self.conn.streams.is_control(id) => {
+                    self.write_control();
+                }
+                StreamEvent::Writable { id } => self.conn.streams.writable(id),
+                StreamEvent::Finished { id } => self.conn.streams.acknowledged(id),
+                StreamEvent::Stopped { id, .. } => self.stopped(id),
+                StreamEvent::Available { dir: Dir::Uni } => self.open_control(),
+                StreamEvent::Available { dir: Dir::Bi } => {}
+            },
+        }
+    }
+
+    /// Opens our control stream, once the peer lets us.
+    fn open_control(&mut self) {
+        let conn = &mut *self.conn;
+        if conn.streams.has_control() {
+            return;
+        }
+        let Some(id) = conn.quic.streams().open(Dir::Uni) else {
+            return;
+        };
+        // Nothing goes before it; it was opened just now.
+        let _ = conn.quic.send_stream(id).set_priority(i32::MAX);
+        conn.streams.control_opened(id);
+        self.write_control();
+    }
+
+    /// Sends what the machine has to say on the control stream.
+    fn write_control(&mut self) {
+        let conn = &mut *self.conn;
+        let Some((id, bytes)) = conn.streams.take_control() else {
+            return;
+        };
+        let written = conn.quic.send_stream(id).write(&bytes).unwrap_or(0);
+        conn.streams.say(&bytes[written..]);
+    }
+
+    /// Ends the connection.
+    pub(super) fn close(&mut self, error: ErrorCode, reason: &'static str) {
+        let reason = Bytes::from_static(reason.as_bytes());
+        self.conn.quic.close(self.now, code(error), reason);
+        self.forget();
+    }
+
+    fn lost(&mut self, reason: &ConnectionError) {
+        let counters = &mut self.shared.counters;
+        match reason {
+            ConnectionError::TimedOut => counters.timeouts += 1,
+            ConnectionError::Reset => counters.socket_errors += 1,
+            ConnectionError::TransportError(_) | ConnectionError::VersionMismatch => {
+                let key = match self.conn.is_shaking {
+                    true => ("transport", "handshake"),
+                    false => ("transport", "protocol"),
+                };
+                *counters.quic.errors.entry(key).or_default() += 1;
+            }
+            _ => {}
+        }
+        self.forget();
+    }
+
+    /// Drops what only answers need.
+    fn forget(&mut self) {
+        let conn = &mut *self.conn;
+        conn.streams.abandon();
+        conn.own_deadline = None;
+        conn.is_over = true;
+        self.log_finished();
+    }
+
+    /// Writes the log lines of responses that were finished, or ended early.
+    fn log_finished(&mut self) {
+        let whole = std::mem::take(&mut self.conn.streams.whole);
+        self.log(whole, End::Whole);
+        let cut = std::mem::take(&mut self.conn.streams.cut);
+        self.log(cut, End::CutShort);
+    }
+
+    fn log(&mut self, records: Vec<Record>, end: End) {
+        let (now, unix_ms) = (self.shared.driver.now().0, self.shared.driver.unix_ms());
+        let peer = self.conn.peer.as_deref().unwrap_or("-");
+        for record in records {
+            self.shared.log.add(&record, peer, end, now, unix_ms);
+        }
+    }
+
+    /// What should have happened by now.
+    fn check_deadlines(&mut self, now: Nanos) {
+        if self.conn.own_deadline.is_none_or(|at| at > now) {
+            return;
+        }
+        let limits = self.shared.settings.limits;
+        let is_late = |since: Nanos, ms| since.plus_ms(ms) <= now;
+        let conn = &mut *self.conn;
+        if conn.is_shaking {
+            if is_late(conn.idle_since, limits.head_timeout_ms) {
+                self.shared.counters.timeouts += 1;
+                self.shared.counters.tls.failed_by("timeout");
+                self.close(ErrorCode::NO_ERROR, "handshake timeout");
+            }
+            return;
+        }
+        if conn.end_at.is_some_and(|at| at <= now) {
+            conn.end_at = None;
+            conn.is_ending = true;
+            let mut bytes = Vec::new();
+            conn.streams.machine.end(&mut bytes);
+            conn.streams.say(&bytes);
+            self.write_control();
+        }
+        for id in self.conn.streams.late_requests(now, limits.head_timeout_ms) {
+            self.shared.counters.timeouts += 1;
+            self.give_up_stream(id, ErrorCode::REQUEST_INCOMPLETE);
+        }
+        let conn = &mut *self.conn;
+        if conn.streams.is_idle() {
+            let is_late = is_late(conn.idle_since, limits.idle_timeout_ms);
+            if conn.is_ending || is_late {
+                self.shared.counters.timeouts += u64::from(is_late);
+                self.close(ErrorCode::NO_ERROR, "");
+            }
+        } else if conn.streams.has_stalled()
+            && is_late(conn.progress_at, limits.progress_timeout_ms)
+            && !conn.goes_on(now, &limits)
+        {
+            self.shared.counters.timeouts += 1;
+            self.shared.counters.cut_short += 1;
+            self.close(ErrorCode::REQUEST_CANCELLED, "stalled");
+        }
+    }
+
+    /// When the next of these is to happen.
+    fn set_deadline(&mut self) {
+        let limits = self.shared.settings.limits;
+        let conn = &mut *self.conn;
+        if conn.is_ending && conn.streams.is_idle() {
+            return self.close(ErrorCode::NO_ERROR, "");
+        }
+        let all = if conn.is_shaking {
+            [
+                Some(conn.idle_since.plus_ms(limits.head_timeout_ms)),
+                None,
+                None,
+            ]
+        } else if conn.streams.is_idle() {
+            [
+                conn.end_at,
+                Some(conn.idle_since.plus_ms(limits.idle_timeout_ms)),
+                None,
+            ]
+        } else {
+            let stalled = conn.streams.has_stalled();
+            let began = conn.streams.oldest_request();
+            [
+                conn.end_at,
+                stalled.then(|| conn.progress_at.plus_ms(limits.progress_timeout_ms)),
+                began.map(|at| at.plus_ms(limits.head_timeout_ms)),
+            ]
+        };
+        conn.own_deadline = all.into_iter().flatten().min();
+    }
+
+    /// The server is stopping: requests under way are finished, and those that the peer has sent
+    /// before it knows.
+    pub(crate) fn drain(&mut self) {
+        let now = self.shared.driver.now();
+        let conn = &mut *self.conn;
+        if conn.is_over || conn.end_at.is_some() || conn.is_ending {
+            return;
+        }
+        if conn.is_shaking {
+            return self.close(ErrorCode::NO_ERROR, "");
+        }
+        let round_trip = u64::try_from(conn.quic.rtt().as_millis()).unwrap_or(u64::MAX);
+        conn.end_at = Some(now.plus_ms((2 * round_trip).clamp(1, END_AFTER_MS)));
+        let mut bytes = Vec::new();
+        conn.streams.machine.announce_end(&mut bytes);
+        conn.streams.say(&bytes);
+        self.write_control();
+    }
+
+    /// The end, now. Whether answers were under way.
+    pub(crate) fn stop(&mut self) -> bool {
+        if self.conn.is_over {
+            return false;
+        }
+        let was_sending = !self.conn.streams.is_idle();
+        self.close(ErrorCode::NO_ERROR, "");
+        was_sending
+    }
+
+    /// Another connection needs the room of this one, which is idle.
+    pub(crate) fn shed(&mut self) {
+        self.shared.counters.shed += 1;
+        self.close(ErrorCode::NO_ERROR, "");
+    }
+
+    /// Memory has run out, and this one is given up.
+    pub(crate) fn give_up(&mut self) {
+        if !self.conn.is_over {
+            self.shared.counters.shed += 1;
+            self.close(ErrorCode::INTERNAL_ERROR, "");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! HTTP/3's transport: QUIC (RFC 9000) by a library without I/O, on gannet's own engines.
+//!
+//! ```text
+//!   a datagram ─▶ routing: another worker's? forwarded
+//!       │
+//!   Endpoint (the library) ──▶ a new connection: accepted within a turn's handshake budget,
+//!       │                      answered by Retry when many are under way, refused when full
+//!       ▼
+//!   Connection, marked as having something to do
+//!       │  once per turn, after all datagrams:
+//!       ├─ events ─▶ streams ─▶ gannet-http::h3 ─▶ exchange (as for the other versions)
+//!       ├─ content ─▶ the library's streams, as far as their windows go
+//!       ├─ packets ─▶ trains of datagrams, sent at once
+//!       └─ timers
+//! ```
+//!
+//! A worker has one [`Quic`], and a connection never leaves its worker. The library's types stay in
+//! this module and in `tls/quic`.
+
+mod connection;
+mod limits;
+mod reads;
+mod requests;
+pub(crate) mod routing;
+mod sending;
+pub(crate) mod settings;
+pub(crate) mod streams;
+mod table;
+mod worker;
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use gannet_io::driver::{DatagramSocket, Nanos};
+use quinn_proto::{Endpoint, Incoming};
+
+use self::sending::Trains;
+use self::settings::Secrets;
+use self::table::Table;
+use crate::config::Limits;
+use crate::tls::certificates::Adopted;
+
+/// QUIC version 1 (RFC 9000 section 15).
+const VERSION: u32 = 1;
+
+/// What QUIC needs at the start of a worker.
+#[derive(Clone)]
+pub(crate) struct QuicSettings {
+    /// Shared by all workers.
+    pub(crate) secrets: Secrets,
+    /// How many sockets its driver was created with.
+    pub(crate) sockets: u32,
+}
+
+/// The QUIC side of a worker.
+pub(crate) struct Quic {
+    endpoint: Endpoint,
+    secrets: Secrets,
+    /// Which set of certificates the endpoint has.
+    generation: u64,
+    clock: Clock,
+    table: Table,
+    /// Clients that wait for the handshake budget of a turn.
+    incoming: VecDeque<(DatagramSocket, Incoming)>,
+    /// Handshakes under way.
+    handshakes: usize,
+    trains: Trains,
+}
+
+/// Turns the engine's time into the library's.
+#[derive(Clone, Copy)]
+struct Clock {
+    start: Instant,
+    start_ns: u64,
+}
+
+impl Clock {
+    fn at(self, now: Nanos) -> Instant {
+        self.start + Duration::from_nanos(now.0.saturating_sub(self.start_ns))
+    }
+
+    fn nanos(self, at: Instant) -> Nanos {
+        let since = at.saturating_duration_since(self.start).as_nanos();
+        Nanos(self.start_ns + u64::try_from(since).unwrap_or(u64::MAX / 2))
+    }
+}
+
+impl Quic {
+    /// Without any connection.
+    pub(crate) fn new(
+        settings: &QuicSettings,
+        worker: usize,
+        limits: &Limits,
+        certificates: &mut Adopted,
+        now: Nanos,
+    ) -> Self {
+        let worker = u8::try_from(worker).unwrap_or(u8::MAX);
+        let secrets = settings.secrets.clone();
+        let config = settings::server(&secrets, certificates.current(), limits);
+        let endpoint = settings::endpoint(&secrets, worker);
+        Self {
+            // Sockets never fragment, so that the path's MTU can be found out.
+            endpoint: Endpoint::new(endpoint, Some(config), true, None),
+            secrets,
+            generation: certificates.generation(),
+            clock: Clock {
+                start: Instant::now(),
+                start_ns: now.0,
+            },
+            table: Table::default(),
+            incoming: VecDeque::new(),
+            handshakes: 0,
+            trains: Trains::new(settings.sockets),
+        }
+    }
+
+    /// How many connections there are, those that are closing included.
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// New connections get the certificates that are in use now.
+    fn adopt(&mut self, certificates: &mut Adopted, limits: &Limits) {
+        let current = certificates.current();
+        let config = settings::server(&self.secrets, current, limits);
+        let generation = certificates.generation();
+        if generation != self.generation {
+            self.generation = generation;
+            self.endpoint.set_server_config(Some(config));
+        }
+    }
+}

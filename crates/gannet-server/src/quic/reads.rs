@@ -1,0 +1,147 @@
+//! The disk on behalf of requests: lookups, and reads of content.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use gannet_http::h3::ErrorCode;
+use gannet_io::driver::{Driver, Errno, Started};
+use quinn_proto::StreamId;
+
+use super::connection::Active;
+use super::limits::{READS_MAX, SEND_WINDOW_READ};
+use crate::connection::stream_reads::{Question, What};
+use crate::exchange::Wakeup;
+use crate::exchange::answering::Reply;
+use crate::exchange::waiting::{Found, WaitingRequest};
+use crate::release::ServedFile;
+use crate::worker::token::{Kind, token};
+
+impl<D: Driver> Active<'_, D> {
+    /// Asks the disk on behalf of requests that memory does not answer.
+    pub(super) fn ask_missed(&mut self) {
+        for (id, waiting) in std::mem::take(&mut self.conn.streams.missed) {
+            self.look_up(id, waiting, None);
+        }
+    }
+
+    /// Asks until an answer has to be awaited, or the request can be answered.
+    fn look_up(
+        &mut self,
+        id: StreamId,
+        mut waiting: Box<WaitingRequest>,
+        wakeup: Option<Result<Wakeup, Errno>>,
+    ) {
+        let number = self.shared.waiters.streams.reserve();
+        let asker = token(Kind::StreamDisk, number);
+        match self.shared.find_out(&mut waiting, asker, wakeup) {
+            Some(found) => {
+                self.shared.waiters.streams.release(number);
+                self.answer_looked_up(id, &waiting, found);
+            }
+            None => self.ask(id, number, What::Lookup(waiting)),
+        }
+    }
+
+    /// A question was asked and will be answered later.
+    fn ask(&mut self, id: StreamId, number: u32, what: What) {
+        let question = Question {
+            conn: self.conn.id,
+            stream: u64::from(id),
+            what,
+        };
+        self.shared.waiters.streams.ask(number, question);
+        self.conn.streams.asked += 1;
+    }
+
+    fn answer_looked_up(&mut self, id: StreamId, waiting: &WaitingRequest, found: Found) {
+        let Some(stream) = self.conn.streams.find(id) else {
+            return;
+        };
+        let mut out = self.shared.outgoing();
+        let mut pump = self.shared.pump_h3(Some(waiting.release()));
+        let reply = Reply::H3(stream);
+        let answered = waiting.answer(reply, &pump.turn, found, &mut out);
+        pump.done_h3(stream, &waiting.request(), answered);
+        self.shared.keep_spare(out.finish().0.wire);
+    }
+
+    /// Reads the next bytes of a stream's content, and gives whether that is done. Other streams go
+    /// on meanwhile.
+    pub(super) fn read(&mut self, id: StreamId, file: Rc<ServedFile>, range: Range<u64>) -> bool {
+        let conn = &mut *self.conn;
+        if conn.streams.reads == 0 && conn.streams.reads_unacknowledged() == 0 {
+            // What is read is held for this connection alone.
+            conn.quic.set_send_window(SEND_WINDOW_READ);
+        }
+        if conn.streams.reads >= READS_MAX {
+            // Tried again when one of them has ended.
+            return false;
+        }
+        let len = (range.end - range.start) as usize;
+        let number = self.shared.waiters.streams.reserve();
+        let asker = token(Kind::StreamDisk, number);
+        match self.shared.driver.read(&file.file, range.start, len, asker) {
+            Started::Now(result) => {
+                self.shared.waiters.streams.release(number);
+                self.was_read(id, &file, len, result);
+                true
+            }
+            Started::Pending => {
+                if let Some(stream) = self.conn.streams.find(id) {
+                    stream.is_reading = true;
+                }
+                self.conn.streams.reads += 1;
+                self.ask(id, number, What::Read(file, len));
+                false
+            }
+        }
+    }
+
+    /// Content was read, or could not be: then the stream ends, short of its length.
+    fn was_read(
+        &mut self,
+        id: StreamId,
+        file: &ServedFile,
+        len: usize,
+        result: Result<Vec<u8>, Errno>,
+    ) {
+        // The file may have become shorter than announced, or hold another version by now.
+        let is_same = file.is_unchanged(&self.shared.driver);
+        let Some(stream) = self.conn.streams.find(id) else {
+            return;
+        };
+        match result {
+            Ok(bytes) if is_same && bytes.len() == len => stream.read(bytes),
+            _ => {
+                self.shared.counters.cut_short += 1;
+                self.give_up_stream(id, ErrorCode::INTERNAL_ERROR);
+            }
+        }
+    }
+
+    /// What a stream waits for has been found out.
+    pub(super) fn woken(&mut self, question: Question, wakeup: Result<Wakeup, Errno>) {
+        let Question { stream, what, .. } = question;
+        let Ok(id) = quinn_proto::VarInt::from_u64(stream).map(StreamId::from) else {
+            return;
+        };
+        let streams = &mut self.conn.streams;
+        streams.asked = streams.asked.saturating_sub(1);
+        match what {
+            What::Lookup(waiting) => {
+                // Nothing more is asked for a stream that was reset.
+                if streams.find(id).is_some() {
+                    self.look_up(id, waiting, Some(wakeup));
+                }
+            }
+            What::Read(file, len) => {
+                streams.reads = streams.reads.saturating_sub(1);
+                let bytes = wakeup.and_then(|disk| match disk {
+                    Wakeup::Read(bytes) => Ok(bytes),
+                    _ => Err(Errno::IO),
+                });
+                self.was_read(id, &file, len, bytes);
+            }
+        }
+    }
+}

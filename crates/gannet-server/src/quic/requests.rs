@@ -1,0 +1,270 @@
+//! What comes on the streams of a connection, and what follows from it.
+
+use gannet_http::h3::connection::UniEvent;
+use gannet_http::h3::{ConnectionError, ErrorCode, Fault, StreamId as H3StreamId};
+use gannet_io::driver::Driver;
+use quinn_proto::{Chunk, Connection, Dir, ReadError, StreamId, VarInt};
+
+use super::connection::Active;
+use super::limits::READ_AT_ONCE_MAX;
+use super::streams::{Fed, Stream, code};
+use crate::limits::STREAM_ASKED_MAX;
+
+/// What was read of a stream.
+enum Read {
+    /// Bytes.
+    Chunk(Chunk),
+    /// All there is for now.
+    Blocked,
+    /// All that will come.
+    End,
+    /// The peer has given the stream up, or it is gone.
+    Reset,
+}
+
+fn read_next(quic: &mut Connection, id: StreamId) -> Read {
+    let mut stream = quic.recv_stream(id);
+    let Ok(mut chunks) = stream.read(true) else {
+        return Read::Reset;
+    };
+    match chunks.next(READ_AT_ONCE_MAX) {
+        Ok(Some(chunk)) => Read::Chunk(chunk),
+        Ok(None) => Read::End,
+        Err(ReadError::Blocked) => Read::Blocked,
+        Err(ReadError::Reset(_)) => Read::Reset,
+    }
+}
+
+fn h3_id(id: StreamId) -> H3StreamId {
+    H3StreamId(u64::from(id))
+}
+
+impl<D: Driver> Active<'_, D> {
+    /// Takes the unidirectional streams that the peer has opened.
+    pub(super) fn accept_uni(&mut self) {
+        while let Some(id) = self.conn.quic.streams().accept(Dir::Uni) {
+            match self.conn.streams.machine.open_uni(h3_id(id)) {
+                Ok(()) => self.read_uni(id),
+                Err(error) => self.fail(error),
+            }
+        }
+    }
+
+    /// Takes the requests that the peer has begun, as many as may wait for the disk.
+    pub(super) fn accept_requests(&mut self) {
+        loop {
+            let streams = &self.conn.streams;
+            if streams.asked as usize + streams.missed.len() >= STREAM_ASKED_MAX as usize {
+                return;
+            }
+            let Some(id) = self.conn.quic.streams().accept(Dir::Bi) else {
+                return;
+            };
+            match self.conn.streams.machine.open_request(h3_id(id)) {
+                Ok(machine) => {
+                    let now = self.shared.driver.now();
+                    self.conn.streams.open.push(Stream::new(id, machine, now));
+                    self.read_request(id);
+                }
+                Err(fault) => self.fault(id, fault),
+            }
+        }
+    }
+
+    /// Bytes have come on a stream, or its end, or a reset.
+    pub(super) fn readable(&mut self, id: StreamId) {
+        match id.dir() {
+            Dir::Uni => self.read_uni(id),
+            Dir::Bi => self.read_request(id),
+        }
+    }
+
+    fn read_uni(&mut self, id: StreamId) {
+        loop {
+            let conn = &mut *self.conn;
+            let read = read_next(&mut conn.quic, id);
+            let (bytes, is_fin) = match &read {
+                Read::Chunk(chunk) => (&chunk.bytes[..], false),
+                Read::Blocked => return,
+                Read::End => (&b""[..], true),
+                Read::Reset => {
+                    if let Err(error) = conn.streams.machine.reset_uni(h3_id(id)) {
+                        self.fail(error);
+                    }
+                    return;
+                }
+            };
+            let mut rest = bytes;
+            loop {
+                let machine = &mut self.conn.streams.machine;
+                let received = match machine.receive_uni(h3_id(id), rest, is_fin) {
+                    Ok(received) => received,
+                    Err(error) => return self.fail(error),
+                };
+                rest = &rest[received.consumed..];
+                match received.event {
+                    UniEvent::NeedMore => break,
+                    UniEvent::Priority { stream, priority } => {
+                        let Ok(stream) = VarInt::from_u64(stream.0) else {
+                            continue;
+                        };
+                        self.conn.prioritize(StreamId::from(stream), priority);
+                    }
+                    UniEvent::Unwanted => {
+                        let code = code(ErrorCode::STREAM_CREATION_ERROR);
+                        let _ = self.conn.quic.recv_stream(id).stop(code);
+                        return;
+                    }
+                }
+            }
+            if is_fin {
+                return;
+            }
+        }
+    }
+
+    fn read_request(&mut self, id: StreamId) {
+        let is_early = self.conn.quic.is_handshaking();
+        loop {
+            let conn = &mut *self.conn;
+            let Some(index) = conn.streams.position(id) else {
+                return;
+            };
+            if !conn.streams.open[index].machine.wants_input() {
+                // Stopped once the answer is complete.
+                return;
+            }
+            let read = read_next(&mut conn.quic, id);
+            let (bytes, is_fin) = match &read {
+                Read::Chunk(chunk) => (&chunk.bytes[..], false),
+                Read::Blocked => return,
+                Read::End => (&b""[..], true),
+                Read::Reset => return self.cancelled(id),
+            };
+            let mut out = self.shared.outgoing();
+            let conn = &mut *self.conn;
+            let mut pump = self.shared.pump_h3(None);
+            let streams = &mut conn.streams;
+            let result = pump.run_h3(streams, index, (bytes, is_fin), is_early, &mut out);
+            self.shared.keep_spare(out.finish().0.wire);
+            if let Err(fault) = result {
+                return self.fault(id, fault);
+            }
+            self.conn.set_priority(id);
+            if is_fin {
+                return;
+            }
+        }
+    }
+
+    /// The peer does not want an answer, or will not complete its request.
+    fn cancelled(&mut self, id: StreamId) {
+        let conn = &mut *self.conn;
+        let Some(stream) = conn.streams.find(id) else {
+            return;
+        };
+        if stream.is_answered {
+            // The request's rest matters no more than it would have.
+            return;
+        }
+        self.give_up_stream(id, ErrorCode::REQUEST_CANCELLED);
+        if let Err(error) = self.conn.streams.machine.cancelled() {
+            self.fail(error);
+        }
+    }
+
+    /// The peer does not want what a stream sends.
+    pub(super) fn stopped(&mut self, id: StreamId) {
+        let result = if self.conn.streams.is_control(id) {
+            self.conn.streams.machine.stop_control()
+        } else if self.conn.streams.find(id).is_some() {
+            self.give_up_stream(id, ErrorCode::REQUEST_CANCELLED);
+            self.conn.streams.machine.cancelled()
+        } else {
+            Ok(())
+        };
+        if let Err(error) = result {
+            self.fail(error);
+        }
+    }
+
+    /// Hands content to the library, and reads what is missing of it.
+    pub(super) fn feed(&mut self) {
+        let mut reads = 0;
+        loop {
+            let conn = &mut *self.conn;
+            let fed = conn.streams.feed(&mut conn.quic);
+            if fed.taken > 0 {
+                conn.progress_at = self.shared.driver.now();
+            }
+            let mut has_read = false;
+            for (id, fed) in fed.rest {
+                match fed {
+                    Fed::All => {}
+                    Fed::Read(file, range) => has_read |= self.read(id, file, range),
+                    Fed::Unwanted => self.stopped(id),
+                }
+            }
+            self.finish_requests(fed.finished);
+            // What was read at once is handed over at once, but not without end.
+            reads += 1;
+            if !has_read || reads > READS_PER_TURN_MAX {
+                if has_read {
+                    self.conn.has_more = true;
+                }
+                return;
+            }
+        }
+    }
+
+    /// Answers are complete: what still comes of their requests is not wanted.
+    fn finish_requests(&mut self, finished: Vec<StreamId>) {
+        for id in finished {
+            let conn = &mut *self.conn;
+            conn.idle_since = self.shared.driver.now();
+            let Some(stream) = conn.streams.find(id) else {
+                continue;
+            };
+            let len = stream.content_len;
+            let is_received = stream.is_received;
+            conn.streams.machine.answered(len);
+            if !is_received {
+                let code = code(ErrorCode::NO_ERROR);
+                let _ = conn.quic.recv_stream(id).stop(code);
+            }
+        }
+    }
+
+    /// What the machine says is wrong.
+    fn fault(&mut self, id: StreamId, fault: Fault) {
+        match fault {
+            Fault::Connection(error) => self.fail(error),
+            Fault::Stream(error) => {
+                self.shared.counters.quic.stream_errors += 1;
+                self.give_up_stream(id, error.code);
+            }
+        }
+    }
+
+    /// Ends a stream in both directions.
+    pub(super) fn give_up_stream(&mut self, id: StreamId, error: ErrorCode) {
+        let conn = &mut *self.conn;
+        let _ = conn.quic.send_stream(id).reset(code(error));
+        let _ = conn.quic.recv_stream(id).stop(code(error));
+        conn.streams.forget(id);
+        self.shared.counters.quic.resets += 1;
+    }
+
+    /// The peer has broken the protocol, or costs too much.
+    pub(super) fn fail(&mut self, error: ConnectionError) {
+        if self.conn.is_over() {
+            return;
+        }
+        let key = (error.code.name(), error.why.name());
+        *self.shared.counters.quic.errors.entry(key).or_default() += 1;
+        self.close(error.code, error.why.name());
+    }
+}
+
+/// How often content is read and handed over for one connection in a turn.
+const READS_PER_TURN_MAX: u32 = 4;

@@ -1,0 +1,104 @@
+//! What QUIC's library is told: secrets, bounds, and how connection IDs are made.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use aws_lc_rs::{hkdf, hmac, rand};
+use quinn_proto::crypto::{HandshakeTokenKey, HmacKey};
+use quinn_proto::{
+    ConnectionId, ConnectionIdGenerator, EndpointConfig, IdleTimeout, ServerConfig,
+    TransportConfig, VarInt,
+};
+
+use super::limits;
+use crate::config::Limits;
+use crate::tls::certificates::CertificateSet;
+
+/// Secrets that all workers of a server share, so that any of them can check what another one has
+/// issued: tokens (RFC 9000 section 8.1) and stateless resets (section 10.3).
+#[derive(Clone)]
+pub(crate) struct Secrets {
+    token: Arc<dyn HandshakeTokenKey>,
+    reset: Arc<dyn HmacKey>,
+}
+
+impl Secrets {
+    /// New ones.
+    pub(crate) fn new() -> Self {
+        let mut bytes = [0; 96];
+        rand::fill(&mut bytes).expect("the kernel has random bytes");
+        let (token, reset) = bytes.split_at(32);
+        let token = hkdf::Salt::new(hkdf::HKDF_SHA256, &[]).extract(token);
+        Self {
+            token: Arc::new(token),
+            reset: Arc::new(hmac::Key::new(hmac::HMAC_SHA256, reset)),
+        }
+    }
+}
+
+/// How the endpoint of a worker is made.
+pub(super) fn endpoint(secrets: &Secrets, worker: u8) -> Arc<EndpointConfig> {
+    let mut config = EndpointConfig::new(Arc::clone(&secrets.reset));
+    config
+        .supported_versions(vec![super::VERSION])
+        .cid_generator(move || Box::new(OwnIds { worker }));
+    Arc::new(config)
+}
+
+/// How connections are made, with these certificates.
+pub(super) fn server(
+    secrets: &Secrets,
+    certificates: &CertificateSet,
+    limits: &Limits,
+) -> Arc<ServerConfig> {
+    let crypto = Arc::clone(certificates.quic());
+    let mut config = ServerConfig::new(crypto, Arc::clone(&secrets.token));
+    config
+        .transport_config(Arc::new(transport(limits)))
+        .max_incoming(limits::INCOMING_MAX)
+        .incoming_buffer_size(limits::INCOMING_HELD_MAX)
+        .incoming_buffer_size_total(limits::INCOMING_HELD_ALL_MAX);
+    Arc::new(config)
+}
+
+fn transport(limits: &Limits) -> TransportConfig {
+    let mut config = TransportConfig::default();
+    let idle = Duration::from_millis(limits.idle_timeout_ms);
+    config
+        .max_concurrent_bidi_streams(VarInt::from_u32(limits::REQUESTS_MAX))
+        .max_concurrent_uni_streams(VarInt::from_u32(limits::UNI_STREAMS_MAX))
+        .stream_receive_window(VarInt::from_u32(limits::STREAM_WINDOW))
+        .receive_window(VarInt::from_u32(limits::CONNECTION_WINDOW))
+        .send_window(limits::SEND_WINDOW)
+        // What was asked for first leaves first (RFC 9218 section 10).
+        .send_fairness(false)
+        .datagram_receive_buffer_size(None)
+        // What does not fit QUIC's variable-length integers is no timeout.
+        .max_idle_timeout(IdleTimeout::try_from(idle).ok());
+    config
+}
+
+/// The length of our connection IDs, in bytes.
+pub(super) const ID_LEN: usize = 8;
+
+/// Makes connection IDs whose first byte says which worker has the connection.
+struct OwnIds {
+    worker: u8,
+}
+
+impl ConnectionIdGenerator for OwnIds {
+    fn generate_cid(&mut self) -> ConnectionId {
+        let mut id = [0; ID_LEN];
+        rand::fill(&mut id).expect("the kernel has random bytes");
+        id[0] = self.worker;
+        ConnectionId::new(&id)
+    }
+
+    fn cid_len(&self) -> usize {
+        ID_LEN
+    }
+
+    fn cid_lifetime(&self) -> Option<Duration> {
+        None
+    }
+}

@@ -1,0 +1,165 @@
+//! The QUIC connections of a worker, which of them have something to do, and when others have.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use gannet_io::driver::Nanos;
+
+use super::connection::QuicConn;
+use crate::connection::{ConnId, GENERATION_MAX};
+use crate::limits::SHED_LOOKS_MAX;
+
+/// All connections, by the number that the library has given them.
+#[derive(Default)]
+pub(super) struct Table {
+    slots: Vec<Slot>,
+    len: usize,
+    /// Connections with something to do, each once.
+    due: VecDeque<ConnId>,
+    /// When connections are to be looked at. One that has moved later is found by its own deadline.
+    timers: BinaryHeap<Reverse<(Nanos, ConnId)>>,
+    /// Where idle connections are looked for next.
+    cursor: usize,
+}
+
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    conn: Option<Box<QuicConn>>,
+}
+
+impl Table {
+    /// The name that a connection with this number will have.
+    pub(super) fn next_id(&mut self, number: usize) -> ConnId {
+        if number >= self.slots.len() {
+            self.slots.resize_with(number + 1, Slot::default);
+        }
+        let slot = &mut self.slots[number];
+        slot.generation = slot.generation.wrapping_add(1) & GENERATION_MAX;
+        ConnId::of_quic(number, slot.generation)
+    }
+
+    /// Adds a connection under its name.
+    pub(super) fn add(&mut self, conn: Box<QuicConn>) {
+        let slot = &mut self.slots[conn.id.quic_number()];
+        debug_assert!(slot.conn.is_none(), "the library gives each number once");
+        slot.conn = Some(conn);
+        self.len += 1;
+    }
+
+    /// Takes a connection out.
+    pub(super) fn remove(&mut self, id: ConnId) -> Option<Box<QuicConn>> {
+        let conn = self.slots[id.quic_number()].conn.take()?;
+        self.len -= 1;
+        Some(conn)
+    }
+
+    /// The connection of this name, if it is there still.
+    pub(super) fn find(&mut self, id: ConnId) -> Option<&mut QuicConn> {
+        let slot = self.slots.get_mut(id.quic_number())?;
+        slot.conn.as_deref_mut().filter(|conn| conn.id == id)
+    }
+
+    /// The name of the connection with this number.
+    pub(super) fn id_of(&self, number: usize) -> Option<ConnId> {
+        let conn = self.slots.get(number)?.conn.as_deref()?;
+        Some(conn.id)
+    }
+
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// All of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &QuicConn> {
+        self.slots.iter().filter_map(|slot| slot.conn.as_deref())
+    }
+
+    /// The connection that is idle longest, of some that are looked at.
+    pub(super) fn oldest_idle(&mut self) -> Option<ConnId> {
+        let looks = self.slots.len().min(SHED_LOOKS_MAX);
+        let from = self.cursor;
+        self.cursor = (from + looks) % self.slots.len().max(1);
+        let looked_at = self.slots.iter().cycle().skip(from).take(looks);
+        let idle = looked_at.filter_map(|slot| slot.conn.as_deref().filter(|conn| conn.is_idle()));
+        let oldest = idle.min_by_key(|conn| conn.idle_since);
+        oldest.map(|conn| conn.id)
+    }
+
+    /// A connection has something to do.
+    pub(super) fn mark(&mut self, id: ConnId) {
+        if let Some(conn) = self.find(id)
+            && !conn.is_marked
+        {
+            conn.is_marked = true;
+            self.due.push_back(id);
+        }
+    }
+
+    /// How many have something to do.
+    pub(super) fn marked(&self) -> usize {
+        self.due.len()
+    }
+
+    /// The next connection with something to do.
+    pub(super) fn next_marked(&mut self) -> Option<ConnId> {
+        loop {
+            let id = self.due.pop_front()?;
+            if let Some(conn) = self.find(id) {
+                conn.is_marked = false;
+                return Some(id);
+            }
+        }
+    }
+
+    /// Has a connection looked at when its deadline is over.
+    pub(super) fn schedule(&mut self, id: ConnId, deadline: Option<Nanos>) {
+        let Some(conn) = self.find(id) else { return };
+        conn.deadline = deadline.unwrap_or(Nanos(u64::MAX));
+        if conn.deadline < conn.scheduled {
+            conn.scheduled = conn.deadline;
+            let at = conn.scheduled;
+            self.timers.push(Reverse((at, id)));
+            if self.timers.len() > 4 * self.len + 64 {
+                self.rebuild_timers();
+            }
+        }
+    }
+
+    /// Entries that were overtaken by earlier ones are few, unless deadlines move back and forth.
+    fn rebuild_timers(&mut self) {
+        let entries = self.slots.iter_mut().filter_map(|slot| {
+            let conn = slot.conn.as_deref_mut()?;
+            conn.scheduled = conn.deadline;
+            (conn.deadline != Nanos(u64::MAX)).then_some(Reverse((conn.deadline, conn.id)))
+        });
+        self.timers = entries.collect();
+    }
+
+    /// When the next connection is to be looked at.
+    pub(super) fn next_deadline(&self) -> Option<Nanos> {
+        self.timers.peek().map(|Reverse((at, _))| *at)
+    }
+
+    /// The next connection whose deadline has passed.
+    pub(super) fn next_due(&mut self, now: Nanos) -> Option<ConnId> {
+        while let Some(Reverse((at, id))) = self.timers.peek().copied()
+            && at <= now
+        {
+            self.timers.pop();
+            let Some(conn) = self.find(id) else { continue };
+            if conn.scheduled != at {
+                // An earlier entry has stood for it.
+                continue;
+            }
+            conn.scheduled = Nanos(u64::MAX);
+            let deadline = conn.deadline;
+            if deadline <= now {
+                return Some(id);
+            }
+            self.schedule(id, Some(deadline));
+        }
+        None
+    }
+}

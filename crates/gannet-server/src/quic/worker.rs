@@ -1,0 +1,370 @@
+//! QUIC in the turn of a worker.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use gannet_io::driver::{Datagram, DatagramSocket, Driver, Errno, Nanos};
+use gannet_io::memory::Memory;
+use quinn_proto::{DatagramEvent, EcnCodepoint, Incoming, Transmit};
+
+use super::Quic;
+use super::connection::{Active, QuicConn};
+use super::limits::{HANDSHAKES_UNVALIDATED_MAX, SENT_PER_TURN_MAX};
+use super::routing::{self, Forwarded};
+use super::sending::Trains;
+use crate::connection::ConnId;
+use crate::connection::stream_reads::Question;
+use crate::exchange::Wakeup;
+use crate::limits::UNTAKEN_MAX;
+use crate::worker::Worker;
+use crate::worker::ledger::{Held, Work};
+use crate::worker::shared::Shared;
+use crate::worker::token::{Kind, token};
+
+impl<D: Driver> Worker<D> {
+    /// Begins to receive datagrams, if HTTP/3 is spoken.
+    pub(crate) fn begin_quic(&mut self) {
+        let shared = &mut self.shared;
+        let settings = shared.settings.quic.clone();
+        let (Some(settings), Some(certificates)) = (settings, shared.certificates.as_mut()) else {
+            return;
+        };
+        let now = shared.driver.now();
+        let (number, limits) = (shared.settings.number, &shared.settings.limits);
+        self.quic = Some(Quic::new(&settings, number, limits, certificates, now));
+        for number in 0..settings.sockets {
+            let token = token(Kind::Datagram, number);
+            shared
+                .driver
+                .receive_datagrams(DatagramSocket(number), token);
+        }
+    }
+
+    /// A datagram has arrived.
+    pub(crate) fn datagram(&mut self, socket: DatagramSocket, datagram: Datagram) {
+        let driver = &mut self.shared.driver;
+        let bytes = driver.received(&datagram.lease);
+        let forwarded = Forwarded {
+            socket,
+            bytes: BytesMut::from(bytes),
+            peer: datagram.peer,
+            local: datagram.local,
+            ecn: datagram.ecn,
+        };
+        driver.release(datagram.lease);
+        let counters = &mut self.shared.counters.quic;
+        counters.received += 1;
+        match routing::worker_of(&forwarded.bytes) {
+            Some(worker) if usize::from(worker) != self.shared.settings.number => {
+                counters.forwarded += u64::from(self.peers.forward(worker, forwarded));
+            }
+            _ => self.handle(forwarded),
+        }
+    }
+
+    /// A datagram of one of this worker's connections, or of a new one.
+    pub(crate) fn handle(&mut self, datagram: Forwarded) {
+        let Some(quic) = &mut self.quic else { return };
+        let shared = &mut self.shared;
+        let now = quic.clock.at(shared.driver.now());
+        let mut buffer = std::mem::take(&mut quic.trains.buffer);
+        let event = quic.endpoint.handle(
+            now,
+            datagram.peer,
+            datagram.local,
+            EcnCodepoint::from_bits(datagram.ecn),
+            datagram.bytes,
+            &mut buffer,
+        );
+        quic.trains.buffer = buffer;
+        match event {
+            None => {}
+            Some(DatagramEvent::ConnectionEvent(handle, event)) => {
+                let Some(id) = quic.table.id_of(handle.0) else {
+                    return;
+                };
+                if let Some(conn) = quic.table.find(id) {
+                    conn.socket = datagram.socket;
+                    conn.quic.handle_event(event);
+                }
+                quic.table.mark(id);
+            }
+            Some(DatagramEvent::NewConnection(incoming)) => {
+                self.incoming(datagram.socket, incoming);
+            }
+            Some(DatagramEvent::Response(transmit)) => {
+                quic.respond(shared, datagram.socket, &transmit);
+            }
+        }
+    }
+
+    /// A client wants to connect.
+    fn incoming(&mut self, socket: DatagramSocket, incoming: Incoming) {
+        let has_time = self.shared.budget.has_left(Work::Hello);
+        let Some(quic) = &mut self.quic else { return };
+        let under_way = quic.handshakes + quic.incoming.len();
+        if under_way >= HANDSHAKES_UNVALIDATED_MAX
+            && !incoming.remote_address_validated()
+            && incoming.may_retry()
+        {
+            self.shared.counters.quic.retries += 1;
+            let mut buffer = std::mem::take(&mut quic.trains.buffer);
+            let transmit = quic.endpoint.retry(incoming, &mut buffer);
+            quic.trains.buffer = buffer;
+            if let Ok(transmit) = transmit {
+                quic.respond(&mut self.shared, socket, &transmit);
+            }
+        } else if has_time && quic.incoming.is_empty() {
+            self.shared.budget.take(Work::Hello, 1);
+            self.accept_quic(socket, incoming);
+        } else {
+            quic.incoming.push_back((socket, incoming));
+        }
+    }
+
+    /// Handshakes for which there was no time in the last turn.
+    fn accept_waiting(&mut self) {
+        while self.has_room() && self.shared.budget.has_left(Work::Hello) {
+            let Some(quic) = &mut self.quic else { return };
+            let Some((socket, incoming)) = quic.incoming.pop_front() else {
+                return;
+            };
+            self.shared.budget.take(Work::Hello, 1);
+            self.accept_quic(socket, incoming);
+        }
+    }
+
+    fn accept_quic(&mut self, socket: DatagramSocket, incoming: Incoming) {
+        let is_full = !self.has_place() || self.shared.stop_at.is_some();
+        let Some(quic) = &mut self.quic else { return };
+        let shared = &mut self.shared;
+        let now = shared.driver.now();
+        if let Some(certificates) = &mut shared.certificates {
+            quic.adopt(certificates, &shared.settings.limits);
+        }
+        let mut buffer = std::mem::take(&mut quic.trains.buffer);
+        if is_full {
+            shared.counters.shed += 1;
+            let transmit = quic.endpoint.refuse(incoming, &mut buffer);
+            quic.trains.buffer = buffer;
+            return quic.respond(shared, socket, &transmit);
+        }
+        let at = quic.clock.at(now);
+        let accepted = quic.endpoint.accept(incoming, at, &mut buffer, None);
+        quic.trains.buffer = buffer;
+        match accepted {
+            Ok((handle, connection)) => {
+                let id = quic.table.next_id(handle.0);
+                let logs = shared.log.is_on();
+                let conn = QuicConn::new(id, handle, socket, connection, now, logs);
+                shared.waiters.connections.insert(id);
+                shared.counters.connections_total += 1;
+                quic.handshakes += 1;
+                quic.table.add(Box::new(conn));
+                quic.table.mark(id);
+            }
+            Err(error) => {
+                shared.counters.tls.failed_by("quic");
+                if let Some(transmit) = error.response {
+                    quic.respond(shared, socket, &transmit);
+                }
+            }
+        }
+    }
+
+    /// Whether one more connection may be accepted, after an idle one has made room if need be.
+    fn has_place(&mut self) -> bool {
+        let most = self.shared.settings.connections_max;
+        self.connection_count() < most || self.shed_idle(1) > 0 || self.shed_quic(1) > 0
+    }
+
+    /// A socket takes datagrams again.
+    pub(crate) fn sendable(&mut self, socket: DatagramSocket) {
+        let Some(quic) = &mut self.quic else { return };
+        if quic.trains.send_held(&mut self.shared, socket) {
+            let waiting = quic.table.iter().filter(|conn| conn.waits_for_socket);
+            let waiting: Vec<_> = waiting.map(|conn| conn.id).collect();
+            for id in waiting {
+                quic.table.mark(id);
+            }
+        }
+    }
+
+    /// What QUIC does in a turn: handshakes that waited, timers, and each connection that has
+    /// something to do.
+    pub(crate) fn run_quic(&mut self) {
+        self.accept_waiting();
+        let now = self.shared.driver.now();
+        let Some(quic) = &mut self.quic else { return };
+        while let Some(id) = quic.table.next_due(now) {
+            if let Some(conn) = quic.table.find(id) {
+                conn.quic.handle_timeout(quic.clock.at(now));
+            }
+            quic.table.mark(id);
+        }
+        for _ in 0..quic.table.marked() {
+            if !self.has_room() {
+                return;
+            }
+            let Some(quic) = &mut self.quic else { return };
+            let Some(id) = quic.table.next_marked() else {
+                return;
+            };
+            quic.run(&mut self.shared, id, now);
+        }
+    }
+
+    /// When QUIC has something to do, if nothing arrives before.
+    pub(crate) fn quic_deadline(&self) -> Option<Nanos> {
+        let quic = self.quic.as_ref()?;
+        let is_due = quic.table.marked() > 0 || !quic.incoming.is_empty();
+        match is_due {
+            true => Some(self.shared.driver.now()),
+            false => quic.table.next_deadline(),
+        }
+    }
+
+    /// What a stream waits for has been found out.
+    pub(crate) fn quic_woken(&mut self, question: Question, answer: Result<Wakeup, Errno>) {
+        self.on_quic(question.conn, |active| active.woken(question, answer));
+    }
+
+    /// Gives a connection its turn, and has it sent afterwards what that has made.
+    pub(crate) fn on_quic(&mut self, id: ConnId, act: impl FnOnce(&mut Active<'_, D>)) {
+        let Some(quic) = &mut self.quic else { return };
+        let (now, clock) = (self.shared.driver.now(), quic.clock);
+        let Some(conn) = quic.table.find(id) else {
+            return;
+        };
+        act(&mut Active {
+            conn,
+            shared: &mut self.shared,
+            now: clock.at(now),
+        });
+        quic.table.mark(id);
+    }
+
+    /// Closes up to `count` idle QUIC connections to make room, those idle longest among a part of
+    /// them that is looked at each time. Returns how many.
+    pub(crate) fn shed_quic(&mut self, count: usize) -> usize {
+        for closed in 0..count {
+            let oldest = self.quic.as_mut().and_then(|quic| quic.table.oldest_idle());
+            let Some(id) = oldest else { return closed };
+            self.on_quic(id, |conn| conn.shed());
+        }
+        count
+    }
+
+    /// What each QUIC connection holds.
+    pub(crate) fn quic_holdings(&self) -> impl Iterator<Item = (ConnId, Held)> {
+        let conns = self.quic.iter().flat_map(|quic| quic.table.iter());
+        conns.map(|conn| (conn.id, conn.streams.held()))
+    }
+
+    /// Shared bodies that QUIC connections send.
+    pub(crate) fn quic_shared(&self) -> impl Iterator<Item = &Arc<Memory>> {
+        let conns = self.quic.iter().flat_map(|quic| quic.table.iter());
+        conns.flat_map(|conn| conn.streams.shared())
+    }
+
+    /// All QUIC connections.
+    pub(crate) fn all_quic(&self) -> Vec<ConnId> {
+        let conns = self.quic.iter().flat_map(|quic| quic.table.iter());
+        conns.map(|conn| conn.id).collect()
+    }
+
+    /// Whether a QUIC connection is not closed.
+    pub(crate) fn has_open_quic(&self) -> bool {
+        let mut conns = self.quic.iter().flat_map(|quic| quic.table.iter());
+        conns.any(|conn| !conn.is_over())
+    }
+}
+
+impl Quic {
+    /// Sends what the endpoint has put into the buffer. If the socket takes no more, it is lost.
+    fn respond<D: Driver>(
+        &mut self,
+        shared: &mut Shared<D>,
+        socket: DatagramSocket,
+        transmit: &Transmit,
+    ) {
+        if self.trains.is_free(socket) {
+            self.trains.send(shared, socket, transmit);
+        } else {
+            self.trains.buffer.clear();
+        }
+    }
+
+    /// One connection: what has happened, what follows from it, what leaves.
+    fn run<D: Driver>(&mut self, shared: &mut Shared<D>, id: ConnId, now: Nanos) {
+        let at = self.clock.at(now);
+        let Some(conn) = self.table.find(id) else {
+            return;
+        };
+        let was_shaking = conn.is_shaking;
+        let mut active = Active {
+            conn,
+            shared,
+            now: at,
+        };
+        active.run();
+        let handle = conn.handle;
+        let mut is_drained = false;
+        while let Some(event) = conn.quic.poll_endpoint_events() {
+            is_drained |= event.is_drained();
+            if let Some(event) = self.endpoint.handle_event(handle, event) {
+                conn.quic.handle_event(event);
+            }
+        }
+        if was_shaking && !conn.is_shaking {
+            self.handshakes -= 1;
+        }
+        if is_drained {
+            if conn.is_shaking {
+                self.handshakes -= 1;
+            }
+            self.table.remove(id);
+            shared.waiters.connections.remove(id);
+            shared.ended += 1;
+            return;
+        }
+        let has_more = Self::transmit(&mut self.trains, shared, conn, at);
+        let library = conn.quic.poll_timeout().map(|at| self.clock.nanos(at));
+        let deadline = [library, conn.own_deadline].into_iter().flatten().min();
+        if has_more || conn.has_more {
+            self.table.mark(id);
+        }
+        self.table.schedule(id, deadline);
+    }
+
+    /// Sends the packets of a connection, as many as it may send in one turn. Whether there are more.
+    fn transmit<D: Driver>(
+        trains: &mut Trains,
+        shared: &mut Shared<D>,
+        conn: &mut QuicConn,
+        now: std::time::Instant,
+    ) -> bool {
+        let mut sent = 0;
+        conn.waits_for_socket = false;
+        let most_sent = match shared.budget.has_left(Work::Send) {
+            true => SENT_PER_TURN_MAX,
+            false => UNTAKEN_MAX as usize,
+        };
+        while sent < most_sent {
+            if !trains.is_free(conn.socket) {
+                conn.waits_for_socket = true;
+                return false;
+            }
+            let most = Trains::datagrams_max(conn.quic.current_mtu());
+            trains.buffer.clear();
+            let transmit = conn.quic.poll_transmit(now, most, &mut trains.buffer);
+            let Some(transmit) = transmit else {
+                return false;
+            };
+            sent += transmit.size;
+            shared.budget.take(Work::Send, transmit.size as u64);
+            trains.send(shared, conn.socket, &transmit);
+        }
+        true
+    }
+}

@@ -1,0 +1,66 @@
+//! What QUIC is told about TLS (RFC 9001): TLS 1.3 alone, ALPN `h3`, the certificates of the other
+//! listeners.
+
+use std::sync::Arc;
+
+use quinn_proto::crypto::ServerConfig as QuicCrypto;
+use quinn_proto::crypto::rustls::QuicServerConfig;
+use rustls::ServerConfig;
+use rustls::server::{
+    ClientHello, NoServerSessionStorage, ResolvesServerCert, ServerSessionMemoryCache,
+};
+use rustls::sign::CertifiedKey;
+
+use super::certificates::Names;
+use super::config::{ByKeyKind, Options, provider, ticketer};
+use super::limits::EARLY_SESSIONS_MAX;
+
+/// The name of HTTP/3 in the ALPN registry (RFC 9114 section 3.1).
+const ALPN: &[u8] = b"h3";
+
+/// Bytes of early data: QUIC has its own limits, and only these two values (RFC 9001 section 4.6.1).
+const EARLY_DATA_ALL: u32 = u32::MAX;
+
+/// The certificates of a set, chosen by the name that a client asks for.
+#[derive(Debug)]
+struct ByName {
+    names: Arc<Names>,
+    hosts: Vec<Arc<ByKeyKind>>,
+}
+
+impl ResolvesServerCert for ByName {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let name = hello.server_name().map(str::to_ascii_lowercase);
+        let host = self.names.find_or_default(name.as_deref());
+        self.hosts.get(host)?.resolve(hello)
+    }
+}
+
+/// The configuration of all QUIC connections for one set of certificates. Tickets made by it are
+/// good for it alone, which binds them to these certificates.
+pub(super) fn config(
+    names: &Arc<Names>,
+    hosts: Vec<Arc<ByKeyKind>>,
+    options: &Options,
+) -> Result<Arc<dyn QuicCrypto>, String> {
+    let names = Arc::clone(names);
+    let mut config = ServerConfig::builder_with_provider(provider())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(|error| error.to_string())?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(ByName { names, hosts }));
+    config.alpn_protocols = vec![ALPN.to_vec()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    if options.resumption {
+        config.send_tls13_tickets = options.tickets.min(8);
+        if options.early_data {
+            config.max_early_data_size = EARLY_DATA_ALL;
+            config.session_storage = ServerSessionMemoryCache::new(EARLY_SESSIONS_MAX);
+        } else {
+            config.ticketer = ticketer().map_err(|error| error.to_string())?;
+        }
+    }
+    let config = QuicServerConfig::try_from(config).map_err(|error| error.to_string())?;
+    Ok(Arc::new(config))
+}
