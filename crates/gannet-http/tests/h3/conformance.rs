@@ -142,7 +142,11 @@ fn frames_that_hold_an_identifier() {
     // RFC 9114 7.2.7
     let ids = |kind, ids: [u64; 3]| ids.map(|id| number_frame(kind, id)).concat();
     let lowered = ["close H3_ID_ERROR push_id_lowered"];
-    check_control("MAX_PUSH_ID", &ids(MAX_PUSH_ID, [5, 1 << 61, 5]), &lowered);
+    check_control(
+        "MAX_PUSH_ID",
+        &ids(MAX_PUSH_ID, [5, 1 << 61, (1 << 61) - 1]),
+        &lowered,
+    );
     check_control("MAX_PUSH_ID", &ids(MAX_PUSH_ID, [0, 5, 5]), &[]);
     // RFC 9114 5.2
     let raised = ["close H3_ID_ERROR goaway_raised"];
@@ -379,4 +383,22 @@ fn our_control_stream_begins_with_settings() {
     let (grease, _) = take().expect("one that means nothing");
     assert_eq!(grease % 0x1f, 0x21 % 0x1f);
     assert_eq!(take(), None, "a table of capacity 0");
+}
+
+#[test]
+fn a_priority_that_came_early_is_kept_until_its_request_and_no_longer() {
+    let mut peer = Peer::new();
+    peer.give(&on(CONTROL, control(&[])));
+    for number in 0..50 {
+        peer.give(&on(CONTROL, priority_update(4 * number, "u=1")));
+        peer.give(&end(4 * number, get()));
+    }
+    let urgent = peer.record.iter().filter(|line| line.ends_with("u=1"));
+    assert_eq!(urgent.count(), 50, "{:?}", peer.record);
+    // Those that are too many are forgotten.
+    for number in 50..100 {
+        peer.give(&on(CONTROL, priority_update(4 * number, "u=1")));
+    }
+    peer.give(&end(4 * 99, get()));
+    assert_eq!(peer.record[peer.record.len() - 3], "request 396 GET / test");
 }

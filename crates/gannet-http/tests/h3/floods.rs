@@ -1,6 +1,7 @@
 //! Work for nothing in return has an end, whatever it is.
 
 use gannet_http::h2::Time;
+use gannet_http::h3::{Connection, RequestStream, StreamId};
 use gannet_testkit::h3::*;
 
 use super::h3_checks::peer::{Given, Peer};
@@ -145,12 +146,11 @@ fn a_browser_in_a_hurry_is_no_flood() {
 
 #[test]
 fn content_that_is_not_wanted_is_said_so() {
-    use gannet_http::h3::{Connection, StreamId};
     let mut connection = Connection::new(Time(0));
     let mut stream = connection.open_request(StreamId(0)).expect("a stream");
     assert!(stream.awaits_head() && stream.wants_input());
     let mut scratch = Vec::new();
-    let mut give = |stream: &mut gannet_http::h3::RequestStream, bytes: &[u8]| {
+    let mut give = |stream: &mut RequestStream, bytes: &[u8]| {
         let mut at = 0;
         while at < bytes.len() {
             let received = stream.receive(&mut connection, &bytes[at..], false, &mut scratch);
@@ -165,4 +165,19 @@ fn content_that_is_not_wanted_is_said_so() {
     assert!(!stream.wants_input() && !stream.has_responded());
     assert_eq!(stream.content_received(), 65_636);
     assert_eq!(stream.memory(), 0);
+}
+
+#[test]
+fn what_is_kept_of_a_field_section_is_in_proportion_to_what_has_come() {
+    let mut connection = Connection::new(Time(0));
+    let mut stream = connection.open_request(StreamId(0)).expect("a stream");
+    let announced = [varint(HEADERS), varint(32 * 1024)].concat();
+    let bytes = [announced, vec![0; 32 * 1024 - 1]].concat();
+    let mut scratch = Vec::new();
+    for (index, byte) in bytes.iter().enumerate() {
+        let received = stream.receive(&mut connection, &[*byte], false, &mut scratch);
+        assert_eq!(received.expect("not all of it").consumed, 1);
+        assert!(stream.memory() <= 256 + 2 * index, "{}", stream.memory());
+    }
+    assert!(stream.memory() <= 32 * 1024);
 }
