@@ -24,6 +24,7 @@ mod disk;
 mod encrypted_sends;
 mod faults;
 mod handle;
+mod jobs;
 mod kernel_tls;
 mod leaks;
 mod network;

@@ -5,10 +5,7 @@ use std::sync::atomic::Ordering;
 
 use rustix::io::Errno;
 
-use crate::driver::{
-    Completion, DirectoryEntry, Done, File, IoCounters, Listed, Listener, Meta, Nanos, OpenedFile,
-    Render, Socket, Token,
-};
+use crate::driver::{Completion, Done, File, IoCounters, Listener, Nanos, Render, Socket, Token};
 use crate::ktls::ControlRecord;
 use crate::outputs::Outputs;
 use crate::progress::Progress;
@@ -576,80 +573,6 @@ impl World {
     /// A client's datagram sets out.
     pub(super) fn launch_datagram(&mut self, datagram: Arrived) {
         self.datagrams.launch(self.now, &self.faults, datagram);
-    }
-
-    fn perform_job(&mut self, index: usize, out: &mut Vec<Completion>) {
-        // Taken out by the caller's order, from the last to the first.
-        let job = self.jobs.swap_remove(index);
-        let result = match job.what {
-            JobKind::Open(path) => self.open(&path).map(Done::Opened),
-            JobKind::Read(file, offset, len) => self.read(&file, offset, len).map(Done::Read),
-            JobKind::List(path, max, render) => {
-                let read = self.list(&path, max);
-                read.map(|(meta, entries)| {
-                    let rendered = render.run(entries);
-                    Done::Listed(Listed { meta, rendered })
-                })
-            }
-            JobKind::Copy(file, len) => self.copy(&file, len).map(Done::Copied),
-        };
-        out.push(Completion {
-            token: job.token,
-            result,
-            more: false,
-        });
-    }
-
-    /// What is at a path, unless that takes time: a coin decides.
-    pub(super) fn peek(&mut self, path: &[u8]) -> Option<Meta> {
-        if self.random.chance(500) {
-            return None;
-        }
-        self.disk.meta(path).ok()
-    }
-
-    pub(super) fn open(&mut self, path: &[u8]) -> Result<OpenedFile, Errno> {
-        if self.random.chance(self.faults.io_error) {
-            return Err(Errno::IO);
-        }
-        self.check_descriptors()?;
-        self.disk.open(path)
-    }
-
-    /// Refuses one more open file than there may be.
-    pub(super) fn check_descriptors(&self) -> Result<(), Errno> {
-        let open_count = self.disk.open_count.load(Ordering::Relaxed);
-        match self.faults.files_max {
-            0 => Ok(()),
-            max if open_count < max => Ok(()),
-            _ => Err(Errno::MFILE),
-        }
-    }
-
-    pub(super) fn read(&mut self, file: &File, offset: u64, len: usize) -> Result<Vec<u8>, Errno> {
-        if self.random.chance(self.faults.io_error) {
-            return Err(Errno::IO);
-        }
-        let node = lock(&sim_file(file).node);
-        let bytes = node.read(offset, len as u64)?.to_vec();
-        // Fewer bytes are an error unless they reach to the end of the file.
-        let is_whole = bytes.len() == len || offset + bytes.len() as u64 >= node.meta.len;
-        if is_whole { Ok(bytes) } else { Err(Errno::IO) }
-    }
-
-    fn list(&self, path: &[u8], max: usize) -> Result<(Meta, Vec<DirectoryEntry>), Errno> {
-        let path = path.strip_suffix(b"/").unwrap_or(path);
-        let entries = self.disk.list(path, max)?;
-        Ok((self.disk.meta(path)?, entries))
-    }
-
-    fn copy(&mut self, file: &File, len: u64) -> Result<File, Errno> {
-        let bytes = self.read(file, 0, len as usize)?;
-        if (bytes.len() as u64) < len {
-            return Err(Errno::NODATA);
-        }
-        self.check_descriptors()?;
-        Ok(self.disk.snapshot(&bytes))
     }
 }
 

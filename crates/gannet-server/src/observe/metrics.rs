@@ -162,35 +162,23 @@ impl TlsCounters {
     }
 }
 
-// Each field is named here, so that a new one cannot be left out of the sums.
+/// Adds counts to those of the same type. Each field is named, so that a new one cannot be left out of
+/// the sums; the second list is for those that are added in another way.
+macro_rules! add {
+    ($sum:expr, $other:expr, $type:ident { $($count:ident)* } $($rest:ident)*) => {
+        let $type { $($count,)* $($rest),* } = $other;
+        $($sum.$count += $count;)*
+    };
+}
+
 impl AddAssign<&TlsCounters> for TlsCounters {
     fn add_assign(&mut self, other: &TlsCounters) {
-        let TlsCounters {
-            connections_now,
-            full,
-            retried,
-            resumed,
-            failed,
-            early,
-            faults,
-            kernel,
-            not_kernel,
-            peer_key_updates,
-            key_updates,
-            kernel_key_updates,
-        } = other;
-        self.connections_now += connections_now;
-        self.full += full;
-        self.retried += retried;
-        self.resumed += resumed;
+        add!(self, other, TlsCounters {
+            connections_now full retried resumed early faults kernel peer_key_updates key_updates
+            kernel_key_updates
+        } failed not_kernel);
         add_each(&mut self.failed, failed);
-        self.early += early;
-        self.faults += faults;
-        self.kernel += kernel;
         add_each(&mut self.not_kernel, not_kernel);
-        self.peer_key_updates += peer_key_updates;
-        self.key_updates += key_updates;
-        self.kernel_key_updates += kernel_key_updates;
     }
 }
 
@@ -242,62 +230,17 @@ impl Counters {
 
 impl AddAssign<&Counters> for Counters {
     fn add_assign(&mut self, other: &Counters) {
-        let Counters {
-            connections_total,
-            connections_now,
-            connections_max,
-            responses,
-            by_status,
-            bytes_sent,
-            rejected,
-            timeouts,
-            socket_errors,
-            cut_short,
-            shed,
-            cache_hits,
-            cache_misses,
-            decoded,
-            first_reads,
-            deferred_lookups,
-            listings,
-            archive_copied,
-            h2_connections,
-            h2_requests,
-            h2_resets,
-            h2_errors,
-            quic,
-            log_dropped,
-            tls,
-            io,
-            held,
-        } = other;
-        self.connections_total += connections_total;
-        self.connections_now += connections_now;
-        self.connections_max += connections_max;
+        add!(self, other, Counters {
+            connections_total connections_now connections_max bytes_sent rejected
+            timeouts socket_errors cut_short shed cache_hits cache_misses decoded
+            first_reads deferred_lookups listings archive_copied h2_connections
+            h2_requests h2_resets quic log_dropped tls
+        } responses by_status h2_errors io held);
         for (sum, count) in self.responses.iter_mut().zip(responses) {
             *sum += count;
         }
         add_each(&mut self.by_status, by_status);
-        self.bytes_sent += bytes_sent;
-        self.rejected += rejected;
-        self.timeouts += timeouts;
-        self.socket_errors += socket_errors;
-        self.cut_short += cut_short;
-        self.shed += shed;
-        self.cache_hits += cache_hits;
-        self.cache_misses += cache_misses;
-        self.decoded += decoded;
-        self.first_reads += first_reads;
-        self.deferred_lookups += deferred_lookups;
-        self.listings += listings;
-        self.archive_copied += archive_copied;
-        self.h2_connections += h2_connections;
-        self.h2_requests += h2_requests;
-        self.h2_resets += h2_resets;
         add_each(&mut self.h2_errors, h2_errors);
-        self.quic += quic;
-        self.log_dropped += log_dropped;
-        self.tls += tls;
         add_io(&mut self.io, io);
         if self.held.is_empty() {
             self.held.clone_from(held);
@@ -311,58 +254,19 @@ impl AddAssign<&Counters> for Counters {
 
 impl AddAssign<&QuicCounters> for QuicCounters {
     fn add_assign(&mut self, other: &QuicCounters) {
-        let QuicCounters {
-            connections,
-            requests,
-            resets,
-            stream_errors,
-            errors,
-            received,
-            forwarded,
-            retries,
-            unsent,
-        } = other;
-        self.connections += connections;
-        self.requests += requests;
-        self.resets += resets;
-        self.stream_errors += stream_errors;
+        add!(self, other, QuicCounters {
+            connections requests resets stream_errors received forwarded retries unsent
+        } errors);
         add_each(&mut self.errors, errors);
-        self.received += received;
-        self.forwarded += forwarded;
-        self.retries += retries;
-        self.unsent += unsent;
     }
 }
 
 fn add_io(sum: &mut IoCounters, io: &IoCounters) {
-    let IoCounters {
-        enters,
-        submissions,
-        completions,
-        short_sends,
-        no_buffers,
-        queue_full,
-        completion_overflows,
-        stale,
-        helped,
-        datagrams_received,
-        datagrams_sent,
-        datagrams_dropped,
-        datagrams_truncated,
-    } = io;
-    sum.enters += enters;
-    sum.submissions += submissions;
-    sum.completions += completions;
-    sum.short_sends += short_sends;
-    sum.no_buffers += no_buffers;
-    sum.queue_full += queue_full;
-    sum.completion_overflows += completion_overflows;
-    sum.stale += stale;
-    sum.helped += helped;
-    sum.datagrams_received += datagrams_received;
-    sum.datagrams_sent += datagrams_sent;
-    sum.datagrams_dropped += datagrams_dropped;
-    sum.datagrams_truncated += datagrams_truncated;
+    add!(sum, io, IoCounters {
+        enters submissions completions short_sends no_buffers queue_full
+        completion_overflows stale helped datagrams_received datagrams_sent
+        datagrams_dropped datagrams_truncated
+    });
 }
 
 /// The counts for people: what SIGUSR1 prints.

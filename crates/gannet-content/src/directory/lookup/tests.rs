@@ -1,4 +1,5 @@
 use super::*;
+use crate::limits::NOT_FOUND_FOLDERS_MAX;
 
 /// One index name, one suffix, one fallback, no redirect rules.
 fn plain_routing() -> Routing {

@@ -148,7 +148,7 @@ pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Fa
     let mut differs = false;
     if let Some(server) = &options.server {
         let got = server::ask(server, &target, &request)?;
-        differs = compare(&answer, &got, &mut text);
+        differs = got.compare(&answer, &mut text);
     }
     let written = out.write_all(text.as_bytes());
     written.map_err(SiteError::Output)?;
@@ -567,44 +567,4 @@ fn rules(site: &Site, target: &Target, host: &str, may_cache: bool, answer: &mut
         let places: Vec<_> = places.map(|it| own.place_of_header(*it)).collect();
         answer.set(name, &value, &places.join(", "));
     }
-}
-
-/// Lists what a server sent differently; volatile fields are left out.
-fn compare(answer: &Answer, got: &server::Got, text: &mut String) -> bool {
-    const OF_THE_MOMENT: [&str; 5] = ["date", "connection", "keep-alive", "age", "server"];
-    let mut differences = Vec::new();
-    if answer.status != got.status {
-        differences.push(format!(
-            "status {} (expected {})",
-            got.status, answer.status
-        ));
-    }
-    // Pages that the server makes itself are not foreseen in detail.
-    let has_content = answer
-        .fields
-        .iter()
-        .any(|field| field.name == "content-type");
-    for Field { name, value, .. } in &answer.fields {
-        match got.fields.iter().find(|(known, _)| known == name) {
-            Some((_, sent)) if sent == value => {}
-            Some((_, sent)) => differences.push(format!("{name}: {sent} (expected {value})")),
-            None => differences.push(format!("{name} is not sent (expected {value})")),
-        }
-    }
-    for (name, value) in got.fields.iter().filter(|_| has_content) {
-        let is_foreseen = answer.fields.iter().any(|field| field.name == *name);
-        if !is_foreseen && !OF_THE_MOMENT.contains(&name.as_str()) {
-            differences.push(format!("{name}: {value} (not expected)"));
-        }
-    }
-    line(text, "");
-    if differences.is_empty() {
-        line(text, "the server answers the same");
-    } else {
-        line(text, "the server answers differently:");
-    }
-    for difference in &differences {
-        line(text, format!("  {difference}"));
-    }
-    !differences.is_empty()
 }

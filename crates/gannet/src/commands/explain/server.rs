@@ -7,6 +7,7 @@ use gannet_get::transport::{Transport, tls_config};
 use gannet_get::{Url, failed};
 use gannet_site::target::Target;
 
+use super::{Answer, Field, line};
 use crate::messages::Failure;
 
 /// Bytes of an answer's head that are read at most.
@@ -37,6 +38,48 @@ pub(super) struct Got {
     pub(super) status: u16,
     /// Names in lower case.
     pub(super) fields: Vec<(String, String)>,
+}
+
+impl Got {
+    /// Lists what a server sent differently; volatile fields are left out.
+    pub(super) fn compare(&self, answer: &Answer, text: &mut String) -> bool {
+        const OF_THE_MOMENT: [&str; 5] = ["date", "connection", "keep-alive", "age", "server"];
+        let mut differences = Vec::new();
+        if answer.status != self.status {
+            differences.push(format!(
+                "status {} (expected {})",
+                self.status, answer.status
+            ));
+        }
+        // Pages that the server makes itself are not foreseen in detail.
+        let has_content = answer
+            .fields
+            .iter()
+            .any(|field| field.name == "content-type");
+        for Field { name, value, .. } in &answer.fields {
+            match self.fields.iter().find(|(known, _)| known == name) {
+                Some((_, sent)) if sent == value => {}
+                Some((_, sent)) => differences.push(format!("{name}: {sent} (expected {value})")),
+                None => differences.push(format!("{name} is not sent (expected {value})")),
+            }
+        }
+        for (name, value) in self.fields.iter().filter(|_| has_content) {
+            let is_foreseen = answer.fields.iter().any(|field| field.name == *name);
+            if !is_foreseen && !OF_THE_MOMENT.contains(&name.as_str()) {
+                differences.push(format!("{name}: {value} (not expected)"));
+            }
+        }
+        line(text, "");
+        if differences.is_empty() {
+            line(text, "the server answers the same");
+        } else {
+            line(text, "the server answers differently:");
+        }
+        for difference in &differences {
+            line(text, format!("  {difference}"));
+        }
+        !differences.is_empty()
+    }
 }
 
 /// Asks by HEAD, so that no content is sent.
