@@ -73,6 +73,7 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("tls", Need::HttpsAddress),
     ("tls-cert", Need::HttpsAddress),
     ("tls-key", Need::Https),
+    ("http3", Need::Https),
     ("http-redirect", Need::Https),
     ("hsts", Need::Https),
     ("early-data", Need::Https),
