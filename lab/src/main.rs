@@ -6,6 +6,7 @@
 //!   idle          memory of idle connections
 //!   instructions  what the pure crates execute for a piece of work
 //!   caches        whether caches in front do as the manual says
+//!   link          page loads over a link with delay, rate and loss
 //! ```
 //!
 //! It runs gannet as a program and shares no code with it: what measures a program must not have its
@@ -21,6 +22,7 @@ mod bench;
 mod caches;
 mod idle;
 mod instructions;
+mod link;
 mod load;
 mod same_certificate;
 
@@ -45,6 +47,7 @@ fn dispatch() -> Result<()> {
         "caches" => caches::main(&mut parser),
         "idle" => idle::main(&mut parser),
         "instructions" => instructions::main(&mut parser),
+        "link" => link::main(&mut parser),
         other => bail!("the lab has no '{other}'; 'cargo xtask --help' lists what there is"),
     }
 }

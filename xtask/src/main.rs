@@ -34,13 +34,14 @@ cargo xtask NAME
   caches       nginx, Varnish and Apache in front of gannet, as the manual configures them
   deny         licences and known vulnerabilities of dependencies
   instructions count the instructions of the pure crates (--update commits new counts)
+  link         page loads over slow and lossy links, beside other servers (--help for its flags)
   idle         user memory of idle connections, of each kind (--help for its flags)
   vm           tests on Debian's kernels in QEMU, kernel TLS among them (--help for its flags)
   bench        measure gannet and its peers side by side (--help for its flags)
 ";
 
 /// Chores of the lab.
-const LAB: [&str; 4] = ["bench", "caches", "idle", "instructions"];
+const LAB: [&str; 5] = ["bench", "caches", "idle", "instructions", "link"];
 
 fn main() -> ExitCode {
     match dispatch() {

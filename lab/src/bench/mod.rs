@@ -47,7 +47,7 @@ mod run;
 mod scenario;
 mod server;
 mod sites;
-mod statistics;
+pub(crate) mod statistics;
 mod usage;
 mod wrk;
 

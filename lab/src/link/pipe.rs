@@ -1,0 +1,198 @@
+//! One direction of a link: a queue of bounded length, a rate, a delay, and loss. Pure: time is an
+//! argument, and loss comes from a seed.
+
+use std::collections::VecDeque;
+
+use serde::{Deserialize, Serialize};
+
+/// What a direction of a link is like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Shape {
+    /// Time from a packet's last bit on the wire until it is delivered, in nanoseconds.
+    pub(crate) delay: u64,
+    /// Bits per second.
+    pub(crate) rate: u64,
+    /// Bytes that may wait for the wire; a packet that does not fit behind them is dropped.
+    pub(crate) queue_max: u64,
+    /// Packets lost on the wire, of a million.
+    pub(crate) loss: u32,
+}
+
+/// What became of the packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+pub(crate) struct Counts {
+    /// Delivered.
+    pub(crate) delivered: u64,
+    /// Bytes of these.
+    pub(crate) bytes: u64,
+    /// Dropped since the queue was full.
+    pub(crate) dropped: u64,
+    /// Lost on the wire.
+    pub(crate) lost: u64,
+    /// The longest that a packet was delivered after its time, in nanoseconds.
+    pub(crate) latest: u64,
+}
+
+/// A direction with the packets that are on their way.
+pub(crate) struct Pipe {
+    shape: Shape,
+    /// The state of the generator (splitmix64).
+    random: u64,
+    /// When the wire is free again.
+    free_at: u64,
+    /// Each with the time of its delivery, in order.
+    under_way: VecDeque<(u64, Vec<u8>)>,
+    counts: Counts,
+}
+
+impl Pipe {
+    /// An empty one.
+    pub(crate) fn new(shape: Shape, seed: u64) -> Self {
+        Self {
+            shape,
+            random: seed,
+            free_at: 0,
+            under_way: VecDeque::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// Takes a packet that was sent at `now`.
+    pub(crate) fn offer(&mut self, now: u64, packet: &[u8]) {
+        let len = packet.len() as u64;
+        if self.waiting(now) + len > self.shape.queue_max {
+            self.counts.dropped += 1;
+            return;
+        }
+        self.free_at = now.max(self.free_at) + len * 8_000_000_000 / self.shape.rate;
+        // What is lost has taken its time on the wire.
+        if self.is_lost() {
+            self.counts.lost += 1;
+            return;
+        }
+        let due = self.free_at + self.shape.delay;
+        self.under_way.push_back((due, packet.to_vec()));
+    }
+
+    /// The next packet whose time has come.
+    pub(crate) fn take(&mut self, now: u64) -> Option<Vec<u8>> {
+        if self.next()? > now {
+            return None;
+        }
+        let (due, packet) = self.under_way.pop_front()?;
+        self.counts.delivered += 1;
+        self.counts.bytes += packet.len() as u64;
+        self.counts.latest = self.counts.latest.max(now - due);
+        Some(packet)
+    }
+
+    /// When the next packet is to be delivered.
+    pub(crate) fn next(&self) -> Option<u64> {
+        self.under_way.front().map(|(due, _)| *due)
+    }
+
+    /// What became of the packets so far.
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Bytes that are not on the wire yet.
+    fn waiting(&self, now: u64) -> u64 {
+        let time = u128::from(self.free_at.saturating_sub(now));
+        (time * u128::from(self.shape.rate) / 8_000_000_000) as u64
+    }
+
+    fn is_lost(&mut self) -> bool {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.random;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % 1_000_000 < u64::from(self.shape.loss)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A byte takes a millisecond, and then 50 more.
+    const SLOW: Shape = Shape {
+        delay: 50 * MS,
+        rate: 8_000,
+        queue_max: 300,
+        loss: 0,
+    };
+
+    #[test]
+    fn a_packet_takes_its_time_on_the_wire_and_the_delay() {
+        let mut pipe = Pipe::new(SLOW, 1);
+        pipe.offer(7 * MS, &[1; 100]);
+        assert_eq!(pipe.next(), Some(157 * MS));
+        assert_eq!(pipe.take(157 * MS - 1), None);
+        assert_eq!(pipe.take(157 * MS), Some(vec![1; 100]));
+        assert_eq!((pipe.next(), pipe.take(u64::MAX)), (None, None));
+    }
+
+    #[test]
+    fn packets_leave_one_after_the_other_and_an_idle_wire_saves_nothing_up() {
+        let mut pipe = Pipe::new(SLOW, 1);
+        pipe.offer(0, &[1; 100]);
+        pipe.offer(0, &[2; 50]);
+        pipe.offer(1_000 * MS, &[3; 10]);
+        let mut due = Vec::new();
+        while let Some(at) = pipe.next() {
+            let packet = pipe.take(at).expect("its time has come");
+            due.push((at / MS, packet[0]));
+        }
+        assert_eq!(due, [(150, 1), (200, 2), (1_060, 3)]);
+        let counts = pipe.counts();
+        assert_eq!((counts.delivered, counts.bytes, counts.latest), (3, 160, 0));
+    }
+
+    #[test]
+    fn what_does_not_fit_the_queue_is_dropped_and_the_queue_drains() {
+        let mut pipe = Pipe::new(SLOW, 1);
+        for _ in 0..4 {
+            pipe.offer(0, &[0; 100]);
+        }
+        assert_eq!(pipe.counts().dropped, 1);
+        // After 99 ms there is not room for 100 bytes, after 100 there is.
+        pipe.offer(99 * MS, &[0; 100]);
+        assert_eq!(pipe.counts().dropped, 2);
+        pipe.offer(100 * MS, &[0; 100]);
+        assert_eq!(pipe.counts().dropped, 2);
+        assert_eq!(pipe.under_way.back().map(|(due, _)| *due), Some(450 * MS));
+    }
+
+    #[test]
+    fn loss_is_what_was_set_and_the_same_again_from_the_same_seed() {
+        let shape = Shape {
+            loss: 30_000,
+            queue_max: u64::MAX,
+            ..SLOW
+        };
+        let lost = |seed| {
+            let mut pipe = Pipe::new(shape, seed);
+            for at in 0..100_000 {
+                pipe.offer(at, &[0]);
+            }
+            let left: Vec<u64> = pipe.under_way.iter().map(|(due, _)| *due).collect();
+            (pipe.counts().lost, left)
+        };
+        let first = lost(5);
+        assert!((2_800..3_200).contains(&first.0), "{} lost", first.0);
+        assert_eq!(first, lost(5));
+        assert_ne!(first.1, lost(6).1);
+    }
+
+    #[test]
+    fn lateness_is_the_worst() {
+        let mut pipe = Pipe::new(SLOW, 1);
+        pipe.offer(0, &[0; 10]);
+        pipe.offer(0, &[0; 10]);
+        assert!(pipe.take(63 * MS).is_some() && pipe.take(71 * MS).is_some());
+        assert_eq!(pipe.counts().latest, 3 * MS);
+    }
+}
