@@ -71,7 +71,8 @@ pub(crate) fn find(
 ) -> (Option<usize>, Option<usize>) {
     let mut by_name = None;
     for (position, entry) in entries.iter().enumerate() {
-        if entry.name() == name {
+        let is_as_long = usize::from(entry.name_len) == name.len();
+        if is_as_long && entry.name() == name {
             by_name = by_name.or(Some(position));
             if entry.value().as_bytes() == value {
                 return (by_name, Some(position));
