@@ -1,10 +1,13 @@
 //! Calls on one socket that both real engines make in the same way.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::iter;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::net::sockopt;
+use rustix::net::{SocketFlags, sockopt};
+
+use crate::limits;
 
 /// Has the next close send a reset and drop what is unsent.
 pub(crate) fn reset_on_close(socket: BorrowedFd<'_>) {
@@ -120,6 +123,30 @@ pub(crate) fn acknowledged(socket: BorrowedFd<'_>) -> Option<u64> {
     };
     let whole = result == 0 && len as usize == info.len();
     whole.then(|| u64::from_ne_bytes(*info.last_chunk().expect("longer than eight bytes")))
+}
+
+/// Accepts a connection.
+///
+/// # Errors
+/// What `accept4(2)` says; see [`is_of_one_connection`].
+pub(crate) fn accept(listener: &OwnedFd) -> Result<OwnedFd, Errno> {
+    rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
+}
+
+/// The connections that still wait in the queue of a listener that does not block, at most
+/// [`limits::BACKLOG`]. Called before a listener is closed, which would reset them.
+pub(crate) fn accept_rest(listener: &OwnedFd) -> impl Iterator<Item = OwnedFd> {
+    let mut calls = 0..limits::BACKLOG;
+    iter::from_fn(move || {
+        loop {
+            calls.next()?;
+            match accept(listener) {
+                Ok(socket) => return Some(socket),
+                Err(errno) if errno != Errno::AGAIN && is_of_one_connection(errno) => {}
+                Err(_) => return None,
+            }
+        }
+    })
 }
 
 /// Errors of `accept` that belong to the connection and not to the listener: `accept(2)` has the

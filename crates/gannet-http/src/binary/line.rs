@@ -1,5 +1,7 @@
 //! Decoded field lines, and what is known of them once and for all.
 
+use super::static_table::StaticEntry;
+use super::{CodingError, string};
 use crate::h1::target;
 use crate::scan;
 use crate::semantics::fields::KnownField;
@@ -134,6 +136,48 @@ pub(crate) struct Line {
 }
 
 impl Line {
+    /// Appends a whole entry of a static table.
+    #[inline]
+    pub(crate) fn of_entry(entry: &StaticEntry, lines: &mut Vec<u8>) -> Self {
+        let start = lines.len() as u32;
+        lines.extend_from_slice(entry.line.as_bytes());
+        Self {
+            kind: entry.kind,
+            is_well_formed: entry.is_well_formed(),
+            start,
+            name_len: entry.name_len.into(),
+            value_len: entry.value_len.into(),
+        }
+    }
+
+    /// Reads the value that follows a name, which was written to `lines` from `start` on.
+    ///
+    /// # Errors
+    /// As [`string::read_next`], and [`CodingError::TooLarge`] for a longer line than [`Line`] can
+    /// tell.
+    #[inline]
+    pub(crate) fn read_value(
+        kind: NameKind,
+        start: usize,
+        input: &mut &[u8],
+        lines: &mut Vec<u8>,
+    ) -> Result<Self, CodingError> {
+        let name_len = lines.len() - start;
+        lines.extend_from_slice(SEPARATOR);
+        let value_start = lines.len();
+        string::read_next(input, 7, lines)?;
+        let value_len = lines.len() - value_start;
+        let line = Self {
+            kind,
+            is_well_formed: kind.takes(&lines[value_start..]),
+            start: start as u32,
+            name_len: u16::try_from(name_len).map_err(|_| CodingError::TooLarge)?,
+            value_len: u16::try_from(value_len).map_err(|_| CodingError::TooLarge)?,
+        };
+        lines.extend_from_slice(LINE_END);
+        Ok(line)
+    }
+
     /// Where the value begins.
     #[inline]
     pub(crate) fn value_start(&self) -> usize {

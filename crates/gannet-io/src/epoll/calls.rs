@@ -4,14 +4,14 @@ use std::os::fd::OwnedFd;
 
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SocketFlags};
+use rustix::net::RecvFlags;
 
 use crate::completion::{Completion, Done};
 use crate::epoll::engine::{Epoll, LISTENER};
 use crate::limits;
 use crate::operation::Socket;
 use crate::os_engine::OsSends;
-use crate::socket::is_of_one_connection;
+use crate::socket::{accept, accept_rest, is_of_one_connection};
 
 impl Epoll {
     pub(super) fn watch_listener(&mut self, index: u32, events: EventFlags) {
@@ -31,7 +31,7 @@ impl Epoll {
                 return;
             };
             self.parts.counters.submissions += 1;
-            match accept_one(fd) {
+            match accept(fd) {
                 Ok(socket) => match self.register(socket) {
                     Ok(socket) => {
                         let result = Ok(Done::Accepted(socket));
@@ -88,25 +88,18 @@ impl Epoll {
         let Some(fd) = listening.fd.take() else {
             return;
         };
-        for _ in 0..limits::BACKLOG {
-            match accept_one(&fd) {
-                Ok(socket) => {
-                    let Ok(Socket(index)) = self.register(socket) else {
-                        return;
-                    };
-                    let result = Ok(Done::Accepted(Socket(index)));
-                    self.post(
-                        index,
-                        Completion {
-                            token,
-                            result,
-                            more: false,
-                        },
-                    );
-                }
-                Err(errno) if errno != Errno::AGAIN && is_of_one_connection(errno) => {}
-                Err(_) => return,
-            }
+        for socket in accept_rest(&fd) {
+            let Ok(socket) = self.register(socket) else {
+                return;
+            };
+            self.post(
+                socket.0,
+                Completion {
+                    token,
+                    result: Ok(Done::Accepted(socket)),
+                    more: false,
+                },
+            );
         }
     }
 
@@ -155,8 +148,4 @@ impl Epoll {
             }
         }
     }
-}
-
-fn accept_one(listener: &OwnedFd) -> Result<OwnedFd, Errno> {
-    rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
 }

@@ -5,14 +5,13 @@ use std::os::fd::{FromRawFd, OwnedFd};
 
 use io_uring::cqueue;
 use rustix::io::Errno;
-use rustix::net::{Shutdown, SocketFlags};
+use rustix::net::Shutdown;
 
 use crate::completion::{Completion, Done};
 use crate::endpoint::Sending;
-use crate::limits;
 use crate::operation::{Socket, Token};
 use crate::os_engine::{OsEngine, OsSends};
-use crate::socket::is_of_one_connection;
+use crate::socket::{accept_rest, is_of_one_connection};
 use crate::uring::engine::Uring;
 use crate::uring::ring::BATCH;
 use crate::uring::slots::{Kind, Receiving, parse_user_data};
@@ -307,27 +306,19 @@ impl Uring {
             return;
         };
         let (token, is_unix) = (listening.token, listening.is_unix);
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         if rustix::io::ioctl_fionbio(&fd, true).is_err() {
             return;
         }
-        for _ in 0..limits::BACKLOG {
-            match rustix::net::accept_with(&fd, flags) {
-                Ok(socket) => {
-                    let index = self.slots.insert(socket, is_unix);
-                    let result = Ok(Done::Accepted(Socket(index)));
-                    self.post(
-                        index,
-                        Completion {
-                            token,
-                            result,
-                            more: false,
-                        },
-                    );
-                }
-                Err(errno) if errno != Errno::AGAIN && is_of_one_connection(errno) => {}
-                Err(_) => return,
-            }
+        for socket in accept_rest(&fd) {
+            let index = self.slots.insert(socket, is_unix);
+            self.post(
+                index,
+                Completion {
+                    token,
+                    result: Ok(Done::Accepted(Socket(index))),
+                    more: false,
+                },
+            );
         }
     }
 

@@ -7,7 +7,7 @@
 use super::dynamic_table::DynamicTable;
 use super::static_table::{self, STATIC_COUNT};
 use crate::binary::limits::FIELD_SECTION_DECODED_MAX;
-use crate::binary::line::{LINE_END, Line, NameKind, SEPARATOR};
+use crate::binary::line::{LINE_END, Line, NameKind};
 use crate::binary::{CodingError, integer, string};
 use crate::h2::limits::DYNAMIC_TABLE_MAX;
 
@@ -109,15 +109,7 @@ impl Decoder {
     #[inline]
     fn indexed(&self, index: u32, lines: &mut Vec<u8>) -> Result<Line, CodingError> {
         if let Some(entry) = static_table::get(index) {
-            let start = lines.len() as u32;
-            lines.extend_from_slice(entry.line.as_bytes());
-            return Ok(Line {
-                kind: entry.kind,
-                is_well_formed: entry.is_well_formed(),
-                start,
-                name_len: entry.name_len.into(),
-                value_len: entry.value_len.into(),
-            });
+            return Ok(Line::of_entry(entry, lines));
         }
         let position = dynamic_position(index)?;
         self.table
@@ -148,19 +140,7 @@ impl Decoder {
                 .write_name(position, lines)
                 .ok_or(CodingError::Index)?
         };
-        let name_len = lines.len() - start;
-        lines.extend_from_slice(SEPARATOR);
-        let value_start = lines.len();
-        string::read_next(input, 7, lines)?;
-        let value_len = lines.len() - value_start;
-        let line = Line {
-            kind,
-            is_well_formed: kind.takes(&lines[value_start..]),
-            start: start as u32,
-            name_len: u16::try_from(name_len).map_err(|_| CodingError::TooLarge)?,
-            value_len: u16::try_from(value_len).map_err(|_| CodingError::TooLarge)?,
-        };
-        lines.extend_from_slice(LINE_END);
+        let line = Line::read_value(kind, start, input, lines)?;
         if is_added {
             self.table.insert(&line, &lines[start..]);
         }

@@ -4,7 +4,7 @@
 
 use super::static_table;
 use crate::binary::limits::FIELD_SECTION_DECODED_MAX;
-use crate::binary::line::{LINE_END, Line, NameKind, SEPARATOR};
+use crate::binary::line::{LINE_END, Line, NameKind};
 use crate::binary::{CodingError, integer, string};
 
 /// Decodes a whole section into `lines`. Each line is shown to `keep`, which says whether it stays
@@ -33,14 +33,14 @@ pub(crate) fn decode(
                 let entry = static_table::get(index).ok_or(CodingError::Index)?;
                 let start = lines.len();
                 lines.extend_from_slice(entry.name().as_bytes());
-                value(entry.kind, start, &mut input, lines)?
+                Line::read_value(entry.kind, start, &mut input, lines)?
             }
             // Literal field line with a literal name.
             0b0010 | 0b0011 => {
                 let start = lines.len();
                 string::read(first, 3, &mut input, lines)?;
                 let kind = NameKind::of(&lines[start..]);
-                value(kind, start, &mut input, lines)?
+                Line::read_value(kind, start, &mut input, lines)?
             }
             // The same three of the dynamic table, and two counted from the base.
             _ => return Err(CodingError::Dynamic),
@@ -100,39 +100,7 @@ fn read_prefix(input: &mut &[u8]) -> Result<(), CodingError> {
 fn indexed(first: u8, input: &mut &[u8], lines: &mut Vec<u8>) -> Result<Line, CodingError> {
     let index = integer::decode(first, 6, input)?;
     let entry = static_table::get(index).ok_or(CodingError::Index)?;
-    let start = lines.len() as u32;
-    lines.extend_from_slice(entry.line.as_bytes());
-    Ok(Line {
-        kind: entry.kind,
-        is_well_formed: entry.is_well_formed(),
-        start,
-        name_len: entry.name_len.into(),
-        value_len: entry.value_len.into(),
-    })
-}
-
-/// The rest of a line whose name begins at `start`.
-#[inline]
-fn value(
-    kind: NameKind,
-    start: usize,
-    input: &mut &[u8],
-    lines: &mut Vec<u8>,
-) -> Result<Line, CodingError> {
-    let name_len = lines.len() - start;
-    lines.extend_from_slice(SEPARATOR);
-    let value_start = lines.len();
-    string::read_next(input, 7, lines)?;
-    let value_len = lines.len() - value_start;
-    let line = Line {
-        kind,
-        is_well_formed: kind.takes(&lines[value_start..]),
-        start: start as u32,
-        name_len: u16::try_from(name_len).map_err(|_| CodingError::TooLarge)?,
-        value_len: u16::try_from(value_len).map_err(|_| CodingError::TooLarge)?,
-    };
-    lines.extend_from_slice(LINE_END);
-    Ok(line)
+    Ok(Line::of_entry(entry, lines))
 }
 
 #[cfg(test)]
