@@ -28,7 +28,24 @@ pub enum GetError {
         cause: String,
         /// What to do about it, if that is known.
         help: Option<String>,
+        /// What the caller may do instead.
+        remedy: Option<Remedy>,
     },
+}
+
+/// Another choice of the caller's that helps. Programs name the flag for it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Remedy {
+    /// Accept any certificate.
+    AcceptAny,
+    /// Trust the authority that signed the certificate, or accept any.
+    TrustAuthority,
+    /// Resume: what has arrived is kept.
+    Resume,
+    /// Fetch everything instead of resuming.
+    FetchAll,
+    /// Discard the content: name no file.
+    Discard,
 }
 
 impl GetError {
@@ -39,13 +56,19 @@ impl GetError {
             object: path.display().to_string(),
             cause: cause(error),
             help: next_step(error).map(Into::into),
+            remedy: None,
         }
     }
 
-    /// The same with this help where there is none.
-    pub(super) fn or_help(mut self, next_step: &str) -> Self {
-        if let Self::Failed { help, .. } = &mut self {
-            help.get_or_insert_with(|| next_step.to_owned());
+    /// The same with this remedy where nothing else helps.
+    pub(super) fn or_remedy(mut self, other: Remedy) -> Self {
+        if let Self::Failed {
+            help: None,
+            remedy: remedy @ None,
+            ..
+        } = &mut self
+        {
+            *remedy = Some(other);
         }
         self
     }
@@ -105,7 +128,11 @@ pub(super) fn unexpected(head: &Head) -> io::Error {
         _ => None,
     };
     let text = format!("the server answers {status} (expected the content)");
-    io::Error::other(Told { text, help })
+    io::Error::other(Reason {
+        text,
+        help,
+        remedy: None,
+    })
 }
 
 /// `error`, met at `url`, which a redirection from `asked` led to.
@@ -113,9 +140,9 @@ pub(super) fn redirected(error: io::Error, asked: &Url, url: &Url) -> io::Error 
     if asked == url {
         return error;
     }
-    let Told { text, help } = told(&error);
-    let text = format!("{text} (redirected to {url})");
-    io::Error::new(error.kind(), Told { text, help })
+    let mut reason = reason_of(&error);
+    reason.text += &format!(" (redirected to {url})");
+    io::Error::new(error.kind(), reason)
 }
 
 /// The failure to download the URL that was typed.
@@ -127,6 +154,7 @@ pub(super) fn failure(asked: &Url, error: &io::Error) -> GetError {
             object: unwritten.path.display().to_string(),
             cause: unwritten.cause.clone(),
             help: next_step(&error.kind().into()).map(Into::into),
+            remedy: None,
         };
     }
     failed("download", asked.typed(), error)
@@ -135,44 +163,43 @@ pub(super) fn failure(asked: &Url, error: &io::Error) -> GetError {
 /// The failure to do something with `object`, which a server has to do with.
 #[must_use]
 pub fn failed(doing: &'static str, object: &str, error: &io::Error) -> GetError {
-    let Told { text, help } = told(error);
+    let reason = reason_of(error);
     GetError::Failed {
         doing,
         object: object.to_owned(),
-        cause: text,
-        help: help.map(Into::into),
+        cause: reason.text,
+        help: reason.help.map(Into::into),
+        remedy: reason.remedy,
     }
 }
 
 /// What an error says, for those who do not know the libraries it comes from, and what to do about
 /// it.
 #[derive(Clone, Debug)]
-struct Told {
+struct Reason {
     text: String,
     help: Option<&'static str>,
+    remedy: Option<Remedy>,
 }
 
-impl fmt::Display for Told {
+impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl std::error::Error for Told {}
-
-/// How to accept a certificate anyway.
-const BELIEVE: &str = "if you know whose it is, accept any with --insecure";
+impl std::error::Error for Reason {}
 
 /// What an error says, and what to do about it.
-fn told(error: &io::Error) -> Told {
+fn reason_of(error: &io::Error) -> Reason {
     let inner = error.get_ref();
-    if let Some(told) = inner.and_then(|e| e.downcast_ref::<Told>()) {
-        return told.clone();
+    if let Some(reason) = inner.and_then(|e| e.downcast_ref::<Reason>()) {
+        return reason.clone();
     }
     if let Some(tls) = inner.and_then(|e| e.downcast_ref::<rustls::Error>()) {
-        let (text, help) = of_tls(tls);
-        let text = printable(&text);
-        return Told { text, help };
+        let mut reason = of_tls(tls);
+        reason.text = printable(&reason.text);
+        return reason;
     }
     let text = printable(&cause(error));
     let help = match error.kind() {
@@ -187,45 +214,57 @@ fn told(error: &io::Error) -> Told {
         _ if text.contains("address information") => Some("unknown host name: is it spelt right?"),
         _ => None,
     };
-    Told { text, help }
+    Reason {
+        text,
+        help,
+        remedy: None,
+    }
 }
 
-fn of_tls(error: &rustls::Error) -> (String, Option<&'static str>) {
+fn of_tls(error: &rustls::Error) -> Reason {
     match error {
         rustls::Error::InvalidCertificate(certificate) => {
-            let (why, help) = of_certificate(certificate);
-            (format!("the server's certificate {why}"), Some(help))
+            let (why, help, remedy) = of_certificate(certificate);
+            let text = format!("the server's certificate {why}");
+            Reason { text, help, remedy }
         }
         // What comes first is no record of TLS: clear text.
-        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => (
-            "the server does not speak TLS there".into(),
-            Some("ask for http:// there, or name the port of HTTPS"),
-        ),
-        other => (format!("TLS: {other}"), None),
+        rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Reason {
+            text: "the server does not speak TLS there".into(),
+            help: Some("ask for http:// there, or name the port of HTTPS"),
+            remedy: None,
+        },
+        other => Reason {
+            text: format!("TLS: {other}"),
+            help: None,
+            remedy: None,
+        },
     }
 }
 
 /// What goes on after `the server's certificate`.
-fn of_certificate(error: &CertificateError) -> (String, &'static str) {
+fn of_certificate(error: &CertificateError) -> (String, Option<&'static str>, Option<Remedy>) {
     let days = |from: UnixTime, to: UnixTime| to.as_secs().saturating_sub(from.as_secs()) / DAY_S;
-    let of_names =
-        "ask for a name that it has; if you know whose it is, accept any with --insecure";
-    let of_clock = "is this machine's clock right?";
+    let accept_any = Some(Remedy::AcceptAny);
+    let of_names = Some("ask for a name that it has");
+    let of_clock = Some("is this machine's clock right?");
     match error {
         CertificateError::UnknownIssuer => (
             "is signed by an unknown authority".into(),
-            "name its authority with --cacert FILE, or accept any with --insecure",
+            None,
+            Some(Remedy::TrustAuthority),
         ),
         CertificateError::ExpiredContext { time, not_after } => {
             let days = days(*not_after, *time);
-            (format!("expired {days} days ago"), BELIEVE)
+            (format!("expired {days} days ago"), None, accept_any)
         }
-        CertificateError::Expired => ("has expired".into(), BELIEVE),
+        CertificateError::Expired => ("has expired".into(), None, accept_any),
         CertificateError::NotValidYetContext { time, not_before } => {
             let days = days(*time, *not_before);
-            (format!("is not valid for another {days} days"), of_clock)
+            let why = format!("is not valid for another {days} days");
+            (why, of_clock, None)
         }
-        CertificateError::NotValidYet => ("is not valid yet".into(), of_clock),
+        CertificateError::NotValidYet => ("is not valid yet".into(), of_clock, None),
         CertificateError::NotValidForNameContext {
             expected,
             presented,
@@ -237,19 +276,20 @@ fn of_certificate(error: &CertificateError) -> (String, &'static str) {
             });
             let presented = names.collect::<Vec<_>>().join(", ");
             let why = format!("is not for '{expected}' (it is for {presented})");
-            (why, of_names)
+            (why, of_names, accept_any)
         }
-        CertificateError::NotValidForName => ("is for another name".into(), of_names),
+        CertificateError::NotValidForName => ("is for another name".into(), of_names, accept_any),
         // What `openssl req -x509` makes by default.
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
-            ("is a CA certificate, not a server's".into(), BELIEVE)
+            let why = "is a CA certificate, not a server's";
+            (why.into(), None, accept_any)
         }
         // What `openssl x509 -req` made for a long time.
-        CertificateError::Other(other) if other.to_string().contains("UnsupportedCertVersion") => (
-            "is X.509 version 1, which has no host names (expected 3)".into(),
-            BELIEVE,
-        ),
-        other => (format!("is not trusted: {other}"), BELIEVE),
+        CertificateError::Other(other) if other.to_string().contains("UnsupportedCertVersion") => {
+            let why = "is X.509 version 1, which has no host names (expected 3)";
+            (why.into(), None, accept_any)
+        }
+        other => (format!("is not trusted: {other}"), None, accept_any),
     }
 }
 
@@ -259,15 +299,15 @@ mod tests {
 
     use super::*;
 
-    /// The error with its help.
+    /// The error with its help and its remedy.
     fn shown(typed: &str, error: &io::Error) -> String {
         let error = failure(&Url::parse(typed).expect("good"), error);
-        match &error {
-            GetError::Failed {
-                help: Some(help), ..
-            } => format!("{error}\nhelp: {help}"),
-            _ => error.to_string(),
+        let mut text = error.to_string();
+        if let GetError::Failed { help, remedy, .. } = error {
+            text.extend(help.map(|help| format!("\nhelp: {help}")));
+            text.extend(remedy.map(|remedy| format!("\nremedy: {remedy:?}")));
         }
+        text
     }
 
     fn said(certificate: CertificateError) -> String {
@@ -284,7 +324,9 @@ mod tests {
         };
         let text = said(expired);
         assert!(
-            text.contains("'https://h/': the server's certificate expired 2 days ago\nhelp: if "),
+            text.contains(
+                "'https://h/': the server's certificate expired 2 days ago\nremedy: AcceptAny"
+            ),
             "{text}"
         );
         let early = CertificateError::NotValidYetContext {
@@ -296,8 +338,10 @@ mod tests {
             expected: "h".try_into().expect("a name"),
             presented: vec!["DnsName(\"o\")".into()],
         };
-        assert!(said(other).contains("is not for 'h' (it is for o)\nhelp: ask for a name"));
-        assert!(said(CertificateError::UnknownIssuer).contains("help: name its authority"));
+        assert!(said(other).contains(
+            "is not for 'h' (it is for o)\nhelp: ask for a name that it has\nremedy: AcceptAny"
+        ));
+        assert!(said(CertificateError::UnknownIssuer).ends_with("\nremedy: TrustAuthority"));
     }
 
     #[test]

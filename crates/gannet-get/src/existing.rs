@@ -14,7 +14,7 @@ use gannet_http::semantics::date::write_date;
 use gannet_io::cause::printable;
 
 use super::Client;
-use super::error::{GetError, failure, redirected, unexpected};
+use super::error::{GetError, Remedy, failure, redirected, unexpected};
 use super::output::{beside, digest_of, wanted_digest};
 use super::response::Head;
 use super::url::Url;
@@ -104,18 +104,18 @@ fn proof(head: &Head, path: &Path) -> io::Result<Option<&'static str>> {
 
 fn unproven(url: &Url, path: &Path, head: &Head, why: &str) -> GetError {
     let shown = printable(&path.to_string_lossy());
-    let fetch = "omit --continue to fetch all of it";
     let help = match &head.last_modified {
         Some(date) if head.whole_len() > fs::metadata(path).ok().map(|it| it.len()) => {
             let date = printable(date);
-            format!("if you know that it is, say so: touch -d '{date}' {shown}; else {fetch}")
+            format!("if you know that it is, say so: touch -d '{date}' {shown}")
         }
-        _ => format!("remove it, or {fetch}"),
+        _ => "remove it".to_owned(),
     };
     GetError::Failed {
         doing: "continue",
         object: path.display().to_string(),
         cause: format!("{why} {}", printable(url.typed())),
         help: Some(help),
+        remedy: Some(Remedy::FetchAll),
     }
 }

@@ -41,7 +41,7 @@ use std::time::{Duration, Instant};
 use gannet_io::cause::printable;
 use rustls::ClientConfig;
 
-pub use self::error::{GetError, failed};
+pub use self::error::{GetError, Remedy, failed};
 pub use self::url::Url;
 
 use self::error::{failure, redirected, unexpected};
@@ -249,13 +249,20 @@ impl Client {
             });
         }
         let write = |error: io::Error| GetError::of_system("write", path, &error);
-        let mut output = Output::open(path, resumes).map_err(write)?;
+        let mut output = Output::open(path, resumes).map_err(|error| {
+            let is_no_file = error.kind() == io::ErrorKind::InvalidInput;
+            let error = write(error);
+            match is_no_file {
+                true => error.or_remedy(Remedy::Discard),
+                false => error,
+            }
+        })?;
         if let Some(note) = &output.note {
             progress.note(note);
         }
         let result = self.download_into(url, &mut output, &write, progress);
         result.map_err(|error| match output.abandon() {
-            true => error.or_help("--continue resumes from there"),
+            true => error.or_remedy(Remedy::Resume),
             false => error,
         })
     }

@@ -289,7 +289,7 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
     if !found.is_file() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it is not a file (without --output the content is discarded)",
+            "it is not a file",
         ));
     }
     fs::canonicalize(path)

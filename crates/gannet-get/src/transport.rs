@@ -72,7 +72,7 @@ fn roots(cacert: Option<&Path>) -> Result<RootCertStore, String> {
             .find(|path| path.exists())
     };
     let Some(path) = cacert.or_else(system) else {
-        return Err("this machine has no trusted certificates; name some with --cacert".into());
+        return Err("this machine has no trusted certificates".into());
     };
     let shown = path.display();
     let pem = named_file::read(path, ROOTS_LEN_MAX)

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use gannet_archive::signature::SignatureError;
 use gannet_archive::{ArchiveError, Rule};
-use gannet_get::GetError;
+use gannet_get::{GetError, Remedy};
 use gannet_site::archive::SiteError;
 use gannet_site::import::ImportError;
 use gannet_site::pack::{KEEP, PASSWORD_VARIABLE, PackError, READ, READ_KEY, WRITE};
@@ -50,11 +50,30 @@ impl From<GetError> for Failure {
                 object,
                 cause,
                 help,
-            } => Self {
-                help,
-                ..Self::new(doing, object, cause)
-            },
+                remedy,
+            } => {
+                let steps = help
+                    .into_iter()
+                    .chain(remedy.map(|it| of_remedy(it).into()));
+                Self {
+                    help: steps.reduce(|help, remedy| format!("{help}; {remedy}")),
+                    ..Self::new(doing, object, cause)
+                }
+            }
         }
+    }
+}
+
+/// The flag that makes another choice.
+fn of_remedy(remedy: Remedy) -> &'static str {
+    match remedy {
+        Remedy::AcceptAny => "if you know whose it is, accept any with --insecure",
+        Remedy::TrustAuthority => {
+            "name its authority with --cacert FILE, or accept any with --insecure"
+        }
+        Remedy::Resume => "--continue resumes from there",
+        Remedy::FetchAll => "or omit --continue to fetch all of it",
+        Remedy::Discard => "without --output the content is discarded",
     }
 }
 
