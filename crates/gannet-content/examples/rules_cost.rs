@@ -4,7 +4,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use gannet_content::rules::matcher::Request;
+use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::table::RedirectTable;
 use gannet_content::rules::{Compat, SourceFile, redirects};
@@ -72,8 +72,8 @@ fn measure(count: usize) {
     println!("{row}");
 }
 
-fn request(path: &str) -> Request<'_> {
-    Request {
+fn request(path: &str) -> RuleInput<'_> {
+    RuleInput {
         scheme: Scheme::Https,
         host: b"www.example.org",
         path: path.as_bytes(),

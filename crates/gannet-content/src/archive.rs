@@ -17,7 +17,7 @@ use gannet_http::semantics::target_path::encode_path;
 
 use crate::limits::NOT_FOUND_FOLDERS_MAX;
 use crate::routing::{FallbackKind, is_application_path};
-use crate::rules::matcher::Request;
+use crate::rules::matcher::RuleInput;
 use crate::rules::table::{RedirectTable, Ruled};
 
 /// The page of a single-page application: the file of this name at the root, as in a directory, and
@@ -171,7 +171,7 @@ pub enum Outcome<E> {
 pub fn resolve<E: Entries>(
     entries: &E,
     facts: &Facts<'_>,
-    request: &Request<'_>,
+    request: &RuleInput<'_>,
     is_navigation: impl FnOnce() -> bool,
 ) -> Outcome<E::Entry> {
     if let Some(redirects) = facts.redirects
@@ -224,7 +224,7 @@ fn claimed<E: Entries>(entries: &E, facts: &Facts<'_>, ruled: Ruled) -> Outcome<
 fn missing<E: Entries>(
     entries: &E,
     facts: &Facts<'_>,
-    request: &Request<'_>,
+    request: &RuleInput<'_>,
     is_navigation: bool,
 ) -> Outcome<E::Entry> {
     let path = request.path;
@@ -361,7 +361,7 @@ mod tests {
     }
 
     fn ask(site: &Site, facts: &Facts<'_>, path: &str, is_navigation: bool) -> String {
-        let request = Request {
+        let request = RuleInput {
             scheme: Scheme::Https,
             host: b"",
             path: path.as_bytes(),

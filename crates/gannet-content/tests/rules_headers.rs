@@ -178,7 +178,7 @@ fn values_have_placeholders_only_where_the_dialect_has_them() {
         )],
     );
     // What a path cannot have, put in all the same, does not end the field.
-    let request = gannet_content::rules::matcher::Request {
+    let request = gannet_content::rules::matcher::RuleInput {
         scheme: gannet_content::rules::pattern::Scheme::Https,
         host: b"x",
         path: b"/movies/a\r\nset-cookie: b",
@@ -227,7 +227,7 @@ fn a_block_changes_as_a_list_of_fields_does() {
     ];
     for text in files {
         let table = table(Netlify, text);
-        let changes = table.changes(&gannet_content::rules::matcher::Request {
+        let changes = table.changes(&gannet_content::rules::matcher::RuleInput {
             scheme: gannet_content::rules::pattern::Scheme::Http,
             host: b"example.org",
             path: b"/page",

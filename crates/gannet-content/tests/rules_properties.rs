@@ -3,7 +3,7 @@
 
 mod rules;
 
-use gannet_content::rules::matcher::Request;
+use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::{Scheme, Source};
 use gannet_content::rules::redirects::Redirect;
 use gannet_content::rules::table::{Decision, HeaderTable, RedirectTable};
@@ -133,8 +133,8 @@ fn parse_each(sources: &[String], compat: Compat) -> (RedirectTable, Vec<String>
     (rules::table(compat, &lines), sources)
 }
 
-fn request<'a>(host: &'a str, path: &'a str) -> Request<'a> {
-    Request {
+fn request<'a>(host: &'a str, path: &'a str) -> RuleInput<'a> {
+    RuleInput {
         scheme: Scheme::Https,
         host: host.as_bytes(),
         path: path.as_bytes(),
@@ -223,7 +223,7 @@ proptest! {
             rule.is_empty()
                 || (rule.len() == query.len() && rule.iter().all(|(name, value)| has(name, value)))
         });
-        let request = Request { query: Some(raw.as_bytes()), ..request("a", "/a") };
+        let request = RuleInput { query: Some(raw.as_bytes()), ..request("a", "/a") };
         let found = table.find(&request).map(|(rule, _)| rule as usize);
         prop_assert_eq!(found, naive, "{} with {:?}", raw, lines);
     }
@@ -240,7 +240,7 @@ proptest! {
         );
         let path = [b"/".as_slice(), &path].concat();
         for path in [path.clone(), [b"/u".as_slice(), &path].concat(), b"/q".to_vec(), [b"/c".as_slice(), &path].concat()] {
-            let request = Request {
+            let request = RuleInput {
                 scheme: Scheme::Https,
                 host: host.as_bytes(),
                 path: &path,
@@ -276,7 +276,7 @@ proptest! {
             let Ok(read) = RedirectTable::parse(bytes) else { continue };
             let mut out = Vec::new();
             for path in ["/a/b/c", "/a", "/c", "/"] {
-                let request = Request { query: Some(b"x=1&y=2"), ..request("h.example", path) };
+                let request = RuleInput { query: Some(b"x=1&y=2"), ..request("h.example", path) };
                 if let Decision::Redirect { rule, .. } = read.decide(&request, false, &mut out) {
                     check_location(&read.redirects().rules[rule as usize], &out);
                 }

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::net::SendFlags;
 
 use crate::file::File;
-use crate::helpers::Asker;
+use crate::helpers::SlotKey;
 use crate::limits;
 use crate::operation::{Nanos, Token};
 use crate::os_disk::{OsDisk, Ready, is_cold};
@@ -70,10 +70,10 @@ impl FileSend {
         &mut self,
         socket: BorrowedFd<'_>,
         disk: &mut OsDisk,
-        asker: Asker,
+        key: SlotKey,
         now: Nanos,
     ) -> Step {
-        let step = self.try_step(socket, disk, asker, now);
+        let step = self.try_step(socket, disk, key, now);
         self.is_helped = matches!(step, Step::Helper);
         step
     }
@@ -82,7 +82,7 @@ impl FileSend {
         &mut self,
         socket: BorrowedFd<'_>,
         disk: &mut OsDisk,
-        asker: Asker,
+        key: SlotKey,
         now: Nanos,
     ) -> Step {
         loop {
@@ -92,13 +92,13 @@ impl FileSend {
                 return Step::Done(Ok(self.sent));
             } else if self.fetches {
                 let len = self.len.min(limits::FETCH_LEN as u64) as usize;
-                return match disk.fetch(&self.file, self.offset, len, asker) {
+                return match disk.fetch(&self.file, self.offset, len, key) {
                     Ok(()) => Step::Helper,
                     Err(errno) => Step::Done(Err(errno)),
                 };
             } else if self.offset >= self.warm_to && is_cold(&self.file, self.offset, self.len, now)
             {
-                return match disk.warm(&self.file, self.offset, self.len, asker) {
+                return match disk.warm(&self.file, self.offset, self.len, key) {
                     Ok(()) => Step::Helper,
                     Err(errno) => Step::Done(Err(errno)),
                 };

@@ -57,14 +57,14 @@ pub(crate) enum Job {
         file: File,
         offset: u64,
         len: u64,
-        asker: Asker,
+        key: SlotKey,
     },
     /// Reads a range for a socket, from a file system where `sendfile` may block.
     Fetch {
         file: File,
         offset: u64,
         len: usize,
-        asker: Asker,
+        key: SlotKey,
     },
     /// Closes a descriptor on a file system where that may block.
     Close { fd: OwnedFd },
@@ -78,7 +78,7 @@ fn leave_open(fd: OwnedFd) {
 
 /// A socket that waits for a helper: its slot and the slot's generation.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(crate) struct Asker {
+pub(crate) struct SlotKey {
     pub(crate) slot: u32,
     pub(crate) generation: u32,
 }
@@ -87,7 +87,7 @@ pub(crate) struct Asker {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Owner {
     Caller(Token),
-    Socket(Asker),
+    Socket(SlotKey),
 }
 
 /// The result of a job.
@@ -97,8 +97,8 @@ pub(crate) enum Answer {
     Read(Token, Result<Vec<u8>, Errno>),
     Listed(Token, Result<Listed, Errno>),
     Copied(Token, Result<File, Errno>),
-    Warmed(Asker, Result<(), Errno>),
-    Fetched(Asker, Result<Vec<u8>, Errno>),
+    Warmed(SlotKey, Result<(), Errno>),
+    Fetched(SlotKey, Result<Vec<u8>, Errno>),
 }
 
 /// The pool of one driver. Dropping it ends the threads when their current call returns.
@@ -359,7 +359,7 @@ impl Job {
             | Self::Read { token, .. }
             | Self::List { token, .. }
             | Self::Copy { token, .. } => Some(Owner::Caller(*token)),
-            Self::Warm { asker, .. } | Self::Fetch { asker, .. } => Some(Owner::Socket(*asker)),
+            Self::Warm { key, .. } | Self::Fetch { key, .. } => Some(Owner::Socket(*key)),
             Self::Close { .. } => None,
         }
     }
@@ -434,14 +434,14 @@ impl Job {
                 file,
                 offset,
                 len,
-                asker,
-            } => Answer::Warmed(asker, file.as_os().warm(offset, len)),
+                key,
+            } => Answer::Warmed(key, file.as_os().warm(offset, len)),
             Self::Fetch {
                 file,
                 offset,
                 len,
-                asker,
-            } => Answer::Fetched(asker, file.as_os().read(offset, len, Blocking::Yes)),
+                key,
+            } => Answer::Fetched(key, file.as_os().read(offset, len, Blocking::Yes)),
             Self::Close { fd } => {
                 drop(fd);
                 return Outcome::Done;
@@ -567,7 +567,7 @@ mod tests {
             file,
             offset: 0,
             len: 1,
-            asker: Asker {
+            key: SlotKey {
                 slot: 1,
                 generation: 1,
             },
@@ -619,7 +619,7 @@ mod tests {
             .extend((0..limits::HELPER_QUEUE_MAX).map(|_| open()));
         assert_eq!(helpers.submit(open()), Err(Errno::AGAIN));
         let (file, offset, len) = (&file, 0, 1);
-        let asker = Asker {
+        let key = SlotKey {
             slot: 1,
             generation: 1,
         };
@@ -628,13 +628,13 @@ mod tests {
                 file: file.clone(),
                 offset,
                 len: 1,
-                asker,
+                key,
             },
             Job::Fetch {
                 file: file.clone(),
                 offset,
                 len,
-                asker,
+                key,
             },
             Job::Read {
                 file: file.clone(),

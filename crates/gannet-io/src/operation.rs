@@ -19,7 +19,7 @@ impl Nanos {
     }
 }
 
-/// Names the asker of an operation; the caller decides what the bits mean.
+/// Names the key of an operation; the caller decides what the bits mean.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Token(pub u64);
 

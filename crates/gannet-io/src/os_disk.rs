@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use crate::completion::{Completion, Done};
 use crate::disk::{Listed, Render};
 use crate::file::{Blocking, File, OpenedFile, OsFile};
-use crate::helpers::{Answer, Asker, Helpers, Job, Owner};
+use crate::helpers::{Answer, Helpers, Job, Owner, SlotKey};
 use crate::limits;
 use crate::operation::{Nanos, Started, Token};
 use crate::root::{Reach, Root};
@@ -173,13 +173,13 @@ impl OsDisk {
         file: &File,
         offset: u64,
         len: u64,
-        asker: Asker,
+        key: SlotKey,
     ) -> Result<(), Errno> {
         self.submit(Job::Warm {
             file: file.clone(),
             offset,
             len,
-            asker,
+            key,
         })
     }
 
@@ -189,19 +189,22 @@ impl OsDisk {
         file: &File,
         offset: u64,
         len: usize,
-        asker: Asker,
+        key: SlotKey,
     ) -> Result<(), Errno> {
         self.submit(Job::Fetch {
             file: file.clone(),
             offset,
             len,
-            asker,
+            key,
         })
     }
 
     /// To be called when the bell's descriptor is readable: completes what helpers and wakers
     /// left, and returns the answers that sockets wait for.
-    pub(crate) fn hear(&mut self, out: &mut Vec<Completion>) -> Vec<(Asker, Result<Ready, Errno>)> {
+    pub(crate) fn hear(
+        &mut self,
+        out: &mut Vec<Completion>,
+    ) -> Vec<(SlotKey, Result<Ready, Errno>)> {
         let woken = self.bell.hear();
         let mut end = |token, result| {
             out.push(Completion {
@@ -217,11 +220,11 @@ impl OsDisk {
                 Answer::Read(token, result) => end(token, result.map(Done::Read)),
                 Answer::Listed(token, result) => end(token, result.map(Done::Listed)),
                 Answer::Copied(token, result) => end(token, result.map(Done::Copied)),
-                Answer::Warmed(asker, result) => {
-                    for_sockets.push((asker, result.map(|()| Ready::Warm)));
+                Answer::Warmed(key, result) => {
+                    for_sockets.push((key, result.map(|()| Ready::Warm)));
                 }
-                Answer::Fetched(asker, result) => {
-                    for_sockets.push((asker, result.map(Ready::Bytes)));
+                Answer::Fetched(key, result) => {
+                    for_sockets.push((key, result.map(Ready::Bytes)));
                 }
             }
         }

@@ -21,7 +21,7 @@ use crate::endpoint::{Endpoint, Sending};
 use crate::file::{File, OpenedFile};
 use crate::file_send::{FileSend, Step};
 use crate::gather::Gather;
-use crate::helpers::{Asker, Owner};
+use crate::helpers::{Owner, SlotKey};
 use crate::ktls::{self, ControlRecord, ControlType, Stage, TxKeys};
 use crate::limits;
 use crate::meta::Meta;
@@ -49,7 +49,7 @@ pub(crate) struct Parts {
 
 /// The end of an operation of a socket, not delivered yet.
 pub(crate) struct Posted {
-    asker: Asker,
+    key: SlotKey,
     completion: Completion,
 }
 
@@ -105,7 +105,7 @@ pub(crate) trait OsEngine {
     fn endpoint_mut(&mut self, index: u32) -> (&mut Endpoint, &mut Parts);
 
     /// Whether the caller knows the socket that was in the slot when this was asked.
-    fn is_current(&self, asker: Asker) -> bool;
+    fn is_current(&self, key: SlotKey) -> bool;
 
     /// Sends what is left of the list in the slot when, or as soon as, the socket has room.
     fn queue_list(&mut self, index: u32);
@@ -154,17 +154,17 @@ pub(crate) trait OsSends: OsEngine {
 
     /// Keeps an end for the next wait.
     fn post(&mut self, index: u32, completion: Completion) {
-        let asker = Asker {
+        let key = SlotKey {
             slot: index,
             generation: self.endpoint(index).generation,
         };
-        self.parts_mut().posted.push(Posted { asker, completion });
+        self.parts_mut().posted.push(Posted { key, completion });
     }
 
     fn deliver_posted(&mut self, out: &mut Vec<Completion>) {
         let mut posted = std::mem::take(&mut self.parts_mut().posted);
-        for Posted { asker, completion } in posted.drain(..) {
-            if self.is_current(asker) {
+        for Posted { key, completion } in posted.drain(..) {
+            if self.is_current(key) {
                 out.push(completion);
             } else {
                 self.parts_mut().counters.stale += 1;
@@ -284,7 +284,7 @@ pub(crate) trait OsSends: OsEngine {
     /// Continues the file in the slot as far as possible.
     fn step_file(&mut self, index: u32) {
         let (endpoint, parts) = self.endpoint_mut(index);
-        let asker = Asker {
+        let key = SlotKey {
             slot: index,
             generation: endpoint.generation,
         };
@@ -297,9 +297,9 @@ pub(crate) trait OsSends: OsEngine {
             return;
         };
         parts.counters.submissions += 1;
-        let mut step = sending.step(socket.as_fd(), &mut parts.disk, asker, now);
+        let mut step = sending.step(socket.as_fd(), &mut parts.disk, key, now);
         while Self::ROOM_FOLLOWS_REFUSAL && matches!(step, Step::Room { refused: false }) {
-            step = sending.step(socket.as_fd(), &mut parts.disk, asker, now);
+            step = sending.step(socket.as_fd(), &mut parts.disk, key, now);
         }
         match step {
             Step::Done(result) => self.end_file(index, result),
@@ -320,18 +320,18 @@ pub(crate) trait OsSends: OsEngine {
     }
 
     /// A helper's answer for the file in a slot.
-    fn on_helper(&mut self, asker: Asker, answer: Result<Ready, Errno>) {
-        if !self.is_current(asker) {
+    fn on_helper(&mut self, key: SlotKey, answer: Result<Ready, Errno>) {
+        if !self.is_current(key) {
             self.parts_mut().counters.stale += 1;
             return;
         }
-        let (endpoint, _) = self.endpoint_mut(asker.slot);
+        let (endpoint, _) = self.endpoint_mut(key.slot);
         let Sending::File(sending) = &mut endpoint.sending else {
             return;
         };
         match sending.receive(answer) {
-            Ok(()) => self.step_file(asker.slot),
-            Err(errno) => self.end_file(asker.slot, Err(errno)),
+            Ok(()) => self.step_file(key.slot),
+            Err(errno) => self.end_file(key.slot, Err(errno)),
         }
     }
 
@@ -585,7 +585,7 @@ impl<E: OsEngine> Disk for E {
     fn drop_unawaited(&mut self, is_awaited: &mut dyn FnMut(Token) -> bool) {
         self.parts().disk.drop_unawaited(|owner| match owner {
             Owner::Caller(token) => is_awaited(token),
-            Owner::Socket(asker) => self.is_current(asker),
+            Owner::Socket(key) => self.is_current(key),
         });
     }
 

@@ -134,7 +134,7 @@ impl Server {
 }
 
 /// A client that asks several times, in pieces, and reads now and then.
-struct Asker {
+struct SlotKey {
     client: Client,
     to_write: Vec<u8>,
     answers: usize,
@@ -145,8 +145,8 @@ fn run(seed: u64, faults: Faults) -> (Vec<String>, Vec<(End, bool)>) {
     let content: Vec<u8> = (0..20_000u32).map(|i| (i / 7) as u8).collect();
     let mut server = Server::new(seed, faults, &content);
     let mut random = Random::new(!seed);
-    let mut askers: Vec<Asker> = (0..8)
-        .map(|n| Asker {
+    let mut keys: Vec<SlotKey> = (0..8)
+        .map(|n| SlotKey {
             client: server.handle.connect(Listener(0)).unwrap(),
             to_write: b"give\n".repeat(n % 3 + 1),
             answers: n % 3 + 1,
@@ -156,20 +156,20 @@ fn run(seed: u64, faults: Faults) -> (Vec<String>, Vec<(End, bool)>) {
     let answer = [b"head\n".as_slice(), &content].concat();
     for _ in 0..20_000 {
         let mut done = true;
-        for asker in &mut askers {
-            if !asker.to_write.is_empty() {
-                let count = 1 + random.below(asker.to_write.len() as u64) as usize;
-                let piece: Vec<u8> = asker.to_write.drain(..count).collect();
-                asker.client.write(&piece);
-                if asker.to_write.is_empty() {
-                    asker.client.shutdown_write();
+        for key in &mut keys {
+            if !key.to_write.is_empty() {
+                let count = 1 + random.below(key.to_write.len() as u64) as usize;
+                let piece: Vec<u8> = key.to_write.drain(..count).collect();
+                key.client.write(&piece);
+                if key.to_write.is_empty() {
+                    key.client.shutdown_write();
                 }
             }
             if random.chance(700) {
                 let max = random.below(9000) as usize;
-                asker.got.extend(asker.client.read_at_most(max));
+                key.got.extend(key.client.read_at_most(max));
             }
-            done &= asker.client.end() != End::Open;
+            done &= key.client.end() != End::Open;
         }
         if done {
             break;
@@ -179,15 +179,15 @@ fn run(seed: u64, faults: Faults) -> (Vec<String>, Vec<(End, bool)>) {
             .wake_at(Some(Nanos(server.handle.now().0 + 1_000_000)));
         server.turn();
     }
-    let ends = askers
+    let ends = keys
         .iter()
-        .map(|asker| {
-            let expected = answer.repeat(asker.answers);
-            assert!(expected.starts_with(&asker.got), "seed {seed}: other bytes");
-            (asker.client.end(), asker.got.len() == expected.len())
+        .map(|key| {
+            let expected = answer.repeat(key.answers);
+            assert!(expected.starts_with(&key.got), "seed {seed}: other bytes");
+            (key.client.end(), key.got.len() == expected.len())
         })
         .collect();
-    drop(askers);
+    drop(keys);
     for _ in 0..100 {
         server.turn();
     }

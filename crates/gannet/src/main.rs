@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use gannet::command_line::arguments::{self, Asked};
+use gannet::command_line::arguments::{self, Parsed};
 use gannet::command_line::commands::REFERENCE_COMMAND;
 use gannet::commands::{
     cat, check, diff, explain, extract, get, help, import, inspect, keygen, ls, pack, print, serve,
@@ -40,8 +40,8 @@ fn main() -> ExitCode {
 /// Does what the command line asks for and gives the exit status.
 fn run(typed: &[OsString]) -> Result<u8, Failure> {
     let matches = match arguments::parse(typed)? {
-        Asked::Text(text) => return print(&text),
-        Asked::Matches(matches) => matches,
+        Parsed::Text(text) => return print(&text),
+        Parsed::Matches(matches) => matches,
     };
     match matches.subcommand() {
         None => serve::run(&matches),

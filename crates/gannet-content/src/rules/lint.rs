@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::limits::{BROAD_MAX, CHAIN_MAX};
-use super::matcher::Request;
+use super::matcher::RuleInput;
 use super::pattern::{Captures, Pattern, Scheme, Segment, Subject};
 use super::problem::{Problem, Severity, What};
 use super::redirects::{QueryParameter, QueryValue, Redirect};
@@ -245,8 +245,8 @@ impl Sample {
         }
     }
 
-    fn request(&self) -> Request<'_> {
-        Request {
+    fn request(&self) -> RuleInput<'_> {
+        RuleInput {
             scheme: self.scheme,
             host: &self.host,
             path: &self.path,

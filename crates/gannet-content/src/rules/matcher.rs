@@ -10,7 +10,7 @@ use super::trie::{Edges, Kind, Trie, TrieBuilder, Visit};
 
 /// The parts of a request that rules depend on.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Request<'a> {
+pub struct RuleInput<'a> {
     /// The scheme of the target URI.
     pub scheme: Scheme,
     /// The host of the target URI; case and a port make no difference.
@@ -70,7 +70,7 @@ impl Matcher {
 
     /// The first rule that matches, from the rule `from` on.
     #[must_use]
-    pub fn first(&self, request: &Request<'_>, from: u32) -> Option<u32> {
+    pub fn first(&self, request: &RuleInput<'_>, from: u32) -> Option<u32> {
         let mut first = First {
             matcher: self,
             from,
@@ -82,7 +82,7 @@ impl Matcher {
     }
 
     /// Appends all rules that match, in their order. Rules that ask for a query are left out.
-    pub fn all(&self, request: &Request<'_>, rules: &mut Vec<u32>) {
+    pub fn all(&self, request: &RuleInput<'_>, rules: &mut Vec<u32>) {
         let start = rules.len();
         self.walk(
             request,
@@ -100,7 +100,7 @@ impl Matcher {
         self.hosts.is_some()
     }
 
-    fn walk(&self, request: &Request<'_>, visit: &mut impl Visit) {
+    fn walk(&self, request: &RuleInput<'_>, visit: &mut impl Visit) {
         let subject = Subject::path(request.path, self.ignores_trailing_slash);
         self.paths.walk(ANY_HOST, &subject, visit);
         let Some(hosts) = &self.hosts else { return };
@@ -158,7 +158,7 @@ impl Matcher {
 pub(crate) fn captures(
     pattern: &Pattern,
     parameters: &[QueryParameter],
-    request: &Request<'_>,
+    request: &RuleInput<'_>,
     host: &[u8],
     ignores_trailing_slash: bool,
 ) -> Option<Captures> {

@@ -4,7 +4,7 @@ use gannet_http::semantics::status::Status;
 
 use super::headers::{FieldChanges, Headers};
 use super::limits::{HOST_MAX, PASSED_OVER_MAX};
-use super::matcher::{Matcher, Request, captures, normal_host};
+use super::matcher::{Matcher, RuleInput, captures, normal_host};
 use super::pattern::{Captures, Scheme};
 use super::redirects::{Redirect, Redirects};
 use super::target::{Captured, decoded};
@@ -111,11 +111,11 @@ impl RedirectTable {
 
     /// The first rule that matches, with what it captures.
     #[must_use]
-    pub fn find(&self, request: &Request<'_>) -> Option<(u32, Captures)> {
+    pub fn find(&self, request: &RuleInput<'_>) -> Option<(u32, Captures)> {
         self.find_from(request, 0)
     }
 
-    fn find_from(&self, request: &Request<'_>, from: u32) -> Option<(u32, Captures)> {
+    fn find_from(&self, request: &RuleInput<'_>, from: u32) -> Option<(u32, Captures)> {
         let index = self.matcher.first(request, from)?;
         let rule = self.rule(index)?;
         let mut buffer = [0; HOST_MAX];
@@ -133,7 +133,7 @@ impl RedirectTable {
     /// the next rule is asked. So a rule that leads everything to one host does not stand in the
     /// way of the others there. The same holds for a target that comes out too long, or leads out
     /// of the site.
-    pub fn decide(&self, request: &Request<'_>, has_file: bool, out: &mut Vec<u8>) -> Decision {
+    pub fn decide(&self, request: &RuleInput<'_>, has_file: bool, out: &mut Vec<u8>) -> Decision {
         if has_file && !self.wins_over_files {
             return Decision::Pass;
         }
@@ -161,7 +161,7 @@ impl RedirectTable {
 
     /// What goes before any file at the path.
     #[must_use]
-    pub fn before_files(&self, request: &Request<'_>) -> Option<Ruled> {
+    pub fn before_files(&self, request: &RuleInput<'_>) -> Option<Ruled> {
         match self.wins_over_files {
             true => self.ruled(request, true),
             false => None,
@@ -170,11 +170,11 @@ impl RedirectTable {
 
     /// What answers where no file does.
     #[must_use]
-    pub fn for_missing(&self, request: &Request<'_>) -> Option<Ruled> {
+    pub fn for_missing(&self, request: &RuleInput<'_>) -> Option<Ruled> {
         self.ruled(request, false)
     }
 
-    fn ruled(&self, request: &Request<'_>, has_file: bool) -> Option<Ruled> {
+    fn ruled(&self, request: &RuleInput<'_>, has_file: bool) -> Option<Ruled> {
         let mut out = Vec::new();
         match self.decide(request, has_file, &mut out) {
             Decision::Pass => None,
@@ -195,7 +195,7 @@ impl RedirectTable {
     fn expand(
         &self,
         rule: &Redirect,
-        request: &Request<'_>,
+        request: &RuleInput<'_>,
         captures: &Captures,
         out: &mut Vec<u8>,
     ) -> Option<()> {
@@ -221,7 +221,7 @@ impl RedirectTable {
     }
 
     /// Whether a location is that of the request, so that the rule would match again.
-    fn is_there(&self, rule: &Redirect, request: &Request<'_>, host: &[u8], out: &[u8]) -> bool {
+    fn is_there(&self, rule: &Redirect, request: &RuleInput<'_>, host: &[u8], out: &[u8]) -> bool {
         let mut rest = out;
         if let Some(origin) = &rule.target.origin {
             let scheme: &[u8] = match request.scheme {
@@ -294,7 +294,7 @@ impl HeaderTable {
 
     /// The rules that match, in their order.
     #[must_use]
-    pub fn find(&self, request: &Request<'_>) -> Vec<u32> {
+    pub fn find(&self, request: &RuleInput<'_>) -> Vec<u32> {
         let mut rules = Vec::new();
         self.matcher.all(request, &mut rules);
         rules
@@ -303,7 +303,7 @@ impl HeaderTable {
     /// What the rules do to the fields of an answer: all that match, in their order. The path is
     /// the requested one, not that of the file that answers.
     #[must_use]
-    pub fn changes(&self, request: &Request<'_>) -> FieldChanges {
+    pub fn changes(&self, request: &RuleInput<'_>) -> FieldChanges {
         let mut buffer = [0; HOST_MAX];
         let host = normal_host(request.host, &mut buffer);
         let slash = self.headers.compat.ignores_trailing_slash();

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
-use gannet_content::rules::matcher::Request;
+use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::table::{Decision, RedirectTable};
 use gannet_content::rules::{Compat, SourceFile, redirects};
@@ -47,8 +47,8 @@ impl Asked {
         }
     }
 
-    pub(crate) fn request(&self) -> Request<'_> {
-        Request {
+    pub(crate) fn request(&self) -> RuleInput<'_> {
+        RuleInput {
             scheme: self.scheme,
             host: self.host.as_bytes(),
             path: &self.path,

@@ -1,7 +1,7 @@
 //! What the fuzz targets of rules files check, replayed over their seeds by the tests.
 
 use gannet_content::rules::lint::lint;
-use gannet_content::rules::matcher::Request;
+use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::problem::{Problem, has_errors};
 use gannet_content::rules::table::{Decision, HeaderTable, RedirectTable};
@@ -73,7 +73,7 @@ fn ask(table: &RedirectTable, text: &[u8]) {
         .take(50);
     for word in words {
         let query = word.iter().position(|&byte| byte == b'?');
-        let request = Request {
+        let request = RuleInput {
             scheme: Scheme::Https,
             host: word.get(..5).unwrap_or(b"h.example"),
             path: word,
@@ -93,7 +93,7 @@ fn ask(table: &RedirectTable, text: &[u8]) {
 
 fn ask_headers(table: &HeaderTable, text: &[u8]) {
     for word in text.split(|byte| byte.is_ascii_whitespace()).take(50) {
-        let request = Request {
+        let request = RuleInput {
             scheme: Scheme::Http,
             host: b"h.example",
             path: word,

@@ -15,7 +15,7 @@ use crate::endpoint::Endpoint;
 use crate::epoll::buffers::Buffers;
 use crate::epoll::datagrams::DATAGRAMS;
 use crate::epoll::slots::Slots;
-use crate::helpers::Asker;
+use crate::helpers::SlotKey;
 use crate::network::{EngineReport, IoCounters};
 use crate::operation::{Lease, Listener, Nanos, Token};
 use crate::options::EngineOptions;
@@ -119,8 +119,8 @@ impl Epoll {
         let data = event.data.u64();
         let flags = event.flags;
         if data == BELL {
-            for (asker, answer) in self.parts.disk.hear(out) {
-                self.on_helper(asker, answer);
+            for (key, answer) in self.parts.disk.hear(out) {
+                self.on_helper(key, answer);
             }
         } else if data & LISTENER != 0 {
             self.accept_some(data as u32, out);
@@ -166,8 +166,8 @@ impl OsEngine for Epoll {
         (&mut self.slots.get(index).endpoint, &mut self.parts)
     }
 
-    fn is_current(&self, asker: Asker) -> bool {
-        self.slots.peek(asker.slot).endpoint.generation == asker.generation
+    fn is_current(&self, key: SlotKey) -> bool {
+        self.slots.peek(key.slot).endpoint.generation == key.generation
     }
 
     fn queue_list(&mut self, _index: u32) {

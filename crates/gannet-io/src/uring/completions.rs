@@ -340,8 +340,8 @@ impl Uring {
     }
 
     fn on_bell(&mut self, more: bool, out: &mut Vec<Completion>) {
-        for (asker, answer) in self.parts.disk.hear(out) {
-            self.on_helper(asker, answer);
+        for (key, answer) in self.parts.disk.hear(out) {
+            self.on_helper(key, answer);
         }
         if !more {
             self.watch_bell();

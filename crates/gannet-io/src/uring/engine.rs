@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use crate::clock::Clock;
 use crate::completion::{Completion, Done};
 use crate::endpoint::Endpoint;
-use crate::helpers::Asker;
+use crate::helpers::SlotKey;
 use crate::limits;
 use crate::network::{EngineReport, IoCounters};
 use crate::operation::{Lease, Listener, Nanos, Token};
@@ -117,9 +117,9 @@ impl OsEngine for Uring {
         (&mut self.slots.get(index).endpoint, &mut self.parts)
     }
 
-    fn is_current(&self, asker: Asker) -> bool {
-        let slot = self.slots.peek(asker.slot);
-        slot.endpoint.generation == asker.generation && slot.is_open()
+    fn is_current(&self, key: SlotKey) -> bool {
+        let slot = self.slots.peek(key.slot);
+        slot.endpoint.generation == key.generation && slot.is_open()
     }
 
     fn queue_list(&mut self, index: u32) {

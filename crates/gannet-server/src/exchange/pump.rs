@@ -26,7 +26,7 @@ use crate::observe::log::Record;
 use crate::observe::metrics::Counters;
 use crate::quic;
 use crate::release::directory::fill::Fill;
-use crate::release::rules::{Ruling, asked};
+use crate::release::rules::{Ruling, rule_input};
 use crate::release::{Release, Resolved, Site, Wanted};
 
 /// Why the pump stopped.
@@ -354,8 +354,8 @@ impl<D: Driver> Pump<'_, D> {
             Ok(site) => site,
             Err(status) => return Ok(to.error(status, None)),
         };
-        let asked = || asked(self.turn.scheme, request, path);
-        to.ruling = site.rules().map(|rules| Ruling::new(rules, asked()));
+        let input = || rule_input(self.turn.scheme, request, path);
+        to.ruling = site.rules().map(|rules| Ruling::new(rules, input()));
         let wait = |waits| Err(WaitingRequest::new(request, self.release, waits));
         let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
         match site {
@@ -382,7 +382,7 @@ impl<D: Driver> Pump<'_, D> {
             }
             Site::Directory(directory) => {
                 let look_up = |ruled| {
-                    let asked = (&asked(), is_navigation(&request.fields));
+                    let asked = (&input(), is_navigation(&request.fields));
                     let (now, unix) = (self.turn.now, self.turn.unix);
                     wait(Waits::Lookup(Fill::new(directory, asked, ruled, now, unix)))
                 };
@@ -429,9 +429,9 @@ impl<D: Driver> Pump<'_, D> {
         let Ok(Site::Archive(archive)) = self.release.select(request.authority) else {
             return to.options(ALLOW);
         };
-        let asked = asked(self.turn.scheme, request, path);
+        let input = rule_input(self.turn.scheme, request, path);
         let rules = archive.rules.as_deref();
-        to.ruling = rules.map(|rules| Ruling::new(rules, asked));
+        to.ruling = rules.map(|rules| Ruling::new(rules, input));
         // Which coding is selected makes no difference to the policy.
         let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
         let wanted = Wanted {

@@ -17,7 +17,7 @@ use crate::release::archive::{ArchiveSite, KeptEntry};
 use crate::release::bodies::{Load, Unloaded};
 use crate::release::directory::Cached;
 use crate::release::directory::fill::{Fill, Filled};
-use crate::release::rules::{Ruling, asked};
+use crate::release::rules::{Ruling, rule_input};
 use crate::release::{Release, Selected, Source};
 use crate::worker::shared::Shared;
 
@@ -123,9 +123,9 @@ impl WaitingRequest {
                     debug_assert!(false, "an archive never changes");
                     return to.error(Status::INTERNAL_SERVER_ERROR, None);
                 };
-                let asked = asked(turn.scheme, &request, &body.path);
+                let input = rule_input(turn.scheme, &request, &body.path);
                 let rules = body.site.rules.as_deref();
-                to.ruling = rules.map(|rules| Ruling::new(rules, asked));
+                to.ruling = rules.map(|rules| Ruling::new(rules, input));
                 to.selected(&request, &selected)
             }
             _ => to.error(Status::INTERNAL_SERVER_ERROR, None),

@@ -20,10 +20,10 @@ pub(crate) struct WorkerCounts {
 
 /// A way to the counters of all workers, for any thread.
 #[derive(Clone)]
-pub(crate) struct Snapshots(Arc<Mutex<Vec<Asked>>>);
+pub(crate) struct Snapshots(Arc<Mutex<Vec<Polled>>>);
 
 /// A worker, and what it was asked.
-struct Asked {
+struct Polled {
     remote: Remote,
     /// A question that it has not answered yet. It is asked no second one, so that questions do
     /// not gather in the inbox of a worker that is busy.
@@ -33,12 +33,12 @@ struct Asked {
 
 impl Snapshots {
     pub(crate) fn new(remotes: impl IntoIterator<Item = Remote>) -> Self {
-        let asked = remotes.into_iter().map(|remote| Asked {
+        let polled = remotes.into_iter().map(|remote| Polled {
             remote,
             answer: None,
             known: WorkerCounts::default(),
         });
-        Self(Arc::new(Mutex::new(asked.collect())))
+        Self(Arc::new(Mutex::new(polled.collect())))
     }
 
     /// Asks all workers, and waits for their answers no longer than [`SNAPSHOT_MS`] in all.
@@ -48,7 +48,7 @@ impl Snapshots {
         for worker in workers.iter_mut() {
             worker.ask();
         }
-        let listen = |worker: &mut Asked| {
+        let listen = |worker: &mut Polled| {
             worker.listen(end);
             worker.known.clone()
         };
@@ -56,7 +56,7 @@ impl Snapshots {
     }
 }
 
-impl Asked {
+impl Polled {
     fn ask(&mut self) {
         // What came after the last time was over is older than what is asked for now.
         if let Some(answer) = &self.answer

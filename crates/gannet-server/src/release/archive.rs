@@ -9,7 +9,7 @@ use gannet_content::archive::{Entries, Facts, Host, Outcome, Space, resolve};
 use gannet_content::directory::listing::{Format, ListingRequest, json_path};
 use gannet_content::plan::Representation;
 use gannet_content::routing::{FallbackKind, is_navigation};
-use gannet_content::rules::matcher::Request as Asked;
+use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_http::semantics::coding::Coding;
 use gannet_http::semantics::response::{HpackBlock, ReadyBlock, Status};
@@ -102,14 +102,14 @@ impl ArchiveSite {
             fallbacks: &self.fallbacks,
             redirects: rules.and_then(|it| it.redirects()),
         };
-        let unruled = Asked {
+        let unruled = RuleInput {
             scheme: Scheme::Http,
             host: b"",
             path: wanted.path,
             query: None,
         };
-        let asked = ruling.map_or(&unruled, |ruling| &ruling.asked);
-        match resolve(&self.host(), &facts, asked, || {
+        let input = ruling.map_or(&unruled, |ruling| &ruling.input);
+        match resolve(&self.host(), &facts, input, || {
             is_navigation(&wanted.request.fields)
         }) {
             Outcome::Entry {

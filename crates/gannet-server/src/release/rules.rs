@@ -8,7 +8,7 @@ use gannet_archive::{Archive, HostRules};
 use gannet_content::rules::files::redirects_files;
 use gannet_content::rules::headers::{self, FieldChanges};
 use gannet_content::rules::limits::RULES_FILE_MAX;
-use gannet_content::rules::matcher::Request as Asked;
+use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::problem::{Problem, has_errors};
 use gannet_content::rules::table::{HeaderTable, RedirectTable, Ruled, TableError};
@@ -144,8 +144,8 @@ impl SiteRules {
     }
 
     /// What changes in the fields of the answer; `None` if nothing does.
-    pub(crate) fn changes(&self, asked: &Asked<'_>) -> Option<FieldChanges> {
-        let changes = self.headers.as_ref()?.changes(asked);
+    pub(crate) fn changes(&self, input: &RuleInput<'_>) -> Option<FieldChanges> {
+        let changes = self.headers.as_ref()?.changes(input);
         (!changes.is_empty()).then_some(changes)
     }
 }
@@ -161,8 +161,12 @@ fn read(root: &Root, path: &Path, name: &str) -> Result<Option<Vec<u8>>, RulesEr
 }
 
 /// What rules look at in a request; `path` is its decoded path.
-pub(crate) fn asked<'a>(scheme: Scheme, request: &Request<'a>, path: &'a [u8]) -> Asked<'a> {
-    Asked {
+pub(crate) fn rule_input<'a>(
+    scheme: Scheme,
+    request: &Request<'a>,
+    path: &'a [u8],
+) -> RuleInput<'a> {
+    RuleInput {
         scheme,
         host: request.authority.unwrap_or_default(),
         path,
@@ -174,17 +178,17 @@ pub(crate) fn asked<'a>(scheme: Scheme, request: &Request<'a>, path: &'a [u8]) -
 #[derive(Clone, Copy)]
 pub(crate) struct Ruling<'a> {
     rules: &'a SiteRules,
-    pub(crate) asked: Asked<'a>,
+    pub(crate) input: RuleInput<'a>,
     /// The answer is the content of the path itself, or a lasting redirect: rules may say how long
     /// it is kept.
     may_cache: bool,
 }
 
 impl<'a> Ruling<'a> {
-    pub(crate) fn new(rules: &'a SiteRules, asked: Asked<'a>) -> Self {
+    pub(crate) fn new(rules: &'a SiteRules, input: RuleInput<'a>) -> Self {
         Self {
             rules,
-            asked,
+            input,
             may_cache: true,
         }
     }
@@ -198,15 +202,15 @@ impl<'a> Ruling<'a> {
     }
 
     pub(crate) fn before_files(&self) -> Option<Ruled> {
-        self.rules.redirects()?.before_files(&self.asked)
+        self.rules.redirects()?.before_files(&self.input)
     }
 
     pub(crate) fn for_missing(&self) -> Option<Ruled> {
-        self.rules.redirects()?.for_missing(&self.asked)
+        self.rules.redirects()?.for_missing(&self.input)
     }
 
     pub(crate) fn changes(&self) -> Option<FieldChanges> {
-        let changes = self.rules.changes(&self.asked)?;
+        let changes = self.rules.changes(&self.input)?;
         Some(match self.may_cache {
             true => changes,
             false => changes.without_caching(),

@@ -9,7 +9,7 @@ use gannet_content::rules::pattern::Scheme;
 
 use super::rules_diff::{self, OptionChange, RuleChange};
 use super::{ArchiveFile, SiteError, entry_name, host_name, host_number};
-use crate::offline::{Asked, Located, Place, Site};
+use crate::offline::{Located, Place, RequestUrl, Site};
 
 /// What became of a URL.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -144,7 +144,7 @@ impl<'a> Diff<'a> {
     fn removed(&self, entry: &Entry<'_>) -> Change {
         let key = entry.key();
         let host_name = host_name(self.before.archive(), key.host);
-        let asked = Asked {
+        let asked = RequestUrl {
             // A host that is no longer named is answered like all others.
             host: host_number(self.after.archive(), host_name.as_bytes()),
             host_name,

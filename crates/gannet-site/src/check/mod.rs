@@ -29,7 +29,7 @@ use gannet_content::stored_coding;
 use gannet_io::cause::cause;
 
 use crate::archive::SiteError;
-use crate::offline::{Asked, Located, Place, Site, SiteOptions};
+use crate::offline::{Located, Place, RequestUrl, Site, SiteOptions};
 use crate::target::url;
 
 pub use finding::{Finding, Severity};
@@ -159,19 +159,19 @@ impl Check<'_> {
     }
 
     /// What a file has for its own path.
-    fn own(&self, number: usize) -> Asked<'_> {
+    fn own(&self, number: usize) -> RequestUrl<'_> {
         let file = &self.site.files()[number];
         self.asked(file.host, &file.url, None, false)
     }
 
     /// The type that a file is sent with for a path.
-    fn content_type(&self, asked: &Asked<'_>, number: usize) -> String {
+    fn content_type(&self, asked: &RequestUrl<'_>, number: usize) -> String {
         let ruled = self.ruled(asked, "content-type");
         ruled.unwrap_or_else(|| self.site.files()[number].content_type.clone())
     }
 
     /// What the site's rules say of a field.
-    fn ruled(&self, asked: &Asked<'_>, name: &str) -> Option<String> {
+    fn ruled(&self, asked: &RequestUrl<'_>, name: &str) -> Option<String> {
         let table = self.site.rules(asked.host).headers()?;
         let changes = table.changes(&asked.request());
         let (_, value) = changes.set.into_iter().find(|(set, _)| set == name)?;
@@ -355,7 +355,7 @@ impl Check<'_> {
         source: &Source<'_>,
         path: &'a [u8],
         query: Option<&'a str>,
-    ) -> Asked<'a> {
+    ) -> RequestUrl<'a> {
         let host = self.site.files()[source.number].host;
         self.asked(host, path, query, source.reference.purpose == Purpose::Link)
     }
@@ -366,8 +366,8 @@ impl Check<'_> {
         path: &'a [u8],
         query: Option<&'a str>,
         is_navigation: bool,
-    ) -> Asked<'a> {
-        Asked {
+    ) -> RequestUrl<'a> {
+        RequestUrl {
             host,
             host_name: self.origins.first().map_or("", String::as_str),
             scheme: Scheme::Https,
@@ -378,7 +378,7 @@ impl Check<'_> {
     }
 
     /// Whether browsers take what is there for what the reference needs.
-    fn check_type(&self, source: &Source<'_>, asked: &Asked<'_>, found: usize) {
+    fn check_type(&self, source: &Source<'_>, asked: &RequestUrl<'_>, found: usize) {
         let Some(needs) = source.reference.needs else {
             return;
         };

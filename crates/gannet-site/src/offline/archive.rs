@@ -9,7 +9,7 @@ use gannet_archive::{Entry, EntryKind, Namespace};
 use gannet_content::archive::{Entries, Facts, Host, Outcome, Space, resolve};
 use gannet_content::rules::table::Ruled;
 
-use super::{Asked, Located, Rules, SiteFile, folded, names_of};
+use super::{Located, RequestUrl, Rules, SiteFile, folded, names_of};
 use crate::archive::{ArchiveFile, SiteError};
 
 /// An archive whose files are known.
@@ -93,7 +93,7 @@ impl ArchivePlace {
 
     pub(super) fn locate(
         &self,
-        asked: &Asked<'_>,
+        asked: &RequestUrl<'_>,
         rules: &Rules,
         tell: &mut dyn FnMut(String),
     ) -> Located {

@@ -15,7 +15,7 @@ use gannet_http::semantics::status::Status;
 use gannet_io::named_file;
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use super::{Asked, Located, Rules, SiteFile, folded, names_of};
+use super::{Located, RequestUrl, Rules, SiteFile, folded, names_of};
 use crate::archive::SiteError;
 
 /// Folders within folders, as for packing: symbolic links that multiply come to an end here.
@@ -190,7 +190,7 @@ impl DirectoryPlace {
 
     pub(super) fn locate(
         &self,
-        asked: &Asked<'_>,
+        asked: &RequestUrl<'_>,
         rules: &Rules,
         tell: &mut dyn FnMut(String),
     ) -> Located {

@@ -15,7 +15,7 @@ use gannet_archive::SectionKind;
 use gannet_content::directory::lookup::LookupOptions;
 use gannet_content::policy::defaults::ICON_PATH;
 use gannet_content::routing::Routing;
-use gannet_content::rules::matcher::Request;
+use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 
 use crate::archive::{SiteError, host_name};
@@ -70,7 +70,7 @@ pub struct SiteFile {
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct RequestUrl<'a> {
     /// The virtual host of an archive; 0 for any.
     pub host: u16,
     /// The host as a rule sees it; may be empty.
@@ -85,10 +85,10 @@ pub struct Asked<'a> {
     pub is_navigation: bool,
 }
 
-impl Asked<'_> {
+impl RequestUrl<'_> {
     /// The inputs of rules.
-    pub(crate) fn request(&self) -> Request<'_> {
-        Request {
+    pub(crate) fn request(&self) -> RuleInput<'_> {
+        RuleInput {
             scheme: self.scheme,
             host: self.host_name.as_bytes(),
             path: self.path,
@@ -226,12 +226,12 @@ impl Site {
 
     /// What a server answers, one step: a redirect is not followed.
     #[must_use]
-    pub fn locate(&self, asked: Asked<'_>) -> Located {
+    pub fn locate(&self, asked: RequestUrl<'_>) -> Located {
         self.locate_and_tell(asked, &mut |_| {})
     }
 
     /// The same, telling in words what was tried.
-    pub fn locate_and_tell(&self, asked: Asked<'_>, tell: &mut dyn FnMut(String)) -> Located {
+    pub fn locate_and_tell(&self, asked: RequestUrl<'_>, tell: &mut dyn FnMut(String)) -> Located {
         let rules = self.rules(asked.host);
         let located = match &self.place {
             Place::Directory(directory) => directory.locate(&asked, rules, tell),
@@ -256,7 +256,7 @@ impl Site {
 
     /// The file that has this path but for the case of its letters.
     #[must_use]
-    pub fn differently_spelled(&self, asked: Asked<'_>) -> Option<Vec<u8>> {
+    pub fn differently_spelled(&self, asked: RequestUrl<'_>) -> Option<Vec<u8>> {
         match &self.place {
             Place::Directory(directory) => directory.differently_spelled(asked.path),
             Place::Archive(archive) => archive.differently_spelled(asked.host, asked.path),

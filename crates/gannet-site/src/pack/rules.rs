@@ -6,7 +6,7 @@ use gannet_content::rules::SourceFile as RulesFile;
 use gannet_content::rules::headers::{self, FieldChanges};
 use gannet_content::rules::limits::RULES_FILE_MAX;
 use gannet_content::rules::lint::lint;
-use gannet_content::rules::matcher::Request;
+use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::problem::{Problem, has_errors};
 use gannet_content::rules::redirects::{self, Redirects};
@@ -82,7 +82,7 @@ impl SiteRules {
 
     /// Whether a redirect rule answers a path that has no content.
     pub(super) fn answer(&self, path: &[u8]) -> bool {
-        let request = Request {
+        let request = RuleInput {
             scheme: Scheme::Https,
             host: b"",
             path,
@@ -102,7 +102,7 @@ impl SiteRules {
     /// What the rules make of the fields of a path's own content, unless a server has to say.
     pub(super) fn changes(&self, url: &[u8]) -> Option<FieldChanges> {
         let table = self.headers.as_ref().filter(|table| !table.has_hosts())?;
-        Some(table.changes(&Request {
+        Some(table.changes(&RuleInput {
             scheme: Scheme::Https,
             host: b"",
             path: url,

@@ -49,7 +49,7 @@ pub enum Form {
 
 /// What the command line asks for.
 #[derive(Debug)]
-pub enum Asked {
+pub enum Parsed {
     /// To do something.
     Matches(Box<ArgMatches>),
     /// To be shown this.
@@ -60,20 +60,20 @@ pub enum Asked {
 ///
 /// # Errors
 /// It is wrong; the message names the nearest flag or command.
-pub fn parse(typed: &[OsString]) -> Result<Asked, Failure> {
+pub fn parse(typed: &[OsString]) -> Result<Parsed, Failure> {
     // Asked for before anything else that a command needs is there.
     if let Some(command) = asks_for_all_of(typed) {
-        return Ok(Asked::Text(help::all_of_command(command)));
+        return Ok(Parsed::Text(help::all_of_command(command)));
     }
     match command(Form::Parsing).try_get_matches_from(typed) {
-        Ok(matches) if wants_long_help(&matches) => Ok(Asked::Text(help::long())),
+        Ok(matches) if wants_long_help(&matches) => Ok(Parsed::Text(help::long())),
         Ok(matches) => match late_command(&matches) {
             Some(name) => Err(command_too_late(name)),
-            None => Ok(Asked::Matches(Box::new(matches))),
+            None => Ok(Parsed::Matches(Box::new(matches))),
         },
         Err(error) => match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
-                Ok(Asked::Text(error.render().to_string()))
+                Ok(Parsed::Text(error.render().to_string()))
             }
             _ => Err(explain(&error, typed)),
         },

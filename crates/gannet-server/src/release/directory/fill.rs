@@ -20,7 +20,7 @@ use gannet_content::directory::lookup::{AtPath, Found, Lookup, Step};
 use gannet_content::directory::sidecars::{SIDECARS, Sidecar, is_usable, may_have_sidecars};
 use gannet_content::mime;
 use gannet_content::rules::headers::FieldChanges;
-use gannet_content::rules::matcher::Request as Asked;
+use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::rules::table::Ruled;
 use gannet_content::stored_coding;
@@ -137,7 +137,7 @@ impl Fill {
     #[cold]
     pub(crate) fn new(
         site: &Rc<DirectorySite>,
-        (asked, is_navigation): (&Asked<'_>, bool),
+        (asked, is_navigation): (&RuleInput<'_>, bool),
         ruled: Option<Ruled>,
         now: Nanos,
         unix: i64,
@@ -195,7 +195,7 @@ impl Fill {
     /// The site's own rules, and what they are asked about.
     pub(crate) fn ruling(&self) -> Option<Ruling<'_>> {
         let rules = self.site.rules()?;
-        let asked = Asked {
+        let asked = RuleInput {
             scheme: self.scheme,
             host: &self.host,
             path: &self.path,
@@ -523,7 +523,7 @@ impl Fill {
     fn changes(&self) -> Option<FieldChanges> {
         let rules = self.site.rules();
         let rules = rules.filter(|it| self.is_own && it.fields_are_fixed())?;
-        let asked = Asked {
+        let asked = RuleInput {
             scheme: Scheme::Http,
             host: b"",
             path: &self.path,

@@ -19,7 +19,7 @@ use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::policy::security;
 use gannet_content::routing::{is_for_navigation, is_navigation};
 use gannet_content::rules::headers::{FieldOperation, may_be_cached};
-use gannet_content::rules::matcher::Request;
+use gannet_content::rules::matcher::RuleInput;
 use gannet_content::rules::pattern::Scheme;
 use gannet_content::stored_coding;
 use gannet_content::validators::{LiveFile, last_modified, live_tag};
@@ -27,7 +27,7 @@ use gannet_http::semantics::coding::{Coding, CodingSet, accept_encoding};
 use gannet_http::semantics::fields::Fields;
 use gannet_server::FAVICON;
 use gannet_site::archive::{self, SiteError};
-use gannet_site::offline::{Asked, DirectoryPlace, Located, Place, Site, SiteOptions, may};
+use gannet_site::offline::{DirectoryPlace, Located, Place, RequestUrl, Site, SiteOptions, may};
 use gannet_site::target::Target;
 use rustix::fs::Access;
 
@@ -183,7 +183,7 @@ fn foresee(
     text: &mut String,
 ) -> Answer {
     let host = host_of(target, request);
-    let asked = Asked {
+    let asked = RequestUrl {
         host: host_number(site, &host),
         host_name: &host,
         scheme: scheme(target),
@@ -265,7 +265,12 @@ fn navigates(request: &[(String, String)]) -> bool {
 }
 
 /// How long an answer may be kept, where that is shorter for this request than for others.
-fn narrow(asked: &Asked<'_>, stands_in: bool, request: &[(String, String)], answer: &mut Answer) {
+fn narrow(
+    asked: &RequestUrl<'_>,
+    stands_in: bool,
+    request: &[(String, String)],
+    answer: &mut Answer,
+) {
     if stands_in && is_for_navigation(asked.path, asked.is_navigation) {
         let why = "without navigation, the page does not answer for such a name";
         answer.set("cache-control", CACHE_NO_CACHE, why);
@@ -542,7 +547,7 @@ fn rules(site: &Site, target: &Target, host: &str, may_cache: bool, answer: &mut
     let Some(table) = own.headers() else {
         return;
     };
-    let request = Request {
+    let request = RuleInput {
         scheme: scheme(target),
         host: host.as_bytes(),
         path: &target.path,
