@@ -6,10 +6,11 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -22,6 +23,7 @@ use xtask::certificate::{Certificate, ECDSA_P256};
 use xtask::process;
 use xtask::served::Served;
 
+use crate::load::{Content, Order, Plan, Target, Tls, h3};
 use crate::same_certificate::SameCertificate;
 
 const HELP: &str = "\
@@ -39,34 +41,52 @@ const SETTLED_WITHIN: Duration = Duration::from_secs(30);
 /// connection does not need after a second.
 const QUIET: Duration = Duration::from_millis(2_500);
 
+/// How long clients wait before they look at the memory again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The page that each connection asks for: a line, and how many of them it has.
+const PAGE: &str = "<p>hello\n";
+const PAGE_LINES: usize = 100;
+
 /// What the clients speak.
 #[derive(Clone, Copy)]
 struct Kind {
     name: &'static str,
     is_tls: bool,
     is_h2: bool,
+    is_h3: bool,
 }
 
-const KINDS: [Kind; 4] = [
+const KINDS: [Kind; 5] = [
     Kind {
         name: "HTTP/1.1",
         is_tls: false,
         is_h2: false,
+        is_h3: false,
     },
     Kind {
         name: "HTTP/2",
         is_tls: false,
         is_h2: true,
+        is_h3: false,
     },
     Kind {
         name: "HTTP/1.1 over TLS",
         is_tls: true,
         is_h2: false,
+        is_h3: false,
     },
     Kind {
         name: "HTTP/2 over TLS",
         is_tls: true,
         is_h2: true,
+        is_h3: false,
+    },
+    Kind {
+        name: "HTTP/3",
+        is_tls: true,
+        is_h2: false,
+        is_h3: true,
     },
 ];
 
@@ -93,7 +113,7 @@ pub(crate) fn main(parser: &mut lexopt::Parser) -> Result<()> {
     };
     let folder = std::env::temp_dir().join(format!("gannet-idle-{}", std::process::id()));
     fs::create_dir_all(folder.join("site"))?;
-    fs::write(folder.join("site/index.html"), "<p>hello\n".repeat(100))?;
+    fs::write(folder.join("site/index.html"), PAGE.repeat(PAGE_LINES))?;
     let result = measure_all(&gannet, &folder, engine.as_deref(), count);
     fs::remove_dir_all(&folder)?;
     result
@@ -149,17 +169,77 @@ fn measure(setting: &Setting<'_>, kind: Kind, count: usize) -> Result<u64> {
     if let Some(engine) = setting.engine {
         command.args(["--engine", engine]);
     }
+    // Builds differ in whether they speak HTTP/3 without being told.
+    let program = setting.gannet.to_string_lossy();
+    let help = process::output(&program, &["--help-all"]).unwrap_or_default();
+    if kind.is_h3 && !help.contains("--no-http3") {
+        command.arg("--http3");
+    }
     command.stderr(Stdio::inherit());
     let server = Served::start(command.arg(setting.folder.join("site")))?;
     let server = server.context("the server does not start")?;
+    if kind.is_h3 {
+        return measure_h3(&server, setting.certificate, count);
+    }
     let clients = Clients::new(&server, kind, setting.certificate)?;
     // What is made once is made now.
     let mut open = vec![clients.connect()?];
-    let before = settled(&server)?;
+    let mut pause = || {
+        std::thread::park_timeout(PAUSE);
+        Ok(())
+    };
+    let before = settled(&server, &mut pause)?;
     for _ in 0..count {
         open.push(clients.connect()?);
     }
-    let after = settled(&server)?;
+    let after = settled(&server, &mut pause)?;
+    each(before, after, count)
+}
+
+/// The same over HTTP/3, by the load client: connections that nobody looks after do not stay.
+fn measure_h3(server: &Served, certificate: &Certificate, count: usize) -> Result<u64> {
+    let tls = Tls::new(&certificate.der, false, true)?;
+    let page = PAGE.repeat(PAGE_LINES).into_bytes();
+    let len = page.len() as u64;
+    let targets = [Target {
+        path: "/".into(),
+        content: Content::new(page.as_slice().into(), 0, len),
+    }];
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, server.port.parse()?));
+    let interrupt = AtomicBool::new(false);
+    let plan = |connections| Plan {
+        address,
+        targets: &targets,
+        connections,
+        order: Order::RoundRobin,
+        keep_alive: true,
+        bursts: false,
+        tls: Some(&tls),
+        verify_every: 1,
+        warm_up: Duration::ZERO,
+        duration: Duration::ZERO,
+        stall: SETTLED_WITHIN,
+        connect: SETTLED_WITHIN,
+        settle: Duration::ZERO,
+        interrupt: &interrupt,
+    };
+    // What is made once is made now.
+    let (one, all) = (plan(1), plan(count));
+    let mut first = h3::Client::new(&one, h3::Shape::Once)?;
+    first.ask_once()?;
+    let before = settled(server, &mut || Ok(first.run_for(PAUSE)?))?;
+    let mut others = h3::Client::new(&all, h3::Shape::Once)?;
+    others.ask_once()?;
+    let mut pause = || {
+        first.run_for(PAUSE / 2)?;
+        Ok(others.run_for(PAUSE / 2)?)
+    };
+    let after = settled(server, &mut pause)?;
+    each(before, after, count)
+}
+
+/// What the memory grew by for each of `count` connections.
+fn each(before: u64, after: u64, count: usize) -> Result<u64> {
     ensure!(
         after > before,
         "the memory did not grow: too few connections"
@@ -167,8 +247,8 @@ fn measure(setting: &Setting<'_>, kind: Kind, count: usize) -> Result<u64> {
     Ok((after - before) / count as u64)
 }
 
-/// The server's memory when it has come to rest.
-fn settled(server: &Served) -> Result<u64> {
+/// The server's memory when it has come to rest; `pause` is what the client does meanwhile.
+fn settled(server: &Served, pause: &mut dyn FnMut() -> Result<()>) -> Result<u64> {
     let start = Instant::now();
     let (mut last, mut since) = (anonymous(server)?, start);
     while since.elapsed() < QUIET {
@@ -176,7 +256,7 @@ fn settled(server: &Served) -> Result<u64> {
             start.elapsed() < SETTLED_WITHIN,
             "the memory does not settle"
         );
-        std::thread::park_timeout(Duration::from_millis(50));
+        pause()?;
         let now = anonymous(server)?;
         if now != last {
             (last, since) = (now, Instant::now());

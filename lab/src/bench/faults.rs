@@ -215,7 +215,7 @@ fn requests(kind: Kind, path: &Path, fault: Fault, work: &Path) -> Result<u64> {
     };
     let result = counted.and_then(|count| {
         ensure!(count > 0, "not one response was counted");
-        run::answers_still(&plan, None, None, work).map(|()| count)
+        run::answers_still(&plan, run::Asker::Own, None, work).map(|()| count)
     });
     server.stop();
     result

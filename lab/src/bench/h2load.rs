@@ -46,7 +46,7 @@ impl Shape<'_> {
     /// Connections, and requests outstanding on each: HTTP/1.1 gets a connection for each stream.
     pub(crate) fn connections(&self, plan: &Plan<'_>) -> (usize, usize) {
         match self.protocol {
-            Protocol::H2 => (plan.connections, self.streams),
+            Protocol::H2 | Protocol::H3 => (plan.connections, self.streams),
             Protocol::H1 => (plan.connections * self.streams, 1),
         }
     }
@@ -95,6 +95,7 @@ pub(crate) fn check_all(plan: &Plan<'_>, shape: Shape<'_>, work: &Path) -> Resul
     let wanted = match shape.protocol {
         Protocol::H1 => "1.1",
         Protocol::H2 => "2",
+        Protocol::H3 => "3",
     };
     for (index, target) in plan.targets.iter().enumerate() {
         let version = versions.lines().nth(index).unwrap_or("none");
@@ -126,6 +127,7 @@ fn fetch(list: &str, shape: Shape<'_>, work: &Path) -> Result<String> {
         (Protocol::H1, _) => "--http1.1",
         (Protocol::H2, None) => "--http2-prior-knowledge",
         (Protocol::H2, Some(_)) => "--http2",
+        (Protocol::H3, _) => "--http3-only",
     });
     if let Some(certificate) = shape.certificate {
         curl.arg("--cacert").arg(&certificate.chain);
@@ -309,6 +311,7 @@ fn check(printed: &Printed, plan: &Plan<'_>, shape: Shape<'_>) -> Result<()> {
         (Protocol::H1, _) => "http/1.1",
         (Protocol::H2, Some(_)) => "h2",
         (Protocol::H2, None) => "h2c",
+        (Protocol::H3, _) => "h3",
     };
     let found = &printed.protocol;
     ensure!(

@@ -248,6 +248,7 @@ impl Driver<'_> {
             (Program::Go, _) => format!("200 {len}"),
             (_, Protocol::H1) => format!("200 {len} 1.1"),
             (_, Protocol::H2) => format!("200 {len} 2"),
+            (_, Protocol::H3) => format!("200 {len} 3"),
         };
         for line in text.lines() {
             ensure!(
@@ -327,6 +328,7 @@ fn curl(path: &Path, url: &str, protocol: Protocol, certificate: Option<&Certifi
         (Protocol::H1, _) => "--http1.1",
         (Protocol::H2, None) => "--http2-prior-knowledge",
         (Protocol::H2, Some(_)) => "--http2",
+        (Protocol::H3, _) => "--http3-only",
     });
     if let Some(certificate) = certificate {
         command.args(["--tlsv1.3", "--curves", "X25519"]);

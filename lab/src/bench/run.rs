@@ -15,7 +15,7 @@ use super::{
     server::Server,
     statistics, usage, wrk,
 };
-use crate::load::{self, Content, Order, Phase, Plan, Target, Tls};
+use crate::load::{self, Content, Order, Phase, Plan, Target, Tls, h3};
 use xtask::certificate::Certificate;
 
 /// A CPU that is busy for this share of the time is the bottleneck.
@@ -162,6 +162,17 @@ impl std::fmt::Display for Flag {
     }
 }
 
+/// Who asks for the files of a plan, before a run and within it.
+#[derive(Clone, Copy)]
+pub(super) enum Asker<'a> {
+    /// The own client, over HTTP/1.1.
+    Own,
+    /// The own client, over HTTP/3.
+    OwnH3(h3::Shape),
+    /// h2load; curl compares.
+    H2load(Shape<'a>),
+}
+
 /// Measures `found` in `task` once.
 pub(crate) fn measure(
     found: &Found,
@@ -209,7 +220,14 @@ pub(crate) fn measure(
         streams: task.cell.streams,
         certificate: task.certificate,
     };
-    let shape = (load.protocol == Protocol::H2).then_some(asked);
+    let asker = match load.protocol {
+        Protocol::H1 => Asker::Own,
+        Protocol::H2 => Asker::H2load(asked),
+        Protocol::H3 => Asker::OwnH3(match load.rate {
+            Some(rate) => h3::Shape::Open(rate),
+            None => h3::Shape::Closed(task.cell.streams),
+        }),
+    };
     let driver = match load.client {
         None => None,
         Some(program) => Some(Driver {
@@ -222,39 +240,42 @@ pub(crate) fn measure(
             work: task.work,
         }),
     };
-    let to_check = targets_to_check(plan.targets, task.first, shape.is_some());
+    let to_check = targets_to_check(plan.targets, task.first, load.protocol == Protocol::H2);
     let check = Plan {
         targets: &to_check,
         ..plan.clone()
     };
-    let checked = match shape {
-        _ if to_check.is_empty() => Ok(()),
-        Some(shape) => h2load::check_all(&check, shape, task.work),
-        None => check_all(&Plan {
-            tls: tls_checking.as_ref(),
-            ..check
-        }),
+    let check = Plan {
+        tls: tls_checking.as_ref(),
+        ..check
+    };
+    let checked = match to_check.is_empty() {
+        true => Ok(()),
+        false => check_all(&check, asker, task.work),
     };
     checked.map_err(|e| explain(e, &mut server))?;
     let mut readings = Readings::default();
     let pid = server.pid();
     let mut observe = |phase| readings.take(phase, pid, method.cpus);
-    let figures = match (driver, shape, method.client) {
+    let figures = match (driver, asker, method.client) {
         (Some(driver), _, _) => driver.run(&plan, &mut observe).map(Load::Program),
-        (None, Some(shape), _) => {
+        (None, Asker::H2load(shape), _) => {
             h2load::run(&plan, shape, task.work, &mut observe).map(Load::H2load)
         }
-        (None, None, Client::Wrk) if !load.bursts => {
+        (None, Asker::OwnH3(shape), _) => h3::run(&plan, shape, &mut observe)
+            .map_err(anyhow::Error::from)
+            .map(Load::Own),
+        (None, Asker::Own, Client::Wrk) if !load.bursts => {
             wrk::run(&plan, task.work, &mut observe).map(Load::Wrk)
         }
-        (None, None, _) => load::run(&plan, &mut observe)
+        (None, Asker::Own, _) => load::run(&plan, &mut observe)
             .map_err(anyhow::Error::from)
             .map(Load::Own),
     };
     let load = figures.map_err(|e| explain(e, &mut server))?;
     server.check_alive()?;
     let tls = tls_checking.as_ref();
-    answers_still(&plan, shape, tls, task.work).map_err(|e| explain(e, &mut server))?;
+    answers_still(&plan, asker, tls, task.work).map_err(|e| explain(e, &mut server))?;
     // wrk counts heads as content, h2load that of its warm-up: the mean length of the files tells what was carried.
     let mean_len = task.site.bytes() as f64 / task.site.targets.len() as f64;
     let figures = readings.figures(&load, task.cell, mean_len)?;
@@ -270,7 +291,7 @@ fn targets_to_check(targets: &[Target], first: bool, slowly: bool) -> Vec<Target
 }
 
 /// Asks for every file of `plan` once and compares all of it, before anything is measured.
-fn check_all(plan: &Plan<'_>) -> Result<()> {
+fn check_all(plan: &Plan<'_>, asker: Asker<'_>, work: &Path) -> Result<()> {
     let check = Plan {
         connections: 1,
         order: Order::RoundRobin,
@@ -281,7 +302,11 @@ fn check_all(plan: &Plan<'_>) -> Result<()> {
         settle: Duration::ZERO,
         ..plan.clone()
     };
-    load::run(&check, &mut |_| {})?;
+    match asker {
+        Asker::Own => load::run(&check, &mut |_| {}).map(drop)?,
+        Asker::OwnH3(_) => h3::run(&check, h3::Shape::Closed(1), &mut |_| {}).map(drop)?,
+        Asker::H2load(shape) => h2load::check_all(plan, shape, work)?,
+    }
     Ok(())
 }
 
@@ -290,7 +315,7 @@ fn check_all(plan: &Plan<'_>) -> Result<()> {
 /// did before.
 pub(super) fn answers_still(
     plan: &Plan<'_>,
-    shape: Option<Shape<'_>>,
+    asker: Asker<'_>,
     tls: Option<&Tls>,
     work: &Path,
 ) -> Result<()> {
@@ -301,13 +326,10 @@ pub(super) fn answers_still(
     let one = std::slice::from_ref(target);
     let check = Plan {
         targets: one,
+        tls,
         ..plan.clone()
     };
-    let checked = match shape {
-        Some(shape) => h2load::check_all(&check, shape, work),
-        None => check_all(&Plan { tls, ..check }),
-    };
-    checked.context("after the run the server does not answer as before it")
+    check_all(&check, asker, work).context("after the run the server does not answer as before it")
 }
 
 /// A dead server explains an error better than the client that met it.

@@ -212,9 +212,14 @@ pub(crate) struct LoadSpec {
     /// The program that makes the load, in place of the client that the run is told to use.
     #[serde(default)]
     pub(crate) client: Option<Program>,
-    /// Over HTTP/2, requests outstanding on each connection: one number for each of `connections`.
+    /// Over HTTP/2 and HTTP/3, requests outstanding on each connection: one number for each of
+    /// `connections`.
     #[serde(default)]
     pub(crate) streams: Vec<usize>,
+    /// Over HTTP/3, requests per second in an open loop: each is due at a fixed moment, whatever
+    /// became of those before it.
+    #[serde(default)]
+    pub(crate) rate: Option<f64>,
 }
 
 /// A version of HTTP, spelled as in ALPN.
@@ -227,6 +232,9 @@ pub(crate) enum Protocol {
     /// HTTP/2, in clear text by prior knowledge.
     #[serde(rename = "h2")]
     H2,
+    /// HTTP/3.
+    #[serde(rename = "h3")]
+    H3,
 }
 
 /// A scenario at one number of connections: what a figure belongs to.
@@ -245,7 +253,7 @@ pub(crate) struct Cell<'a> {
 }
 
 impl Cell<'_> {
-    /// `NAME-cCONNECTIONS`, and `-mSTREAMS` over HTTP/2.
+    /// `NAME-cCONNECTIONS`, and `-mSTREAMS` over HTTP/2 and HTTP/3.
     pub(crate) fn name(&self) -> String {
         let (name, connections) = (&self.scenario.name, self.connections);
         let name = match (&self.scenario.vary, self.value) {
@@ -255,7 +263,7 @@ impl Cell<'_> {
         };
         match self.scenario.load.protocol {
             Protocol::H1 => format!("{name}-c{connections}"),
-            Protocol::H2 => format!("{name}-c{connections}-m{}", self.streams),
+            Protocol::H2 | Protocol::H3 => format!("{name}-c{connections}-m{}", self.streams),
         }
     }
 }
@@ -309,8 +317,8 @@ impl Scenario {
         );
         let load = &scenario.load;
         match load.protocol {
-            Protocol::H1 => ensure!(load.streams.is_empty(), "load.streams is for h2"),
-            Protocol::H2 => ensure!(
+            Protocol::H1 => ensure!(load.streams.is_empty(), "load.streams is for h2 and h3"),
+            Protocol::H2 | Protocol::H3 => ensure!(
                 load.streams.len() == load.connections.len() && !load.streams.contains(&0),
                 "load.streams must have a number for each of load.connections"
             ),
@@ -323,6 +331,16 @@ impl Scenario {
         ensure!(
             !load.resume || load.tls.is_some() && !load.keep_alive,
             "load.resume is for TLS with a connection per request"
+        );
+        let is_h3 = load.protocol == Protocol::H3;
+        ensure!(
+            !is_h3 || load.tls.is_some() && load.client.is_none() && !load.ktls && !load.resume,
+            "load.protocol h3 needs load.tls, and is asked by the lab's own client"
+        );
+        ensure!(
+            load.rate
+                .is_none_or(|rate| rate >= 1.0 && is_h3 && load.keep_alive),
+            "load.rate is for persistent connections of HTTP/3, and 1 or more"
         );
         ensure!(
             !load.ktls || load.tls.is_some(),
@@ -411,6 +429,8 @@ mod tests {
             ("verify-every = 8", "streams = [1, 1]"),
             ("verify-every = 8", "protocol = \"h2\", streams = [1]"),
             ("verify-every = 8", "protocol = \"h3\""),
+            ("verify-every = 8", "protocol = \"h3\", streams = [1, 1]"),
+            ("verify-every = 8", "rate = 100.0"),
             ("verify-every = 8", "client = \"ab\""),
             ("keep-alive = true", "keep-alive = false, bursts = true"),
             ("verify-every = 8", "client = \"apache\""),

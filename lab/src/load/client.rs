@@ -507,7 +507,8 @@ impl<'a> Client<'a> {
     }
 }
 
-fn thread_cpu() -> Duration {
+/// CPU time of the calling thread.
+pub(super) fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

@@ -1,5 +1,5 @@
 //! The load client: one thread that keeps many HTTP/1.1 connections busy, in clear text or over
-//! TLS, and believes nothing.
+//! TLS, and believes nothing. `h3` is its counterpart for HTTP/3.
 //!
 //! Each connection has one request outstanding at all times (a closed loop without think time),
 //! so requests per second times mean latency equals the number of connections that are served. In
@@ -21,6 +21,7 @@ use hdrhistogram::Histogram;
 pub(crate) use self::{client::run, tls::Tls};
 
 mod client;
+pub(crate) mod h3;
 mod response;
 #[cfg(test)]
 mod tests;
@@ -145,7 +146,8 @@ pub(crate) struct Tally {
     pub(crate) body_bytes: u64,
     /// Length of the window.
     pub(crate) elapsed: Duration,
-    /// Nanoseconds from sending a request (or starting to connect) to the last byte.
+    /// Nanoseconds from sending a request (or starting to connect, or from when it was due in an open
+    /// loop) to the last byte.
     pub(crate) latency: Histogram<u64>,
     /// Nanoseconds from the beginning of a burst to the last byte of its last response.
     pub(crate) last: Histogram<u64>,

@@ -80,6 +80,13 @@ impl Tls {
             config: Arc::new(config),
         })
     }
+
+    /// The same for HTTP/3.
+    pub(crate) fn for_quic(&self) -> Arc<ClientConfig> {
+        let mut config = ClientConfig::clone(&self.config);
+        config.alpn_protocols = vec![b"h3".to_vec()];
+        Arc::new(config)
+    }
 }
 
 /// One TLS connection: bytes in, content out, and bytes to be sent.

@@ -9,6 +9,7 @@ use std::{
 use anyhow::Result;
 
 use super::{Launch, Task};
+use crate::bench::scenario::Protocol;
 use xtask::process;
 
 pub(super) fn find() -> Result<(PathBuf, String)> {
@@ -26,12 +27,16 @@ pub(super) fn launch(program: &Path, task: &Task<'_>) -> Result<Launch> {
             ("https", format!("    tls {chain} {key}\n"))
         }
     };
+    let protocols = match task.cell.scenario.load.protocol {
+        Protocol::H3 => "h1 h2 h3",
+        Protocol::H1 | Protocol::H2 => "h1 h2 h2c",
+    };
     let configuration = format!(
         "{{
     admin off
     auto_https off
     servers {{
-        protocols h1 h2 h2c
+        protocols {protocols}
     }}
 }}
 {scheme}://127.0.0.1:{port}, {scheme}://localhost:{port} {{

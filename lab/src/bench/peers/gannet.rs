@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::{Launch, Task, show};
 use crate::bench::content::Site;
+use crate::bench::scenario::Protocol;
 use xtask::process;
 
 /// What tells this build from others: its version, the revision of the workspace that it was built
@@ -92,12 +93,25 @@ fn add_tls(command: &mut Command, task: &Task<'_>) {
     command.arg("--tls-cert").arg(&certificate.chain);
     command.arg("--tls-key").arg(&certificate.key);
     command.args(["--ktls", if task.ktls { "on" } else { "off" }]);
+    // Builds differ in whether they speak HTTP/3 without being told.
+    let help = help(Path::new(command.get_program()));
+    if task.cell.scenario.load.protocol == Protocol::H3 && !help.contains("--no-http3") {
+        command.arg("--http3");
+    }
+}
+
+fn help(program: &Path) -> String {
+    process::output(&program.to_string_lossy(), &["--help-all"]).unwrap_or_default()
 }
 
 /// Whether `program` has the flags of TLS.
 pub(super) fn has_tls(program: &Path) -> bool {
-    let help = process::output(&program.to_string_lossy(), &["--help-all"]).unwrap_or_default();
-    help.contains("--tls-cert")
+    help(program).contains("--tls-cert")
+}
+
+/// Whether `program` speaks HTTP/3.
+pub(super) fn has_h3(program: &Path) -> bool {
+    help(program).contains("http3")
 }
 
 pub(super) fn pack(program: &Path, site: &Site, output: &Path) -> Result<()> {

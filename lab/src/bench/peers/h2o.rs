@@ -9,6 +9,7 @@ use std::{
 use anyhow::Result;
 
 use super::{Launch, Task};
+use crate::bench::scenario::Protocol;
 use xtask::process;
 
 pub(super) fn find() -> Result<(PathBuf, String)> {
@@ -16,6 +17,12 @@ pub(super) fn find() -> Result<(PathBuf, String)> {
     let version = process::output(&program.to_string_lossy(), &["--version"])?;
     let lines: Vec<&str> = version.lines().take(2).collect();
     Ok((program, lines.join(", ")))
+}
+
+/// Whether it was built with HTTP/3: the program then has the names of its settings.
+pub(super) fn has_h3(program: &Path) -> bool {
+    let name = b"http3-idle-timeout";
+    fs::read(program).is_ok_and(|bytes| memchr::memmem::find(&bytes, name).is_some())
 }
 
 pub(super) fn launch(program: &Path, task: &Task<'_>) -> Result<Launch> {
@@ -31,6 +38,17 @@ pub(super) fn launch(program: &Path, task: &Task<'_>) -> Result<Launch> {
 "
         )
     });
+    let quic = match task.cell.scenario.load.protocol {
+        Protocol::H3 => format!(
+            "http3-idle-timeout: 3600
+listen:
+  type: quic
+  host: 127.0.0.1
+  port: {port}
+{tls}"
+        ),
+        Protocol::H1 | Protocol::H2 => String::new(),
+    };
     // It is started as root and would take the rights of another user, who may not read the site.
     let user = match rustix::process::geteuid().is_root() {
         true => "user: root\n",
@@ -41,7 +59,7 @@ pub(super) fn launch(program: &Path, task: &Task<'_>) -> Result<Launch> {
 max-connections: {connections}
 http1-request-timeout: 3600
 http2-idle-timeout: 3600
-listen:
+{quic}listen:
   host: 127.0.0.1
   port: {port}
 {tls}hosts:

@@ -207,6 +207,8 @@ pub(crate) struct Found {
     pub(crate) identity: String,
     /// Whether it can be given a certificate.
     pub(crate) has_tls: bool,
+    /// Whether it speaks HTTP/3.
+    has_h3: bool,
 }
 
 /// What a peer is given for one run.
@@ -331,6 +333,13 @@ impl Peer {
             Self::Given(given) => given == GivenProgram::Kawipiko,
             _ => true,
         };
+        let has_h3 = match self {
+            Self::Gannet { .. } | Self::Dummy => gannet::has_h3(&program),
+            Self::Nginx { .. } => nginx::has_h3(&program),
+            Self::H2o => h2o::has_h3(&program),
+            Self::Caddy => true,
+            _ => false,
+        };
         let identity = match self {
             Self::Gannet { .. } | Self::Dummy => sources.identity(&program, &version),
             Self::Given(_) => gannet::identity(&program, &version, true),
@@ -340,6 +349,7 @@ impl Peer {
             name,
             peer: self,
             has_tls,
+            has_h3,
             program,
             version,
             identity,
@@ -354,9 +364,14 @@ impl Peer {
             Self::Floor(_)
             | Self::Constant(_)
             | Self::Given(GivenProgram::Httpd | GivenProgram::Faf)
-                if load.tls.is_some() || load.protocol == Protocol::H2 =>
+                if load.tls.is_some() || load.protocol != Protocol::H1 =>
             {
                 Some("speaks HTTP/1.1 in clear text")
+            }
+            Self::Lighttpd | Self::StaticWebServer | Self::Given(_)
+                if load.protocol == Protocol::H3 =>
+            {
+                Some("does not speak HTTP/3")
             }
             Self::Constant(_) | Self::Given(GivenProgram::Faf) if !constant => {
                 Some("answers a constant")
@@ -364,7 +379,7 @@ impl Peer {
             Self::Gannet { archive: true, .. } if cell.content.sparse => {
                 Some("files of holes are not packed")
             }
-            Self::Gannet { h1: true, .. } if load.protocol == Protocol::H1 => {
+            Self::Gannet { h1: true, .. } if load.protocol != Protocol::H2 => {
                 Some("is gannet-archive here")
             }
             Self::Floor(Floor::Epoll | Floor::Uring) if !constant => Some("answers a constant"),
@@ -442,6 +457,9 @@ impl Found {
         let load = &cell.scenario.load;
         if matches!(self.peer, Peer::Gannet { .. }) && load.tls.is_some() && !self.has_tls {
             return Some("this build has no --tls-cert");
+        }
+        if load.protocol == Protocol::H3 && !self.has_h3 {
+            return Some("this build has no HTTP/3");
         }
         self.peer.unfit(cell)
     }

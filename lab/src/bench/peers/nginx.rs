@@ -21,6 +21,12 @@ pub(super) fn find() -> Result<(PathBuf, String)> {
     ))
 }
 
+/// Whether it was built with HTTP/3, which it says on standard error.
+pub(super) fn has_h3(program: &Path) -> bool {
+    let said = Command::new(program).arg("-V").output();
+    said.is_ok_and(|said| String::from_utf8_lossy(&said.stderr).contains("http_v3_module"))
+}
+
 pub(super) fn launch(program: &Path, cached: bool, task: &Task<'_>) -> Result<Launch> {
     let work = task.work.display();
     let root = task.site.root.display();
@@ -48,9 +54,13 @@ pub(super) fn launch(program: &Path, cached: bool, task: &Task<'_>) -> Result<La
     if task.cell.scenario.load.protocol == Protocol::H2 {
         options.push_str(" http2");
     }
+    let quic = match task.cell.scenario.load.protocol {
+        Protocol::H3 => format!("listen 127.0.0.1:{port} quic; quic_gso on;"),
+        Protocol::H1 | Protocol::H2 => String::new(),
+    };
     // Corked, the end of an HTTP/2 response waits for an acknowledgement: it is better off without.
     let nopush = match task.cell.scenario.load.protocol {
-        Protocol::H1 => "on",
+        Protocol::H1 | Protocol::H3 => "on",
         Protocol::H2 => "off",
     };
     let types = match Path::new("/etc/nginx/mime.types").exists() {
@@ -78,6 +88,7 @@ http {{
     {cache}
 {temporary}    server {{
         listen 127.0.0.1:{port} backlog={BACKLOG}{options};
+        {quic}
         {tls}
         root {root};
     }}

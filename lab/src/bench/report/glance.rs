@@ -22,6 +22,8 @@ pub(super) enum Section {
     Https,
     /// HTTP/2, in clear text and over TLS.
     H2,
+    /// The same over HTTP/3.
+    H3,
     /// The same asked by other load clients.
     Clients,
     /// One large file by programs that download.
@@ -30,10 +32,11 @@ pub(super) enum Section {
 
 impl Section {
     /// All of them.
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::H1,
         Self::Https,
         Self::H2,
+        Self::H3,
         Self::Clients,
         Self::Downloads,
     ];
@@ -46,6 +49,7 @@ impl Section {
             (Some(_), ..) if scenario.name.starts_with("download") => Self::Downloads,
             (Some(_), ..) => Self::Clients,
             (None, Protocol::H2, _) => Self::H2,
+            (None, Protocol::H3, _) => Self::H3,
             (None, Protocol::H1, Some(_)) => Self::Https,
             (None, Protocol::H1, None) => Self::H1,
         }
@@ -57,6 +61,7 @@ impl Section {
             Self::H1 => "HTTP/1.1",
             Self::Https => "HTTPS",
             Self::H2 => "HTTP/2",
+            Self::H3 => "HTTP/3",
             Self::Clients => "Other clients",
             Self::Downloads => "Downloads",
         }
@@ -68,6 +73,7 @@ impl Section {
             Self::H1 => "part-http1",
             Self::Https => "part-https",
             Self::H2 => "part-http2",
+            Self::H3 => "part-http3",
             Self::Clients => "part-clients",
             Self::Downloads => "part-downloads",
         }

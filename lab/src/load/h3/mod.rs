@@ -1,0 +1,428 @@
+//! The load client over HTTP/3: one thread and one UDP socket for all connections, on the QUIC
+//! library without I/O that gannet has, too. It believes nothing either: every response's status and
+//! length is checked, some contents byte by byte.
+//!
+//! ```text
+//!   datagrams, many per call ─▶ Endpoint ─▶ connections ─▶ streams ─▶ `response`
+//!                                              │  once after all of them
+//!                                              └─ next requests, acknowledgements ─▶ trains
+//! ```
+//!
+//! Requests are made in a closed loop, a number of them outstanding on each connection, or in an open
+//! one: at moments that are fixed beforehand, of which latency is counted, whatever the server does.
+//! The kernel hands a train of datagrams over as one (UDP_GRO): otherwise loopback would charge the
+//! server with cutting it, and with delivering each datagram.
+
+use std::io::IoSliceMut;
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow};
+use bytes::BytesMut;
+use hdrhistogram::Histogram;
+use quinn_proto::crypto::rustls::QuicClientConfig;
+use quinn_proto::{ClientConfig, DatagramEvent, Endpoint, EndpointConfig, TransportConfig, VarInt};
+use quinn_udp::{BATCH_SIZE, RecvMeta, UdpSocketState};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+
+use self::connection::Slot;
+use super::{LoadError, Order, Phase, Plan, Tally, client::thread_cpu};
+
+mod connection;
+mod response;
+
+/// Bytes of datagrams that the kernel may hold in each direction: more than all connections have
+/// under way.
+const SOCKET_BUFFER: usize = 32 << 20;
+/// Bytes of a train of datagrams.
+const TRAIN: usize = 64 << 10;
+/// What a browser lets a server send ahead on one stream.
+const STREAM_WINDOW: u32 = 8 << 20;
+/// Longest wait for something to happen: an interruption is noticed.
+const WAIT_MAX: Duration = Duration::from_millis(10);
+/// Longest latency that can be told apart, in nanoseconds: ten minutes.
+const LATENCY_MAX: u64 = 600_000_000_000;
+/// Handshakes begun at once where a run has many connections.
+const OPENING_MAX: usize = 64;
+
+/// What a run over HTTP/3 is told beyond a plan.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shape {
+    /// So many requests are outstanding on each connection at all times.
+    Closed(usize),
+    /// So many requests are made in a second, on all connections in turn.
+    Open(f64),
+    /// Each connection makes one request and stays.
+    Once,
+}
+
+/// Runs `plan`, which has TLS, on the calling thread; `observe` is called at the two ends of the
+/// counted window.
+pub(crate) fn run(
+    plan: &Plan<'_>,
+    shape: Shape,
+    observe: &mut dyn FnMut(Phase),
+) -> Result<Tally, LoadError> {
+    let client = Client::new(plan, shape);
+    let mut client = client.map_err(|e| LoadError::Client(format!("{e:#}")))?;
+    client.run(observe)
+}
+
+#[derive(Default)]
+struct Counts {
+    requests: u64,
+    body_bytes: u64,
+    reconnects: u64,
+    verified: u64,
+    handshakes: u64,
+    resumed: u64,
+}
+
+/// See the module's description.
+pub(crate) struct Client<'a> {
+    plan: &'a Plan<'a>,
+    shape: Shape,
+    socket: UdpSocket,
+    udp: UdpSocketState,
+    endpoint: Endpoint,
+    config: ClientConfig,
+    slots: Vec<Slot>,
+    /// The slot of a connection, by the number that the library has given it.
+    by_number: Vec<usize>,
+    /// Slots to which something has happened.
+    due: Vec<usize>,
+    /// The bytes of a request for each target.
+    requests: Vec<Vec<u8>>,
+    received: Vec<u8>,
+    sent: Vec<u8>,
+    origin: Instant,
+    opened: usize,
+    connecting: usize,
+    /// Whether open connections wait for the others.
+    holding: bool,
+    next: u64,
+    random: u64,
+    responses: u64,
+    last_arrival: u64,
+    /// In an open loop: when it began, and how many requests were due since.
+    began: u64,
+    scheduled: u64,
+    counts: Counts,
+    latency: Histogram<u64>,
+    /// Of bursts, which are not made here.
+    bursts: Histogram<u64>,
+}
+
+impl<'a> Client<'a> {
+    /// With nothing opened.
+    pub(crate) fn new(plan: &'a Plan<'a>, shape: Shape) -> Result<Self> {
+        let tls = plan.tls.context("HTTP/3 is spoken over TLS")?;
+        let crypto = QuicClientConfig::try_from(tls.for_quic()).context("TLS settings")?;
+        let mut transport = TransportConfig::default();
+        transport
+            .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
+            .max_concurrent_bidi_streams(VarInt::from_u32(0))
+            .max_concurrent_uni_streams(VarInt::from_u32(16))
+            .datagram_receive_buffer_size(None)
+            .max_idle_timeout(None);
+        let mut config = ClientConfig::new(Arc::new(crypto));
+        config.transport_config(Arc::new(transport));
+        let any = match plan.address.is_ipv4() {
+            true => "0.0.0.0:0",
+            false => "[::]:0",
+        };
+        let socket = UdpSocket::bind(any).context("bind")?;
+        // Only root may have more than the system's limit; whoever else has what there is.
+        let _ = sockopt::set_socket_recv_buffer_size_force(&socket, SOCKET_BUFFER);
+        let _ = sockopt::set_socket_send_buffer_size(&socket, SOCKET_BUFFER);
+        let udp = UdpSocketState::new((&socket).into()).context("UDP")?;
+        let port = plan.address.port();
+        let request = |path: &str| connection::request(&format!("localhost:{port}"), path);
+        let targets = plan.targets.iter();
+        let histogram =
+            || Histogram::new_with_bounds(1, LATENCY_MAX, 3).map_err(|e| anyhow!("histogram: {e}"));
+        Ok(Self {
+            plan,
+            shape,
+            socket,
+            udp,
+            endpoint: Endpoint::new(Arc::new(EndpointConfig::default()), None, true, None),
+            config,
+            slots: Vec::new(),
+            by_number: Vec::new(),
+            due: Vec::new(),
+            requests: targets.map(|target| request(&target.path)).collect(),
+            received: vec![0; BATCH_SIZE * TRAIN],
+            sent: Vec::with_capacity(TRAIN),
+            origin: Instant::now(),
+            opened: 0,
+            connecting: 0,
+            holding: true,
+            next: 0,
+            random: 0x9e37_79b9_7f4a_7c15,
+            responses: 0,
+            last_arrival: 0,
+            began: 0,
+            scheduled: 0,
+            counts: Counts::default(),
+            latency: histogram()?,
+            bursts: histogram()?,
+        })
+    }
+
+    fn now(&self) -> u64 {
+        self.origin.elapsed().as_nanos() as u64
+    }
+
+    fn run(&mut self, observe: &mut dyn FnMut(Phase)) -> Result<Tally, LoadError> {
+        self.connect_all()?;
+        if self.plan.duration.is_zero() {
+            let all = self.plan.targets.len() as u64;
+            while self.responses < all {
+                self.turn()?;
+            }
+            return Ok(self.tally(Duration::from_nanos(self.now()), Duration::ZERO));
+        }
+        self.run_for(self.plan.warm_up)?;
+        self.counts = Counts::default();
+        self.latency.reset();
+        observe(Phase::Opens);
+        let (wall, cpu) = (Instant::now(), thread_cpu());
+        self.run_for(self.plan.duration)?;
+        let (wall, cpu) = (wall.elapsed(), thread_cpu().saturating_sub(cpu));
+        observe(Phase::Closes);
+        Ok(self.tally(wall, cpu))
+    }
+
+    /// Opens every connection before the first request, a bounded number at a time.
+    fn connect_all(&mut self) -> Result<(), LoadError> {
+        let deadline = Instant::now() + self.plan.connect;
+        while self.opening() {
+            if Instant::now() > deadline {
+                let time = self.plan.connect.as_millis();
+                let (open, all) = (self.opened - self.connecting, self.plan.connections);
+                let what = format!("{open} of {all} connections within {time} ms");
+                return Err(LoadError::Refused(what));
+            }
+            while self.opened < self.plan.connections && self.connecting < OPENING_MAX {
+                self.opened += 1;
+                let slot = self.connect(self.opened - 1)?;
+                self.slots.push(slot);
+                self.mark(self.opened - 1);
+            }
+            self.turn()?;
+        }
+        self.run_for(self.plan.settle)?;
+        self.holding = false;
+        self.last_arrival = self.now();
+        self.began = self.last_arrival;
+        for index in 0..self.slots.len() {
+            if matches!(self.shape, Shape::Once) {
+                self.slots[index].waiting.push_back(self.began);
+            }
+            self.mark(index);
+        }
+        Ok(())
+    }
+
+    /// Opens every connection and makes the one request of each.
+    pub(crate) fn ask_once(&mut self) -> Result<(), LoadError> {
+        self.connect_all()?;
+        let start = Instant::now();
+        while self.responses < self.plan.connections as u64 {
+            if start.elapsed() > self.plan.stall {
+                return Err(LoadError::Stalled(start.elapsed()));
+            }
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    /// Whether connections still have to be made before a run begins. With a connection per request
+    /// some are always being made.
+    fn opening(&self) -> bool {
+        let follow = !self.plan.keep_alive && self.responses > 0;
+        self.opened < self.plan.connections || (self.connecting > 0 && !follow)
+    }
+
+    /// Goes on for some time.
+    pub(crate) fn run_for(&mut self, time: Duration) -> Result<(), LoadError> {
+        let start = Instant::now();
+        while start.elapsed() < time {
+            self.turn()?;
+        }
+        Ok(())
+    }
+
+    /// Something has happened to the connection in a slot.
+    fn mark(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        if !slot.is_due {
+            slot.is_due = true;
+            self.due.push(index);
+        }
+    }
+
+    /// Does what is due, then waits once for something to happen and takes it.
+    fn turn(&mut self) -> Result<(), LoadError> {
+        if self.plan.interrupt.load(Ordering::Relaxed) {
+            return Err(LoadError::Interrupted);
+        }
+        self.ask_on_schedule();
+        self.time_out();
+        while let Some(index) = self.due.pop() {
+            self.slots[index].is_due = false;
+            self.serve(index)?;
+        }
+        if !self.wait()? && !self.holding && matches!(self.shape, Shape::Closed(_)) {
+            let silent = Duration::from_nanos(self.now().saturating_sub(self.last_arrival));
+            if silent > self.plan.stall {
+                return Err(LoadError::Stalled(silent));
+            }
+        }
+        Ok(())
+    }
+
+    /// In an open loop: puts the requests whose time has come to their connections, in turn.
+    fn ask_on_schedule(&mut self) {
+        let Shape::Open(rate) = self.shape else {
+            return;
+        };
+        if self.holding {
+            return;
+        }
+        let since = self.now() - self.began;
+        let due = (since as f64 * rate / 1e9) as u64;
+        while self.scheduled < due {
+            let at = self.began + (self.scheduled as f64 * 1e9 / rate) as u64;
+            let index = (self.scheduled % self.slots.len() as u64) as usize;
+            self.scheduled += 1;
+            self.slots[index].waiting.push_back(at);
+            self.mark(index);
+        }
+    }
+
+    /// Tells connections that their time has come.
+    fn time_out(&mut self) {
+        let now = Instant::now();
+        for index in 0..self.slots.len() {
+            let slot = &mut self.slots[index];
+            if slot.deadline.is_some_and(|at| at <= now) {
+                slot.quic.handle_timeout(now);
+                self.mark(index);
+            }
+        }
+    }
+
+    /// Waits until datagrams come or time is up. Whether some came; then they are with their
+    /// connections.
+    fn wait(&mut self) -> Result<bool, LoadError> {
+        let client =
+            |what: &str, e: &dyn std::fmt::Display| LoadError::Client(format!("{what}: {e}"));
+        let now = Instant::now();
+        let first = self.slots.iter().filter_map(|slot| slot.deadline).min();
+        let mut wait = first.map_or(WAIT_MAX, |at| at.saturating_duration_since(now));
+        if let Shape::Open(rate) = self.shape {
+            wait = wait.min(Duration::from_secs_f64(1.0 / rate));
+        }
+        let wait = wait.min(WAIT_MAX);
+        let timeout = Timespec {
+            tv_sec: 0,
+            tv_nsec: wait.subsec_nanos().into(),
+        };
+        let mut fds = [PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN)];
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(0) | Err(Errno::INTR) => return Ok(false),
+            Ok(_) => {}
+            Err(e) => return Err(client("poll", &e)),
+        }
+        let mut received = std::mem::take(&mut self.received);
+        let mut metas = [RecvMeta::default(); BATCH_SIZE];
+        let mut buffers = received.chunks_exact_mut(TRAIN).map(IoSliceMut::new);
+        let mut buffers: [_; BATCH_SIZE] =
+            std::array::from_fn(|_| buffers.next().expect("as many as there are"));
+        let count = self
+            .udp
+            .recv((&self.socket).into(), &mut buffers, &mut metas);
+        let count = match count {
+            Ok(count) => count,
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => 0,
+            Err(e) => return Err(client("recvmmsg", &e)),
+        };
+        for (meta, train) in metas[..count].iter().zip(received.chunks_exact(TRAIN)) {
+            for datagram in train[..meta.len].chunks(meta.stride.max(1)) {
+                self.take(meta, datagram);
+            }
+        }
+        self.received = received;
+        Ok(count > 0)
+    }
+
+    /// Passes a datagram on to its connection.
+    fn take(&mut self, meta: &RecvMeta, datagram: &[u8]) {
+        let mut reply = std::mem::take(&mut self.sent);
+        let ecn = meta
+            .ecn
+            .and_then(|ecn| quinn_proto::EcnCodepoint::from_bits(ecn as u8));
+        let bytes = BytesMut::from(datagram);
+        let now = Instant::now();
+        let event = self
+            .endpoint
+            .handle(now, meta.addr, None, ecn, bytes, &mut reply);
+        reply.clear();
+        self.sent = reply;
+        // What else there can be is for connections that are closed.
+        if let Some(DatagramEvent::ConnectionEvent(handle, event)) = event
+            && let Some(&index) = self.by_number.get(handle.0)
+            && let Some(slot) = self.slots.get_mut(index)
+            && slot.handle == handle
+        {
+            slot.quic.handle_event(event);
+            self.mark(index);
+        }
+    }
+
+    fn choose(&mut self) -> u32 {
+        let count = self.plan.targets.len() as u64;
+        let index = match self.plan.order {
+            Order::RoundRobin => {
+                let index = self.next;
+                self.next = if index + 1 == count { 0 } else { index + 1 };
+                index
+            }
+            Order::Random => {
+                // xorshift64: quick, and the same in every run.
+                self.random ^= self.random << 13;
+                self.random ^= self.random >> 7;
+                self.random ^= self.random << 17;
+                ((u128::from(self.random) * u128::from(count)) >> 64) as u64
+            }
+        };
+        index as u32
+    }
+
+    fn tally(&self, elapsed: Duration, client_cpu: Duration) -> Tally {
+        let mut served: Vec<u64> = self.slots.iter().map(|slot| slot.served).collect();
+        served.sort_unstable();
+        let (fewest, most) = (served[0], served[served.len() - 1]);
+        Tally {
+            requests: self.counts.requests,
+            body_bytes: self.counts.body_bytes,
+            elapsed,
+            latency: self.latency.clone(),
+            last: self.bursts.clone(),
+            served: (fewest, served[served.len() / 2], most),
+            unserved: served.iter().filter(|&&count| count == 0).count(),
+            reconnects: self.counts.reconnects,
+            verified: self.counts.verified,
+            handshakes: self.counts.handshakes,
+            resumed: self.counts.resumed,
+            client_cpu,
+        }
+    }
+}
