@@ -1,8 +1,8 @@
-//! The least a server can cost over the driver: a constant answer for every request, no parsing.
+//! The minimum cost of a server over the driver: a constant response to every request, no parsing.
 //!
-//! `floor --engine uring|epoll --port PORT [--close] [--defer]`: one worker on one thread. With
-//! `--close` one request per connection, with `--defer` connections are accepted with their first
-//! bytes. For measuring the engines against each other and against other servers.
+//! `floor --engine uring|epoll --port PORT [--close] [--defer]`: one worker on one thread.
+//! `--close` allows one request per connection; `--defer` accepts connections together with their
+//! first bytes. For measuring the engines against each other and against other servers.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -44,7 +44,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 struct Server<D> {
     driver: D,
-    /// By socket: whether it is open. What a wait hands out beside an end is to be recognised.
+    /// By socket: whether it is open. Completions that one wait returns after a close must be
+    /// recognised.
     open: Vec<bool>,
     /// One request per connection.
     closes: bool,
@@ -97,7 +98,7 @@ impl<D: Driver> Server<D> {
     }
 
     fn answer(&mut self, socket: Socket, lease: Lease) {
-        // One answer however the request was cut: good enough for a client that sends it whole.
+        // One response however the request was split: good enough for a client that sends it whole.
         let whole = self.driver.received(&lease).ends_with(REQUEST_END);
         self.driver.release(lease);
         if whole && self.open[socket.0 as usize] {

@@ -1,5 +1,5 @@
-//! Errors of the operating system in words, in one form for every message, and what can be done
-//! about them.
+//! Operating system errors in words, in one form for every message, and what the user can do about
+//! them.
 
 use std::io;
 
@@ -25,7 +25,7 @@ pub fn cause(error: &io::Error) -> String {
     }
 }
 
-/// The name of an errno that a user may meet here.
+/// The name of an errno that a user may meet.
 fn errno_name(number: i32) -> Option<&'static str> {
     const NAMES: &[(Errno, &str)] = &[
         (Errno::PERM, "EPERM"),
@@ -69,8 +69,8 @@ fn errno_name(number: i32) -> Option<&'static str> {
         .map(|(_, name)| *name)
 }
 
-/// What can be done about an error of the system where nothing more is known of it; `None` where only
-/// the cause itself can tell.
+/// A remedy for an error of the system of which nothing more is known; `None` if only the cause
+/// itself can suggest one.
 #[must_use]
 pub fn next_step(error: &io::Error) -> Option<&'static str> {
     let is = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
@@ -104,8 +104,8 @@ pub fn next_step(error: &io::Error) -> Option<&'static str> {
     })
 }
 
-/// Names come from disks, networks and other programs: what could steer a terminal is shown, not
-/// sent; so is what changes the direction of text, and with it what a name seems to be.
+/// Names come from disks, networks and other programs: characters that could control a terminal are
+/// shown in escaped form, as are those that change the direction of text and so disguise a name.
 #[must_use]
 pub fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());

@@ -4,7 +4,7 @@ use rustix::time::ClockId;
 
 use crate::operation::Nanos;
 
-/// What the clocks showed when last read.
+/// The clocks as last read.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     pub(crate) now: Nanos,
@@ -14,7 +14,7 @@ pub(crate) struct Clock {
 impl Clock {
     pub(crate) fn read() -> Self {
         let now = rustix::time::clock_gettime(ClockId::Monotonic);
-        // Coarse: a few milliseconds behind at most, which is near enough for dates and logs.
+        // Coarse: a few milliseconds behind at most, which is precise enough for dates and logs.
         let real = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
         let ns = (now.tv_sec as u64)
             .wrapping_mul(1_000_000_000)

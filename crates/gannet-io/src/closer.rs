@@ -1,4 +1,4 @@
-//! Who closes descriptors whose closing may block.
+//! Closing descriptors where `close` may block.
 
 use std::fmt;
 use std::os::fd::OwnedFd;

@@ -1,4 +1,4 @@
-//! What an engine gives back: the ends of operations.
+//! What an engine returns: completions of operations.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -8,14 +8,16 @@ use crate::disk::Listed;
 use crate::file::{File, OpenedFile};
 use crate::operation::{Lease, Socket, Token};
 
-/// An operation's end, or one of several for `accept`, `receive` and `receive_datagrams`.
+/// The completion of an operation, or one of several for `accept`, `receive` and
+/// `receive_datagrams`.
 #[derive(Debug)]
 pub struct Completion {
     /// The token given with the operation.
     pub token: Token,
     /// Its result.
     pub result: Result<Done, Errno>,
-    /// For `accept`, `receive` and `receive_datagrams`: the operation goes on and will complete again.
+    /// For `accept`, `receive` and `receive_datagrams`: the operation continues and will complete
+    /// again.
     pub more: bool,
 }
 
@@ -28,13 +30,13 @@ pub enum Done {
     Received(Lease),
     /// The peer will send no more (end of stream); `receive` is over.
     Ended,
-    /// A `send` went out whole (its byte count), or a `send_file` went out (fewer bytes than asked
-    /// only if the file ended before the range did).
+    /// All bytes of a `send` were sent (their count), or those of a `send_file` (fewer than
+    /// requested only if the file ended before the range did).
     Sent(u64),
     /// The answer to `open` when it was `Pending`.
     Opened(OpenedFile),
-    /// The answer to `read` when it was `Pending`; shorter than asked only at
-    /// the end of the file.
+    /// The answer to `read` when it was `Pending`; shorter than requested only at the end of the
+    /// file.
     Read(Vec<u8>),
     /// The answer to `list`.
     Listed(Listed),
@@ -53,14 +55,14 @@ pub enum Done {
 pub struct Datagram {
     /// Its bytes, all of them.
     pub lease: Lease,
-    /// Who sent it.
+    /// Its source address.
     pub peer: SocketAddr,
-    /// The address that it was sent to, for answers to come from there; `None` if the kernel does
-    /// not say.
+    /// Its destination address, from which to send answers; `None` if the kernel does not report
+    /// it.
     pub local: Option<IpAddr>,
     /// Its ECN bits (RFC 3168 section 5): 0 to 3.
     pub ecn: u8,
-    /// How many datagrams the kernel has dropped so far because the socket's buffer was full. It
-    /// wraps around.
+    /// How many datagrams the kernel has dropped so far because the socket's buffer was full. Wraps
+    /// around.
     pub dropped: u32,
 }

@@ -1,8 +1,8 @@
-//! How many descriptors this process may have, and has.
+//! How many descriptors this process has open, and may have.
 
 use rustix::process::{Resource, getrlimit};
 
-/// The most that it may have open at once (`RLIMIT_NOFILE`, the soft limit).
+/// The most that may be open at once (`RLIMIT_NOFILE`, the soft limit).
 #[must_use]
 pub fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)

@@ -8,13 +8,13 @@
 //!
 //! ```text
 //!   open ─▶ OpenedFile ─▶ read, copy, meta, or Network::send_file ─▶ dropped
-//!   peek, list: by path, and no descriptor remains
+//!   peek, list: by path; no descriptor remains open
 //! ```
 //!
-//! `peek` and `meta` end at once. What returns [`Started`] ends at once where nothing has to be
-//! waited for, and otherwise in a completion of a later wait, with the token that was given. An
-//! operation that has begun cannot be revoked: a caller that has lost interest drops the
-//! completion. A file may be dropped at any time: operations that were begun with it keep it open.
+//! `peek` and `meta` never wait. A call that returns [`Started`] ends at once if nothing has to be
+//! waited for, and otherwise by a completion of a later wait, with the given token. An operation
+//! that has begun cannot be cancelled: a caller that has lost interest drops the completion. A file
+//! may be dropped at any time: operations begun with it keep it open.
 
 use std::fmt;
 
@@ -25,23 +25,23 @@ use crate::meta::{DirectoryEntry, Meta};
 use crate::operation::{Started, Token};
 use crate::root::Root;
 
-/// A directory that was read.
+/// The result of reading a directory.
 #[derive(Debug)]
 pub struct Listed {
     /// The directory's own metadata, from its descriptor, before the first entry was read.
     pub meta: Meta,
-    /// What [`Render`] made of its entries.
+    /// What [`Render`] made of the entries.
     pub rendered: Vec<u8>,
 }
 
-/// Makes bytes of a directory's entries. It runs where the directory is read, off the thread of
-/// the caller: sorting and rendering tens of thousands of entries takes tens of milliseconds.
+/// Turns the entries of a directory into bytes. It runs where the directory is read, off the
+/// caller's thread: sorting and rendering tens of thousands of entries takes tens of milliseconds.
 pub struct Render(Box<RenderFn>);
 
 type RenderFn = dyn FnOnce(Vec<DirectoryEntry>) -> Vec<u8> + Send;
 
 impl Render {
-    /// Renders by this function.
+    /// Renders with this function.
     pub fn new(render: impl FnOnce(Vec<DirectoryEntry>) -> Vec<u8> + Send + 'static) -> Self {
         Self(Box::new(render))
     }
@@ -57,7 +57,7 @@ impl fmt::Debug for Render {
     }
 }
 
-/// The side of an engine that has to do with files.
+/// The file side of an engine.
 pub trait Disk {
     /// Opens `path` (relative, no leading slash, `""` for the root itself) below `root`, following
     /// symbolic links only inside it (`openat2`: `RESOLVE_BENEATH`, no magic links), without
@@ -68,10 +68,10 @@ pub trait Disk {
     /// `EMFILE`, `EIO`, ...
     fn open(&mut self, root: &Root, path: &[u8], token: Token) -> Started<OpenedFile>;
 
-    /// The metadata of what `path` names below `root` at this moment, if that can be found out at
-    /// once. `None` where [`open`](Self::open) would fail, and where finding out may wait: the kernel
-    /// does not have all of the path in memory, or the path leads to another mount than the root's,
-    /// or the root itself is on another machine's file system. Then only `open` can tell.
+    /// The metadata of the file that `path` names below `root` now, if available at once. `None`
+    /// where [`open`](Self::open) would fail, and where the query might wait: the kernel does not
+    /// have all of the path cached, or the path leads to another mount than the root's, or the root
+    /// itself is on another machine's file system. Only `open` gives the answer then.
     fn peek(&self, root: &Root, path: &[u8]) -> Option<Meta>;
 
     /// The metadata of an open file, now.
@@ -80,9 +80,10 @@ pub trait Disk {
     /// Reads `len` bytes at `offset` (fewer only at the end of the file).
     fn read(&mut self, file: &File, offset: u64, len: usize, token: Token) -> Started<Vec<u8>>;
 
-    /// Reads the directory `path` below `root` (so many entries at most, in no order) and renders
-    /// its entries, both always on a helper thread. Only if it may hang is it read on a file system
-    /// of another machine or process, or on another mount than the root's; else that is `EXDEV`.
+    /// Reads the directory `path` below `root` (at most `max` entries, in no particular order) and
+    /// renders its entries, both always on a helper thread. A directory on a file system of another
+    /// machine or process, or on another mount than the root's, is read only if the call may hang;
+    /// otherwise the result is `EXDEV`.
     fn list(
         &mut self,
         root: &Root,
@@ -93,19 +94,19 @@ pub trait Disk {
     ) -> Started<Listed>;
 
     /// Copies the first `len` bytes of `file`, always on a helper thread, to an immutable file in
-    /// memory: its pages may stay in any queue for any time. Whether all of it is one version of
-    /// the file is for the caller to find out, by the metadata before and after.
+    /// memory, whose pages may stay in any queue for any length of time. Whether the copy is one
+    /// version of the file is for the caller to check, from the metadata before and after.
     ///
     /// # Errors
     /// `EMFILE`, `ENFILE`, `ENOMEM`; `ENODATA` when the file is shorter.
     fn copy(&mut self, file: &File, len: u64, token: Token) -> Started<File>;
 
     /// Drops operations that are no longer awaited and have not begun: those whose socket is
-    /// closed, and those for whose token `is_awaited` is false. They do not complete. What
-    /// `is_awaited` drops may be files.
+    /// closed, and those for whose token `is_awaited` returns false. They do not complete.
+    /// `is_awaited` may itself drop files.
     fn drop_unawaited(&mut self, is_awaited: &mut dyn FnMut(Token) -> bool);
 
-    /// Gives back what [`read`](Self::read) has delivered, for reuse.
+    /// Returns a vector that [`read`](Self::read) delivered, for reuse.
     fn give_back(&mut self, bytes: Vec<u8>) {
         drop(bytes);
     }

@@ -4,11 +4,11 @@
 //! operation on `EAGAIN`, posts a completion) and `sim` (a virtual network, disk and clock). The
 //! shape is that of completions, because readiness can emulate completions and not the reverse.
 //!
-//! An engine has two sides, [`Network`] and [`Disk`], each with its own contract: which calls there
-//! are, and in which order. What holds for both:
+//! An engine has two sides, [`Network`] and [`Disk`], each with its own contract: its calls and
+//! their order. Both follow these rules:
 //!
-//! * An operation is plain owned data. Whatever the kernel may touch belongs to the driver until
-//!   the kernel is done with it; the caller never has to wait before it forgets a socket.
+//! * An operation is plain owned data. All memory that the kernel may touch belongs to the driver
+//!   until the kernel is done with it; the caller may forget a socket at any time.
 //! * A completion carries the [`Token`] given with the operation. Drivers never interpret it.
 //! * All completions come from [`Network::wait`].
 

@@ -1,4 +1,4 @@
-//! What both real engines know of each socket.
+//! The state that both real engines keep for each socket.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -8,13 +8,13 @@ use crate::ktls::{ControlRecord, Stage};
 use crate::operation::Token;
 use crate::progress::Progress;
 
-/// A socket: what its caller wants of it, and its send.
+/// A socket: what its caller wants from it, and its send.
 #[derive(Debug, Default)]
 pub(crate) struct Endpoint {
     pub(crate) fd: Option<OwnedFd>,
-    /// Tells a socket from the earlier ones of its slot.
+    /// Distinguishes a socket from earlier ones in the same slot.
     pub(crate) generation: u32,
-    /// The caller wants to receive (or has not said that it does not).
+    /// The caller wants to receive (or has not paused).
     pub(crate) wants: bool,
     /// It wants to receive only once.
     pub(crate) wants_once: bool,
@@ -35,7 +35,7 @@ pub(crate) enum Sending {
     List {
         token: Token,
         progress: Progress,
-        /// Where the kernel finds the parts while it has the send, if they are several.
+        /// Where the kernel finds the parts during the send, if there are several.
         gather: Option<Gather>,
     },
     File(Box<FileSend>),
@@ -57,7 +57,7 @@ impl Endpoint {
 }
 
 impl Sending {
-    /// Bytes of it that are out.
+    /// Bytes sent so far.
     pub(crate) fn sent(&self) -> u64 {
         match self {
             Self::Nothing | Self::Control(..) => 0,

@@ -1,6 +1,6 @@
-//! Open files: their metadata, reading them, and who closes them.
+//! Open files: their metadata, reading them, and closing them.
 //!
-//! Everything here is a plain system call. What may block is called on helper threads only.
+//! Everything here is a plain system call. Calls that may block are made on helper threads only.
 
 use std::any::Any;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -23,7 +23,7 @@ pub struct File(Arc<Inner>);
 #[derive(Debug)]
 struct Inner {
     what: What,
-    /// What lasts as long as it does, and as its mapping.
+    /// Dropped with the file, or with its mapping if that lives longer.
     attached: OnceLock<Attached>,
 }
 
@@ -31,11 +31,11 @@ struct Inner {
 #[derive(Debug)]
 enum What {
     Os(OsFile),
-    /// A file of a disk that is no kernel's: only that disk knows what it is.
+    /// A file of a virtual disk, which alone knows its type.
     Virtual(Box<dyn Any + Send + Sync>),
 }
 
-/// An open file with its metadata, read from the very descriptor (`fstat`).
+/// An open file with its metadata, read from its own descriptor (`fstat`).
 #[derive(Clone, Debug)]
 pub struct OpenedFile {
     /// The descriptor.
@@ -44,16 +44,16 @@ pub struct OpenedFile {
     pub meta: Meta,
 }
 
-/// A descriptor and what we learned about it.
+/// A descriptor and what is known about it.
 #[derive(Debug)]
 pub(crate) struct OsFile {
     /// Present until dropped.
     fd: Option<OwnedFd>,
     pub(crate) store: Store,
     pub(crate) residency: Residency,
-    /// Who closes the descriptor, where closing may block.
+    /// Closes the descriptor, where closing may block.
     pub(crate) closer: OnceLock<Closer>,
-    /// Its mapping, if it is sealed memory and was requested.
+    /// Its mapping, if it is sealed memory and a mapping was requested.
     sealed: OnceLock<Option<Arc<Memory>>>,
 }
 
@@ -76,8 +76,7 @@ impl File {
         }))
     }
 
-    /// A file of a disk that is no kernel's, which finds it again by
-    /// [`as_virtual`](Self::as_virtual).
+    /// A file of a virtual disk, which gets it back by [`as_virtual`](Self::as_virtual).
     pub(crate) fn of_virtual(file: impl Any + Send + Sync) -> Self {
         Self::new(What::Virtual(Box::new(file)))
     }
@@ -89,16 +88,16 @@ impl File {
         }))
     }
 
-    /// Whether it is on a file system of another machine or process, which may hang for as long as
-    /// that likes.
+    /// Whether it is on a file system of another machine or process, which may hang for any length
+    /// of time.
     #[must_use]
     pub fn is_foreign(&self) -> bool {
         matches!(&self.0.what, What::Os(file) if file.store == Store::Remote)
     }
 
-    /// Drops `what` with the last clone of it and the last user of its
-    /// [`sealed_memory`](Self::sealed_memory), wherever these are: in a send, perhaps. To be called
-    /// once, before anybody asks for that memory.
+    /// Drops `what` with the last clone of this file or the last user of its
+    /// [`sealed_memory`](Self::sealed_memory), whichever lives longer: perhaps a send. To be called
+    /// once, before that memory is first requested.
     pub fn attach(&self, what: impl Any + Send + Sync) {
         let is_first = self.0.attached.set(Arc::new(what)).is_ok();
         debug_assert!(is_first, "one thing is attached");
@@ -124,8 +123,8 @@ impl File {
         file.sealed.get_or_init(map).as_ref()
     }
 
-    /// The descriptor and its circumstances. Panics on a file of a virtual disk, which a real
-    /// engine never gave out.
+    /// The descriptor and what is known about it. Panics on a file of a virtual disk, which a real
+    /// engine never returns.
     pub(crate) fn as_os(&self) -> &OsFile {
         match &self.0.what {
             What::Os(file) => file,
@@ -133,7 +132,7 @@ impl File {
         }
     }
 
-    /// The file of a virtual disk, if it is one of that kind.
+    /// The file of a virtual disk, if it is one of type `F`.
     pub(crate) fn as_virtual<F: Any>(&self) -> Option<&F> {
         match &self.0.what {
             What::Os(_) => None,
@@ -166,8 +165,8 @@ impl AsFd for OsFile {
 }
 
 impl OsFile {
-    /// Metadata of the descriptor, now. On a file system that may block, what the kernel last
-    /// heard of it: opening the path again, on a helper, is how to hear more.
+    /// Metadata of the descriptor, now. On a file system that may block, this is the kernel's
+    /// cached metadata; to refresh it, open the path again on a helper.
     pub(crate) fn meta(&self) -> Result<Meta, Errno> {
         if self.store == Store::Remote {
             return heard_of(self, c"", AtFlags::EMPTY_PATH).map(|found| meta_of_statx(&found));
@@ -185,7 +184,7 @@ impl OsFile {
         Ok(bytes)
     }
 
-    /// As [`read`](Self::read), into a vector whose memory is used again. Nothing is cleared first:
+    /// As [`read`](Self::read), into a vector whose memory is reused. Nothing is cleared first:
     /// that would cost half as much as reading.
     pub(crate) fn read_into(
         &self,
@@ -208,7 +207,7 @@ impl OsFile {
         Ok(())
     }
 
-    /// Reads once, at most `len` bytes, behind what is in the vector. It must have room for them.
+    /// Reads once, at most `len` bytes, appending to the vector, which must have room for them.
     fn read_more(
         &self,
         offset: u64,
@@ -242,12 +241,12 @@ impl OsFile {
             count <= len,
             "the kernel reads no more than it was asked for"
         );
-        // SAFETY: the kernel has written the `count` bytes behind `len()`, within the capacity.
+        // SAFETY: the kernel has written the `count` bytes after `len()`, within the capacity.
         unsafe { bytes.set_len(bytes.len() + count) };
         Ok(count)
     }
 
-    /// Sets who closes the descriptor, if closing it may block.
+    /// Sets how the descriptor is closed, if closing it may block.
     pub(crate) fn close_by(&self, closer: impl FnOnce() -> Closer) {
         if self.store == Store::Remote {
             self.closer.get_or_init(closer);
@@ -257,7 +256,7 @@ impl OsFile {
     /// Reads a range into the page cache, through a small buffer.
     pub(crate) fn warm(&self, offset: u64, len: u64) -> Result<(), Errno> {
         let len_hint = std::num::NonZeroU64::new(len);
-        // One large request to the disk instead of a row of small ones; only a hint.
+        // One large request to the disk instead of many small ones; only a hint.
         let _ = rustix::fs::fadvise(self, offset, len_hint, rustix::fs::Advice::WillNeed);
         let mut scratch = [0; 16 * 1024];
         let mut done = 0;
@@ -279,8 +278,7 @@ mod tests {
     use super::*;
     use crate::memory::sealed_file;
 
-    /// What is attached to a file is let go of with whatever of it lasts longest: a send may have
-    /// the memory alone.
+    /// A value attached to a file is dropped with its last part: a send may hold only the memory.
     #[test]
     fn what_is_attached_lasts_as_long_as_file_and_memory() {
         let content = std::fs::File::open("/proc/self/exe").unwrap();
@@ -302,7 +300,7 @@ mod tests {
         }
     }
 
-    /// Both ways to ask for metadata give the same, and both ways to read.
+    /// Both ways to query metadata give the same result, as do both ways to read.
     #[test]
     fn remote_files_look_the_same() {
         let open = || OwnedFd::from(std::fs::File::open("/proc/self/exe").unwrap());

@@ -14,7 +14,7 @@ use crate::store::Store;
 
 /// A `send_file` under way.
 ///
-/// The bytes go out in the order: rest of `held` (the head first, later bytes that a helper
+/// The bytes are sent in this order: the rest of `held` (first the head, later bytes that a helper
 /// fetched), then `len` bytes of the file from `offset`.
 #[derive(Debug)]
 pub(crate) struct FileSend {
@@ -25,23 +25,24 @@ pub(crate) struct FileSend {
     offset: u64,
     len: u64,
     sent: u64,
-    /// Up to here a helper has just read the file into the page cache.
+    /// The end of the range that a helper has just read into the page cache.
     warm_to: u64,
-    /// Fetch bytes by a helper instead of calling `sendfile`: it could block, or does not work.
+    /// Fetch bytes through a helper instead of calling `sendfile`, which could block or is not
+    /// supported.
     fetches: bool,
     /// Waits for a helper, and not for room.
     pub(crate) is_helped: bool,
-    /// How often the socket was full in the middle of it.
+    /// How often the socket was full halfway.
     pub(crate) shorts: u64,
 }
 
 /// What a [`FileSend`] waits for.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Over: how many bytes went out.
+    /// Finished: how many bytes were sent.
     Done(Result<u64, Errno>),
-    /// Room in the socket. `refused` if the last call sent nothing; otherwise it sent less than it
-    /// was given, which mostly means a full socket, and sometimes the end of the file.
+    /// Room in the socket. `refused` if the last call sent nothing; otherwise it sent less than
+    /// requested, which mostly means a full socket, and sometimes the end of the file.
     Room { refused: bool },
     /// A helper's answer.
     Helper,
@@ -112,7 +113,7 @@ impl FileSend {
                     return Step::Room { refused: false };
                 }
                 Err(Errno::AGAIN) => return Step::Room { refused: true },
-                // The file system does not do `sendfile`.
+                // The file system does not support `sendfile`.
                 Err(Errno::INVAL | Errno::NOSYS) if !self.fetches => self.fetches = true,
                 Err(errno) => return Step::Done(Err(errno)),
             }
@@ -122,7 +123,7 @@ impl FileSend {
     /// Continues with a helper's answer: call [`step`](Self::step) after it returned true.
     pub(crate) fn receive(&mut self, answer: Result<Ready, Errno>) -> Result<(), Errno> {
         match answer? {
-            // Trusted without a test: under memory pressure the range could be evicted as fast as
+            // Trusted without a check: under memory pressure the range could be evicted as fast as
             // it is read in.
             Ready::Warm => self.warm_to = self.offset + self.len,
             Ready::Bytes(bytes) => {
@@ -141,17 +142,17 @@ impl FileSend {
         Ok(())
     }
 
-    /// Bytes out so far.
+    /// Bytes sent so far.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Takes the vector of the head out, for reuse.
+    /// Returns the vector of the head, for reuse.
     pub(crate) fn into_vec(self) -> Vec<u8> {
         self.held
     }
 
-    /// Whether all that was tried went out (false: the socket is full).
+    /// Whether everything was sent (false: the socket is full).
     fn send_held(&mut self, socket: BorrowedFd<'_>) -> Result<bool, Errno> {
         let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         flags.set(SendFlags::MORE, self.len > 0);
@@ -168,8 +169,8 @@ impl FileSend {
         let sent =
             rustix::fs::sendfile(socket, file, Some(&mut self.offset), asked as usize)? as u64;
         self.sent += sent;
-        // Zero means the end of the file. Fewer than asked means a full socket, or the end of the
-        // file, which the next call reports.
+        // Zero means the end of the file. Fewer than requested means a full socket, or the end of
+        // the file, which the next call reports.
         self.len = if sent == 0 { 0 } else { self.len - sent };
         Ok(sent == 0 || sent == asked)
     }

@@ -1,4 +1,4 @@
-//! The message header of a gathered send: where the kernel finds the parts.
+//! The message header of a gathered send, which points the kernel to the parts.
 
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
@@ -10,8 +10,8 @@ use crate::operation::PIECES_MAX;
 use crate::progress::Progress;
 use crate::residency::last_errno;
 
-/// A `msghdr` with room for all parts of a send list. It stays at its address, wherever the
-/// `Gather` itself is moved, while the kernel may read it.
+/// A `msghdr` with room for all parts of a send list. Its address stays the same while the kernel
+/// may read it, even if the `Gather` itself is moved.
 pub(crate) struct Gather(Box<Message>);
 
 struct Message {
@@ -19,8 +19,8 @@ struct Message {
     parts: [libc::iovec; PIECES_MAX],
 }
 
-// SAFETY: the pointers in it are never followed by us, only by the kernel, during a send whose
-// `Progress` keeps alive what they point to; a `Gather` is not tied to a thread.
+// SAFETY: we never follow the pointers in it; only the kernel does, during a send whose `Progress`
+// keeps alive what they point to; a `Gather` is not tied to a thread.
 unsafe impl Send for Gather {}
 
 impl std::fmt::Debug for Gather {
@@ -43,8 +43,8 @@ impl Gather {
         }))
     }
 
-    /// Fills in what is left to send, and returns the header's address. It may be given to the
-    /// kernel as long as this value is alive and not filled again, and `progress` is left as it is.
+    /// Fills in the parts that are left to send, and returns the header's address. The kernel may
+    /// use it while this value is alive and not refilled, and `progress` is unchanged.
     pub(crate) fn fill(&mut self, progress: &Progress) -> *const libc::msghdr {
         let Message { header, parts } = &mut *self.0;
         let mut count = 0;
@@ -61,7 +61,7 @@ impl Gather {
         &raw const self.0.header
     }
 
-    /// Sends what is left, as far as the socket takes it at once.
+    /// Sends what is left, as much as the socket takes at once.
     pub(crate) fn send(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -70,7 +70,7 @@ impl Gather {
     ) -> Result<usize, Errno> {
         let header = self.fill(progress);
         // SAFETY: the header and its parts were just filled in and live until after the call; the
-        // parts lie in memory that `progress` keeps alive.
+        // parts are in memory that `progress` keeps alive.
         let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), header, flags.bits() as i32) };
         usize::try_from(sent).map_err(|_| last_errno())
     }

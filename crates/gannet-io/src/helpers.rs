@@ -1,11 +1,12 @@
 //! Threads for file calls that may block: slow opens, reads, listings, warming.
 //!
-//! They start when first needed, up to a limit, and wait for jobs in bounded queues. Answers go
+//! They start when first needed, up to a limit, and take jobs from bounded queues. Their answers go
 //! into a list of their driver, whose bell they ring.
 //!
-//! Jobs on file systems of another machine or process (NFS, FUSE), which may hang for any time,
-//! have a separate queue and never occupy all threads. Where a path leads is not known before it is
-//! looked up: a lookup begins on the root's own mount, and changes the queue at a mount boundary.
+//! Jobs on a file system of another machine or process (NFS, FUSE), which may hang for any length
+//! of time, have a separate queue and never occupy all threads. Which file system a path leads to
+//! is unknown before the lookup: a lookup begins on the root's own mount, and changes the queue at
+//! a mount boundary.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,7 +25,7 @@ use crate::reserve;
 use crate::root::{Reach, Root};
 use crate::waker::Bell;
 
-/// The stack of a helper, in bytes. The thread takes about as much beside it.
+/// The stack of a helper thread, in bytes. The thread needs about as much again besides.
 const STACK: usize = 128 << 10;
 
 /// A call that may block.
@@ -70,8 +71,8 @@ pub(crate) enum Job {
     Close { fd: OwnedFd },
 }
 
-/// Leaves a descriptor to the end of the process, which is near: its helpers have ended, and closing it
-/// here might wait for a file system that does not answer.
+/// Leaves a descriptor to the process exit, which is imminent: its helpers have ended, and closing
+/// it here might wait for a file system that does not answer.
 fn leave_open(fd: OwnedFd) {
     std::mem::forget(fd);
 }
@@ -83,7 +84,7 @@ pub(crate) struct SlotKey {
     pub(crate) generation: u32,
 }
 
-/// Who waits for a job.
+/// The requester of a job.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Owner {
     Caller(Token),
@@ -122,9 +123,9 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     jobs: VecDeque<Job>,
-    /// Those on file systems of another machine or process.
+    /// Jobs on file systems of another machine or process.
     foreign: VecDeque<Job>,
-    /// How many of these are being done.
+    /// How many of them are running.
     foreign_now: usize,
     /// Threads waiting for a job.
     idle: usize,
@@ -169,7 +170,7 @@ impl Helpers {
                 Err(_) if self.started > 0 => {}
                 Err(_) => {
                     let refused = lock(&self.shared.queue).of(is_foreign).pop_back();
-                    // Without the lock: see `retain`.
+                    // After unlocking: see `retain`.
                     drop(refused);
                     return Err(Errno::AGAIN);
                 }
@@ -181,8 +182,8 @@ impl Helpers {
 
     /// Drops jobs that are not awaited and that no thread has begun.
     pub(crate) fn retain(&self, mut is_awaited: impl FnMut(Owner) -> bool) {
-        // Without the lock: what is dropped, by the callback too, may be the last of a file whose
-        // descriptor comes back to the queue to be closed.
+        // Not under the lock: whatever is dropped here, also by the callback, may hold the last
+        // reference to a file, and dropping that puts its descriptor into this queue to be closed.
         let taken = lock(&self.shared.queue).take();
         let kept = taken.map(|mut jobs| {
             jobs.retain(|job| job.owner().is_none_or(&mut is_awaited));
@@ -192,7 +193,7 @@ impl Helpers {
         self.shared.changed.notify_all();
     }
 
-    /// Takes the answers that have come in.
+    /// Takes the answers that have arrived.
     pub(crate) fn take_answers(&self) -> Vec<Answer> {
         std::mem::take(&mut *lock(&self.shared.answers))
     }
@@ -234,12 +235,12 @@ impl Queue {
         }
     }
 
-    /// All jobs that no thread has begun, those that may hang last.
+    /// Takes all jobs that no thread has begun, with those that may hang last.
     fn take(&mut self) -> [VecDeque<Job>; 2] {
         [false, true].map(|is_foreign| std::mem::take(self.of(is_foreign)))
     }
 
-    /// Puts such jobs back, before those that have come meanwhile.
+    /// Puts such jobs back, ahead of any that were added meanwhile.
     fn put_first(&mut self, jobs: [VecDeque<Job>; 2]) {
         for (is_foreign, mut jobs) in [false, true].into_iter().zip(jobs) {
             jobs.append(self.of(is_foreign));
@@ -258,7 +259,7 @@ impl Shared {
         })
     }
 
-    /// Closes the descriptor later. The queue's bound does not count: it limits new jobs, and there
+    /// Closes the descriptor later. The queue's bound does not apply: it limits new jobs, and there
     /// are no more of these than descriptors.
     fn close(&self, fd: OwnedFd) {
         let mut queue = lock(&self.queue);
@@ -271,7 +272,7 @@ impl Shared {
         self.changed.notify_one();
     }
 
-    /// A thread's life.
+    /// The main loop of a helper thread.
     fn work(self: &Arc<Self>) {
         while let Some((job, is_foreign)) = self.next_job() {
             let outcome = job.run();
@@ -294,7 +295,8 @@ impl Shared {
         self.bell.ring();
     }
 
-    /// A lookup has come to the border of the root's mount: it goes on among those that may hang.
+    /// A lookup has reached the boundary of the root's mount: it continues in the queue of jobs
+    /// that may hang.
     fn cross(self: &Arc<Self>, job: Job) {
         let mut queue = lock(&self.queue);
         if queue.foreign.len() < limits::HELPER_QUEUE_MAX {
@@ -316,7 +318,7 @@ impl Shared {
         }
     }
 
-    /// The next job, and whether it is one that may hang.
+    /// The next job, and whether it may hang.
     fn next_job(&self) -> Option<(Job, bool)> {
         let mut queue = lock(&self.queue);
         loop {
@@ -347,12 +349,12 @@ enum Outcome {
     Answered(Answer),
     /// It needs no answer.
     Done,
-    /// It leaves the root's mount, and has to begin again as one that may.
+    /// It leaves the root's mount, and has to start over in the queue of jobs that may hang.
     Crosses(Job),
 }
 
 impl Job {
-    /// Who waits for it, if anybody does.
+    /// The requester that waits for it, if any.
     fn owner(&self) -> Option<Owner> {
         match self {
             Self::Open { token, .. }
@@ -364,8 +366,9 @@ impl Job {
         }
     }
 
-    /// Whether it begins something. What goes on with an open file is not refused for the queue's
-    /// length: it would end a download, and descriptors and connections bound how many there are.
+    /// Whether it starts new work. A job on a file that is already open is never refused because of
+    /// the queue's length: that would end a download, and the number of such jobs is bounded by
+    /// descriptors and connections.
     fn is_new(&self) -> bool {
         match self {
             Self::Open { .. } | Self::List { .. } | Self::Copy { .. } => true,
@@ -449,7 +452,7 @@ impl Job {
         })
     }
 
-    /// The answer to a lookup for which there is no room.
+    /// The answer to a lookup for which the queue has no room.
     fn refuse(self) -> Option<Answer> {
         match self {
             Self::Open { token, .. } => Some(Answer::Opened(token, Err(Errno::AGAIN))),
@@ -502,14 +505,14 @@ mod tests {
         }
     }
 
-    /// Where closing may block, a helper closes: the other end of the pipe hears of it.
+    /// Where closing may block, a helper closes the descriptor: the other end of the pipe sees it.
     #[test]
     fn closes_for_others() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let mut helpers = Helpers::new(1, Arc::new(Bell::new().unwrap()));
         let file = File::os(writer, crate::store::Store::Remote);
         file.as_os().close_by(|| helpers.shared.closer());
-        // Also where the helpers are far behind.
+        // Even when the helpers are far behind.
         let null = File::from(std::fs::File::open("/dev/null").unwrap());
         let read = || Job::Read {
             file: null.clone(),
@@ -579,7 +582,7 @@ mod tests {
                 queue.of(number % 2 == 1).push_back(open(number));
             }
         }
-        // The caller drops what it kept for such a job, maybe the last of a file.
+        // The caller drops what it kept for such a job, perhaps the last reference to a file.
         let (kept_closed, writer) = rustix::pipe::pipe().unwrap();
         let kept_file = File::os(writer, crate::store::Store::Remote);
         kept_file.as_os().close_by(|| helpers.shared.closer());
@@ -601,7 +604,7 @@ mod tests {
         assert_eq!(rustix::io::read(&kept_closed, &mut [0; 1]), Ok(0));
     }
 
-    /// A queue that is not drained refuses what is new at its bound, and ends no download.
+    /// A queue that is not drained refuses new work at its bound, and ends no download.
     #[test]
     fn refuses_beyond_the_bound() {
         let file = File::from(std::fs::File::open("/dev/null").unwrap());

@@ -1,14 +1,14 @@
 //! Kernel TLS, transmit only: the kernel encrypts what a socket sends.
 //!
 //! ```text
-//!   attach (TCP_ULP "tls") ─▶ install (TLS_TX) ─▶ send, sendmsg, sendfile as ever
+//!   attach (TCP_ULP "tls") ─▶ install (TLS_TX) ─▶ send, sendmsg, sendfile as before
 //!                                   ▲                  │
 //!                                   └─ update key ◀────┘ send_control(handshake, KeyUpdate) first
 //! ```
 //!
-//! Receiving is never given to the kernel: what the peer sends keeps arriving as ciphertext.
-//! On such a socket `MSG_WAITALL` and zero-copy sends fail with `EOPNOTSUPP`, and a `MSG_MORE`
-//! holds the last record back until more is sent. The kernel's documentation is
+//! Receiving is never handed to the kernel: bytes from the peer keep arriving as ciphertext. On
+//! such a socket `MSG_WAITALL` and zero-copy sends fail with `EOPNOTSUPP`, and `MSG_MORE` holds
+//! back the last record until more is sent. The kernel's documentation is
 //! `Documentation/networking/tls.rst`; each function documents what was measured on Linux 6.1, 6.12
 //! and 7.2.
 
@@ -40,7 +40,7 @@ const CIPHERS: [Cipher; 3] = [
     Cipher::ChaCha20Poly1305,
 ];
 
-/// What the kernel needs to go on encrypting a TLS 1.3 connection.
+/// What the kernel needs to continue encrypting a TLS 1.3 connection.
 pub struct TxKeys<'a> {
     /// Which AEAD.
     pub cipher: Cipher,
@@ -62,7 +62,7 @@ pub enum ControlType {
     Handshake = 22,
 }
 
-/// A control record that is to be sent: type and content.
+/// A control record to be sent: type and content.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ControlRecord {
     control: ControlType,
@@ -90,7 +90,7 @@ impl ControlRecord {
         &self.content[..self.len]
     }
 
-    /// As [`send_control`]; how many bytes of content went out, or `EAGAIN`.
+    /// As [`send_control`]; returns how many bytes of content were sent, or `EAGAIN`.
     pub(crate) fn send(&self, socket: impl AsFd) -> Result<u64, Errno> {
         loop {
             match send_control(&socket, self.control, self.content()) {
@@ -108,13 +108,13 @@ impl ControlRecord {
 pub struct Support {
     /// Encryption with each of the ciphers, or why not.
     pub ciphers: [(Cipher, Result<(), Unavailable>); 3],
-    /// A key can be replaced (Linux 6.14). Without it a connection ends when its key is used up
-    /// or the peer asks for an update.
+    /// A key can be replaced (Linux 6.14). Without this a connection ends when its key is used up
+    /// or the peer requests an update.
     pub can_update_keys: bool,
 }
 
 impl Support {
-    /// What a kernel says that encrypts with all ciphers: that of the simulator.
+    /// The report of a kernel that encrypts with all ciphers, as the simulator's does.
     #[must_use]
     pub fn complete(can_update_keys: bool) -> Self {
         Self {
@@ -144,13 +144,13 @@ impl Support {
 /// Why the kernel does not encrypt.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Unavailable {
-    /// What was tried when it failed.
+    /// The step that failed.
     pub step: &'static str,
-    /// The kernel's answer.
+    /// The error that the kernel returned.
     pub errno: Errno,
     /// The cause, in words.
     pub why: &'static str,
-    /// What to do about it, if we know.
+    /// How to fix it, if known.
     pub help: Option<&'static str>,
 }
 
@@ -170,7 +170,8 @@ impl Unavailable {
     #[must_use]
     pub fn of_attach(errno: Errno) -> Self {
         let (why, help) = match errno {
-            // The kernel tried to load the module and there is none, or it may not (containers).
+            // The kernel tried to load the module and there is none, or it was not allowed to
+            // (containers).
             Errno::NOENT => (
                 "the kernel module 'tls' is not loaded",
                 Some("run 'modprobe tls' as root, and name it in /etc/modules-load.d/tls.conf"),
@@ -199,7 +200,7 @@ impl Unavailable {
     #[must_use]
     pub fn of_install(errno: Errno) -> Self {
         let (why, help) = match errno {
-            // Without the cipher the crypto layer says ENOENT, without its description EINVAL.
+            // An unknown cipher is ENOENT from the crypto layer; without its description, EINVAL.
             Errno::NOENT | Errno::INVAL | Errno::OPNOTSUPP => (
                 "the kernel does not know this cipher for TLS 1.3",
                 Some("use a newer kernel"),
@@ -220,26 +221,27 @@ impl Unavailable {
     }
 }
 
-/// Attaches kernel TLS to a connected TCP socket; nothing changes on the wire yet. Once only:
+/// Attaches kernel TLS to a connected TCP socket; nothing changes on the wire yet. Only once:
 /// `EEXIST` after that.
 ///
 /// # Errors
-/// `ENOENT` the module is not loaded; `ENOPROTOOPT` not built; `ENOTCONN` the peer has reset.
+/// `ENOENT` if the module is not loaded; `ENOPROTOOPT` if it is not built; `ENOTCONN` if the peer
+/// has reset.
 pub fn attach(socket: impl AsFd) -> Result<(), Errno> {
     set(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_ULP, b"tls\0")
 }
 
-/// Has the kernel encrypt everything sent from now on. Nothing may be in a send meanwhile, and all
-/// that was encrypted elsewhere must have been sent.
+/// Has the kernel encrypt everything sent from now on. No send may be under way meanwhile, and all
+/// records encrypted elsewhere must have been sent.
 ///
-/// A second call replaces the key: send the `KeyUpdate` by [`send_control`] before.
+/// A second call replaces the key: first send the `KeyUpdate` by [`send_control`].
 ///
 /// # Errors
-/// `EBUSY` a second key on a kernel that cannot replace it (measured: 6.1 and 6.12); `ENOENT` or
-/// `EINVAL` an unknown cipher; `ENOPROTOOPT` without [`attach`].
+/// `EBUSY` for a second key on a kernel that cannot replace it (measured: 6.1 and 6.12); `ENOENT`
+/// or `EINVAL` for an unknown cipher; `ENOPROTOOPT` without [`attach`].
 ///
 /// # Panics
-/// If the key has not the length that its cipher asks for.
+/// If the key does not have the length that its cipher requires.
 pub fn install(socket: impl AsFd, keys: &TxKeys<'_>) -> Result<(), Errno> {
     let mut blob = CryptoInfo::new(keys);
     let result = set(socket.as_fd(), libc::SOL_TLS, libc::TLS_TX, blob.as_bytes());
@@ -247,7 +249,7 @@ pub fn install(socket: impl AsFd, keys: &TxKeys<'_>) -> Result<(), Errno> {
     result
 }
 
-/// How far a socket has come.
+/// The stages of a socket on its way to kernel TLS.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) enum Stage {
     /// Plain TCP.
@@ -259,7 +261,7 @@ pub(crate) enum Stage {
     Encrypting,
 }
 
-/// [`attach`] if that was not done, then [`install`].
+/// [`attach`] unless already attached, then [`install`].
 pub(crate) fn encrypt(
     socket: BorrowedFd<'_>,
     stage: &mut Stage,
@@ -274,8 +276,8 @@ pub(crate) fn encrypt(
     Ok(())
 }
 
-/// Sends a record that is not application data, after all that was sent before. True if it went
-/// into the socket whole; false if the socket is full: try again when there is room.
+/// Sends a record that is not application data, after everything sent before. True if the socket
+/// took it whole; false if the socket is full: try again when there is room.
 ///
 /// # Errors
 /// Those of `sendmsg`.
@@ -322,10 +324,10 @@ pub fn send_control(
     }
 }
 
-/// Tries kernel TLS out on a loopback connection.
+/// Tests kernel TLS on a loopback connection.
 ///
 /// # Errors
-/// The connection cannot be made (no loopback, no descriptors).
+/// The connection cannot be set up (no loopback, no descriptors).
 pub fn probe() -> io::Result<Support> {
     let mut results = Vec::with_capacity(CIPHERS.len());
     let mut can_update_keys = false;
@@ -391,7 +393,7 @@ fn key_len(cipher: Cipher) -> usize {
 }
 
 /// `struct tls12_crypto_info_*` (`linux/tls.h`), which serves TLS 1.3 too: version and cipher in
-/// native order, then vector, key, salt and record sequence as bytes.
+/// native byte order, then vector, key, salt and record sequence as bytes.
 struct CryptoInfo {
     bytes: [u8; Self::LEN_MAX],
     len: usize,
@@ -515,7 +517,7 @@ mod tests {
     fn a_probe_has_an_answer_for_every_cipher() {
         let support = probe().expect("loopback");
         match support.unavailable() {
-            // Where there is none, the reason is in words, and no key can be updated.
+            // Without kernel TLS there is a reason in words, and no key can be replaced.
             Some(why) => {
                 assert!(!why.why.is_empty() && !support.can_update_keys);
                 println!("no kernel TLS here: {why}");

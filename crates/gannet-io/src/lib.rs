@@ -7,8 +7,8 @@
 //! * [`epoll`]: plain system calls, everywhere on Linux.
 //! * [`sim`]: a virtual network, disk and clock, driven by a seed.
 //!
-//! The program ignores SIGPIPE, as Rust programs do from their start: `sendfile` has no flag to
-//! prevent it.
+//! The program ignores SIGPIPE, as Rust programs do by default: `sendfile` has no flag to prevent
+//! it.
 
 pub mod cause;
 pub(crate) mod clock;

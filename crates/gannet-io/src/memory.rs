@@ -1,4 +1,4 @@
-//! Memory that a send may point into: heap bytes, or a sealed copy of a file.
+//! Memory that a send may refer to: heap bytes, or a sealed copy of a file.
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -27,7 +27,7 @@ enum Kind {
     Sealed(Mapping),
 }
 
-/// What lasts as long as bytes do.
+/// A value that lives as long as the bytes.
 pub(crate) type Attached = Arc<dyn Any + Send + Sync>;
 
 impl Memory {
@@ -37,7 +37,7 @@ impl Memory {
         Self::new(Kind::Heap(bytes.into_boxed_slice()), None)
     }
 
-    /// Heap bytes; drops `what` with them, wherever that is: in a send, perhaps.
+    /// Heap bytes; drops `what` with them, wherever that happens: perhaps in a send.
     #[must_use]
     pub fn from_vec_with(bytes: Vec<u8>, what: impl Any + Send + Sync) -> Self {
         let attached: Attached = Arc::new(what);
@@ -48,12 +48,12 @@ impl Memory {
     /// it.
     ///
     /// # Errors
-    /// `InvalidInput` for a file that is not sealed so, or is empty; those of `mmap`.
+    /// `InvalidInput` for a file that is not sealed that way, or is empty; those of `mmap`.
     pub fn map_sealed(file: impl AsFd) -> io::Result<Self> {
         Self::map_sealed_with(file, None)
     }
 
-    /// The same; `attached` lasts as long as the mapping.
+    /// As [`map_sealed`](Self::map_sealed); `attached` lives as long as the mapping.
     pub(crate) fn map_sealed_with(file: impl AsFd, attached: Option<Attached>) -> io::Result<Self> {
         let file = file.as_fd();
         let needed = SealFlags::SHRINK | SealFlags::WRITE;
@@ -64,7 +64,7 @@ impl Memory {
         }
         let mapping = Mapping::of(file, len, ProtFlags::READ)?;
         if len <= POPULATED_MAX {
-            // Only a matter of speed.
+            // A failure only costs speed.
             let _ = mapping.advise(Advice::LinuxPopulateRead);
         }
         Ok(Self::new(Kind::Sealed(mapping), attached))
@@ -130,8 +130,9 @@ pub fn sealed_copy(file: impl AsFd, len: usize) -> io::Result<OwnedFd> {
     seal(file.as_fd(), len)
 }
 
-/// Reads `len` bytes of `file` from `offset` into memory of our own: for what is looked up at random
-/// while it is served. Huge pages, where the kernel gives them, make that and the reading quicker.
+/// Reads `len` bytes of `file` from `offset` into our own memory, for data that is accessed at
+/// random while serving. Huge pages, where the kernel provides them, speed up both the copy and the
+/// accesses.
 ///
 /// # Errors
 /// Those of `pread`; `UnexpectedEof` if the file is too short, `OutOfMemory`.
@@ -150,8 +151,8 @@ pub fn read_large(file: impl AsFd, offset: u64, len: usize) -> io::Result<Vec<u8
         && whole > 0
     {
         let start = room[lead..].as_mut_ptr().cast::<c_void>();
-        // SAFETY: the range lies within the vector's spare room, and this advice changes no content.
-        // Where it is not taken, ordinary pages do.
+        // SAFETY: the range is within the vector's spare capacity, and this advice changes no
+        // content. If the kernel ignores it, the pages are ordinary ones.
         let _ = unsafe { rustix::mm::madvise(start, whole, Advice::LinuxHugepage) };
     }
     while bytes.len() < len {
@@ -166,9 +167,9 @@ pub fn read_large(file: impl AsFd, offset: u64, len: usize) -> io::Result<Vec<u8
     Ok(bytes)
 }
 
-/// An immutable file in memory that holds the first `len` bytes of `file`. Its length is rarely
-/// that of huge pages, so it is written rather than mapped: a page that is written whole is not
-/// cleared first.
+/// An immutable file in memory that holds the first `len` bytes of `file`. Its length is rarely a
+/// multiple of the huge page size, so it is written rather than mapped: a page that is written
+/// whole is not cleared first.
 ///
 /// # Errors
 /// `EMFILE`, `ENFILE`; `ENOMEM` when no copy can be made, whatever the cause: a sandbox may refuse
@@ -226,7 +227,7 @@ fn seal(file: BorrowedFd<'_>, len: usize) -> io::Result<OwnedFd> {
     let mut target = Mapping::of(memfd.as_fd(), mapped_len, write)?;
     target.advise(Advice::LinuxHugepage).ok();
     fill(file, &mut target.writable()[..len])?;
-    // `F_SEAL_WRITE` is refused while a writable mapping stands.
+    // `F_SEAL_WRITE` is refused while a writable mapping exists.
     drop(target);
     let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&memfd, seals)?;
@@ -243,18 +244,17 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// Sealed files up to this length are put into the page tables at once; for larger ones, of which
-/// few pages may ever be needed, the kernel does so piece by piece.
+/// Sealed files up to this length are mapped into the page tables at once; for larger ones, of
+/// which few pages may ever be needed, the kernel does so on demand.
 const POPULATED_MAX: usize = 8 << 20;
 
-/// Bytes copied at a time: they stay in the second-level cache between reading and writing.
+/// Bytes copied at a time: they stay in the second-level cache between read and write.
 const COPY_BUFFER_LEN: u64 = 128 << 10;
 
 /// The size of a huge page on every machine we know of with 4 KiB base pages.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// A `memfd` of `len` bytes that are really there, so that filling it cannot run out of memory
-/// half-way.
+/// A `memfd` with `len` bytes allocated, so that filling it cannot run out of memory halfway.
 fn reserve(len: usize, flags: MemfdFlags) -> io::Result<OwnedFd> {
     let flags = flags | MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let memfd = rustix::fs::memfd_create("gannet", flags)?;
@@ -308,16 +308,17 @@ impl Mapping {
 
     /// The bytes of a fresh `memfd` mapping.
     fn writable(&mut self) -> &mut [u8] {
-        // SAFETY: only `seal` calls this, on a shared writable mapping of a memfd that no one
-        // else has; the memfd is as long as the mapping; `&mut self` keeps it exclusive.
+        // SAFETY: only `seal` calls this, on a shared writable mapping of a memfd that is not
+        // shared with anything else; the memfd is as long as the mapping; `&mut self` keeps it
+        // exclusive.
         unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr().cast(), self.len) }
     }
 
     /// The bytes of a sealed `memfd`.
     fn sealed(&self) -> &[u8] {
-        // SAFETY: only called for `Kind::Sealed`, whose makers have sealed the memfd or asked for
-        // its seals: it has at least `len` bytes, and the seals prevent writing, shrinking and
-        // unsealing while the mapping lives.
+        // SAFETY: only called for `Kind::Sealed`, whose constructors have sealed the memfd or
+        // queried its seals: it has at least `len` bytes, and the seals prevent writing, shrinking
+        // and unsealing while the mapping lives.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().cast(), self.len) }
     }
 }
@@ -344,7 +345,7 @@ mod tests {
         file
     }
 
-    /// A part of a file that is larger than a huge page is read as it is, and no further.
+    /// A part of a file that is larger than a huge page is read exactly.
     #[test]
     fn reads_large_parts() {
         let content: Vec<u8> = (0..5 << 20).map(|at: u32| (at / 7) as u8).collect();
@@ -360,7 +361,7 @@ mod tests {
         assert_eq!(absurd.kind(), io::ErrorKind::OutOfMemory);
     }
 
-    /// A sealed copy has the bytes and outlives truncation of its origin.
+    /// A sealed copy has the bytes and survives truncation of the original.
     #[test]
     fn seals_a_copy() {
         let content: Vec<u8> = (0..3_000_000u32).map(|i| (i / 3) as u8).collect();
@@ -382,7 +383,7 @@ mod tests {
         assert_eq!(&memory.bytes()[..content.len()], &content);
     }
 
-    /// A file shorter than asked is an error at the copy, not a fault later.
+    /// A file shorter than requested is an error during the copy, not a fault later.
     #[test]
     fn refuses_a_short_file() {
         let file = file_with(b"short");
@@ -390,7 +391,7 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 
-    /// Reading in what is beyond the end of a file is an error.
+    /// Preloading beyond the end of a file is an error.
     #[test]
     fn preload_of_a_truncated_file_fails() {
         let file = file_with(&[1; 8192]);

@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 use rustix::fs::{AtFlags, FileType, Stat, Statx, StatxFlags};
 use rustix::io::Errno;
 
-/// What kind of thing a path names.
+/// The kind of file that a path names.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum FileKind {
     /// A regular file.
@@ -31,7 +31,7 @@ pub struct Meta {
     pub ctime_ns: i128,
     /// Device and inode: the file's identity.
     pub identity: (u64, u64),
-    /// Names that the file has (hard links); 0 when it was deleted or replaced by rename.
+    /// Number of names of the file (hard links); 0 once it was deleted or replaced by rename.
     pub links: u64,
 }
 
@@ -40,7 +40,7 @@ pub struct Meta {
 pub struct DirectoryEntry {
     /// Its name: one segment, not necessarily UTF-8.
     pub name: Vec<u8>,
-    /// What it is, with symbolic links followed inside the root; an entry that cannot be resolved
+    /// Its metadata, with symbolic links followed inside the root; an entry that cannot be resolved
     /// inside the root is left out of a listing.
     pub meta: Meta,
 }
@@ -55,8 +55,8 @@ impl Meta {
     }
 }
 
-/// What the kernel has last heard of a file's metadata, without asking the file system again. The
-/// time of the last access is left out: any read makes it unknown, and it would then be queried.
+/// The kernel's cached metadata of a file, without querying the file system again. The time of the
+/// last access is left out: any read makes it unknown, and it would then be queried.
 pub(crate) fn heard_of(at: impl AsFd, path: &CStr, flags: AtFlags) -> Result<Statx, Errno> {
     let wanted = StatxFlags::TYPE
         | StatxFlags::MODE

@@ -1,8 +1,8 @@
-//! Files that an operator names: certificates, configurations, archives; and rules, which whoever
-//! writes a site names.
+//! Files named by an operator (certificates, configurations, archives) or by the author of a site
+//! (rules).
 //!
-//! Only regular files are read. Opening a FIFO would wait for a writer for ever, opening a device
-//! may do anything, and neither has content that stays the same when it is read again.
+//! Only regular files are read. Opening a FIFO could wait for a writer indefinitely, opening a
+//! device may have any effect, and the content of either changes from one read to the next.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
@@ -17,25 +17,25 @@ use crate::root::Root;
 /// Opens a regular file for reading, following symbolic links. Never waits for a peer.
 ///
 /// # Errors
-/// It is not there, may not be read, or is not a regular file.
+/// The file does not exist, may not be read, or is not a regular file.
 pub fn open(path: &Path) -> io::Result<File> {
-    // Before opening: opening a device may have effects.
+    // Checked before opening as well: opening a device may have effects.
     check(&std::fs::metadata(path)?)?;
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(flags.bits().cast_signed())
         .open(path)?;
-    // And again: something else may have taken the name.
+    // Checked again: the path may name another file by now.
     check(&file.metadata()?)?;
     Ok(file)
 }
 
-/// Opens a regular file below a directory for reading. Others may write there: symbolic links are
-/// followed only while they stay below it.
+/// Opens a regular file below a directory for reading. The directory may be writable by others: a
+/// symbolic link is followed only if it stays below it.
 ///
 /// # Errors
-/// As for [`open`]; `CrossesDevices` if a link leads out.
+/// As for [`open`]; `CrossesDevices` if a link leads outside.
 pub fn open_below(root: &Root, path: &Path) -> io::Result<File> {
     check(&metadata_below(root, path)?)?;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -44,19 +44,19 @@ pub fn open_below(root: &Root, path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Metadata of what [`open_below`] would open, whatever it is.
+/// Metadata of the file that [`open_below`] would open, of any type.
 ///
 /// # Errors
-/// It is not there, or a link leads out.
+/// The file does not exist, or a link leads outside.
 pub fn metadata_below(root: &Root, path: &Path) -> io::Result<Metadata> {
     File::from(root.below(path, OFlags::PATH)?).metadata()
 }
 
 /// Opens a file for appending lines, such as a log: a regular file, or a FIFO with a reader. Does
-/// not wait for that reader. With `is_new` the file is made, and must not be there.
+/// not wait for that reader. With `is_new` the file is created, and must not exist.
 ///
 /// # Errors
-/// It may not be written, or is a FIFO without a reader (`ENXIO`).
+/// The file may not be written, or is a FIFO without a reader (`ENXIO`).
 pub fn append(path: &Path, is_new: bool) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new()
@@ -64,7 +64,7 @@ pub fn append(path: &Path, is_new: bool) -> io::Result<File> {
         .create_new(is_new)
         .custom_flags(flags.bits().cast_signed())
         .open(path)?;
-    // Only the opening must not wait: a line is written whole.
+    // Only opening must not wait; a line is written whole.
     let flags = rustix::fs::fcntl_getfl(&file)?;
     rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
     Ok(file)
@@ -73,15 +73,15 @@ pub fn append(path: &Path, is_new: bool) -> io::Result<File> {
 /// Reads a whole file of at most `max` bytes, as [`open`] does.
 ///
 /// # Errors
-/// As for [`open`]; it cannot be read, or is longer.
+/// As for [`open`]; the file cannot be read, or is longer.
 pub fn read(path: &Path, max: u64) -> io::Result<Vec<u8>> {
     read_all(&open(path)?, max)
 }
 
-/// As [`read`], of what [`open_below`] opens.
+/// As [`read`], for a file opened as by [`open_below`].
 ///
 /// # Errors
-/// As for [`open_below`]; it cannot be read, or is longer.
+/// As for [`open_below`]; the file cannot be read, or is longer.
 pub fn read_below(root: &Root, path: &Path, max: u64) -> io::Result<Vec<u8>> {
     read_all(&open_below(root, path)?, max)
 }
@@ -99,7 +99,7 @@ fn read_all(file: &File, max: u64) -> io::Result<Vec<u8>> {
 /// As [`read`], for text.
 ///
 /// # Errors
-/// As for [`read`]; it is not UTF-8.
+/// As for [`read`]; the file is not UTF-8.
 pub fn read_text(path: &Path, max: u64) -> io::Result<String> {
     let not_utf8 = |_| io::Error::new(io::ErrorKind::InvalidData, "not UTF-8");
     String::from_utf8(read(path, max)?).map_err(not_utf8)
@@ -124,7 +124,7 @@ mod tests {
 
     use super::*;
 
-    /// Links count while they stay below the root.
+    /// A link that stays below the root is followed.
     #[test]
     fn nothing_outside_a_root_is_read() {
         let folder = std::env::temp_dir().join(format!("gannet-below-{}", std::process::id()));
@@ -169,7 +169,7 @@ mod tests {
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// A FIFO without a writer is refused at once, and so is every other special file.
+    /// A FIFO without a writer is refused at once, as is every other special file.
     #[test]
     fn only_regular_files_are_read() {
         let folder = std::env::temp_dir().join(format!("gannet-named-{}", std::process::id()));

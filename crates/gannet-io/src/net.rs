@@ -1,4 +1,4 @@
-//! Binding listening sockets: TCP over IPv4 and IPv6. Those of Unix are in
+//! Binding listening sockets: TCP over IPv4 and IPv6. Unix sockets are in
 //! [`unix_socket`](crate::unix_socket).
 
 use std::io;
@@ -10,9 +10,10 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 use crate::limits;
 
 /// Binds a TCP listener. Several listeners may share the address (`SO_REUSEPORT`): one per worker,
-/// and a new process before the old one has gone. Port 0 takes a free one ([`local_addr`]).
+/// and those of a new process before the old one has gone. Port 0 takes a free one
+/// ([`local_addr`]).
 ///
-/// Accepted sockets inherit `TCP_NODELAY`. An IPv6 address takes IPv6 only, so that `[::]` and
+/// Accepted sockets inherit `TCP_NODELAY`. An IPv6 address accepts IPv6 only, so that `[::]` and
 /// `0.0.0.0` can be bound side by side.
 ///
 /// # Errors
@@ -21,8 +22,8 @@ pub fn bind(address: SocketAddr) -> io::Result<OwnedFd> {
     tcp(address, true)
 }
 
-/// As [`bind`], but fails with `EADDRINUSE` when anybody else listens on the address, sharing or
-/// not: for finding out whether a port is free.
+/// As [`bind`], but fails with `EADDRINUSE` if any other socket listens on the address, sharing or
+/// not: for testing whether a port is free.
 ///
 /// # Errors
 /// As for [`bind`].
@@ -39,7 +40,7 @@ fn tcp(address: SocketAddr, share: bool) -> io::Result<OwnedFd> {
     if address.is_ipv6() {
         sockopt::set_ipv6_v6only(&socket, true)?;
     }
-    // Bind although connections of an earlier process are in TIME_WAIT.
+    // Bind even if connections of an earlier process are in TIME_WAIT.
     sockopt::set_socket_reuseaddr(&socket, true)?;
     if share {
         sockopt::set_socket_reuseport(&socket, true)?;
@@ -50,17 +51,17 @@ fn tcp(address: SocketAddr, share: bool) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Has the kernel hold new connections of a TCP listener back until their first bytes are there
+/// Has the kernel hold back new connections of a TCP listener until their first bytes arrive
 /// (`TCP_DEFER_ACCEPT`), for about a second at most.
 ///
-/// Accepting and receiving then are one turn instead of two. With a connection per request that
+/// Accepting and receiving then take one turn instead of two. With a connection per request that
 /// saves a tenth of the server's time (medians of 16.6 and 18.4 µs on loopback). The price: a
-/// connection whose first bytes have not come when the listener closes is reset, not served.
+/// connection whose first bytes have not arrived when the listener closes is reset, not served.
 ///
 /// # Errors
 /// `EOPNOTSUPP` for a Unix socket.
 pub fn defer_accept(listener: impl AsFd) -> io::Result<()> {
-    // The kernel rounds it up to a number of retransmissions: one.
+    // The kernel rounds this up to a number of retransmissions: one.
     let seconds: libc::c_int = 1;
     // SAFETY: the descriptor is open while borrowed; the kernel reads one int.
     let result = unsafe {
@@ -117,7 +118,7 @@ mod tests {
         TcpStream::connect(bound).unwrap();
     }
 
-    /// Listeners share an address, and an exclusive one notices them.
+    /// Listeners can share an address, and an exclusive bind detects them.
     #[test]
     fn binds_tcp() {
         check_tcp("127.0.0.1:0");

@@ -1,9 +1,8 @@
-//! Connections: accepting, receiving, sending; datagrams; and the wait in which an engine's
-//! operations end.
+//! Connections: accepting, receiving, sending; datagrams; and the wait that reports the end of an
+//! engine's operations.
 //!
-//! Two engines implement [`Network`] over the kernel's sockets, each in its own way, and share
-//! through [`os_engine`](crate::os_engine) what is the same for both; the simulator has its own
-//! network.
+//! Two engines implement [`Network`] over the kernel's sockets and share their common part in
+//! [`os_engine`](crate::os_engine); the simulator has its own network.
 //!
 //! # Order of calls
 //!
@@ -13,25 +12,26 @@
 //!                            │   (pause_receiving, receive)         ▼
 //!                            └────────────── Sent ◀─ send, send_file, send_control
 //!   encrypt_in_kernel: between two sends        shutdown_write: at any time, takes effect after the send
-//!   close or reset: at any time, once; the socket is not named again
+//!   close or reset: at any time, once; the socket is not used again
 //! ```
 //!
-//! Datagram sockets are there from the start:
+//! Datagram sockets exist from the start:
 //!
 //! ```text
 //!   receive_datagrams ─▶ Datagram ─▶ received, release            stop_datagrams: at any time, once
 //!   send_datagrams ─▶ EAGAIN ─▶ when_sendable ─▶ Sendable ─▶ send_datagrams
 //! ```
 //!
-//! * A worker calls [`Network::wait`] once a turn. It submits what was prepared and returns all that
-//!   has ended meanwhile, for the disk as well. Clocks are read by it and stand still otherwise.
+//! * A worker calls [`Network::wait`] once a turn. It submits all prepared operations and returns
+//!   all that have completed meanwhile, those of the disk included. It also reads the clocks, which
+//!   stand still otherwise.
 //! * At most one `send`, `send_file` or `send_control` is under way per socket, and at most one
 //!   `receive`.
 //! * Completions of one `wait` are delivered in the order in which they happened, per socket.
 //! * After [`Network::close`] or [`Network::reset`] no later wait delivers a completion for that
-//!   socket, not even one already queued. What the *same* wait has handed out beside the completion
-//!   being handled is with the caller already: it has to recognise those tokens, and to release their
-//!   leases. A new socket with the same number comes from a later wait at the earliest.
+//!   socket, not even one already queued. Completions returned by the *same* wait as the one being
+//!   handled are with the caller already: it has to recognise those tokens, and to release their
+//!   leases. The socket's number is reused by a later wait at the earliest.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -43,18 +43,18 @@ use crate::ktls::{ControlType, TxKeys};
 use crate::operation::{DatagramSocket, Lease, Listener, Nanos, SendList, Socket, Token};
 use crate::waker::Waker;
 
-/// What an engine says of itself for the first lines of output and for `/metrics`.
+/// An engine's description of itself, for the first lines of output and for `/metrics`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct EngineReport {
     /// `io_uring`, `epoll` or `sim`.
     pub name: &'static str,
-    /// Kernel features in use, in words (`multishot receive`, `provided buffers`, ...).
+    /// Kernel features in use, by name (`multishot receive`, `provided buffers`, ...).
     pub in_use: Vec<&'static str>,
     /// Features not in use, each with the reason.
     pub missing: Vec<(&'static str, String)>,
 }
 
-/// Plain counts since the start, of one driver.
+/// Counters of one driver since its start.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct IoCounters {
     /// Calls that entered the kernel to submit or to wait.
@@ -69,7 +69,7 @@ pub struct IoCounters {
     pub no_buffers: u64,
     /// Times that the submission queue was full and had to be flushed early.
     pub queue_full: u64,
-    /// Times that the kernel reported an overflown completion queue.
+    /// Times that the kernel reported an overflow of the completion queue.
     pub completion_overflows: u64,
     /// Completions dropped because their socket was already closed.
     pub stale: u64,
@@ -77,16 +77,16 @@ pub struct IoCounters {
     pub helped: u64,
     /// Datagrams delivered.
     pub datagrams_received: u64,
-    /// Datagrams that the kernel has taken, each of a train counted.
+    /// Datagrams accepted by the kernel; each datagram of a train counts.
     pub datagrams_sent: u64,
-    /// Datagrams that the kernel has dropped because a socket's buffer was full, as far as later
-    /// ones have reported it.
+    /// Datagrams that the kernel dropped because a socket's buffer was full, as far as later
+    /// datagrams have reported them.
     pub datagrams_dropped: u64,
     /// Datagrams dropped by the driver because they were longer than a receive buffer.
     pub datagrams_truncated: u64,
 }
 
-/// The side of an engine that has to do with sockets and with time.
+/// The network side of an engine, and its clocks.
 pub trait Network {
     /// The monotonic clock, read once per [`wait`](Self::wait).
     fn now(&self) -> Nanos;
@@ -124,7 +124,7 @@ pub trait Network {
     fn peer(&self, socket: Socket) -> String;
 
     /// Receives until the end of the stream or an error. Running out of buffers is not an error:
-    /// the driver starts again when buffers return.
+    /// the driver resumes when buffers are returned.
     fn receive(&mut self, socket: Socket, token: Token);
 
     /// Receives once: a completion with `more == false` follows. For the first request of a
@@ -133,7 +133,7 @@ pub trait Network {
         self.receive(socket, token);
     }
 
-    /// Stops receiving for now (the caller holds enough unparsed input). Bytes that had already
+    /// Stops receiving for now (the caller holds enough unparsed input). Bytes that have already
     /// arrived may still be delivered by the next wait. [`receive`](Self::receive) resumes.
     fn pause_receiving(&mut self, socket: Socket);
 
@@ -146,7 +146,7 @@ pub trait Network {
     /// An empty vector with some capacity for [`SendList::wire`], recycled from earlier sends.
     fn output(&mut self) -> Vec<u8>;
 
-    /// As [`output`](Self::output), at least `len` bytes long and with any content in it, for
+    /// As [`output`](Self::output), at least `len` bytes long and with arbitrary content, for
     /// callers that overwrite the part they send: one
     /// [`Piece::Wire`](crate::operation::Piece::Wire) gives its length.
     fn output_of(&mut self, len: usize) -> Vec<u8> {
@@ -160,14 +160,14 @@ pub trait Network {
 
     /// Sends `head` (bytes made for this response, possibly empty; taken from
     /// [`output`](Self::output) and recycled), then `len` bytes of `file` from `offset` by
-    /// `sendfile`, waiting for room in the socket as often as needed. The head leaves with
+    /// `sendfile`, waiting for room in the socket as often as needed. The head is sent with
     /// `MSG_MORE`, so that it shares a segment with the file's first bytes; both are plain system
-    /// calls on this thread, made at once where nothing has to be waited for.
+    /// calls on this thread, made at once if neither has to wait.
     ///
-    /// Completes once with [`Done::Sent`](crate::completion::Done::Sent) of head and file bytes together, when all is sent or the
-    /// file has ended early. Ranges that are not in memory are read in by a helper thread first.
-    /// Callers keep `len` at or below 2 MiB, so that progress can be seen and connections take
-    /// turns.
+    /// Completes once with [`Done::Sent`](crate::completion::Done::Sent) of head and file bytes
+    /// together, when all is sent or the file has ended early. A helper thread first reads in
+    /// ranges that are not in memory. Callers keep `len` at or below 2 MiB, so that progress is
+    /// visible and connections take turns.
     fn send_file(
         &mut self,
         socket: Socket,
@@ -178,10 +178,10 @@ pub trait Network {
         len: u64,
     );
 
-    /// Has the kernel encrypt everything that is sent on this socket from now on, with these keys
-    /// (kernel TLS, transmit only): `send` and `send_file` then take plaintext, and what is
-    /// received stays as it came. All that was encrypted elsewhere must have been sent, and nothing
-    /// may be in a send. Whether this can work is determined once at start by
+    /// Has the kernel encrypt everything sent on this socket from now on, with these keys (kernel
+    /// TLS, transmit only): `send` and `send_file` then take plaintext; received bytes are
+    /// unchanged. All records encrypted elsewhere must have been sent, and no send may be under
+    /// way. Whether this can work is determined once at start by
     /// [`ktls::probe`](crate::ktls::probe).
     ///
     /// A second call replaces the key; a `KeyUpdate` has to be sent by
@@ -189,11 +189,11 @@ pub trait Network {
     ///
     /// # Errors
     /// Those of [`ktls::attach`](crate::ktls::attach) and [`ktls::install`](crate::ktls::install);
-    /// sending goes on as before this call: in the clear, or with the earlier key (`EBUSY` where
-    /// the kernel cannot replace one).
+    /// sending continues as before this call: in the clear, or with the earlier key (`EBUSY` if the
+    /// kernel cannot replace one).
     ///
     /// # Panics
-    /// If a send is under way, or the key has not the length that its cipher asks for.
+    /// If a send is under way, or the key does not have the length that its cipher requires.
     fn encrypt_in_kernel(&mut self, socket: Socket, keys: &TxKeys<'_>) -> Result<(), Errno>;
 
     /// Sends a record that is not application data on a socket whose records the kernel encrypts:
@@ -202,37 +202,39 @@ pub trait Network {
     /// [`Done::Sent`](crate::completion::Done::Sent) of the content's length.
     ///
     /// # Panics
-    /// If a send is under way, or the kernel does not encrypt: the content would go in the clear.
+    /// If a send is under way, or the kernel does not encrypt: the content would be sent in the
+    /// clear.
     fn send_control(&mut self, socket: Socket, token: Token, control: ControlType, content: &[u8]);
 
     /// Ends the sending half of the connection (FIN after what is queued). Never blocks.
     fn shutdown_write(&mut self, socket: Socket);
 
-    /// Forgets the socket: cancels its operations, closes it once the kernel has let go of it.
+    /// Forgets the socket: cancels its operations, and closes it once the kernel no longer uses it.
     fn close(&mut self, socket: Socket);
 
     /// As [`close`](Self::close), but the peer gets a reset and unsent bytes are dropped.
     fn reset(&mut self, socket: Socket);
 
-    /// Bytes that the socket would take at once, about, if at most about `unsent_max` of them may
-    /// wait to be sent: what is left of its buffer (`SO_MEMINFO`, `SIOCOUTQNSD`). More than that
-    /// stays in our memory until the peer reads something. 0 if unknown.
+    /// About how many bytes the socket would take at once, if at most about `unsent_max` of them
+    /// may wait to be sent: what is left of its buffer (`SO_MEMINFO`, `SIOCOUTQNSD`). Any more
+    /// would stay in our memory until the peer reads. 0 if unknown.
     fn room(&mut self, socket: Socket, unsent_max: u32) -> u64;
 
-    /// Has the socket take bytes only as long as less than about so many of them wait to be sent
-    /// (`TCP_NOTSENT_LOWAT`), so that what is more urgent need not wait behind a full buffer. What
-    /// is on its way to the peer does not count. A Unix socket, whose buffer is small, stays as
-    /// it is.
+    /// Has the socket accept bytes only while fewer than about this many of them are unsent
+    /// (`TCP_NOTSENT_LOWAT`), so that urgent bytes need not wait behind a full buffer. Bytes in
+    /// flight do not count. No effect on a Unix socket, whose buffer is small.
     fn bound_unsent(&mut self, socket: Socket, bytes: u32);
 
-    /// From now on only whole segments leave (`TCP_CORK`), or again all that there is. For large
-    /// files, which are sent in several operations that would end in a small segment each. The
-    /// kernel holds the rest back for 200 ms at most. A Unix socket stays as it is.
+    /// With `on`, sends only full segments from now on (`TCP_CORK`); without, sends everything
+    /// again. For large files, which are sent in several operations, each of which would end in a
+    /// small segment. The kernel holds back the rest for at most 200 ms. No effect on a Unix
+    /// socket.
     fn cork(&mut self, socket: Socket, on: bool);
 
-    /// Has what was received so far acknowledged at once (`TCP_QUICKACK`). For when nothing is
-    /// about to be sent that would carry it: a peer without `TCP_NODELAY` may be holding back its
-    /// next bytes until then, and the kernel would take 40 ms. A Unix socket stays as it is.
+    /// Acknowledges at once what has been received so far (`TCP_QUICKACK`), for when nothing is
+    /// about to be sent that would carry the acknowledgement: a peer without `TCP_NODELAY` may hold
+    /// back its next bytes until it arrives, and the kernel would delay it by 40 ms. No effect on a
+    /// Unix socket.
     fn acknowledge(&mut self, socket: Socket);
 
     /// Bytes that the peer has acknowledged since the connection began (`TCP_INFO`,
@@ -244,41 +246,42 @@ pub trait Network {
     /// and not yet read are still our own pages.
     fn is_local(&self, socket: Socket) -> bool;
 
-    /// Whether what this socket sends leaves the machine by an interface with a parent device: once
-    /// the peer has acknowledged bytes, pages that they came from may change. False on loopback, in
+    /// Whether this socket's data leaves the machine by an interface with a parent device: once the
+    /// peer has acknowledged bytes, the pages that held them may change. False on loopback, for
     /// Unix sockets, and where a container or a tunnel is at the other end. Costs some system
     /// calls.
     fn leaves_by_device(&self, socket: Socket) -> bool;
 
     /// Delivers the datagrams of a socket, each as a completion
     /// [`Done::Datagram`](crate::completion::Done::Datagram) with `more`, until
-    /// [`stop_datagrams`](Self::stop_datagrams). Running out of buffers is not an error: what
-    /// arrives meanwhile waits in the socket. Datagrams longer than a buffer, which QUIC endpoints
-    /// announce not to accept, are dropped and counted.
+    /// [`stop_datagrams`](Self::stop_datagrams). Running out of buffers is not an error: datagrams
+    /// that arrive meanwhile wait in the socket. Datagrams longer than a buffer, which QUIC
+    /// endpoints announce not to accept, are dropped and counted.
     ///
-    /// Errors of single datagrams (`ECONNREFUSED`, `EHOSTUNREACH`) are swallowed. Any other comes as
-    /// a completion without `more` and ends it.
+    /// Errors of single datagrams (`ECONNREFUSED`, `EHOSTUNREACH`) are swallowed. Any other error
+    /// is a completion without `more` and ends the operation.
     fn receive_datagrams(&mut self, socket: DatagramSocket, token: Token);
 
-    /// Closes the socket. No completion for it is delivered afterwards, and it is not named again;
-    /// what is still in its buffer is lost, unless another process has a duplicate of it.
+    /// Closes the socket. No completion for it is delivered afterwards, and it is not used again;
+    /// datagrams still in its buffer are lost, unless another process has a duplicate of the
+    /// socket.
     fn stop_datagrams(&mut self, socket: DatagramSocket);
 
-    /// Sends a train: datagrams of `segment` bytes each, the last one perhaps shorter, by one system
-    /// call (`UDP_SEGMENT`) that does not wait. A train has at most
+    /// Sends a train: datagrams of `segment` bytes each, the last one perhaps shorter, by one
+    /// system call (`UDP_SEGMENT`) that does not wait. A train has at most
     /// [`TRAIN_SEGMENTS_MAX`](crate::udp::TRAIN_SEGMENTS_MAX) datagrams and
-    /// [`TRAIN_LEN_MAX`](crate::udp::TRAIN_LEN_MAX) bytes. They come from the address `from`, if
-    /// given, and carry the ECN bits `ecn`.
+    /// [`TRAIN_LEN_MAX`](crate::udp::TRAIN_LEN_MAX) bytes. The source address is `from`, if given;
+    /// the datagrams carry the ECN bits `ecn`.
     ///
-    /// A train with datagrams longer than the interface's MTU counts as sent, and is lost: that is
-    /// how a probe for a larger MTU fails.
+    /// A train with datagrams longer than the interface's MTU counts as sent and is lost: a probe
+    /// for a larger MTU fails that way.
     ///
     /// # Errors
     /// `EAGAIN` if the socket's buffer is full: the caller keeps the train, and sends it again
-    /// after [`when_sendable`](Self::when_sendable); where the route cannot cut trains, some of its
-    /// datagrams may have left and leave again then, which QUIC tolerates. After any other error
-    /// (`ENETUNREACH`, `EPERM` of a firewall, `EINVAL` for a local address that is gone, ...) the
-    /// train is lost as on the way.
+    /// after [`when_sendable`](Self::when_sendable); if the route cannot segment trains, some of
+    /// its datagrams may have been sent and are then sent twice, which QUIC tolerates. After any
+    /// other error (`ENETUNREACH`, `EPERM` of a firewall, `EINVAL` for a local address that is
+    /// gone, ...) the train is lost, as it might be on the path.
     ///
     /// # Panics
     /// If the train is empty or too long.
@@ -296,10 +299,10 @@ pub trait Network {
     /// the socket takes datagrams again. A second call before that only changes the token.
     fn when_sendable(&mut self, socket: DatagramSocket, token: Token);
 
-    /// Submits what is prepared and waits for at least one completion, or until `until`.
-    /// Completions are appended to `out`. `None` waits without a limit.
+    /// Submits all prepared operations and waits for at least one completion, or until `until`.
+    /// Appends completions to `out`. `None` waits without a limit.
     ///
     /// # Errors
-    /// Only when the engine cannot go on at all.
+    /// Only if the engine cannot continue at all.
     fn wait(&mut self, until: Option<Nanos>, out: &mut Vec<Completion>) -> Result<(), Errno>;
 }

@@ -19,7 +19,7 @@ impl Nanos {
     }
 }
 
-/// Names the key of an operation; the caller decides what the bits mean.
+/// Identifies an operation to its requester, who alone interprets the bits.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Token(pub u64);
 
@@ -29,8 +29,7 @@ pub struct Listener(pub u32);
 
 /// A connected socket of this driver.
 ///
-/// Only valid between its `Done::Accepted` and the call of `close` or
-/// `reset`.
+/// Valid only from its `Done::Accepted` until the call of `close` or `reset`.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Socket(pub u32);
 
@@ -41,7 +40,8 @@ pub struct DatagramSocket(pub u32);
 /// Bytes received, on loan from the driver's buffers until `release`.
 ///
 /// A lease is to be released within the same turn of the loop: the buffers are few and shared, and
-/// while all are on loan nothing more is received. Only a worker without memory for a turn waits.
+/// while all are on loan nothing more is received. Only a worker without memory for a turn holds on
+/// to them.
 #[derive(Debug, Eq, PartialEq)]
 #[must_use = "a lease that is not released starves other connections"]
 pub struct Lease {
@@ -58,8 +58,8 @@ pub struct Lease {
 pub struct SendList {
     /// Bytes made for this send; taken from `output`, given back when it completes.
     pub wire: Vec<u8>,
-    /// The order of the pieces. Empty means: all of `wire` and nothing else (the usual case).
-    /// At most [`PIECES_MAX`].
+    /// The order of the pieces. Empty means all of `wire` and nothing else (the usual case). At
+    /// most [`PIECES_MAX`].
     pub pieces: Vec<Piece>,
     /// More bytes follow at once (`MSG_MORE`): do not push a partial segment out.
     pub more: bool,
@@ -74,14 +74,14 @@ pub enum Piece {
     Memory(Arc<Memory>, Range<usize>),
 }
 
-/// The most pieces that one [`SendList`] may have: half of what `sendmsg` takes without allocating
-/// in the kernel would be 4; 32 lets sixteen pipelined answers (head and body) share a send.
+/// The most pieces that one [`SendList`] may have. Half of what `sendmsg` takes without allocating
+/// in the kernel would be 4; 32 lets sixteen pipelined responses (head and body) share a send.
 pub const PIECES_MAX: usize = 32;
 
 /// The most content of a control record, in bytes: an alert has 2, a `KeyUpdate` 5.
 pub const CONTROL_LEN_MAX: usize = 8;
 
-/// The beginning of an operation that often ends at once.
+/// The result of starting an operation that often ends at once.
 #[derive(Debug)]
 pub enum Started<T> {
     /// It has ended; no completion follows.

@@ -1,4 +1,4 @@
-//! What an engine is created with: sizes of its queues and buffers.
+//! The parameters of an engine: sizes of its queues and buffers.
 
 use crate::limits;
 

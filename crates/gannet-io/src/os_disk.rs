@@ -1,4 +1,5 @@
-//! Everything about files that the two real engines share: what ends at once, what a helper does.
+//! The file side that the two real engines share: which calls end at once, and which go to a
+//! helper.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -15,7 +16,7 @@ use crate::root::{Reach, Root};
 use crate::store::Store;
 use crate::waker::{Bell, Waker, WakerInner};
 
-/// The files' side of a real engine: helpers, and the bell that they ring.
+/// The file side of a real engine: the helpers, and the bell that they ring.
 #[derive(Debug)]
 pub(crate) struct OsDisk {
     pub(crate) bell: Arc<Bell>,
@@ -27,7 +28,7 @@ pub(crate) struct OsDisk {
     pub(crate) helped: u64,
 }
 
-/// The answer to a socket that waits for a helper.
+/// The answer for a socket that waits for a helper.
 #[derive(Debug)]
 pub(crate) enum Ready {
     /// The range is in memory now.
@@ -57,7 +58,8 @@ impl OsDisk {
         let real = root.as_os();
         if !real.is_remote() {
             match real.open(path, Reach::Cached) {
-                // Not all of the path is in the kernel's cache, or it leaves the root's mount.
+                // The kernel's cache does not have all of the path, or the path leaves the root's
+                // mount.
                 Err(Errno::AGAIN | Errno::XDEV) => {}
                 result => return Started::Now(result),
             }
@@ -111,7 +113,7 @@ impl OsDisk {
         }
     }
 
-    /// Takes back what a read has delivered.
+    /// Takes back a vector that a read delivered.
     pub(crate) fn give_back(&mut self, bytes: Vec<u8>) {
         let fits = (1..=limits::OUTPUT_LARGE_MAX).contains(&bytes.capacity());
         if fits && self.reads.len() < limits::READS_KEPT_MAX {
@@ -199,8 +201,8 @@ impl OsDisk {
         })
     }
 
-    /// To be called when the bell's descriptor is readable: completes what helpers and wakers
-    /// left, and returns the answers that sockets wait for.
+    /// To be called when the bell's descriptor is readable: completes the operations that helpers
+    /// and wakers have finished, and returns the answers for sockets that wait.
     pub(crate) fn hear(
         &mut self,
         out: &mut Vec<Completion>,

@@ -1,5 +1,5 @@
-//! What both real engines share: all of the disk, and of the network everything that is a plain
-//! call on a socket or tracks its send.
+//! The code shared by both real engines: all of the disk, and the part of the network that makes
+//! plain calls on a socket or tracks its send.
 //!
 //! ```text
 //!   Network, Disk        what callers see
@@ -34,20 +34,20 @@ use crate::root::Root;
 use crate::udp::DatagramEndpoint;
 use crate::waker::Waker;
 
-/// What both real engines own.
+/// The state that both real engines own.
 pub(crate) struct Parts {
     pub(crate) clock: Clock,
     pub(crate) disk: OsDisk,
     pub(crate) outputs: Outputs,
     /// Message headers for reuse.
     pub(crate) gathers: Vec<Gather>,
-    /// Ends of operations that came about outside of a wait; delivered by the next one.
+    /// Completions that arose outside of a wait; delivered by the next one.
     pub(crate) posted: Vec<Posted>,
     pub(crate) datagrams: Vec<DatagramEndpoint>,
     pub(crate) counters: IoCounters,
 }
 
-/// The end of an operation of a socket, not delivered yet.
+/// A completion of a socket's operation that has not been delivered yet.
 pub(crate) struct Posted {
     key: SlotKey,
     completion: Completion,
@@ -66,7 +66,7 @@ impl Parts {
         })
     }
 
-    /// Takes a send apart for reuse.
+    /// Keeps the parts of a send for reuse.
     pub(crate) fn recycle(&mut self, sending: Sending) {
         match sending {
             Sending::Nothing | Sending::Control(..) => {}
@@ -86,13 +86,13 @@ impl Parts {
     }
 }
 
-/// A real engine: what is not the same for all of them. Sockets are named by their slots.
+/// A real engine: the parts in which engines differ. Sockets are named by their slots.
 pub(crate) trait OsEngine {
-    /// Lists of so many bytes are sent at once, by a plain call.
+    /// Lists of at least this many bytes are sent at once, by a plain call.
     const AT_ONCE_MIN: u64;
 
-    /// Room in a socket is announced only to those whose last call was refused, which one that sent
-    /// less than it was given was not.
+    /// Room in a socket is announced only if the last call was refused, and not if it sent less
+    /// than requested.
     const ROOM_FOLLOWS_REFUSAL: bool;
 
     fn parts(&self) -> &Parts;
@@ -101,30 +101,30 @@ pub(crate) trait OsEngine {
 
     fn endpoint(&self, index: u32) -> &Endpoint;
 
-    /// A socket, and the parts beside it.
+    /// A socket, and the parts shared by all sockets.
     fn endpoint_mut(&mut self, index: u32) -> (&mut Endpoint, &mut Parts);
 
-    /// Whether the caller knows the socket that was in the slot when this was asked.
+    /// Whether the slot still holds the socket that `key` names.
     fn is_current(&self, key: SlotKey) -> bool;
 
     /// Sends what is left of the list in the slot when, or as soon as, the socket has room.
     fn queue_list(&mut self, index: u32);
 
-    /// Has the file or the record in the slot go on as soon as the socket has room.
+    /// Continues the file or the record in the slot as soon as the socket has room.
     fn await_room(&mut self, index: u32);
 
-    /// Receives, as the endpoint says that it wants to.
+    /// Receives in the mode that the endpoint asks for.
     fn start_receiving(&mut self, index: u32);
 
-    /// Receives datagrams, announces room, or lets go of the socket, as its endpoint among the
-    /// parts says since a moment ago.
+    /// Receives datagrams, announces room, or closes the socket, after a change of its endpoint in
+    /// the parts.
     fn datagrams_changed(&mut self, index: u32);
 
-    // What `Network` promises by these names, where the engines differ.
+    // Methods of `Network` by these names, where the engines differ.
 
     fn report(&self) -> EngineReport;
 
-    /// What the engine counts beside the parts.
+    /// The engine's own counters, in addition to the parts'.
     fn counted(&self) -> IoCounters;
 
     fn accept(&mut self, listener: Listener, token: Token);
@@ -145,14 +145,14 @@ pub(crate) trait OsEngine {
     fn wait(&mut self, until: Option<Nanos>, out: &mut Vec<Completion>) -> Result<(), Errno>;
 }
 
-/// What follows from the hooks.
+/// Methods built on the hooks.
 pub(crate) trait OsSends: OsEngine {
     /// The socket of a slot in use.
     fn fd(&self, socket: Socket) -> BorrowedFd<'_> {
         self.endpoint(socket.0).socket()
     }
 
-    /// Keeps an end for the next wait.
+    /// Keeps a completion for the next wait.
     fn post(&mut self, index: u32, completion: Completion) {
         let key = SlotKey {
             slot: index,
@@ -180,7 +180,7 @@ pub(crate) trait OsSends: OsEngine {
         endpoint.sending = sending;
     }
 
-    /// The end of the send in the slot.
+    /// Ends the send in the slot.
     fn end_send(&mut self, index: u32, token: Token, result: Result<u64, Errno>) -> Completion {
         let (endpoint, parts) = self.endpoint_mut(index);
         endpoint.sent += result.unwrap_or(0);
@@ -197,7 +197,7 @@ pub(crate) trait OsSends: OsEngine {
     fn shut_down_if_asked(&self, index: u32) {
         let endpoint = self.endpoint(index);
         if endpoint.shuts_down {
-            // Not connected any more: the peer knows.
+            // No longer connected: the peer knows.
             let _ = rustix::net::shutdown(endpoint.socket(), Shutdown::Write);
         }
     }
@@ -208,14 +208,14 @@ pub(crate) trait OsSends: OsEngine {
             Sending::List { .. } if Self::ROOM_FOLLOWS_REFUSAL => self.send_at_once(index),
             Sending::List { .. } => self.queue_list(index),
             Sending::Control(..) => self.step_control(index),
-            // An event of another kind than what it waits for.
+            // The event is not the one that it waits for.
             Sending::File(sending) if sending.is_helped => {}
             Sending::File(_) => self.step_file(index),
             Sending::Nothing => {}
         }
     }
 
-    /// Sends the list in the slot by plain calls, as far as the socket takes it.
+    /// Sends the list in the slot by plain calls, as much as the socket takes.
     fn send_at_once(&mut self, index: u32) {
         let (endpoint, parts) = self.endpoint_mut(index);
         let Sending::List {
@@ -319,7 +319,7 @@ pub(crate) trait OsSends: OsEngine {
         self.post(index, completion);
     }
 
-    /// A helper's answer for the file in a slot.
+    /// Handles a helper's answer for the file in a slot.
     fn on_helper(&mut self, key: SlotKey, answer: Result<Ready, Errno>) {
         if !self.is_current(key) {
             self.parts_mut().counters.stale += 1;
@@ -467,7 +467,7 @@ impl<E: OsEngine> Network for E {
     fn shutdown_write(&mut self, socket: Socket) {
         let (endpoint, _) = self.endpoint_mut(socket.0);
         endpoint.shuts_down = true;
-        // Otherwise when the send that is under way has ended.
+        // Otherwise when the send under way has ended.
         if endpoint.is_quiet() {
             self.shut_down_if_asked(socket.0);
         }

@@ -6,7 +6,7 @@ use crate::limits;
 #[derive(Debug, Default)]
 pub(crate) struct Outputs {
     kept: Vec<Vec<u8>>,
-    /// Long ones, with whatever was in them: clearing costs as much as filling.
+    /// Long ones, with stale content: clearing costs as much as filling.
     large: Vec<Vec<u8>>,
 }
 
@@ -17,8 +17,8 @@ impl Outputs {
             .unwrap_or_else(|| Vec::with_capacity(limits::OUTPUT_CAPACITY))
     }
 
-    /// A vector of at least this length, with any content. Long ones stay as long as they were:
-    /// to grow again after they were cut would be to clear what is overwritten anyway.
+    /// A vector of at least this length, with arbitrary content. Long ones keep their length:
+    /// truncating one would mean clearing it when it grows again, only to be overwritten.
     pub(crate) fn take_of(&mut self, len: usize) -> Vec<u8> {
         let mut vec = if len <= limits::OUTPUT_KEPT_CAPACITY_MAX {
             self.take()
@@ -38,7 +38,7 @@ impl Outputs {
         let large = limits::OUTPUT_KEPT_CAPACITY_MAX + 1..=limits::OUTPUT_LARGE_MAX;
         if large.contains(&vec.capacity()) {
             if self.large.len() >= limits::OUTPUTS_LARGE_KEPT_MAX {
-                // The length whose last request is longest ago.
+                // The least recently used length.
                 self.large.remove(0);
             }
             self.large.push(vec);
@@ -79,7 +79,7 @@ mod tests {
         }
         outputs.give_back(vec![9; 7 * long]);
         assert_eq!(outputs.take_of(7 * long)[0], 9);
-        // Short ones have the requested length, and begin empty elsewhere.
+        // Short ones have the requested length; elsewhere they begin empty.
         outputs.give_back(vec![1; 100]);
         assert_eq!(outputs.take_of(50).len(), 50);
         outputs.give_back(vec![1; 100]);

@@ -1,5 +1,5 @@
-//! Can this kernel do the ring, and what reading files needs? And if not, why, in words and with
-//! the fix.
+//! Checks whether this kernel supports the ring, and the calls that reading files needs; if not,
+//! says why and how to fix that.
 
 use rustix::io::Errno;
 
@@ -8,7 +8,7 @@ use crate::residency::last_errno;
 pub use crate::unavailable::Unavailable;
 use crate::uring::Uring;
 
-/// Sets a ring up on this thread, tries it out, and throws it away.
+/// Sets up a ring on this thread, tries it, and drops it.
 ///
 /// # Errors
 /// As for [`Uring::new`].
@@ -16,12 +16,12 @@ pub fn check(options: &EngineOptions) -> Result<(), Unavailable> {
     Uring::new(Vec::new(), options).map(drop)
 }
 
-/// Tries out the system calls without which no file can be served: `openat2` opens below a
-/// directory, `preadv2` reads without waiting, `sendfile` sends. A sandbox may lack them, or refuse
-/// them, and every answer would be an error.
+/// Tries the system calls without which no file can be served: `openat2` opens below a directory,
+/// `preadv2` reads without waiting, `sendfile` sends. A sandbox may lack or refuse them, and every
+/// response would be an error.
 ///
 /// # Errors
-/// The first that is not there. With invalid descriptors, calls that exist fail.
+/// The first call that is missing. Calls that exist fail on the invalid descriptors.
 pub fn check_files(has_directories: bool) -> Result<(), Unavailable> {
     use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
@@ -47,7 +47,7 @@ pub fn check_files(has_directories: bool) -> Result<(), Unavailable> {
     check_call("sendfile", call(libc::SYS_sendfile))
 }
 
-/// Whether the error is that of a system call that is missing or refused.
+/// Whether the error means that a system call is missing or refused.
 fn check_call(step: &'static str, errno: Errno) -> Result<(), Unavailable> {
     let why = match errno {
         Errno::NOSYS => "not implemented (ENOSYS): a kernel that is too old, or a sandbox",

@@ -1,11 +1,12 @@
-//! What the kernel says of this process: processor time, memory, descriptors.
+//! What the kernel reports about this process: processor time, memory, descriptors.
 
 use std::fs;
 
 use rustix::process::{Resource, getrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
-/// What is known of this process. What `/proc` does not say, as in a chroot without it, is absent.
+/// Facts about this process. Those that `/proc` does not provide, as in a chroot without it, are
+/// absent.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ProcessFacts {
     /// User and system time, seconds.
@@ -23,7 +24,7 @@ pub struct ProcessFacts {
 }
 
 impl ProcessFacts {
-    /// As of now.
+    /// Reads them now.
     #[must_use]
     pub fn read() -> Self {
         let time = clock_gettime(ClockId::ProcessCPUTime);
@@ -47,7 +48,7 @@ impl ProcessFacts {
     }
 }
 
-/// Of `/proc/self/stat` (proc_pid_stat(5)).
+/// From `/proc/self/stat` (proc_pid_stat(5)).
 #[derive(Debug, Eq, PartialEq)]
 struct Stat {
     started_ticks: u64,
@@ -57,9 +58,9 @@ struct Stat {
 
 impl Stat {
     fn parse(text: &str) -> Option<Self> {
-        // The second field is the name in parentheses, which may have any characters.
+        // The second field is the name in parentheses, which may contain any character.
         let (_, rest) = text.rsplit_once(')')?;
-        // The first one of these is the third in the page's count.
+        // The first of these is field 3 in the manual page's count.
         let mut fields = rest.split_ascii_whitespace().skip(22 - 3);
         let mut next = || fields.next()?.parse().ok();
         Some(Self {

@@ -1,10 +1,10 @@
-//! How far a send list has gone out: the one place that continues it after a short send.
+//! How much of a send list has been sent: the one place that continues it after a short send.
 
 use std::ops::Range;
 
 use crate::operation::{PIECES_MAX, Piece, SendList};
 
-/// A send list under way, and how many of its bytes are out.
+/// A send list under way, and how many of its bytes have been sent.
 ///
 /// Invariant: `sent <= total`, and `total` is the sum of the pieces' lengths.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Panics if a piece lies outside of its bytes, or there are more than [`PIECES_MAX`].
+    /// Panics if a piece is out of bounds, or there are more than [`PIECES_MAX`].
     pub(crate) fn new(list: SendList) -> Self {
         assert!(
             list.pieces.len() <= PIECES_MAX,
@@ -49,7 +49,7 @@ impl Progress {
         self.list.more
     }
 
-    /// Notes that `count` more bytes are out. Panics if that is more than were left.
+    /// Records that `count` more bytes have been sent. Panics if that is more than were left.
     pub(crate) fn advance(&mut self, count: u64) {
         self.sent += count;
         assert!(
@@ -66,7 +66,7 @@ impl Progress {
         })
     }
 
-    /// What is left, likewise, as a slice.
+    /// What is left, if it is one such run, as a slice.
     pub(crate) fn wire_left(&self) -> Option<&[u8]> {
         let sent = self.sent as usize;
         match &*self.list.pieces {
@@ -100,18 +100,18 @@ impl Progress {
         whole.chain(pieces)
     }
 
-    /// Gives the wire vector back for reuse.
+    /// Returns the list, so that its vector can be reused.
     pub(crate) fn into_list(self) -> SendList {
         self.list
     }
 
-    /// Bytes out so far.
+    /// Bytes sent so far.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 }
 
-/// A run of bytes for the kernel to read; valid while the [`Progress`] that gave it lives.
+/// A run of bytes for the kernel to read; valid while the [`Progress`] that returned it lives.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Part {
     pub(crate) start: *const u8,
@@ -165,7 +165,7 @@ mod tests {
         }
     }
 
-    /// Whatever the lengths of the short sends, the same bytes go out in the same order.
+    /// However short the sends are, the same bytes go out in the same order.
     #[test]
     fn continues_at_every_byte() {
         let whole = b"head-23450tail";
@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    /// Without pieces it is the wire bytes and nothing else.
+    /// Without pieces, exactly the wire bytes are sent.
     #[test]
     fn takes_the_wire_alone() {
         let list = SendList {
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(progress.as_one().map(|part| part.len), Some(1));
     }
 
-    /// A single piece of the wire is as good as a shorter wire.
+    /// A single piece of the wire is sent like a shorter wire.
     #[test]
     fn takes_a_part_of_the_wire_alone() {
         let list = SendList {

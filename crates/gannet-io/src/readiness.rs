@@ -1,4 +1,4 @@
-//! Waits for several descriptors at once (`poll`), for threads other than workers, which have no
+//! Waiting for several descriptors at once (`poll`), for threads other than workers, which have no
 //! engine.
 
 use std::io;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-/// What a descriptor is waited for.
+/// The readiness to wait for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Interest {
     /// Input, or its end.
@@ -17,8 +17,8 @@ pub enum Interest {
     Output,
 }
 
-/// Waits until one of them is ready or has failed, or the time is over; says which, in their
-/// order.
+/// Waits until one of the descriptors is ready or has failed, or the time is up; returns which, in
+/// their order.
 ///
 /// # Errors
 /// `ENOMEM`, `EINVAL` beyond the limit of descriptors. A signal ends the wait early and is no
@@ -35,7 +35,7 @@ pub fn wait(
         .iter()
         .map(|(fd, interest)| PollFd::from_borrowed_fd(*fd, flags(*interest)))
         .collect();
-    // Beyond what the kernel's type holds it is for ever.
+    // A time beyond the range of the kernel's type means no limit.
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     match poll(&mut fds, timeout.as_ref()) {
         Ok(_) | Err(Errno::INTR) => {}

@@ -1,10 +1,10 @@
-//! Memory set aside for the moment when there is no more.
+//! Memory set aside for the moment when the process runs out of it.
 //!
-//! An allocation that fails ends the process, unless its caller is prepared for that. Where the
-//! process has a limit of memory, an allocator with a reserve ([`WithReserve`]) gives back a block
-//! of it instead, and the server sees [`is_spent`], sheds caches and idle connections, and refills
-//! the reserve ([`restore`]). The blocks are mapped and never touched: they count towards the
-//! limits (`RLIMIT_AS`, `RLIMIT_DATA`) and take no memory.
+//! A failed allocation ends the process unless its caller handles it. If the process has a memory
+//! limit, an allocator with a reserve ([`WithReserve`]) releases a block of it and tries again; the
+//! server sees [`is_spent`], sheds caches and idle connections, and refills the reserve
+//! ([`restore`]). The blocks are mapped and never touched: they count towards the limits
+//! (`RLIMIT_AS`, `RLIMIT_DATA`) but occupy no memory.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::c_void;
@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Blocks of the reserve: each that is given up is a warning, and the last one is the end.
+/// Blocks of the reserve. Each one released is a warning; after the last, an allocation that fails
+/// ends the process.
 const BLOCKS: usize = 8;
 
 static RESERVE: [AtomicPtr<c_void>; BLOCKS] = [const { AtomicPtr::new(null_mut()) }; BLOCKS];
@@ -22,17 +23,17 @@ static RESERVE: [AtomicPtr<c_void>; BLOCKS] = [const { AtomicPtr::new(null_mut()
 /// Length of a block, in bytes; 0 if there is no reserve.
 static BLOCK_LEN: AtomicUsize = AtomicUsize::new(0);
 
-/// A block was given up, and not replaced yet.
+/// A block was released and has not been replaced yet.
 static IS_SPENT: AtomicBool = AtomicBool::new(false);
 
 /// The system's allocator, with the reserve behind it.
 #[derive(Debug)]
 pub struct WithReserve;
 
-// SAFETY: all is done by the system's allocator; a second attempt is one of the same call.
+// SAFETY: every call goes to the system's allocator; a retry repeats the same call.
 unsafe impl GlobalAlloc for WithReserve {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promises are those that `System` asks for.
+        // SAFETY: `System` requires what our caller promises.
         again(layout.size(), || unsafe { System.alloc(layout) })
     }
 
@@ -52,9 +53,9 @@ unsafe impl GlobalAlloc for WithReserve {
     }
 }
 
-/// Allocates; if that fails, once more for each block of the reserve. What takes more than half of
-/// what is left gets nothing: those who ask for so much are prepared for that, and everybody else
-/// needs the rest.
+/// Allocates; on failure, tries again once for each block of the reserve. A request for more than
+/// half of what is left of the reserve fails at once: callers that ask for so much handle failure,
+/// and all others need the rest.
 #[inline]
 fn again(len: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
     loop {
@@ -65,7 +66,7 @@ fn again(len: usize, allocate: impl Fn() -> *mut u8) -> *mut u8 {
     }
 }
 
-/// Bytes of the reserve that were not given up.
+/// Bytes of the reserve that have not been released.
 #[cold]
 fn left() -> usize {
     let blocks = RESERVE.iter();
@@ -73,19 +74,19 @@ fn left() -> usize {
     whole.count() * BLOCK_LEN.load(Ordering::Relaxed)
 }
 
-/// Whether more than half of the reserve was given up.
+/// Whether more than half of the reserve has been released.
 #[must_use]
 pub fn is_low() -> bool {
     left() < BLOCKS / 2 * BLOCK_LEN.load(Ordering::Relaxed)
 }
 
-/// Whether there is a limit, and a reserve for it.
+/// Whether there is a memory limit, and a reserve for it.
 pub(crate) fn is_kept() -> bool {
     BLOCK_LEN.load(Ordering::Relaxed) > 0
 }
 
-/// Whether a mapping of so many bytes is to be had, with up to half of the reserve: a thread that finds
-/// no room for its stacks ends the process.
+/// Whether a mapping of this many bytes succeeds, releasing up to half of the reserve for it: a
+/// thread that cannot map its stacks ends the process.
 pub(crate) fn fits(bytes: usize) -> bool {
     if !is_kept() {
         return true;
@@ -101,7 +102,7 @@ pub(crate) fn fits(bytes: usize) -> bool {
     }
 }
 
-/// Memory of the system that is never touched.
+/// Maps anonymous memory that is never touched.
 fn map(len: usize) -> Result<*mut c_void, Errno> {
     let access = ProtFlags::READ | ProtFlags::WRITE;
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
@@ -109,7 +110,7 @@ fn map(len: usize) -> Result<*mut c_void, Errno> {
     unsafe { rustix::mm::mmap_anonymous(null_mut(), len, access, flags) }
 }
 
-/// Gives a block back to the system. False if there is none.
+/// Releases one block to the system. False if none is left.
 #[cold]
 fn give_up_one() -> bool {
     for block in &RESERVE {
@@ -125,7 +126,7 @@ fn give_up_one() -> bool {
     false
 }
 
-/// Keeps a reserve of about so many bytes. To be called once, at the start of the process. False if
+/// Sets up a reserve of about this many bytes. To be called once, when the process starts. False if
 /// there is no room for it.
 pub fn keep(bytes: usize) -> bool {
     let len = (bytes / BLOCKS).next_multiple_of(rustix::param::page_size());
@@ -133,27 +134,27 @@ pub fn keep(bytes: usize) -> bool {
     restore()
 }
 
-/// Prepares the C library's allocator for a limit of memory: all threads share one arena, and blocks of
-/// 128 KiB and more are mappings of their own. So whatever one thread frees another one can use, and
-/// [`has_room`] speaks for all. Each further arena would also reserve 64 MiB of addresses. To be called
-/// before any thread starts.
+/// Prepares the C library's allocator for a memory limit: all threads share one arena, and blocks
+/// of 128 KiB and more are separate mappings. Memory freed by one thread is then available to every
+/// other, and [`has_room`] holds for all of them. Each further arena would also reserve 64 MiB of
+/// address space. To be called before any thread starts.
 pub fn share_heap() {
     #[cfg(target_env = "gnu")]
-    // SAFETY: they are given numbers, and no other thread allocates meanwhile.
+    // SAFETY: the arguments are plain numbers, and no other thread allocates meanwhile.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, 1);
         libc::mallopt(libc::M_MMAP_THRESHOLD, 128 << 10);
     }
 }
 
-/// Whether a part of the reserve was used up, and is not whole again.
+/// Whether part of the reserve has been released and not been restored yet.
 #[inline]
 #[must_use]
 pub fn is_spent() -> bool {
     IS_SPENT.load(Ordering::Acquire)
 }
 
-/// Makes the reserve whole. False if there is no room for that yet.
+/// Restores the reserve. False if there is not enough room yet.
 pub fn restore() -> bool {
     let len = BLOCK_LEN.load(Ordering::Relaxed);
     if len == 0 {
@@ -177,7 +178,7 @@ pub fn restore() -> bool {
     true
 }
 
-/// Whether so many bytes can be allocated now, in pieces, without the reserve.
+/// Whether this many bytes can be allocated now, in pieces, without the reserve.
 #[must_use]
 pub fn has_room(bytes: usize) -> bool {
     const PIECE: usize = 16 << 10;
@@ -211,7 +212,7 @@ mod tests {
 
     use super::*;
 
-    /// An allocation is retried once per block; finally the caller gets a null.
+    /// An allocation is retried once per block; after that the caller gets a null pointer.
     #[test]
     fn a_reserve_is_used_up_block_by_block_and_made_whole() {
         assert!(

@@ -13,26 +13,27 @@ use crate::limits::{
 };
 use crate::operation::Nanos;
 
-/// What a file remembers of earlier tests, so that hot content costs hardly a system call.
+/// What a file remembers of earlier checks, so that hot content costs hardly any system calls.
 ///
-/// The file is seen as chunks of [`RESIDENT_CHUNK`] bytes. A chunk whose pages were all counted a
-/// moment ago is known. One that was counted some time ago is only sampled: what was in memory as a
-/// whole is evicted by and by, in runs of the length it was read in. Any other is counted.
+/// The file is divided into chunks of [`RESIDENT_CHUNK`] bytes. A chunk whose pages were all
+/// counted a moment ago is known to be resident. One that was counted some time ago is only
+/// sampled: eviction is gradual, in runs of the length that was read in. Any other chunk is
+/// counted.
 #[derive(Debug, Default)]
 pub(crate) struct Residency {
     chunks: OnceLock<Box<[AtomicU64]>>,
 }
 
-/// When a chunk was found in memory: milliseconds of the driver's clock; 0 is never.
+/// When a chunk was found in memory: milliseconds of the driver's clock; 0 means never.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 struct Seen {
-    /// All its pages were counted.
+    /// When all its pages were counted.
     counted: u32,
-    /// They were counted, or some of them read.
+    /// When they were counted, or some of them read.
     found: u32,
 }
 
-/// Distance of the bytes that are read as samples: four times the kernel's default readahead.
+/// Distance between the bytes that are read as samples: four times the kernel's default readahead.
 const SAMPLE_EVERY: usize = 512 << 10;
 
 impl Seen {
@@ -61,7 +62,7 @@ impl Residency {
         len: u64,
         now: Nanos,
     ) -> bool {
-        // Odd, so that it is never the number that stands for never.
+        // Odd, so that it is never zero, which stands for never.
         let now = (now.0 / 1_000_000) as u32 | 1;
         let end = offset.saturating_add(len);
         if self.are_known(offset..end, now) {
@@ -126,14 +127,15 @@ impl Residency {
             counted,
             found: now,
         };
-        // Forgotten as a whole if a sample is missing: it is counted before it is trusted again.
+        // Forgotten entirely if a sample is missing: the chunk is counted before it is trusted
+        // again.
         let seen = if is_resident { seen } else { Seen::default() };
         word.store(seen.pack(), Ordering::Relaxed);
         is_resident
     }
 
-    /// Where the chunk that begins at `start` is remembered; none if the file is too large, or has
-    /// grown since it was first examined.
+    /// Where the chunk that begins at `start` is remembered; `None` if the file is too large, or
+    /// has grown since it was first checked.
     fn word(&self, start: u64, size: u64) -> Option<&AtomicU64> {
         let chunks = self.chunks.get_or_init(|| {
             let count = size.div_ceil(RESIDENT_CHUNK).min(RESIDENT_CHUNKS_MAX);
@@ -161,14 +163,14 @@ struct Cachestat {
     recently_evicted: u64,
 }
 
-/// The same number on all architectures, as for every system call since 424.
+/// The same number on all architectures, as for every system call from 424 on.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// Queries the kernel whether the whole range, which is within the file, is in memory.
+/// Asks the kernel whether the whole range, which is within the file, is in memory.
 ///
 /// Counts the pages (`cachestat`, Linux 6.5), which takes 8 µs for 1 MiB; on an older kernel it
-/// reads some bytes without waiting. A file system without this query counts as resident: its reads
-/// would block just the same in a test.
+/// reads some bytes without waiting. A file system without this query counts as resident: a sample
+/// read would block just as long.
 fn are_pages_resident(fd: BorrowedFd<'_>, range: Range<u64>) -> bool {
     if range.is_empty() {
         return true;
@@ -255,7 +257,7 @@ mod tests {
         cooled
     }
 
-    /// What a word remembers comes back from it, and ends after its time.
+    /// Times survive packing, and expire.
     #[test]
     fn times_are_packed_and_end() {
         let seen = Seen {
@@ -268,7 +270,7 @@ mod tests {
         assert!(!is_within(1, 101, 100));
     }
 
-    /// Whole chunks are remembered, even if they are requested in pieces later; parts are not.
+    /// Whole chunks are remembered, even if requested in pieces later; parts are not.
     #[test]
     fn whole_chunks_are_remembered() {
         let len = 2 * RESIDENT_CHUNK + 10;
@@ -287,7 +289,7 @@ mod tests {
         assert!(!residency.are_known(0..len, 10_001 + RESIDENT_FOR_MS));
     }
 
-    /// A chunk that was counted is sampled later, and forgotten when a sample is missing.
+    /// A chunk that was counted is sampled later, and forgotten if a sample is missing.
     #[test]
     fn evicted_chunks_are_noticed() {
         let file = hot_file(RESIDENT_CHUNK as usize);
@@ -305,11 +307,11 @@ mod tests {
             return;
         }
         assert!(!is_found, "a sample is missing");
-        assert!(!test(14 * SECOND + 5), "and nothing is believed");
+        assert!(!test(14 * SECOND + 5), "and the chunk is not trusted");
     }
 
-    /// What was just written is in memory; what the kernel was asked to drop is not, if the file
-    /// system complies.
+    /// Freshly written pages are in memory; pages that the kernel was asked to drop are not, if the
+    /// file system complies.
     #[test]
     fn tells_cold_from_hot() {
         let file = hot_file(1 << 20);

@@ -1,8 +1,7 @@
-//! Root directories: opening, asking and listing below them.
+//! Root directories: opening, querying and listing below them.
 //!
-//! Everything here is a plain system call. What may block is called on helper threads only; the
-//! engines try first with a lookup that the kernel ends with `EAGAIN` instead of blocking
-//! (`RESOLVE_CACHED`).
+//! Everything here is a plain system call. Calls that may block are made on helper threads only;
+//! the engines first try a lookup that fails with `EAGAIN` instead of blocking (`RESOLVE_CACHED`).
 
 use std::ffi::{CStr, OsStr, OsString};
 use std::io;
@@ -27,21 +26,21 @@ pub struct Root(Arc<Inner>);
 #[derive(Debug)]
 enum Inner {
     Os(OsRoot),
-    /// A folder of a disk that is no kernel's: where paths below it begin.
+    /// A folder of a virtual disk: the prefix of all paths below it.
     Virtual(Box<[u8]>),
 }
 
-/// A descriptor and what we learned about it.
+/// A descriptor and what is known about it.
 #[derive(Debug)]
 pub(crate) struct OsRoot {
     fd: OwnedFd,
     store: Store,
-    /// Device and inode of the root itself: files on another device are on a mount below it, or
-    /// on another layer or volume of the same file system.
+    /// Device and inode of the root itself: a file on another device is on a mount below the root,
+    /// or on another layer or volume of the same file system.
     identity: (u64, u64),
 }
 
-/// Why what a symbolic link leads to is not opened.
+/// Why the target of a symbolic link is not opened.
 const LEADS_OUT: &str = "a symbolic link leads out of the directory, or is absolute";
 
 impl Root {
@@ -58,7 +57,7 @@ impl Root {
     /// while they stay below this one.
     ///
     /// # Errors
-    /// Those of [`open`](Self::open); a link leads out, as in [`named_file::open_below`].
+    /// Those of [`open`](Self::open); a link leads outside, as in [`named_file::open_below`].
     ///
     /// [`named_file::open_below`]: crate::named_file::open_below
     pub fn open_below(&self, path: &Path) -> io::Result<Self> {
@@ -66,11 +65,11 @@ impl Root {
         Self::of(self.below(path, flags)?)
     }
 
-    /// What is in the folder `path` below this one, with whether each is a folder itself. No link is
-    /// followed.
+    /// The names in the folder `path` below this one, and whether each is itself a folder. No link
+    /// is followed.
     ///
     /// # Errors
-    /// It is not there, is no folder, or cannot be read.
+    /// It does not exist, is not a folder, or cannot be read.
     pub fn names(&self, path: &Path) -> io::Result<Vec<(OsString, bool)>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
         let folder = self.below(path, flags)?;
@@ -95,7 +94,7 @@ impl Root {
         Ok(names)
     }
 
-    /// One `openat2`, confined to this directory. It may wait for anything.
+    /// One `openat2`, confined to this directory. May block.
     pub(crate) fn below(&self, path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
         let path = or_dot(path.as_os_str().as_bytes());
         let opened = self.as_os().resolve(path, flags, Reach::Everywhere);
@@ -105,12 +104,12 @@ impl Root {
         })
     }
 
-    /// A folder of a disk that is no kernel's, which puts `start` before each path below it.
+    /// A folder of a virtual disk, which puts `start` before each path below it.
     pub(crate) fn of_virtual(start: &[u8]) -> Self {
         Self(Arc::new(Inner::Virtual(start.into())))
     }
 
-    /// What a disk that is no kernel's puts before a path; nothing for a directory of a kernel.
+    /// The prefix that a virtual disk puts before a path; empty for a directory of the kernel.
     pub(crate) fn virtual_start(&self) -> &[u8] {
         match &*self.0 {
             Inner::Os(_) => b"",
@@ -152,8 +151,8 @@ impl Root {
         }
     }
 
-    /// The descriptor and what is known of it. Panics on the root of a virtual disk, which a real
-    /// engine was never given.
+    /// The descriptor and what is known about it. Panics on the root of a virtual disk, which a
+    /// real engine never receives.
     pub(crate) fn as_os(&self) -> &OsRoot {
         match &*self.0 {
             Inner::Os(root) => root,
@@ -165,22 +164,22 @@ impl Root {
 /// How far a lookup below a root may go.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Reach {
-    /// What the kernel has in memory of the root's own mount; fails with `EAGAIN` or `EXDEV`
+    /// Paths that the kernel has cached, on the root's own mount; fails with `EAGAIN` or `EXDEV`
     /// instead of waiting.
     Cached,
-    /// The root's own mount; fails with `EXDEV` at the border. May wait for a disk.
+    /// The root's own mount; fails with `EXDEV` at its boundary. May wait for a disk.
     Mount,
-    /// All mounts. May wait for anything.
+    /// All mounts. May wait for any length of time.
     Everywhere,
 }
 
 impl OsRoot {
-    /// Whether anything below may block at any call.
+    /// Whether any call on a path below may block.
     pub(crate) fn is_remote(&self) -> bool {
         self.store == Store::Remote
     }
 
-    /// How far a lookup may go that may wait for a disk, and not for another machine.
+    /// How far a lookup may go that may wait for a disk, but not for another machine.
     pub(crate) fn reach(&self) -> Reach {
         match self.is_remote() {
             true => Reach::Everywhere,
@@ -190,10 +189,10 @@ impl OsRoot {
 
     /// Opens `path` and reads its metadata.
     ///
-    /// Two lookups: the first takes a mere reference (`O_PATH`), which has no side effects on
-    /// anything, and only regular files and directories are then opened for reading. Should the
-    /// path be swapped between the two, the second is still confined to the root and does not
-    /// block (`O_NONBLOCK`), and the metadata are always those of the descriptor that is returned.
+    /// Two lookups: the first takes a mere reference (`O_PATH`), which has no side effects, and
+    /// only regular files and directories are then opened for reading. If the path is swapped
+    /// between the two, the second lookup is still confined to the root and does not block
+    /// (`O_NONBLOCK`), and the metadata are always those of the returned descriptor.
     ///
     /// A file system that is mounted below the root may be slower than the root's own, and even a
     /// metadata query may block: callers that must not block do not cross into it.
@@ -227,8 +226,8 @@ impl OsRoot {
 
     /// Metadata of what the path names now; see [`Disk::peek`](crate::disk::Disk::peek).
     ///
-    /// Where the path led when its file was opened says nothing of where it leads now: anybody who
-    /// may write below the root can put a link or a mount in its way.
+    /// Where the path led when its file was opened does not matter: anyone who may write below the
+    /// root can put a link or a mount in its way.
     pub(crate) fn peek(&self, path: &[u8]) -> Option<Meta> {
         if self.is_remote() {
             return None;
@@ -255,14 +254,14 @@ impl OsRoot {
         let mut tries = 0;
         loop {
             match rustix::fs::openat2(&self.fd, path, flags, Mode::empty(), confined) {
-                // A rename inside the root raced with a `..`; or a signal came.
+                // A rename inside the root raced with a `..`, or a signal arrived.
                 Err(Errno::AGAIN | Errno::INTR) if tries < limits::OPEN_RETRIES => tries += 1,
                 other => return other,
             }
         }
     }
 
-    /// Lists the directory `path`, at most `max` entries, with its own metadata from before.
+    /// Lists the directory `path`, at most `max` entries, with its own metadata read beforehand.
     pub(crate) fn list(
         &self,
         path: &[u8],
@@ -303,8 +302,8 @@ impl OsRoot {
         Ok((meta, entries))
     }
 
-    /// Metadata of one entry, following a symbolic link inside the root only; none if there are
-    /// none. What the kernel last heard is good enough for a list, and another file system may be
+    /// Metadata of one entry, following a symbolic link inside the root only; `None` if
+    /// unavailable. Cached metadata is good enough for a listing, and another file system may be
     /// mounted at the name.
     fn entry_meta(
         &self,
@@ -333,7 +332,7 @@ impl OsRoot {
     }
 }
 
-/// A path below a root, which is itself named by the empty one.
+/// A path below a root; the empty path names the root itself.
 fn or_dot(path: &[u8]) -> &[u8] {
     if path.is_empty() { b"." } else { path }
 }

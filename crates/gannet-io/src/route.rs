@@ -1,11 +1,11 @@
-//! By which device what a socket sends leaves: asked of the kernel by netlink, once per question.
+//! Finds the device by which a socket's data leaves, through netlink, one socket per query.
 //!
 //! `sendfile` puts pages of a file into the socket's queue. On an interface with a parent device
-//! the peer has the bytes when it has acknowledged them. On loopback, between network namespaces
+//! the peer has the bytes once it has acknowledged them. On loopback, between network namespaces
 //! (veth, bridges) and in tunnels, what the peer has not read yet may be the very same pages.
 //!
-//! `/sys/class/net` is not asked: it shows the namespace in which it was mounted, and a process may be
-//! in another one, where an interface of the same name is something else.
+//! `/sys/class/net` is not used: it shows the namespace in which it was mounted, and the process
+//! may be in another one, where the same name belongs to another interface.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-/// Whether what this socket sends leaves the machine by an interface with a parent device. False if
+/// Whether this socket's data leaves the machine by an interface with a parent device. False if
 /// that cannot be determined.
 pub(crate) fn leaves_by_device(socket: impl AsFd) -> bool {
     let Some(peer) = peer(socket.as_fd()) else {
@@ -33,8 +33,8 @@ fn peer(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
     SocketAddr::try_from(address).ok()
 }
 
-/// The interface that packets to `peer` leave by. A link-local address (RFC 4291 section 2.5.6) is one
-/// of an interface, which its scope names; every interface has a route to it.
+/// The interface by which packets to `peer` leave. A link-local address (RFC 4291 section 2.5.6)
+/// belongs to one interface, named by its scope; every interface has a route to it.
 fn interface(kernel: &Kernel, peer: SocketAddr) -> Result<u32, Errno> {
     match peer {
         SocketAddr::V6(peer) if peer.ip().is_unicast_link_local() => match peer.scope_id() {
@@ -45,11 +45,11 @@ fn interface(kernel: &Kernel, peer: SocketAddr) -> Result<u32, Errno> {
     }
 }
 
-/// Interfaces above one another: a VLAN on a bond is as deep as that goes in practice.
+/// Depth of stacked interfaces: a VLAN on a bond is the deepest in practice.
 const STACK_MAX: u32 = 4;
 
-/// Whether this interface has hardware (or a hypervisor's) behind it. Bonds and VLANs are what is
-/// below them.
+/// Whether this interface has hardware (or a hypervisor's) behind it. Bonds and VLANs count as the
+/// interfaces below them.
 fn is_device(links: &impl Links, index: u32, stack_max: u32) -> Result<bool, Errno> {
     let link = links.link(index)?;
     if link.has_device || stack_max == 0 {
@@ -73,12 +73,12 @@ fn is_device(links: &impl Links, index: u32, stack_max: u32) -> Result<bool, Err
     }
 }
 
-/// What is known of the interfaces of this network namespace.
+/// The interfaces of this network namespace.
 trait Links {
-    /// One of them.
+    /// One interface.
     fn link(&self, index: u32) -> Result<Link, Errno>;
 
-    /// Those that a bond is made of.
+    /// The members of a bond.
     fn members(&self, bond: u32) -> Result<Vec<u32>, Errno>;
 }
 
@@ -88,9 +88,9 @@ struct Link {
     /// It belongs to a device on a bus.
     has_device: bool,
     kind: Kind,
-    /// The interface of this namespace that it is on.
+    /// The interface of this namespace that it is stacked on.
     below: Option<u32>,
-    /// The one that it is a part of.
+    /// The interface that it is a part of.
     master: Option<u32>,
 }
 
@@ -117,7 +117,7 @@ impl Kernel {
         Ok(Self(socket))
     }
 
-    /// The interface that packets to `peer` leave by.
+    /// The interface by which packets to `peer` leave.
     fn interface(&self, peer: IpAddr) -> Result<u32, Errno> {
         self.send(&route_request(peer))?;
         let answer = self.receive()?;
@@ -135,8 +135,8 @@ impl Kernel {
         Ok(())
     }
 
-    /// The next messages. The kernel makes them while it takes the request or the messages before
-    /// them, so this waits for nothing.
+    /// The next messages. The kernel creates them while it takes the request or delivers the
+    /// messages before them, so this never waits.
     fn receive(&self) -> Result<Vec<u8>, Errno> {
         let mut answer = vec![0; ANSWER_MAX];
         let flags = RecvFlags::DONTWAIT | RecvFlags::TRUNC;
@@ -200,11 +200,11 @@ const IFLA_LINK: u16 = 5;
 const IFLA_MASTER: u16 = 10;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_LINK_NETNSID: u16 = 37;
-/// Since Linux 5.14; before, no interface is known to have a device.
+/// Since Linux 5.14; before that, no interface is known to have a device.
 const IFLA_PARENT_DEV_NAME: u16 = 56;
 const IFLA_INFO_KIND: u16 = 1;
 
-/// `struct nlmsghdr`, and what follows it.
+/// `struct nlmsghdr`, and the body.
 fn message(kind: u16, flags: u16, body: &[u8]) -> Vec<u8> {
     let len = (NLMSG_HEADER_LEN + body.len()) as u32;
     let mut message = Vec::with_capacity(len as usize);
@@ -233,7 +233,7 @@ fn route_request(peer: IpAddr) -> Vec<u8> {
     message(RTM_GETROUTE, NLM_F_REQUEST, &body)
 }
 
-/// `struct ifinfomsg`; of a dump, those that are parts of one are enough.
+/// `struct ifinfomsg`; with `master`, a dump is limited to its members.
 fn link_request(flags: u16, index: u32, master: Option<u32>) -> Vec<u8> {
     let mut body = vec![0; IFINFOMSG_LEN];
     body[4..8].copy_from_slice(&index.to_ne_bytes());
@@ -241,7 +241,7 @@ fn link_request(flags: u16, index: u32, master: Option<u32>) -> Vec<u8> {
     message(RTM_GETLINK, flags, &body)
 }
 
-/// Messages one behind the other: type and body. Ends where one is not whole.
+/// Consecutive messages: type and body. Ends at a truncated one.
 fn messages(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     pieces(bytes, NLMSG_HEADER_LEN, |header| {
         let len = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
@@ -249,7 +249,7 @@ fn messages(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// Attributes one behind the other: type and value. Ends where one is not whole.
+/// Consecutive attributes: type and value. Ends at a truncated one.
 fn attributes_of(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     pieces(bytes, 4, |header| {
         let len = u16::from_ne_bytes([header[0], header[1]]);
@@ -257,7 +257,7 @@ fn attributes_of(bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// Pieces with headers that say their length and type, at multiples of four bytes.
+/// Pieces whose headers give their length and type, aligned to four bytes.
 fn pieces(
     bytes: &[u8],
     header_len: usize,
@@ -272,7 +272,7 @@ fn pieces(
     })
 }
 
-/// An interface and its number, if the message is about one.
+/// An interface and its number, if the message describes one.
 fn link(kind: u16, body: &[u8]) -> Option<(u32, Link)> {
     if kind != RTM_NEWLINK {
         return None;
@@ -284,7 +284,7 @@ fn link(kind: u16, body: &[u8]) -> Option<(u32, Link)> {
         match kind {
             IFLA_PARENT_DEV_NAME => link.has_device = true,
             IFLA_LINK => link.below = number(value),
-            // That number is one of another namespace.
+            // The number belongs to another namespace.
             IFLA_LINK_NETNSID => is_elsewhere = true,
             IFLA_MASTER => link.master = number(value),
             IFLA_LINKINFO => {
@@ -331,8 +331,8 @@ mod tests {
         assert!(!leaves_by_device(&one));
     }
 
-    /// A peer with a link-local address is on the link that its scope names, whatever interface the
-    /// routes to such addresses begin with.
+    /// A peer with a link-local address is on the link that its scope names, whichever interface
+    /// the routing table lists first for such addresses.
     #[test]
     fn link_local_peers_are_on_their_link() {
         let kernel = Kernel::new().unwrap();
@@ -342,7 +342,7 @@ mod tests {
         assert_eq!(by(0), Err(Errno::HOSTUNREACH), "it names none");
     }
 
-    /// Where `/sys` is that of this namespace, it says the same of each interface.
+    /// If `/sys` belongs to this namespace, it agrees about each interface.
     #[test]
     fn devices_are_those_of_sys() {
         let kernel = Kernel::new().unwrap();
@@ -363,7 +363,7 @@ mod tests {
         let mut body = vec![0; IFINFOMSG_LEN];
         body[4..8].copy_from_slice(&9u32.to_ne_bytes());
         let info = attribute(IFLA_INFO_KIND, b"vlan\0");
-        // A name, with bytes up to the next multiple of four.
+        // A name, with padding up to the next multiple of four bytes.
         body.extend([attribute(3, b"v5\0"), vec![0]].concat());
         body.extend([attribute(IFLA_LINKINFO, &info), vec![0; 3]].concat());
         body.extend(attribute(IFLA_LINK, &7u32.to_ne_bytes()));
@@ -442,7 +442,7 @@ mod tests {
             (20, on(Kind::Vlan, Some(10)), true),
             (21, on(Kind::Vlan, Some(11)), false),
             (22, on(Kind::Vlan, None), false),
-            // It is gone meanwhile, or there is a circle.
+            // It has disappeared meanwhile, or forms a loop.
             (23, on(Kind::Vlan, Some(99)), false),
             (24, on(Kind::Vlan, Some(24)), false),
         ];

@@ -9,7 +9,7 @@ use rustix::net::{SocketFlags, sockopt};
 
 use crate::limits;
 
-/// Has the next close send a reset and drop what is unsent.
+/// Makes the next close send a reset and drop unsent bytes.
 pub(crate) fn reset_on_close(socket: BorrowedFd<'_>) {
     // Fails only on a socket that cannot be reset (Unix): a plain close follows.
     let _ = sockopt::set_socket_linger(socket, Some(Duration::ZERO));
@@ -28,10 +28,10 @@ pub(crate) fn unsent(socket: BorrowedFd<'_>) -> u64 {
     }
 }
 
-/// Bytes that a write would not have to wait for: see
+/// Bytes that can be written without waiting: see
 /// [`Network::room`](crate::network::Network::room).
 pub(crate) fn room(socket: BorrowedFd<'_>, unsent_max: u32) -> u64 {
-    /// Numbers of 32 bits that `SO_MEMINFO` gives (`linux/sock_diag.h`), and which is which.
+    /// 32-bit numbers that `SO_MEMINFO` returns (`linux/sock_diag.h`), and their indices.
     const NUMBERS: usize = 9;
     const WRITE_ALLOCATED: usize = 2;
     const SEND_BUFFER: usize = 3;
@@ -52,7 +52,7 @@ pub(crate) fn room(socket: BorrowedFd<'_>, unsent_max: u32) -> u64 {
     if result != 0 {
         return 0;
     }
-    // TCP counts what waits in its queue, a Unix socket what was allocated.
+    // TCP counts the bytes in its queue, a Unix socket the allocated ones.
     let queued = info[WRITE_QUEUED].max(info[WRITE_ALLOCATED]);
     // The kernel's overhead per queued segment counts as well: up to 29 % of it.
     let room = info[SEND_BUFFER].saturating_sub(queued) / 3 * 2;
@@ -62,13 +62,13 @@ pub(crate) fn room(socket: BorrowedFd<'_>, unsent_max: u32) -> u64 {
     u64::from(room.min(unsent_max.saturating_sub(not_sent(socket))))
 }
 
-/// Bytes queued that were not sent yet, not even once.
+/// Bytes queued and never sent yet.
 fn not_sent(socket: BorrowedFd<'_>) -> u32 {
     /// `SIOCOUTQNSD` (`linux/sockios.h`).
     const NOT_SENT: libc::Ioctl = 0x894b;
     let mut queued: libc::c_int = 0;
-    // SAFETY: the descriptor is open while borrowed; the call writes one int. A socket that is not
-    // a TCP one has an error instead, and nothing that is not sent.
+    // SAFETY: the descriptor is open while borrowed; the call writes one int. On a socket that is
+    // not TCP it fails, and nothing counts as unsent.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), NOT_SENT, &raw mut queued) };
     match result {
         0 => u32::try_from(queued).unwrap_or(0),
@@ -76,22 +76,22 @@ fn not_sent(socket: BorrowedFd<'_>) -> u32 {
     }
 }
 
-/// Holds partial segments back, or lets them go.
+/// Holds partial segments back, or releases them.
 pub(crate) fn cork(socket: BorrowedFd<'_>, on: bool) {
-    // Fails on a socket that is not a TCP one, which has no segments.
+    // Fails on a socket that is not TCP, which has no segments.
     let _ = rustix::net::sockopt::set_tcp_cork(socket, on);
 }
 
-/// Acknowledges what was received, and is not acknowledged yet.
+/// Acknowledges received bytes that are not acknowledged yet.
 pub(crate) fn acknowledge(socket: BorrowedFd<'_>) {
-    // Fails on a socket that is not a TCP one, which has no acknowledgements.
+    // Fails on a socket that is not TCP, which has no acknowledgements.
     let _ = rustix::net::sockopt::set_tcp_quickack(socket, true);
 }
 
-/// Has writing wait while so many bytes are in the queue that were not sent yet.
+/// Makes writes wait while this many queued bytes are unsent.
 pub(crate) fn bound_unsent(socket: BorrowedFd<'_>, bytes: u32) {
-    // SAFETY: the descriptor is open while borrowed; the option is one int, read by the kernel.
-    // It fails on a socket that is not a TCP one, which then has no such bound.
+    // SAFETY: the descriptor is open while borrowed; the option is one int, read by the kernel. It
+    // fails on a socket that is not TCP, which then has no such bound.
     unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -103,10 +103,10 @@ pub(crate) fn bound_unsent(socket: BorrowedFd<'_>, bytes: u32) {
     }
 }
 
-/// Bytes acknowledged since the connection began; `None` if the socket is not a TCP one.
+/// Bytes acknowledged since the connection began; `None` if the socket is not TCP.
 pub(crate) fn acknowledged(socket: BorrowedFd<'_>) -> Option<u64> {
-    /// Where `tcpi_bytes_acked` lies in `struct tcp_info` (`linux/tcp.h`, since Linux 4.1): 8 flag
-    /// bytes, 24 numbers of 32 bits, two pacing rates of 64 bits.
+    /// The offset of `tcpi_bytes_acked` in `struct tcp_info` (`linux/tcp.h`, since Linux 4.1): 8
+    /// flag bytes, 24 numbers of 32 bits, two pacing rates of 64 bits.
     const BYTES_ACKED: usize = 8 + 24 * 4 + 2 * 8;
     let mut info = [0u8; BYTES_ACKED + 8];
     let mut len = info.len() as libc::socklen_t;
@@ -128,13 +128,13 @@ pub(crate) fn acknowledged(socket: BorrowedFd<'_>) -> Option<u64> {
 /// Accepts a connection.
 ///
 /// # Errors
-/// What `accept4(2)` says; see [`is_of_one_connection`].
+/// Those of `accept4(2)`; see [`is_of_one_connection`].
 pub(crate) fn accept(listener: &OwnedFd) -> Result<OwnedFd, Errno> {
     rustix::net::accept_with(listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
 }
 
-/// The connections that still wait in the queue of a listener that does not block, at most
-/// [`limits::BACKLOG`]. Called before a listener is closed, which would reset them.
+/// Accepts the connections still queued on a non-blocking listener, at most [`limits::BACKLOG`].
+/// Called before a listener is closed, which would reset them.
 pub(crate) fn accept_rest(listener: &OwnedFd) -> impl Iterator<Item = OwnedFd> {
     let mut calls = 0..limits::BACKLOG;
     iter::from_fn(move || {
@@ -149,8 +149,8 @@ pub(crate) fn accept_rest(listener: &OwnedFd) -> impl Iterator<Item = OwnedFd> {
     })
 }
 
-/// Errors of `accept` that belong to the connection and not to the listener: `accept(2)` has the
-/// list, under "Error handling".
+/// Errors of `accept` that belong to the connection and not to the listener: `accept(2)` lists them
+/// under "Error handling".
 pub(crate) fn is_of_one_connection(errno: Errno) -> bool {
     matches!(
         errno,

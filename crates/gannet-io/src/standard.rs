@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::os::fd::AsFd;
 
-/// Writes to a standard stream directly. A write that hangs holds no lock that another thread, or the
-/// end of the process, needs.
+/// Writes to a standard stream directly. A write that hangs holds no lock that another thread or
+/// the process exit needs.
 #[derive(Debug)]
 pub struct Direct<T>(pub T);
 

@@ -5,11 +5,11 @@ use std::os::fd::BorrowedFd;
 /// How the file system behind a file may block.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Store {
-    /// Content is memory (tmpfs, ramfs, sealed memory): never cold. What the kernel has swapped out is
-    /// waited for: tmpfs refuses reads that must not wait (`RWF_NOWAIT`) altogether, so that each
-    /// would need a helper thread, for the sake of a machine that is short of memory.
+    /// Content is memory (tmpfs, ramfs, sealed memory): never cold. Reads of swapped-out pages do
+    /// wait: tmpfs refuses reads that must not wait (`RWF_NOWAIT`) altogether, so each read would
+    /// need a helper thread, for the sake of a machine that is short of memory.
     Memory,
-    /// A disk: what is in the page cache does not block.
+    /// A disk: pages in the page cache do not block.
     Disk,
     /// Another machine or process (NFS, FUSE, 9p): any call may block, even on cached content.
     Remote,
@@ -39,7 +39,7 @@ impl Store {
             0x786f_4256,
             0x2003_0528,
         ];
-        // Unknown on an error: the careful answer.
+        // On an error, assume the worst.
         let Ok(found) = rustix::fs::fstatfs(fd) else {
             return Self::Remote;
         };

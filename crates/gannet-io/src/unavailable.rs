@@ -1,4 +1,4 @@
-//! Why a kernel cannot be used, in words and with the fix.
+//! Why a kernel cannot be used, and how to fix that.
 
 use std::fmt;
 
@@ -7,13 +7,13 @@ use rustix::io::Errno;
 /// Why io_uring cannot be used here.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Unavailable {
-    /// What was tried when it failed: `io_uring_setup`, `multishot receive`, ...
+    /// The step that failed: `io_uring_setup`, `multishot receive`, ...
     pub step: &'static str,
-    /// The kernel's answer.
+    /// The error that the kernel returned.
     pub errno: Errno,
     /// The cause, in words.
     pub why: String,
-    /// What to do about it, if we know.
+    /// How to fix it, if known.
     pub help: Option<String>,
 }
 
@@ -26,7 +26,7 @@ impl fmt::Display for Unavailable {
 impl std::error::Error for Unavailable {}
 
 impl Unavailable {
-    /// Explains an error of setting the ring up or of using it for the first time.
+    /// Explains an error from setting up the ring or from its first use.
     pub(crate) fn explain(step: &'static str, errno: Errno) -> Self {
         let (why, help) = reason(errno);
         Self {

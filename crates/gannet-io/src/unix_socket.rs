@@ -1,14 +1,14 @@
-//! Unix stream listeners: made under another name, with mode and group, and then put in place.
+//! Unix stream listeners: created under another name, with mode and group, and then renamed.
 //!
 //! ```text
 //!  bind: .gannet-PID-0, chown, chmod, listen ──▶ Beside ── publish: rename ──▶ Published
 //!                                                   └────── dropped ──▶ gone ◀─────┘
 //! ```
 //!
-//! The socket is never reachable before its mode and group are set, nor missing while being
-//! replaced. The rename cannot destroy another process's file: either the name was free, or its
-//! previous file is checked after the exchange and restored if it is not the socket that was found
-//! stale.
+//! The socket is never reachable before its mode and group are set, and the name is never missing
+//! while the socket is replaced. The rename cannot destroy another process's file: either the name
+//! was free, or the file that had it is checked after the exchange, and restored unless it is the
+//! stale socket found before.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::io;
@@ -23,23 +23,23 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::limits;
 
-/// Who may connect. What is not given is as the process's umask and group make it.
+/// Who may connect. Omitted values follow the process's umask and group.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Access {
-    /// The file's permission bits; to connect takes the one to write.
+    /// The file's permission bits; connecting requires write permission.
     pub mode: Option<u32>,
     /// The file's group, by name or number.
     pub group: Option<String>,
 }
 
-/// Binds a listener that will be at `path` once its file is published.
+/// Binds a listener that will be reachable at `path` once its file is published.
 ///
 /// # Errors
 /// `EADDRINUSE` if a server listens there or the path is not a socket; `ENOENT` and `EACCES` of the
-/// folder; `ENAMETOOLONG` beyond 107 bytes; `EPERM` for a group that this user is not in; a text
-/// for a group that does not exist.
+/// folder; `ENAMETOOLONG` beyond 107 bytes; `EPERM` for a group that this user is not in; an error
+/// in words for a group that does not exist.
 pub fn bind(path: &Path, access: &Access) -> io::Result<(OwnedFd, SocketFile)> {
-    // Clients need its whole path in an address.
+    // Clients need the whole path in an address.
     SocketAddrUnix::new(path)?;
     let group = access.group.as_deref().map(group_id).transpose()?;
     let name = path.file_name().ok_or(Errno::INVAL)?.to_owned();
@@ -76,19 +76,19 @@ type Identity = (u64, u64);
 #[derive(Debug)]
 pub struct SocketFile {
     folder: OwnedFd,
-    /// What it is called there once it is published.
+    /// Its name once it is published.
     name: OsString,
-    /// What it is called until then.
+    /// Its name until then.
     temporary: Option<OsString>,
     path: PathBuf,
-    /// Which file it is, once there is one.
+    /// Its identity, once the file exists.
     identity: Option<Identity>,
 }
 
-/// Names that are tried before a folder full of them is an error.
+/// Names to try before giving up on a folder full of them.
 const NAMES_MAX: u32 = 64;
 
-/// How often a name that comes and goes is tried.
+/// How often to try a name that appears and disappears.
 const ATTEMPTS_MAX: u32 = 8;
 
 impl SocketFile {
@@ -105,7 +105,7 @@ impl SocketFile {
                 SocketAddrUnix::new(Path::new(&folder).join(&name))
             })?;
             match rustix::net::bind(socket, &address) {
-                // Left behind by a process of the same number that was killed.
+                // Left behind by a killed process with the same number.
                 Err(Errno::ADDRINUSE) => {}
                 Err(error) => return Err(error.into()),
                 Ok(()) => {
@@ -118,7 +118,7 @@ impl SocketFile {
         Err(Errno::EXIST.into())
     }
 
-    /// Lets those connect who are to.
+    /// Grants access to the clients that may connect.
     fn open_to(&self, mode: Option<u32>, group: Option<u32>) -> io::Result<()> {
         let Some(name) = &self.temporary else {
             return Ok(());
@@ -137,7 +137,7 @@ impl SocketFile {
     /// Gives the file its final name, in place of a stale socket.
     ///
     /// # Errors
-    /// `EADDRINUSE` as for [`bind`]; what the file system says.
+    /// `EADDRINUSE` as for [`bind`]; errors of the file system.
     pub fn publish(&mut self) -> io::Result<()> {
         let Some(temporary) = self.temporary.clone() else {
             return Ok(());
@@ -149,9 +149,9 @@ impl SocketFile {
                 Some(_) => RenameFlags::EXCHANGE,
             };
             match self.rename(&temporary, flags) {
-                // Something has come, or gone, since it was looked for.
+                // A file has appeared, or disappeared, since the check.
                 Err(Errno::EXIST | Errno::NOENT) => continue,
-                // The file system cannot do either; what is lost is a moment's certainty.
+                // The file system supports neither flag; what is lost is a moment's certainty.
                 Err(Errno::INVAL | Errno::NOSYS) => {
                     self.rename(&temporary, RenameFlags::empty())?;
                 }
@@ -159,7 +159,7 @@ impl SocketFile {
                 Ok(()) => {
                     let got = self.look(&temporary)?.map(|(identity, _)| identity);
                     if got != replaced {
-                        // Not ours: it gets its name back.
+                        // Not the stale socket: it gets its name back.
                         self.rename(&temporary, RenameFlags::EXCHANGE)?;
                         continue;
                     }
@@ -179,7 +179,7 @@ impl SocketFile {
         rustix::fs::renameat_with(folder, temporary, folder, &self.name, flags)
     }
 
-    /// The stale socket at the name; `None` if nothing is there.
+    /// The stale socket at the name; `None` if the name is free.
     fn stale(&self) -> io::Result<Option<Identity>> {
         let Some((identity, kind)) = self.look(&self.name)? else {
             return Ok(None);
@@ -194,7 +194,7 @@ impl SocketFile {
         Err(Errno::ADDRINUSE.into())
     }
 
-    /// What has this name in the folder; links are not followed.
+    /// The file that has this name in the folder; links are not followed.
     fn look(&self, name: &OsStr) -> io::Result<Option<(Identity, FileType)>> {
         match rustix::fs::statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => {
@@ -210,7 +210,7 @@ impl SocketFile {
 impl Drop for SocketFile {
     fn drop(&mut self) {
         let name = self.temporary.as_ref().unwrap_or(&self.name);
-        // While we finished our answers, a new server may have put its own socket there.
+        // While we were finishing our responses, a new server may have put its own socket there.
         let is_ours =
             matches!(self.look(name), Ok(Some((found, _))) if Some(found) == self.identity);
         if is_ours {
@@ -229,13 +229,13 @@ fn group_id(group: &str) -> io::Result<u32> {
         io::Error::new(io::ErrorKind::InvalidInput, text)
     };
     let name = CString::new(group).map_err(|_| unknown())?;
-    // Members are listed in the buffer, too; a group of a directory service may have many.
+    // The buffer also holds the list of members; a group of a directory service may have many.
     let mut buffer = vec![0; 1 << 20];
     // SAFETY: an all-zero `group` is valid: numbers and null pointers.
     let mut entry: libc::group = unsafe { std::mem::zeroed() };
     let mut found = std::ptr::null_mut();
     // SAFETY: the name ends with a zero; entry, buffer (with its length) and found are ours and
-    // live beyond the call.
+    // outlive the call.
     let result = unsafe {
         libc::getgrnam_r(
             name.as_ptr(),
@@ -280,7 +280,7 @@ mod tests {
         (socket, file)
     }
 
-    /// `EADDRINUSE`, whichever step says it.
+    /// `EADDRINUSE`, whichever step fails.
     fn is_refused(path: &Path) -> bool {
         bind(path, &Access::default())
             .and_then(|(_, mut file)| file.publish())
@@ -294,7 +294,7 @@ mod tests {
         let path = folder.join("socket");
         let (socket, file) = published(&path);
         assert!(is_refused(&path));
-        // Killed: the file stays.
+        // Killed: the file remains.
         std::mem::forget(file);
         drop(socket);
         assert!(UnixStream::connect(&path).is_err());
@@ -312,7 +312,7 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// What comes to the name between the look and the rename keeps it.
+    /// A file that takes the name between check and rename keeps it.
     #[test]
     fn what_came_meanwhile_stays() {
         let folder = folder("meanwhile");
@@ -329,7 +329,7 @@ mod tests {
         fs::remove_dir_all(&folder).unwrap();
     }
 
-    /// A second server has taken the name: the end of the first one leaves its file alone.
+    /// A second server has taken the name: the first one leaves its file alone when it ends.
     #[test]
     fn the_end_removes_no_other_socket() {
         let folder = folder("end");
@@ -378,7 +378,7 @@ mod tests {
         assert_eq!(group_id("root").unwrap(), 0);
     }
 
-    /// A path that just fits is one, although the name meanwhile is longer.
+    /// A path of the maximum length works, although the temporary name is longer.
     #[test]
     fn the_longest_path_fits() {
         let folder = folder("long");

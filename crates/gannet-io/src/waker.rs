@@ -66,13 +66,13 @@ impl Bell {
         }
     }
 
-    /// To be called when the eventfd is readable, before looking at what the ringers left: a ring
-    /// after this call makes it readable again. Whether a waker rang.
+    /// To be called when the eventfd is readable, before checking what the ringers left: a ring
+    /// after this call makes it readable again. Returns whether a waker rang.
     pub(crate) fn hear(&self) -> bool {
         let mut counter = [0; 8];
-        // EAGAIN when another reader was faster: nothing to do.
+        // EAGAIN if another reader was faster: nothing to do.
         let _ = rustix::io::read(&self.eventfd, &mut counter);
-        // A swap, not a store: it has to see what the last ringer wrote before it rang.
+        // A swap, not a store: it has to observe what the last ringer wrote before it rang.
         self.rung.swap(false, Ordering::AcqRel);
         self.woken.swap(false, Ordering::AcqRel)
     }

@@ -117,10 +117,10 @@ fn accepts_unix() {
         let mut answer = [0; 5];
         client.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"world");
-        desk.turn_until("all was acknowledged", |desk| {
+        desk.turn_until("everything was acknowledged", |desk| {
             desk.driver.acknowledged(socket) == 5
         });
-        // More than the socket holds: progress shows although the send has not ended.
+        // More than the socket holds: progress is visible before the send has ended.
         let content = desk::pattern(2 << 20);
         let list = SendList {
             wire: content.clone(),
@@ -161,11 +161,11 @@ fn accepts_unix() {
     run(Desk::new(Box::new(driver), "epoll", nowhere));
 }
 
-/// Without free descriptors accepting ends with EMFILE, and goes on when asked to.
+/// Without free descriptors accepting ends with EMFILE, and continues on the next call.
 #[test]
 fn survives_running_out_of_descriptors() {
     if std::env::var_os("GANNET_TEST_CHILD").is_none() {
-        // The limit is the process's: other tests must not meet it.
+        // The limit applies to the process: it must not affect other tests.
         let output = desk::in_child("survives_running_out_of_descriptors", "limit");
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
@@ -183,7 +183,8 @@ fn survives_running_out_of_descriptors() {
     };
     rustix::process::setrlimit(resource, limit).unwrap();
     each(|mut desk| {
-        // Clients take all descriptors, then give one back: not enough for all in the queue.
+        // Clients take all descriptors, then return one: not enough for all connections in the
+        // queue.
         let mut clients = Vec::new();
         let refused = loop {
             match TcpStream::connect(desk.address) {

@@ -1,4 +1,4 @@
-//! Forgetting sockets: nothing is delivered afterwards, nothing leaks, slots are used again.
+//! Forgetting sockets: nothing is delivered afterwards, nothing leaks, slots are reused.
 
 mod desk;
 
@@ -35,7 +35,7 @@ fn burden(desk: &mut Desk, socket: Socket, n: u64, memory: &Arc<Memory>, file: &
     }
 }
 
-/// A thousand connections closed with operations in flight: no descriptor, buffer or memory stays.
+/// A thousand connections closed with operations in flight: no descriptor, buffer or memory leaks.
 #[test]
 fn closes_a_thousand_under_way() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,7 +70,7 @@ fn closes_a_thousand_under_way() {
         }
         for (n, (client, socket)) in pairs.iter_mut().enumerate() {
             if n % 2 == 0 {
-                // Something is on its way at the very moment.
+                // Bytes arrive at this very moment.
                 client.write_all(b"too late").unwrap();
             }
             if n % 3 == 0 {
@@ -95,7 +95,7 @@ fn closes_a_thousand_under_way() {
     });
 }
 
-/// A slot that is used again gets nothing of its former socket, whatever was under way.
+/// A reused slot gets nothing of its former socket, whatever was under way.
 #[test]
 fn reused_slots_get_nothing_stale() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,13 +136,9 @@ fn reused_slots_get_nothing_stale() {
             assert_eq!(answer, format!("answer {n}").into_bytes());
             desk.driver.close(socket);
         }
-        assert!(
-            sockets_seen.len() < 50,
-            "{}: slots are used again",
-            desk.engine
-        );
+        assert!(sockets_seen.len() < 50, "{}: slots are reused", desk.engine);
         assert!(desk.settle().is_empty());
-        // All four buffers have come back: four sockets can hold one each.
+        // All four buffers have been returned: four sockets can hold one each.
         let mut holders = Vec::new();
         for n in 0..4 {
             let (client, socket) = desk.connect();
@@ -164,7 +160,7 @@ fn reused_slots_get_nothing_stale() {
     });
 }
 
-/// An end that is queued already is not delivered after the close.
+/// A queued end of the stream is not delivered after the close.
 #[test]
 fn drops_what_is_queued() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -183,14 +179,14 @@ fn drops_what_is_queued() {
     });
 }
 
-/// A driver that is dropped with all under way leaves no descriptor behind.
+/// Dropping a driver with everything under way leaves no descriptor behind.
 #[test]
 fn drops_with_all_under_way() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let folder = Folder::new("cancel-drop");
     let path = folder.file("content", &pattern(8 << 20));
     let memory = Arc::new(Memory::from_vec(pattern(8 << 20)));
-    // Threads and their descriptors that stay for the process's life are there after this.
+    // After this, the threads and descriptors that live as long as the process exist.
     each(|_| {});
     let before = descriptors();
     each(|mut desk| {

@@ -1,4 +1,4 @@
-//! Datagrams: addresses, ECN, trains, too few buffers, too much of everything, and the end.
+//! Datagrams: addresses, ECN, trains, too few buffers, overflow, and the end.
 
 mod desk;
 
@@ -85,7 +85,8 @@ fn has_ipv6() -> bool {
     bound.is_ok()
 }
 
-/// Bytes and addresses arrive both ways; an answer comes from the address that was asked.
+/// Bytes and addresses arrive both ways; an answer comes from the address that the request was sent
+/// to.
 #[test]
 fn round_trips() {
     check_round_trip("127.0.0.1", "127.0.0.1", "127.0.0.1");
@@ -101,14 +102,14 @@ fn check_ecn(at: &str, level: i32, option: i32) {
         let client = client(at);
         desk.driver.receive_datagrams(FIRST, Token(1));
         for ecn in 0..4u8 {
-            // With other bits of the traffic class, which are none of ours.
+            // With other bits of the traffic class, which are not ECN.
             let class = i32::from(ecn) | 0x28;
             set(&client, level, option, class);
             client.send_to(b"marked", address).unwrap();
             let (_, datagram) = desk.datagram(Token(1));
             assert_eq!(datagram.ecn, ecn);
             desk.driver.release(datagram.lease);
-            // To itself, a train and a lone datagram.
+            // A train and a lone datagram, from the socket to itself.
             let bytes = pattern(150);
             for (segment, count) in [(100, 2), (150, 1)] {
                 let sent = desk
@@ -125,7 +126,7 @@ fn check_ecn(at: &str, level: i32, option: i32) {
     });
 }
 
-/// ECN bits are reported as they were sent, and sent as they were asked for.
+/// ECN bits are reported as sent, and sent as requested.
 #[test]
 fn carries_ecn() {
     check_ecn("127.0.0.1", libc::IPPROTO_IP, libc::IP_TOS);
@@ -159,7 +160,7 @@ fn check_train(at: &str, from: Option<IpAddr>) {
     });
 }
 
-/// The datagrams of a train arrive one by one, in order, from the address asked for.
+/// The datagrams of a train arrive one by one, in order, from the requested address.
 #[test]
 fn sends_trains() {
     check_train("127.0.0.1", None);
@@ -169,7 +170,7 @@ fn sends_trains() {
     }
 }
 
-/// A burst of more datagrams than one call takes arrives whole and in order, with few buffers too.
+/// A burst of more datagrams than one call takes arrives whole and in order, even with few buffers.
 #[test]
 fn receives_bursts() {
     for buffers in [2, 512] {
@@ -184,7 +185,7 @@ fn receives_bursts() {
             for number in 0..100u8 {
                 client.send_to(&[number; 100], address).unwrap();
             }
-            // Leases are kept as long as more come.
+            // Leases are kept while more datagrams arrive.
             let mut kept = Vec::new();
             for number in 0..100u8 {
                 if kept.len() == usize::from(buffers) {
@@ -203,7 +204,7 @@ fn receives_bursts() {
     }
 }
 
-/// What does not fit a buffer is dropped and counted; an empty datagram is none of a stream's ends.
+/// A datagram longer than a buffer is dropped and counted; an empty one is not the end of a stream.
 #[test]
 fn drops_what_is_too_long() {
     let options = EngineOptions {
@@ -214,7 +215,7 @@ fn drops_what_is_too_long() {
     each_at("127.0.0.1", &options, |mut desk, address| {
         let client = client("127.0.0.1");
         desk.driver.receive_datagrams(FIRST, Token(1));
-        // More often than there are buffers: they are not lost with it.
+        // More often than there are buffers: dropping must not leak them.
         for _ in 0..10 {
             client.send_to(&pattern(3000), address).unwrap();
             client.send_to(b"", address).unwrap();
@@ -232,7 +233,8 @@ fn drops_what_is_too_long() {
     });
 }
 
-/// What the kernel drops because nobody reads shows in later datagrams, and in the counter.
+/// Drops by the kernel because nothing reads the socket show in later datagrams, and in the
+/// counter.
 #[test]
 fn reports_what_the_kernel_dropped() {
     let narrow = || {
@@ -264,7 +266,7 @@ fn reports_what_the_kernel_dropped() {
     });
 }
 
-/// A stopped socket is closed, and says nothing more, whatever was under way.
+/// A stopped socket is closed and completes nothing more, whatever was under way.
 #[test]
 fn stops() {
     each_at(
@@ -275,7 +277,7 @@ fn stops() {
             desk.driver.receive_datagrams(FIRST, Token(1));
             client.send_to(b"first", address).unwrap();
             let (_, datagram) = desk.datagram(Token(1));
-            // Beside one that waits and one for room, both not delivered yet.
+            // With a datagram waiting and a wait for room, neither delivered yet.
             client.send_to(b"second", address).unwrap();
             desk.driver.when_sendable(FIRST, Token(2));
             desk.driver.stop_datagrams(FIRST);
@@ -307,7 +309,7 @@ fn closes_when_dropped() {
     );
 }
 
-/// A socket with room says so at once, and once; the last token counts.
+/// A socket with room reports it at once, and once; the last token counts.
 #[test]
 fn has_room() {
     each_at("127.0.0.1", &EngineOptions::default(), |mut desk, _| {
@@ -324,7 +326,7 @@ fn has_room() {
 }
 
 /// Runs this binary's one test `name` in a network namespace prepared by `setup`, unless this is
-/// already that process: then the test goes on.
+/// already that process: then the test continues.
 fn is_in_namespace(name: &str, setup: &str) -> bool {
     if std::env::var_os("GANNET_TEST_CHILD").is_some() {
         return true;
@@ -355,7 +357,7 @@ fn is_in_namespace(name: &str, setup: &str) -> bool {
     false
 }
 
-/// A full socket refuses trains, and says when it takes them again: none is lost.
+/// A full socket refuses trains, and reports when it takes them again: none is lost.
 #[test]
 fn waits_for_room() {
     let slow = "ip link set lo up; tc qdisc add dev lo root tbf rate 16mbit burst 3000 limit 100mb";
@@ -403,8 +405,8 @@ fn waits_for_room() {
     });
 }
 
-/// What is longer than the interface's MTU is lost without a word, alone and in a train; the rest
-/// arrives.
+/// Datagrams longer than the interface's MTU are lost without an error, alone and in a train; the
+/// rest arrive.
 #[test]
 fn loses_what_exceeds_the_mtu() {
     let short = "ip link set lo up mtu 1300";
@@ -423,7 +425,7 @@ fn loses_what_exceeds_the_mtu() {
         send(&mut desk, 4_200, 1_400);
         assert!(desk.settle().is_empty(), "{}: not fragmented", desk.engine);
         assert_eq!(desk.driver.counters().datagrams_sent, 0);
-        // Trains are still cut by the kernel.
+        // The kernel still segments trains.
         let before = desk.driver.counters().submissions;
         send(&mut desk, 2_400, 1_200);
         assert_eq!(desk.driver.counters().submissions - before, 1);

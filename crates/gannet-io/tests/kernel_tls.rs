@@ -1,5 +1,5 @@
-//! Kernel TLS: what the kernel encrypted is opened at the peer and compared. Where the running kernel
-//! cannot, these tests are left out and the refusal is tested.
+//! Kernel TLS: what the kernel encrypted is decrypted at the peer and compared. Where the running
+//! kernel does not support it, these tests are left out and the refusal is tested.
 
 mod desk;
 mod records;
@@ -19,7 +19,7 @@ use records::{ALERT, DATA, HANDSHAKE, Keys, open};
 const CLOSE_NOTIFY: [u8; 2] = [1, 0];
 const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
-/// What this kernel can do; where it is nothing, the test is left out.
+/// What this kernel supports; `None` if nothing, and the test is left out.
 fn support() -> Option<Support> {
     let support = ktls::probe().unwrap();
     match support.unavailable() {
@@ -31,7 +31,7 @@ fn support() -> Option<Support> {
     }
 }
 
-/// A client with a small window, read by a thread to the end.
+/// A client with a small window, which a thread reads to the end.
 fn reading_client(desk: &mut Desk) -> (thread::JoinHandle<Vec<u8>>, Socket) {
     let (client, socket) = desk.connect();
     rustix::net::sockopt::set_socket_recv_buffer_size(&client, 20_000).unwrap();
@@ -46,7 +46,8 @@ fn reader(mut client: TcpStream) -> thread::JoinHandle<Vec<u8>> {
     })
 }
 
-/// Says goodbye, closes, and opens what the client got: data joined, then control records.
+/// Sends close_notify, closes, and decrypts what the client received: data joined, then control
+/// records.
 fn finish(
     desk: &mut Desk,
     socket: Socket,
@@ -79,7 +80,7 @@ fn list(bytes: &[u8], more: bool) -> SendList {
     }
 }
 
-/// A kernel that cannot says why, and sending goes on in the clear.
+/// A kernel without support says why, and sending continues in the clear.
 #[test]
 fn a_refusal_changes_nothing() {
     let support = ktls::probe().unwrap();
@@ -103,8 +104,8 @@ fn a_refusal_changes_nothing() {
     });
 }
 
-/// Bytes of all kinds and file ranges, through a narrow window, with every cipher; what was sent
-/// before the keys came goes in the clear.
+/// Bytes of all kinds and file ranges, through a narrow window, with every cipher; bytes sent
+/// before the keys are installed go in the clear.
 #[test]
 fn encrypts_everything_in_order() {
     let Some(support) = support() else { return };
@@ -159,12 +160,12 @@ fn encrypts_everything_in_order() {
             ]
             .concat();
             let got = finish(&mut desk, socket, reader, &[keys]);
-            assert!(got == expected, "{} {cipher:?}: other bytes", desk.engine);
+            assert!(got == expected, "{} {cipher:?}: wrong bytes", desk.engine);
         });
     }
 }
 
-/// Receiving stays ours: what the peer sends arrives as it is.
+/// Receiving is not the kernel's: bytes from the peer arrive as they are.
 #[test]
 fn receives_what_the_peer_sends() {
     if support().is_none() {
@@ -186,7 +187,7 @@ fn receives_what_the_peer_sends() {
     });
 }
 
-/// Nothing of what was sent waits for what comes next: the client has it before anything follows.
+/// No sent byte waits for later ones: the client has them all before anything follows.
 #[test]
 fn the_last_piece_leaves_at_once() {
     if support().is_none() {
@@ -205,7 +206,7 @@ fn the_last_piece_leaves_at_once() {
         assert_eq!(desk.sent(Token(1)), Ok(100_004));
         let mut bytes = Vec::new();
         let mut step = [0; 4096];
-        // A byte that stayed behind would end this by the client's time limit.
+        // If a byte were held back, the client's time limit would end this.
         loop {
             let data: usize = open(&bytes, std::slice::from_ref(&keys))
                 .iter()
@@ -221,7 +222,7 @@ fn the_last_piece_leaves_at_once() {
     });
 }
 
-/// Data that waits for room, and a control record behind it.
+/// Data that waits for room, and a control record after it.
 #[test]
 fn data_waits_for_room() {
     if support().is_none() {
@@ -246,14 +247,14 @@ fn data_waits_for_room() {
         let got = finish(&mut desk, socket, reader, &[keys]);
         assert!(
             got == content.repeat(waiting as usize + 1),
-            "{}: other bytes",
+            "{}: wrong bytes",
             desk.engine
         );
     });
 }
 
-/// Control records of this content until one has to wait: then the socket is full. Gives how many
-/// there are, the waiting one, which has this token, included.
+/// Sends control records of this content until one has to wait: then the socket is full. Returns
+/// how many there are, including the waiting one, which has this token.
 fn fill_with_control(
     desk: &mut Desk,
     socket: Socket,
@@ -275,8 +276,8 @@ fn fill_with_control(
     unreachable!("sockets are finite")
 }
 
-/// A control record that finds the socket full waits for room. What follows it comes in order: a
-/// new key where the kernel can replace one, and data.
+/// A control record that finds the socket full waits for room. What follows is sent in order: a new
+/// key if the kernel can replace one, and data.
 #[test]
 fn a_control_record_waits_for_room() {
     const CANCELED: [u8; 2] = [1, 90];
@@ -317,8 +318,8 @@ fn a_control_record_waits_for_room() {
     });
 }
 
-/// A goodbye that finds the socket full waits, and the end of the stream waits for the goodbye:
-/// without it the peer would take an orderly end for a truncation.
+/// A close_notify that finds the socket full waits, and the end of the stream waits for it: without
+/// it the peer would take an orderly end for a truncation.
 #[test]
 fn the_end_waits_for_a_goodbye_that_waits_for_room() {
     if support().is_none() {
@@ -335,7 +336,7 @@ fn the_end_waits_for_a_goodbye_that_waits_for_room() {
         assert!(desk.settle().is_empty(), "{}: it still waits", desk.engine);
         let reader = reader(client);
         assert_eq!(desk.sent(Token(1)), Ok(2), "{}", desk.engine);
-        // The peer reads to the end: it comes although nothing was closed.
+        // The peer reads to the end, which arrives although nothing was closed.
         let records = open(&reader.join().unwrap(), &[keys]);
         assert_eq!(records.len(), count, "{}", desk.engine);
         assert!(
@@ -348,8 +349,8 @@ fn the_end_waits_for_a_goodbye_that_waits_for_room() {
     });
 }
 
-/// A new key after its `KeyUpdate`, in the middle of a file; where the kernel cannot, it says
-/// `EBUSY` and goes on with the old one.
+/// A new key after its `KeyUpdate`, in the middle of a file; a kernel without support returns
+/// `EBUSY` and continues with the old key.
 #[test]
 fn keys_are_replaced_between_sends() {
     let Some(support) = support() else { return };
@@ -383,11 +384,11 @@ fn keys_are_replaced_between_sends() {
             .send_file(socket, Token(3), Vec::new(), &file, 1 << 20, 1 << 20);
         assert_eq!(desk.sent(Token(3)), Ok(1 << 20));
         let got = finish(&mut desk, socket, reader, &keys);
-        assert!(got == content, "{}: other bytes", desk.engine);
+        assert!(got == content, "{}: wrong bytes", desk.engine);
     });
 }
 
-/// A file that ends before the range does: fewer bytes, told as such, and all of them true.
+/// A file that ends before the range does: fewer bytes, reported as such, and all of them correct.
 #[test]
 fn tells_of_a_short_file() {
     if support().is_none() {
@@ -413,13 +414,13 @@ fn tells_of_a_short_file() {
         let got = finish(&mut desk, socket, reader, &[keys]);
         assert!(
             got[4..] == content[..200_000],
-            "{}: other bytes",
+            "{}: wrong bytes",
             desk.engine
         );
     });
 }
 
-/// The peer goes away in the middle: an error, and no signal.
+/// The peer disappears halfway: an error, and no signal.
 #[test]
 fn reports_a_gone_peer() {
     if support().is_none() {

@@ -64,7 +64,7 @@ fn list(
     Ok(entries.recv().unwrap())
 }
 
-/// A copy has the bytes of the beginning, and nothing changes it any more.
+/// A copy has the first bytes of the file, and nothing can change it.
 #[test]
 fn copies_what_nobody_can_change() {
     let folder = Folder::new("open-copy");
@@ -154,7 +154,7 @@ fn opens_files_and_directories() {
     });
 }
 
-/// Nothing outside of the root is reached, by whatever way.
+/// Nothing outside of the root is reachable, by any path.
 #[test]
 fn refuses_to_leave_the_root() {
     let outside = Folder::new("open-outside");
@@ -181,8 +181,8 @@ fn refuses_to_leave_the_root() {
         for path in ["sub/good", "good-folder/good", "good-folder/../file"] {
             let opened = open(&mut desk, &root, path).unwrap();
             assert_eq!(read(&mut desk, &opened, 0, 10).unwrap(), b"file", "{path}");
-            // Following a link may set its time, and `..` may meet a rename elsewhere: then the
-            // kernel does not say without waiting.
+            // Following a link may set its access time, and `..` may race with a rename elsewhere:
+            // then the kernel cannot answer without waiting.
             if let Some(seen) = desk.driver.peek(&root, path.as_bytes()) {
                 assert_eq!(seen, opened.meta, "{path}");
             }
@@ -216,7 +216,7 @@ fn refuses_to_leave_the_root() {
     });
 }
 
-/// FIFOs, sockets and devices are told apart at once, and not opened.
+/// FIFOs, sockets and devices are recognised at once, and not opened.
 #[test]
 fn does_not_block_on_special_files() {
     let folder = Folder::new("open-special");
@@ -295,7 +295,7 @@ fn lists_directories() {
     });
 }
 
-/// A path that is swapped with a link out of the root all the time never leaks.
+/// A path that is constantly swapped with a link out of the root never leaks.
 #[test]
 fn swapped_links_never_leak() {
     let outside = Folder::new("open-swap-outside");

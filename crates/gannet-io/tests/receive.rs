@@ -9,7 +9,7 @@ use desk::{each, each_with, pattern};
 use gannet_io::driver::{Done, Errno, SendList, Token};
 use gannet_io::options::EngineOptions;
 
-/// Bytes arrive in order; the end of the stream is told once.
+/// Bytes arrive in order; the end of the stream is reported once.
 #[test]
 fn receives_to_the_end() {
     each(|mut desk| {
@@ -43,7 +43,7 @@ fn receives_to_the_end() {
     });
 }
 
-/// Bytes followed by the end in one go: both are told.
+/// Bytes followed at once by the end: both are reported.
 #[test]
 fn receives_bytes_and_end_together() {
     each(|mut desk| {
@@ -78,7 +78,7 @@ fn reports_a_reset() {
     });
 }
 
-/// While paused nothing new is delivered; resuming delivers all, in order.
+/// While paused no new bytes are delivered; resuming delivers all, in order.
 #[test]
 fn pauses_and_resumes() {
     each(|mut desk| {
@@ -92,12 +92,12 @@ fn pauses_and_resumes() {
         assert!(desk.settle().is_empty(), "{}: paused", desk.engine);
         desk.driver.receive(socket, Token(6));
         assert_eq!(desk.received_whole(Token(6), 3), b"two");
-        // Paused and resumed before the kernel has heard of it.
+        // Paused and resumed before the kernel notices.
         desk.driver.pause_receiving(socket);
         desk.driver.receive(socket, Token(9));
         client.write_all(b"three").unwrap();
         assert_eq!(desk.received_whole(Token(9), 5), b"three");
-        // The end comes while paused, and is told when resumed.
+        // The end arrives while paused, and is reported on resuming.
         desk.driver.pause_receiving(socket);
         desk.settle();
         drop(client);
@@ -109,7 +109,7 @@ fn pauses_and_resumes() {
     });
 }
 
-/// Asked for once, it delivers once, and leaves nothing with the kernel.
+/// A single receive delivers once, and leaves nothing with the kernel.
 #[test]
 fn receives_once() {
     each(|mut desk| {
@@ -124,13 +124,13 @@ fn receives_once() {
         assert_eq!(desk.take(lease), b"one");
         client.write_all(b"two").unwrap();
         assert!(desk.settle().is_empty(), "{}: asked for once", desk.engine);
-        // Changed to going on before the bytes came.
+        // Changed to a continuous receive before the bytes arrive.
         desk.driver.receive_once(socket, Token(2));
         desk.driver.receive(socket, Token(3));
         assert_eq!(desk.received_whole(Token(3), 3), b"two");
         client.write_all(b"three").unwrap();
         assert_eq!(desk.received_whole(Token(3), 5), b"three");
-        // And back, while the kernel still has the other.
+        // And back, while the kernel still has the continuous one.
         desk.driver.receive_once(socket, Token(4));
         client.write_all(b"four").unwrap();
         let completion = desk.next();
@@ -142,7 +142,7 @@ fn receives_once() {
         desk.settle();
         client.write_all(b"five").unwrap();
         assert!(desk.settle().is_empty(), "{}: asked for once", desk.engine);
-        // The end, likewise.
+        // The same with the end.
         desk.driver.receive_once(socket, Token(5));
         assert_eq!(desk.received(Token(5)), b"five");
         desk.driver.receive_once(socket, Token(6));
@@ -152,7 +152,7 @@ fn receives_once() {
     });
 }
 
-/// With two small buffers for twenty talkative clients every byte still arrives, in order.
+/// With two small buffers for twenty busy clients every byte still arrives, in order.
 #[test]
 fn starves_nobody() {
     let options = EngineOptions {

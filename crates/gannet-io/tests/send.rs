@@ -18,7 +18,7 @@ fn list(wire: &[u8]) -> SendList {
     }
 }
 
-/// Reads to the end in small steps, so that the sender meets a full socket again and again.
+/// Reads to the end in small steps, so that the sender finds the socket full again and again.
 fn read_slowly(mut client: TcpStream) -> thread::JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -80,13 +80,13 @@ fn continues_short_sends() {
         desk.settle();
         assert!(
             reader.join().unwrap() == expected,
-            "{}: other bytes",
+            "{}: wrong bytes",
             desk.engine
         );
     });
 }
 
-/// One long wire vector likewise; and many sends in a row keep their order.
+/// The same for one long wire vector; and many sends in a row keep their order.
 #[test]
 fn keeps_the_order_of_sends() {
     each(|mut desk| {
@@ -123,13 +123,13 @@ fn keeps_the_order_of_sends() {
         desk.driver.shutdown_write(socket);
         assert!(
             reader.join().unwrap() == expected,
-            "{}: other bytes",
+            "{}: wrong bytes",
             desk.engine
         );
     });
 }
 
-/// The sending half ends after what is under way, not before.
+/// The sending half ends after the send under way, not before.
 #[test]
 fn shuts_down_after_the_send() {
     each(|mut desk| {
@@ -143,7 +143,7 @@ fn shuts_down_after_the_send() {
         desk.turn();
         assert!(
             reader.join().unwrap() == content,
-            "{}: other bytes",
+            "{}: wrong bytes",
             desk.engine
         );
     });
@@ -172,8 +172,8 @@ fn reports_a_gone_peer() {
     });
 }
 
-/// What a peer has sent is acknowledged at once when that is asked for, and not 40 ms later: a peer
-/// that gathers what it writes (Nagle) holds its next bytes back until then.
+/// `acknowledge` acknowledges received bytes at once, not 40 ms later: a peer that coalesces its
+/// writes (Nagle) holds back its next bytes until then.
 #[test]
 fn acknowledges_when_asked_to() {
     each(|mut desk| {
@@ -182,7 +182,7 @@ fn acknowledges_when_asked_to() {
         desk.driver.receive(socket, Token(2));
         let mut unacknowledged = Vec::new();
         for turn in 0..20 {
-            // An answer makes the kernel expect another one, and delay what it acknowledges.
+            // An answer makes the kernel expect another one, and delay its acknowledgements.
             client.write_all(b"question").unwrap();
             desk.received_whole(Token(2), 8);
             desk.driver.acknowledge(socket);

@@ -10,7 +10,7 @@ use desk::{Desk, Folder, each, pattern};
 use gannet_io::driver::{Done, Errno, File, Socket, Token};
 use gannet_testkit::left_out;
 
-/// A client with a small window, read by a thread to the end.
+/// A client with a small window, which a thread reads to the end.
 fn reading_client(desk: &mut Desk) -> (thread::JoinHandle<Vec<u8>>, Socket) {
     let (mut client, socket) = desk.connect();
     rustix::net::sockopt::set_socket_recv_buffer_size(&client, 20_000).unwrap();
@@ -49,7 +49,7 @@ fn sends_slices() {
                 .send_file(socket, token, head, &file, offset, slice.len() as u64);
             assert_eq!(desk.sent(token), Ok(whole));
         }
-        // Nothing but a head, and nothing at all.
+        // Only a head, and nothing at all.
         desk.driver
             .send_file(socket, Token(90), b"end".to_vec(), &file, 0, 0);
         assert_eq!(desk.sent(Token(90)), Ok(3));
@@ -59,13 +59,13 @@ fn sends_slices() {
         expected.extend_from_slice(b"end");
         assert!(
             finish(&mut desk, socket, reader) == expected,
-            "{}: other bytes",
+            "{}: wrong bytes",
             desk.engine
         );
     });
 }
 
-/// A file that ends before the range does: fewer bytes, told as such.
+/// A file that ends before the range does: fewer bytes, reported as such.
 #[test]
 fn tells_of_a_short_file() {
     let folder = Folder::new("file-short");
@@ -90,13 +90,13 @@ fn tells_of_a_short_file() {
         assert_eq!(&got[..4], b"head");
         assert!(
             got[4..] == content[..200_000],
-            "{}: other bytes",
+            "{}: wrong bytes",
             desk.engine
         );
     });
 }
 
-/// What is not in memory is read in by a helper, and then sent.
+/// A helper reads in ranges that are not in memory, and then they are sent.
 #[test]
 fn warms_cold_files() {
     let folder = Folder::new("file-cold");
@@ -118,7 +118,7 @@ fn warms_cold_files() {
         }
         assert!(
             finish(&mut desk, socket, reader) == content,
-            "{}: other bytes",
+            "{}: wrong bytes",
             desk.engine
         );
         // Known to be hot now.
@@ -130,7 +130,7 @@ fn warms_cold_files() {
         assert_eq!(desk.driver.counters().helped, helped);
         assert!(
             finish(&mut desk, socket, reader) == content,
-            "{}: other bytes",
+            "{}: wrong bytes",
             desk.engine
         );
     });
@@ -140,7 +140,7 @@ fn warms_cold_files() {
 #[test]
 fn sends_what_sendfile_refuses() {
     each(|mut desk| {
-        // Its length reads as zero, so the range is as long as we say, and the file ends early.
+        // Its length reads as zero, so the range is an arbitrary one, and the file ends early.
         let file = File::from(std::fs::File::open("/proc/self/limits").unwrap());
         let expected = std::fs::read("/proc/self/limits").unwrap();
         let (reader, socket) = reading_client(&mut desk);
@@ -152,7 +152,7 @@ fn sends_what_sendfile_refuses() {
     });
 }
 
-/// The peer goes away in the middle: an error, and no signal.
+/// The peer disappears halfway: an error, and no signal.
 #[test]
 fn reports_a_gone_peer() {
     let folder = Folder::new("file-gone");
@@ -178,7 +178,7 @@ fn drop_with_reset(client: TcpStream) {
     drop(client);
 }
 
-/// Receiving goes on while a file is sent.
+/// Receiving continues while a file is sent.
 #[test]
 fn receives_meanwhile() {
     let folder = Folder::new("file-duplex");
@@ -199,7 +199,7 @@ fn receives_meanwhile() {
         });
         assert_eq!(desk.sent(Token(2)), Ok(4 << 20));
         let (client, bytes) = reader.join().unwrap();
-        assert!(bytes == content, "{}: other bytes", desk.engine);
+        assert!(bytes == content, "{}: wrong bytes", desk.engine);
         drop(client);
         assert!(matches!(desk.next().result, Ok(Done::Ended)));
     });

@@ -1,4 +1,4 @@
-//! The simulator: the same seed gives the same run, faults do no harm, and its oracles see harm.
+//! The simulator: the same seed gives the same run, faults do no harm, and the checks detect harm.
 
 use gannet_io::driver::{
     Completion, DirectoryEntry, Disk, Done, Errno, File, Listener, Nanos, Network, Render,
@@ -133,7 +133,7 @@ impl Server {
     }
 }
 
-/// A client that asks several times, in pieces, and reads now and then.
+/// A client that sends several requests, in pieces, and reads now and then.
 struct SlotKey {
     client: Client,
     to_write: Vec<u8>,
@@ -183,7 +183,7 @@ fn run(seed: u64, faults: Faults) -> (Vec<String>, Vec<(End, bool)>) {
         .iter()
         .map(|key| {
             let expected = answer.repeat(key.answers);
-            assert!(expected.starts_with(&key.got), "seed {seed}: other bytes");
+            assert!(expected.starts_with(&key.got), "seed {seed}: wrong bytes");
             (key.client.end(), key.got.len() == expected.len())
         })
         .collect();
@@ -208,7 +208,7 @@ fn benign_faults_do_no_harm() {
     }
 }
 
-/// Under resets and disk errors what arrives is still a true beginning, and nothing leaks.
+/// Under resets and disk errors what arrives is still a correct prefix, and nothing leaks.
 #[test]
 fn harsh_faults_leave_true_bytes() {
     let mut cut = 0;
@@ -219,7 +219,7 @@ fn harsh_faults_leave_true_bytes() {
     assert!(cut > 0, "the faults have an effect");
 }
 
-/// A seed is a run: to the nanosecond, and another seed is another run.
+/// The same seed gives the same run, to the nanosecond; another seed gives another run.
 #[test]
 fn a_seed_is_a_run() {
     let (first, _) = run(42, Faults::harsh());
@@ -229,7 +229,7 @@ fn a_seed_is_a_run() {
     assert_ne!(first, third);
 }
 
-/// What may happen to datagrams changes nothing in a run that has none.
+/// Faults of datagrams change nothing in a run without datagrams.
 #[test]
 fn a_run_without_datagrams_is_as_ever() {
     let without = Faults {
@@ -245,7 +245,7 @@ fn a_run_without_datagrams_is_as_ever() {
     assert_eq!(run(42, without).0, run(42, Faults::benign()).0);
 }
 
-/// The oracle sees what a server does that sends pages of a file that changes.
+/// The simulator shows what happens when a server sends pages of a file that changes.
 #[test]
 fn truncation_shows_as_zeros() {
     let mut server = Server::new(1, Faults::none(), &[7; 10_000]);
@@ -270,7 +270,7 @@ fn names() -> Render {
     })
 }
 
-/// Replacing keeps the old file for those who have it; a broken one fails; a slow one is late.
+/// Replacing a file keeps the old one for its readers; a broken one fails; a slow one is late.
 #[test]
 fn the_disk_is_as_told() {
     let mut driver = Sim::new(7, 1, &options(), Faults::none());
@@ -328,8 +328,8 @@ fn the_disk_is_as_told() {
     assert_eq!(handle.leaks().files_open, 3);
 }
 
-/// Closing with unread bytes is a reset, as in the kernel; a wall clock that jumps moves only
-/// itself.
+/// Closing with unread bytes is a reset, as in the kernel; a jump of the wall clock moves nothing
+/// else.
 #[test]
 fn ends_and_clocks() {
     let mut driver = Sim::new(9, 1, &options(), Faults::none());

@@ -1,4 +1,4 @@
-//! Simulated datagrams: what arrives without faults, what each fault does, and who got how much.
+//! Simulated datagrams: delivery without faults, the effect of each fault, and bytes per address.
 
 use std::net::SocketAddr;
 
@@ -14,16 +14,16 @@ fn address(text: &str) -> SocketAddr {
     text.parse().unwrap()
 }
 
-/// Where clients reach the server, whose socket is bound to every address.
+/// The address at which clients reach the server, whose socket is bound to every address.
 fn server_address() -> SocketAddr {
     address("192.0.2.1:443")
 }
 
-/// A server that sends every datagram back from where it was sent to, as a train of two halves.
+/// A server that sends every datagram back from its destination address, as a train of two halves.
 struct Server {
     driver: Sim,
     handle: SimHandle,
-    /// What the socket had no room for.
+    /// Datagrams for which the socket had no room.
     unsent: Vec<(Vec<u8>, SocketAddr, u8)>,
     refused: usize,
     dropped: u32,
@@ -100,18 +100,18 @@ impl Server {
     }
 }
 
-/// Sends the number, so many bytes long.
+/// Sends the number, repeated `len` times.
 fn ask(client: &DatagramClient, number: u8, len: usize) {
     client.send(server_address(), &vec![number; len], 1);
 }
 
-/// The numbers of all that has arrived.
+/// The numbers of all datagrams that have arrived.
 fn answers(client: &DatagramClient) -> Vec<u8> {
     let all = std::iter::from_fn(|| client.receive());
     all.map(|arrived| arrived.bytes[0]).collect()
 }
 
-/// Asks a hundred times and returns the halves that came back.
+/// Sends a hundred datagrams and returns the halves that came back.
 fn run(seed: u64, faults: Faults) -> (Vec<u8>, Server) {
     let mut server = Server::new(seed, faults);
     let client = server.client(1000);
@@ -124,7 +124,8 @@ fn doubled() -> Vec<u8> {
     (0..100).flat_map(|number| [number; 2]).collect()
 }
 
-/// Without faults all arrives once, whole, in order, with addresses and ECN, though buffers are few.
+/// Without faults everything arrives once, whole, in order, with addresses and ECN, despite few
+/// buffers.
 #[test]
 fn delivers_all() {
     let mut server = Server::new(1, Faults::none());
@@ -147,7 +148,7 @@ fn delivers_all() {
     assert!(server.handle.leaks().is_clean());
 }
 
-/// A seed is a run, with every fault; another seed is another run.
+/// The same seed gives the same run, with every fault; another seed gives another run.
 #[test]
 fn a_seed_is_a_run() {
     let trace = |seed| {
@@ -158,7 +159,7 @@ fn a_seed_is_a_run() {
     assert_ne!(trace(42), trace(43));
 }
 
-/// Lost datagrams are lost in both directions, and others are not.
+/// Datagrams are lost in both directions, and the others arrive unchanged.
 #[test]
 fn loses() {
     let faults = |datagram_loss| Faults {
@@ -188,7 +189,7 @@ fn duplicates() {
     assert_eq!(got, expected);
 }
 
-/// A corrupted datagram has its length, and a wrong bit.
+/// A corrupted datagram keeps its length and has one wrong bit.
 #[test]
 fn corrupts() {
     let faults = Faults {
@@ -209,7 +210,7 @@ fn corrupts() {
     assert_eq!(wrong, 3);
 }
 
-/// Late datagrams are overtaken, and arrive.
+/// Late datagrams are overtaken, but arrive.
 #[test]
 fn reorders() {
     let faults = Faults {
@@ -223,7 +224,7 @@ fn reorders() {
     assert_eq!(got, doubled());
 }
 
-/// Nothing arrives before its time.
+/// Nothing arrives early.
 #[test]
 fn takes_time() {
     let faults = Faults {
@@ -241,7 +242,7 @@ fn takes_time() {
     assert!((10_000_000..11_000_000).contains(&passed), "{passed}");
 }
 
-/// What exceeds the path's MTU vanishes, in both directions.
+/// Datagrams longer than the path's MTU are lost, in both directions.
 #[test]
 fn has_an_mtu() {
     let faults = Faults {
@@ -274,8 +275,8 @@ fn has_an_mtu() {
     assert_eq!(answers(&client), [4, 4]);
 }
 
-/// What does not fit the socket's queue is dropped, and reported; what does not fit a buffer is
-/// dropped, and counted.
+/// Datagrams that do not fit the socket's queue are dropped and reported; those longer than a
+/// buffer are dropped and counted.
 #[test]
 fn overflows() {
     let faults = Faults {
@@ -295,7 +296,7 @@ fn overflows() {
     assert_eq!(server.driver.counters().datagrams_truncated, 1);
 }
 
-/// A full socket refuses until it says that it is sendable; nothing is lost by that.
+/// A full socket refuses until it reports that it is sendable; nothing is lost by that.
 #[test]
 fn fills_up() {
     let faults = Faults {
@@ -308,8 +309,7 @@ fn fills_up() {
     assert!(server.refused > 10, "{}", server.refused);
 }
 
-/// A client that has moved is reached only where it is now; what it sends from there has the new
-/// address.
+/// A client that has moved is reachable only at its new address, from which it also sends.
 #[test]
 fn rebinds() {
     let mut server = Server::new(1, Faults::none());
@@ -333,7 +333,7 @@ fn rebinds() {
     );
 }
 
-/// What is sent under another's address is answered there, and counted as that address's.
+/// An answer to a spoofed datagram goes to the spoofed address, and counts for it.
 #[test]
 fn accounts_for_victims() {
     let mut server = Server::new(1, Faults::none());
@@ -341,7 +341,7 @@ fn accounts_for_victims() {
     attacker.send_as(victim.address(), server_address(), &[5; 100], 0);
     server.turns();
     assert_eq!((answers(&attacker), answers(&victim)), (vec![], vec![5, 5]));
-    // A server that sends more than it received is seen, though nothing of that arrives.
+    // A server that sends more than it received is detected, though none of it arrives.
     let gone = victim.address();
     drop(victim);
     let driver = &mut server.driver;
@@ -356,7 +356,7 @@ fn accounts_for_victims() {
     assert_eq!(exchanged.get(&attacker.address()), None);
 }
 
-/// A stopped socket receives nothing and says nothing.
+/// A stopped socket receives nothing and completes nothing.
 #[test]
 fn stops() {
     let mut server = Server::new(1, Faults::none());

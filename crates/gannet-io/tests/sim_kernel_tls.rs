@@ -1,4 +1,5 @@
-//! Kernel TLS in the simulation: the lent encryptor encrypts all that is sent, in order, by its keys.
+//! Kernel TLS in the simulation: the lent encryptor encrypts everything sent, in order, with its
+//! keys.
 
 use gannet_io::driver::{
     Completion, Disk, Done, Errno, Listener, Network, SendList, Socket, Started, Token,
@@ -7,7 +8,7 @@ use gannet_io::ktls::{Cipher, ControlType, TxKeys};
 use gannet_io::options::EngineOptions;
 use gannet_io::sim::{Client, End, Faults, KernelTlsModel, RecordEncryptor, Sim, SimHandle};
 
-/// Writes what it was asked to encrypt: key, sequence number, type and content.
+/// Records what it was asked to encrypt: key, sequence number, type and content.
 struct Witness {
     key: u8,
     sequence: u64,
@@ -46,7 +47,7 @@ struct Table {
     handle: SimHandle,
     client: Client,
     socket: Socket,
-    /// What the client got.
+    /// What the client received.
     got: Vec<u8>,
 }
 
@@ -72,7 +73,7 @@ impl Table {
         }
     }
 
-    /// Waits for the end of the send, the client reading meanwhile.
+    /// Waits for the end of the send, while the client reads.
     fn sent(&mut self) -> Result<u64, Errno> {
         let mut out: Vec<Completion> = Vec::new();
         while out.is_empty() {
@@ -95,7 +96,7 @@ impl Table {
         assert_eq!(self.sent(), Ok(bytes.len() as u64));
     }
 
-    /// The records that the client got: key, sequence number, type, content.
+    /// The records that the client received: key, sequence number, type, content.
     fn records(&self) -> Vec<(u8, u8, u8, Vec<u8>)> {
         let mut rest = &self.got[..];
         let mut records = Vec::new();
@@ -109,7 +110,7 @@ impl Table {
     }
 }
 
-/// Without the module, and for a second key without the means, the errors are the kernel's.
+/// Without the module, and for a second key without support, the errors are the kernel's.
 #[test]
 fn refuses_as_a_kernel_does() {
     let mut table = Table::new(1, Faults::default());
@@ -131,8 +132,8 @@ fn refuses_as_a_kernel_does() {
     assert_eq!(table.records(), [(1, 0, 21, vec![1, 0])]);
 }
 
-/// Lists, files and control records become records in order, cut anywhere by faults, and a new key
-/// holds from its record on.
+/// Lists, files and control records become records in order, split anywhere by faults, and a new
+/// key applies from its record on.
 #[test]
 fn encrypts_in_order_under_faults() {
     for seed in 0..50 {
@@ -177,7 +178,7 @@ fn encrypts_in_order_under_faults() {
         let expected = [&b"listhead"[..], &content].concat();
         assert!(
             join(&records[..update]) == expected,
-            "seed {seed}: other bytes"
+            "seed {seed}: wrong bytes"
         );
         assert_eq!(join(&records[update + 1..]), b"after", "seed {seed}");
         let count = |key| records.iter().filter(|record| record.0 == key).count();
@@ -196,7 +197,7 @@ fn encrypts_in_order_under_faults() {
     }
 }
 
-/// A control record waits for room in a full socket; the end of the stream comes behind it.
+/// A control record waits for room in a full socket; the end of the stream follows it.
 #[test]
 fn control_records_wait_for_room_and_the_end_for_them() {
     let mut table = Table::new(1, Faults::default());

@@ -1,4 +1,4 @@
-//! Waking a driver from another thread, waiting with a limit, and finding out about the ring.
+//! Waking a driver from another thread, waiting with a limit, and probing for the ring.
 
 mod desk;
 
@@ -38,7 +38,7 @@ fn wakes_from_other_threads() {
     });
 }
 
-/// A wait ends at its limit, not before, with nothing; the clock has moved on then.
+/// A wait ends at its limit, not before, with nothing; the clock has advanced.
 #[test]
 fn waits_until_its_limit() {
     each(|mut desk| {
@@ -58,7 +58,7 @@ fn waits_until_its_limit() {
     });
 }
 
-/// A sandbox that forbids io_uring is recognised and explained, whatever error it answers with.
+/// A sandbox that forbids io_uring is recognised and explained, whichever error it returns.
 #[test]
 fn explains_a_forbidden_ring() {
     const NAME: &str = "explains_a_forbidden_ring";
@@ -79,7 +79,7 @@ fn explains_a_forbidden_ring() {
     println!("{why}");
 }
 
-/// A seccomp filter as container runtimes have it: `io_uring_setup` fails with the given error.
+/// A seccomp filter like those of container runtimes: `io_uring_setup` fails with the given error.
 fn forbid_io_uring(errno: i32) {
     const LOAD_WORD: u16 = 0x20;
     const JUMP_IF_EQUAL: u16 = 0x15;
@@ -104,7 +104,7 @@ fn forbid_io_uring(errno: i32) {
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Here and now: the probe says yes, or says why not.
+/// On this kernel, the probe succeeds or says why not.
 #[test]
 fn probes_this_kernel() {
     match probe::check(&EngineOptions::default()) {

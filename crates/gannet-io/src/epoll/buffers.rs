@@ -2,7 +2,7 @@
 
 use crate::operation::Lease;
 
-/// Buffers of one length. The last released is the first lent: it is still in the cache.
+/// Buffers of one length. The last released is the first reused: it is still in the cache.
 #[derive(Debug)]
 pub(super) struct Buffers {
     bytes: Box<[u8]>,
@@ -25,14 +25,14 @@ impl Buffers {
         !self.free.is_empty()
     }
 
-    /// The buffer that [`lend`](Self::lend) gives out next, to be filled.
+    /// The buffer that [`lend`](Self::lend) returns next, to be filled.
     pub(super) fn next(&mut self) -> Option<&mut [u8]> {
         let start = *self.free.last()? as usize * self.buffer_len;
         Some(&mut self.bytes[start..start + self.buffer_len])
     }
 
-    /// Where the buffers are that the next calls of [`lend`](Self::lend) give out, in that order,
-    /// and their length. They are distinct, and unused as long as the borrow lasts.
+    /// The starts of the buffers that the next calls of [`lend`](Self::lend) return, in that order,
+    /// and their length. They are distinct, and unused while the borrow lasts.
     pub(super) fn upcoming(&mut self) -> impl Iterator<Item = (*mut u8, usize)> {
         let base = self.bytes.as_mut_ptr();
         let len = self.buffer_len;
@@ -40,7 +40,7 @@ impl Buffers {
         free.map(move |&buffer| (base.wrapping_add(buffer as usize * len), len))
     }
 
-    /// Lends the buffer that was just filled with `len` bytes.
+    /// Lends the buffer just filled with `len` bytes.
     pub(super) fn lend(&mut self, len: usize) -> Lease {
         let buffer = self
             .free

@@ -1,4 +1,4 @@
-//! The calls that events and the caller lead to.
+//! The calls triggered by events and by the caller.
 
 use std::os::fd::OwnedFd;
 
@@ -23,7 +23,7 @@ impl Epoll {
         debug_assert!(watched.is_ok(), "a registration of ours can be changed");
     }
 
-    /// Accepts a bounded number of connections; the rest are announced again.
+    /// Accepts a bounded number of connections; the kernel announces the rest again.
     pub(super) fn accept_some(&mut self, index: u32, out: &mut Vec<Completion>) {
         let token = self.listeners[index as usize].token;
         for _ in 0..limits::ACCEPTS_PER_TURN {
@@ -41,7 +41,7 @@ impl Epoll {
                             more: true,
                         });
                     }
-                    // No memory for the registration: as for the connection itself.
+                    // No memory for the registration: treated as for the connection itself.
                     Err(errno) => return self.stop_after(index, errno, out),
                 },
                 Err(Errno::AGAIN) => return,
@@ -53,7 +53,7 @@ impl Epoll {
     }
 
     fn stop_after(&mut self, index: u32, errno: Errno, out: &mut Vec<Completion>) {
-        // The listener would be announced in every wait.
+        // Otherwise every wait would announce the listener.
         self.watch_listener(index, EventFlags::empty());
         let token = self.listeners[index as usize].token;
         out.push(Completion {
@@ -81,7 +81,7 @@ impl Epoll {
         }
     }
 
-    /// Accepts what is still in the queue of a listener, then closes it.
+    /// Accepts all connections still queued on a listener, then closes it.
     pub(super) fn drain_listener(&mut self, index: u32) {
         let listening = &mut self.listeners[index as usize];
         let token = listening.token;
@@ -122,8 +122,8 @@ impl Epoll {
                 });
             }
             Ok((len, _)) => {
-                // A short read has emptied the socket: the next bytes bring a new event. Only the
-                // end of the stream may lie behind it, announced already.
+                // A short read has emptied the socket: further bytes bring a new event. Only the
+                // end of the stream may follow, announced already.
                 slot.is_readable = len == room_len || slot.has_ended;
                 slot.endpoint.wants = !slot.endpoint.wants_once;
                 let more = slot.endpoint.wants;

@@ -1,4 +1,4 @@
-//! Datagrams: their sockets' registrations, and what events lead to.
+//! Datagrams: registrations of their sockets, and the handling of their events.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +10,7 @@ use crate::completion::{Completion, Done};
 use crate::epoll::engine::Epoll;
 use crate::udp::{Batch, DatagramEndpoint};
 
-/// What an event is about, beside the index of the socket: `user data` of the registration.
+/// The kind of an event, beside the index of the socket: `user data` of the registration.
 pub(super) const DATAGRAMS: u64 = 1 << 34;
 
 impl Epoll {
@@ -22,7 +22,7 @@ impl Epoll {
     pub fn with_datagrams(mut self, sockets: Vec<OwnedFd>) -> io::Result<Self> {
         for (index, socket) in sockets.iter().enumerate() {
             let data = EventData::new_u64(DATAGRAMS | index as u64);
-            // No events before somebody wants them.
+            // No events before the caller wants any.
             epoll::add(&self.epoll, socket, data, EventFlags::empty())?;
         }
         if !sockets.is_empty() {
@@ -33,12 +33,12 @@ impl Epoll {
         Ok(self)
     }
 
-    /// Has the kernel announce what the caller wants of the socket. Level-triggered: an edge for
-    /// room would come with every datagram that leaves.
+    /// Has the kernel announce what the caller waits for. Level-triggered: an edge for room would
+    /// fire for every datagram sent.
     pub(super) fn watch_datagrams(&mut self, index: u32) {
         let endpoint = &mut self.parts.datagrams[index as usize];
         if endpoint.is_stopped {
-            // Ends the registration too, though others may have the socket open.
+            // Also ends the registration, even if others have the socket open.
             if let Some(fd) = endpoint.fd.take() {
                 let _ = epoll::delete(&self.epoll, &fd);
             }
@@ -75,7 +75,7 @@ impl Epoll {
         }
     }
 
-    /// Receives as many datagrams as one call takes; the rest are announced again.
+    /// Receives as many datagrams as one call takes; the kernel announces the rest again.
     fn receive_datagrams_now(&mut self, index: u32, out: &mut Vec<Completion>) {
         let endpoint = &mut self.parts.datagrams[index as usize];
         let Some(token) = endpoint.receive_token else {
@@ -93,7 +93,8 @@ impl Epoll {
         let received = unsafe { batch.receive(fd.as_fd(), self.buffers.upcoming()) };
         let count = match received {
             Ok(count) => count,
-            // Taken by nobody else, but perhaps dropped by the kernel for a wrong checksum.
+            // No other thread takes datagrams, but the kernel may have dropped one for a wrong
+            // checksum.
             Err(Errno::AGAIN | Errno::INTR) => return,
             Err(errno) => {
                 if endpoint.ends_receiving(errno) {
@@ -121,7 +122,7 @@ impl Epoll {
                 }
             }
         }
-        // Not before all are lent: a buffer that returns is the next to be lent.
+        // Only after all are lent: a released buffer is the next to be lent.
         for lease in self.refused.drain(..) {
             self.buffers.release(lease);
         }

@@ -29,11 +29,11 @@ pub struct Epoll {
     pub(super) slots: Slots,
     pub(super) listeners: Vec<Listening>,
     pub(super) parts: Parts,
-    /// Sockets with something to receive, or perhaps; each at most once (`is_listed`).
+    /// Sockets that have, or may have, something to receive; each at most once (`is_listed`).
     pub(super) arrivals: VecDeque<u32>,
-    /// For receiving datagrams; `None` without their sockets.
+    /// For receiving datagrams; `None` without datagram sockets.
     pub(super) batch: Option<Box<Batch>>,
-    /// Buffers of datagrams that are not delivered; empty between calls.
+    /// Buffers of datagrams that were not delivered; empty between calls.
     pub(super) refused: Vec<Lease>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Listening {
 /// Events taken from the kernel in one call.
 const EVENTS_PER_CALL: usize = 256;
 
-/// What an event is about: `user data` of the registration. Sockets are their slots.
+/// The kind of an event: `user data` of the registration. A socket is its slot.
 pub(super) const LISTENER: u64 = 1 << 32;
 const BELL: u64 = 1 << 33;
 
@@ -99,7 +99,7 @@ impl Epoll {
     fn receive_arrivals(&mut self, out: &mut Vec<Completion>) {
         for _ in 0..self.arrivals.len() {
             if !self.buffers.has_free() {
-                // The rest stays in the list until buffers have returned.
+                // The rest stays in the list until buffers are returned.
                 self.parts.counters.no_buffers += 1;
                 return;
             }
@@ -171,7 +171,7 @@ impl OsEngine for Epoll {
     }
 
     fn queue_list(&mut self, _index: u32) {
-        // It goes on when the kernel announces room.
+        // It continues when the kernel announces room.
     }
 
     fn await_room(&mut self, _index: u32) {
@@ -210,7 +210,7 @@ impl OsEngine for Epoll {
     }
 
     fn pause_receiving(&mut self, _index: u32) {
-        // Never called for a socket that does not want it.
+        // Never called for a socket that does not need it.
     }
 
     fn received<'a>(&'a self, lease: &Lease) -> &'a [u8] {
@@ -222,7 +222,7 @@ impl OsEngine for Epoll {
     }
 
     fn make_nonblocking(&self, _index: u32) {
-        // They are accepted so.
+        // They are accepted non-blocking.
     }
 
     fn close(&mut self, index: u32) {

@@ -1,4 +1,4 @@
-//! What the epoll engine knows of each socket.
+//! The state that the epoll engine keeps for each socket.
 
 use std::os::fd::OwnedFd;
 
@@ -9,9 +9,10 @@ use crate::heap;
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     pub(super) endpoint: Endpoint,
-    /// Bytes may be there: an event said so, and no call has found the contrary since.
+    /// There may be bytes: an event announced some, and no call has found the socket empty since.
     pub(super) is_readable: bool,
-    /// The end of the stream (or an error) is there, behind the bytes: no further event will come.
+    /// The end of the stream (or an error) has arrived, after the bytes: no further event will
+    /// follow.
     pub(super) has_ended: bool,
     /// It is in the list of sockets to receive from.
     pub(super) is_listed: bool,
@@ -42,7 +43,7 @@ impl Slots {
         let generation = slot.endpoint.generation.wrapping_add(1);
         let old = std::mem::take(slot);
         slot.endpoint.generation = generation;
-        // Its entry in the list is still there, and is then the next socket's.
+        // Its entry remains in the list, and then counts for the slot's next socket.
         slot.is_listed = old.is_listed;
         self.free.push(index);
         old.endpoint.sending

@@ -1,4 +1,4 @@
-//! Simulated clients that speak in datagrams.
+//! Simulated clients that exchange datagrams.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,7 +9,8 @@ use crate::sim::disk::lock;
 use crate::sim::handle::SimHandle;
 use crate::sim::world::World;
 
-/// A client's datagram socket. What arrives stays until [`receive`](Self::receive) takes it.
+/// A client's datagram socket. Datagrams that arrive stay until [`receive`](Self::receive) takes
+/// them.
 #[derive(Debug)]
 pub struct DatagramClient {
     world: Arc<Mutex<World>>,
@@ -34,8 +35,8 @@ impl SimHandle {
         }
     }
 
-    /// Bytes of datagrams exchanged so far with each address, those of clients that have moved on
-    /// and of victims of a wrong source address included.
+    /// Bytes of datagrams exchanged so far with each address, including those of clients that have
+    /// moved on and of victims of a spoofed source address.
     #[must_use]
     pub fn exchanged(&self) -> BTreeMap<SocketAddr, Exchanged> {
         lock(&self.0).datagrams.exchanged.clone()
@@ -47,7 +48,7 @@ impl DatagramClient {
         act(&mut lock(&self.world).datagrams.clients[self.index])
     }
 
-    /// Where it is now.
+    /// Its current address.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.with(|client| client.address)
@@ -58,8 +59,7 @@ impl DatagramClient {
         self.send_as(self.address(), to, bytes, ecn);
     }
 
-    /// Sends a datagram that says to come from another address: an attacker's, or one from before
-    /// a move.
+    /// Sends a datagram with another source address: an attacker's, or one from before a move.
     pub fn send_as(&self, from: SocketAddr, to: SocketAddr, bytes: &[u8], ecn: u8) {
         let mut world = lock(&self.world);
         world.launch_datagram(Arrived {
@@ -76,8 +76,8 @@ impl DatagramClient {
         self.with(|client| client.inbox.pop_front())
     }
 
-    /// Moves to another address, as when a NAT forgets: what was sent to the old one, even if it is
-    /// on its way, arrives nowhere. Panics if another client has the new one.
+    /// Moves to another address, as when a NAT rebinds: datagrams sent to the old one, even those
+    /// in flight, are lost. Panics if another client has the new one.
     pub fn rebind(&self, address: SocketAddr) {
         lock(&self.world).datagrams.check_free(address);
         self.with(|client| client.address = address);
@@ -85,7 +85,7 @@ impl DatagramClient {
 }
 
 impl Drop for DatagramClient {
-    /// What arrives from now on arrives nowhere.
+    /// Datagrams that arrive from now on are lost.
     fn drop(&mut self) {
         self.with(|client| client.is_closed = true);
     }

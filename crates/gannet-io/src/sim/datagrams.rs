@@ -1,8 +1,8 @@
 //! Virtual datagrams: the server's sockets, and a network that loses, delays, reorders, duplicates
 //! and corrupts.
 //!
-//! What chance decides here comes from a generator of its own, so that a run without datagrams is
-//! the same as ever.
+//! Random decisions here come from a separate generator, so that a run without datagrams stays the
+//! same.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +15,7 @@ use crate::sim::buffers::Buffers;
 use crate::sim::faults::Faults;
 use crate::sim::random::Random;
 
-/// The sockets and clients of a simulation, and what flies between them.
+/// The sockets and clients of a simulation, and the datagrams in flight between them.
 #[derive(Debug)]
 pub(super) struct Datagrams {
     random: Random,
@@ -38,7 +38,7 @@ pub(super) struct ServerSocket {
     /// Datagrams dropped because the inbox was full.
     dropped: u32,
     receive_from: Nanos,
-    /// The socket takes nothing before.
+    /// The socket accepts nothing to send before this.
     full_until: Nanos,
 }
 
@@ -55,19 +55,19 @@ pub(super) struct ClientSocket {
 pub struct Arrived {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// Who sent it, as its packet says.
+    /// Its source address, as the packet gives it.
     pub from: SocketAddr,
-    /// The address that it was sent to.
+    /// Its destination address.
     pub to: SocketAddr,
     /// Its ECN bits.
     pub ecn: u8,
 }
 
-/// Bytes of datagrams between the server and one address, without headers: what the
-/// anti-amplification limit is about (RFC 9000 section 8).
+/// Bytes of datagrams between the server and one address, without headers: the subject of the
+/// anti-amplification limit (RFC 9000 section 8).
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Exchanged {
-    /// Bytes delivered to the server that said to come from the address.
+    /// Bytes delivered to the server with this source address.
     pub received: u64,
     /// Bytes that the server has sent to the address, whether they arrived or not.
     pub sent: u64,
@@ -83,7 +83,7 @@ struct Flying {
 impl Datagrams {
     pub(super) fn new(seed: u64) -> Self {
         Self {
-            // Another stream than that of the world.
+            // A sequence separate from the world's.
             random: Random::new(seed ^ 0x6461_7461_6772_616d),
             sockets: Vec::new(),
             clients: Vec::new(),
@@ -168,7 +168,7 @@ impl Datagrams {
         Ok(count)
     }
 
-    /// Gives a datagram to the network.
+    /// Hands a datagram to the network.
     pub(super) fn launch(&mut self, now: Nanos, faults: &Faults, mut datagram: Arrived) {
         let is_too_long = faults.datagram_mtu > 0 && datagram.bytes.len() > faults.datagram_mtu;
         if is_too_long || self.random.chance(faults.datagram_loss) {
@@ -198,7 +198,7 @@ impl Datagrams {
         });
     }
 
-    /// All that is due reaches its socket, or nobody.
+    /// Every datagram that is due reaches its socket, or is lost.
     pub(super) fn arrive(&mut self, now: Nanos, faults: &Faults) {
         let (mut due, later) = std::mem::take(&mut self.flying)
             .into_iter()
@@ -228,7 +228,7 @@ impl Datagrams {
         }
     }
 
-    /// The server receives some of what is in the inbox; how many leases it got.
+    /// The server receives some of the inbox; returns how many leases it used.
     pub(super) fn receive(
         &mut self,
         (index, now): (usize, Nanos),
@@ -293,7 +293,7 @@ impl Datagrams {
         socket.inbox.clear();
     }
 
-    /// Datagrams that the kernel has dropped for want of room.
+    /// Datagrams that the kernel has dropped for lack of room.
     pub(super) fn dropped(&self) -> u64 {
         self.sockets.iter().map(|it| u64::from(it.dropped)).sum()
     }
@@ -302,7 +302,7 @@ impl Datagrams {
 /// Something that can happen to datagrams.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Event {
-    /// What is due arrives.
+    /// Datagrams that are due arrive.
     Arrive,
     /// The server receives from a socket.
     Receive(usize),

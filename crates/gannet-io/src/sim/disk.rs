@@ -14,7 +14,7 @@ use crate::meta::{DirectoryEntry, FileKind, Meta};
 pub(super) struct SimFile {
     pub(super) node: Arc<Mutex<Node>>,
     open_count: Arc<AtomicUsize>,
-    /// Of a copy: all bytes of copies in memory, and its own.
+    /// For a copy: the count of all bytes of copies in memory, and its own.
     copied: Option<(Arc<AtomicU64>, u64)>,
 }
 
@@ -27,7 +27,7 @@ impl Drop for SimFile {
     }
 }
 
-/// What a file is, whatever its name.
+/// A file, independent of its names.
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) content: Vec<u8>,
@@ -43,9 +43,9 @@ pub(super) struct Node {
 pub(super) enum Change {
     Truncate(u64),
     Overwrite(Vec<u8>),
-    /// The first half of a write of as many bytes as there are: the times are set at its beginning.
+    /// The first half of a write of as many bytes as the file has: it sets the times.
     Begin(Vec<u8>),
-    /// The rest of it.
+    /// The second half.
     End(Vec<u8>),
 }
 
@@ -55,7 +55,7 @@ pub(super) struct Disk {
     /// Paths without leading or trailing slash. Directories exist as long as something is below.
     files: BTreeMap<Vec<u8>, Arc<Mutex<Node>>>,
     /// When a name in a directory last changed. (A name far below counts as well: its folders may
-    /// have come into being with it.)
+    /// have been created with it.)
     changed: BTreeMap<Vec<u8>, i128>,
     next_inode: u64,
     pub(super) open_count: Arc<AtomicUsize>,
@@ -65,13 +65,13 @@ pub(super) struct Disk {
     pub(super) foreign: Option<(Vec<u8>, u64)>,
 }
 
-/// Locks a node; a panicked test left nothing behind that matters.
+/// Locks a node; a panicked test leaves nothing behind that matters.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Disk {
-    /// A new file at the path: created, or in the place of the old one, as by rename.
+    /// A new file at the path: created, or replacing the old one as by rename.
     pub(super) fn put(&mut self, path: &[u8], content: Vec<u8>, now_ns: i128) {
         self.next_inode += 1;
         let meta = Meta {
@@ -107,7 +107,7 @@ impl Disk {
         self.changed.insert(Vec::new(), now_ns);
     }
 
-    /// Has every file be so much older.
+    /// Makes every file older by this much.
     pub(super) fn age(&mut self, ns: i128) {
         for node in self.files.values() {
             let meta = &mut lock(node).meta;
@@ -139,7 +139,7 @@ impl Disk {
         if self.is_directory(trimmed) {
             return Ok(Arc::new(Mutex::new(self.directory_node(trimmed))));
         }
-        // A file where a directory would have to be.
+        // A file where there would have to be a directory.
         let mut parent = trimmed;
         while let Some(slash) = parent.iter().rposition(|&byte| byte == b'/') {
             parent = &parent[..slash];
@@ -209,7 +209,7 @@ impl Disk {
         })
     }
 
-    /// How long a listing takes of what is on another machine.
+    /// How long listing a path on another machine takes.
     pub(super) fn foreign_ns(&self, path: &[u8]) -> Option<u64> {
         let (folder, slow_ns) = self.foreign.as_ref()?;
         path.starts_with(folder).then_some(*slow_ns)
@@ -249,7 +249,7 @@ impl Disk {
     }
 
     fn directory_node(&self, path: &[u8]) -> Node {
-        // Directories have no identity beyond their path: a number made from it.
+        // Directories have no identity beyond their path: a number derived from it.
         let inode = path.iter().fold(1u64 << 63, |hash, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3) | 1 << 63
         });
@@ -309,7 +309,7 @@ impl Node {
     }
 }
 
-/// A file has lost its name: that is a change of its status.
+/// A file has lost its name, which changes its status.
 fn unlink(node: Option<Arc<Mutex<Node>>>, now_ns: i128) {
     if let Some(node) = node {
         let meta = &mut lock(&node).meta;

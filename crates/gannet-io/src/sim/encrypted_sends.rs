@@ -1,4 +1,4 @@
-//! What the virtual kernel does with sends on a socket whose records it encrypts.
+//! How the virtual kernel sends on a socket whose records it encrypts.
 
 use rustix::io::Errno;
 
@@ -7,7 +7,7 @@ use crate::ktls::{ControlRecord, TxKeys};
 use crate::sim::world::World;
 
 impl World {
-    /// Queues application data, encrypted where the kernel encrypts.
+    /// Queues application data, encrypted if the kernel encrypts.
     pub(super) fn queue(&mut self, socket: Socket, bytes: &[u8]) {
         let encrypted = self.sockets[socket.0 as usize]
             .encrypting

@@ -1,9 +1,9 @@
 //! What may go wrong in a simulated run, and how often.
 
-/// Probabilities in thousandths (0 never, 1000 always), and sizes of what goes wrong.
+/// Probabilities in thousandths (0 never, 1000 always), and sizes of the faults.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Faults {
-    /// A receive delivers only part of the bytes that are there.
+    /// A receive delivers only part of the available bytes.
     pub short_receive: u32,
     /// The socket takes only part of a send.
     pub short_send: u32,
@@ -11,17 +11,17 @@ pub struct Faults {
     pub delay: u32,
     /// The longest delay.
     pub delay_max_ns: u64,
-    /// Of several completions that are there, a wait delivers only some, in any order of sockets.
+    /// Of several available completions a wait delivers only some, in any order of sockets.
     pub reorder: u32,
-    /// No receive buffer is free, whatever is on loan.
+    /// No receive buffer is free, however few are on loan.
     pub no_buffers: u32,
     /// The submission queue is full; the operation starts late.
     pub queue_full: u32,
-    /// The peer resets the connection (asked once per operation of the socket).
+    /// The peer resets the connection (drawn once per operation of the socket).
     pub reset: u32,
     /// Accepting fails with `EMFILE`.
     pub accept_fails: u32,
-    /// Opening fails with `EMFILE` while so many files are open; 0 means that there is no limit.
+    /// Opening fails with `EMFILE` while this many files are open; 0 means that there is no limit.
     pub files_max: usize,
     /// A file or a range is not in memory: the answer comes later.
     pub cold: u32,
@@ -31,7 +31,7 @@ pub struct Faults {
     pub clock_jump: u32,
     /// A wait returns late, by up to [`delay_max_ns`](Self::delay_max_ns).
     pub late_wait: u32,
-    /// Sockets hold this many bytes to send, at most; 0 means 64 KiB.
+    /// Sockets hold at most this many bytes to send; 0 means 64 KiB.
     pub socket_capacity: usize,
     /// A datagram is lost.
     pub datagram_loss: u32,
@@ -43,12 +43,12 @@ pub struct Faults {
     pub datagram_late: u32,
     /// A datagram socket of the server is full, for up to [`delay_max_ns`](Self::delay_max_ns).
     pub datagram_full: u32,
-    /// How long every datagram is on its way.
+    /// How long every datagram is in flight.
     pub datagram_latency_ns: u64,
-    /// Datagrams with more bytes than this are lost; 0 means that there is no limit.
+    /// Datagrams longer than this are lost; 0 means that there is no limit.
     pub datagram_mtu: usize,
-    /// Datagrams that wait in a socket of the server, at most: the others are dropped and counted.
-    /// 0 means that there is no limit.
+    /// The most datagrams that wait in a socket of the server: any more are dropped and counted. 0
+    /// means that there is no limit.
     pub datagram_queue_max: usize,
 }
 
@@ -59,8 +59,8 @@ impl Faults {
         Self::default()
     }
 
-    /// A bit of everything that a correct server must live with and still answer all requests:
-    /// no resets and no errors of the disk.
+    /// Some of every fault under which a correct server must still answer all requests: no resets
+    /// and no disk errors.
     #[must_use]
     pub fn benign() -> Self {
         Self {
@@ -90,7 +90,7 @@ impl Faults {
         }
     }
 
-    /// As [`benign`](Self::benign), with resets and errors of the disk.
+    /// As [`benign`](Self::benign), with resets and disk errors.
     #[must_use]
     pub fn harsh() -> Self {
         Self {

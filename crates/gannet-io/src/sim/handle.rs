@@ -1,4 +1,4 @@
-//! The other side of a simulation: clients, the disk's owner, and the judge.
+//! The other side of a simulation: the clients, the owner of the disk, and the judge.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -11,7 +11,7 @@ use crate::sim::leaks::Leaks;
 use crate::sim::network::{Connection, ServerEnd};
 use crate::sim::world::World;
 
-/// Drives everything in a simulation that is not the server. Cheap to clone.
+/// Drives everything in a simulation except the server. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct SimHandle(pub(super) Arc<Mutex<World>>);
 
@@ -34,8 +34,8 @@ impl SimHandle {
         lock(&self.0).now
     }
 
-    /// The driver's wait does not pass this moment before it has returned once: the clients act
-    /// then. One alarm at a time; `None` takes it back.
+    /// The driver's wait does not pass this moment without returning once, so that the clients can
+    /// act. One alarm at a time; `None` cancels it.
     pub fn wake_at(&self, moment: Option<Nanos>) {
         lock(&self.0).alarm = moment;
     }
@@ -45,30 +45,31 @@ impl SimHandle {
         lock(&self.0).faults = faults;
     }
 
-    /// Loads the kernel's TLS module, so to say (`None` unloads it, for connections to come).
-    /// Without it [`encrypt_in_kernel`](crate::driver::Network::encrypt_in_kernel) fails with `ENOENT`.
+    /// Loads the kernel's TLS module, so to speak (`None` unloads it, for connections to come).
+    /// Without it [`encrypt_in_kernel`](crate::driver::Network::encrypt_in_kernel) fails with
+    /// `ENOENT`.
     pub fn set_kernel_tls(&self, model: Option<KernelTlsModel>) {
         lock(&self.0).kernel_tls = model;
     }
 
-    /// Clients are on the same machine from now on: their bytes leave by no device.
+    /// Sets whether clients are on the same machine: then no data leaves by a device.
     pub fn set_near(&self, is_near: bool) {
         lock(&self.0).is_near = is_near;
     }
 
-    /// Moves the wall clock, and not the monotonic one.
+    /// Moves the wall clock, but not the monotonic one.
     pub fn jump_wall_clock(&self, seconds: i64) {
         lock(&self.0).jump_wall_clock(seconds);
     }
 
-    /// What is left behind now.
+    /// What would be left behind now.
     #[must_use]
     pub fn leaks(&self) -> Leaks {
         lock(&self.0).leaks()
     }
 
-    /// Bytes that the server has given to sends and that no socket has taken: what it holds in
-    /// memory for peers that take nothing. Files, which stay where they are, do not count.
+    /// Bytes that the server has passed to sends and that no socket has taken: the memory it holds
+    /// for peers that read nothing. Files do not count, since they are not held in memory.
     #[must_use]
     pub fn untaken(&self) -> u64 {
         lock(&self.0).untaken()
@@ -84,14 +85,14 @@ impl SimHandle {
         })
     }
 
-    /// A new file at `path` (no leading slash): created, or in place of the old one by rename.
+    /// A new file at `path` (no leading slash): created, or replacing the old one as by rename.
     pub fn put_file(&self, path: &str, content: impl Into<Vec<u8>>) {
         let mut world = lock(&self.0);
         let now_ns = world.wall_ns();
         world.disk.put(path.as_bytes(), content.into(), now_ns);
     }
 
-    /// Deletes the file; those who have it open keep it.
+    /// Deletes the file; open files stay readable.
     pub fn remove_file(&self, path: &str) {
         let mut world = lock(&self.0);
         let now_ns = world.wall_ns();
@@ -114,24 +115,24 @@ impl SimHandle {
         lock(&self.0).disk.copied.load(Ordering::Relaxed)
     }
 
-    /// Begins to replace all bytes in place by as many others, in one write: half of them are there
-    /// when it returns. Panics if there is no such file.
+    /// Begins to replace all bytes in place by the same number of others, in one write: half of
+    /// them are written when it returns. Panics if there is no such file.
     pub fn begin_overwrite(&self, path: &str, content: impl Into<Vec<u8>>) {
         self.change_file(path, Change::Begin(content.into()));
     }
 
-    /// Ends what [`begin_overwrite`](Self::begin_overwrite) has begun. As in a kernel, the times of
-    /// the file are not set again.
+    /// Finishes what [`begin_overwrite`](Self::begin_overwrite) has begun. As in a kernel, the
+    /// times of the file are not set again.
     pub fn end_overwrite(&self, path: &str, content: impl Into<Vec<u8>>) {
         self.change_file(path, Change::End(content.into()));
     }
 
-    /// Has every file be so much older than it is.
+    /// Makes every file older by `ms`.
     pub fn age_files(&self, ms: u64) {
         lock(&self.0).disk.age(i128::from(ms) * 1_000_000);
     }
 
-    /// The length that the file has now; `None` if there is none at the path.
+    /// The current length of the file; `None` if there is none at the path.
     #[must_use]
     pub fn file_len(&self, path: &str) -> Option<u64> {
         let world = lock(&self.0);
@@ -148,8 +149,8 @@ impl SimHandle {
         lock(node).change(change, world.wall_ns());
     }
 
-    /// Has every read at or beyond `offset` fail with `EIO` (`None`: no more). Panics if there is
-    /// no such file.
+    /// Makes every read at or beyond `offset` fail with `EIO` (`None`: no longer). Panics if there
+    /// is no such file.
     pub fn break_file(&self, path: &str, offset: Option<u64>) {
         let world = lock(&self.0);
         let node = world
@@ -159,7 +160,7 @@ impl SimHandle {
         lock(node).broken_at = offset;
     }
 
-    /// Has every open and read take this long. Panics if there is no such file.
+    /// Makes every open and read take this long. Panics if there is no such file.
     pub fn slow_file(&self, path: &str, delay_ns: u64) {
         let world = lock(&self.0);
         let node = world
@@ -169,26 +170,26 @@ impl SimHandle {
         lock(node).slow_ns = delay_ns;
     }
 
-    /// Puts a folder on another machine, where listing anything takes this long.
+    /// Places a folder on another machine, where each listing takes this long.
     pub fn mount_foreign(&self, folder: &str, delay_ns: u64) {
         lock(&self.0).disk.foreign = Some((folder.into(), delay_ns));
     }
 }
 
-/// A simulated client. What it does not [`read`](Self::read) stays in the server's socket: a slow
-/// reader is one that reads rarely.
+/// A simulated client. Bytes that it does not [`read`](Self::read) stay in the server's socket: a
+/// slow reader is one that reads rarely.
 #[derive(Debug)]
 pub struct Client {
     world: Arc<Mutex<World>>,
     id: usize,
 }
 
-/// How a connection looks to its client, once all bytes are read.
+/// The state of a connection as seen by its client, once all bytes are read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum End {
-    /// More may come.
+    /// More may arrive.
     Open,
-    /// The server has sent all and finished.
+    /// The server has sent everything and ended its half.
     Finished,
     /// The connection was reset.
     Reset,
@@ -203,7 +204,7 @@ impl Client {
     pub fn write(&self, bytes: &[u8]) {
         let mut world = lock(&self.world);
         if world.connections[self.id].is_closed {
-            // The peer is gone: the answer is a reset, which may overtake what was sent.
+            // The peer is gone: the answer is a reset, which may overtake sent bytes.
             world.reset_by_server(self.id);
         } else {
             world.connections[self.id].to_server.extend(bytes);
@@ -220,19 +221,19 @@ impl Client {
         self.with(|connection| connection.take(max))
     }
 
-    /// How many bytes have arrived and are not read.
+    /// How many bytes have arrived and have not been read.
     #[must_use]
     pub fn readable(&self) -> usize {
         self.with(|connection| connection.queued())
     }
 
-    /// How many of the bytes that were sent the server has not received.
+    /// How many sent bytes the server has not received.
     #[must_use]
     pub fn unreceived(&self) -> usize {
         self.with(|connection| connection.to_server.len())
     }
 
-    /// How the connection has ended, as known when all bytes are read.
+    /// How the connection has ended, once all bytes are read.
     #[must_use]
     pub fn end(&self) -> End {
         self.with(|connection| {
@@ -246,13 +247,13 @@ impl Client {
         })
     }
 
-    /// Whether the server has let go of the connection; what it has sent can still be read.
+    /// Whether the server has closed the connection; the bytes it sent can still be read.
     #[must_use]
     pub fn is_closed_by_server(&self) -> bool {
         self.with(|connection| connection.is_closed)
     }
 
-    /// Sends the end of the stream; reading goes on.
+    /// Sends the end of the stream; reading continues.
     pub fn shutdown_write(&self) {
         self.with(|connection| connection.client_ended = true);
     }
@@ -267,7 +268,7 @@ impl Client {
 }
 
 impl Drop for Client {
-    /// A client that goes away ends its half; if it left bytes unread, the server gets a reset.
+    /// A client that is dropped ends its half; if it left bytes unread, the server gets a reset.
     fn drop(&mut self) {
         self.with(|connection| {
             connection.client_ended = true;

@@ -1,4 +1,4 @@
-//! What the virtual disk is asked for, at once or later.
+//! Requests to the virtual disk, answered at once or later.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use crate::sim::world::{JobKind, World, sim_file};
 
 impl World {
     pub(super) fn perform_job(&mut self, index: usize, out: &mut Vec<Completion>) {
-        // Taken out by the caller's order, from the last to the first.
+        // The caller removes jobs from the last to the first.
         let job = self.jobs.swap_remove(index);
         let result = match job.what {
             JobKind::Open(path) => self.open(&path).map(Done::Opened),
@@ -31,7 +31,7 @@ impl World {
         });
     }
 
-    /// What is at a path, unless that takes time: a coin decides.
+    /// The metadata at a path, unless that takes time: a coin decides.
     pub(super) fn peek(&mut self, path: &[u8]) -> Option<Meta> {
         if self.random.chance(500) {
             return None;
@@ -47,7 +47,7 @@ impl World {
         self.disk.open(path)
     }
 
-    /// Refuses one more open file than there may be.
+    /// Refuses to open a file beyond the limit.
     pub(super) fn check_descriptors(&self) -> Result<(), Errno> {
         let open_count = self.disk.open_count.load(Ordering::Relaxed);
         match self.faults.files_max {
@@ -63,7 +63,7 @@ impl World {
         }
         let node = lock(&sim_file(file).node);
         let bytes = node.read(offset, len as u64)?.to_vec();
-        // Fewer bytes are an error unless they reach to the end of the file.
+        // Fewer bytes are an error unless they reach the end of the file.
         let is_whole = bytes.len() == len || offset + bytes.len() as u64 >= node.meta.len;
         if is_whole { Ok(bytes) } else { Err(Errno::IO) }
     }

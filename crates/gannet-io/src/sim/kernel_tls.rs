@@ -1,7 +1,8 @@
-//! Kernel TLS in the simulation: records are really encrypted, by an encryptor that the test brings.
+//! Kernel TLS in the simulation: records are really encrypted, by an encryptor that the test
+//! provides.
 //!
-//! This crate knows no cryptography. A test lends its record layer to the virtual kernel, so that
-//! its clients can decrypt what they receive.
+//! This crate contains no cryptography. A test lends its record layer to the virtual kernel, so
+//! that its clients can decrypt what they receive.
 
 use std::fmt;
 
@@ -28,7 +29,7 @@ pub struct KernelTlsModel {
 }
 
 impl KernelTlsModel {
-    /// A module that encrypts with what `make` makes of the keys it is given. Without
+    /// A module that encrypts with the encryptor that `make` builds from the keys. Without
     /// `can_update_keys` a second key is refused with `EBUSY`, as before Linux 6.14.
     #[must_use]
     pub fn new(
@@ -63,7 +64,7 @@ impl Encrypting {
         out
     }
 
-    /// As many full records as there are, and one with the rest.
+    /// As many full records as possible, and one with the rest.
     pub(super) fn encrypt_data(&mut self, bytes: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
         for content in bytes.chunks(CONTENT_MAX) {

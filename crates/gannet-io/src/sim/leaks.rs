@@ -1,4 +1,4 @@
-//! What is left of a run.
+//! Resources left over after a run.
 
 /// What a finished run must not leave behind.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]

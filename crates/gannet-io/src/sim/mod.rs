@@ -4,18 +4,18 @@
 //! the test acts as clients and as the disk's owner through a [`SimHandle`], between the server's
 //! turns. The same seed and the same calls give the same run, to the byte.
 //!
-//! Time stands still except in `wait`. There, what can happen happens (some of it, in some order);
-//! if nothing can, the clock jumps to whatever comes first: an operation that is late, the
-//! clients' alarm ([`SimHandle::wake_at`]), or the server's own deadline. A wait in which bytes
-//! moved without completing anything returns at once, so that clients which read after every turn
-//! are never passed over; clients that are slow on purpose set an alarm.
+//! Time stands still except in `wait`. There, possible events happen (some of them, in some order);
+//! if there are none, the clock jumps to the earliest of: a delayed operation, the clients' alarm
+//! ([`SimHandle::wake_at`]), the server's own deadline. A wait that moved bytes without completing
+//! anything returns at once, so that clients that read after every turn are never passed over;
+//! clients that are slow on purpose set an alarm.
 //!
-//! Datagrams fly one by one, with faults of their own; a [`DatagramClient`] sends and receives them,
-//! and [`SimHandle::exchanged`] has the bytes for the anti-amplification limit.
+//! Datagrams travel one by one, with their own faults; a [`DatagramClient`] sends and receives
+//! them, and [`SimHandle::exchanged`] has the byte counts for the anti-amplification limit.
 //!
-//! What `sendfile` queues are references to the file, as in the kernel: a file that is truncated
-//! in place while bytes of it are queued reaches the client as zeros, and one that is overwritten
-//! as bytes of both versions.
+//! `sendfile` queues references to the file, as in the kernel: the client receives zeros for bytes
+//! of a file that is truncated in place while they are queued, and bytes of both versions of a file
+//! that is overwritten.
 
 mod buffers;
 mod datagram_client;
@@ -69,7 +69,7 @@ pub struct Sim {
     unix_ms: i64,
     buffers: Buffers,
     outputs: Outputs,
-    /// Ends of operations that came about outside of a wait, each with its socket.
+    /// Completions that arose outside of a wait, each with its socket.
     posted: Vec<(Option<Socket>, Completion)>,
     woken: Arc<AtomicBool>,
     wake_token: Option<Token>,
@@ -82,7 +82,7 @@ impl fmt::Debug for Sim {
 }
 
 impl Sim {
-    /// A simulation with so many listeners. Everything that chance decides follows from `seed`.
+    /// A simulation with this many listeners. Every random decision follows from `seed`.
     #[must_use]
     pub fn new(seed: u64, listeners: usize, options: &EngineOptions, faults: Faults) -> Self {
         let world = World::new(seed, listeners, faults);
@@ -98,7 +98,7 @@ impl Sim {
         }
     }
 
-    /// Adds datagram sockets of the server, which it names by their positions in this list. To be
+    /// Adds datagram sockets of the server, which names them by their positions in this list. To be
     /// called once, before anything else.
     #[must_use]
     pub fn with_datagrams(self, addresses: &[SocketAddr]) -> Self {
@@ -122,7 +122,7 @@ impl Sim {
         self.posted.retain(|(owner, _)| *owner != Some(socket));
     }
 
-    /// Lets things happen until there is something to deliver, or to be seen by clients.
+    /// Lets events happen until there is a completion to deliver, or something for clients to see.
     fn advance(&mut self, until: Option<Nanos>, out: &mut Vec<Completion>) {
         let mut world = lock(&self.world);
         loop {
@@ -134,7 +134,7 @@ impl Sim {
                     let kept = 1 + world.random.below(actions.len() as u64) as usize;
                     actions.truncate(kept);
                 }
-                // Jobs are taken out of their list by index: from the last to the first.
+                // Jobs are removed from their list by index: from the last to the first.
                 let mut jobs: Vec<usize> = Vec::new();
                 for action in actions {
                     match action {
@@ -363,7 +363,7 @@ impl Network for Sim {
     }
 
     fn cork(&mut self, _socket: Socket, _on: bool) {
-        // It cuts what is sent by chance.
+        // It splits sent bytes at random.
     }
 
     fn acknowledge(&mut self, _socket: Socket) {
@@ -379,7 +379,7 @@ impl Network for Sim {
     }
 
     fn is_local(&self, _socket: Socket) -> bool {
-        // The virtual network has no shared pages: what was acknowledged was delivered.
+        // The virtual network has no shared pages: acknowledged bytes have been delivered.
         false
     }
 

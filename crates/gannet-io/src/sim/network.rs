@@ -38,8 +38,8 @@ pub(super) enum ServerEnd {
 enum Chunk {
     /// Copied when they were sent.
     Bytes(VecDeque<u8>),
-    /// Pages of a file, as `sendfile` queues them: what the client gets is what the file has there
-    /// when the bytes leave, and zeros where it was truncated meanwhile.
+    /// Pages of a file, as `sendfile` queues them: the client gets the file's bytes at the time
+    /// they leave, and zeros where it was truncated meanwhile.
     Pages {
         node: Arc<Mutex<Node>>,
         offset: usize,
@@ -72,7 +72,7 @@ impl Connection {
         });
     }
 
-    /// Takes up to `max` bytes to the client.
+    /// Moves up to `max` bytes to the client.
     pub(super) fn take(&mut self, max: usize) -> Vec<u8> {
         let mut taken = Vec::new();
         while taken.len() < max {
@@ -107,7 +107,7 @@ impl Connection {
         taken
     }
 
-    /// Forgets all bytes on their way to the client, as a reset does.
+    /// Drops all bytes on their way to the client, as a reset does.
     pub(super) fn drop_queued(&mut self) {
         self.to_client.clear();
         self.to_client_len = 0;

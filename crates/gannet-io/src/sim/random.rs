@@ -22,7 +22,7 @@ impl Random {
 
     /// A number below `end`; zero if `end` is zero.
     pub fn below(&mut self, end: u64) -> u64 {
-        // The bias is at most end / 2^64: of no matter here.
+        // The bias is at most end / 2^64: irrelevant here.
         ((u128::from(self.next_u64()) * u128::from(end)) >> 64) as u64
     }
 

@@ -1,4 +1,4 @@
-//! The state of a simulation, and the one thing that happens next in it.
+//! The state of a simulation, and the one event that happens next in it.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -21,7 +21,7 @@ use crate::sim::random::Random;
 /// Where the wall clock starts: the first second of 2026.
 const WALL_START_NS: i128 = 1_767_225_600 * 1_000_000_000;
 
-/// What sockets hold to send if the faults do not say.
+/// How many bytes to send a socket holds, unless the faults specify it.
 const SOCKET_CAPACITY: usize = 64 * 1024;
 
 /// Everything that both sides of a simulation see.
@@ -59,11 +59,11 @@ pub(super) struct Endpoint {
     /// `None` while the slot is free.
     pub(super) connection: Option<usize>,
     pub(super) receiving: Option<Token>,
-    /// The receive is over with its first bytes.
+    /// The receive ends with its first bytes.
     receives_once: bool,
     pub(super) sending: Option<Sending>,
     pub(super) shuts_down: bool,
-    /// Encrypts what is sent, if the kernel does.
+    /// Encrypts sent bytes, if the kernel does.
     pub(super) encrypting: Option<Encrypting>,
     receive_from: Nanos,
     send_from: Nanos,
@@ -85,7 +85,7 @@ pub(super) enum Sending {
     },
 }
 
-/// An operation of the disk that ends later.
+/// A disk operation that ends later.
 #[derive(Debug)]
 pub(super) struct Job {
     pub(super) due: Nanos,
@@ -183,13 +183,13 @@ impl World {
     pub(super) fn reset_by_server(&mut self, id: usize) {
         let connection = &mut self.connections[id];
         connection.server_end = ServerEnd::Reset;
-        // A reset overtakes what the client has not read yet, or just not.
+        // A reset overtakes bytes that the client has not read yet, or arrives just after them.
         if self.random.chance(500) {
             self.connections[id].drop_queued();
         }
     }
 
-    /// Forgets a socket; gives back its send for reuse of the vector.
+    /// Forgets a socket; returns its send, whose vector can be reused.
     pub(super) fn close(&mut self, socket: Socket, resets: bool) -> Option<Sending> {
         let endpoint = std::mem::take(&mut self.sockets[socket.0 as usize]);
         let id = endpoint.connection.expect("a socket is closed once");
@@ -251,7 +251,7 @@ impl World {
         endpoint.send_from = from;
     }
 
-    /// When a job of the disk ends: `None` for at once.
+    /// When a disk job ends: `None` for at once.
     pub(super) fn due(&mut self, slow_ns: u64) -> Option<Nanos> {
         if slow_ns > 0 {
             return Some(Nanos(self.now.0 + slow_ns));
@@ -259,7 +259,7 @@ impl World {
         self.random.chance(self.faults.cold).then(|| self.later())
     }
 
-    /// All that can happen now, and when the next thing can that cannot yet.
+    /// All actions possible now, and when the next one becomes possible.
     pub(super) fn actions(&self) -> (Vec<Action>, Option<Nanos>) {
         let mut actions = Vec::new();
         let mut next: Option<Nanos> = None;
@@ -318,13 +318,13 @@ impl World {
         bytes.sum()
     }
 
-    /// Bytes that a socket takes now.
+    /// How many bytes a socket takes now.
     pub(super) fn room(&mut self, socket: Socket) -> usize {
         self.capacity()
             .saturating_sub(self.connection(socket).queued())
     }
 
-    /// Lets one thing happen (or be late).
+    /// Performs one action (or delays it).
     pub(super) fn perform(
         &mut self,
         action: Action,
@@ -467,7 +467,7 @@ impl World {
         }
     }
 
-    /// Moves some bytes; the total when that were the last.
+    /// Moves some bytes; returns the total once the last have moved.
     fn send_some(&mut self, socket: Socket, sending: &mut Sending) -> Result<Option<u64>, Errno> {
         let mut room = self.room(socket);
         if room > 0 && self.random.chance(self.faults.short_send) {
@@ -478,8 +478,8 @@ impl World {
                 let mut left = room;
                 for part in progress.parts() {
                     let count = part.len.min(left);
-                    // SAFETY: the part lies in memory that `progress` keeps alive; a simulated
-                    // server sends heap memory, or mappings of files that its test leaves alone.
+                    // SAFETY: the part is in memory that `progress` keeps alive; a simulated server
+                    // sends heap memory, or mappings of files that its test leaves alone.
                     let bytes = unsafe { std::slice::from_raw_parts(part.start, count) };
                     self.queue(socket, bytes);
                     left -= count;
@@ -520,13 +520,13 @@ impl World {
                     let node = lock(node);
                     let readable = node.read(*offset, *len)?.len() as u64;
                     if readable == 0 {
-                        // The file has ended before the range did.
+                        // The file ended before the range did.
                         return Ok(Some(*sent));
                     }
                     readable.min(room)
                 };
                 if self.sockets[socket.0 as usize].encrypting.is_some() {
-                    // Encryption reads the pages: nothing of the file stays in the queue.
+                    // Encryption reads the pages: the queue keeps no reference to the file.
                     let bytes = lock(node).read(*offset, count)?.to_vec();
                     self.queue(socket, &bytes);
                 } else {
@@ -570,7 +570,7 @@ impl World {
         }
     }
 
-    /// A client's datagram sets out.
+    /// Sends a client's datagram on its way.
     pub(super) fn launch_datagram(&mut self, datagram: Arrived) {
         self.datagrams.launch(self.now, &self.faults, datagram);
     }
@@ -592,7 +592,7 @@ impl Sending {
     }
 }
 
-/// The virtual file behind a handle. Panics on a real one, which the simulator never gave out.
+/// The virtual file behind a handle. Panics on a real one, which the simulator never returns.
 pub(super) fn sim_file(file: &File) -> &SimFile {
     file.as_virtual().expect("a file of the virtual disk")
 }

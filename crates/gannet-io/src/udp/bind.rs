@@ -8,13 +8,13 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::{limits, net};
 
-/// Binds a datagram socket. Several may share the address (`SO_REUSEPORT`): one per worker, in
-/// their order if [`steer`](crate::udp::steer) is to be called. Port 0 takes a free one.
+/// Binds a datagram socket. Several may share the address (`SO_REUSEPORT`): one per worker, in the
+/// order of the workers if [`steer`](crate::udp::steer) is to be called. Port 0 takes a free one.
 ///
-/// The socket reports what a QUIC endpoint needs of each datagram: the address that it was sent
-/// to, its ECN bits, and how many were dropped before it. What it sends is never fragmented, and
-/// the kernel's opinion of the path's MTU is ignored (RFC 9000 section 14.1, RFC 8899). An IPv6
-/// address takes IPv6 only.
+/// The socket reports what a QUIC endpoint needs to know about each datagram: its destination
+/// address, its ECN bits, and how many were dropped before it. What it sends is never fragmented,
+/// and the kernel's estimate of the path MTU is ignored (RFC 9000 section 14.1, RFC 8899). An IPv6
+/// address accepts IPv6 only.
 ///
 /// # Errors
 /// `EADDRINUSE`, `EADDRNOTAVAIL`, `EACCES` (a port below 1024), ...
@@ -22,8 +22,8 @@ pub fn bind(address: SocketAddr) -> io::Result<OwnedFd> {
     bound(address, true)
 }
 
-/// As [`bind`], but fails with `EADDRINUSE` when anybody else has a socket there, sharing or not:
-/// for finding out whether a port is free.
+/// As [`bind`], but fails with `EADDRINUSE` if any other socket is bound to the address, sharing or
+/// not: for testing whether a port is free.
 ///
 /// # Errors
 /// As for [`bind`].
@@ -31,13 +31,13 @@ pub fn bind_exclusive(address: SocketAddr) -> io::Result<OwnedFd> {
     bound(address, false)
 }
 
-/// Finds an address at which neither a TCP listener nor a datagram socket is bound, for binding
-/// both there: `wanted`, or, if its port is 0, with a port that is free for both.
+/// Finds an address at which neither a TCP listener nor a datagram socket is bound, in order to
+/// bind both there: `wanted`, or, if its port is 0, with a port that is free for both.
 ///
 /// # Errors
-/// Those of [`net::bind_exclusive`] and of [`bind_exclusive`], and which of them it was.
+/// Those of [`net::bind_exclusive`] and of [`bind_exclusive`], with the protocol that failed.
 pub fn free_for_both(wanted: SocketAddr) -> Result<SocketAddr, (Transport, io::Error)> {
-    // Ports whose UDP side is taken stay bound meanwhile, so that the kernel chooses others.
+    // Ports whose UDP side is taken stay bound meanwhile, so that the kernel picks others.
     let mut taken = Vec::new();
     loop {
         let tcp = net::bind_exclusive(wanted).map_err(|error| (Transport::Tcp, error))?;
@@ -98,7 +98,7 @@ fn bound(address: SocketAddr, share: bool) -> io::Result<OwnedFd> {
         set(&socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, probe)?;
     }
     set(&socket, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
-    // The kernel takes its own limit (`net.core.rmem_max`, `wmem_max`) if that is smaller.
+    // The kernel applies its own limit (`net.core.rmem_max`, `wmem_max`) if that is smaller.
     sockopt::set_socket_recv_buffer_size(&socket, limits::DATAGRAM_SOCKET_BUFFER)?;
     sockopt::set_socket_send_buffer_size(&socket, limits::DATAGRAM_SOCKET_BUFFER)?;
     rustix::net::bind(&socket, &address)?;
@@ -142,14 +142,14 @@ mod tests {
         assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
     }
 
-    /// Sockets share an address, and an exclusive one notices them.
+    /// Sockets can share an address, and an exclusive bind detects them.
     #[test]
     fn binds() {
         check_shared("127.0.0.1:0");
         check_shared("[::1]:0");
     }
 
-    /// A port is free only if it is for both; the answer says for which it is not.
+    /// A port is free only if it is free for both protocols; the error names the one that is taken.
     #[test]
     fn finds_a_port_for_both() {
         let real = free_for_both("127.0.0.1:0".parse().unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! What both real engines know of each datagram socket, and how they send.
+//! The state that both real engines keep for each datagram socket, and how they send.
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,10 +11,10 @@ use crate::operation::{Lease, Token};
 use crate::udp::envelope::{Envelope, Outgoing};
 use crate::udp::{TRAIN_LEN_MAX, TRAIN_SEGMENTS_MAX};
 
-/// A datagram socket: what its caller wants of it.
+/// A datagram socket: what its caller wants from it.
 #[derive(Debug)]
 pub(crate) struct DatagramEndpoint {
-    /// `None` once the kernel has let go of it.
+    /// `None` once the kernel no longer uses it.
     pub(crate) fd: Option<OwnedFd>,
     /// The caller has closed it.
     pub(crate) is_stopped: bool,
@@ -22,9 +22,9 @@ pub(crate) struct DatagramEndpoint {
     pub(crate) receive_token: Option<Token>,
     /// Set while the caller waits for room.
     pub(crate) sendable_token: Option<Token>,
-    /// The kernel cuts trains into datagrams.
+    /// The kernel segments trains into datagrams.
     segments: bool,
-    /// The kernel's drop counter, as last seen.
+    /// The kernel's drop counter, as last reported.
     dropped: u32,
 }
 
@@ -50,7 +50,7 @@ impl DatagramEndpoint {
         fd.expect("closed only when stopped").as_fd()
     }
 
-    /// The caller wants nothing more of it.
+    /// The caller has closed it.
     pub(crate) fn stop(&mut self) {
         assert!(
             !self.is_stopped,
@@ -70,7 +70,7 @@ impl DatagramEndpoint {
         counters: &mut IoCounters,
     ) -> Completion {
         counters.datagrams_received += 1;
-        // The kernel's counter wraps around, and leaves zero out.
+        // The kernel's counter wraps around and skips zero.
         let dropped = match envelope.dropped {
             0 => self.dropped,
             dropped => dropped,
@@ -90,8 +90,8 @@ impl DatagramEndpoint {
         }
     }
 
-    /// Whether an error of receiving is to be reported, which ends it. The others are those of
-    /// earlier datagrams, which a router or the peer did not want (ICMP).
+    /// Whether an error of receiving has to be reported, which ends the operation. All others
+    /// belong to earlier datagrams, rejected by a router or the peer (ICMP).
     pub(crate) fn ends_receiving(&mut self, errno: Errno) -> bool {
         let is_of_one_datagram = matches!(
             errno,
@@ -130,8 +130,8 @@ impl DatagramEndpoint {
                     counters.datagrams_sent += count as u64;
                     return Ok(());
                 }
-                // EIO: the route cannot cut, having IPsec or no checksum offload. EINVAL: neither
-                // can the kernel, or the datagrams are too long and it is an old one.
+                // EIO: the route cannot segment, because of IPsec or missing checksum offload.
+                // EINVAL: nor can the kernel; or the datagrams are too long for an old one.
                 Err(Errno::IO | Errno::INVAL) => is_refused = true,
                 Err(errno) => return lost_if_too_long(errno),
             }
@@ -142,7 +142,7 @@ impl DatagramEndpoint {
             match outgoing.send(self.socket(), datagram) {
                 Ok(()) => {
                     counters.datagrams_sent += 1;
-                    // It was not for the datagrams that the train was refused.
+                    // The refusal was not about the datagrams.
                     self.segments &= !is_refused;
                 }
                 Err(errno) => lost_if_too_long(errno)?,
@@ -152,7 +152,7 @@ impl DatagramEndpoint {
     }
 }
 
-/// How many datagrams a train has. It is checked here for every engine.
+/// The number of datagrams of a train. Checked here for every engine.
 pub(crate) fn check_train(bytes: &[u8], segment: usize) -> usize {
     assert!(
         segment > 0 && !bytes.is_empty() && bytes.len() <= TRAIN_LEN_MAX,
@@ -166,7 +166,7 @@ pub(crate) fn check_train(bytes: &[u8], segment: usize) -> usize {
     count
 }
 
-/// Longer than the interface's MTU: lost, as on a path with a smaller one.
+/// Longer than the interface's MTU: counts as lost, as on a path with a smaller one.
 fn lost_if_too_long(errno: Errno) -> Result<(), Errno> {
     match errno {
         Errno::MSGSIZE => Ok(()),
@@ -180,7 +180,7 @@ mod tests {
 
     use super::*;
 
-    /// Where the kernel does not cut trains, the same datagrams arrive.
+    /// Where the kernel does not segment trains, the same datagrams arrive.
     #[test]
     fn sends_one_by_one() {
         let wanted = "127.0.0.1:0".parse().unwrap();

@@ -1,5 +1,5 @@
-//! What accompanies a datagram through a system call: its addresses, as `sockaddr_in` or
-//! `sockaddr_in6`, and its control messages (`cmsg(3)`). Both are read and written byte by byte.
+//! The addresses of a datagram, as `sockaddr_in` or `sockaddr_in6`, and its control messages
+//! (`cmsg(3)`), as a system call takes or returns them. Both are read and written byte by byte.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -8,27 +8,27 @@ use rustix::io::Errno;
 
 use crate::residency::last_errno;
 
-/// Room for any address: the length of `sockaddr_in6`, and what keeps the rest aligned.
+/// Room for any address: the length of `sockaddr_in6`, padded to keep the rest aligned.
 pub(crate) const NAME_LEN: usize = 32;
 
-/// Room for the control messages of a received datagram: the address that it was sent to (40
-/// bytes), the traffic class (24), the drop counter (24).
+/// Room for the control messages of a received datagram: its destination address (40 bytes), the
+/// traffic class (24), the drop counter (24).
 pub(crate) const CONTROL_LEN: usize = 96;
 
 /// The kernel's `struct cmsghdr`: its length, a level and a type.
 const CONTROL_HEADER: usize = size_of::<usize>() + 8;
 
-/// The two bits of the traffic class that are for ECN (RFC 3168 section 5).
+/// The two bits of the traffic class reserved for ECN (RFC 3168 section 5).
 const ECN: u8 = 0b11;
 
 /// Absent from the `libc` crate on some targets (`linux/udp.h`).
 const UDP_SEGMENT: libc::c_int = 103;
 
-/// What the kernel reports of a received datagram.
+/// What the kernel reports about a received datagram.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Envelope {
     pub(crate) peer: SocketAddr,
-    /// The address that it was sent to.
+    /// Its destination address.
     pub(crate) local: Option<IpAddr>,
     pub(crate) ecn: u8,
     /// How many datagrams the socket had dropped when this one was queued.
@@ -55,7 +55,7 @@ impl Envelope {
                     let address = chunk::<16>(content, 0).map(Ipv6Addr::from);
                     envelope.local = address.map(IpAddr::V6);
                 }
-                // A byte, though it is an int when it is sent.
+                // One byte when received, although an int when sent.
                 (libc::IPPROTO_IP, libc::IP_TOS) => {
                     envelope.ecn = content.first().map_or(0, |class| class & ECN);
                 }
@@ -73,7 +73,7 @@ impl Envelope {
     }
 }
 
-/// What is to accompany datagrams that are sent.
+/// The address and control messages for outgoing datagrams.
 pub(crate) struct Outgoing {
     name: [u8; NAME_LEN],
     name_len: usize,
@@ -114,7 +114,7 @@ impl Outgoing {
         outgoing
     }
 
-    /// Has the kernel cut what is sent into datagrams of this length.
+    /// Has the kernel segment the bytes into datagrams of this length.
     pub(crate) fn segmented(mut self, segment: u16) -> Self {
         self.push(libc::SOL_UDP, UDP_SEGMENT, &segment.to_ne_bytes());
         self
@@ -179,7 +179,7 @@ fn parse_name(name: &[u8]) -> Option<SocketAddr> {
             Some(SocketAddr::from((address, port)))
         }
         libc::AF_INET6 => {
-            // Between them: flow information, which the kernel does not fill in.
+            // In between: flow information, which the kernel does not fill in.
             let address = Ipv6Addr::from(chunk::<16>(name, 8)?);
             let scope = u32::from_ne_bytes(chunk(name, 24)?);
             Some(SocketAddrV6::new(address, port, 0, scope).into())
@@ -209,7 +209,7 @@ fn write_name(address: SocketAddr) -> ([u8; NAME_LEN], usize) {
     }
 }
 
-/// Some bytes at an offset, if they are there.
+/// `N` bytes at an offset, if present.
 fn chunk<const N: usize>(bytes: &[u8], offset: usize) -> Option<[u8; N]> {
     bytes.get(offset..)?.first_chunk().copied()
 }
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(parse_name(&name[..len]), Some(address));
     }
 
-    /// Addresses come back as they were written.
+    /// Parsing an address returns what was written.
     #[test]
     fn names_round_trip() {
         check_name("192.0.2.1:443");
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(parse_name(&[0; NAME_LEN]), None);
     }
 
-    /// What is cut off, or says a wrong length, ends the list; nothing panics.
+    /// A truncated message or a wrong length ends the list; nothing panics.
     #[test]
     fn tolerates_damaged_control() {
         let local: IpAddr = "2001:db8::1".parse().unwrap();

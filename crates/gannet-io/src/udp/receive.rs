@@ -10,7 +10,7 @@ use crate::limits::DATAGRAMS_PER_CALL;
 use crate::residency::last_errno;
 use crate::udp::envelope::{CONTROL_LEN, Envelope, NAME_LEN};
 
-/// Where one call puts what accompanies the datagrams. The bytes go to the caller's buffers.
+/// Where one call puts the addresses and control messages. The bytes go to the caller's buffers.
 pub(crate) struct Batch {
     names: [[u8; NAME_LEN]; DATAGRAMS_PER_CALL],
     controls: [[u8; CONTROL_LEN]; DATAGRAMS_PER_CALL],
@@ -42,7 +42,7 @@ impl Batch {
         })
     }
 
-    /// Receives at most one datagram for each buffer, without waiting; how many there were.
+    /// Receives at most one datagram for each buffer, without waiting; returns how many.
     ///
     /// # Safety
     /// * Each buffer, a start and a length, is valid for writes until this returns.
@@ -105,7 +105,7 @@ impl Batch {
         Ok(received)
     }
 
-    /// What the last call received at a place below its count.
+    /// The datagram at `index` of the last call, below its count.
     pub(crate) fn datagram(&self, index: usize) -> (Slot, Option<Envelope>) {
         let slot = self.results[index];
         let name = &self.names[index][..slot.name_len];

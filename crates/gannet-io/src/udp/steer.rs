@@ -1,5 +1,5 @@
-//! Which of the sockets that share an address gets a datagram: that of the worker whose number is
-//! in the connection ID.
+//! Steers datagrams among sockets that share an address: to the worker whose number is in the
+//! connection ID.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -7,17 +7,17 @@ use std::os::fd::{AsFd, AsRawFd};
 /// The bits of the first byte of a connection ID that name a worker.
 pub const WORKER_MASK: u8 = 0x7f;
 
-/// Has the kernel give each datagram to the worker that the first byte of its destination
+/// Has the kernel deliver each datagram to the worker that the first byte of its destination
 /// connection ID names (RFC 9000 section 17: byte 1 of a short header, byte 6 of a long one),
-/// masked by [`WORKER_MASK`], modulo their number. A client's first packets, whose connection ID
-/// is its own choice, are spread by it.
+/// masked by [`WORKER_MASK`], modulo the number of workers. A client's first packets, whose
+/// connection ID the client chooses, are spread by that byte.
 ///
-/// The program goes to the group of all sockets that share the address with `socket`. They have to
-/// have been bound in the order of the workers, and it misroutes as soon as one of them leaves the
-/// group: it saves forwarding and replaces none. Needs no rights.
+/// The program is attached to the group of all sockets that share the address with `socket`. They
+/// must have been bound in the order of the workers, and it misroutes as soon as one of them leaves
+/// the group: it makes forwarding rare, not unnecessary. Needs no privileges.
 ///
 /// # Errors
-/// `EINVAL` for no workers or more than the mask can name; what the kernel says otherwise
+/// `EINVAL` for no workers or for more than the mask can name; otherwise the kernel's error
 /// (`ENOMEM`, `EPERM` in a sandbox). Nothing has changed then.
 pub fn steer(socket: impl AsFd, workers: usize) -> io::Result<()> {
     /// One instruction of classic BPF.
@@ -93,8 +93,8 @@ mod tests {
     use super::*;
     use crate::{net, udp};
 
-    /// Every first byte of a connection ID leads to its worker, in both forms of headers; what is
-    /// too short leads to the first.
+    /// Every first byte of a connection ID leads to its worker, with both forms of headers; a
+    /// datagram that is too short goes to the first worker.
     #[test]
     fn steers_by_connection_id() {
         const WORKERS: usize = 4;
@@ -129,7 +129,7 @@ mod tests {
         check(&[0xc0, 3, 3], 0);
     }
 
-    /// A number that the connection ID cannot hold is refused, and so is none.
+    /// A count that the connection ID cannot hold is refused, as is zero.
     #[test]
     fn refuses_wrong_counts() {
         let socket = udp::bind("127.0.0.1:0".parse().unwrap()).unwrap();

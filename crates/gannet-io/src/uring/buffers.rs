@@ -62,7 +62,7 @@ impl Buffers {
         Ok(buffers)
     }
 
-    /// Takes note that the kernel has filled a buffer with `len` bytes.
+    /// Records that the kernel has filled a buffer with `len` bytes.
     pub(super) fn loan(&mut self, buffer: u16, len: u32) -> Lease {
         assert!(
             buffer < self.count && len <= self.buffer_len,
@@ -82,9 +82,9 @@ impl Buffers {
         let start = self
             .start_of(lease.buffer as u16)
             .wrapping_add(lease.start as usize);
-        // SAFETY: inside of `bytes` by the assertion; the kernel wrote these bytes (all are
-        // initialised by the mapping) and leaves them alone until the buffer is offered again,
-        // which takes the lease by value.
+        // SAFETY: within `bytes` by the assertion; the kernel wrote these bytes (the mapping
+        // initialised all of them) and leaves them alone until the buffer is offered again, which
+        // takes the lease by value.
         unsafe { std::slice::from_raw_parts(start, lease.len as usize) }
     }
 
@@ -92,12 +92,12 @@ impl Buffers {
         self.offer(u16::try_from(lease.buffer).expect("leases name buffers of this ring"));
     }
 
-    /// Buffers that the kernel has for itself now.
+    /// Buffers currently offered to the kernel.
     pub(super) fn offered(&self) -> u16 {
         self.count - self.loaned
     }
 
-    /// Gives the memory up for good, because the kernel may still write to it.
+    /// Leaks the memory, because the kernel may still write to it.
     pub(super) fn leak(&mut self) {
         self.entries.len = 0;
         self.bytes.len = 0;
@@ -116,8 +116,8 @@ impl Buffers {
         let address = self.start_of(buffer) as u64;
         let base = self.entries.base.as_ptr().cast::<BufRingEntry>();
         let index = usize::from(self.tail & (self.count - 1));
-        // SAFETY: `index` is below `count`, so the entry lies inside of `entries`; the kernel does
-        // not read it before the tail moves beyond it.
+        // SAFETY: `index` is below `count`, so the entry is within `entries`; the kernel does not
+        // read it before the tail moves beyond it.
         let entry = unsafe { &mut *base.add(index) };
         entry.set_addr(address);
         entry.set_len(self.buffer_len);
@@ -126,14 +126,14 @@ impl Buffers {
         self.loaned -= 1;
         // SAFETY: `base` is the first entry of the ring, zeroed or initialised.
         let tail = unsafe { BufRingEntry::tail(base) };
-        // SAFETY: the tail is an aligned `u16` inside of `entries`, shared with the kernel, which
-        // only reads it.
+        // SAFETY: the tail is an aligned `u16` within `entries`, shared with the kernel, which only
+        // reads it.
         let tail = unsafe { AtomicU16::from_ptr(tail.cast_mut()) };
         tail.store(self.tail, Ordering::Release);
     }
 }
 
-/// Anonymous memory of whole pages, huge ones if the system has them to give.
+/// Anonymous memory of whole pages, huge ones if the system provides them.
 struct Pages {
     base: NonNull<u8>,
     len: usize,

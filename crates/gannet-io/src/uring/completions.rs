@@ -1,4 +1,4 @@
-//! What each kind of completion means.
+//! Handling each kind of completion.
 
 use std::mem::MaybeUninit;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -17,7 +17,7 @@ use crate::uring::ring::BATCH;
 use crate::uring::slots::{Kind, Receiving, parse_user_data};
 
 impl Uring {
-    /// Handles all completions that are in the queue.
+    /// Handles all completions in the queue.
     pub(super) fn reap(&mut self, out: &mut Vec<Completion>) {
         let mut room = [const { MaybeUninit::uninit() }; BATCH];
         loop {
@@ -52,17 +52,17 @@ impl Uring {
             Kind::CancelReceive | Kind::CancelSend => {
                 self.on_cancel_failed(index, generation, kind);
             }
-            // The accept has ended by itself, and reports it.
+            // The accept has ended by itself, and reports that.
             Kind::CancelAccept => {}
             Kind::Bell => self.on_bell(more, out),
             Kind::Datagrams => self.on_datagrams(index, entry, more, out),
             Kind::Sendable => self.on_sendable(index, out),
-            // It has ended by itself, and reports it.
+            // The receive has ended by itself, and reports that.
             Kind::CancelDatagrams => {}
         }
     }
 
-    /// Notes the end of an operation. True if the socket is still wanted; otherwise the socket is
+    /// Records the end of an operation. True if the socket is still wanted; otherwise the socket is
     /// closed with its last operation.
     fn ended(&mut self, index: u32) -> bool {
         let slot = self.slots.get(index);
@@ -114,7 +114,7 @@ impl Uring {
                 if let Some(lease) = lease {
                     self.buffers.release(lease);
                 }
-                // A paused caller meets the end when it resumes.
+                // A paused caller gets the end when it resumes.
                 if self.slots.get(index).endpoint.wants {
                     self.slots.get(index).endpoint.wants = false;
                     out.push(Completion {
@@ -140,7 +140,8 @@ impl Uring {
                     // The kernel ended it (the completion queue was full).
                     self.arm_receive(index);
                 } else if more && !goes_on {
-                    // Asked for once while a multishot receive was still with the kernel.
+                    // A single receive was requested while a multishot one was still with the
+                    // kernel.
                     OsEngine::pause_receiving(self, index);
                 }
             }
@@ -162,14 +163,14 @@ impl Uring {
     ) {
         let slot = self.slots.get(index);
         match errno {
-            // Paused. If it was resumed before the kernel noticed: start again.
+            // Paused. If it was resumed before the kernel noticed, start again.
             Errno::CANCELED | Errno::INTR => {
                 if slot.endpoint.wants {
                     self.arm_receive(index);
                 }
             }
-            // All buffers are on loan. The socket may have nothing to say yet; it is tried again
-            // when buffers have returned.
+            // All buffers are on loan. The socket may have no data yet; it is tried again when
+            // buffers have been returned.
             Errno::NOBUFS => {
                 self.parts.counters.no_buffers += 1;
                 slot.receiving = Receiving::Starved;
@@ -248,7 +249,7 @@ impl Uring {
             }
             return;
         }
-        // Errors of the poll are left to be found by the call that it was for.
+        // Errors of the poll are left for the call that it was for to find.
         self.go_on(index);
     }
 
@@ -266,8 +267,8 @@ impl Uring {
         let token = listening.token;
         match outcome {
             Ok(raw) => {
-                // SAFETY: the kernel made this descriptor for us with this completion, and nothing
-                // else owns it.
+                // SAFETY: the kernel created this descriptor for us with this completion, and
+                // nothing else owns it.
                 let fd = unsafe { OwnedFd::from_raw_fd(raw as i32) };
                 let is_unix = listening.is_unix;
                 let stops = listening.is_stopping;
@@ -299,7 +300,7 @@ impl Uring {
         }
     }
 
-    /// Accepts what is still in the queue of a listener, then closes it.
+    /// Accepts all connections still queued on a listener, then closes it.
     pub(super) fn drain_listener(&mut self, index: u32) {
         let listening = &mut self.listeners[index as usize];
         let Some(fd) = listening.fd.take() else {
@@ -322,8 +323,8 @@ impl Uring {
         }
     }
 
-    /// A cancellation found nothing: the operation had ended, and its completion came before.
-    /// Should it still be under way (no kernel known does that), it ends with the connection.
+    /// A cancellation found nothing: the operation had ended, and its completion came first. If it
+    /// were still under way (no known kernel does that), it would end with the connection.
     fn on_cancel_failed(&mut self, index: u32, generation: u32, kind: Kind) {
         let slot = self.slots.peek(index);
         let remains = match kind {

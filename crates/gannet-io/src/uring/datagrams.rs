@@ -1,8 +1,8 @@
 //! Datagrams by the ring: a multishot `recvmsg` per socket, and a poll when one is full.
 //!
-//! The kernel writes what accompanies a datagram and then its bytes into a provided buffer, as the
-//! constant message header says. Multishot `recvmsg` came with multishot `recv` in Linux 6.0,
-//! without which there is no ring engine.
+//! The kernel writes a datagram's address and control messages, then its bytes, into a provided
+//! buffer, as the constant message header specifies. Multishot `recvmsg` came with multishot `recv`
+//! in Linux 6.0, which the ring engine requires anyway.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -17,20 +17,20 @@ use crate::uring::completions::outcome;
 use crate::uring::engine::Uring;
 use crate::uring::slots::{Kind, user_data};
 
-/// Where the bytes of a datagram begin in its buffer: behind `io_uring_recvmsg_out` (four numbers
-/// of 32 bits), the name and the control messages.
+/// Where the bytes of a datagram begin in its buffer: after `io_uring_recvmsg_out` (four numbers of
+/// 32 bits), the name and the control messages.
 const START: usize = 4 * size_of::<u32>() + NAME_LEN + CONTROL_LEN;
 
-/// What the kernel has of the datagram sockets.
+/// The operations on datagram sockets that are with the kernel.
 #[derive(Default)]
 pub(super) struct Datagrams {
     sockets: Vec<InKernel>,
-    /// Says how much room there is for name and control. The kernel reads it while a receive is
-    /// submitted; it stays as it is and where it is. `None` without sockets.
+    /// Specifies how much room there is for name and control messages. The kernel reads it while a
+    /// receive is submitted; it is never changed or moved. `None` without sockets.
     header: Option<Box<libc::msghdr>>,
 }
 
-/// What the kernel has of one socket.
+/// The operations on one socket that are with the kernel.
 #[derive(Clone, Copy, Debug, Default)]
 struct InKernel {
     receive: Receive,
@@ -45,7 +45,7 @@ enum Receive {
     #[default]
     Idle,
     Armed,
-    /// Ended for want of buffers.
+    /// Ended for lack of buffers.
     Starved,
 }
 
@@ -74,7 +74,7 @@ impl Uring {
         self
     }
 
-    /// Gives to the kernel what the caller wants of a socket, and takes back what it does not.
+    /// Submits what the caller wants of a socket, and cancels what it does not.
     pub(super) fn steer_datagrams(&mut self, index: u32) {
         let endpoint = &self.parts.datagrams[index as usize];
         let in_kernel = self.datagrams.sockets[index as usize];
@@ -106,8 +106,8 @@ impl Uring {
             .build()
             .user_data(user_data(Kind::Datagrams, 0, index));
         // SAFETY: the header is boxed, is not written to, and lives until the ring is dropped; it
-        // names no memory. What is written to is that of the buffer ring, which outlives the ring
-        // and in which we do not touch what is offered.
+        // names no memory. The kernel writes to the buffer ring, which outlives the ring and in
+        // which we do not touch offered buffers.
         unsafe { self.ring.push(entry) };
     }
 
@@ -126,7 +126,7 @@ impl Uring {
         self.push_cancel(user_data(kind, 0, index), reply);
     }
 
-    /// Closes the descriptor of a stopped socket once the kernel has nothing of it.
+    /// Closes the descriptor of a stopped socket once the kernel has no operation on it.
     fn let_go_of_datagrams(&mut self, index: u32) {
         let in_kernel = self.datagrams.sockets[index as usize];
         let endpoint = &mut self.parts.datagrams[index as usize];
@@ -151,8 +151,8 @@ impl Uring {
                 let buffer = buffer.expect("a received datagram is in a provided buffer");
                 self.deliver_datagram(index, buffer, len, out);
             }
-            // All buffers are on loan; tried again when some have returned. Memory of the kernel's
-            // own is as likely to be there again by then.
+            // All buffers are on loan; tried again when some have been returned. If the kernel was
+            // short of memory, it may have some again then.
             Err(Errno::NOBUFS | Errno::NOMEM) => {
                 self.parts.counters.no_buffers += 1;
                 if !more {
@@ -180,7 +180,7 @@ impl Uring {
 
     pub(super) fn on_sendable(&mut self, index: u32, out: &mut Vec<Completion>) {
         self.datagrams.sockets[index as usize].polls = false;
-        // Errors of the poll are left to be found by the next send.
+        // Errors of the poll are left for the next send to find.
         let endpoint = &mut self.parts.datagrams[index as usize];
         if let Some(token) = endpoint.sendable_token.take() {
             out.push(Completion {
@@ -203,8 +203,8 @@ impl Uring {
         }
     }
 
-    /// Receives again if the kernel has ended it: without buffers, after an empty datagram, or
-    /// because the completion queue was full.
+    /// Receives again if the kernel has ended the operation: without buffers, after an empty
+    /// datagram, or because the completion queue was full.
     fn go_on_with_datagrams(&mut self, index: u32) {
         let endpoint = &self.parts.datagrams[index as usize];
         let in_kernel = self.datagrams.sockets[index as usize];

@@ -24,7 +24,7 @@ use crate::uring::slots::{Kind, Receiving, Slots, user_data};
 
 /// A driver on io_uring. To be created on the thread that uses it.
 pub struct Uring {
-    // The order matters to drop: the ring goes before the buffers that it may write to. (Rust
+    // The order matters for dropping: the ring goes before the buffers that it may write to. (Rust
     // drops fields in the order of their declaration.)
     pub(super) ring: Ring,
     pub(super) buffers: Buffers,
@@ -33,9 +33,9 @@ pub struct Uring {
     pub(super) parts: Parts,
     /// Sockets that want to receive and found no buffer.
     pub(super) starved: VecDeque<u32>,
-    /// What the kernel has of each datagram socket.
+    /// The operations on each datagram socket that are with the kernel.
     pub(super) datagrams: Datagrams,
-    /// Whether the kernel waits for a non-blocking socket as for a blocking one. If so, sockets are
+    /// Whether the kernel waits on a non-blocking socket as on a blocking one. If so, sockets are
     /// accepted non-blocking, as `sendfile` needs them.
     pub(super) waits_nonblocking: bool,
 }
@@ -56,8 +56,8 @@ impl Uring {
     /// Sets up a ring that accepts from `listeners`, and tries it out.
     ///
     /// # Errors
-    /// [`Unavailable`] says what this kernel lacks or forbids, and what to do about it.
-    /// [`probe::check`](crate::probe::check) finds that out without giving listeners away.
+    /// [`Unavailable`] says what this kernel lacks or forbids, and how to fix it.
+    /// [`probe::check`](crate::probe::check) tests the kernel without giving listeners away.
     pub fn new(listeners: Vec<OwnedFd>, options: &EngineOptions) -> Result<Self, Unavailable> {
         let ring = Ring::new(options.entries, options.completions)?;
         let buffers = Buffers::new(ring.uring(), options.buffers, options.buffer_len)
@@ -234,7 +234,7 @@ impl OsEngine for Uring {
         self.rearm_starved();
         self.deliver_posted(out);
         if out.len() > before || self.ring.has_completions() {
-            // Something is there to be handled: look what else is, but do not wait for it.
+            // There is work already: collect further completions, but do not wait for any.
             self.ring.enter(0, None)?;
         } else {
             let timeout = self.timeout(until);
@@ -249,7 +249,7 @@ impl OsEngine for Uring {
 }
 
 impl Drop for Uring {
-    /// Cancels everything and waits until the kernel has let go of all memory.
+    /// Cancels everything and waits until the kernel has released all memory.
     fn drop(&mut self) {
         let everything = opcode::AsyncCancel2::new(CancelBuilder::any())
             .build()
@@ -288,7 +288,7 @@ impl Drop for Uring {
                 }
             }
         }
-        // Rather lose the memory than free what the kernel may still read or write.
+        // Leak the memory rather than free what the kernel may still read or write.
         std::mem::forget(std::mem::take(&mut self.slots));
         std::mem::forget(std::mem::take(&mut self.datagrams));
         self.buffers.leak();

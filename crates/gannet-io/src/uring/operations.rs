@@ -1,4 +1,4 @@
-//! The operations that the ring engine gives to the kernel, and takes back.
+//! The operations that the ring engine submits to the kernel and cancels.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -20,8 +20,8 @@ use crate::uring::engine::Uring;
 use crate::uring::slots::{Kind, Receiving, user_data};
 
 impl Uring {
-    /// Receives twice on a non-blocking socket with one submission, in order to learn whether the
-    /// kernel does multishot receives from provided buffers, and waits on such sockets.
+    /// Receives twice on a non-blocking socket with one submission, to find out whether the kernel
+    /// supports multishot receives from provided buffers, and waits on such sockets.
     pub(super) fn try_out(&mut self) -> Result<(), Errno> {
         let (ours, theirs) = rustix::net::socketpair(
             AddressFamily::UNIX,
@@ -33,7 +33,7 @@ impl Uring {
         let index = self.slots.insert(ours, true);
         self.receive_from(Socket(index), Token(0), false);
         let mut out = Vec::new();
-        // Submits; a kernel that refuses to wait answers at once, and then a poll is armed.
+        // Submits; a kernel that refuses to wait fails at once, and then a poll is armed.
         let soon = Nanos(self.parts.clock.now.0.saturating_add(1));
         OsEngine::wait(self, Some(soon), &mut out)?;
         let mut received = 0;
@@ -92,7 +92,7 @@ impl Uring {
         slot.receiving = Receiving::Armed;
         slot.in_flight += 1;
         let entry = if slot.endpoint.wants_once {
-            // A length of zero stands for that of the buffer that the kernel takes.
+            // A length of zero means that of the buffer that the kernel picks.
             opcode::Recv::new(fd, std::ptr::null_mut(), 0)
                 .buf_group(buffers::GROUP)
                 .build()
@@ -101,8 +101,8 @@ impl Uring {
             opcode::RecvMulti::new(fd, buffers::GROUP).build()
         };
         let entry = entry.user_data(user_data(Kind::Receive, slot.endpoint.generation, index));
-        // SAFETY: the memory it writes to is that of the buffer ring, which outlives the ring and
-        // in which we do not touch what is offered.
+        // SAFETY: the kernel writes to the buffer ring, which outlives the ring and in which we do
+        // not touch offered buffers.
         unsafe { self.ring.push(entry) };
     }
 
@@ -119,7 +119,7 @@ impl Uring {
         unsafe { self.ring.push(entry) };
     }
 
-    /// Asks an operation of a socket back.
+    /// Cancels an operation of a socket.
     pub(super) fn cancel(&mut self, index: u32, kind: Kind) {
         let reply = match kind {
             Kind::Receive | Kind::Arrival => Kind::CancelReceive,
@@ -159,8 +159,8 @@ impl Uring {
         };
         let mut flags = libc::MSG_NOSIGNAL;
         if !slot.is_unix && slot.endpoint.kernel_tls == Stage::Plain {
-            // The kernel continues a short send by itself. Not on a Unix socket, where progress
-            // can only be seen from completions; and kernel TLS refuses the flag (EOPNOTSUPP).
+            // The kernel continues a short send by itself. Not on a Unix socket, where only
+            // completions show progress; and kernel TLS refuses the flag (EOPNOTSUPP).
             flags |= libc::MSG_WAITALL;
         }
         if progress.has_more() {
@@ -180,14 +180,14 @@ impl Uring {
         slot.in_flight += 1;
         slot.send_op = Some(Kind::Send);
         let entry = entry.user_data(user_data(Kind::Send, slot.endpoint.generation, index));
-        // SAFETY: the bytes belong to `progress` (its vector and its shared memory), the header
-        // to the boxed `gather`; both stay in the slot, untouched, until the completion of this
-        // send takes them out, and the slot stays with the socket until then. Growing the table of
-        // slots moves neither the vector's bytes nor the box's content.
+        // SAFETY: the bytes belong to `progress` (its vector and its shared memory), the header to
+        // the boxed `gather`; both stay in the slot, untouched, until the completion of this send
+        // takes them out, and the slot stays with the socket until then. Growing the table of slots
+        // moves neither the vector's bytes nor the box's content.
         unsafe { self.ring.push(entry) };
     }
 
-    /// Cancels what the kernel has of a socket, and closes it when it has let go.
+    /// Cancels all operations on a socket, and closes it when the kernel is done with them.
     pub(super) fn forget(&mut self, index: u32) {
         let slot = self.slots.get(index);
         assert!(slot.is_open(), "a socket is closed once");
@@ -211,13 +211,13 @@ impl Uring {
         }
     }
 
-    /// Closes the descriptor of a slot that the kernel has let go of.
+    /// Closes the descriptor of a slot that the kernel is done with.
     pub(super) fn let_go(&mut self, index: u32) {
         let sending = self.slots.remove(index);
         self.parts.recycle(sending);
     }
 
-    /// Receives again for sockets that found no buffer, as many as there are buffers now.
+    /// Receives again on sockets that found no buffer, as many as there are buffers now.
     pub(super) fn rearm_starved(&mut self) {
         self.rearm_starved_datagrams();
         let mut room = self.buffers.offered();
@@ -226,7 +226,7 @@ impl Uring {
                 return;
             };
             let slot = self.slots.peek(index);
-            // Closed, paused or resumed meanwhile; its slot may even be another socket's.
+            // Closed, paused or resumed meanwhile; the slot may even belong to another socket.
             if slot.receiving == Receiving::Starved {
                 if slot.is_open() && slot.endpoint.wants {
                     self.arm_receive(index);
@@ -238,7 +238,7 @@ impl Uring {
         }
     }
 
-    /// How long the kernel may wait: `None` for as long as it takes.
+    /// How long the kernel may wait; `None` for no limit.
     pub(super) fn timeout(&self, until: Option<Nanos>) -> Option<Timespec> {
         let left = until?.0.saturating_sub(self.parts.clock.now.0);
         Some(

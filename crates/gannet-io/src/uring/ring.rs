@@ -27,7 +27,7 @@ pub(super) struct Ring {
     pub(super) overflows: u64,
 }
 
-// From `linux/io_uring.h`; the crate keeps these to itself.
+// From `linux/io_uring.h`; the crate does not export them.
 const ENTER_GETEVENTS: u32 = 1;
 const ENTER_EXT_ARG: u32 = 1 << 3;
 const ENTER_REGISTERED_RING: u32 = 1 << 4;
@@ -42,7 +42,7 @@ struct RingUpdate {
     data: u64,
 }
 
-/// How many completions are copied out of the queue at a time.
+/// How many completions are copied from the queue at a time.
 pub(super) const BATCH: usize = 32;
 
 impl Ring {
@@ -96,7 +96,7 @@ impl Ring {
                 return;
             }
             self.queue_full += 1;
-            // An error is met again, and reported, by the next wait.
+            // The next wait meets an error again, and reports it.
             let _ = self.enter(0, None);
             // SAFETY: passed on to our caller.
             if unsafe { self.uring.submission().push(&entry) }.is_ok() {
@@ -106,11 +106,11 @@ impl Ring {
         self.backlog.push_back(entry);
     }
 
-    /// Moves entries that found the queue full into it, in their order.
+    /// Moves entries that found the queue full into it, in order.
     fn push_backlog(&mut self) {
         let mut queue = self.uring.submission();
         while let Some(entry) = self.backlog.front() {
-            // SAFETY: the condition of `push` was given for every entry of the backlog.
+            // SAFETY: the caller of `push` guaranteed its condition for every entry of the backlog.
             if unsafe { queue.push(entry) }.is_err() {
                 return;
             }
@@ -121,7 +121,7 @@ impl Ring {
     /// Submits what is queued, runs deferred work, waits for `want` completions or `timeout`.
     ///
     /// # Errors
-    /// Only when the ring cannot go on at all.
+    /// Only if the ring cannot continue at all.
     pub(super) fn enter(&mut self, want: u32, timeout: Option<Timespec>) -> Result<(), Errno> {
         self.enters += 1;
         if !self.backlog.is_empty() {
@@ -153,8 +153,8 @@ impl Ring {
         };
         // SAFETY: the descriptor or index is that of our ring, on its own thread; `arg` is null or
         // points to a `SubmitArgs` (laid out as `io_uring_getevents_arg`) that lives until after
-        // the call, as does the `Timespec` in it. What the queued entries name is valid by the
-        // condition of `push`.
+        // the call, as does the `Timespec` in it. The condition of `push` keeps valid whatever the
+        // queued entries name.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_io_uring_enter,
@@ -170,8 +170,9 @@ impl Ring {
             return Ok(());
         }
         match last_errno() {
-            // The time is up; a signal came; the kernel is short of memory for requests; its
-            // list of overflown completions has to be emptied first. All: reap, and come again.
+            // The time is up; a signal arrived; the kernel is short of memory for requests; its
+            // list of overflown completions has to be emptied first. In all cases: reap, and enter
+            // again.
             Errno::TIME | Errno::INTR | Errno::AGAIN | Errno::BUSY => Ok(()),
             errno => Err(errno),
         }
@@ -200,8 +201,8 @@ impl Drop for Ring {
             };
             // SAFETY: the kernel reads one `io_uring_rsrc_update`. On another thread, where the
             // index is not ours, the table is that thread's own and the call fails or ends a
-            // registration that this crate never shares between threads; rings are dropped by
-            // the thread that made them.
+            // registration that this crate never shares between threads; rings are dropped by the
+            // thread that created them.
             let _ = unsafe { ring_register(&self.uring, UNREGISTER_RING_FDS, &update) };
         }
     }
@@ -225,7 +226,7 @@ fn build(entries: u32, completions: u32, direct: bool) -> Result<IoUring, Errno>
     })
 }
 
-/// Registers the ring with its thread; `None` when the kernel does not (before Linux 5.18).
+/// Registers the ring with its thread; `None` if the kernel cannot (before Linux 5.18).
 fn register(uring: &IoUring) -> Option<u32> {
     let fd = u64::try_from(uring.as_raw_fd()).ok()?;
     let update = RingUpdate {

@@ -1,4 +1,4 @@
-//! What the ring engine knows of each socket, and how it finds it again from a completion.
+//! The state that the ring engine keeps for each socket, and how a completion finds it.
 
 use std::os::fd::OwnedFd;
 
@@ -64,19 +64,20 @@ pub(super) fn parse_user_data(value: u64) -> (Kind, u32, u32) {
 
 /// A socket.
 ///
-/// The slot is not given to another socket before the kernel has let go of this one
-/// (`in_flight == 0`), so a completion can never meet a stranger; the generation only proves it.
+/// The slot is not reused before the kernel is done with this socket (`in_flight == 0`), so a
+/// completion can never meet another socket; the generation only proves that.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
     pub(super) endpoint: Endpoint,
-    /// Operations of which the last completion has not been reaped.
+    /// Operations whose last completion has not been reaped.
     pub(super) in_flight: u32,
     /// The caller has forgotten the socket.
     pub(super) is_closing: bool,
     /// A Unix socket, for which the kernel does not report acknowledgements.
     pub(super) is_unix: bool,
     pub(super) receiving: Receiving,
-    /// What the kernel has of the send: the send itself, a poll for room, or nothing.
+    /// The operation of the send that is with the kernel: the send itself, a poll for room, or
+    /// none.
     pub(super) send_op: Option<Kind>,
 }
 
@@ -88,16 +89,16 @@ pub(super) enum Receiving {
     Idle,
     /// With the kernel.
     Armed,
-    /// With the kernel, and asked back.
+    /// With the kernel, and being cancelled.
     Cancelling,
-    /// Ended for want of buffers; listed as starved.
+    /// Ended for lack of buffers; listed as starved.
     Starved,
     /// Waits for a poll, because the kernel refuses to wait on a non-blocking socket.
     Polling,
 }
 
 impl Slot {
-    /// Whether the caller knows the socket.
+    /// Whether the caller still uses the socket.
     pub(super) fn is_open(&self) -> bool {
         self.endpoint.fd.is_some() && !self.is_closing
     }
@@ -107,7 +108,7 @@ impl Slot {
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     slots: Vec<Slot>,
-    /// Slots without a socket; the last freed is the first taken, while it is in the cache.
+    /// Slots without a socket; the last freed is the first reused, while it is in the cache.
     free: Vec<u32>,
 }
 
@@ -152,7 +153,7 @@ impl Slots {
 mod tests {
     use super::*;
 
-    /// Every kind, generation and slot comes back from `user_data`.
+    /// `user_data` preserves every kind, generation and slot.
     #[test]
     fn user_data_round_trip() {
         for kind in KINDS {

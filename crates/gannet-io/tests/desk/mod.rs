@@ -1,4 +1,4 @@
-//! A driver on a desk: one engine with a listener, and what tests need to talk to it.
+//! A driver under test: one engine with a listener, and what tests need to talk to it.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
@@ -20,7 +20,7 @@ use gannet_testkit::left_out;
 pub(crate) const ACCEPT: Token = Token(u64::MAX);
 const SETTLE: Token = Token(u64::MAX - 1);
 
-/// After this long without the awaited completion a test has failed.
+/// A test fails after this long without the awaited completion.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) struct Desk {
@@ -132,7 +132,7 @@ impl Desk {
         }
     }
 
-    /// One wait, not longer than a moment.
+    /// One wait, limited to 50 ms.
     pub(crate) fn turn(&mut self) {
         let until = Nanos(self.driver.now().0 + 50_000_000);
         let mut out = Vec::new();
@@ -140,10 +140,10 @@ impl Desk {
         self.pending.extend(out);
     }
 
-    /// All completions that are there or on their way from this thread's calls.
+    /// All completions that are available or caused by earlier calls of this thread.
     pub(crate) fn settle(&mut self) -> Vec<Completion> {
         let mut seen = Vec::new();
-        // Twice: the bell may be heard before what was submitted with it.
+        // Twice: the bell may be heard before operations submitted with it.
         for _ in 0..2 {
             self.waker.wake();
             loop {
@@ -157,7 +157,7 @@ impl Desk {
         seen
     }
 
-    /// Turns until the condition holds.
+    /// Takes turns until the condition holds.
     pub(crate) fn turn_until(&mut self, what: &str, mut condition: impl FnMut(&mut Self) -> bool) {
         let start = Instant::now();
         while !condition(self) {
@@ -196,7 +196,7 @@ impl Desk {
         }
     }
 
-    /// The next completion, which must be a datagram of this token: its bytes, and the rest of it.
+    /// The next completion, which must be a datagram of this token: its bytes, and the rest.
     pub(crate) fn datagram(&mut self, token: Token) -> (Vec<u8>, Datagram) {
         let completion = self.next();
         assert_eq!(completion.token, token, "{completion:?}");
@@ -227,7 +227,7 @@ impl Desk {
         }
     }
 
-    /// Collects `len` bytes of the token, in however many pieces.
+    /// Collects `len` bytes of the token, in any number of pieces.
     pub(crate) fn received_whole(&mut self, token: Token, len: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         while bytes.len() < len {
@@ -241,16 +241,16 @@ impl Desk {
     }
 }
 
-/// Bytes that show where they were taken from.
+/// Bytes that reveal their position.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i ^ (i >> 8) ^ (i >> 16)) as u8).collect()
 }
 
-/// A folder that is gone when dropped.
+/// A folder that is removed when dropped.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    /// In the target directory, which is on a disk where the temporary one may be memory.
+    /// In the target directory, which is on a disk, while the temporary directory may be in memory.
     pub(crate) fn new(name: &str) -> Self {
         let path =
             Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
@@ -280,7 +280,7 @@ pub(crate) fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Bytes that a client has written and that were not acknowledged.
+/// Bytes that a client has written and that have not been acknowledged.
 pub(crate) fn unacknowledged(client: &TcpStream) -> i32 {
     let mut bytes = 0;
     // SAFETY: the descriptor is open while borrowed; `TIOCOUTQ` writes one int.
@@ -289,7 +289,8 @@ pub(crate) fn unacknowledged(client: &TcpStream) -> i32 {
     bytes
 }
 
-/// Runs this test binary's one test `name` in a process of its own, with a mark in its environment.
+/// Runs this test binary's one test `name` in a separate process, marked by an environment
+/// variable.
 pub(crate) fn in_child(name: &str, mark: &str) -> std::process::Output {
     std::process::Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture", "--test-threads=1"])

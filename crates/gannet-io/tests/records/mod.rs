@@ -1,4 +1,4 @@
-//! Opens TLS 1.3 records with the keys that encrypted them (RFC 8446 section 5.2).
+//! Decrypts TLS 1.3 records with the keys that encrypted them (RFC 8446 section 5.2).
 
 use aws_lc_rs::aead::{
     AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey,
@@ -20,7 +20,7 @@ pub(crate) struct Keys {
 }
 
 impl Keys {
-    /// Keys that follow from cipher and sequence number.
+    /// Keys derived from cipher and sequence number.
     pub(crate) fn new(cipher: Cipher, sequence: u64) -> Self {
         let len = if cipher == Cipher::Aes128Gcm { 16 } else { 32 };
         Self {
@@ -58,8 +58,8 @@ impl Keys {
     }
 }
 
-/// All whole records in `bytes`: content type and content. A handshake record (a `KeyUpdate`) goes
-/// over to the next keys.
+/// Decrypts all whole records in `bytes`: content type and content. A handshake record (a
+/// `KeyUpdate`) switches to the next keys.
 pub(crate) fn open(mut bytes: &[u8], keys: &[Keys]) -> Vec<(u8, Vec<u8>)> {
     let mut keys = keys.iter();
     let mut current = keys.next().expect("at least one key");
