@@ -1,4 +1,4 @@
-//! Text as JSON (RFC 8259), for the commands whose output other programs read.
+//! Writes text as JSON (RFC 8259), for commands whose output other programs read.
 
 /// A JSON string with its quotes.
 #[must_use]
@@ -8,7 +8,8 @@ pub fn string(text: &str) -> String {
     for letter in text.chars() {
         match letter {
             '"' | '\\' => quoted.extend(['\\', letter]),
-            // RFC 8259 section 7; the others are escaped so that no terminal is steered.
+            // RFC 8259 section 7 requires escapes up to U+001F; escaping the other control
+            // characters prevents terminal escape injection.
             _ if letter.is_control() => {
                 quoted.push_str(&format!("\\u{:04x}", u32::from(letter)));
             }

@@ -1,8 +1,8 @@
 //! The gannet program: its command line, configuration, commands and messages.
 //!
-//! `main.rs` is the whole program in one `match`. The library exists so that tests can look at the
-//! tables from which help, manual, completions, environment and configuration are made; it is no
-//! public API. What others can build on are the crates below it.
+//! `main.rs` is the whole program in one `match`. The library exists so that tests can read the
+//! tables that generate help, manual, completions, environment and configuration; it is no public
+//! API. Build on the crates below it instead.
 #![forbid(unsafe_code)]
 
 pub mod command_line;

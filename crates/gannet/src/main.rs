@@ -19,14 +19,14 @@ use gannet_server::notices;
 use signal_hook::consts::SIGXFSZ;
 use signal_hook::flag;
 
-/// Where memory is limited, a server is to refuse clients rather than to end.
+/// Under a memory limit, lets a server refuse clients instead of aborting.
 #[global_allocator]
 static ALLOCATOR: WithReserve = WithReserve;
 
 fn main() -> ExitCode {
     hide_panics();
-    // A limit on the length of files is to be an error like a full disk, not the end of the
-    // process. Where it cannot be handled, it stays that.
+    // Makes a file size limit an error like a full disk, instead of a fatal signal. If no handler
+    // can be installed, the signal stays fatal.
     let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
     let typed: Vec<OsString> = std::env::args_os().collect();
     let status = run(&typed).unwrap_or_else(|failure| {
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     ExitCode::from(status)
 }
 
-/// Does what the command line asks for and gives the exit status.
+/// Runs the command line; returns the exit status.
 fn run(typed: &[OsString]) -> Result<u8, Failure> {
     let matches = match arguments::parse(typed)? {
         Parsed::Text(text) => return print(&text),

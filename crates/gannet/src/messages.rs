@@ -1,4 +1,4 @@
-//! What the program says when something goes wrong, in one form.
+//! The program's error messages, in one form.
 //!
 //! ```text
 //! gannet: cannot open archive 'site.gannet': wrong magic at offset 0 (found 504b0304)
@@ -14,9 +14,9 @@ use gannet_server::notices::{self, ERRORS};
 /// The exit status of a failure, documented in the manual.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Exit {
-    /// 0: the reader of our output is gone, which is normal; nothing is printed.
+    /// 0: the reader of our output has closed it, which is normal; nothing is printed.
     ReaderGone,
-    /// 1: the command was understood and could not be done.
+    /// 1: the command was understood but failed.
     Failed,
     /// 2: the command line, the environment or the configuration is wrong.
     Usage,
@@ -34,15 +34,15 @@ impl Exit {
     }
 }
 
-/// An error for the person who typed the command.
+/// An error for the user of the command line.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Failure {
     /// What was being done, with the object as the user typed it, and why it failed: one line, or
     /// more for a list of findings; lower case, no final stop, without the leading `gannet: `.
     pub message: String,
-    /// The next step, if we know one.
+    /// The next step, if known.
     pub help: Option<String>,
-    /// What the process ends with.
+    /// The exit status.
     pub exit: Exit,
 }
 
@@ -59,7 +59,7 @@ impl Failure {
         }
     }
 
-    /// The same for an error of the system, with what can be done about it.
+    /// Wraps an error of the system, with a next step if known.
     pub fn of_system(doing: &str, object: impl fmt::Display, error: &io::Error) -> Self {
         Self {
             help: next_step(error).map(Into::into),
@@ -76,7 +76,7 @@ impl Failure {
         }
     }
 
-    /// An error of writing to standard output.
+    /// Wraps an error of writing to standard output.
     #[must_use]
     pub fn from_output(error: io::Error) -> Self {
         let exit = match error.kind() {
@@ -89,21 +89,21 @@ impl Failure {
         }
     }
 
-    /// Reports it to the user, on standard error.
+    /// Prints the failure on standard error.
     pub fn report(&self) {
         if self.exit != Exit::ReaderGone {
             ERRORS.tell(self);
         }
     }
 
-    /// The same with the next step.
+    /// Adds the next step.
     #[must_use]
     pub fn help(mut self, next_step: impl Into<String>) -> Self {
         self.help = Some(next_step.into());
         self
     }
 
-    /// The same, ending with status 2.
+    /// Changes the exit status to 2.
     #[must_use]
     pub fn as_usage(mut self) -> Self {
         self.exit = Exit::Usage;
@@ -123,8 +123,8 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {}
 
-/// Prints a broken invariant readably: what, where, and where to report it. Afterwards the process
-/// ends, as panics do.
+/// Prints a violated invariant readably: what, where, and where to report it. The process then ends
+/// as with any panic.
 pub fn hide_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let payload = panic.payload();

@@ -1,9 +1,9 @@
-//! Sizes, durations and counts, as people write and read them.
+//! Parses and formats sizes, durations and counts.
 
 /// Parses bytes: `4096`, `256M`, `256MiB` (powers of 1024), `256MB` (powers of 1000), `1.5G`.
 ///
 /// # Errors
-/// A sentence that says what was expected.
+/// The message says what was expected.
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = split_unit(text);
     let factor: u64 = match unit.to_ascii_lowercase().as_str() {
@@ -26,7 +26,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
 /// seconds.
 ///
 /// # Errors
-/// A sentence that says what was expected.
+/// The message says what was expected.
 pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
     let (number, unit) = split_unit(text);
     let factor: u64 = match unit {
@@ -40,7 +40,7 @@ pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
     scale(number, factor).ok_or_else(|| "not a duration: write a number with ms, s, m or h".into())
 }
 
-/// A length as people read it, in powers of 1024.
+/// Formats a length in powers of 1024.
 #[must_use]
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
@@ -56,7 +56,7 @@ pub fn size(bytes: u64) -> String {
     format!("{value:.1} {}", UNITS[unit])
 }
 
-/// A number with its noun: `1 file`, `12 files`.
+/// Formats a count with its noun: `1 file`, `12 files`.
 #[must_use]
 pub fn counted(count: u64, noun: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };
@@ -74,7 +74,7 @@ fn split_unit(text: &str) -> (&str, &str) {
 /// `number` (digits with at most one point) times `factor`, without floating point.
 fn scale(number: &str, factor: u64) -> Option<u64> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    // More than nine decimals mean nothing in bytes or milliseconds.
+    // More than nine decimals are meaningless for bytes and milliseconds.
     if whole.is_empty() || fraction.len() > 9 || fraction.contains('.') {
         return None;
     }

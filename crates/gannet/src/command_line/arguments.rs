@@ -1,4 +1,5 @@
-//! Reads the command line: the tables of flags as clap's arguments, clap's errors as ours.
+//! Parses the command line with clap: makes clap's arguments from the tables of flags, and gannet's
+//! messages from clap's errors.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -14,7 +15,8 @@ use crate::command_line::nearest::nearest;
 use crate::documents::help;
 use crate::messages::{Failure, printable};
 
-/// Flags that only the command line has: they choose the configuration, or what to do at all.
+/// Flags that exist on the command line only: they select the configuration, or replace the
+/// command.
 pub static ACTIONS: &[(&str, Option<char>, &str, &str)] = &[
     (
         "config",
@@ -47,21 +49,21 @@ pub enum Form {
     Completing,
 }
 
-/// What the command line asks for.
+/// The outcome of parsing a command line.
 #[derive(Debug)]
 pub enum Parsed {
-    /// To do something.
+    /// A command to run.
     Matches(Box<ArgMatches>),
-    /// To be shown this.
+    /// A text to print, such as help.
     Text(String),
 }
 
 /// Reads the command line.
 ///
 /// # Errors
-/// It is wrong; the message names the nearest flag or command.
+/// The command line is invalid; the message names the nearest flag or command.
 pub fn parse(typed: &[OsString]) -> Result<Parsed, Failure> {
-    // Asked for before anything else that a command needs is there.
+    // Answered first, even if the command lacks required arguments.
     if let Some(command) = asks_for_all_of(typed) {
         return Ok(Parsed::Text(help::all_of_command(command)));
     }
@@ -206,7 +208,7 @@ fn flag_argument(flag: &Description, form: Form) -> Arg {
                 .value_name(name)
                 .value_hint(hint)
                 .overrides_with(flag.name);
-            // While reading, the table's own check also names the nearest choice.
+            // When parsing, the table's own check also names the nearest choice.
             if form == Form::Completing && !choices.is_empty() {
                 return arg.value_parser(choices.to_vec());
             }
@@ -220,7 +222,7 @@ fn flag_argument(flag: &Description, form: Form) -> Arg {
     }
 }
 
-/// What an argument may be, if that is a closed set.
+/// The values that an argument takes, if they are a closed set.
 fn choices(command: &Command, argument: &Argument) -> Vec<PossibleValue> {
     match (command.name, argument.name) {
         ("completions", _) => {
@@ -251,7 +253,7 @@ fn argument(command: &Command, argument: &Argument, form: Form) -> Arg {
         .value_hint(argument.hint)
         .value_parser(OsStringValueParser::new());
     let choices = choices(command, argument);
-    // While reading, the command's own check also names the nearest choice.
+    // When parsing, the command's own check also names the nearest choice.
     let arg = match form == Form::Completing && !choices.is_empty() {
         true => arg.value_parser(PossibleValuesParser::new(choices)),
         false => arg,
@@ -263,7 +265,7 @@ fn argument(command: &Command, argument: &Argument, form: Form) -> Arg {
     }
 }
 
-/// Clap's error in our form.
+/// Converts clap's error to our form.
 fn explain(error: &clap::Error, typed: &[OsString]) -> Failure {
     let used = typed
         .get(1)
@@ -318,7 +320,7 @@ fn is_negative(typed: &str) -> bool {
     digits.starts_with(|first: char| first.is_ascii_digit())
 }
 
-/// What a flag is called here that many other servers have.
+/// gannet's name for a flag that many other servers have.
 fn is_of_others(typed: &str, command: Option<&Command>) -> Option<String> {
     let serves = command.is_none_or(|command| command.table == Table::Serve);
     let is_address = matches!(typed, "--host" | "--bind" | "--address");
@@ -381,7 +383,7 @@ fn nearest_flag(typed: &str, command: Option<&Command>) -> Option<String> {
         }
     }
     if typed.starts_with("--") || name.chars().count() > 1 {
-        // People also look for the switch under its positive name.
+        // Switches are also looked for under their positive names.
         let negative = format!("no-{name}");
         if let Some(name) = names.iter().find(|known| **known == negative) {
             return Some(format!("--{name}"));

@@ -14,15 +14,15 @@ pub use table::COMMANDS;
 pub struct Command {
     /// As it is typed.
     pub name: &'static str,
-    /// Arguments, in order, besides flags of the tables.
+    /// Positional arguments and flags that are in no table, in order.
     pub arguments: &'static [Argument],
     /// One line: lower case, no final stop.
     pub brief: &'static str,
     /// Sentences for the manual.
     pub details: &'static str,
-    /// Variables of the environment that are no flag's: what each does.
+    /// Environment variables that belong to no flag, with what each does.
     pub variables: &'static [(&'static str, &'static str)],
-    /// A line to copy.
+    /// An example to copy.
     pub example: &'static str,
     /// Which table of flags it takes.
     pub table: Table,
@@ -45,7 +45,7 @@ pub struct Argument {
     pub name: &'static str,
     /// The flag's letter; `None` for a positional argument.
     pub letter: Option<char>,
-    /// What stands for it in help; empty for a switch.
+    /// Placeholder in help; empty for a switch.
     pub value_name: &'static str,
     /// Must be given.
     pub is_required: bool,
@@ -57,7 +57,7 @@ pub struct Argument {
     pub hint: ValueHint,
 }
 
-/// Writes the reference page of the manual; for those who work on gannet.
+/// Writes the reference page of the manual; for contributors.
 pub const REFERENCE_COMMAND: &str = "reference";
 
 /// The name of the table of `pack` in the configuration.

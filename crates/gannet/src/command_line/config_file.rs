@@ -12,7 +12,7 @@ use crate::command_line::flag::{Description, Value};
 use crate::command_line::nearest::nearest;
 use crate::messages::Failure;
 
-/// The most bytes that are read of a configuration; ours have a few hundred.
+/// Maximum length of a configuration in bytes; real ones have a few hundred.
 const CONFIG_LEN_MAX: u64 = 1 << 20;
 
 /// A configuration whose keys all exist and whose values have the right kind.
@@ -29,16 +29,16 @@ pub struct ConfigFile {
 pub struct Entry {
     /// `listen`, `pack.output`: as [`Description::key`].
     pub key: String,
-    /// The line it stands on, from 1.
+    /// Its line, from 1.
     pub line: usize,
-    /// As if they had been typed after the flag.
+    /// The values as they would be typed after the flag.
     pub values: Vec<OsString>,
 }
 
 /// Reads and checks the file against all commands' flags.
 ///
 /// # Errors
-/// The file cannot be read, is not TOML, or has an unknown key or a value of the wrong kind.
+/// The file cannot be read, is not TOML, or has an unknown key or a value of the wrong type.
 pub fn read(path: &Path, known: &[Description]) -> Result<ConfigFile, Failure> {
     let name = path.display().to_string();
     let fail = |error| Failure::of_system("read configuration", &name, &error).as_usage();
@@ -49,7 +49,7 @@ pub fn read(path: &Path, known: &[Description]) -> Result<ConfigFile, Failure> {
 /// Checks the text of a configuration against all commands' flags.
 ///
 /// # Errors
-/// It is not TOML, or has an unknown key or a value of the wrong kind.
+/// The text is not TOML, or has an unknown key or a value of the wrong type.
 pub fn parse(name: &str, text: &str, known: &[Description]) -> Result<ConfigFile, Failure> {
     let reader = Reader { name, text, known };
     let table = DeTable::parse(text).map_err(|error| {
@@ -122,7 +122,7 @@ impl Reader<'_> {
     }
 }
 
-/// The value as it would be typed, or what was expected.
+/// The value as it would be typed, or a description of what was expected.
 fn plain_values(flag: &Description, value: &DeValue<'_>) -> Result<Vec<OsString>, String> {
     match (flag.value, value) {
         (Value::Switch, DeValue::Boolean(on)) => Ok(vec![on.to_string().into()]),

@@ -17,7 +17,7 @@ pub struct Flag<S: 'static> {
     pub value: Value,
     /// The heading under which it is described.
     pub group: Group,
-    /// What holds when nothing is given, in the flag's own notation; empty if there is nothing.
+    /// The default, in the flag's own notation; empty if there is none.
     pub default: &'static str,
     /// One line for lists: lower case, no final stop.
     pub brief: &'static str,
@@ -25,11 +25,11 @@ pub struct Flag<S: 'static> {
     pub details: &'static str,
     /// Belongs to the help that fits one screen.
     pub is_common: bool,
-    /// Puts the values into the settings; the error is the cause in words.
+    /// Stores the values in the settings; the error is the cause in words.
     pub apply: fn(&mut S, &[OsString]) -> Result<(), String>,
 }
 
-// By hand, since settings are not copied with the flags that are for them.
+// Not derived, which would require `S: Clone`.
 impl<S> Clone for Flag<S> {
     fn clone(&self) -> Self {
         *self
@@ -38,8 +38,7 @@ impl<S> Clone for Flag<S> {
 
 impl<S> Copy for Flag<S> {}
 
-/// One table from several, in their order, when the program is compiled. `N` is the number of all
-/// flags.
+/// Concatenates parts of a table in order, at compile time. `N` is the total number of flags.
 #[must_use]
 pub const fn joined<S, const N: usize>(parts: &[&[Flag<S>]]) -> [Flag<S>; N] {
     let mut all = [parts[0][0]; N];
@@ -60,31 +59,31 @@ pub const fn joined<S, const N: usize>(parts: &[&[Flag<S>]]) -> [Flag<S>; N] {
 /// What a flag takes.
 #[derive(Clone, Copy, Debug)]
 pub enum Value {
-    /// Nothing, or `=true` and `=false`, to switch off what a lower layer switched on.
+    /// Nothing, or `=true` or `=false`: the latter switches off what a lower layer switched on.
     Switch,
     /// One value; the last one given counts.
     One {
-        /// Stands for the value in help.
+        /// Placeholder in help.
         name: &'static str,
-        /// The only values there are, if it is a closed set.
+        /// The permitted values, if they are a closed set.
         choices: &'static [&'static str],
         /// What a shell may complete.
         hint: ValueHint,
     },
     /// Any number of values, each with the flag before it.
     Many {
-        /// Stands for one value in help.
+        /// Placeholder for one value in help.
         name: &'static str,
         /// Separates values in the environment variable.
         separator: char,
-        /// Joins key and value when the configuration gives a table; `None`: a list only.
+        /// Joins key and value when the configuration gives a table; `None` permits a list only.
         joint: Option<&'static str>,
         /// What a shell may complete.
         hint: ValueHint,
     },
-    /// The argument without a flag.
+    /// A positional argument.
     Positional {
-        /// Stands for the value in help.
+        /// Placeholder in help.
         name: &'static str,
     },
 }
@@ -109,14 +108,14 @@ pub const fn one_of(name: &'static str, choices: &'static [&'static str]) -> Val
     }
 }
 
-/// A flag with the name of a file.
+/// A flag that takes a file name.
 pub const FILE: Value = Value::One {
     name: "FILE",
     choices: &[],
     hint: ValueHint::FilePath,
 };
 
-/// A flag with the names of several files.
+/// A flag that takes several file names.
 pub const FILES: Value = Value::Many {
     name: "FILE",
     separator: ',',
@@ -141,7 +140,7 @@ pub enum Group {
     Engine,
     /// Output and logs.
     Output,
-    /// What packing makes.
+    /// Flags of `gannet pack`.
     Packing,
 }
 
@@ -193,13 +192,12 @@ pub struct Description {
     pub details: &'static str,
     /// As in [`Flag`].
     pub is_common: bool,
-    /// The command's table in the configuration file; empty for `serve`, whose keys stand at the
-    /// top.
+    /// The command's table in the configuration file; empty for `serve`, whose keys are top-level.
     pub section: &'static str,
 }
 
 impl<S> Flag<S> {
-    /// The declaration alone.
+    /// Drops the settings type.
     #[must_use]
     pub fn describe(&self, section: &'static str) -> Description {
         Description {
@@ -236,7 +234,7 @@ impl Description {
         }
     }
 
-    /// What stands for its value in help; empty for a switch.
+    /// The placeholder for its value in help; empty for a switch.
     #[must_use]
     pub fn value_name(&self) -> &'static str {
         match self.value {
@@ -245,7 +243,7 @@ impl Description {
         }
     }
 
-    /// The closed set of values, or nothing.
+    /// The permitted values; empty if they are not a closed set.
     #[must_use]
     pub fn choices(&self) -> &'static [&'static str] {
         match self.value {
@@ -272,7 +270,7 @@ impl Description {
     }
 }
 
-/// Each choice that a flag describes is one that it takes, and one that is nearly typed is named.
+/// Every choice that a flag describes is accepted, and a near miss suggests it.
 #[cfg(test)]
 pub(super) fn check_choices<S: Default>(flags: &[Flag<S>]) {
     for flag in flags {

@@ -1,32 +1,32 @@
-//! Flags that another flag leaves nothing to do.
+//! Rejects flags that another flag makes ineffective.
 //!
 //! A user who gives a flag expects an effect, so an ineffective one is rejected with the reason. A
-//! flag of a lower layer gives way in silence: that is what layers are for.
+//! flag of a lower layer is ignored silently: overriding it is what layers are for.
 
 use crate::command_line::flag::Flag;
 use crate::command_line::layers::Origins;
 use crate::messages::Failure;
 
-/// A flag and the one that leaves it nothing to do.
+/// An ineffective flag and its reason.
 #[derive(Clone, Debug)]
 pub struct Idle {
-    /// The flag that does nothing.
+    /// The flag without effect.
     pub flag: &'static str,
-    /// The flag that is the reason; empty if the lack of one is.
+    /// The flag that causes this; empty if a missing flag does.
     pub by: &'static str,
-    /// Goes on after `--flag has no effect`.
+    /// Continues the sentence `--flag has no effect`.
     pub why: String,
 }
 
 impl Idle {
-    /// Without a further word on the reason.
+    /// The other flag is reason enough.
     #[must_use]
     pub fn with(flag: &'static str, by: &'static str) -> Self {
         let why = format!("with --{by}");
         Self { flag, by, why }
     }
 
-    /// With the reason.
+    /// States the reason in words.
     #[must_use]
     pub fn because(flag: &'static str, by: &'static str, why: impl Into<String>) -> Self {
         let why = why.into();
@@ -34,10 +34,11 @@ impl Idle {
     }
 }
 
-/// Refuses the first flag of those found that was given in the layer of its reason, or above.
+/// Rejects the first of these flags that was given in the same layer as its reason, or a higher
+/// one.
 ///
 /// # Errors
-/// Names it and the reason.
+/// Names the flag and the reason.
 pub fn refuse<S>(
     flags: &'static [Flag<S>],
     section: &'static str,
@@ -65,10 +66,10 @@ pub fn refuse<S>(
     Ok(())
 }
 
-/// Of two switches that exclude each other, the one that counts: that of the higher layer.
+/// Decides between two switches that exclude each other: that of the higher layer counts.
 ///
 /// # Errors
-/// Both are given in the same one.
+/// Both are given in the same layer.
 pub fn one_of(
     (first, is_first): (&'static str, bool),
     (second, is_second): (&'static str, bool),

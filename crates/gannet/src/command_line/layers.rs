@@ -1,4 +1,4 @@
-//! Lays command line over environment over configuration file over defaults.
+//! Layers the command line over the environment, the configuration file and the defaults.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -11,7 +11,7 @@ use crate::command_line::flag::{Description, Flag, Value};
 use crate::command_line::nearest::nearest;
 use crate::messages::Failure;
 
-/// Who set something; later ones win.
+/// The layer that set a value; later ones win.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Origin {
     /// The configuration file.
@@ -23,7 +23,7 @@ pub enum Origin {
 }
 
 impl Origin {
-    /// How a flag was given, for messages: `--port`, `GANNET_PORT`, `'port' in the configuration`.
+    /// How messages name the flag: `--port`, `GANNET_PORT`, `'port' in the configuration`.
     #[must_use]
     pub fn shown(self, flag: &Description) -> String {
         match (self, flag.value) {
@@ -35,13 +35,13 @@ impl Origin {
     }
 }
 
-/// Who set each flag that was set.
+/// The layer of each flag that was set.
 pub type Origins = BTreeMap<&'static str, Origin>;
 
 /// Environment variables: of the process, or of a test.
 pub type Environment = BTreeMap<String, OsString>;
 
-/// The variables of this process that are meant for gannet.
+/// The environment variables that begin with `GANNET_`.
 #[must_use]
 pub fn environment() -> Environment {
     std::env::vars_os()
@@ -50,10 +50,10 @@ pub fn environment() -> Environment {
         .collect()
 }
 
-/// The settings that all layers together make, and who made each.
+/// Merges all layers; returns the settings and the layer that set each.
 ///
 /// # Errors
-/// A value is not of the flag's kind; the message names flag, variable or file and line.
+/// A value is invalid for its flag; the message names the flag, the variable, or file and line.
 pub fn resolve<S: Default>(
     flags: &'static [Flag<S>],
     section: &'static str,
@@ -74,10 +74,10 @@ pub fn resolve<S: Default>(
     Ok((settings, origins))
 }
 
-/// A sentence for each `GANNET_` variable that is no flag's but nearly so.
+/// Warns of each `GANNET_` variable that is not a flag's but nearly so.
 ///
-/// Others are left in peace: an orchestrator sets `GANNET_SERVICE_HOST` and the like for a
-/// service that is called gannet.
+/// Others are ignored: an orchestrator sets `GANNET_SERVICE_HOST` and the like for a service named
+/// gannet.
 #[must_use]
 pub fn suspicious_variables(environment: &Environment, known: &[Description]) -> Vec<Failure> {
     let mut names: Vec<String> = known.iter().map(Description::variable).collect();
@@ -105,7 +105,7 @@ struct Given {
     values: Vec<OsString>,
     /// What the message quotes: `--port 80`, `GANNET_PORT=80`, `site.toml`.
     object: String,
-    /// Where in the object: `line 3: port: `.
+    /// The position in the object: `line 3: port: `.
     place: String,
 }
 
@@ -166,8 +166,8 @@ fn given(
     })
 }
 
-/// An empty variable counts as not set. Kubernetes sets `GANNET_PORT=tcp://10.0.0.1:8080` in every
-/// container beside a service that is called gannet; that is no port for us.
+/// An empty variable counts as unset. Kubernetes sets `GANNET_PORT=tcp://10.0.0.1:8080` in every
+/// container beside a service named gannet; that is ignored, too.
 fn is_meant(flag: &Description, value: &OsStr) -> bool {
     let is_service_link = flag.name == "port" && value.as_bytes().windows(3).any(|w| w == b"://");
     !value.is_empty() && !is_service_link

@@ -1,4 +1,4 @@
-//! From what was typed, the environment and a configuration file to typed settings.
+//! Turns the command line, the environment and a configuration file into typed settings.
 //!
 //! ```text
 //!  flag.rs          what a declaration is

@@ -1,9 +1,9 @@
-//! Finds what a mistyped word was probably meant to be.
+//! Finds the known word that a mistyped one most resembles.
 
 /// The candidate that `word` most resembles, if it is near enough to be worth naming: at most one
 /// mistake in three letters (an exchange of neighbours is one mistake), or a prefix of exactly one.
 pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Longer than any name; a bound on the quadratic work below.
+    // Longer than any name; bounds the quadratic work below.
     if word.len() > 64 {
         return None;
     }

@@ -22,15 +22,15 @@ pub struct PackSettings {
     pub hosts: bool,
     /// Compress quickly.
     pub fast: bool,
-    /// Compress as well as possible.
+    /// Spend more time on compression for smaller files.
     pub best: bool,
     /// Codings to try.
     pub compress: Vec<CodingChoice>,
-    /// Bodies that are stored as gzip are not stored uncoded.
+    /// Bodies that are stored as gzip or Brotli are not stored uncoded.
     pub drop_identity: bool,
     /// Files that exist only compressed are also packed decompressed.
     pub compressed_only: bool,
-    /// Content types to compress, or not, against the built-in rule.
+    /// Content types to compress, or not, overriding the built-in rule.
     pub compress_types: Vec<(String, bool)>,
     /// Unknown paths are answered with `/index.html`.
     pub spa: bool,
@@ -38,7 +38,7 @@ pub struct PackSettings {
     pub listing: bool,
     /// `/about` answers `about.html`.
     pub clean_urls: bool,
-    /// What answers a path, and with which fields.
+    /// How paths are resolved, and which fields answers have.
     pub site: SiteSettings,
     /// Every answer has a digest of its representation.
     pub repr_digest: bool,
@@ -46,27 +46,27 @@ pub struct PackSettings {
     pub csp: Option<bool>,
     /// Dotfiles are packed.
     pub dotfiles: bool,
-    /// Patterns of what is left out.
+    /// Patterns to exclude.
     pub exclude: Vec<String>,
-    /// Patterns of what is packed all the same.
+    /// Patterns to include, overriding exclusions.
     pub include: Vec<String>,
-    /// All that was left out is listed.
+    /// List all skipped files.
     pub list_skipped: bool,
-    /// A directory for what later builds can use.
+    /// A directory for state that later builds can reuse.
     pub cache: Option<PathBuf>,
     /// Files are read even if they look unchanged.
     pub verify_sources: bool,
-    /// Nothing of earlier builds is used.
+    /// Nothing from earlier builds is reused.
     pub fresh: bool,
     /// The secret key to sign with.
     pub sign: Option<PathBuf>,
-    /// The archive of the release before.
+    /// The archive of an earlier release.
     pub previous: Option<PathBuf>,
     /// Content types by suffix.
     pub types: Vec<(String, String)>,
     /// Threads; 0 means one per core.
     pub threads: usize,
-    /// Say nothing but errors.
+    /// Print errors only.
     pub quiet: bool,
     /// Whether colours are used.
     pub colour: ColourChoice,
@@ -134,7 +134,7 @@ impl OfSite for PackSettings {
     }
 }
 
-/// Where the flags of a site stand.
+/// Visibility and heading of the flags that `serve` and `pack` share.
 const COMMON: Shown = Shown::common(Group::Packing);
 const FURTHER: Shown = Shown::further(Group::Packing);
 
@@ -544,7 +544,7 @@ mod tests {
         for flag in PACK_FLAGS.iter().filter(|flag| !flag.default.is_empty()) {
             let mut settings = PackSettings::default();
             (flag.apply)(&mut settings, &[OsString::from(flag.default)]).expect(flag.name);
-            // What is not given is decided later, so it differs from what is given.
+            // Left unset, the dialect is chosen later, so that unset differs from every value.
             if flag.name == "compat" {
                 assert_eq!(
                     settings.site.compat,

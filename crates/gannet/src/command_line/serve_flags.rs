@@ -32,7 +32,7 @@ mod tests {
                 assert_eq!(settings.port, Some(crate::commands::serve::addresses::PORT));
                 continue;
             }
-            // What is not given is decided later, so it differs from what is given.
+            // Left unset, the dialect is chosen later, so that unset differs from every value.
             if flag.name == "compat" {
                 assert_eq!(settings.site.compat, Some(Compat::default()));
                 continue;

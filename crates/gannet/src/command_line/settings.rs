@@ -1,4 +1,4 @@
-//! The settings of `gannet serve`, before anything is inspected, opened or bound.
+//! The settings of `gannet serve`, before any path is inspected or opened, or any address bound.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use gannet_server::tls::limits::ENCRYPTED_RECORDS_MAX;
 /// The settings of `serve`.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Settings {
-    /// What to serve; `None` is the current directory, if there is a terminal.
+    /// The path to serve; `None` is the current directory, if there is a terminal.
     pub path: Option<PathBuf>,
     /// Addresses, in the order given.
     pub listen: Vec<Listen>,
@@ -20,60 +20,61 @@ pub struct Settings {
     pub port: Option<u16>,
     /// Listen on all interfaces.
     pub expose: bool,
-    /// What is asked of TLS.
+    /// The TLS flags.
     pub tls: TlsSettings,
-    /// What answers a path, and with which fields.
+    /// How paths are resolved, and which fields answers have.
     pub site: SiteSettings,
-    /// Further sites: their hosts, and what to serve there.
+    /// Additional sites: their hosts and the path served for them.
     pub sites: Vec<(Vec<String>, PathBuf)>,
     /// The directory has a folder for each host.
     pub hosts: bool,
-    /// Hosts make no difference.
+    /// Serve one site for every host.
     pub ignore_host: bool,
-    /// The most memory of the process, bytes; 0 is no limit.
+    /// Memory limit of the process in bytes; 0 is no limit.
     pub max_memory: u64,
-    /// The most descriptors of the process; 0 is as many as allowed.
+    /// Descriptor limit of the process; 0 is as many as allowed.
     pub max_descriptors: u64,
-    /// What the server is started with; its `log` is filled in from `log` below, which depends on
+    /// The server's configuration; its `log` is filled in later from `log` below, which depends on
     /// the terminal.
     pub server: Config,
     /// How requests are logged.
     pub log: LogChoice,
     /// Whether colours are used.
     pub colour: ColourChoice,
-    /// Say nothing at start.
+    /// Print errors only.
     pub quiet: bool,
 }
 
 /// A value of `--listen`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Listen {
-    /// Where.
+    /// The address.
     pub address: ListenAddress,
-    /// What is spoken there; `None` is HTTPS on TCP if there is a certificate, else HTTP.
+    /// The scheme; `None` is HTTPS on TCP if there is a certificate, else HTTP.
     pub scheme: Option<Scheme>,
 }
 
-/// What is asked of TLS.
+/// The TLS flags.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TlsSettings {
     /// HTTPS, with a certificate for development unless one is named.
     pub development: bool,
     /// Files of certificate chains, the default first.
     pub certificates: Vec<PathBuf>,
-    /// Files of their keys, in the same order; empty if each file has both.
+    /// Files of their private keys, in the same order; empty if each certificate's file holds its
+    /// key.
     pub keys: Vec<PathBuf>,
-    /// Where clear HTTP is answered with a redirect to HTTPS.
+    /// The address that redirects HTTP to HTTPS.
     pub redirect: Option<SocketAddr>,
     /// Browsers are told to use HTTPS only.
     pub hsts: bool,
-    /// Early data (0-RTT) is taken.
+    /// Accept early data (0-RTT).
     pub early_data: bool,
-    /// `--http3`.
+    /// HTTP/3 at the HTTPS addresses, over UDP.
     pub http3: bool,
-    /// Whether the kernel encrypts.
+    /// Whether the kernel encrypts large bodies.
     pub kernel: Choice,
-    /// Records that one key of a connection encrypts.
+    /// Maximum number of records encrypted with one key of a connection.
     pub key_records_max: u64,
 }
 
@@ -93,21 +94,21 @@ impl Default for TlsSettings {
     }
 }
 
-/// How requests are logged, as asked for.
+/// The log format as configured.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum LogChoice {
     /// Pretty on a terminal, else off.
     #[default]
     Auto,
-    /// A short line for people.
+    /// One short line per request, for people.
     Pretty,
     /// The combined log format.
     Combined,
     /// The same with the host in front.
     CombinedHost,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
-    /// Not at all.
+    /// No log.
     Off,
 }
 

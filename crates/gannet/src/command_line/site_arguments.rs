@@ -1,4 +1,4 @@
-//! The arguments of `check` and `explain` that say how a site is served.
+//! The arguments of `check` and `explain` that describe how a site is served.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use gannet_site::offline::SiteOptions;
 use crate::command_line::site_settings::{self, SiteSettings};
 use crate::messages::{Failure, printable};
 
-/// What an archive has decided when it was packed.
+/// Flags that apply to directories only: an archive has these decided when it is packed.
 const OF_DIRECTORIES: [&str; 8] = [
     "compat",
     "no-rules",
@@ -24,10 +24,10 @@ const OF_DIRECTORIES: [&str; 8] = [
     "dotfiles",
 ];
 
-/// How `command` looks at its site.
+/// The site options of `command`.
 ///
 /// # Errors
-/// A value is none, or a flag has no effect on what is there.
+/// A value is invalid, or a flag has no effect on this site.
 pub fn options(command: &str, matches: &ArgMatches, listing: bool) -> Result<SiteOptions, Failure> {
     let path = matches.get_one::<OsString>("site");
     let path = path.map_or_else(|| PathBuf::from("."), PathBuf::from);
@@ -81,7 +81,7 @@ pub fn options(command: &str, matches: &ArgMatches, listing: bool) -> Result<Sit
     })
 }
 
-/// Refuses what an archive has decided itself.
+/// Rejects flags that an archive has decided itself.
 fn check_effects(matches: &ArgMatches, path: &Path) -> Result<(), Failure> {
     if !path.is_file() {
         return Ok(());

@@ -1,7 +1,7 @@
-//! The flags that `serve` and `pack` have in common: what answers a path, and with which fields.
+//! The flags that `serve` and `pack` share: how paths are resolved, and which fields answers have.
 //!
-//! Each is declared once. A command says under which heading it stands, whether it belongs to the
-//! help that fits one screen, and what it has to say otherwise.
+//! Each is declared once. The command chooses the heading, whether the flag is in the help that
+//! fits one screen, and texts that differ.
 
 use clap::ValueHint;
 
@@ -12,9 +12,9 @@ use crate::command_line::site_settings::{
 };
 use crate::command_line::values::{content_type, switch};
 
-/// The settings of a command that takes a site.
+/// The settings of a command with site flags.
 pub trait OfSite: 'static {
-    /// What answers a path, and with which fields.
+    /// How paths are resolved, and which fields answers have.
     fn site(&mut self) -> &mut SiteSettings;
     /// Unknown paths are answered with the front page.
     fn spa(&mut self) -> &mut bool;
@@ -22,13 +22,13 @@ pub trait OfSite: 'static {
     fn clean_urls(&mut self) -> &mut bool;
     /// The directory has a folder for each host.
     fn hosts(&mut self) -> &mut bool;
-    /// Names that begin with a dot count.
+    /// Names that begin with a dot are included.
     fn dotfiles(&mut self) -> &mut bool;
     /// Content types by suffix.
     fn types(&mut self) -> &mut Vec<(String, String)>;
 }
 
-/// Where a command shows a flag.
+/// Where help shows a flag.
 #[derive(Clone, Copy)]
 pub struct Shown {
     /// The heading.
@@ -38,7 +38,7 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// In the help that fits one screen, too.
+    /// Also in the help that fits one screen.
     #[must_use]
     pub const fn common(group: Group) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl Shown {
         }
     }
 
-    /// In the whole help only.
+    /// In the complete help only.
     #[must_use]
     pub const fn further(group: Group) -> Self {
         Self {
@@ -76,7 +76,7 @@ pub const fn spa<S: OfSite>(shown: Shown, details: &'static str) -> Flag<S> {
     }
 }
 
-/// `--no-clean-urls`: pages answer under their name alone.
+/// `--no-clean-urls`: pages answer under their full names only.
 #[must_use]
 pub const fn no_clean_urls<S: OfSite>(shown: Shown) -> Flag<S> {
     Flag {
@@ -95,7 +95,7 @@ pub const fn no_clean_urls<S: OfSite>(shown: Shown) -> Flag<S> {
     }
 }
 
-/// `--compat`: whose reading of the rules files is followed.
+/// `--compat`: the dialect of the rules files.
 #[must_use]
 pub const fn compat<S: OfSite>(shown: Shown) -> Flag<S> {
     Flag {
@@ -116,7 +116,7 @@ pub const fn compat<S: OfSite>(shown: Shown) -> Flag<S> {
     }
 }
 
-/// `--no-rules`: rules files are files like others.
+/// `--no-rules`: rules files are ordinary files.
 #[must_use]
 pub const fn no_rules<S: OfSite>(shown: Shown) -> Flag<S> {
     Flag {
@@ -135,7 +135,7 @@ pub const fn no_rules<S: OfSite>(shown: Shown) -> Flag<S> {
     }
 }
 
-/// `--index`: the names of pages that answer for their folder.
+/// `--index`: the names of index pages.
 #[must_use]
 pub const fn index<S: OfSite>(shown: Shown) -> Flag<S> {
     Flag {
@@ -155,7 +155,7 @@ pub const fn index<S: OfSite>(shown: Shown) -> Flag<S> {
     }
 }
 
-/// `--trailing-slash`: what slashes at the end do.
+/// `--trailing-slash`: how slashes at the end of a path are treated.
 #[must_use]
 pub const fn trailing_slash<S: OfSite>(shown: Shown) -> Flag<S> {
     Flag {
@@ -176,7 +176,7 @@ pub const fn trailing_slash<S: OfSite>(shown: Shown) -> Flag<S> {
     }
 }
 
-/// `--no-security-fields`: no security fields by default.
+/// `--no-security-fields`: omits the default security fields.
 #[must_use]
 pub const fn no_security_fields<S: OfSite>(shown: Shown, details: &'static str) -> Flag<S> {
     Flag {
@@ -195,7 +195,7 @@ pub const fn no_security_fields<S: OfSite>(shown: Shown, details: &'static str) 
     }
 }
 
-/// `--cors`: which other sites may read answers.
+/// `--cors`: the origins whose scripts may read answers.
 #[must_use]
 pub const fn cors<S: OfSite>(shown: Shown, details: &'static str) -> Flag<S> {
     Flag {
@@ -233,7 +233,7 @@ pub const fn hosts<S: OfSite>(shown: Shown, details: &'static str) -> Flag<S> {
     }
 }
 
-/// `--dotfiles`: names that begin with a dot count.
+/// `--dotfiles`: names that begin with a dot are included.
 #[must_use]
 pub const fn dotfiles<S: OfSite>(
     shown: Shown,

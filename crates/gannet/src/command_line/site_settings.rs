@@ -1,4 +1,4 @@
-//! Settings that packing and serving have in common: what answers a path, and with which fields.
+//! Settings that packing and serving share: how paths are resolved, and which fields answers have.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
@@ -12,26 +12,26 @@ use gannet_content::rules::Compat;
 use crate::command_line::values::{choice, text};
 use gannet_site::host_name::host_name;
 
-/// What answers a path, and with which fields.
+/// How paths are resolved, and which fields answers have.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct SiteSettings {
-    /// Whose reading of the rules files is followed, and whose index names; nothing for that of
-    /// where the site comes from.
+    /// The dialect of the rules files, which also sets the index names; `None` for that of the
+    /// site's origin.
     pub compat: Option<Compat>,
-    /// Rules files are files like others.
+    /// Rules files are ordinary files.
     pub no_rules: bool,
-    /// Index names; nothing for those of the reading.
+    /// Index names; empty for those of the dialect.
     pub index: Vec<String>,
-    /// What slashes at the end do.
+    /// How slashes at the end of a path are treated.
     pub trailing_slash: TrailingSlash,
-    /// No security fields by default.
+    /// Omit the default security fields.
     pub no_security_fields: bool,
-    /// Who may read answers from other sites.
+    /// The origins whose scripts may read answers.
     pub cors: Cors,
 }
 
 impl SiteSettings {
-    /// Which file answers which path.
+    /// The options that map paths to files.
     #[must_use]
     pub fn routing(&self) -> Routing {
         let mut routing = Routing::new(self.compat.unwrap_or_default());
@@ -46,7 +46,7 @@ impl SiteSettings {
         routing
     }
 
-    /// The fields that answers have by default.
+    /// The default fields of answers.
     #[must_use]
     pub fn defaults(&self) -> DefaultFields {
         DefaultFields {
@@ -56,13 +56,13 @@ impl SiteSettings {
     }
 }
 
-/// The readings of rules files.
+/// The dialects of the rules files.
 pub const COMPATS: &[&str] = &["netlify", "cloudflare", "kawipiko"];
 
-/// Whose reading.
+/// Parses a dialect.
 ///
 /// # Errors
-/// It is none of the choices.
+/// The value is not one of the choices.
 pub fn compat(values: &[OsString]) -> Result<Compat, String> {
     let set = [
         ("netlify", Compat::Netlify),
@@ -72,13 +72,13 @@ pub fn compat(values: &[OsString]) -> Result<Compat, String> {
     choice(values, &set)
 }
 
-/// What slashes do.
+/// The values of `--trailing-slash`.
 pub const TRAILING_SLASHES: &[&str] = &["auto", "always", "never", "off"];
 
-/// What slashes do.
+/// Parses a value of `--trailing-slash`.
 ///
 /// # Errors
-/// It is none of the choices.
+/// The value is not one of the choices.
 pub fn trailing_slash(values: &[OsString]) -> Result<TrailingSlash, String> {
     let set = [
         ("auto", TrailingSlash::Auto),
@@ -89,10 +89,10 @@ pub fn trailing_slash(values: &[OsString]) -> Result<TrailingSlash, String> {
     choice(values, &set)
 }
 
-/// File names with commas between.
+/// Parses file names separated by commas.
 ///
 /// # Errors
-/// One is empty or no name.
+/// A name is empty, `.` or `..`, or contains a slash.
 pub fn index_names(values: &[OsString]) -> Result<Vec<String>, String> {
     let list = text(values)?;
     let names = list.split(',').map(|name| match name.trim() {
@@ -103,10 +103,10 @@ pub fn index_names(values: &[OsString]) -> Result<Vec<String>, String> {
     names.collect()
 }
 
-/// Hosts with commas between, and the path of what is served there: `a.example,b.example=DIR`.
+/// Parses hosts separated by commas and the path served for them: `a.example,b.example=DIR`.
 ///
 /// # Errors
-/// It has another form, or a host is not a name.
+/// The value has another form, or a host name is invalid.
 pub fn hosted(value: &OsString) -> Result<(Vec<String>, PathBuf), String> {
     let form = || "not of the form HOST[,HOST...]=PATH".to_owned();
     let bytes = value.as_bytes();
@@ -126,10 +126,10 @@ pub fn hosted(value: &OsString) -> Result<(Vec<String>, PathBuf), String> {
     Ok((hosts.collect::<Result<_, _>>()?, path))
 }
 
-/// `off`, `any`, or the origin of one site.
+/// Parses `off`, `any`, or an origin.
 ///
 /// # Errors
-/// It is none of these.
+/// The value is none of these.
 pub fn cors(values: &[OsString]) -> Result<Cors, String> {
     match text(values)? {
         "off" => Ok(Cors::Off),

@@ -1,4 +1,4 @@
-//! From the text of a value to its type: listen addresses, content types, fields, switches.
+//! Parses the texts of values: listen addresses, content types, fields, switches.
 
 use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -18,16 +18,16 @@ use crate::messages::cause;
 /// The last value as text.
 ///
 /// # Errors
-/// It is not UTF-8.
+/// The value is not UTF-8.
 pub fn text(values: &[OsString]) -> Result<&str, String> {
     let value = values.last().map(OsString::as_os_str).unwrap_or_default();
     value.to_str().ok_or_else(|| "not UTF-8".to_owned())
 }
 
-/// The last value as a path, which may not be empty.
+/// The last value as a non-empty path.
 ///
 /// # Errors
-/// It is empty.
+/// The path is empty.
 pub fn path(values: &[OsString]) -> Result<PathBuf, String> {
     match values.last() {
         Some(value) if !value.is_empty() => Ok(PathBuf::from(value)),
@@ -35,10 +35,10 @@ pub fn path(values: &[OsString]) -> Result<PathBuf, String> {
     }
 }
 
-/// All values as paths, none of which may be empty.
+/// All values as non-empty paths.
 ///
 /// # Errors
-/// One is empty.
+/// A path is empty.
 pub fn paths(values: &[OsString]) -> Result<Vec<PathBuf>, String> {
     values
         .iter()
@@ -46,10 +46,10 @@ pub fn paths(values: &[OsString]) -> Result<Vec<PathBuf>, String> {
         .collect()
 }
 
-/// `true` or `false`, in the spellings that environment variables bring along.
+/// Parses `true` or `false`, in the spellings usual in environment variables.
 ///
 /// # Errors
-/// It is neither.
+/// The value is neither.
 pub fn switch(values: &[OsString]) -> Result<bool, String> {
     match text(values)?.to_ascii_lowercase().as_str() {
         "true" | "1" | "yes" | "on" => Ok(true),
@@ -61,7 +61,7 @@ pub fn switch(values: &[OsString]) -> Result<bool, String> {
 /// A whole number.
 ///
 /// # Errors
-/// It is not one, or not in the type's range.
+/// The value is not a whole number, or out of the type's range.
 pub fn number<N: std::str::FromStr>(values: &[OsString], range: &str) -> Result<N, String> {
     text(values)?
         .trim()
@@ -69,10 +69,10 @@ pub fn number<N: std::str::FromStr>(values: &[OsString], range: &str) -> Result<
         .map_err(|_| format!("not a whole number {range}"))
 }
 
-/// One of a closed set.
+/// One of a closed set of values.
 ///
 /// # Errors
-/// Names the set, or the member that was probably meant.
+/// The value is not in the set; the message names the set, and the nearest member if there is one.
 pub fn choice<T: Copy>(values: &[OsString], set: &[(&'static str, T)]) -> Result<T, String> {
     let given = text(values)?;
     if let Some((_, value)) = set.iter().find(|(name, _)| *name == given) {
@@ -89,7 +89,7 @@ pub fn choice<T: Copy>(values: &[OsString], set: &[(&'static str, T)]) -> Result
 /// When to use colours.
 ///
 /// # Errors
-/// It is none of the choices.
+/// The value is not one of the choices.
 pub fn colour(values: &[OsString]) -> Result<ColourChoice, String> {
     let set = [
         ("auto", ColourChoice::Auto),
@@ -99,10 +99,10 @@ pub fn colour(values: &[OsString]) -> Result<ColourChoice, String> {
     choice(values, &set)
 }
 
-/// Where to listen: `127.0.0.1:8080`, `[::1]:8080`, `unix:PATH`; `:8080`, `8080` and
+/// Parses an address to listen on: `127.0.0.1:8080`, `[::1]:8080`, `unix:PATH`; `:8080`, `8080` and
 /// `localhost:8080` mean loopback.
 ///
-/// # Errors
+/// The value has none of these forms.
 /// It is none of these.
 pub fn listen(value: &OsString) -> Result<Listen, String> {
     let schemes = [("http://", Scheme::Http), ("https://", Scheme::Https)];
@@ -130,7 +130,7 @@ fn listen_address(value: &OsString) -> Result<ListenAddress, String> {
     socket_address(text).map(ListenAddress::Tcp)
 }
 
-/// `PATH,mode=0660,group=NAME`. A comma that no `WORD=` follows belongs to the path.
+/// Parses `PATH,mode=0660,group=NAME`. A comma not followed by `WORD=` belongs to the path.
 fn unix_address(text: &[u8]) -> Result<UnixAddress, String> {
     let mut access = Access::default();
     let mut path = text;
@@ -174,11 +174,11 @@ fn unix_address(text: &[u8]) -> Result<UnixAddress, String> {
     }
 }
 
-/// Addresses to listen on. A list in the environment is cut at commas, and so may be the options of
-/// a Unix socket: they are put back behind it.
+/// Parses listen addresses. A list in an environment variable is split at commas, which also
+/// separates the options of a Unix socket from their path: they are joined again.
 ///
 /// # Errors
-/// One is none.
+/// A value is not an address.
 pub fn listens(values: &[OsString]) -> Result<Vec<Listen>, String> {
     let mut whole: Vec<OsString> = Vec::new();
     for value in values {
@@ -200,7 +200,7 @@ pub fn listens(values: &[OsString]) -> Result<Vec<Listen>, String> {
 /// A TCP address: a Unix socket is an error.
 ///
 /// # Errors
-/// As for [`socket_address`].
+/// The value is not a TCP address.
 pub fn tcp_address(text: &str) -> Result<SocketAddr, String> {
     let text = text.trim();
     if text.starts_with("unix:") {
@@ -209,10 +209,10 @@ pub fn tcp_address(text: &str) -> Result<SocketAddr, String> {
     socket_address(text).map_err(|cause| cause.replace(", a port, or unix:PATH", ", or a port"))
 }
 
-/// `ADDR:PORT`, or a bare port on loopback.
+/// Parses `ADDR:PORT`, or a bare port on loopback.
 ///
 /// # Errors
-/// It is neither.
+/// The value is neither.
 pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
     let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let port = text
@@ -245,13 +245,13 @@ pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
     Err("not an address: write ADDR:PORT, [ADDR]:PORT, a port, or unix:PATH".into())
 }
 
-/// The most bytes that are read of a file with a public key, which has a comment and one line.
+/// Maximum length in bytes of a public key file, which has a comment and one line.
 const PUBLIC_KEY_LEN_MAX: u64 = 64 << 10;
 
-/// A minisign public key: its Base64, or the name of a file that has it. Gives the Base64.
+/// Parses a minisign public key in Base64, or reads it from the named file. Returns the Base64.
 ///
 /// # Errors
-/// It is neither.
+/// The value is neither.
 pub fn public_key(text: &str) -> Result<String, String> {
     if PublicKey::parse(text).is_some() {
         return Ok(text.trim().to_owned());
@@ -276,10 +276,10 @@ pub fn public_key(text: &str) -> Result<String, String> {
         .ok_or_else(|| "the file has no minisign public key".to_owned())
 }
 
-/// `SUFFIX=TYPE`, with or without the suffix's dot.
+/// Parses `SUFFIX=TYPE`, with or without the suffix's dot.
 ///
 /// # Errors
-/// It has another form.
+/// The value has another form.
 pub fn content_type(value: &OsString) -> Result<(String, String), String> {
     let text = value.to_str().ok_or("not UTF-8")?;
     let form = || "not of the form SUFFIX=TYPE, such as md=text/markdown".to_owned();
@@ -295,13 +295,13 @@ pub fn content_type(value: &OsString) -> Result<(String, String), String> {
     Ok((suffix, media_type.to_owned()))
 }
 
-/// `Name: value`; the name comes back in lower case.
+/// Parses `Name: value`; the name is returned in lower case.
 ///
 /// # Errors
-/// It has another form (RFC 9110 5.1, 5.5), or the field is one that frames or describes the
-/// message and is set by the server alone.
+/// The value has another form (RFC 9110 5.1, 5.5), or the field frames or describes the message and
+/// is set by the server alone.
 pub fn field(value: &OsString) -> Result<(String, String), String> {
-    /// What would break framing, or contradict what the server knows, if it were set from outside.
+    /// Fields that would break framing, or contradict the server's own, if set from outside.
     const OWN: [&str; 15] = [
         "accept-ranges",
         "connection",

@@ -1,5 +1,5 @@
-//! `gannet diff`: which URLs one archive has that another has not, or has differently, and which
-//! rules and options.
+//! `gannet diff`: which URLs two archives do not share or answer differently, and which rules and
+//! options differ.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -14,7 +14,8 @@ use crate::json;
 use crate::messages::{Failure, printable};
 use crate::quantities::size;
 
-/// Like diff(1): 0 if there is no difference, 1 if there is, 2 if that cannot be determined.
+/// Like diff(1): returns 0 if there is no difference, 1 if there is one, 2 if that cannot be
+/// determined.
 ///
 /// # Errors
 /// An archive cannot be read.

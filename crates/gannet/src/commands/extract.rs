@@ -1,4 +1,4 @@
-//! `gannet extract`: the files of an archive, back in a directory.
+//! `gannet extract`: writes the files of an archive into a directory.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use super::{print, text};
 use crate::messages::{Failure, printable};
 use crate::quantities::{counted, size};
 
-/// Extracts, and tells how much it was and how it is packed again.
+/// Extracts, and prints the totals and the command that packs the files again.
 ///
 /// # Errors
 /// The archive cannot be read, or a file cannot be written.

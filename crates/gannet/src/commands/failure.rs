@@ -1,4 +1,4 @@
-//! Errors of the libraries as failures of the program.
+//! Converts errors of the libraries to failures of the program.
 
 use std::io;
 use std::path::Path;
@@ -64,7 +64,7 @@ impl From<GetError> for Failure {
     }
 }
 
-/// The flag that makes another choice.
+/// The flag for a remedy.
 fn of_remedy(remedy: Remedy) -> &'static str {
     match remedy {
         Remedy::AcceptAny => "if you know whose it is, accept any with --insecure",
@@ -77,7 +77,7 @@ fn of_remedy(remedy: Remedy) -> &'static str {
     }
 }
 
-/// An archive of another kind could not be imported.
+/// Converts a failure to import an archive.
 pub(super) fn of_import(archive: &Path, error: &ImportError) -> Failure {
     Failure {
         help: error.help().map(Into::into),
@@ -85,7 +85,7 @@ pub(super) fn of_import(archive: &Path, error: &ImportError) -> Failure {
     }
 }
 
-/// What to do about an error of a site or an archive, in terms of the command line.
+/// The next step after an error of a site or an archive, in terms of the command line.
 fn site_help(error: &SiteError) -> Option<String> {
     match error {
         SiteError::Signature(_, error) => Some(signature_help(error).into()),
@@ -101,7 +101,7 @@ fn site_help(error: &SiteError) -> Option<String> {
     }
 }
 
-/// What to do about an archive that is not what was signed.
+/// The next step after a signature was rejected.
 pub(super) fn signature_help(error: &SignatureError) -> &'static str {
     match error {
         SignatureError::NoArchive => "pack the directory: 'gannet pack DIR --sign KEY'",
@@ -116,7 +116,7 @@ pub(super) fn signature_help(error: &SignatureError) -> &'static str {
     }
 }
 
-/// What to do about an error of packing, in terms of the command line.
+/// The next step after an error of packing, in terms of the command line.
 fn pack_help(error: &PackError) -> Option<String> {
     match error {
         PackError::Io { doing, error, .. } => io_help(doing, error).map(str::to_string),

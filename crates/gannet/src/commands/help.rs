@@ -1,4 +1,4 @@
-//! `gannet help`: of the program, or of a command.
+//! `gannet help`: shows the help of the program or of a command.
 
 use std::ffi::OsString;
 

@@ -1,4 +1,4 @@
-//! `gannet import`: the files of an archive of another kind, in a directory.
+//! `gannet import`: writes the files of a foreign archive into a directory.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,10 +13,10 @@ use super::{failure, print, text};
 use crate::messages::{Failure, printable};
 use crate::quantities::{counted, size};
 
-/// Imports, and tells what it was.
+/// Imports, and prints what was written.
 ///
 /// # Errors
-/// The archive cannot be read, or a file cannot be written; nothing is left behind then.
+/// The archive cannot be read, or a file cannot be written; the directory is then left as it was.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let source = super::archive(matches);
     let output = PathBuf::from(text(matches, "output"));

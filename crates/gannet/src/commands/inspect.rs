@@ -10,7 +10,7 @@ use crate::json::string as json_string;
 use crate::messages::Failure;
 use crate::quantities::size;
 
-/// Shows what an archive says about itself.
+/// Shows the metadata of an archive.
 ///
 /// # Errors
 /// The archive cannot be opened, or its rules cannot be read.
@@ -23,7 +23,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     })
 }
 
-/// Names and values of the counts, for both forms.
+/// Names and values of the counts, for text and JSON.
 fn counts(stats: &Stats, rules: RuleCounts) -> [(&'static str, u64); 14] {
     [
         ("entries", stats.entry_count),

@@ -14,7 +14,7 @@ use crate::messages::{Failure, printable};
 /// Writes `NAME.key`, which only its owner may read, and `NAME.pub`. Nothing is overwritten.
 ///
 /// # Errors
-/// One of the files is there already, or cannot be written.
+/// One of the files already exists, or cannot be written.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let name = Path::new(text(matches, "name"));
     let failed = |error: minisign::PError| {

@@ -1,4 +1,4 @@
-//! `gannet ls`: what an archive holds.
+//! `gannet ls`: lists the contents of an archive.
 
 use std::io::{self, Write};
 
@@ -11,8 +11,8 @@ use gannet_site::archive::{
 use crate::json::{string as json_string, strings as json_strings};
 use crate::messages::Failure;
 
-/// Lists all URLs, in the order of their paths: one a line, or as JSON. The long form and JSON go on
-/// with the rules, which are no paths.
+/// Lists all URLs in the order of their paths, one per line or as JSON. The long form and JSON also
+/// list the rules.
 ///
 /// # Errors
 /// The archive cannot be opened, or its rules cannot be read.
@@ -62,7 +62,7 @@ fn write_rule(rule: &ListedRule, out: &mut dyn Write) -> io::Result<()> {
 fn write_lines(file: &ArchiveFile, long: bool, out: &mut dyn Write) -> io::Result<()> {
     for entry in file.archive().entries() {
         let path = entry_name(file.archive(), &entry);
-        // Pages for what is missing are no paths that a client can ask for.
+        // Clients cannot request these entries by path.
         if entry.key().namespace != Namespace::Content {
             if long {
                 writeln!(out, "{:>12}  {:<40}  {path}", "", codings(&entry))?;
@@ -93,7 +93,7 @@ fn write_lines(file: &ArchiveFile, long: bool, out: &mut dyn Write) -> io::Resul
     Ok(())
 }
 
-/// `br 120, gzip 150`: what is stored beside identity, smallest first.
+/// Stored codings other than identity, smallest first: `br 120, gzip 150`.
 fn codings(entry: &Entry<'_>) -> String {
     let coded = entry
         .variants()

@@ -1,4 +1,4 @@
-//! The commands: each reads its arguments, has the work done, and tells what came of it.
+//! The commands: each reads its arguments, calls a library, and reports the outcome.
 
 pub mod cat;
 pub mod check;
@@ -32,15 +32,15 @@ use crate::messages::{Exit, Failure};
 /// Writes to standard output; a closed pipe is success.
 ///
 /// # Errors
-/// It takes no more.
+/// Standard output cannot be written.
 pub fn print(text: &str) -> Result<u8, Failure> {
     write(|out| out.write_all(text.as_bytes()))
 }
 
-/// The same for a text that is written bit by bit.
+/// The same for text written in pieces.
 ///
 /// # Errors
-/// It takes no more.
+/// Standard output cannot be written.
 pub fn write(text: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<u8, Failure> {
     stream(|out| text(out).map_err(Failure::from_output))
 }
@@ -61,8 +61,8 @@ fn stream(command: impl FnOnce(&mut dyn Write) -> Result<(), Failure>) -> Result
     Ok(0)
 }
 
-/// Lets a command write to standard output that also judges: true ends with status 1, and a
-/// command that could not be carried out with 2.
+/// The same for a command that returns a verdict: true exits with status 1; if the command fails,
+/// the status is 2.
 fn judge(command: impl FnOnce(&mut dyn Write) -> Result<bool, Failure>) -> Result<u8, Failure> {
     let mut judgement = false;
     let told = stream(|out| {
@@ -86,7 +86,7 @@ fn texts(matches: &ArgMatches, name: &str) -> Vec<String> {
     values.map(|it| it.to_string_lossy().into_owned()).collect()
 }
 
-/// Accepting any certificate makes a list of trusted ones useless.
+/// Rejects a list of trusted certificates if any certificate is accepted.
 fn check_trust(is_insecure: bool, cacert: Option<&PathBuf>) -> Result<(), Failure> {
     match is_insecure && cacert.is_some() {
         false => Ok(()),
@@ -97,7 +97,7 @@ fn check_trust(is_insecure: bool, cacert: Option<&PathBuf>) -> Result<(), Failur
     }
 }
 
-/// The settings of a command from all layers.
+/// The settings of a command, merged from all layers.
 fn resolve<S: Default>(
     flags: &'static [Flag<S>],
     section: &'static str,

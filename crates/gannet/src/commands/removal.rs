@@ -1,4 +1,4 @@
-//! What is unfinished is removed when a command fails or is stopped.
+//! Removes unfinished files when a command fails or is stopped.
 
 use std::fs;
 use std::io;
@@ -11,15 +11,15 @@ use signal_hook::low_level::emulate_default_handler;
 
 use crate::messages::Failure;
 
-/// As long as it lives, SIGINT and SIGTERM remove what is unfinished before they end the process:
-/// nothing is dropped then. They end it at once, however long a file still takes to compress.
+/// While it lives, SIGINT and SIGTERM remove unfinished files and then end the process, which would
+/// skip destructors. They take effect at once, even during a long compression.
 pub(super) struct RemovalOnSignal(Handle);
 
 impl RemovalOnSignal {
     /// `remove` is called before the process ends.
     ///
     /// # Errors
-    /// The system allows no handler, or no thread.
+    /// The signal handler or its thread cannot be created.
     pub(super) fn by(remove: impl Fn() + Send + 'static) -> Result<Self, Failure> {
         let refuse = |error: io::Error| Failure::of_system("handle", "SIGINT and SIGTERM", &error);
         let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(refuse)?;
@@ -54,19 +54,19 @@ pub(super) fn remove_folder(folder: &Path) {
     }
 }
 
-/// A directory that is as it was before unless all of it is there: what was made is removed.
+/// A directory that is restored to its earlier state unless unpacking completes.
 #[derive(Clone, Debug)]
 pub(super) struct Unpacking {
     directory: PathBuf,
-    /// The uppermost of the folders that did not exist.
+    /// The topmost folder that did not exist.
     made: Option<PathBuf>,
 }
 
 impl Unpacking {
-    /// Makes a directory, which must be empty if it is there.
+    /// Creates a directory, which must be empty if it exists.
     ///
     /// # Errors
-    /// It cannot be made, or is not empty.
+    /// The directory cannot be created, or is not empty.
     pub(super) fn into(directory: &Path) -> Result<Self, SiteError> {
         let is_missing =
             |path: &&Path| !path.as_os_str().is_empty() && fs::symlink_metadata(path).is_err();
@@ -77,12 +77,12 @@ impl Unpacking {
         Ok(Self { directory, made })
     }
 
-    /// Removes what was made. What cannot be removed is left: the original failure is reported.
+    /// Removes everything created. Failures are ignored: the original error is reported.
     pub(super) fn undo(&self) {
         if let Some(made) = &self.made {
             return remove_folder(made);
         }
-        // It was there, and empty.
+        // The directory existed, and was empty.
         for item in fs::read_dir(&self.directory)
             .into_iter()
             .flatten()

@@ -1,4 +1,4 @@
-//! `gannet verify`: every byte of an archive against its digest, and its signature.
+//! `gannet verify`: checks every byte of an archive against its digest, and its signature.
 
 use std::ffi::OsString;
 
@@ -10,10 +10,10 @@ use crate::command_line::values;
 use crate::messages::{Failure, printable};
 use crate::quantities::{counted, size};
 
-/// Verifies, and tells what the archive is.
+/// Verifies, and prints a summary of the archive.
 ///
 /// # Errors
-/// Something is wrong with it, or it is not signed with the key that was asked for.
+/// The archive is damaged, or not signed with the given key.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let path = super::archive(matches);
     let mut signed = "";

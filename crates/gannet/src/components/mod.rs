@@ -1,4 +1,4 @@
-//! `gannet sbom` and `gannet licenses`: what the program is made of.
+//! `gannet sbom` and `gannet licenses`: the components of the program and their licences.
 //!
 //! Both are made from files that `cargo xtask licenses` writes from `Cargo.lock` and the sources
 //! of the dependencies, and that CI compares with them. Building needs neither network nor tools.
@@ -9,9 +9,9 @@ use crate::json;
 
 /// One line for each crate: name, version, licence, SHA-256, repository, dependencies.
 const COMPONENTS: &str = include_str!("components.tsv");
-/// Every licence text once, with the crates that it is of.
+/// Every licence text once, with the crates that it covers.
 const LICENSES: &str = include_str!("licenses.txt");
-/// What stands before a text.
+/// Marks the header of a licence text.
 const MARK: &str = "==> ";
 
 /// A crate.
@@ -23,7 +23,7 @@ struct Component<'a> {
     /// In hexadecimal; empty for the crates of this project.
     sha256: &'a str,
     repository: &'a str,
-    /// `name@version`, with spaces between.
+    /// `name@version`, separated by spaces.
     dependencies: &'a str,
 }
 
@@ -42,11 +42,11 @@ fn components() -> impl Iterator<Item = Component<'static>> {
     })
 }
 
-/// Writes the bill of materials as CycloneDX 1.6 in JSON. It has neither date nor serial number:
-/// the same program gives the same bytes.
+/// Writes the bill of materials as CycloneDX 1.6 in JSON. It has neither date nor serial number, so
+/// that the same program gives the same bytes.
 ///
 /// # Errors
-/// `out` takes no more.
+/// `out` cannot be written.
 pub fn write_sbom(out: &mut dyn Write) -> io::Result<()> {
     let (own, others): (Vec<_>, Vec<_>) = components().partition(|it| it.name == "gannet");
     writeln!(out, "{{\n  \"bomFormat\": \"CycloneDX\",")?;
@@ -108,10 +108,10 @@ fn write_component(component: &Component<'_>, kind: &str, out: &mut dyn Write) -
     write!(out, "}}")
 }
 
-/// Writes the crates with their licences, and all texts unless only the `brief` table is wanted.
+/// Writes the crates with their licences, and all texts unless `brief`.
 ///
 /// # Errors
-/// `out` takes no more.
+/// `out` cannot be written.
 pub fn write_licenses(brief: bool, out: &mut dyn Write) -> io::Result<()> {
     for component in components() {
         let name = format!("{} {}", component.name, component.version);

@@ -7,12 +7,12 @@ use crate::command_line::commands::{self, COMMANDS, Command, Table};
 use crate::command_line::flag::{Description, Group, Value};
 use crate::documents::passages::LAYERS;
 
-/// Columns of a terminal that texts are folded to.
+/// Terminal columns that text is wrapped to.
 const WIDTH: usize = 80;
-/// Where the descriptions of flags begin.
+/// The column where descriptions of flags begin.
 const INDENT: usize = 31;
 
-/// What is printed by `-h`: fits one screen.
+/// The text of `-h`; fits one screen.
 #[must_use]
 pub fn short() -> String {
     let mut text = String::from(
@@ -36,7 +36,7 @@ pub fn short() -> String {
     text
 }
 
-/// What is printed by `--help-all`.
+/// The text of `--help-all`.
 #[must_use]
 pub fn long() -> String {
     let mut text = String::from(
@@ -79,7 +79,7 @@ fn all_flags(text: &mut String, table: Table) {
     }
 }
 
-/// What is printed by `gannet COMMAND --help-all`.
+/// The text of `gannet COMMAND --help-all`.
 #[must_use]
 pub fn all_of_command(command: &Command) -> String {
     let mut text = format!("usage: {}\n\n", command.usage());
@@ -93,7 +93,7 @@ pub fn all_of_command(command: &Command) -> String {
     fold(&mut text, 0, LAYERS);
     all_flags(&mut text, command.table);
     text.push_str("\nConfiguration and help\n");
-    // The version is the program's.
+    // `--version` applies to the program, not to commands.
     for (name, letter, value, brief) in ACTIONS.iter().filter(|action| action.0 != "version") {
         row(&mut text, &action_shape(name, *letter, value), brief);
     }
@@ -107,7 +107,7 @@ pub fn all_of_command(command: &Command) -> String {
     text
 }
 
-/// What is printed by `gannet COMMAND -h`.
+/// The text of `gannet COMMAND -h`.
 #[must_use]
 pub fn of_command(command: &Command) -> String {
     let mut text = format!("usage: {}\n\n", command.usage());
@@ -141,7 +141,7 @@ pub fn of_command(command: &Command) -> String {
     text
 }
 
-/// The brief text and the details, as sentences.
+/// The brief text and the details as sentences.
 #[must_use]
 pub fn sentence(flag: &Description) -> String {
     let mut text = capitalised(flag.brief);
@@ -155,7 +155,7 @@ pub fn sentence(flag: &Description) -> String {
     text
 }
 
-/// With a capital letter, unless it begins with a path, and a final stop.
+/// Adds a capital letter, unless the text begins with a path, and a final stop.
 #[must_use]
 pub fn capitalised(brief: &str) -> String {
     let mut letters = brief.chars();
@@ -186,7 +186,7 @@ fn action_shape(name: &str, letter: Option<char>, value: &str) -> String {
     format!("{letter}--{name} {value}").trim_end().to_owned()
 }
 
-/// `shape` on the left, `text` folded on the right.
+/// Writes `shape` on the left, and `text` wrapped on the right.
 fn row(out: &mut String, shape: &str, text: &str) {
     let mut right = String::new();
     fold(&mut right, INDENT, text);
@@ -198,7 +198,7 @@ fn row(out: &mut String, shape: &str, text: &str) {
     }
 }
 
-/// Words of `text` in lines of at most [`WIDTH`] columns after `indent` spaces.
+/// Wraps `text` to [`WIDTH`] columns with an indent of `indent` spaces.
 fn fold(out: &mut String, indent: usize, text: &str) {
     let mut column = 0;
     for word in text.split_whitespace() {

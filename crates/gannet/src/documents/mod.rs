@@ -1,4 +1,4 @@
-//! Texts made from the tables: help, manual page, reference, completions.
+//! Texts generated from the tables: help, manual page, reference, completions.
 
 pub mod help;
 pub mod manual_page;
@@ -14,7 +14,7 @@ use crate::command_line::arguments::{Form, command};
 use crate::command_line::nearest::nearest;
 use crate::messages::{Failure, printable};
 
-/// Shells that are no mistyped others.
+/// Real shells, for which no near name is suggested.
 const OTHER_SHELLS: [&str; 11] = [
     "ash", "csh", "dash", "ksh", "mksh", "nu", "nushell", "sh", "tcsh", "xonsh", "yash",
 ];
@@ -22,7 +22,7 @@ const OTHER_SHELLS: [&str; 11] = [
 /// The completion script for a shell.
 ///
 /// # Errors
-/// There is no such shell.
+/// The shell is unknown, or not supported.
 pub fn completions(shell: &OsStr) -> Result<String, Failure> {
     let typed = shell.to_string_lossy();
     let names: Vec<String> = Shell::value_variants()

@@ -21,7 +21,7 @@ pub(crate) const EXIT_STATUSES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Signals with what they do to a running server.
+/// Signals with their effects on a running server.
 pub(crate) const SIGNALS: &[(&str, &str)] = &[
     (
         "SIGINT, SIGTERM, SIGQUIT",
@@ -39,7 +39,7 @@ pub(crate) const SIGNALS: &[(&str, &str)] = &[
     ("SIGUSR2", "list the signals"),
 ];
 
-/// Copyable uses with what they do.
+/// Example commands with what they do.
 pub(crate) const EXAMPLES: &[(&str, &str)] = &[
     (
         "gannet",
@@ -69,7 +69,7 @@ pub(crate) const LAYERS: &str = "Each flag has an environment variable and a key
     replaces those of lower layers; an empty variable counts as unset. --FLAG=false turns a switch \
     off again. Relative paths start from the working directory, even those in the file.";
 
-/// A configuration that shows every kind of value.
+/// A configuration with every kind of value.
 pub(crate) const CONFIGURATION: &str = "\
 path = \"/srv/site\"
 listen = [\"0.0.0.0:80\", \"[::]:80\"]

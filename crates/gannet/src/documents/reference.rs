@@ -103,7 +103,7 @@ fn rows(page: &mut String, head: [&str; 2], rows: &[(&str, &str)], is_code: bool
     }
 }
 
-/// Text whose characters mean nothing to Markdown.
+/// Escapes characters that are special in Markdown.
 fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {

@@ -180,9 +180,10 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         group: Group::Tls,
         default: "false",
         brief: "speak HTTP/3 at the HTTPS addresses, over UDP",
-        details: "Answers over HTTP/1.1 and HTTP/2 then say so (alt-svc, for one day; --header \
-            replaces it), which is how browsers find it. Where the UDP port cannot be bound, the \
-            first lines say why, and HTTPS goes on without. Off by default as long as it is new.",
+        details: "Answers over HTTP/1.1 and HTTP/2 then advertise it (alt-svc, for one day; \
+            --header replaces it), which is how browsers find it. If the UDP port cannot be bound, \
+            the first lines say why, and HTTPS continues without HTTP/3. Off by default while it \
+            is new.",
         is_common: false,
         apply: |settings, values| {
             settings.tls.http3 = switch(values)?;

@@ -35,7 +35,7 @@ impl OfSite for Settings {
     }
 }
 
-/// Where the flags of a site stand.
+/// Visibility and heading of the flags that `serve` and `pack` share.
 const COMMON: Shown = Shown::common(Group::Content);
 const FURTHER: Shown = Shown::further(Group::Content);
 

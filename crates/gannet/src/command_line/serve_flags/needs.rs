@@ -1,7 +1,7 @@
-//! What each flag of `gannet serve` needs to have an effect.
+//! The precondition for each flag of `gannet serve` to have an effect.
 //!
-//! A flag without effect is rejected, since its user expects one. Every flag is in the table, so
-//! that a new one cannot be forgotten; a test compares.
+//! A flag without effect is rejected, since its user expects one. The table covers every flag, as a
+//! test checks, so that a new one cannot be forgotten.
 
 /// What is served at a path.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -14,26 +14,26 @@ pub enum Kind {
     Archive,
 }
 
-/// What a flag needs.
+/// A precondition.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Need {
-    /// Nothing that could be missing, or its lack is found where the flag is read.
+    /// None, or its absence is reported where the flag is read.
     Nothing,
-    /// Something of one of these kinds is served.
+    /// The server serves content of one of these kinds.
     Served(&'static [Kind]),
-    /// Something is served: nothing is looked up for the constant answers.
+    /// The server serves content, not the constant answers.
     Content,
-    /// HTTPS is asked for.
+    /// HTTPS is enabled.
     Https,
-    /// An address speaks it.
+    /// At least one address speaks HTTPS.
     HttpsAddress,
-    /// There is a TCP address.
+    /// At least one TCP address.
     Tcp,
     /// Requests are logged.
     Log,
-    /// Hosts make a difference.
+    /// Requests are distinguished by host.
     Hosts,
-    /// There may be several hosts to tell apart, or not.
+    /// There may be several sites to choose from by host.
     Sites,
 }
 
@@ -51,7 +51,7 @@ pub const NEEDS: &[(&str, Need)] = &[
     ("no-rules", DIRECTORY),
     ("index", DIRECTORY),
     ("trailing-slash", DIRECTORY),
-    // Pages and redirects of the server itself have such fields, whatever is served.
+    // The server's own pages and redirects have these fields for every kind of content.
     ("no-security-fields", Need::Nothing),
     ("cors", LIVE),
     ("site", Need::Content),

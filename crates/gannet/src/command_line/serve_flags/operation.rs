@@ -9,8 +9,8 @@ use crate::command_line::settings::{LogChoice, Settings};
 use crate::command_line::values::{choice, colour, number, path, switch, text};
 use crate::quantities::{parse_duration_ms, parse_size};
 
-/// A time after which something ends, milliseconds. None would end everything at once, though
-/// elsewhere 0 means no limit.
+/// Parses a timeout in milliseconds. Zero is rejected: it would expire at once, while other servers
+/// take it for no limit.
 fn timeout(values: &[OsString]) -> Result<u64, String> {
     match parse_duration_ms(text(values)?)? {
         0 => Err("not a time from 1ms on; there is no value for none".into()),
@@ -285,7 +285,8 @@ pub(super) const FLAGS: &[Flag<Settings>] = &[
         is_common: true,
         apply: |settings, values| {
             let count: u16 = number(values, "from 0 to 1024")?;
-            // A thread, a ring and a listener each: beyond this it is a slip of the pen.
+            // Each worker is a thread with a ring and listeners: a larger number is a typing
+            // mistake.
             if count > 1024 {
                 return Err("not a whole number from 0 to 1024".into());
             }

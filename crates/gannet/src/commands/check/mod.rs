@@ -1,4 +1,4 @@
-//! `gannet check`: links, assets, anchors and rules of a site that lead nowhere.
+//! `gannet check`: finds dead links, missing assets and ineffective rules of a site.
 
 mod report;
 
@@ -13,7 +13,7 @@ use super::judge;
 use crate::command_line::{site_arguments, values};
 use crate::messages::{Failure, printable};
 
-/// How findings are written.
+/// The output format.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Format {
     /// For people.
@@ -24,7 +24,7 @@ enum Format {
     Github,
 }
 
-/// 0 if nothing is wrong, 1 if something is, 2 if the site cannot be read.
+/// Returns 0 if the site has no errors, 1 if it has, 2 if it cannot be read.
 ///
 /// # Errors
 /// The site cannot be read.
@@ -55,7 +55,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     })
 }
 
-/// How findings are written.
+/// Parses the output format.
 fn format(matches: &ArgMatches) -> Result<Format, Failure> {
     let set = [
         ("text", Format::Text),
@@ -81,14 +81,14 @@ fn format(matches: &ArgMatches) -> Result<Format, Failure> {
     Ok(format)
 }
 
-/// The host of an origin; a host alone is one, too.
+/// The host of an origin, or of a bare host.
 fn host_of(origin: &str) -> String {
     let host = origin.split_once("://").map_or(origin, |(_, host)| host);
     host.split('/').next().unwrap_or_default().to_owned()
 }
 
-/// What comes before the name of a file: annotations name files as the repository does, and text so
-/// that they can be opened.
+/// The prefix of file names in findings: annotations name files by their paths in the repository,
+/// and text output by paths that can be opened.
 fn prefix(site: &Path) -> String {
     let path = site.to_string_lossy();
     let path = path.strip_prefix("./").unwrap_or(&path);

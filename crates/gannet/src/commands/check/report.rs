@@ -1,4 +1,4 @@
-//! The findings of a check, for people, programs and the annotations of a code host.
+//! Writes the findings of a check as text, as JSON, or as annotations of a code host.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -10,10 +10,10 @@ use crate::json;
 use crate::messages::printable;
 use crate::quantities::counted;
 
-/// Places of one finding that text output lists: what is wrong in a template is wrong on all pages.
+/// Places listed per finding in text output: a mistake in a template is on every page.
 const PLACES_MAX: usize = 3;
 
-/// Writes them. JSON names files within the site, the others with `prefix` before them.
+/// Writes the findings. JSON names files relative to the site, the other formats prepend `prefix`.
 pub(super) fn write(
     report: &Report,
     format: Format,
@@ -27,8 +27,8 @@ pub(super) fn write(
     }
 }
 
-/// Equal findings are one paragraph with their places: what is wrong in a template is wrong on
-/// every page.
+/// Groups equal findings into one paragraph with their places: a mistake in a template is on every
+/// page.
 fn write_text(report: &Report, prefix: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut groups: BTreeMap<(Severity, &str, &str), Vec<&Finding>> = BTreeMap::new();
     for finding in &report.findings {

@@ -1,4 +1,4 @@
-//! `gannet explain`: what a URL comes to and why, and whether a running server agrees.
+//! `gannet explain`: how a URL is answered and why, and whether a running server agrees.
 
 mod server;
 
@@ -36,7 +36,7 @@ use crate::command_line::site_arguments;
 use crate::messages::{Failure, printable};
 use crate::quantities::size;
 
-/// What browsers accept over HTTPS, where no field says otherwise.
+/// The codings that browsers accept over HTTPS; used if the request has no such field.
 const BROWSERS_CODINGS: &str = "gzip, deflate, br, zstd";
 
 /// What to explain.
@@ -48,7 +48,7 @@ pub struct ExplainOptions {
     pub site: SiteOptions,
     /// Fields of the request, `name: value`.
     pub fields: Vec<String>,
-    /// A running server to ask as well.
+    /// A running server to compare with.
     pub server: Option<Server>,
 }
 
@@ -56,7 +56,7 @@ pub struct ExplainOptions {
 struct Variant {
     coding: Coding,
     len: u64,
-    /// The coding in which alone it is stored.
+    /// The only coding that is stored, if this variant is decompressed from it.
     stored_as: Option<&'static str>,
 }
 
@@ -67,14 +67,14 @@ struct Field {
     origin: String,
 }
 
-/// An answer as it is foreseen.
+/// The expected answer.
 #[derive(Default)]
 struct Answer {
     status: u16,
     fields: Vec<Field>,
 }
 
-/// 0, or 1 if a running server answers otherwise than the site says.
+/// Returns 0, or 1 if a running server's answer differs from the expected one.
 ///
 /// # Errors
 /// As for [`explain`], or a flag has no effect.
@@ -104,10 +104,10 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     judge(|out| explain(&options, out))
 }
 
-/// Explains, and gives whether a running server answers differently.
+/// Explains; returns whether a running server answers differently.
 ///
 /// # Errors
-/// The URL cannot be read, the site or the server cannot be reached, or `out` takes no more.
+/// The URL cannot be parsed, the site or the server cannot be reached, or `out` cannot be written.
 pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Failure> {
     let mut target = Target::undecoded(&options.url).map_err(|why| {
         Failure::new("explain", &options.url, why)
@@ -116,7 +116,7 @@ pub fn explain(options: &ExplainOptions, out: &mut dyn Write) -> Result<bool, Fa
     })?;
     let is_taken = target.decode();
     if let Some(server) = &options.server {
-        // Rules for one scheme see the one that is spoken.
+        // Rules may depend on the scheme.
         target.is_https = server.is_secure();
     }
     let mut request = Vec::new();
@@ -160,7 +160,7 @@ fn line(text: &mut String, words: impl AsRef<str>) {
     text.push('\n');
 }
 
-/// A path that means different things to different programs is not looked up.
+/// A path that programs interpret differently is not looked up.
 fn refused(target: &Target, text: &mut String) -> Answer {
     line(text, format!("GET {}", target.path_and_query()));
     line(
@@ -224,7 +224,7 @@ fn foresee(
                 Some(rule) => site.rules(asked.host).place_of_redirect(*rule),
                 None => "a slash is missing at the end of a folder".into(),
             };
-            // The query goes along with what only adds a slash; a rule has decided already.
+            // The query is kept if only a slash is added; a rule has already decided about it.
             let value = match (&target.query, rule) {
                 (Some(query), None) => format!("{location}?{query}"),
                 _ => location.clone(),
@@ -238,7 +238,7 @@ fn foresee(
     let stands_in =
         matches!(located, Located::File(..)) && !site.has_content(asked.host, asked.path);
     narrow(&asked, stands_in, request, &mut answer);
-    // The icon stands in for the site's own.
+    // The built-in icon replaces the site's own.
     let may_cache = located != Located::Icon && !stands_in && may_be_cached(answer.status);
     rules(site, target, &host, may_cache, &mut answer);
     line(text, "");
@@ -255,7 +255,7 @@ fn foresee(
     answer
 }
 
-/// Whether a browser would ask so for a page to show.
+/// Whether a browser would send this request to navigate to a page.
 fn navigates(request: &[(String, String)]) -> bool {
     let lines = request
         .iter()
@@ -264,7 +264,7 @@ fn navigates(request: &[(String, String)]) -> bool {
     Fields::parse(section.as_bytes()).is_ok_and(|fields| is_navigation(&fields))
 }
 
-/// How long an answer may be kept, where that is shorter for this request than for others.
+/// Shortens how long the answer may be cached, where this request requires it.
 fn narrow(
     asked: &RequestUrl<'_>,
     stands_in: bool,
@@ -297,7 +297,7 @@ fn icon(answer: &mut Answer) {
     }
 }
 
-/// The host that is asked for: a field `host` wins over the URL.
+/// The requested host: a field `host` takes precedence over the URL.
 fn host_of(target: &Target, request: &[(String, String)]) -> String {
     let field = request.iter().find(|(name, _)| name == "host");
     let typed = field
@@ -325,7 +325,7 @@ impl Answer {
     }
 }
 
-/// The variants of a file, the one that is sent, and its fields.
+/// Lists the variants of a file and the one that is sent, and sets its fields.
 fn content(
     site: &Site,
     number: usize,
@@ -376,7 +376,7 @@ fn content(
     }
 }
 
-/// Names and values of ready field lines.
+/// Names and values of a prepared field block.
 fn lines_of(block: &[u8]) -> Vec<(String, String)> {
     let text = String::from_utf8_lossy(block);
     let lines = text.lines().filter_map(|line| line.split_once(": "));
@@ -409,7 +409,7 @@ fn of_directory(
         return Default::default();
     };
     let live = |path: &std::path::Path| {
-        // What the server cannot open is not there for it.
+        // The server answers as if a file that it cannot open did not exist.
         let is_readable = may(path, Access::READ_OK);
         let metadata = fs::metadata(path)
             .ok()
@@ -483,7 +483,7 @@ fn directory_url(directory: &DirectoryPlace, number: usize) -> Vec<u8> {
         .unwrap_or_default()
 }
 
-/// Why a file's content may be kept as long as it may.
+/// The reason for the cache lifetime of a file.
 fn reason_of(site: &Site, number: usize) -> Reason {
     let file = &site.files()[number];
     let archive = match site.place() {
@@ -507,7 +507,7 @@ fn reason_of(site: &Site, number: usize) -> Reason {
     }
 }
 
-/// The same in a live directory, as long as no content has changed.
+/// The reason in a live directory, as long as no content has changed.
 fn live_reason(directory: &DirectoryPlace, number: usize) -> Reason {
     let url = directory_url(directory, number);
     let name = String::from_utf8_lossy(&url);
@@ -515,7 +515,7 @@ fn live_reason(directory: &DirectoryPlace, number: usize) -> Reason {
     Reason::of_name(name, gannet_content::mime::content_type(&url))
 }
 
-/// Where a field of a content comes from.
+/// The origin of a field of a representation.
 fn origin(name: &str, place: &Place) -> String {
     let is_archive = matches!(place, Place::Archive(_));
     let words = match name {
@@ -541,7 +541,8 @@ fn scheme(target: &Target) -> Scheme {
     }
 }
 
-/// What the rules for fields do. An archive without rules for single hosts has them applied.
+/// Applies the rules for fields. An archive without rules for single hosts has them applied
+/// already.
 fn rules(site: &Site, target: &Target, host: &str, may_cache: bool, answer: &mut Answer) {
     let own = site.rules(host_number(site, host));
     let Some(table) = own.headers() else {

@@ -1,4 +1,4 @@
-//! One request to a running server, over HTTP/1.1, with TLS where the URL says so.
+//! Sends one request to a running server over HTTP/1.1, with TLS if the URL is https.
 
 use std::io;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use gannet_site::target::Target;
 use super::{Answer, Field, line};
 use crate::messages::Failure;
 
-/// Bytes of an answer's head that are read at most.
+/// Maximum length in bytes of a response head.
 const HEAD_LEN_MAX: usize = 64 << 10;
 
 /// A running server.
@@ -25,14 +25,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Whether it is asked over TLS.
+    /// Whether the address is https.
     pub(super) fn is_secure(&self) -> bool {
         let scheme = self.address.get(..8);
         scheme.is_some_and(|scheme| scheme.eq_ignore_ascii_case("https://"))
     }
 }
 
-/// What a server answered, without its content.
+/// A server's response, without its content.
 #[derive(Debug)]
 pub(super) struct Got {
     pub(super) status: u16,
@@ -41,7 +41,8 @@ pub(super) struct Got {
 }
 
 impl Got {
-    /// Lists what a server sent differently; volatile fields are left out.
+    /// Lists the differences between the response and the expected answer, except for volatile
+    /// fields.
     pub(super) fn compare(&self, answer: &Answer, text: &mut String) -> bool {
         const OF_THE_MOMENT: [&str; 5] = ["date", "connection", "keep-alive", "age", "server"];
         let mut differences = Vec::new();
@@ -51,7 +52,7 @@ impl Got {
                 self.status, answer.status
             ));
         }
-        // Pages that the server makes itself are not foreseen in detail.
+        // The content of pages that the server generates is not predicted.
         let has_content = answer
             .fields
             .iter()
@@ -82,7 +83,7 @@ impl Got {
     }
 }
 
-/// Asks by HEAD, so that no content is sent.
+/// Sends a HEAD request, so that no content is transferred.
 pub(super) fn ask(
     server: &Server,
     target: &Target,

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::report::rate;
 
-/// A bar, if somebody is there to see it.
+/// A progress bar, shown only on a terminal.
 pub(super) struct Shown {
     is_watched: bool,
     bar: Option<Bar>,
@@ -24,7 +24,7 @@ impl Shown {
         }
     }
 
-    /// Takes it off the terminal.
+    /// Removes it from the terminal.
     pub(super) fn clear(&mut self) {
         if let Some(bar) = self.bar.take() {
             bar.bar.finish_and_clear();
@@ -45,7 +45,7 @@ impl Progress for Shown {
     }
 }
 
-/// A bar, or a count if the length is unknown.
+/// A bar, or a counter if the length is unknown.
 struct Bar {
     bar: ProgressBar,
     started: Instant,
@@ -53,7 +53,7 @@ struct Bar {
 }
 
 impl Bar {
-    /// For `expected` bytes; 0 where that is not known.
+    /// Expects `expected` bytes; 0 if unknown.
     fn new(expected: u64) -> Self {
         let bar = ProgressBar::new(expected);
         let bar = Self {
@@ -75,7 +75,7 @@ impl Bar {
             .set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     }
 
-    /// Shows that `received` bytes of `expected` are there.
+    /// Shows that `received` of `expected` bytes have arrived.
     fn show(&mut self, received: u64, expected: u64) {
         if self.is_known != (expected > 0) {
             self.is_known = expected > 0;

@@ -1,4 +1,4 @@
-//! `gannet get`: downloads, and measures it.
+//! `gannet get`: downloads URLs and measures the transfer.
 
 mod bar;
 mod report;
@@ -18,7 +18,7 @@ use self::report::Report;
 use super::{check_trust, print, texts};
 use crate::messages::{Failure, printable};
 
-/// Downloads, and shows the report; nothing where the content goes to standard output.
+/// Downloads and prints the report; prints nothing if the content goes to standard output.
 ///
 /// # Errors
 /// A flag has no effect, or the download failed.
@@ -77,7 +77,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     })
 }
 
-/// Reads a number of connections.
+/// Parses a number of connections.
 fn connections(typed: &str) -> Result<usize, Failure> {
     let count = typed
         .parse()
@@ -103,7 +103,7 @@ fn urls(typed: &[String]) -> Result<Vec<Url>, Failure> {
     typed.iter().map(parse).collect()
 }
 
-/// Refuses what does not go with standard output.
+/// Rejects options that do not work with standard output.
 fn check_standard_output(connections: usize, resumes: bool, is_json: bool) -> Result<(), Failure> {
     let (what, help) = if connections > 1 {
         (
@@ -126,7 +126,7 @@ fn check_standard_output(connections: usize, resumes: bool, is_json: bool) -> Re
     Err(Failure::usage(format!("--output -: standard output {what}")).help(help))
 }
 
-/// CPU time of the process up to now.
+/// CPU time of the process so far.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(

@@ -1,4 +1,4 @@
-//! What a download says at its end: for people, or as JSON.
+//! The report at the end of a download: for people, or as JSON.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -10,15 +10,15 @@ use crate::json;
 use crate::messages::printable;
 use crate::quantities::size;
 
-/// A download with its costs.
+/// A download with what it cost.
 pub(super) struct Report {
     /// What was downloaded.
     pub(super) download: Download,
-    /// From the beginning to the end.
+    /// Time from start to end.
     pub(super) elapsed: Duration,
     /// CPU time of the program.
     pub(super) cpu: Duration,
-    /// Where the content is.
+    /// The file with the content.
     pub(super) output: Option<PathBuf>,
 }
 
@@ -32,7 +32,7 @@ fn gigabits(bytes: u64, elapsed: Duration) -> f64 {
     }
 }
 
-/// A rate in words, in the unit that suits it.
+/// A rate with a suitable unit.
 pub(super) fn rate(bytes: u64, elapsed: Duration) -> String {
     let gigabits = gigabits(bytes, elapsed);
     match gigabits {
@@ -47,12 +47,12 @@ impl Report {
         self.download.transfers.iter().map(|it| it.bytes).sum()
     }
 
-    /// Share of one CPU, 0 to the number of CPUs.
+    /// CPU use, from 0 to the number of CPUs.
     fn cpu_share(&self) -> f64 {
         self.cpu.as_secs_f64() / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// Lines for people: each connection where there are several, and the total.
+    /// Text for people: a line per connection if there are several, and the total.
     pub(super) fn text(&self) -> String {
         if let Some(path) = &self.output
             && self.download.transfers.is_empty()

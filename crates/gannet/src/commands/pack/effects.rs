@@ -1,4 +1,4 @@
-//! Refuses flags of `gannet pack` that can have no effect.
+//! Rejects flags of `gannet pack` that can have no effect.
 
 use gannet_content::rules::Compat;
 use gannet_site::pack::Effort;
@@ -10,7 +10,7 @@ use crate::command_line::pack_flags::{PACK_FLAGS, PackSettings};
 use crate::command_line::settings::ColourChoice;
 use crate::messages::Failure;
 
-/// How hard to compress; flags that contradict each other or do nothing are refused.
+/// The compression effort. Flags that contradict each other or have no effect are rejected.
 ///
 /// # Errors
 /// Names the flag and the reason.
@@ -26,7 +26,7 @@ pub(super) fn effort(settings: &PackSettings, origins: &Origins) -> Result<Effor
     )
 }
 
-/// Flags that others leave nothing to do.
+/// Flags that other flags make ineffective.
 fn pairs(settings: &PackSettings) -> Vec<(bool, Idle)> {
     let compress = &settings.compress;
     let has_levels = compress.iter().all(|(_, level)| level.is_some());
@@ -35,11 +35,11 @@ fn pairs(settings: &PackSettings) -> Vec<(bool, Idle)> {
         false => "with --compress, which names every level",
     };
     let of_levels = |flag| Idle::because(flag, "compress", levels);
-    // Without rules, only the index names and suffixes of kawipiko are left of a reading.
+    // Without rules, only kawipiko's dialect still has an effect: its index names and suffixes.
     let is_unread = settings.site.no_rules && settings.site.compat == Some(Compat::Cloudflare);
     let has_colour = settings.colour != ColourChoice::Auto;
     vec![
-        // Nothing is faster than no compression: the two agree.
+        // `--fast` may be combined with `--compress none`: nothing is faster.
         (
             settings.fast && has_levels && !compress.is_empty(),
             of_levels("fast"),

@@ -30,11 +30,11 @@ use crate::messages::{Failure, cause, printable};
 
 use progress::{Bar, ProgressLines};
 
-/// The environment variable by which builds are made repeatable everywhere
+/// The environment variable that conventionally makes builds reproducible
 /// (<https://reproducible-builds.org/specs/source-date-epoch/>).
 const SOURCE_DATE_EPOCH: &str = "SOURCE_DATE_EPOCH";
 
-/// What the settings ask for.
+/// Converts the settings to packing options.
 fn options(
     directory: &Path,
     mut settings: PackSettings,
@@ -56,7 +56,7 @@ fn options(
         return Err(Failure::usage(
             "--drop-identity needs gzip or br, and --compress leaves out both",
         )
-        .help("add one to --compress: the server decompresses it for who does not accept it"));
+        .help("add one to --compress: the server decompresses it for clients that need that"));
     }
     Ok(PackOptions {
         source: directory.to_owned(),
@@ -93,7 +93,7 @@ fn options(
     })
 }
 
-/// Packs with a bar on a terminal, and shows the table unless quiet.
+/// Packs with a progress bar on a terminal, and prints the table unless quiet.
 ///
 /// # Errors
 /// Packing failed.
@@ -106,7 +106,7 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
         return print("the configuration is valid\n");
     }
     let quiet = settings.quiet;
-    // Who names levels has chosen them.
+    // Explicit levels mean that the user has already chosen.
     let levels = settings.compress.iter().any(|(_, level)| level.is_some());
     let offers_fast = !settings.fast && !levels;
     let list_skipped = settings.list_skipped;
@@ -131,11 +131,11 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     }
 }
 
-/// What is to be packed, ready.
+/// A prepared pack operation.
 struct Job {
     source: PathBuf,
     options: PackOptions,
-    /// The source, if it is an archive of another kind.
+    /// The unpacked source, if it is a foreign archive.
     imported: Option<Imported>,
     _removal: RemovalOnSignal,
 }
@@ -146,14 +146,14 @@ impl Job {
         let unfinished = pack::temporary_of(&options.output);
         let folder = Scratch::path_beside(&options.output);
         let removal = RemovalOnSignal::by(move || {
-            // What is not there, or cannot be removed, does not keep the process alive.
+            // A file that is missing or cannot be removed must not keep the process alive.
             let _ = unfinished.as_ref().map(std::fs::remove_file);
             remove_folder(&folder);
         })?;
         let imported = imported(source, &options.output)?;
         if let Some(imported) = &imported {
             options.source = imported.scratch.path().to_path_buf();
-            // Inodes and times of what was just unpacked tell nothing about its content.
+            // Inodes and times of files just unpacked do not identify their content.
             options.memory.verify_sources = true;
         }
         Ok(Self {
@@ -164,7 +164,7 @@ impl Job {
         })
     }
 
-    /// A result of packing, with errors in the words of who named the source.
+    /// Rewrites an error in terms of the source that the user named.
     fn told<T>(&self, result: Result<T, PackError>) -> Result<T, Failure> {
         result.map_err(|error| {
             let failure = Failure::from(error);
@@ -179,7 +179,7 @@ impl Job {
     }
 }
 
-/// Unpacks an archive of another kind beside the output, if that is what is to be packed.
+/// Unpacks a foreign archive beside the output, if the source is one.
 fn imported(source: &Path, output: &Path) -> Result<Option<Imported>, Failure> {
     let is_file = std::fs::metadata(source).is_ok_and(|it| it.is_file());
     if !is_file {
@@ -202,25 +202,25 @@ fn imported(source: &Path, output: &Path) -> Result<Option<Imported>, Failure> {
     }))
 }
 
-/// An archive of another kind, unpacked.
+/// An unpacked foreign archive.
 struct Imported {
     scratch: Scratch,
-    /// The folder that all its files are in.
+    /// The only top-level folder, if all files are in one.
     only_folder: Option<String>,
 }
 
 impl Imported {
-    /// A message in terms of the archive `source` that the user packs: not of a temporary directory
-    /// that is gone afterwards.
+    /// Rewrites a message in terms of the archive `source` that the user packs, since the temporary
+    /// directory is removed afterwards.
     fn in_archive(&self, source: &Path, text: &str) -> String {
         let (from, to) = (self.scratch.path(), source.display().to_string());
-        // As rules files are named: without `./`.
+        // Rules files are named without `./`.
         let shown = from.strip_prefix(".").unwrap_or(from).display().to_string();
         text.replace(&*from.to_string_lossy(), &to)
             .replace(&shown, &to)
     }
 
-    /// The messages about packing, in these words.
+    /// Rewrites the messages in a report likewise.
     fn report(&self, source: &Path, mut report: PackReport, hosts: bool) -> PackReport {
         let (from, to) = (self.scratch.path(), source.display());
         for warning in &mut report.warnings {
@@ -231,7 +231,7 @@ impl Imported {
                 skipped.path = source.join(inner);
             }
         }
-        // With hosts, the folder is the name of one.
+        // With hosts, the folder is named after a host.
         if let Some(folder) = self.only_folder.as_ref().filter(|_| !hosts) {
             let text = format!(
                 "all files of '{to}' are in its folder '{folder}', so their paths begin with \
@@ -244,7 +244,7 @@ impl Imported {
     }
 }
 
-/// A directory that is removed in the end.
+/// A directory that is removed on drop.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -269,13 +269,12 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What cannot be removed is left: the archive is what counts.
+        // Failure is ignored: the archive is what counts.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Names what is wrong with the directory before anything else is said about it; what it is if it
-/// is an archive of another kind.
+/// Rejects an unusable source before any work is done; returns the kind if it is a foreign archive.
 fn check_source(directory: &Path) -> Result<Option<import::Kind>, Failure> {
     let refuse = |cause: String| Failure::new("pack", directory.display(), cause).help(SOURCE_HELP);
     let fail = |error: io::Error| match error.kind() {
@@ -298,7 +297,7 @@ fn check_source(directory: &Path) -> Result<Option<import::Kind>, Failure> {
         .ok_or_else(|| refuse("neither a directory nor a zip, tar or kawipiko archive".into()))
 }
 
-/// Names a folder that is missing before anything is read.
+/// Reports a missing output folder before anything is read.
 fn check_output(output: &Path) -> Result<(), Failure> {
     let folder = output.parent().filter(|it| !it.as_os_str().is_empty());
     let Some(folder) = folder.filter(|it| !it.exists()) else {
@@ -310,8 +309,8 @@ fn check_output(output: &Path) -> Result<(), Failure> {
     Err(Failure::new("write", output.display(), cause).help(help))
 }
 
-/// Refuses to replace a file that is no archive: a mistyped name would cost it. An empty one has
-/// nothing to lose.
+/// Refuses to replace a file that is not an archive, since a mistyped name would destroy it. Empty
+/// files may be replaced.
 fn check_replaced(output: &Path) -> Result<(), Failure> {
     if !std::fs::metadata(output).is_ok_and(|it| it.is_file() && it.len() > 0) {
         return Ok(());
@@ -333,7 +332,7 @@ fn output_name(directory: &Path) -> Result<PathBuf, Failure> {
     let full = directory.canonicalize().map_err(|error| {
         Failure::new("pack", directory.display(), cause(&error)).help("check the path")
     })?;
-    // `site.zip` is the site 'site'.
+    // For `site.zip`, the name is 'site'.
     let name = match full.is_file() {
         true => full.file_stem(),
         false => full.file_name(),
@@ -349,8 +348,8 @@ fn output_name(directory: &Path) -> Result<PathBuf, Failure> {
     Ok(PathBuf::from(name))
 }
 
-/// `gannet` in the user's cache directory (XDG Base Directory Specification); none where there is
-/// no home, as in some containers.
+/// `gannet` in the user's cache directory (XDG Base Directory Specification); `None` without a home
+/// directory, as in some containers.
 fn cache_folder() -> Option<PathBuf> {
     let absolute = |name| {
         std::env::var_os(name)

@@ -1,4 +1,4 @@
-//! Telling how far packing is: to a person at a terminal by a bar, elsewhere by a line now and then.
+//! Reports the progress of packing: as a bar on a terminal, elsewhere as a line now and then.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -8,11 +8,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::quantities::size;
 
-/// After so much time a line says how far packing is, where no bar does, and that there is a faster
-/// way. Most sites are packed by then, and the log of a build gets few lines.
+/// The interval between lines where there is no bar; the first also names the faster way. Most
+/// sites are packed sooner, and build logs get few lines.
 const TOLD_EVERY: Duration = Duration::from_secs(20);
 
-/// What to do about a pack that takes long.
+/// The suggestion when packing takes long.
 const FASTER: &str = "'--fast' packs several times as fast, for trying things out";
 
 fn name(phase: Phase) -> &'static str {
@@ -22,7 +22,7 @@ fn name(phase: Phase) -> &'static str {
     }
 }
 
-/// A bar on standard error. Make one only if standard error is a terminal.
+/// A bar on standard error; create it only if that is a terminal.
 #[derive(Debug)]
 pub(super) struct Bar {
     bar: ProgressBar,
@@ -31,8 +31,8 @@ pub(super) struct Bar {
 }
 
 impl Bar {
-    /// A bar that shows when packing begins. If packing takes long it names the faster way, if
-    /// there is one.
+    /// Creates a bar that appears when packing begins. If packing takes long, it names the faster
+    /// way, if there is one.
     #[must_use]
     pub(super) fn new(offers_fast: bool) -> Self {
         Self {
@@ -53,7 +53,7 @@ impl Progress for Bar {
         self.bar.finish_and_clear();
         self.bar = ProgressBar::new(bytes);
         let template = "{msg:11} [{bar:30}] {bytes} of {total_bytes}, {eta} left";
-        // The default bar serves as well if the template were wrong; a test holds it right.
+        // An invalid template would leave the default bar; a test checks it.
         if let Ok(style) = ProgressStyle::with_template(template) {
             self.bar.set_style(style.progress_chars("=> "));
         }
@@ -73,7 +73,7 @@ impl Progress for Bar {
     }
 }
 
-/// A line on standard error now and then, for logs of builds.
+/// Prints a line on standard error now and then, for build logs.
 #[derive(Debug)]
 pub(super) struct ProgressLines {
     every: Duration,
@@ -85,7 +85,7 @@ pub(super) struct ProgressLines {
 }
 
 impl ProgressLines {
-    /// Shows nothing if packing finishes quickly. The first line names the faster way, if there is
+    /// Prints nothing if packing finishes quickly. The first line names the faster way, if there is
     /// one.
     #[must_use]
     pub(super) fn new(offers_fast: bool) -> Self {
@@ -99,7 +99,7 @@ impl ProgressLines {
         }
     }
 
-    /// The line that is due, if one is.
+    /// The line to print now, if one is due.
     fn due(&mut self) -> Option<String> {
         if self.last.elapsed() < self.every {
             return None;
@@ -124,7 +124,7 @@ impl Progress for ProgressLines {
     fn advance(&mut self, bytes: u64) {
         self.done += bytes;
         if let Some(line) = self.due() {
-            // Who does not read it does not stop the pack.
+            // Failing to report progress does not stop packing.
             let _ = writeln!(io::stderr(), "{line}");
         }
     }

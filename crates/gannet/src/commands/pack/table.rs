@@ -9,14 +9,14 @@ use gannet_site::pack::{PackReport, Remedy, Skipped, Warning};
 use crate::messages::printable;
 use crate::quantities::{counted, size};
 
-/// Skipped files that the report names one by one unless asked for more.
+/// Skipped files listed by name without `--list-skipped`.
 const SKIPPED_LISTED: usize = 20;
 
-/// Patterns of files that are kept for a year that the report names one by one.
+/// Patterns of files kept for a year that are listed by name.
 const KEPT_LISTED: usize = 10;
 
-/// The report as text for people, with ANSI colours only if asked. It ends with the command to
-/// type next. Many skipped files are reported as counts, unless they are to be listed.
+/// Formats the report for people, with ANSI colours if `colour`. The last line is the next command
+/// to type. Many skipped files are summarised as counts unless `list_skipped`.
 pub(super) fn table(report: &PackReport, colour: bool, list_skipped: bool) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.
@@ -160,7 +160,7 @@ fn write_kept(
     }
 }
 
-/// All of a few, else how many by each rule.
+/// Lists the skipped files if they are few, else the count for each rule.
 fn write_skipped(
     report: &PackReport,
     out: &mut impl fmt::Write,
@@ -191,7 +191,7 @@ fn write_skipped(
     writeln!(out, "  (--list-skipped names them)")
 }
 
-/// What leaves out a file, as it was asked for.
+/// The rule that excluded a file, as the user gave it.
 fn rule(skipped: &Skipped) -> String {
     let rule = printable(&skipped.rule);
     match skipped.is_excluded {
@@ -200,7 +200,7 @@ fn rule(skipped: &Skipped) -> String {
     }
 }
 
-/// A warning with the flag that helps.
+/// A warning with the flag that resolves it.
 fn words(Warning { text, remedy }: &Warning) -> String {
     match remedy {
         None => text.clone(),

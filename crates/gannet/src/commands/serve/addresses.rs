@@ -1,4 +1,4 @@
-//! From settings to bound sockets: the default port moves when it is busy, a given one never does.
+//! Binds sockets as configured: the default port moves if it is busy, a given one never does.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -21,21 +21,21 @@ pub const PORT: u16 = 8080;
 /// The same with HTTPS.
 pub const TLS_PORT: u16 = 8443;
 
-/// How many ports are tried from the default one on. More would hide that something is wrong.
+/// How many ports are tried, counting the default one. Trying more would hide a real problem.
 const PORTS_TRIED: u16 = 20;
 
-/// How long an address may stay in use after its process has gone. It takes 10 ms on an idle
+/// How long an address may stay in use after its process has gone. Typically 10 ms on an idle
 /// machine.
 const UNOWNED_MAX: Duration = Duration::from_secs(1);
-/// How often it is tried meanwhile.
+/// The interval between attempts to bind it.
 const UNOWNED_LOOK: Duration = Duration::from_millis(5);
 
 /// Where to listen.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Wanted {
-    /// With what is spoken there, in the order in which they are bound and printed.
+    /// Addresses with their schemes, in the order in which they are bound and printed.
     pub addresses: Vec<(ListenAddress, Scheme)>,
-    /// All have this port, which is the default: it may move.
+    /// The default port, if all addresses have it: it may move.
     pub movable: Option<u16>,
 }
 
@@ -44,24 +44,24 @@ pub struct Wanted {
 pub struct Listening {
     /// In the order of [`Wanted::addresses`].
     pub bound: Vec<Bound>,
-    /// A sentence, if it is not what one would expect.
+    /// A note for the user, if this differs from the expected addresses.
     pub note: Option<String>,
 }
 
 /// Decides where to listen.
 ///
-/// `--listen` names whole addresses, `--port` and `--expose` make them up. Between layers the
-/// higher one counts; in the same layer they contradict each other, unless those that are named are
-/// Unix sockets: then all count.
+/// `--listen` names complete addresses, `--port` and `--expose` compose them. The higher layer
+/// wins. In the same layer the two ways contradict each other, unless `--listen` names Unix sockets
+/// only: then all of them are bound.
 ///
 /// # Errors
-/// They contradict each other, or HTTPS has no certificate.
+/// The flags contradict each other, or HTTPS has no certificate.
 pub fn wanted(settings: &Settings, origins: &Origins) -> Result<Wanted, Failure> {
     let origin = |name: &str| origins.get(name).copied();
     let listen = origin("listen").filter(|_| !settings.listen.is_empty());
     let expose = origin("expose").filter(|_| settings.expose);
     let is_unix = |it: &Listen| matches!(it.address, ListenAddress::Unix(_));
-    // A Unix socket has no port: one beside it is another address.
+    // A Unix socket has no port, so a port adds an address.
     let has_only_unix = settings.listen.iter().all(is_unix);
     for (name, other) in [("--port", origin("port")), ("--expose", expose)] {
         if listen.is_some() && other == listen && !has_only_unix {
@@ -105,7 +105,7 @@ pub fn wanted(settings: &Settings, origins: &Origins) -> Result<Wanted, Failure>
     })
 }
 
-/// The addresses of `--listen`, with what is spoken there.
+/// The addresses of `--listen`, with their schemes.
 fn named(settings: &Settings) -> Result<Vec<(ListenAddress, Scheme)>, Failure> {
     let scheme = |listen: &Listen| {
         let usual = || super::tls::scheme(&settings.tls, &listen.address);
@@ -133,10 +133,11 @@ fn named(settings: &Settings) -> Result<Vec<(ListenAddress, Scheme)>, Failure> {
     Ok(named)
 }
 
-/// Refuses an address that is to be bound twice; that of the metrics is bound by the server.
+/// Rejects duplicate addresses. The address of the metrics is checked here, but the server binds
+/// it.
 ///
 /// # Errors
-/// Names the address and what wants it.
+/// Names the address and the flags that use it.
 pub(super) fn check_once(wanted: &Wanted, settings: &Settings) -> Result<(), Failure> {
     let listened = wanted.addresses.iter();
     let mut all: Vec<_> = listened
@@ -150,7 +151,7 @@ pub(super) fn check_once(wanted: &Wanted, settings: &Settings) -> Result<(), Fai
     all.extend(further.filter_map(|(address, flag)| Some((ListenAddress::Tcp(address?), flag))));
     for (at, (address, flag)) in all.iter().enumerate() {
         let is_same = |(other, _): &&(ListenAddress, &str)| match (other, address) {
-            // Any free port is another one each time.
+            // Port 0 is a different free port each time.
             (ListenAddress::Tcp(other), ListenAddress::Tcp(address)) => {
                 other == address && address.port() != 0
             }
@@ -175,10 +176,10 @@ pub(super) fn check_once(wanted: &Wanted, settings: &Settings) -> Result<(), Fai
     Ok(())
 }
 
-/// Binds everything, or nothing.
+/// Binds all addresses, or none.
 ///
 /// # Errors
-/// An address is unavailable; the message says what to do.
+/// An address is unavailable; the message names the next step.
 pub fn bind(wanted: &Wanted, workers: usize) -> Result<Listening, Failure> {
     let first = match bind_patiently(&wanted.addresses, workers) {
         Ok(bound) => return Ok(Listening { bound, note: None }),
@@ -191,7 +192,7 @@ pub fn bind(wanted: &Wanted, workers: usize) -> Result<Listening, Failure> {
     move_on(wanted, port, &first, workers)
 }
 
-/// Binds the next port after the default one that is free.
+/// Binds the next free port after the default one.
 fn move_on(
     wanted: &Wanted,
     default: u16,
@@ -226,9 +227,9 @@ fn move_on(
     .help("choose one with --port N; --port 0 takes any free one"))
 }
 
-/// As [`bind_all`], but waits for an address that is in use although no process has it: after a
-/// server was killed, the kernel takes down its ring, and the listeners in it, some milliseconds
-/// later than the process.
+/// Like [`bind_all`], but waits for an address that is in use although no process holds it: when a
+/// server is killed, the kernel tears down its ring, which holds the listeners, some milliseconds
+/// after the process.
 fn bind_patiently(
     addresses: &[(ListenAddress, Scheme)],
     workers: usize,
@@ -262,7 +263,7 @@ struct Failed {
 fn bind_all(addresses: &[(ListenAddress, Scheme)], workers: usize) -> Result<Vec<Bound>, Failed> {
     let mut bound: Vec<Bound> = Vec::with_capacity(addresses.len());
     for (address, scheme) in addresses {
-        // With port 0 and several addresses (--expose) all get the port of the first.
+        // With port 0 and several addresses (--expose), all use the port that the first one got.
         let address = match (address, bound.first()) {
             (
                 ListenAddress::Tcp(tcp),
@@ -278,7 +279,7 @@ fn bind_all(addresses: &[(ListenAddress, Scheme)], workers: usize) -> Result<Vec
                 one.scheme = *scheme;
                 bound.push(one);
             }
-            // Exposed on a machine without IPv6: IPv4 alone is all interfaces.
+            // Without IPv6 on this machine, IPv4 alone covers all interfaces.
             Err(error) if is_without_ipv6(&address, &error) && !bound.is_empty() => {}
             Err(error) => return Err(Failed { address, error }),
         }
@@ -302,7 +303,7 @@ fn with_port(address: &ListenAddress, port: u16) -> ListenAddress {
     }
 }
 
-/// Why there is no listening on an address, and what to do.
+/// Explains why an address cannot be bound, with the next step.
 pub(super) fn explain(address: &ListenAddress, error: &io::Error) -> Failure {
     let failure = Failure::new("listen on", address, cause(error));
     match (error.kind(), address) {
@@ -329,7 +330,7 @@ pub(super) fn explain(address: &ListenAddress, error: &io::Error) -> Failure {
                 _ => "make its folder writable for gannet's user".into(),
             })
         }
-        // The group is unknown: the system has no such error.
+        // Unknown group: not an error of the system.
         (io::ErrorKind::InvalidInput, ListenAddress::Unix(unix))
             if unix.access.group.is_some() && error.raw_os_error().is_none() =>
         {
@@ -348,7 +349,7 @@ pub(super) fn explain(address: &ListenAddress, error: &io::Error) -> Failure {
     }
 }
 
-/// ` (used by nginx, process 812)`, if it can be found out.
+/// ` (used by nginx, process 812)`, if the owner can be found.
 pub(super) fn owner_text(address: &ListenAddress) -> String {
     let ListenAddress::Tcp(address) = address else {
         return String::new();
@@ -360,7 +361,7 @@ pub(super) fn owner_text(address: &ListenAddress) -> String {
     }
 }
 
-/// The URLs under which a bound address can be reached, with a remark for each.
+/// The URLs that reach a bound address, with a remark for each.
 #[must_use]
 pub fn urls(
     address: &ListenAddress,
@@ -400,8 +401,8 @@ fn url(address: SocketAddr, scheme: Scheme) -> String {
     }
 }
 
-/// The addresses of the network interfaces: without loopback, and without link-local ones, which
-/// no browser takes.
+/// The addresses of the network interfaces, except loopback and link-local ones, which browsers do
+/// not accept.
 #[must_use]
 pub fn interface_addresses() -> Vec<IpAddr> {
     let mut addresses: Vec<IpAddr> = if_addrs::get_if_addrs()
@@ -488,7 +489,7 @@ mod tests {
             None,
             Ok((&["unix:/s"], false)),
         );
-        // A higher layer's port wins over a lower layer's addresses, and the other way round.
+        // A port in a higher layer wins over addresses in a lower one, and vice versa.
         check(
             Some((":80", File)),
             Some((81, CommandLine)),

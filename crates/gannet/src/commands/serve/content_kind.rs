@@ -9,8 +9,8 @@ use gannet_server::permission;
 
 use crate::messages::Failure;
 
-/// How every archive begins. Shorter than the whole magic, so that an archive whose line ends some
-/// transfer has converted is still seen as one and refused with that reason.
+/// The first bytes of every archive. Shorter than the magic, so that an archive with line ends
+/// converted in transfer is still recognised, and rejected for that reason.
 const ARCHIVE_START: &[u8] = b"\x89gannet";
 
 /// Inspects `path`, following symbolic links.
@@ -25,7 +25,7 @@ pub fn examine(path: &Path) -> Result<Content, Failure> {
             _ => failure,
         }
     };
-    // Before opening: opening a FIFO would wait for a writer.
+    // Checked before opening, since opening a FIFO would wait for a writer.
     let kind = std::fs::metadata(path)
         .map_err(|error| fail(&error))?
         .file_type();
@@ -39,7 +39,7 @@ pub fn examine(path: &Path) -> Result<Content, Failure> {
         );
     }
     let is_archive = is_archive(path).map_err(|error| fail(&error))?;
-    // A damaged or empty `site.gannet` is meant as an archive: to be refused, not shown as a file.
+    // A damaged or empty `site.gannet` is rejected as an archive instead of served as a file.
     if is_archive || path.extension().is_some_and(|suffix| suffix == "gannet") {
         return Ok(Content::Archive(path.to_owned()));
     }

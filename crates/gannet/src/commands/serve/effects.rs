@@ -1,4 +1,4 @@
-//! Refuses flags that can have no effect with what is served, and where.
+//! Rejects flags that can have no effect with the configured content and addresses.
 
 use std::ffi::OsString;
 
@@ -13,21 +13,21 @@ use crate::command_line::serve_flags::needs::{Kind, NEEDS, Need};
 use crate::command_line::settings::Settings;
 use crate::messages::Failure;
 
-/// What is known when content and addresses are.
+/// The content and the addresses as far as flags depend on them.
 pub(super) struct Situation {
-    /// What is served; nothing if everything has the same answer, for measurements.
+    /// The kinds of content; empty if every request gets the same constant answer.
     pub(super) kinds: Vec<Kind>,
-    /// Something is served for some hosts only, by a flag or from an archive with hosts.
+    /// A site is for some hosts only, by a flag or in an archive with hosts.
     pub(super) has_hosts: bool,
     pub(super) has_https: bool,
     pub(super) has_tcp: bool,
     pub(super) is_logging: bool,
 }
 
-/// Finds the first flag, in whichever layer it was given, that does nothing.
+/// Rejects the first ineffective flag of any layer.
 ///
 /// # Errors
-/// Names it and the reason.
+/// Names the flag and the reason.
 pub(super) fn check(
     settings: &Settings,
     origins: &Origins,
@@ -42,7 +42,7 @@ pub(super) fn check(
         let Some((why, help)) = situation.lack(need, flag.name, settings) else {
             continue;
         };
-        // What says the same as saying nothing need have no effect.
+        // A flag that repeats the default is accepted.
         if is_default(flag, settings) {
             continue;
         }
@@ -52,11 +52,11 @@ pub(super) fn check(
     idle::refuse(SERVE_FLAGS, "", origins, pairs(settings, origins))
 }
 
-/// Flags that others leave nothing to do.
+/// Flags that other flags make ineffective.
 fn pairs(settings: &Settings, origins: &Origins) -> Vec<(bool, Idle)> {
     let content = &settings.server.content;
     let site = &settings.site;
-    // Without rules, only the index names and suffixes of kawipiko are left of a reading.
+    // Without rules, only kawipiko's dialect still has an effect: its index names and suffixes.
     let is_unread = site.no_rules && matches!(site.compat, Some(Compat::Cloudflare));
     let has_sites_only = settings.path.is_none() && !settings.sites.is_empty();
     let is_given = |name| origins.contains_key(name);
@@ -86,7 +86,7 @@ fn pairs(settings: &Settings, origins: &Origins) -> Vec<(bool, Idle)> {
     ]
 }
 
-/// Whether a flag is set to what holds without it.
+/// Whether a flag is set to its default.
 fn is_default(flag: &Flag<Settings>, settings: &Settings) -> bool {
     let mut without = settings.clone();
     !flag.default.is_empty()
@@ -95,7 +95,7 @@ fn is_default(flag: &Flag<Settings>, settings: &Settings) -> bool {
 }
 
 impl Situation {
-    /// What is said of a flag that has no effect, after its name, and what to do; `None` if it has.
+    /// Why a flag has no effect, to follow its name, and the next step; `None` if it has one.
     fn lack(&self, need: Need, name: &str, settings: &Settings) -> Option<(String, String)> {
         let lack = |why: &str, help: &str| Some((format!("has no effect {why}"), help.to_owned()));
         let is_constant = self.kinds.is_empty();
@@ -170,7 +170,7 @@ mod tests {
         }
     }
 
-    /// A value that differs from the default.
+    /// A value other than the default.
     fn sample(flag: &Flag<Settings>) -> OsString {
         let choices = flag.describe("").choices();
         let other = choices.iter().find(|choice| **choice != flag.default);
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    /// Settings with one flag set, by a layer.
+    /// Settings in which one layer sets one flag.
     fn with(flag: &Flag<Settings>, value: &OsString) -> (Settings, Origins) {
         let mut settings = Settings::default();
         (flag.apply)(&mut settings, std::slice::from_ref(value)).expect(flag.name);
@@ -208,8 +208,8 @@ mod tests {
         assert_eq!(flags, needs);
     }
 
-    /// Each flag with each kind of content: taken where it has an effect, else refused by name;
-    /// and never refused for saying the default.
+    /// Each flag with each kind of content is accepted if effective, else rejected by name;
+    /// repeating the default is never rejected.
     #[test]
     fn every_flag_is_taken_or_refused_with_each_content() {
         let mut refused = Vec::new();

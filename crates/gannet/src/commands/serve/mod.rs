@@ -1,4 +1,4 @@
-//! `gannet` and `gannet serve`: prepare (look at the path, bind, open), serve, wait for signals.
+//! `gannet` and `gannet serve`: prepare (inspect the path, bind, open), serve, wait for signals.
 
 pub mod addresses;
 pub mod content_kind;
@@ -43,17 +43,17 @@ use crate::commands::serve::signals::{Command, Commands};
 use crate::commands::serve::start_lines::Lines;
 use crate::messages::{Exit, Failure, printable};
 
-/// How often a running server is asked whether its workers have ended by themselves.
+/// How often the main thread checks whether the workers have ended by themselves.
 const LOOK: Duration = Duration::from_secs(1);
-/// The same once a stop was asked for.
+/// The same during shutdown.
 const LOOK_STOPPING: Duration = Duration::from_millis(10);
-/// A stop that takes longer than this is announced.
+/// Checks after which a slow shutdown is announced.
 const LOOKS_UNTIL_TOLD: u32 = 20;
 
-/// Serves, or says what is wrong with the configuration.
+/// Serves, or reports what is wrong with the configuration.
 ///
 /// # Errors
-/// Whatever keeps the server from starting.
+/// Anything that prevents the server from starting.
 pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     let (settings, origins) = resolve(SERVE_FLAGS, "", matches)?;
     if matches.get_flag("check-config") {
@@ -63,13 +63,13 @@ pub fn run(matches: &ArgMatches) -> Result<u8, Failure> {
     serve(&settings, &origins)
 }
 
-/// Serves until a signal ends it; gives the exit status.
+/// Serves until a signal stops it; returns the exit status.
 fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
     let used = Used::now(settings);
     let commands = match signals::listen() {
         Ok(commands) => commands,
         Err(error) => {
-            // Limits that are too low are reported as such.
+            // Too low a limit is the likely cause: if so, that is the error to report.
             prepare(settings, origins, used)?;
             return Err(Failure::of_system("listen for", "signals", &error));
         }
@@ -85,21 +85,21 @@ fn serve(settings: &Settings, origins: &Origins) -> Result<u8, Failure> {
     let sender = commands.sender.clone();
     running
         .watch_certificates(move |reload| {
-            // The receiver is gone when the server ends.
+            // The receiver is gone once the server has ended.
             let _ = sender.send(Command::Certificates(reload));
         })
         .map_err(|error| Failure::of_system("watch", "the certificates", &error))?;
     commands.serve();
     people.say(lines);
-    // Before the first requests are logged, if anybody reads.
+    // These lines are written before requests are logged, unless their reader stalls.
     notices::settle();
     Ok(wait(running, &commands, people))
 }
 
-/// Does all that a start does, up to the moment in which it would serve; gives what is unusual.
+/// Runs the whole start short of serving; returns notes about anything unusual.
 ///
 /// # Errors
-/// Whatever would keep the server from starting.
+/// Anything that would prevent the server from starting.
 fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
     let ready = prepare(settings, origins, Used::now(settings))?;
     let warnings = &ready.prepared.report().certificate_warnings;
@@ -107,15 +107,15 @@ fn check(settings: &Settings, origins: &Origins) -> Result<String, Failure> {
     Ok(warnings.iter().map(warning).collect())
 }
 
-/// A server that is about to serve.
+/// A server ready to serve.
 struct Ready {
     prepared: Prepared,
-    /// What is said when it does.
+    /// The lines printed when it begins.
     lines: String,
     people: People,
 }
 
-/// All of a start but serving: the start and the check of a configuration are this. `used` is what
+/// Prepares everything short of serving: shared by the start and `--check-config`. `used` is what
 /// the process had before.
 fn prepare(settings: &Settings, origins: &Origins, used: Used) -> Result<Ready, Failure> {
     let content = content(settings)?;
@@ -195,7 +195,7 @@ fn kind(content: &Content) -> Kind {
     }
 }
 
-/// A server's error in our form.
+/// Converts a server's error to our form.
 fn start_failure(error: &StartError, settings: &Settings) -> Failure {
     if let StartError::Listen(address, error) = error {
         return addresses::explain(address, error);
@@ -221,7 +221,7 @@ fn start_failure(error: &StartError, settings: &Settings) -> Failure {
     }
 }
 
-/// What to serve; refuses to guess without a terminal.
+/// The content to serve; without a terminal, refuses to guess.
 fn content(settings: &Settings) -> Result<Vec<Hosted>, Failure> {
     let mut contents = Vec::new();
     if settings.server.content.dummy.is_some() {
@@ -255,7 +255,7 @@ fn content(settings: &Settings) -> Result<Vec<Hosted>, Failure> {
     Ok(contents)
 }
 
-/// Refuses a host with two sites: the second would never be served.
+/// Rejects a host that names two sites: the second would never be served.
 fn check_hosts_once(sites: &[(Vec<String>, PathBuf)]) -> Result<(), Failure> {
     let mut known: BTreeMap<&str, &Path> = BTreeMap::new();
     for (hosts, path) in sites {
@@ -274,8 +274,8 @@ fn check_hosts_once(sites: &[(Vec<String>, PathBuf)]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether a site is for some hosts only, or an archive of several. What cannot be read is refused
-/// elsewhere.
+/// Whether a site is for some hosts only, or an archive with several. Unreadable archives are
+/// rejected elsewhere.
 fn has_hosts(hosted: &Hosted) -> bool {
     let of_archive = |path: &Path| {
         let file = named_file::open(path)?;
@@ -323,7 +323,7 @@ fn host_folders(root: &Path) -> Result<Vec<Hosted>, Failure> {
     Ok(folders.into_iter().map(hosted).collect())
 }
 
-/// What to serve where nothing else is asked for.
+/// The content for hosts without a site of their own.
 fn main_content(settings: &Settings) -> Result<Content, Failure> {
     match &settings.path {
         Some(path) => look(path),
@@ -356,7 +356,7 @@ fn log_format(settings: &Settings, terminal: &Terminal) -> LogFormat {
         (LogChoice::Json, _) => LogFormat::Json,
         (LogChoice::Combined, _) => LogFormat::Combined,
         (LogChoice::CombinedHost, _) => LogFormat::CombinedHost,
-        // Colours are for terminals, and a file is none.
+        // Colours are for terminals, not files.
         (LogChoice::Pretty, true) => LogFormat::Pretty { colour: false },
         (LogChoice::Pretty, false) => pretty,
         // A named file implies that logging is wanted.
@@ -366,9 +366,9 @@ fn log_format(settings: &Settings, terminal: &Terminal) -> LogFormat {
     }
 }
 
-/// The file that requests are logged to. One that is standard output under another name, such as
-/// `/dev/stdout`, is treated as such: a socket or a pipe cannot be reopened, and messages for
-/// people must not appear between log lines.
+/// The file that requests are logged to. If it is standard output under another name, such as
+/// `/dev/stdout`, returns `None`: a socket or a pipe cannot be reopened, and messages for people
+/// must not appear between log lines.
 fn log_file(settings: &Settings) -> Option<PathBuf> {
     let path = settings.server.log_file.as_ref()?;
     let is_output = || {
@@ -381,7 +381,7 @@ fn log_file(settings: &Settings) -> Option<PathBuf> {
 
 fn tell_of_missing_front_pages(missing: &[(PathBuf, Vec<String>)]) {
     for (path, hosts) in missing {
-        // A live directory may be given its front page later.
+        // A live directory may get its front page later.
         let yet = if path.is_dir() { " yet" } else { "" };
         let path = path.to_string_lossy();
         let hosts = match hosts.join(", ") {
@@ -396,7 +396,7 @@ fn tell_of_missing_front_pages(missing: &[(PathBuf, Vec<String>)]) {
     }
 }
 
-/// What standard output can show.
+/// The capabilities of standard output.
 pub(crate) struct Terminal {
     /// Standard output is a terminal.
     is_output: bool,
@@ -418,7 +418,7 @@ impl Terminal {
     }
 }
 
-/// Where words for people go.
+/// Where messages for people go.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum People {
     Out,
@@ -427,7 +427,7 @@ enum People {
 }
 
 impl People {
-    /// Standard output, unless another program reads requests from it.
+    /// Standard output, unless the request log goes there for another program.
     fn choose(is_quiet: bool, (log, has_file): (LogFormat, bool)) -> Self {
         match log {
             _ if is_quiet => Self::Nobody,
@@ -447,7 +447,7 @@ impl People {
     }
 }
 
-/// Serves until the workers have ended; gives the exit status.
+/// Waits until the workers have ended; returns the exit status.
 fn wait(running: Running, commands: &Commands, people: People) -> u8 {
     let mut stopping = None;
     let mut looks = 0;
@@ -477,7 +477,7 @@ fn wait(running: Running, commands: &Commands, people: People) -> u8 {
                 running.reopen_logs();
                 running.read_again();
             }
-            // Asked for, so it is printed even when quiet; never among logged requests.
+            // Requested explicitly, so printed even with --quiet; never among logged requests.
             Ok(Command::Summary) => {
                 ERRORS.write(running.summary());
             }

@@ -1,11 +1,11 @@
-//! Finds the process that listens on a port, for the message that the port is busy.
+//! Finds the process that listens on a port, for the message that a port is busy.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 
 use crate::messages::printable;
 
-/// Name and process number of who listens on the TCP port. `None` if none does, or if it is not
+/// Name and process ID of the listener on a TCP port. `None` if there is none, or if it is not
 /// visible (another user's process).
 #[must_use]
 pub(crate) fn port_owner(port: u16) -> Option<(String, u32)> {
@@ -37,7 +37,7 @@ pub(crate) fn port_owner(port: u16) -> Option<(String, u32)> {
                 })
             });
             let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-            // A process chooses its own name: it may hold anything.
+            // A process chooses its own name, which may contain control characters.
             owns.then(|| (printable(name.trim_end()), pid))
         })
 }

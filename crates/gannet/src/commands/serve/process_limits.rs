@@ -1,4 +1,4 @@
-//! The limits of the process: descriptors and memory, and the least of both that a start needs.
+//! The limits of the process: descriptors and memory, and the minimum of both for a start.
 
 use std::fs;
 
@@ -10,18 +10,18 @@ use crate::command_line::settings::Settings;
 use crate::messages::{Failure, cause};
 use crate::quantities::counted;
 
-/// The most descriptors asked for. Some containers have a hard limit of a thousand million, and
+/// The highest descriptor limit requested. Some containers have a hard limit of a billion, and
 /// tables are sized by the soft one.
 const DESCRIPTORS_MAX: u64 = 1 << 20;
 
-/// What the handling of signals has open: a pair of sockets.
+/// Descriptors for signals: a pair of sockets.
 const SIGNALS: u64 = 2;
-/// What a worker has open beside listeners and content: its engine, and what wakes it.
+/// Descriptors per worker besides listeners and content: its engine, and its waker.
 const WORKER: u64 = 2;
-/// For the first connection and its file, and for what io_uring is tried out with.
+/// Descriptors for the first connection and its file, and for probing io_uring.
 const FIRST_CONNECTION: u64 = 4;
 
-/// The reserve is one of so many parts of the memory that there may be, and so much at the most.
+/// The reserve is the memory limit divided by this, at most `RESERVE_MAX` bytes.
 const RESERVE_PART: u64 = 16;
 const RESERVE_MAX: u64 = 8 << 20;
 
@@ -29,26 +29,26 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 /// The stack of a thread and its share of the heap.
 const THREAD: u64 = 2 * MIB + 256 * KIB;
-/// The buffers that a worker keeps for its connections.
+/// The buffers that a worker keeps for its connections, bytes.
 const WORKER_BUFFERS: u64 = 2 * MIB + 512 * KIB;
-/// What the program has before a start makes anything: settings, certificates, names of sites. It has
+/// Data of the program before a start allocates: settings, certificates, site names. In practice
 /// less, unless there are very many of these.
 const PROGRAM: u64 = 3 * MIB;
-/// For the first connections and the files that they ask for.
+/// For the first connections and the files that they request.
 const FIRST_CONTENT: u64 = 4 * MIB;
 
-/// What a start makes that takes descriptors and memory.
+/// What a start needs in descriptors and memory.
 pub(super) struct Needs {
     workers: u64,
     addresses: u64,
     directories: u64,
     archives: u64,
-    /// A log file has a thread of its own; metrics are answered by one, too.
+    /// Threads of the log file and of the metrics, one each.
     helpers: u64,
 }
 
 impl Needs {
-    /// Of this configuration at so many addresses.
+    /// The needs of this configuration with this number of addresses.
     pub(super) fn of(config: &Config, content: &[Content], addresses: usize) -> Self {
         let workers = match config.workers {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -65,7 +65,7 @@ impl Needs {
         }
     }
 
-    /// What each worker opens: listeners are there twice until it has its own, an archive has one
+    /// Descriptors per worker: listeners count twice until it has its own, and an archive has one
     /// descriptor for its content and one for its tables.
     fn per_worker(&self) -> u64 {
         WORKER + 2 * self.addresses + self.directories + 2 * self.archives
@@ -77,7 +77,7 @@ impl Needs {
         open + shared + self.workers * self.per_worker() + FIRST_CONNECTION
     }
 
-    /// In whole MiB. Beside the workers there are four threads: for signals, for the disk, and for
+    /// In whole MiB. Besides the workers there are four threads: for signals, for the disk, and for
     /// messages on standard output and standard error.
     fn memory(&self, used: u64) -> u64 {
         let threads = self.workers + self.helpers + 4;
@@ -85,7 +85,7 @@ impl Needs {
         bytes.next_multiple_of(MIB)
     }
 
-    /// `most` is the limit's value, and `limit` its origin.
+    /// `most` is the limit's value, `limit` its source.
     fn check_descriptors(&self, most: u64, open: u64, limit: &Limit) -> Result<(), Failure> {
         let least = self.descriptors(open);
         if most >= least {
@@ -130,11 +130,11 @@ impl Needs {
     }
 }
 
-/// Who sets a limit, and what else can be done about it.
+/// The source of a limit, and how to raise it.
 struct Limit {
     name: &'static str,
     raise: &'static str,
-    /// Bytes of one of what is given.
+    /// Bytes per unit in which the limit is given.
     unit: u64,
 }
 
@@ -167,17 +167,17 @@ const ADDRESSES_OUTSIDE: Limit = Limit {
     unit: KIB,
 };
 
-/// What the process has before a start makes anything, the handling of signals above all: counted
-/// then, so that the check of a configuration and a start come to the same.
+/// What the process had before a start allocated anything, mainly for signals: recorded then, so
+/// that `--check-config` and a start agree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Used {
     descriptors: u64,
-    /// Bytes of data, at least what a program has at its start.
+    /// Bytes of data, at least what the program has at its start.
     memory: u64,
 }
 
 impl Used {
-    /// At this moment, before any thread starts.
+    /// Measures now, before any thread starts.
     pub(super) fn now(settings: &Settings) -> Self {
         let limits = [Resource::Data, Resource::As].map(|resource| getrlimit(resource).current);
         if settings.max_memory > 0 || limits.iter().any(Option::is_some) {
@@ -190,10 +190,10 @@ impl Used {
     }
 }
 
-/// Sets the limits of the process, and checks those set from outside.
+/// Sets the limits of the process, and checks those imposed from outside.
 ///
 /// # Errors
-/// A limit is less than a start needs, or more than the system allows.
+/// A limit is lower than a start needs, or higher than the system allows.
 pub(super) fn set(settings: &Settings, needs: &Needs, used: Used) -> Result<(), Failure> {
     let [of_descriptors, of_memory] = &BY_FLAG;
     let limit = |resource, name: &str, value: u64| {
@@ -234,7 +234,7 @@ pub(super) fn set(settings: &Settings, needs: &Needs, used: Used) -> Result<(), 
         }
     }
     if let Some(most) = getrlimit(Resource::As).current {
-        // The program itself is mapped, too, with the libraries that it is linked to.
+        // The address space also includes the program itself and its shared libraries.
         let mapped = status_bytes("VmSize:").saturating_sub(status_bytes("VmData:"));
         needs.check_memory(most, used.memory + mapped, &ADDRESSES_OUTSIDE)?;
     }
@@ -242,8 +242,8 @@ pub(super) fn set(settings: &Settings, needs: &Needs, used: Used) -> Result<(), 
     Ok(())
 }
 
-/// If memory is limited, by a flag or from outside (`ulimit -v`), a part of it is reserved for the
-/// moment when it runs out. Without room for that it is not.
+/// If memory is limited, by a flag or from outside (`ulimit -v`), sets part of it aside for when it
+/// runs out. If that allocation fails, there is no reserve.
 fn keep_reserve() {
     let limits = [Resource::Data, Resource::As].map(|resource| getrlimit(resource).current);
     if let Some(least) = limits.into_iter().flatten().min() {
@@ -252,7 +252,7 @@ fn keep_reserve() {
     }
 }
 
-/// What to do if a start found no resources although there was the least: which flags may be why.
+/// The next step if a start runs out of resources although the minimum is met: the flags to raise.
 pub(super) fn help(settings: &Settings) -> Option<String> {
     match (settings.max_descriptors, settings.max_memory) {
         (0, 0) => None,
@@ -262,8 +262,8 @@ pub(super) fn help(settings: &Settings) -> Option<String> {
     }
 }
 
-/// Every connection and open file is a descriptor; the soft limit is often 1024 for the sake of
-/// programs that use `select`.
+/// Every connection and open file is a descriptor; the soft limit is often 1024, for programs that
+/// use `select`.
 fn raise_descriptor_limit() {
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.unwrap_or(u64::MAX).min(DESCRIPTORS_MAX);
@@ -272,7 +272,7 @@ fn raise_descriptor_limit() {
             current: Some(wanted),
             maximum: limit.maximum,
         };
-        // Refused in a sandbox: the server then has fewer connections, as the manual says.
+        // A sandbox may refuse this: the server then accepts fewer connections, as the manual says.
         let _ = setrlimit(Resource::Nofile, raised);
     }
 }
@@ -313,7 +313,7 @@ mod tests {
         assert!(least.check_memory(u64::MAX, 0, memory).is_ok());
         assert!(least.check_descriptors(1, 3, descriptors).is_err());
         assert!(least.check_memory(1, 0, memory).is_err());
-        // Outside limits are reported in their own unit.
+        // Limits from outside are reported in their own unit.
         let failure = least
             .check_memory(MIB, 0, &ADDRESSES_OUTSIDE)
             .expect_err("too little");

@@ -1,4 +1,4 @@
-//! Turns signals into messages to the main thread, and ends the process where that is not listening.
+//! Turns signals into messages to the main thread, and ends the process if that thread does not.
 
 use std::io;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use gannet_server::tls::watch::Reload;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::Signals;
 
-/// What the main thread is to do.
+/// A command for the main thread.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// To stop (SIGINT, SIGTERM, SIGQUIT); the number is the signal's.
+    /// Stop (SIGINT, SIGTERM, SIGQUIT); carries the signal number.
     Stop(i32),
     /// Reopen the log file, and reload certificates and rules (SIGHUP).
     ReadAgain,
-    /// To print a summary (SIGUSR1).
+    /// Print a summary (SIGUSR1).
     Summary,
-    /// To say what signals there are (SIGUSR2).
+    /// List the signals (SIGUSR2).
     Signals,
-    /// To say what came of reading certificates again.
+    /// Report the outcome of reloading certificates.
     Certificates(Reload),
 }
 
@@ -34,17 +34,17 @@ pub(crate) struct Commands {
 }
 
 impl Commands {
-    /// From now on the main thread listens: the first signal lets it finish running answers.
+    /// The main thread now handles signals: the first one lets running answers finish.
     pub(crate) fn serve(&self) {
         self.is_serving.store(true, Ordering::Release);
     }
 }
 
-/// How long the main thread has for an end that was asked for "at once": to flush the log and to
-/// remove the files of sockets. It may hang in a file system that does.
+/// How long the main thread may take to exit at once: it flushes the log and removes socket files,
+/// and may hang in a file system.
 const END_AT_ONCE: Duration = Duration::from_millis(1_500);
 
-/// Listens for signals from now on. Called before any other thread starts, so that none is lost.
+/// Handles signals from now on. Called before any other thread starts, so that none is lost.
 ///
 /// # Errors
 /// The handlers cannot be installed, or the thread cannot be started.
@@ -82,7 +82,8 @@ pub(crate) fn listen() -> io::Result<Commands> {
     Ok(commands)
 }
 
-/// Ends the process if the main thread does not, whatever it hangs in; the third time at once.
+/// Ends the process after [`END_AT_ONCE`] if the main thread does not; a third signal ends it at
+/// once.
 fn end_soon(signal: i32, stops: u32) {
     let status = 128 + signal;
     let end = move || {

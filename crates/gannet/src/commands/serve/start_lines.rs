@@ -12,19 +12,19 @@ use crate::commands::serve::addresses::urls;
 use crate::messages::printable;
 use crate::quantities::{counted, size};
 
-/// What the lines tell of.
+/// The facts that the first lines report.
 pub struct Lines<'a> {
-    /// What is served, and for which hosts.
+    /// The content, and its hosts.
     pub contents: &'a [Hosted],
-    /// Where, with the real ports, and what is spoken there.
+    /// The bound addresses with their actual ports and schemes.
     pub addresses: &'a [(ListenAddress, Scheme)],
     /// The certificate for development, if it is in use.
     pub development: Option<&'a Development>,
     /// The addresses of the network interfaces.
     pub interfaces: &'a [IpAddr],
-    /// What was started.
+    /// The server's report of its start.
     pub report: &'a StartReport,
-    /// How requests are logged, and to which file.
+    /// The log format and file.
     pub log: (LogFormat, Option<&'a Path>),
     /// Something unexpected, such as another port.
     pub note: Option<&'a str>,
@@ -169,7 +169,7 @@ impl Lines<'_> {
         }
     }
 
-    /// Where requests are logged, unless it is where these lines go.
+    /// Where requests are logged, unless that is the stream of these lines.
     fn log(&self, text: &mut String) {
         let form = match self.log.0 {
             LogFormat::Off => return,
@@ -188,7 +188,7 @@ impl Lines<'_> {
         }
     }
 
-    /// What the engine makes use of is in the summary that SIGUSR1 prints.
+    /// The engine. The features it uses are in the summary that SIGUSR1 prints.
     fn engine(&self, text: &mut String) {
         let report = self.report;
         let workers = counted(report.workers as u64, "worker");

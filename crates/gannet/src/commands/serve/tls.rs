@@ -1,4 +1,4 @@
-//! From settings to certificates: named ones, or one made for development.
+//! Certificates from settings: those named, or one made for development.
 
 use gannet_server::config::{ListenAddress, Scheme, TlsConfig};
 use gannet_server::tls::certificates::{PairPaths, now_unix};
@@ -9,14 +9,13 @@ use gannet_server::tls::watch::{Reload, Source};
 use crate::command_line::settings::{Settings, TlsSettings};
 use crate::messages::{Exit, Failure};
 
-/// Whether addresses speak TLS.
+/// Whether HTTPS is enabled.
 #[must_use]
 pub fn is_wanted(tls: &TlsSettings) -> bool {
     tls.development || !tls.certificates.is_empty()
 }
 
-/// What is spoken at an address to listen on. A Unix socket has a proxy at its other end, which
-/// has opened the TLS connections already.
+/// The scheme of an address. The client of a Unix socket is a proxy, which has terminated TLS.
 #[must_use]
 pub fn scheme(tls: &TlsSettings, address: &ListenAddress) -> Scheme {
     match address {
@@ -28,7 +27,7 @@ pub fn scheme(tls: &TlsSettings, address: &ListenAddress) -> Scheme {
 /// The certificate and key files, in the order given; the first is the default.
 ///
 /// # Errors
-/// A flag that makes no sense without another one.
+/// A flag that requires another one is given without it.
 pub fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
     if tls.certificates.is_empty() && !tls.keys.is_empty() {
         let failure = Failure::usage("--tls-key is given without --tls-cert");
@@ -67,10 +66,10 @@ pub fn pairs(tls: &TlsSettings) -> Result<Vec<PairPaths>, Failure> {
     Ok(tls.certificates.iter().enumerate().map(pair).collect())
 }
 
-/// What the server is started with, and the certificate for development if one is used.
+/// The server's TLS configuration, and the development certificate if one is used.
 ///
 /// # Errors
-/// The flags contradict each other, or there is no place for a certificate.
+/// The flags contradict each other, or no certificate can be stored.
 pub fn prepare(settings: &Settings) -> Result<Option<(TlsConfig, Option<Development>)>, Failure> {
     let tls = &settings.tls;
     let mut pairs = pairs(tls)?;
@@ -100,7 +99,7 @@ pub fn prepare(settings: &Settings) -> Result<Option<(TlsConfig, Option<Developm
     Ok(Some((config, made)))
 }
 
-/// The certificate for development of this user, made if there is none.
+/// This user's development certificate, created if there is none.
 ///
 /// # Errors
 /// There is no directory for it, or it cannot be written.
@@ -128,7 +127,7 @@ pub fn authority() -> Result<String, Failure> {
         .map_err(|error| Failure::of_system("read", path.display(), &error))
 }
 
-/// What came of reading certificates again: a line for people, or an error for everybody.
+/// The outcome of reloading certificates: a line for people, or an error.
 pub fn reloaded(reload: &Reload) -> Result<String, Failure> {
     match reload {
         Reload::Replaced(warnings) => {
