@@ -1,4 +1,4 @@
-//! Why a download failed, in words, with the next step.
+//! Download errors in words, with the next step.
 
 use std::fmt;
 use std::io;
@@ -11,12 +11,12 @@ use rustls::{CertificateError, InvalidMessage};
 use super::response::Head;
 use super::url::Url;
 
-/// Why something could not be downloaded.
+/// Why a download failed.
 #[derive(Debug)]
 pub enum GetError {
     /// The certificates to trust cannot be read; why, in words.
     Certificates(String),
-    /// What the content was to be printed to takes no more.
+    /// The destination of `Client::print` cannot be written.
     Output(io::Error),
     /// Everything else.
     Failed {
@@ -28,19 +28,19 @@ pub enum GetError {
         cause: String,
         /// What to do about it, if that is known.
         help: Option<String>,
-        /// What the caller may do instead.
+        /// An alternative for the caller.
         remedy: Option<Remedy>,
     },
 }
 
-/// Another choice of the caller's that helps. Programs name the flag for it.
+/// An alternative that helps. Programs name the flag for it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Remedy {
     /// Accept any certificate.
     AcceptAny,
     /// Trust the authority that signed the certificate, or accept any.
     TrustAuthority,
-    /// Resume: what has arrived is kept.
+    /// Resume: the bytes received so far are kept.
     Resume,
     /// Fetch everything instead of resuming.
     FetchAll,
@@ -49,7 +49,7 @@ pub enum Remedy {
 }
 
 impl GetError {
-    /// `error` of the system, met in `doing` something with a file.
+    /// Wraps an error of the system while `doing` something with a file.
     pub(super) fn of_system(doing: &'static str, path: &Path, error: &io::Error) -> Self {
         Self::Failed {
             doing,
@@ -60,7 +60,7 @@ impl GetError {
         }
     }
 
-    /// The same with this remedy where nothing else helps.
+    /// Adds this remedy unless there is other help.
     pub(super) fn or_remedy(mut self, other: Remedy) -> Self {
         if let Self::Failed {
             help: None,
@@ -91,10 +91,10 @@ impl fmt::Display for GetError {
 
 impl std::error::Error for GetError {}
 
-/// Seconds of a day.
+/// Seconds per day.
 const DAY_S: u64 = 24 * 60 * 60;
 
-/// The content cannot be written: an error of this machine's, not of the server's.
+/// The content cannot be written: a local error, not the server's.
 #[derive(Debug)]
 struct Unwritten {
     path: PathBuf,
@@ -109,17 +109,18 @@ impl fmt::Display for Unwritten {
 
 impl std::error::Error for Unwritten {}
 
-/// `error`, met in writing what becomes `path`.
+/// Wraps `error`, which occurred while writing the file that becomes `path`.
 pub(super) fn unwritten(path: &Path, error: &io::Error) -> io::Error {
     let (path, cause) = (path.to_owned(), cause(error));
     io::Error::new(error.kind(), Unwritten { path, cause })
 }
 
-/// A response that is not the content.
+/// A response without the requested content.
 pub(super) fn unexpected(head: &Head) -> io::Error {
     let status = head.status;
     let help = match status {
-        // What a server of HTTPS says to clear text, and many others to what they do not understand.
+        // HTTPS servers answer clear text with this, and many servers answer malformed requests
+        // with it.
         400 => Some("if the port is that of HTTPS, ask for https:// there"),
         401 | 403 | 407 => Some("gannet get has no credentials for it"),
         404 | 410 => Some("nothing is at this URL: check its path"),
@@ -135,7 +136,7 @@ pub(super) fn unexpected(head: &Head) -> io::Error {
     })
 }
 
-/// `error`, met at `url`, which a redirection from `asked` led to.
+/// Wraps `error`, which occurred at `url` after a redirection from `asked`.
 pub(super) fn redirected(error: io::Error, asked: &Url, url: &Url) -> io::Error {
     if asked == url {
         return error;
@@ -145,7 +146,7 @@ pub(super) fn redirected(error: io::Error, asked: &Url, url: &Url) -> io::Error 
     io::Error::new(error.kind(), reason)
 }
 
-/// The failure to download the URL that was typed.
+/// Converts an error of the download of the URL that was typed.
 pub(super) fn failure(asked: &Url, error: &io::Error) -> GetError {
     let inner = error.get_ref();
     if let Some(unwritten) = inner.and_then(|e| e.downcast_ref::<Unwritten>()) {
@@ -160,7 +161,7 @@ pub(super) fn failure(asked: &Url, error: &io::Error) -> GetError {
     failed("download", asked.typed(), error)
 }
 
-/// The failure to do something with `object`, which a server has to do with.
+/// Converts an error while `doing` something with `object` that involves a server.
 #[must_use]
 pub fn failed(doing: &'static str, object: &str, error: &io::Error) -> GetError {
     let reason = reason_of(error);
@@ -173,8 +174,7 @@ pub fn failed(doing: &'static str, object: &str, error: &io::Error) -> GetError 
     }
 }
 
-/// What an error says, for those who do not know the libraries it comes from, and what to do about
-/// it.
+/// An error in words for users who do not know the libraries involved, with the next step.
 #[derive(Clone, Debug)]
 struct Reason {
     text: String,
@@ -190,7 +190,7 @@ impl fmt::Display for Reason {
 
 impl std::error::Error for Reason {}
 
-/// What an error says, and what to do about it.
+/// Describes an error, with the next step.
 fn reason_of(error: &io::Error) -> Reason {
     let inner = error.get_ref();
     if let Some(reason) = inner.and_then(|e| e.downcast_ref::<Reason>()) {
@@ -228,7 +228,7 @@ fn of_tls(error: &rustls::Error) -> Reason {
             let text = format!("the server's certificate {why}");
             Reason { text, help, remedy }
         }
-        // What comes first is no record of TLS: clear text.
+        // The first bytes are not a TLS record: clear text.
         rustls::Error::InvalidMessage(InvalidMessage::InvalidContentType) => Reason {
             text: "the server does not speak TLS there".into(),
             help: Some("ask for http:// there, or name the port of HTTPS"),
@@ -242,7 +242,7 @@ fn of_tls(error: &rustls::Error) -> Reason {
     }
 }
 
-/// What goes on after `the server's certificate`.
+/// Continues the sentence `the server's certificate`.
 fn of_certificate(error: &CertificateError) -> (String, Option<&'static str>, Option<Remedy>) {
     let days = |from: UnixTime, to: UnixTime| to.as_secs().saturating_sub(from.as_secs()) / DAY_S;
     let accept_any = Some(Remedy::AcceptAny);
@@ -279,12 +279,12 @@ fn of_certificate(error: &CertificateError) -> (String, Option<&'static str>, Op
             (why, of_names, accept_any)
         }
         CertificateError::NotValidForName => ("is for another name".into(), of_names, accept_any),
-        // What `openssl req -x509` makes by default.
+        // The default of `openssl req -x509`.
         CertificateError::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {
             let why = "is a CA certificate, not a server's";
             (why.into(), None, accept_any)
         }
-        // What `openssl x509 -req` made for a long time.
+        // The default of `openssl x509 -req` for many years.
         CertificateError::Other(other) if other.to_string().contains("UnsupportedCertVersion") => {
             let why = "is X.509 version 1, which has no host names (expected 3)";
             (why.into(), None, accept_any)

@@ -1,9 +1,9 @@
-//! What is under the name of a file before a download goes on: the whole content already, or the
-//! beginning of it that another tool has left.
+//! Examines an existing file before a download: it may already be complete, or be the beginning
+//! that another tool downloaded.
 //!
-//! Nothing of another file may become part of a download, so the server has to prove which it is:
-//! by `If-Range` with the date of the file (RFC 9110 section 13.1.5; gannet, `curl -R` and `wget`
-//! give a file the date of the content), or by the digest of the whole.
+//! A download must never include bytes of another file, so the server has to confirm which it is:
+//! by `If-Range` with the file's date (RFC 9110 section 13.1.5; gannet, `curl -R` and `wget` set a
+//! file's date to that of the content), or by the digest of the whole representation.
 
 use std::fs;
 use std::io;
@@ -22,20 +22,20 @@ use super::url::Url;
 /// What a file turned out to be.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Existing {
-    /// Nothing to go on with, or what our own download has left.
+    /// Nothing to resume, or our own partial download.
     Nothing,
-    /// The whole content. Its digest, if that was the proof.
+    /// The complete content, with the digest's algorithm if that was the proof.
     Whole(Option<&'static str>),
 }
 
 impl Client {
-    /// Examines the file `path` and compares it with the server's. The beginning of a content takes
-    /// the name and the state of an interrupted download, which then goes on.
+    /// Examines the file `path` and compares it with the server's. The beginning of the content
+    /// gets the name and state of an interrupted download, which is then resumed.
     pub(super) fn examine(&self, url: &Url, path: &Path) -> Result<Existing, GetError> {
         let (part, tag) = (beside(path, ".part"), beside(path, ".part.tag"));
         let found = match fs::metadata(path) {
             Ok(found) if found.is_file() && found.len() > 0 && !part.exists() => found,
-            // If it cannot be examined, writing reports the error.
+            // If it cannot be examined, writing will report the error.
             _ => return Ok(Existing::Nothing),
         };
         let len = found.len();
@@ -93,7 +93,7 @@ impl Client {
     }
 }
 
-/// The algorithm of the digest that the server names, if the file has this digest.
+/// The algorithm of the server's digest, if the file matches it.
 fn proof(head: &Head, path: &Path) -> io::Result<Option<&'static str>> {
     let wanted = head.repr_digest.as_deref().and_then(wanted_digest);
     let Some((name, algorithm, wanted)) = wanted else {

@@ -1,4 +1,4 @@
-//! One request of HTTP/1.1 (RFC 9112), as a client.
+//! Sends one HTTP/1.1 request (RFC 9112) as a client.
 
 use std::io;
 
@@ -9,28 +9,28 @@ use super::response::Head;
 use super::transport::Transport;
 use super::url::Url;
 
-/// A response whose content is still to come.
+/// A response whose content has not been read yet.
 pub(super) struct Exchange {
     transport: Transport,
     body: Body,
-    /// Content that came with the head.
+    /// Content received with the head.
     early: Vec<u8>,
 }
 
-/// Where the content ends (RFC 9112 section 6.3).
+/// How the content is framed (RFC 9112 section 6.3).
 enum Body {
-    /// After so many bytes.
+    /// By its length in bytes.
     Length(u64),
-    /// With the last chunk.
+    /// By chunks.
     Chunked(Chunks),
-    /// With the connection.
+    /// By the end of the connection.
     Close,
 }
 
-/// Asks for `url` with further `fields`, and reads the head of the final response.
+/// Requests `url` with additional `fields`, and reads the head of the final response.
 ///
 /// # Errors
-/// Of the connection, or of a response that makes no sense.
+/// The connection fails, or the response is malformed.
 pub(super) fn get(
     mut transport: Transport,
     url: &Url,
@@ -70,7 +70,7 @@ pub(super) fn get(
                 None => Body::Close,
             };
             if head.is_chunked {
-                // RFC 9112 section 6.3: the chunks say where it ends.
+                // RFC 9112 section 6.3: the chunked coding overrides it.
                 head.content_length = None;
             }
             let early = received;
@@ -88,11 +88,11 @@ pub(super) fn get(
 }
 
 impl Exchange {
-    /// Gives the next content to `take`; `unwanted` content is only counted, where that is
-    /// cheaper. The number of bytes, or `None` at the end.
+    /// Passes the next content to `take`, or only counts `unwanted` content where that is cheaper.
+    /// Returns the number of bytes, or `None` at the end.
     ///
     /// # Errors
-    /// Of the connection, those of `take`, and when the content ends too early.
+    /// The connection fails, `take` fails, or the content is truncated.
     pub(super) fn next(
         &mut self,
         unwanted: bool,
@@ -125,7 +125,7 @@ impl Exchange {
         })?;
         match (&self.body, more) {
             (_, true) => Ok(Some(count)),
-            // RFC 9112 section 9.8: anyone on the way can end a TCP connection.
+            // RFC 9112 section 9.8: anyone on the path can close a TCP connection.
             (Body::Close, false) if self.transport.is_cut() => {
                 Err(wrong("the connection was cut off (no close_notify)"))
             }
@@ -140,7 +140,7 @@ impl Exchange {
 }
 
 impl Body {
-    /// Takes the content out of `bytes` and returns its length.
+    /// Passes the content in `bytes` to `take` and returns its length.
     fn take(
         &mut self,
         bytes: &[u8],
@@ -160,11 +160,12 @@ impl Body {
     }
 }
 
-/// The chunked coding (RFC 9112 section 7.1), byte by byte where it is not content.
+/// A decoder of the chunked coding (RFC 9112 section 7.1); processes all but the content byte by
+/// byte.
 #[derive(Default)]
 struct Chunks {
     state: Chunk,
-    /// What is left of the chunk, or its size while that is read.
+    /// The remaining length of the chunk, or its size while that is read.
     size: u64,
     /// Bytes of the current line.
     line: usize,
@@ -232,7 +233,7 @@ impl Chunks {
                     self.line = 0;
                     Chunk::Size
                 }
-                // An empty line ends the trailer section: nothing but the line's own end.
+                // An empty line, except for its CRLF, ends the trailer section.
                 (Chunk::Trailer, b'\n') if self.line <= 2 => Chunk::Done,
                 (Chunk::Trailer, b'\n') => {
                     self.line = 0;
@@ -265,7 +266,7 @@ fn parse(head: &[u8]) -> Result<Head, String> {
         status,
         ..Head::default()
     };
-    // Folded lines (RFC 9112 section 5.2) belong to fields that are not used here.
+    // Obsolete line folding (RFC 9112 section 5.2) occurs only in fields that are not used here.
     let is_folded = |line: &&[u8]| line.first().is_some_and(|b| b" \t".contains(b));
     for line in lines.filter(|line| !line.is_empty() && !is_folded(line)) {
         let colon = line
@@ -285,7 +286,7 @@ fn wrong(what: impl Into<String>) -> io::Error {
 mod tests {
     use super::*;
 
-    /// Any cut of the coded bytes gives the same content.
+    /// Wherever the coded bytes are split, the content is the same.
     #[test]
     fn chunks_are_joined_wherever_they_are_cut() {
         let coded = b"5\r\nHello\r\n8;x=y\r\n, World!\r\n0\r\nA: b\r\n\r\n";

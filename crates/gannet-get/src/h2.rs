@@ -1,6 +1,6 @@
-//! One request of HTTP/2 (RFC 9113), as a client: frames and HPACK are those of the server.
+//! Sends one HTTP/2 request (RFC 9113) as a client, with the server's frames and HPACK.
 //!
-//! One stream a connection: parallel downloads have connections of their own, as with HTTP/1.1.
+//! One stream per connection: parallel downloads use separate connections, as in HTTP/1.1.
 
 use std::io;
 
@@ -20,41 +20,41 @@ const STREAM: u32 = 1;
 const WINDOW_MAX: u32 = 0x7fff_ffff;
 /// The window of a connection before its first update.
 const WINDOW_INITIAL: u32 = 65_535;
-/// Content after which both windows are filled up again.
+/// Consumed content after which both windows are replenished.
 const REFILL: u32 = 1 << 29;
-/// The largest frame accepted: the less headers there are between the content the better.
+/// The largest frame accepted: large frames mean fewer headers between content.
 const FRAME_MAX: u32 = 1 << 20;
 
-/// A response whose content is still to come.
+/// A response whose content has not been read yet.
 pub(super) struct Exchange {
     transport: Transport,
     frames: Frames,
 }
 
-/// What has been understood of the connection.
+/// The state of the connection.
 struct Frames {
-    /// The beginning of a frame, header included, of which more must come.
+    /// The beginning of an incomplete frame, including its header.
     partial: Vec<u8>,
     /// Content bytes left in the current DATA frame.
     content: u32,
-    /// Padding behind it.
+    /// Padding after the content.
     padding: u32,
     decoder: Decoder,
-    /// The field block while it comes in pieces, and whether the stream ends with it.
+    /// The field block while it is incomplete, and whether it ends the stream.
     block: Vec<u8>,
     head: Option<Head>,
     is_done: bool,
-    /// Content since the windows were filled up.
+    /// Content received since the windows were replenished.
     consumed: u32,
     /// Frames to be sent.
     outgoing: Vec<u8>,
     count: usize,
 }
 
-/// Asks for `url` with further `fields`, and reads the head of the final response.
+/// Requests `url` with additional `fields`, and reads the head of the final response.
 ///
 /// # Errors
-/// Of the connection, or of a response that makes no sense.
+/// The connection fails, or the response is malformed.
 pub(super) fn get(
     mut transport: Transport,
     url: &Url,
@@ -94,7 +94,7 @@ pub(super) fn get(
         outgoing: Vec::new(),
         count: 0,
     };
-    // Content that comes with the head waits in the transport's turn: it is kept.
+    // Content may arrive in the same read as the head: it is kept.
     let mut early = Vec::new();
     while frames.head.is_none() {
         let more = transport.receive(&mut |bytes| {
@@ -120,15 +120,15 @@ impl Exchange {
         self
     }
 
-    /// Gives the next content to `take`. The number of bytes, or `None` at the end.
+    /// Passes the next content to `take`. Returns the number of bytes, or `None` at the end.
     ///
     /// # Errors
-    /// Of the connection, those of `take`, and when the content ends too early.
+    /// The connection fails, `take` fails, or the content is truncated.
     pub(super) fn next(
         &mut self,
         take: &mut dyn FnMut(&[u8]) -> io::Result<()>,
     ) -> io::Result<Option<u64>> {
-        // Behind the head there is no field block any more: its place keeps the early content.
+        // No field block follows the head; its buffer holds the early content.
         if !self.frames.block.is_empty() {
             let early = std::mem::take(&mut self.frames.block);
             return take(&early).map(|()| Some(early.len() as u64));
@@ -151,7 +151,7 @@ impl Exchange {
 }
 
 impl Frames {
-    /// Whether the stream has ended and all of its content was given away.
+    /// Whether the stream has ended and all of its content was passed on.
     fn is_whole(&self) -> bool {
         self.is_done && self.content == 0 && self.padding == 0
     }
@@ -164,7 +164,7 @@ impl Frames {
         transport.send(&outgoing)
     }
 
-    /// Takes frames out of `bytes`; gives content to `take` and returns its length.
+    /// Parses frames in `bytes`; passes content to `take` and returns its length.
     fn receive(
         &mut self,
         mut bytes: &[u8],
@@ -188,7 +188,7 @@ impl Frames {
         Ok(count)
     }
 
-    /// Takes what belongs to the current frame's header, or to a frame without content.
+    /// Consumes bytes of a frame header, or of a frame other than DATA.
     fn receive_frame<'b>(&mut self, bytes: &'b [u8]) -> io::Result<&'b [u8]> {
         let rest = self.collect(bytes, FRAME_HEADER_LEN);
         if self.count == 0 && self.partial.starts_with(b"HTTP/1.") {
@@ -204,7 +204,7 @@ impl Frames {
         }
         let is_data = header.kind == FrameType::DATA;
         let padded = header.has(flags::PADDED) && is_data;
-        // Of DATA only the length of its padding is collected; of others everything is.
+        // Of DATA only the padding length is collected; of other frames the whole payload.
         let wanted = match is_data {
             true => usize::from(padded),
             false => header.len as usize,
@@ -224,7 +224,7 @@ impl Frames {
         Ok(rest)
     }
 
-    /// Moves bytes until `len` of the frame are there.
+    /// Moves bytes until `len` bytes of the frame are collected.
     fn collect<'b>(&mut self, bytes: &'b [u8], len: usize) -> &'b [u8] {
         let missing = len.saturating_sub(self.partial.len()).min(bytes.len());
         self.partial.extend_from_slice(&bytes[..missing]);
@@ -276,7 +276,8 @@ impl Frames {
                 frame(FrameType::PING, flags::ACK, 0, 8, &mut self.outgoing);
                 self.outgoing.extend_from_slice(payload);
             }
-            // RFC 9113 section 8.1: a whole response may come before the request is wanted no more.
+            // RFC 9113 section 8.1: after a complete response, the server may stop reading the
+            // request.
             FrameType::RST_STREAM if self.is_done => {}
             FrameType::RST_STREAM => {
                 let code = payload.first_chunk().map_or(0, |c| u32::from_be_bytes(*c));
@@ -317,7 +318,7 @@ impl Frames {
         });
         decoded.map_err(|e| wrong(format!("a field block cannot be decoded ({e:?})")))?;
         result.map_err(wrong)?;
-        // An interim response is skipped; behind the head it is the trailer section.
+        // An interim response is skipped; after the head, this is the trailer section.
         if self.head.is_none() && head.status >= 200 {
             self.head = Some(head);
         } else if self.head.is_none() && head.status < 100 {

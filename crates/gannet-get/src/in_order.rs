@@ -1,4 +1,4 @@
-//! A download in order, over one connection: to standard output, or to another program.
+//! Downloads in order over one connection: to standard output or another writer.
 
 use std::io::{self, Write};
 
@@ -10,12 +10,12 @@ use super::output::{base64, wanted_digest};
 use super::url::Url;
 
 impl Client {
-    /// Fetches `asked` and writes its content to `out` as it comes. Its problems only show when it
-    /// is written.
+    /// Fetches `asked` and writes its content to `out` as it arrives. A mismatch of length or
+    /// digest is therefore reported only after the content was written.
     ///
     /// # Errors
-    /// The server cannot be reached, answers something else than the content, or the content is not
-    /// what its length and its digest say; or `out` takes no more.
+    /// The server cannot be reached or does not send the content, the length or digest does not
+    /// match, or `out` cannot be written.
     pub fn print(&self, asked: &Url, out: &mut dyn Write) -> Result<(), GetError> {
         self.check_trust(std::slice::from_ref(asked))?;
         let fail = |error| failure(asked, &error);

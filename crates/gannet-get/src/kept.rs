@@ -1,4 +1,4 @@
-//! What a download left that did not end: `FILE.part.tag`, beside the bytes in `FILE.part`.
+//! The state of an interrupted download: `FILE.part.tag`, beside the bytes in `FILE.part`.
 //!
 //! ```text
 //! "the entity tag"
@@ -7,27 +7,27 @@
 //! ```
 //!
 //! The first line is the strong entity tag of the content. Each further line is a part: its first
-//! byte, its length, and how much of it is there. Without such lines all bytes of the file are, and
-//! the rest is not.
+//! byte, its length, and how many of its bytes are present. Without such lines, all bytes of the
+//! file are present and the rest of the content is missing.
 
 use std::fmt::Write;
 
 use super::limits::CONNECTIONS_MAX;
 use super::output::{Part, shares};
 
-/// What is there, and what it belongs to.
+/// The parts present, and the content they belong to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Kept {
     /// The entity tag.
     pub(super) tag: String,
     /// Length of the file.
     len: u64,
-    /// Parts with the bytes that are there of each; none when they are one.
+    /// Parts with the bytes present in each; empty if there is a single part.
     parts: Vec<(u64, u64, u64)>,
 }
 
 impl Kept {
-    /// Reads the state of a file of `len` bytes, at least one. `None` if it makes no sense.
+    /// Parses the state of a file of `len` bytes, at least one. `None` if it is inconsistent.
     pub(super) fn read(text: &str, len: u64) -> Option<Self> {
         let mut lines = text.lines();
         let tag = lines.next().filter(|tag| is_tag(tag))?.to_owned();
@@ -50,7 +50,7 @@ impl Kept {
         Some(Self { tag, len, parts })
     }
 
-    /// The text that [`Kept::read`] takes.
+    /// Formats the text that [`Kept::read`] parses.
     pub(super) fn write(tag: &str, parts: &[Part], written: impl Iterator<Item = u64>) -> String {
         let mut text = format!("{tag}\n");
         if parts.len() > 1 {
@@ -62,8 +62,8 @@ impl Kept {
         text
     }
 
-    /// First byte, and last if known, of the first request. Where nothing is missing it is the last
-    /// byte: its response has the digest of the whole.
+    /// First byte, and last if known, of the first request. If nothing is missing, it is the last
+    /// byte: the response carries the digest of the whole.
     fn first_missing(&self) -> (u64, Option<u64>) {
         let missing = self.parts.iter().find(|(_, len, written)| written < len);
         match missing {
@@ -72,7 +72,7 @@ impl Kept {
         }
     }
 
-    /// The value of `range` that asks for it.
+    /// The value of `range` that requests it.
     pub(super) fn range(&self) -> String {
         match self.first_missing() {
             (first, Some(last)) => format!("bytes={first}-{last}"),
@@ -89,8 +89,8 @@ impl Kept {
             && whole_before.is_none_or(|before| before == whole)
     }
 
-    /// All parts of a content of `whole` bytes, and how much of each is there. What is missing of a
-    /// single one is divided among `connections`.
+    /// All parts of a content of `whole` bytes, and how much of each is present. If there is a
+    /// single part, the rest of it is divided among `connections`.
     pub(super) fn parts(&self, whole: u64, connections: usize) -> (Vec<Part>, Vec<u64>) {
         let (first, last) = self.first_missing();
         if last.is_none() {
@@ -131,7 +131,7 @@ mod tests {
         assert!(kept.fits((43, 65, 100)) && !kept.fits((43, 65, 101)));
         assert!(!kept.fits((43, 99, 100)) && !kept.fits((0, 65, 100)));
         assert_eq!(kept.parts(100, 1), (parts.clone(), vec![33, 10, 0]));
-        // Nothing is missing: the last byte shows whether that is so.
+        // Nothing is missing: requesting the last byte verifies that.
         let whole = Kept::write("\"a\"", &parts, [33, 33, 34].into_iter());
         let whole = Kept::read(&whole, 100).expect("ours");
         assert_eq!(whole.range(), "bytes=99-");

@@ -1,22 +1,22 @@
 //! Bounds of a download, each with its reason.
 
-/// Connections at a time: more says nothing about a server that this machine could not hold.
+/// Concurrent connections: with more, this machine would be the bottleneck, not the server.
 pub const CONNECTIONS_MAX: usize = 1024;
 
 /// Bytes of a response head, or of a field block: several times what servers send.
 pub(super) const HEAD_MAX: usize = 64 << 10;
 
-/// Redirections followed for one URL (as many as browsers follow, about).
+/// Redirections followed per URL; about as many as browsers follow.
 pub(super) const REDIRECTS_MAX: usize = 10;
 
-/// Bytes taken from the kernel at once: enough that calls cost nothing beside copying, and no more
-/// than stays in the second-level cache until it is used.
+/// Bytes per read: large enough that system calls cost little compared with copying, and small
+/// enough to stay in the second-level cache until used.
 pub(super) const READ_LEN: usize = 256 << 10;
 
-/// Bytes thrown away at once: they are not copied, so that only the number of calls counts.
+/// Bytes discarded per call: they are not copied, so that only the number of calls matters.
 pub(super) const DISCARD_LEN: usize = 1 << 20;
 
-/// Seconds in which nothing arrives before a download has failed.
+/// Seconds without a byte received before a download fails.
 pub(super) const SILENCE_S: u64 = 30;
 
 /// Interim responses (1xx) before the final one.
@@ -26,9 +26,9 @@ pub(super) const INTERIM_MAX: usize = 16;
 /// record of a full buffer has one.
 pub(super) const TLS_STATES_MAX: usize = 1 << 20;
 
-/// Frames of HTTP/2 for a response's head: a server that sends more of other kinds is refused.
+/// HTTP/2 frames before a response's head: a server that sends more is rejected.
 pub(super) const FRAMES_BEFORE_HEAD_MAX: usize = 1024;
 
-/// Bytes of the file that says what a partial download holds: an entity tag and a line of at most 63
-/// bytes for each connection.
+/// Bytes of the state file of a partial download: an entity tag, and at most 63 bytes per
+/// connection.
 pub(super) const TAG_LEN_MAX: u64 = 256 << 10;

@@ -1,7 +1,7 @@
-//! The file that a download becomes: under another name until it is complete and checked.
+//! The output file of a download, under another name until it is complete and verified.
 //!
-//! `FILE.part` has the bytes, `FILE.part.tag` says what they are (see [`Kept`]), so that a download
-//! can go on later, however it ended.
+//! `FILE.part` holds the bytes, `FILE.part.tag` records which (see [`Kept`]), so that a download
+//! can be resumed, however it ended.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
@@ -27,35 +27,35 @@ use super::response::Head;
 pub(super) struct Part {
     /// Its first byte.
     pub(super) start: u64,
-    /// Its length, where it is known.
+    /// Its length, if known.
     pub(super) len: Option<u64>,
 }
 
-/// A file that is being written.
+/// A file being written.
 pub(super) struct Output {
     path: PathBuf,
     part: PathBuf,
     tag: PathBuf,
     file: File,
-    /// What is there from before.
+    /// The state of an earlier download.
     kept: Option<Kept>,
-    /// Why what is there is of no use, if it is not.
+    /// Why existing bytes are unusable, if they are.
     pub(super) note: Option<String>,
-    /// The whole length, where it is known.
+    /// The length of the whole content, if known.
     len: Option<u64>,
-    /// The entity tag of what is being fetched, if it is a strong one.
+    /// The strong entity tag of the content, if it has one.
     strong: Option<String>,
     parts: Vec<Part>,
-    /// Bytes written of each part.
+    /// Bytes written to each part.
     written: Vec<AtomicU64>,
 }
 
 impl Output {
-    /// Opens the file beside `path`, and keeps what is in it if a download goes on.
+    /// Opens the file beside `path`, and keeps its bytes if the download is resumed.
     pub(super) fn open(path: &Path, resumes: bool) -> io::Result<Self> {
         let path = resolved(path)?;
         let (part, tag) = (beside(&path, ".part"), beside(&path, ".part.tag"));
-        // What is there may be a device or a FIFO, which would be given the file's name in the end.
+        // An existing device or FIFO would be renamed to the output file in the end.
         if let Ok(found) = fs::metadata(&part)
             && !found.is_file()
         {
@@ -82,7 +82,7 @@ impl Output {
             Err(error) if error.kind() == io::ErrorKind::NotFound => (None, Some("is missing")),
             Err(_) => (None, Some("cannot be read")),
         };
-        // A user waiting for the rest of a long file should know that all of it is fetched again.
+        // Tells a user who expects the rest of a long file that all of it is fetched again.
         let note = lost.map(|why| {
             let (part, tag) = (shown(&part), shown(&tag));
             format!("cannot resume '{part}', since '{tag}' {why}: starting over")
@@ -101,7 +101,7 @@ impl Output {
         })
     }
 
-    /// The fields that ask for the rest.
+    /// The request fields for the missing bytes.
     pub(super) fn fields(&self) -> Vec<(&'static str, String)> {
         let mut fields = vec![
             ("want-repr-digest", "sha-256=9, sha-512=5".to_owned()),
@@ -114,7 +114,7 @@ impl Output {
         fields
     }
 
-    /// Whether a partial response is the rest of what is there.
+    /// Whether a partial response continues the existing bytes.
     pub(super) fn fits(&self, head: &Head) -> bool {
         let range = head.content_range;
         let kept = self.kept.as_ref();
@@ -122,13 +122,13 @@ impl Output {
             .is_some_and(|(kept, range)| kept.fits(range))
     }
 
-    /// Forgets what is there.
+    /// Discards the earlier state.
     pub(super) fn forget(&mut self) {
         self.kept = None;
     }
 
-    /// Gets ready for the content of `head` over at most `connections`: what each of them fetches,
-    /// part by part. The response at hand is the first part of the first.
+    /// Prepares for the content of `head` over at most `connections`: returns what each of them
+    /// fetches, part by part. The response at hand is the first part of the first.
     pub(super) fn begin(
         &mut self,
         head: &Head,
@@ -161,7 +161,7 @@ impl Output {
         }
         tasks.retain(|parts| !parts.is_empty());
         if tasks.is_empty() {
-            // An empty content: there is still its response.
+            // Even an empty content has a response to read.
             tasks.push(vec![(0, parts[0])]);
         }
         self.parts = parts;
@@ -171,7 +171,7 @@ impl Output {
         Ok(tasks)
     }
 
-    /// Writes `bytes` of the part `index` at `offset` of the file.
+    /// Writes `bytes` to part `index` at `offset` of the file.
     pub(super) fn write(&self, index: usize, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let result = self.file.write_all_at(bytes, offset);
         result.map_err(|error| unwritten(&self.path, &error))?;
@@ -180,8 +180,8 @@ impl Output {
         Ok(())
     }
 
-    /// Writes down how much is there, so that a later download can resume; nothing if the server
-    /// sends no strong entity tag, the only proof that the parts still belong together.
+    /// Records which bytes are present, so that a later download can resume. Does nothing if the
+    /// server sends no strong entity tag, the only proof that the parts still belong together.
     pub(super) fn keep(&self) -> io::Result<()> {
         let Some(tag) = &self.strong else {
             return Ok(());
@@ -198,14 +198,13 @@ impl Output {
         written
     }
 
-    /// Ends a download that failed: what nothing can go on with is removed. Whether something is
-    /// left.
+    /// Ends a failed download: removes files that cannot be resumed. Returns whether any are left.
     pub(super) fn abandon(&self) -> bool {
         let any = self.written.iter().any(|n| n.load(Ordering::Acquire) > 0);
         if any && self.strong.is_some() {
             return self.keep().is_ok() || self.tag.exists();
         }
-        // Nothing was begun: what an earlier download left is still good.
+        // Nothing was begun: the state of the earlier download is still valid.
         if self.written.is_empty() && self.kept.is_some() {
             return true;
         }
@@ -215,8 +214,8 @@ impl Output {
         false
     }
 
-    /// Checks the length and the digest, and gives the file its name. The algorithm of the digest,
-    /// where the server named one.
+    /// Checks length and digest, and renames the file. Returns the digest's algorithm, if the
+    /// server named one.
     pub(super) fn finish(&mut self, head: &Head) -> io::Result<Option<&'static str>> {
         let wrong = |what: String| io::Error::new(io::ErrorKind::InvalidData, what);
         let found = self.file.metadata()?.len();
@@ -227,7 +226,7 @@ impl Output {
         if let Some((name, algorithm, wanted)) = &digest {
             let found = digest_of(&self.part, algorithm)?;
             if found != *wanted {
-                // Wrong content must not be resumed.
+                // Content that fails its digest must not be resumed.
                 self.strong = None;
                 return Err(wrong(format!(
                     "the {name} digest is {found} (expected {wanted})"
@@ -238,8 +237,8 @@ impl Output {
             && let Some(modified) = parse_date(date.as_bytes(), unix_now())
             && let Ok(since) = u64::try_from(modified)
         {
-            // By it a later download sees that nothing is to be done. A file system that keeps no
-            // times has the content all the same.
+            // Lets a later download see that nothing has changed. A file system without times is no
+            // reason to fail.
             let _ = self
                 .file
                 .set_modified(UNIX_EPOCH + Duration::from_secs(since));
@@ -250,7 +249,7 @@ impl Output {
     }
 }
 
-/// A file with this name and `suffix` behind it.
+/// The name of a file with `suffix` appended.
 pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -273,8 +272,8 @@ fn shown(path: &Path) -> String {
     printable(&path.to_string_lossy())
 }
 
-/// Where the file is or is to be: behind links, and nothing else than a file, since a device or a pipe
-/// would be replaced by one.
+/// The path with links resolved. Only regular files are accepted, since a device or pipe would be
+/// replaced by one.
 fn resolved(path: &Path) -> io::Result<PathBuf> {
     let found = match fs::metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path.to_owned()),
@@ -295,7 +294,7 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
     fs::canonicalize(path)
 }
 
-/// `left` bytes from `start` on, in at most `count` parts of about the same length.
+/// Splits `left` bytes from `start` into at most `count` parts of about the same length.
 pub(super) fn shares(start: u64, left: u64, count: usize) -> Vec<Part> {
     let count = (count as u64).min(left.max(1));
     let at = |index: u64| start + (u128::from(left) * u128::from(index) / u128::from(count)) as u64;
@@ -307,12 +306,12 @@ pub(super) fn shares(start: u64, left: u64, count: usize) -> Vec<Part> {
         .collect()
 }
 
-/// The first digest of `repr-digest` that can be checked: a dictionary of byte sequences
-/// (RFC 9530 section 3, RFC 9651 section 3.2).
+/// The first digest of `repr-digest` that can be verified: a dictionary of byte sequences (RFC 9530
+/// section 3, RFC 9651 section 3.2).
 pub(super) fn wanted_digest(field: &str) -> Option<(&'static str, &'static Algorithm, String)> {
     field.split(',').find_map(|member| {
         let (name, value) = member.trim().split_once('=')?;
-        // A member may have parameters, which say nothing here.
+        // Parameters of a member are ignored.
         let value = value.split(';').next()?.trim_end();
         let value = value.strip_prefix(':')?.strip_suffix(':')?.to_owned();
         match name {

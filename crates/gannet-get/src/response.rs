@@ -1,4 +1,4 @@
-//! What a response's fields say about a download, whatever version of HTTP they came by.
+//! The fields of a response that a download uses, in any version of HTTP.
 
 /// A response head.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -11,22 +11,22 @@ pub(super) struct Head {
     pub(super) content_range: Option<(u64, u64, u64)>,
     /// Whether ranges are accepted.
     pub(super) accepts_ranges: bool,
-    /// The entity tag, when it is a strong one.
+    /// The entity tag, if strong.
     pub(super) tag: Option<String>,
-    /// `last-modified`, as it was sent.
+    /// `last-modified`, as sent.
     pub(super) last_modified: Option<String>,
     /// `repr-digest` (RFC 9530).
     pub(super) repr_digest: Option<String>,
     /// `location`.
     pub(super) location: Option<String>,
-    /// Whether the content is coded, although that was not requested.
+    /// Whether the content has a coding, although none was requested.
     pub(super) is_coded: bool,
-    /// Whether the content comes in chunks (HTTP/1 only).
+    /// Whether the content is chunked (HTTP/1 only).
     pub(super) is_chunked: bool,
 }
 
 impl Head {
-    /// The length of the whole representation, where it is known.
+    /// The length of the whole representation, if known.
     pub(super) fn whole_len(&self) -> Option<u64> {
         match self.content_range {
             Some((_, _, whole)) => Some(whole),
@@ -34,10 +34,10 @@ impl Head {
         }
     }
 
-    /// Takes in one field.
+    /// Adds one field.
     ///
     /// # Errors
-    /// A field that decides where the content ends makes no sense.
+    /// A field that frames the content is malformed.
     pub(super) fn add(&mut self, name: &[u8], value: &[u8]) -> Result<(), String> {
         let text = String::from_utf8_lossy(value).trim().to_owned();
         match name.to_ascii_lowercase().as_slice() {
@@ -56,7 +56,7 @@ impl Head {
             b"accept-ranges" => self.accepts_ranges = text.eq_ignore_ascii_case("bytes"),
             b"etag" if text.starts_with('"') => self.tag = Some(text),
             b"last-modified" => self.last_modified = Some(text),
-            // Lines of one name are one list (RFC 9110 section 5.3).
+            // Field lines of the same name form one list (RFC 9110 section 5.3).
             b"repr-digest" => match &mut self.repr_digest {
                 Some(before) => *before = format!("{before}, {text}"),
                 None => self.repr_digest = Some(text),
@@ -77,8 +77,8 @@ impl Head {
     }
 }
 
-/// `bytes 0-99/1000` (RFC 9110 section 14.4). `None` if the range or the whole length is missing,
-/// as with 416.
+/// Parses `bytes 0-99/1000` (RFC 9110 section 14.4). `None` if the range or the whole length is
+/// missing, as with 416.
 fn parse_range(text: &str) -> Result<Option<(u64, u64, u64)>, ()> {
     let number = |digits: &str| digits.parse::<u64>().map_err(|_| ());
     let (range, whole) = text

@@ -1,5 +1,5 @@
-//! URLs of the schemes http and https, as far as a download needs them: parsed as the URL standard
-//! of browsers says, within what a request can carry.
+//! http and https URLs as a download needs them: parsed according to the URL standard of browsers,
+//! restricted to what a request can carry.
 
 use std::fmt;
 
@@ -24,14 +24,14 @@ impl Url {
     /// Parses `text`; without a scheme it is `http`.
     ///
     /// # Errors
-    /// What is wrong with it, in words.
+    /// Describes in words what is wrong.
     pub fn parse(text: &str) -> Result<Self, String> {
-        // The standard drops some of them.
+        // The URL standard would drop some of them.
         if text.contains(char::is_control) {
             return Err("it has control characters".into());
         }
         let (scheme, rest) = text.split_once("://").unwrap_or(("http", text));
-        // The standard skips further slashes.
+        // The URL standard would skip further slashes.
         if rest.is_empty() || rest.starts_with(['/', '?', '#']) {
             return Err("it has no host".into());
         }
@@ -44,7 +44,7 @@ impl Url {
         &self.typed
     }
 
-    /// The target of `location`, a field value of this URL's response (RFC 9110 section 10.2.2).
+    /// Resolves `location`, a field of the response from this URL (RFC 9110 section 10.2.2).
     pub(super) fn join(&self, location: &str) -> Result<Self, String> {
         let base = url::Url::parse(&self.to_string()).map_err(|cause| cause.to_string())?;
         Self::of(location, base.join(location))
@@ -74,7 +74,7 @@ impl Url {
         })
     }
 
-    /// Host and port as the `host` field has them.
+    /// Host and port in the form of the `host` field.
     #[must_use]
     pub fn authority(&self) -> String {
         let host = match self.host.contains(':') {
@@ -88,7 +88,7 @@ impl Url {
     }
 }
 
-/// However they were typed.
+/// Compares what is requested, not how it was typed.
 impl PartialEq for Url {
     fn eq(&self, other: &Self) -> bool {
         let parts = |url: &Self| (url.is_https, url.port);

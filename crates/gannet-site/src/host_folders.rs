@@ -1,26 +1,26 @@
-//! A directory that has a folder for each host, as packing and serving take it.
+//! A directory with a folder for each host, for packing and serving.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::host_name::host_name;
 
-/// The folder for all hosts that have none of their own.
+/// The folder for hosts without one of their own.
 pub const DEFAULT_FOLDER: &str = "_default";
 
-/// What a directory with a folder for each host holds.
+/// The contents of a directory with a folder for each host.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct HostFolders {
-    /// Names of hosts and their folders, in the order of the names; the folder for all other hosts
-    /// comes first, without a name.
+    /// Host names with their folders, ordered by name; the folder for all other hosts comes first,
+    /// without a name.
     pub folders: Vec<(Option<String>, PathBuf)>,
-    /// Other entries, and why they are not sites.
+    /// Other entries, with the reasons why they are not sites.
     pub others: Vec<(PathBuf, String)>,
 }
 
 impl HostFolders {
-    /// Lists a directory. A symbolic link is what it leads to: two names of one folder are two
-    /// hosts with one site.
+    /// Lists a directory. Symbolic links are followed: two links to one folder are two hosts with
+    /// one site.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -42,7 +42,7 @@ impl HostFolders {
                 },
             }
         }
-        // Where several folders mean one host, that which has exactly its name comes first.
+        // Of several folders for one host, the one with exactly its name comes first.
         let is_other = |(host, path): &(Option<String>, PathBuf)| {
             let name = path.file_name().unwrap_or_default();
             host.as_ref().is_some_and(|host| name != host.as_str())

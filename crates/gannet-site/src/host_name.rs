@@ -1,15 +1,15 @@
-//! Names of hosts as an operator writes them, and as browsers send them.
+//! Converts host names as operators write them to the form that browsers send.
 
 use std::fmt::Write;
 use std::net::Ipv6Addr;
 
 use gannet_archive::is_host_name;
 
-/// The name that browsers send for a host that is written like this: in lower case, international
-/// labels in ASCII (`xn--...`), IPv6 addresses between brackets and in their shortest form.
+/// The form that browsers send: lower case, international labels in ASCII (`xn--...`), IPv6
+/// addresses in brackets and in their shortest form.
 ///
 /// # Errors
-/// It is no name of a host; the text says why.
+/// The text is not a host name; the message says why.
 pub fn host_name(written: &str) -> Result<String, String> {
     let inner = written
         .strip_prefix('[')
@@ -17,7 +17,7 @@ pub fn host_name(written: &str) -> Result<String, String> {
     if let Ok(address) = inner.unwrap_or(written).parse::<Ipv6Addr>() {
         return Ok(format!("[{address}]"));
     }
-    // A name may end with the dot of the root.
+    // A name may end with the root's dot.
     let name = written.strip_suffix('.').unwrap_or(written).to_lowercase();
     let labels: Result<Vec<String>, String> = name.split('.').map(label).collect();
     let name = labels?.join(".");
@@ -28,8 +28,8 @@ pub fn host_name(written: &str) -> Result<String, String> {
     }
 }
 
-/// A label in ASCII (RFC 5890 section 2.3.2.1). What has to be composed or mapped before is refused
-/// rather than guessed: the tables for that are large.
+/// Converts a label to ASCII (RFC 5890 section 2.3.2.1). Labels that would have to be composed or
+/// mapped first are rejected, not guessed: the tables for that are large.
 fn label(text: &str) -> Result<String, String> {
     if text.is_ascii() {
         return Ok(text.to_owned());
@@ -53,7 +53,7 @@ fn label(text: &str) -> Result<String, String> {
 /// The longest label (RFC 1035 section 2.3.4).
 const LABEL_LEN_MAX: usize = 63;
 
-/// Encodes a label (RFC 3492 section 6.3); none if it is too long.
+/// Encodes a label (RFC 3492 section 6.3); `None` if it is too long.
 fn punycode(text: &str) -> Option<String> {
     const BASE: u32 = 36;
     let letters: Vec<u32> = text.chars().map(u32::from).collect();

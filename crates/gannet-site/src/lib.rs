@@ -1,8 +1,7 @@
-//! Sites as files: a folder is packed into one archive, and what a server would answer is known
-//! without one.
+//! Packs sites into archives, and predicts a server's answers offline.
 //!
-//! The program `gannet` is a command line around this; a generator of static sites can use the same
-//! to write an archive beside its pages, or in their place:
+//! The program `gannet` is a command line around this crate; static site generators can use it to
+//! write an archive beside their pages, or instead of them:
 //!
 //! ```
 //! use gannet_site::pack::{NoProgress, PackOptions, pack};
@@ -22,13 +21,13 @@
 //! # }
 //! ```
 //!
-//! - [`pack`] makes archives, [`import`] reads other kinds of archive.
-//! - [`offline`] resolves paths of a folder or an archive as a server does, [`check`] follows the
-//!   links of a site by it.
+//! - [`pack`] writes archives, [`import`] reads other kinds of archives.
+//! - [`offline`] resolves paths of a folder or an archive as a server does; [`check`] uses it to
+//!   check the links of a site.
 //! - [`archive`] opens, compares, verifies and extracts archives.
 //!
-//! Options are plain values, errors name the object and the cause, reports are data. Nothing
-//! here writes to the terminal, except that a secret key with a password asks for it.
+//! Options are plain values, errors name the object and the cause, reports are data. Nothing here
+//! uses the terminal, except to prompt for the password of a secret key.
 #![forbid(unsafe_code)]
 
 pub mod archive;

@@ -1,4 +1,4 @@
-//! The content of a URL, as a client without codings gets it, or as one with.
+//! Writes the content of a URL, decoded or in a stored coding.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -15,15 +15,15 @@ pub struct CatOptions {
     pub archive: PathBuf,
     /// URLs, or their paths; the first slash may be missing.
     pub paths: Vec<String>,
-    /// Write the bytes as they are stored in this coding.
+    /// Write the bytes stored in this coding.
     pub coding: Option<Coding>,
 }
 
-/// Writes the contents of the paths, one after the other.
+/// Writes the contents of the paths one after another.
 ///
 /// # Errors
 ///
-/// The archive cannot be opened or read, a path is not in it, or `out` takes no more.
+/// The archive cannot be opened or read, a path is not in it, or `out` cannot be written.
 pub fn cat(options: &CatOptions, out: &mut dyn Write) -> Result<(), SiteError> {
     let file = ArchiveFile::open(&options.archive)?;
     for path in &options.paths {
@@ -70,7 +70,7 @@ fn write_content(
     copy(&mut content, out, refuse)
 }
 
-/// Copies, telling apart who failed.
+/// Copies, distinguishing read errors from write errors.
 pub(super) fn copy(
     from: &mut dyn io::Read,
     to: &mut dyn Write,

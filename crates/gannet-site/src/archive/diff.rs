@@ -1,4 +1,5 @@
-//! Which URLs one archive has that another has not, or has differently, and which rules and options.
+//! Compares two archives: the URLs that only one has or that are answered differently, the rules
+//! and the options.
 
 use std::cmp::Ordering;
 use std::io::{self, Read};
@@ -11,29 +12,29 @@ use super::rules_diff::{self, OptionChange, RuleChange};
 use super::{ArchiveFile, SiteError, entry_name, host_name, host_number};
 use crate::offline::{Located, Place, RequestUrl, Site};
 
-/// What became of a URL.
+/// How a URL differs.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Change {
-    /// It is new.
+    /// Only the later archive has it.
     Added,
-    /// It is gone.
+    /// Only the earlier archive has it.
     Removed,
-    /// What is different: `content`, `type`, a field's name, ...
+    /// It is answered differently; names what differs: `content`, `type`, a field's name, ...
     Changed(Vec<String>),
-    /// It had content and leads elsewhere now.
+    /// It had content and now redirects.
     Redirected(String),
 }
 
 /// How two archives differ.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Differences {
-    /// URLs that are new.
+    /// New URLs.
     pub added: u64,
-    /// URLs whose answer is another one.
+    /// URLs that are answered differently.
     pub changed: u64,
-    /// URLs that had content and lead elsewhere now.
+    /// URLs that had content and now redirect.
     pub redirected: u64,
-    /// URLs that are gone and lead nowhere.
+    /// URLs that are gone without a redirect.
     pub removed: u64,
     /// Rules that differ.
     pub rules: Vec<RuleChange>,
@@ -44,21 +45,22 @@ pub struct Differences {
 }
 
 impl Differences {
-    /// URLs that differ.
+    /// The number of URLs that differ.
     #[must_use]
     pub fn url_count(&self) -> u64 {
         self.added + self.changed + self.redirected + self.removed
     }
 
-    /// Whether both answer alike.
+    /// Whether both archives answer alike.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.url_count() == 0 && self.rules.is_empty() && self.options.is_empty()
     }
 }
 
-/// Compares the URLs of two archives: both are read once, in the order of their paths. Then their
-/// rules and the options that decide answers. Times of modification make no difference. `tell` is called for each URL that differs.
+/// Compares two archives: their URLs in one pass in the order of their paths, then their rules and
+/// the options that affect answers. Modification times are ignored. Calls `tell` for each URL that
+/// differs.
 ///
 /// # Errors
 /// An archive cannot be opened or read, or `tell` fails.
@@ -97,16 +99,16 @@ pub fn diff(
 struct Diff<'a> {
     before: &'a ArchiveFile,
     after: &'a ArchiveFile,
-    /// The later one, as it answers.
+    /// The later archive, as it is served.
     site: &'a Site,
     found: Differences,
     tell: &'a mut dyn FnMut(&str, &Change) -> io::Result<()>,
 }
 
 impl<'a> Diff<'a> {
-    /// Both lists are in the order of their keys.
+    /// Merges both lists, which are in the order of their keys.
     fn walk(&mut self) -> Result<(), SiteError> {
-        // What rules send in place of a path is no URL of its own: it is there if rules are.
+        // Bodies that only rules refer to have no URL of their own.
         let is_url = |entry: &Entry<'_>| entry.key().namespace != Namespace::Unruled;
         let mut old = self.before.archive().entries().peekable();
         let mut new = self.after.archive().entries().peekable();
@@ -140,12 +142,12 @@ impl<'a> Diff<'a> {
         }
     }
 
-    /// What is gone may lead elsewhere, by a rule or without its slash.
+    /// A removed entry may redirect now, by a rule or by a missing slash.
     fn removed(&self, entry: &Entry<'_>) -> Change {
         let key = entry.key();
         let host_name = host_name(self.before.archive(), key.host);
         let asked = RequestUrl {
-            // A host that is no longer named is answered like all others.
+            // A host that is no longer named gets the answers for all other hosts.
             host: host_number(self.after.archive(), host_name.as_bytes()),
             host_name,
             scheme: Scheme::Https,
@@ -161,7 +163,7 @@ impl<'a> Diff<'a> {
         }
     }
 
-    /// Hosts are in the order of their names, whatever their numbers.
+    /// Hosts are ordered by their names, whatever their numbers.
     fn order(&self, a: &Entry<'_>, b: &Entry<'_>) -> Ordering {
         let (old, new) = (a.key(), b.key());
         let old_host = host_name(self.before.archive(), old.host);
@@ -198,7 +200,7 @@ impl<'a> Diff<'a> {
         Ok((!what.is_empty()).then_some(Change::Changed(what)))
     }
 
-    /// Fields of content that answers for other paths, unless those of its own path differ, too.
+    /// Fields of content served for other paths, unless those of its own path differ, too.
     fn compare_behind_rules(&self, a: &Entry<'a>, b: &Entry<'a>) -> Vec<String> {
         let own = |file: &'a ArchiveFile, entry: &Entry<'a>| {
             let key = Key::content(entry.key().path).on(entry.key().host);
@@ -232,7 +234,7 @@ impl<'a> Diff<'a> {
     }
 }
 
-/// The digest of the content without coding.
+/// The digest of the uncoded content.
 fn content_digest(file: &ArchiveFile, entry: &Entry<'_>) -> Result<[u8; 32], SiteError> {
     if let Some(identity) = entry.select(Coding::Identity.bit())
         && let Ok(digest) = identity.digest().try_into()
@@ -242,13 +244,13 @@ fn content_digest(file: &ArchiveFile, entry: &Entry<'_>) -> Result<[u8; 32], Sit
     let refuse = |error| SiteError::io("read", file.path())(error);
     let mut hasher = blake3::Hasher::new();
     if let Some(content) = file.content(entry).map_err(refuse)? {
-        // What comes out of a decoder may be much: it is hashed as it comes.
+        // Decoded content may be large: it is hashed in a stream.
         io::copy(&mut content.take(u64::MAX), &mut hasher).map_err(refuse)?;
     }
     Ok(*hasher.finalize().as_bytes())
 }
 
-/// Codings and the digests of what is stored in them.
+/// The stored codings with their digests.
 fn stored<'a>(entry: &Entry<'a>) -> Vec<(Coding, &'a [u8])> {
     let variants = entry.variants();
     let mut stored: Vec<_> = variants.map(|it| (it.coding(), it.digest())).collect();
@@ -256,8 +258,8 @@ fn stored<'a>(entry: &Entry<'a>) -> Vec<(Coding, &'a [u8])> {
     stored
 }
 
-/// Names of fields that differ, but for those that follow from content, coding and time. Digests
-/// follow, too, but are sent only where packing was told to.
+/// Names of differing fields, except those that follow from content, coding and time. Digests
+/// follow, too, but whether they are sent is an option of packing.
 fn changed_fields(a: &Entry<'_>, b: &Entry<'_>) -> Vec<String> {
     let (old, new) = (fields(a), fields(b));
     let mut names: Vec<String> = Vec::new();

@@ -1,4 +1,4 @@
-//! Why something could not be done with a site or an archive.
+//! Errors of sites and archives.
 
 use std::fmt;
 use std::io;
@@ -8,18 +8,18 @@ use gannet_archive::ArchiveError;
 use gannet_archive::signature::SignatureError;
 use gannet_io::cause::{cause, next_step};
 
-/// Why something could not be done with a site or an archive.
+/// An error of a site or an archive.
 #[derive(Debug)]
 pub enum SiteError {
-    /// The file is no sound archive.
+    /// The file is not a valid archive.
     Open(PathBuf, ArchiveError),
     /// The system refused something.
     Io {
         /// What was being done: `open archive`, `write`, ...
         doing: &'static str,
-        /// To what.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         error: io::Error,
     },
     /// Output could not be written.
@@ -28,37 +28,37 @@ pub enum SiteError {
     NotFound {
         /// The archive.
         archive: PathBuf,
-        /// The path as it was asked for.
+        /// The path as requested.
         path: String,
         /// Where the path redirects to, if it does.
         redirect: Option<String>,
     },
-    /// A path is there, but not in the coding that was asked for.
+    /// A path exists, but not in the requested coding.
     NotStored {
-        /// The path as it was asked for.
+        /// The path as requested.
         path: String,
         /// The coding.
         coding: &'static str,
         /// The codings it is stored in.
         stored: Vec<&'static str>,
     },
-    /// Bytes are not what their digest says.
+    /// Bytes do not match their digest.
     Damaged {
         /// The archive.
         archive: PathBuf,
         /// What is wrong, and where.
         what: String,
     },
-    /// A signature was asked for and is not there, or wrong.
+    /// The required signature is missing or invalid.
     Signature(PathBuf, SignatureError),
     /// An entry cannot be a file in a directory.
     Unsafe {
         /// The path of the entry.
         path: String,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
-    /// The directory to extract into holds something.
+    /// The directory to extract into is not empty.
     NotEmpty(PathBuf),
 }
 
@@ -74,7 +74,7 @@ impl SiteError {
         }
     }
 
-    /// What to do about it, for a line `help: ...`.
+    /// The next step, for a line `help: ...`.
     #[must_use]
     pub fn help(&self) -> Option<String> {
         Some(match self {

@@ -1,4 +1,4 @@
-//! The files of an archive, back in a directory.
+//! Extracts the files of an archive into a directory.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -25,20 +25,19 @@ pub struct ExtractOptions {
 /// What was extracted.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct ExtractReport {
-    /// Files, with those for rules.
+    /// The number of files, including rules files.
     pub file_count: u64,
-    /// Their lengths together.
+    /// Their total length in bytes.
     pub bytes: u64,
-    /// The flags with which the directory packs to the same site; no file says that.
+    /// The flags with which the directory packs to the same site; they are recorded in no file.
     pub pack_flags: Vec<String>,
 }
 
 /// Writes every file of an archive under its path, with its modification time if that is known, and
 /// its rules as `_redirects` and `_headers`. Other names of files, slash redirects and listings are
-/// left out: they are made again when packing. If the archive has virtual hosts, each has a folder
-/// of its own.
+/// omitted: packing recreates them. If the archive has virtual hosts, each has a folder of its own.
 ///
-/// Nothing is written outside of the directory. Paths in an archive have no `..`; the directory is
+/// Nothing is written outside the directory. Paths in an archive have no `..`; the directory is
 /// empty at the start, and files are only ever created, so no symbolic link is followed.
 ///
 /// # Errors
@@ -53,7 +52,7 @@ pub fn extract(options: &ExtractOptions) -> Result<ExtractReport, SiteError> {
         false => options.output.clone(),
         true => options.output.join(host_folder(archive, host)),
     };
-    // Rules that no file can have are found before anything is written.
+    // Rules that no file can express are reported before anything is written.
     let rules = rules_files(&file)?;
     let mut report = ExtractReport {
         pack_flags: pack_flags(&file)?,
@@ -90,11 +89,11 @@ fn write_rules(target: &Path, text: &str) -> Result<(), SiteError> {
     Ok(())
 }
 
-/// A file that is removed unless all of it is there.
+/// Removes a file on drop unless it was completed.
 pub(crate) struct Unfinished<'p>(pub(crate) Option<&'p Path>);
 
 impl Unfinished<'_> {
-    /// It is whole.
+    /// Keeps the file.
     pub(crate) fn keep(mut self) {
         self.0 = None;
     }
@@ -103,13 +102,13 @@ impl Unfinished<'_> {
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if let Some(path) = self.0 {
-            // The original failure is reported; a failed removal adds nothing.
+            // The original error is reported, so a failure to remove is ignored.
             let _ = fs::remove_file(path);
         }
     }
 }
 
-/// The folder of a virtual host, as packing takes it. Names of hosts have no slash.
+/// The folder of a virtual host, as packing expects it. Host names contain no slash.
 fn host_folder(archive: &Archive<Vec<u8>>, host: u16) -> &str {
     match host_name(archive, host) {
         "" => DEFAULT_FOLDER,
@@ -117,10 +116,10 @@ fn host_folder(archive: &Archive<Vec<u8>>, host: u16) -> &str {
     }
 }
 
-/// Makes a directory, which must be empty if it is there.
+/// Creates a directory, which must be empty if it exists.
 ///
 /// # Errors
-/// It cannot be made or read, or is not empty.
+/// The directory cannot be created or read, or is not empty.
 pub fn prepare(output: &Path) -> Result<(), SiteError> {
     fs::create_dir_all(output).map_err(SiteError::io("create", output))?;
     let mut items = fs::read_dir(output).map_err(SiteError::io("read", output))?;
@@ -130,8 +129,8 @@ pub fn prepare(output: &Path) -> Result<(), SiteError> {
     }
 }
 
-/// The path of an entry below the directory. What archives hold is checked when they are opened;
-/// it is checked again here, where a mistake would write anywhere.
+/// The path of an entry below the directory. Archives are checked when they are opened; the path is
+/// checked again here, where a mistake could write anywhere.
 fn relative<'a>(entry: &Entry<'a>) -> Result<&'a Path, SiteError> {
     let path = entry.path();
     let refuse = |why| SiteError::Unsafe {
@@ -172,7 +171,7 @@ fn write_file(file: &ArchiveFile, entry: &Entry<'_>, target: &Path) -> Result<u6
     };
     let len = match io::copy(&mut content, &mut hashing) {
         Ok(len) => len,
-        // Decoders tell damage so; everything else is the disk's.
+        // Decoders report corrupt input by this kind; other errors are the disk's.
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
             return Err(damaged(format!("{error}: coded bytes")));
         }
@@ -192,7 +191,7 @@ fn write_file(file: &ArchiveFile, entry: &Entry<'_>, target: &Path) -> Result<u6
     Ok(len)
 }
 
-/// Hashes what goes through.
+/// Hashes the bytes written.
 struct Hashing<'f> {
     out: &'f mut File,
     hasher: blake3::Hasher,

@@ -13,7 +13,7 @@ use gannet_io::named_file;
 use super::SiteError;
 use crate::pack::decoder;
 
-/// An archive file whose metadata region is in memory.
+/// An archive file with its metadata region in memory.
 #[derive(Debug)]
 pub struct ArchiveFile {
     path: PathBuf,
@@ -22,11 +22,11 @@ pub struct ArchiveFile {
 }
 
 impl ArchiveFile {
-    /// Opens and validates.
+    /// Opens and validates an archive.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or is no sound archive.
+    /// The file cannot be read, or is not a valid archive.
     pub fn open(path: &Path) -> Result<Self, SiteError> {
         let refuse = |error| SiteError::io("open archive", path)(error);
         let mut file = named_file::open(path).map_err(refuse)?;
@@ -39,7 +39,7 @@ impl ArchiveFile {
         let wrong = |error: ArchiveError| SiteError::Open(path.to_path_buf(), error);
         let superblock = Superblock::parse(&first, metadata.len()).map_err(wrong)?;
         let range = superblock.metadata_range();
-        // The superblock has checked the range against the length of the file.
+        // The superblock was validated against the length of the file.
         let len = usize::try_from(range.end - range.start).unwrap_or(usize::MAX);
         let region = gannet_io::memory::read_large(&file, range.start, len).map_err(refuse)?;
         let archive = Archive::new(superblock, region).map_err(wrong)?;
@@ -50,23 +50,23 @@ impl ArchiveFile {
         })
     }
 
-    /// The archive in it.
+    /// The archive's metadata.
     #[must_use]
     pub fn archive(&self) -> &Archive<Vec<u8>> {
         &self.archive
     }
 
-    /// Where it is.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The bytes of a variant, as they are sent.
+    /// The bytes of a variant as they are sent.
     ///
     /// # Errors
     ///
-    /// The file cannot be read, or coded bytes that stand for a body are damaged.
+    /// The file cannot be read, or a body stored only in a coding is corrupt.
     pub fn stored<'f>(&'f self, variant: &Variant<'f>) -> io::Result<Box<dyn Read + 'f>> {
         match variant.body() {
             Body::Tiny(bytes) => Ok(Box::new(bytes)),
@@ -77,7 +77,7 @@ impl ArchiveFile {
                 len,
             } => {
                 let mut coded = Vec::new();
-                // Shorter than the body, whose length has a bound.
+                // Shorter than the body, whose length is bounded.
                 match stored {
                     Stored::Tiny(bytes) => coded.extend_from_slice(bytes),
                     Stored::Blob { offset, len } => {
@@ -89,12 +89,11 @@ impl ArchiveFile {
         }
     }
 
-    /// The content of an entry without coding, decoded if it is not stored like that; nothing if
-    /// the entry has no content.
+    /// The uncoded content of an entry, decoded if necessary; `None` if the entry has no content.
     ///
     /// # Errors
     ///
-    /// The file cannot be read. Reading fails if the coded bytes are damaged.
+    /// The file cannot be read. Reading fails if the stored coding is corrupt.
     pub fn content<'f>(&'f self, entry: &Entry<'f>) -> io::Result<Option<Box<dyn Read + 'f>>> {
         let identity = entry.select(Coding::Identity.bit());
         let Some(variant) = identity.or_else(|| entry.variants().next()) else {
@@ -103,7 +102,7 @@ impl ArchiveFile {
         decoder(variant.coding(), self.stored(&variant)?).map(Some)
     }
 
-    /// `len` bytes of the file from `offset` on. Readers have positions of their own.
+    /// `len` bytes of the file from `offset` on. Each reader has its own position.
     pub(super) fn range(&self, offset: u64, len: u64) -> Range<'_> {
         Range {
             file: &self.file,
@@ -113,7 +112,7 @@ impl ArchiveFile {
     }
 }
 
-/// The body that coded bytes stand for. Damage is reported as the decoder describes it.
+/// Decodes a body stored only in a coding. Corrupt input is described in the decoder's words.
 pub(super) fn decoded(coding: Coding, coded: &[u8], len: u64) -> io::Result<Vec<u8>> {
     decode(coding, coded, len).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
 }

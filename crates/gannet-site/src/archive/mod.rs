@@ -1,4 +1,4 @@
-//! What can be done with archives: open them, read contents, compare, verify, extract.
+//! Operations on archives: open, read contents, compare, verify, extract.
 
 mod cat;
 mod diff;
@@ -24,8 +24,8 @@ use gannet_archive::{Archive, Entry, Namespace};
 
 use crate::target::url;
 
-/// What an entry is shown as: its URL path, `//host/path` on a virtual host; what answers for all
-/// of a folder is `/folder/*` with its purpose.
+/// The name of an entry in lists: its URL path, or `//host/path` on a virtual host; a page for a
+/// whole folder is `/folder/*` with its purpose.
 #[must_use]
 pub fn entry_name(archive: &Archive<Vec<u8>>, entry: &Entry<'_>) -> String {
     let key = entry.key();

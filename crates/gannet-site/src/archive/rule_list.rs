@@ -1,12 +1,11 @@
-//! The rules of an archive, as lists show them.
+//! Lists the rules of an archive.
 
 use gannet_archive::SectionKind;
 
 use super::{ArchiveFile, SiteError, host_name};
 use crate::offline::Rules;
 
-/// The rules of an archive with the number of the host that they are for: one table for all hosts,
-/// or one for each.
+/// The rule tables of an archive with their host numbers: one table for all hosts, or one per host.
 pub(super) fn tables(file: &ArchiveFile) -> Result<Vec<(u16, Rules)>, SiteError> {
     let last = match file.archive().section(SectionKind::HostRules) {
         Some(_) => file.archive().hosts().len() as u16,
@@ -21,14 +20,14 @@ pub(super) fn tables(file: &ArchiveFile) -> Result<Vec<(u16, Rules)>, SiteError>
 pub struct RuleCounts {
     /// Redirects.
     pub redirects: u64,
-    /// Sources with fields.
+    /// Field rules.
     pub headers: u64,
 }
 
 /// Counts the rules of an archive.
 ///
 /// # Errors
-/// They cannot be read.
+/// The rules cannot be read.
 pub fn rule_counts(file: &ArchiveFile) -> Result<RuleCounts, SiteError> {
     let mut counts = RuleCounts::default();
     for (_, rules) in tables(file)? {
@@ -43,7 +42,7 @@ pub fn rule_counts(file: &ArchiveFile) -> Result<RuleCounts, SiteError> {
 /// One rule.
 #[derive(Debug)]
 pub struct ListedRule {
-    /// Which requests it is for, after `//host` if it is a rule of a virtual host.
+    /// The requests it matches, after `//host` if it is a rule of a virtual host.
     pub source: String,
     /// What it does.
     pub what: RuleEffect,
@@ -54,11 +53,11 @@ pub struct ListedRule {
 pub enum RuleEffect {
     /// It redirects, or sends the content of another path.
     Redirect {
-        /// That of the answer.
+        /// The status of the answer.
         status: u16,
         /// A path or a URL, with the names of placeholders.
         target: String,
-        /// It wins over a file.
+        /// It takes precedence over a file.
         is_forced: bool,
     },
     /// It sets (`name: value`) and removes (`! name`) fields.
@@ -68,12 +67,12 @@ pub enum RuleEffect {
 /// All rules of an archive, redirects before fields.
 ///
 /// # Errors
-/// They cannot be read.
+/// The rules cannot be read.
 pub fn rules_of(file: &ArchiveFile) -> Result<Vec<ListedRule>, SiteError> {
     let mut listed = Vec::new();
     for (host, rules) in tables(file)? {
         let on_host = |source: String| match host_name(file.archive(), host) {
-            // A source with a host of its own says enough.
+            // The source names its host already.
             name if name.is_empty() || !source.starts_with('/') => source,
             name => format!("//{name}{source}"),
         };

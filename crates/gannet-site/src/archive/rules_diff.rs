@@ -1,4 +1,4 @@
-//! What two archives do differently though their entries are the same: rules and options.
+//! Differences between two archives besides their entries: rules and options.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,34 +10,34 @@ use crate::offline::Rules;
 pub struct RuleChange {
     /// `_redirects` or `_headers`, after `//host/` on a virtual host.
     pub file: String,
-    /// What it is.
+    /// The difference.
     pub what: RuleDifference,
 }
 
-/// What differs about rules.
+/// How rules differ.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum RuleDifference {
-    /// A rule, which is new, gone, or does something else.
+    /// A rule that is new, gone, or changed.
     Rule {
-        /// Which requests it is for.
+        /// The requests it matches.
         source: String,
-        /// What it did: target and status, or one line for each field. `None` if it was not there.
+        /// Its earlier effect: target and status, or one line per field. `None` if it is new.
         before: Option<Vec<String>>,
-        /// What it does. `None` if it is not there.
+        /// Its later effect. `None` if it is gone.
         after: Option<Vec<String>>,
     },
     /// The same rules in another order.
     Order,
-    /// The same rules in another reading.
+    /// The same rules in another dialect.
     Reading {
-        /// Whose it was.
+        /// The earlier dialect.
         before: &'static str,
-        /// Whose it is.
+        /// The later dialect.
         after: &'static str,
     },
 }
 
-/// An option that decides answers and differs.
+/// A differing option that affects answers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct OptionChange {
     /// Its name.
@@ -67,7 +67,7 @@ pub(super) fn options(before: &ArchiveFile, after: &ArchiveFile) -> Vec<OptionCh
 /// The rules that differ, host by host.
 ///
 /// # Errors
-/// Rules cannot be read.
+/// The rules cannot be read.
 pub(super) fn rules(
     before: &ArchiveFile,
     after: &ArchiveFile,
@@ -99,7 +99,7 @@ pub(super) fn rules(
     Ok(changes)
 }
 
-/// Rules as texts: for which requests, and what they do.
+/// Rules as text: the requests they match, and their effects.
 #[derive(Debug, Default)]
 struct Texts {
     reading: &'static str,
@@ -145,7 +145,7 @@ fn compare(file: &str, old: Texts, new: Texts) -> Vec<RuleChange> {
             after: new.reading,
         });
     }
-    // A source may have several rules: the first is compared with the first, and so on.
+    // A source may have several rules; they are compared in order.
     let (before, after) = (by_source(&old), by_source(&new));
     let sources: BTreeSet<&str> = before.keys().chain(after.keys()).copied().collect();
     let mut is_same = true;

@@ -1,5 +1,5 @@
-//! What an archive knows beside its files, as a directory has it: rules in files, the rest as flags
-//! of `gannet pack`.
+//! Converts the rules and options of an archive to those of a directory: rules files, and flags of
+//! `gannet pack`.
 
 use gannet_archive::{Archive, EntryKind, Key, Namespace};
 use gannet_content::rules::Compat;
@@ -7,21 +7,21 @@ use gannet_content::rules::Compat;
 use super::rule_list::tables;
 use super::{ArchiveFile, SiteError};
 
-/// A file for the rules of a host.
+/// A rules file of a host.
 #[derive(Debug)]
 pub(super) struct RulesFile {
     /// The virtual host; 0 for any.
     pub(super) host: u16,
     /// `_redirects` or `_headers`.
     pub(super) name: &'static str,
-    /// What is in it.
+    /// Its content.
     pub(super) text: String,
 }
 
-/// The files that packing reads the same rules from.
+/// The files from which packing reads the same rules.
 ///
 /// # Errors
-/// Rules cannot be read, or are none that a file can have.
+/// The rules cannot be read, or no file can express them.
 pub(super) fn rules_files(file: &ArchiveFile) -> Result<Vec<RulesFile>, SiteError> {
     let mut files = Vec::new();
     for (host, rules) in tables(file)? {
@@ -39,10 +39,10 @@ pub(super) fn rules_files(file: &ArchiveFile) -> Result<Vec<RulesFile>, SiteErro
     Ok(files)
 }
 
-/// The flags of `gannet pack` that the archive was packed with, as far as it shows them.
+/// The flags of `gannet pack` that the archive was packed with, as far as it shows.
 ///
 /// # Errors
-/// Rules cannot be read.
+/// The rules cannot be read.
 pub(super) fn pack_flags(file: &ArchiveFile) -> Result<Vec<String>, SiteError> {
     let archive = file.archive();
     let options = archive.options();
@@ -76,13 +76,13 @@ pub(super) fn pack_flags(file: &ArchiveFile) -> Result<Vec<String>, SiteError> {
     Ok(flags)
 }
 
-/// What entries show.
+/// Options visible in the entries.
 #[derive(Debug, Default)]
 struct Seen {
     has_dotfiles: bool,
     has_rules_files: bool,
     has_digests: bool,
-    /// A folder's page is at `/folder` alone: `/folder/` redirects.
+    /// A folder's page is at `/folder` only: `/folder/` redirects.
     removes_slashes: bool,
     /// `/page` redirects to `/page/`, though it is a file of its own.
     adds_slashes: bool,
@@ -125,7 +125,7 @@ impl Seen {
     }
 }
 
-/// Whether packing leaves a path out because of a dot.
+/// Whether packing excludes a path because of a dot.
 fn is_dotfile(path: &[u8]) -> bool {
     let segments = path.split(|byte| *byte == b'/').skip(1);
     segments.enumerate().any(|(depth, segment)| {

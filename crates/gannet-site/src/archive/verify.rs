@@ -1,4 +1,4 @@
-//! Every byte of an archive against its digest.
+//! Verifies every byte of an archive against its digest.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -13,11 +13,11 @@ use super::{ArchiveFile, SiteError, hex, url};
 /// What was verified.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct VerifyReport {
-    /// Blobs whose digests are right.
+    /// Blobs whose digests match.
     pub blob_count: u64,
     /// Bytes of the archive.
     pub bytes: u64,
-    /// The build id, which is right too.
+    /// The build id, which matches too.
     pub build_id: [u8; 32],
 }
 
@@ -33,13 +33,13 @@ pub fn verify_signature(path: &Path, key: &str) -> Result<(), SiteError> {
         .map_err(|error| SiteError::Signature(path.to_path_buf(), error))
 }
 
-/// Reads all of an archive: the checksums of its metadata, the digest of every blob, that there is
-/// nothing between blobs, and the build id.
+/// Reads the whole archive and verifies the checksums of its metadata, the digest of every blob,
+/// that the gaps between blobs are zero, and the build id.
 ///
 /// # Errors
 ///
-/// The archive cannot be opened or read, or something is wrong: the first entry whose bytes are
-/// damaged is named.
+/// The archive cannot be opened or read, or verification fails; the error names the first entry
+/// with damaged bytes.
 pub fn verify(path: &Path) -> Result<VerifyReport, SiteError> {
     let file = ArchiveFile::open(path)?;
     let refuse = |error| SiteError::io("read", path)(error);
@@ -111,7 +111,7 @@ pub fn verify(path: &Path) -> Result<VerifyReport, SiteError> {
     })
 }
 
-/// A body that is stored in a coding alone must come out of it; else why it does not.
+/// Checks that a body stored only in a coding decodes to its digest; else returns the reason.
 fn check_decoded(
     file: &ArchiveFile,
     blob: &Blob<'_>,
@@ -133,7 +133,7 @@ fn check_decoded(
     ))
 }
 
-/// Whether an entry's field blocks for HTTP/2 say what those for HTTP/1 do, part by part.
+/// Whether an entry's field blocks for HTTP/2 decode to those for HTTP/1, part by part.
 fn has_equal_fields(entry: &Entry<'_>) -> bool {
     entry.variants().all(|variant| {
         let Some(hpack) = variant.hpack() else {
@@ -158,7 +158,7 @@ fn has_equal_fields(entry: &Entry<'_>) -> bool {
     })
 }
 
-/// The first entry that has a blob, and in which coding.
+/// Names the first entry that uses a blob, and the coding.
 fn user_of(archive: &Archive<Vec<u8>>, blob: usize) -> String {
     let files = || archive.entries().filter(|entry| !entry.is_alias());
     let aliases = archive.entries().filter(|entry| entry.is_alias());

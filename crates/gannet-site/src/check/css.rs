@@ -8,8 +8,8 @@ pub(super) fn urls(text: &str) -> Vec<(String, u64)> {
         line: 1,
     };
     let mut found = Vec::new();
-    // How many parentheses are open in `image-set(`; 0 outside. In others within, such as
-    // `type("image/png")`, strings are no URLs.
+    // The depth of open parentheses in `image-set(`; 0 outside. Strings in inner functions, such as
+    // `type("image/png")`, are not URLs.
     let mut set_depth = 0_u32;
     while let Some(letter) = scanner.peek() {
         match letter {
@@ -27,7 +27,7 @@ pub(super) fn urls(text: &str) -> Vec<(String, u64)> {
                 };
                 scanner.take(1);
             }
-            // Whatever was open ends with the declaration or its block.
+            // The end of a declaration or block closes all functions.
             ';' | '{' | '}' => {
                 set_depth = 0;
                 scanner.take(1);
@@ -74,7 +74,7 @@ impl Scanner<'_> {
         start.is_some_and(|start| start.eq_ignore_ascii_case(word.as_bytes()))
     }
 
-    /// Takes the name of an `image-set` and its parenthesis, if they are next.
+    /// Consumes the name of an `image-set` and its parenthesis, if they are next.
     fn begins_image_set(&mut self) -> bool {
         let mut names = ["image-set(", "-webkit-image-set("].into_iter();
         let name = names.find(|name| self.starts_with_word(name));
@@ -94,13 +94,13 @@ impl Scanner<'_> {
         self.take(end.unwrap_or(self.rest.len()));
     }
 
-    /// A name is skipped whole: `my-url(` is none.
+    /// Skips a whole name: `my-url(` is not `url(`.
     fn skip_name(&mut self) {
         let end = self.rest.find(|c: char| !is_name(c));
         self.take(end.unwrap_or(self.rest.len()));
     }
 
-    /// The content of a string; nothing if a line ends in it.
+    /// The content of a string; `None` if a line ends in it.
     fn string(&mut self) -> Option<String> {
         let quote = self.peek()?;
         self.take(1);
@@ -152,7 +152,7 @@ impl Scanner<'_> {
         Some(content)
     }
 
-    /// A backslash and what it stands for (section 4.3.7).
+    /// A backslash and the character it escapes (section 4.3.7).
     fn escape(&mut self) -> Option<char> {
         self.take(1);
         let letter = self.peek()?;

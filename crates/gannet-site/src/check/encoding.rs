@@ -1,15 +1,16 @@
-//! Text that is sent with `charset=utf-8` and is something else: the field wins over what a page or
-//! style sheet says itself, so its letters would be wrong.
+//! Detects text that is sent with `charset=utf-8` but has another encoding: the field takes
+//! precedence over the encoding that a page or style sheet declares, so browsers would misread it.
 
-/// What is wrong with a text, and in which line. `declared` is the encoding that the text names
-/// itself, with the line of that.
+/// What is wrong with a text's encoding, and in which line. `declared` is the encoding that the
+/// text declares, with its line.
 pub(super) fn mistake(bytes: &[u8], declared: Option<(&str, u64)>) -> Option<(u64, String)> {
-    // A byte order mark wins over the field.
+    // A byte order mark takes precedence over the field.
     if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
         return None;
     }
     let invalid = str::from_utf8(bytes).err().map(|it| it.valid_up_to());
-    // ISO-2022-JP has no other bytes than ASCII, but escapes. What is plain means the same in all.
+    // ISO-2022-JP uses ASCII bytes only, but with escapes. Plain ASCII is the same in all
+    // encodings.
     let is_plain = bytes.is_ascii() && !bytes.contains(&0x1b);
     let other = declared.filter(|(label, _)| !is_utf8_label(label));
     match (other, invalid) {
@@ -25,8 +26,8 @@ pub(super) fn mistake(bytes: &[u8], declared: Option<(&str, u64)>) -> Option<(u6
     }
 }
 
-/// The encoding that a style sheet names: only at its very beginning, in just this form (CSS Syntax,
-/// section 3.2).
+/// The encoding that a style sheet declares: only at its very beginning, in exactly this form (CSS
+/// Syntax, section 3.2).
 pub(super) fn of_style(text: &str) -> Option<(&str, u64)> {
     let label = text.strip_prefix("@charset \"")?.split_once("\";")?.0;
     Some((label, 1))
@@ -41,7 +42,7 @@ pub(super) fn of_type(content_type: &str) -> Option<&str> {
     })
 }
 
-/// The names of UTF-8 (Encoding, section 4.2).
+/// The labels of UTF-8 (Encoding, section 4.2).
 pub(super) fn is_utf8_label(label: &str) -> bool {
     const LABELS: [&str; 6] = [
         "unicode-1-1-utf-8",

@@ -1,18 +1,18 @@
-//! What a check finds.
+//! The findings of a check.
 
 use gannet_content::rules::problem::{Problem, Severity as RuleSeverity, What};
 
 /// Whether a finding makes a check fail.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Severity {
-    /// Something that visitors run into.
+    /// Visible to visitors.
     Error,
-    /// Something that works, but hardly as it is meant, or not everywhere.
+    /// Works, but probably not as intended, or not everywhere.
     Warning,
 }
 
 impl Severity {
-    /// In one word.
+    /// The name in one word.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -25,27 +25,27 @@ impl Severity {
 /// One finding.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Finding {
-    /// How bad it is.
+    /// The severity.
     pub severity: Severity,
     /// A short name for machines: `dead-link`.
     pub kind: &'static str,
-    /// What is wrong, and why, in words; the same for the same mistake at several places.
+    /// What is wrong, and why; equal mistakes have equal messages.
     pub message: String,
-    /// What to do about it, if that is known.
+    /// The next step, if known.
     pub help: Option<String>,
-    /// The file it stands in.
+    /// The file with the mistake.
     pub file: String,
-    /// The line, from 1; 0 if it is not known.
+    /// The line, from 1; 0 if unknown.
     pub line: u64,
-    /// The column in characters, from 1; 0 if it is not known, as in pages.
+    /// The column in characters, from 1; 0 if unknown, as in pages.
     pub column: u32,
-    /// The URL as it stands there, and in which element; empty for rules.
+    /// The URL as written, and its element; empty for rules.
     pub source: String,
 }
 
 impl From<&Problem> for Finding {
     fn from(problem: &Problem) -> Self {
-        // A loop never answers.
+        // A loop never ends in an answer.
         let is_error =
             problem.severity == RuleSeverity::Error || matches!(problem.what, What::Loop { .. });
         Self {

@@ -1,4 +1,4 @@
-//! Links, assets, anchors and rules of a site that lead nowhere.
+//! Checks a site: dead links, missing assets, dead anchors and ineffective rules.
 //!
 //! ```text
 //! offline::Site ──files──▶ anchors of all pages (all cores) ──▶ references of all pages (all cores)
@@ -6,8 +6,8 @@
 //!       └──rules──▶ gannet_content::rules::lint ──▶ findings ◀─────────┘
 //! ```
 //!
-//! Pages are read twice, so that of each page only the hashes of its anchors stay in memory.
-//! Nothing is asked of the network: what leads to other hosts is not followed.
+//! Pages are read twice, so that of each page only the hashes of its anchors stay in memory. The
+//! network is not used: links to other hosts are not followed.
 
 mod css;
 mod encoding;
@@ -43,22 +43,22 @@ use resolve::{Internal, Resolved, resolve};
 pub struct CheckOptions {
     /// The site.
     pub site: SiteOptions,
-    /// Hosts that are this site, where its pages name them.
+    /// Hosts that links in its pages may use for this site.
     pub origins: Vec<String>,
 }
 
 /// What was found.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Report {
-    /// In the order of files and lines. There may be more than are kept.
+    /// In the order of files and lines; limited, while the counts are complete.
     pub findings: Vec<Finding>,
-    /// Pages and style sheets that were read.
+    /// Pages and style sheets read.
     pub page_count: u64,
     /// References in them.
     pub reference_count: u64,
-    /// Errors, also those that are not kept.
+    /// Errors, including those not kept.
     pub error_count: u64,
-    /// Warnings, also those that are not kept.
+    /// Warnings, including those not kept.
     pub warning_count: u64,
 }
 
@@ -90,24 +90,24 @@ struct Check<'s> {
     site: &'s Site,
     origins: &'s [String],
     hasher: AnchorHasher,
-    /// By the number of a file: the sorted hashes of its anchors, if it is a page.
+    /// Indexed by file number: the sorted hashes of the anchors of a page.
     anchors: Vec<Mutex<Option<Box<[u64]>>>>,
     findings: Mutex<Vec<Finding>>,
     /// Pages, references, errors, warnings.
     counts: [AtomicU64; 4],
 }
 
-/// The kinds of file that refer to others.
+/// The kinds of files with references.
 #[derive(Clone, Copy, Eq, PartialEq)]
 enum Kind {
     Page,
     Style,
 }
 
-/// Where a reference stands.
+/// The position of a reference.
 struct Source<'a> {
     number: usize,
-    /// What relative URLs are resolved against.
+    /// The base of relative URLs.
     base: &'a str,
     reference: &'a Reference,
 }
@@ -158,19 +158,19 @@ impl Check<'_> {
         }
     }
 
-    /// What a file has for its own path.
+    /// The request for a file's own path.
     fn own(&self, number: usize) -> RequestUrl<'_> {
         let file = &self.site.files()[number];
         self.asked(file.host, &file.url, None, false)
     }
 
-    /// The type that a file is sent with for a path.
+    /// The content type with which a file is sent for a path.
     fn content_type(&self, asked: &RequestUrl<'_>, number: usize) -> String {
         let ruled = self.ruled(asked, "content-type");
         ruled.unwrap_or_else(|| self.site.files()[number].content_type.clone())
     }
 
-    /// What the site's rules say of a field.
+    /// The value of a field according to the site's rules.
     fn ruled(&self, asked: &RequestUrl<'_>, name: &str) -> Option<String> {
         let table = self.site.rules(asked.host).headers()?;
         let changes = table.changes(&asked.request());
@@ -178,7 +178,7 @@ impl Check<'_> {
         Some(String::from_utf8_lossy(&value).into_owned())
     }
 
-    /// Whether a file is text that the server sends with `charset=utf-8`.
+    /// Whether the server sends a file with `charset=utf-8`.
     fn is_sent_as_utf8(&self, number: usize) -> bool {
         let asked = self.own(number);
         let is_coded = stored_coding::of(asked.path).is_some();
@@ -234,7 +234,7 @@ impl Check<'_> {
         if self.kind(number) != Some(Kind::Page) {
             return;
         }
-        // Unreadable files are reported when references are read.
+        // Unreadable files are reported when their references are read.
         let Ok(Some(bytes)) = self.site.read(number, PAGE_LEN_MAX) else {
             return;
         };
@@ -277,7 +277,7 @@ impl Check<'_> {
         let base = match base.map(|base| resolve(&own, &base, self.origins)) {
             None => own,
             Some(Resolved::Internal(base)) => url(&base.path),
-            // Everything relative is on another host.
+            // All relative URLs point to another host.
             Some(_) => return,
         };
         let mut seen = HashSet::new();
@@ -315,7 +315,7 @@ impl Check<'_> {
         }
     }
 
-    /// Follows redirects to what is there in the end.
+    /// Follows redirects and checks the final target.
     fn check_target(&self, source: &Source<'_>, target: &Internal) {
         let mut path = target.path.clone();
         let mut query = target.query.clone();
@@ -377,7 +377,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether browsers take what is there for what the reference needs.
+    /// Whether browsers accept the target's type for this use.
     fn check_type(&self, source: &Source<'_>, asked: &RequestUrl<'_>, found: usize) {
         let Some(needs) = source.reference.needs else {
             return;
@@ -440,14 +440,14 @@ impl Check<'_> {
         }
         // Text fragments are directives to the browser, not names.
         let name = fragment.split(":~:").next().unwrap_or_default();
-        // A script route is not an anchor name, and every page has its top.
+        // A fragment may be a script route, and every page has the anchor `top`.
         let is_route = name.starts_with(['!', '/']);
         if name.is_empty() || is_route || name.eq_ignore_ascii_case("top") {
             return;
         }
         let slot = self.anchors[found].lock();
         let slot = slot.unwrap_or_else(|e| e.into_inner());
-        // Fragments of other kinds of file have meanings of their own.
+        // Fragments of other kinds of files are not anchors.
         let Some(anchors) = slot.as_deref() else {
             return;
         };
@@ -504,7 +504,7 @@ impl Check<'_> {
             .findings
             .into_inner()
             .unwrap_or_else(|e| e.into_inner());
-        // Threads find in any order.
+        // Threads report findings in any order.
         findings.sort_by(|a, b| {
             let key = |it: &Finding| (it.file.clone(), it.line, it.kind, it.message.clone());
             key(a).cmp(&key(b))
@@ -531,7 +531,7 @@ fn style_references(text: &str) -> Vec<Reference> {
     .collect()
 }
 
-/// A fragment as a name: what is no encoding stays as it is.
+/// Decodes a fragment; invalid escapes are kept.
 fn percent_decoded(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -1,7 +1,7 @@
-//! What a page refers to, and what of it can be referred to.
+//! Extracts the references and anchors of a page.
 //!
-//! Pages are cut into tokens as browsers do it; the tree is not needed. Scripts are not run: what
-//! they add is not seen.
+//! Pages are tokenized as browsers do it; the tree is not needed. Scripts are not run, so elements
+//! that they add are not seen.
 
 use std::cell::RefCell;
 use std::hash::{BuildHasher, RandomState};
@@ -15,14 +15,14 @@ use html5ever::tokenizer::{
 use super::needs::Needs;
 use super::{css, encoding};
 
-/// What a reference is for.
+/// The purpose of a reference.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub(super) enum Purpose {
-    /// To go there.
+    /// To navigate to it.
     Link,
-    /// To load it as a part of the page.
+    /// To load it as part of the page.
     Asset,
-    /// To show it where others refer to the page; browsers do not load it.
+    /// To show it in previews on other sites; browsers do not load it.
     Preview,
 }
 
@@ -30,29 +30,29 @@ pub(super) enum Purpose {
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Reference {
     pub(super) purpose: Purpose,
-    /// As it stands there, character references decoded.
+    /// As written, with character references decoded.
     pub(super) url: String,
     /// The line, from 1.
     pub(super) line: u64,
     /// The element and its attribute: `img src`.
     pub(super) at: String,
-    /// What its target has to be, if browsers insist on that.
+    /// The type that browsers require of its target, if any.
     pub(super) needs: Option<Needs>,
 }
 
-/// What of a page is of interest.
+/// The parts of a page relevant to a check.
 #[derive(Debug, Default)]
 pub(super) struct Page {
     pub(super) references: Vec<Reference>,
-    /// Hashes of the names that a fragment can have.
+    /// Hashes of the names that fragments may refer to.
     pub(super) anchors: Vec<u64>,
-    /// What relative URLs are resolved against, if the page says so.
+    /// The base of relative URLs, if the page declares one.
     pub(super) base: Option<String>,
-    /// The first encoding that the page names, and the line.
+    /// The first encoding that the page declares, with its line.
     pub(super) encoding: Option<(String, u64)>,
 }
 
-/// Hashes the names of anchors: they are many, and only compared.
+/// Hashes anchor names, which are many and only compared.
 pub(super) type AnchorHasher = RandomState;
 
 /// Reads a page.
@@ -68,7 +68,7 @@ pub(super) fn read(text: &str, hasher: &AnchorHasher) -> Page {
     let tokenizer = Tokenizer::new(sink, TokenizerOpts::default());
     let input = BufferQueue::default();
     input.push_back(StrTendril::from(text));
-    // The sink never stops the tokenizer for a script, so one call takes all.
+    // The sink never pauses the tokenizer for a script, so one call consumes the input.
     let _ = tokenizer.feed(&input);
     tokenizer.end();
     let mut page = tokenizer.sink.state.into_inner().page;
@@ -84,9 +84,9 @@ struct Sink<'h> {
 struct State<'h> {
     page: Page,
     hasher: &'h AnchorHasher,
-    /// How many `svg` elements are open: their `script` and `style` may close themselves.
+    /// The depth of open `svg` elements, in which `script` and `style` may be self-closing.
     svg_depth: u32,
-    /// The text of the style sheet that is open, and its first line.
+    /// The text of the open style sheet, and its first line.
     style: Option<(String, u64)>,
 }
 
@@ -238,7 +238,7 @@ impl State<'_> {
         }
     }
 
-    /// HTML, "srcset attributes": URLs with descriptors, commas between.
+    /// HTML, "srcset attributes": URLs with descriptors, separated by commas.
     fn candidates(&mut self, value: &str, line: u64, element: &str, key: &str) {
         let mut rest = value;
         loop {
@@ -251,7 +251,7 @@ impl State<'_> {
             let bare = url.trim_end_matches(',');
             self.refer(Purpose::Asset, bare, line, element, key);
             rest = match bare.len() == url.len() {
-                // A descriptor follows, up to the comma.
+                // Skips the descriptor, up to the comma.
                 true => after.split_once(',').map_or("", |(_, rest)| rest),
                 false => after,
             };
@@ -273,7 +273,7 @@ fn purpose(element: &str, attribute: &str) -> Option<Purpose> {
     }
 }
 
-/// What a `link` element is for; some are neither loaded nor followed.
+/// The purpose of a `link` element; some are neither loaded nor followed.
 fn purpose_of_link(relations: &str) -> Option<Purpose> {
     const NOWHERE: [&str; 6] = [
         "preconnect",
@@ -314,8 +314,8 @@ fn is_refresh(kind: Option<&str>) -> bool {
     kind.is_some_and(|kind| kind.eq_ignore_ascii_case("refresh"))
 }
 
-/// Whether a `meta` element names what others show of the page: Open Graph's pictures, videos and
-/// sounds, and the pictures of X's cards. Both are found under either attribute.
+/// Whether a `meta` element names preview content: Open Graph's pictures, videos and sounds, and
+/// the pictures of X's cards. Both occur with either attribute.
 fn is_preview(property: Option<&str>, name: Option<&str>) -> bool {
     const PREVIEWS: [&str; 11] = [
         "og:image",
@@ -342,7 +342,7 @@ fn is_get(method: Option<&str>) -> bool {
     method.is_none_or(|method| method.eq_ignore_ascii_case("get"))
 }
 
-/// `5; url=/new`: where a page leads by itself.
+/// The target of `5; url=/new`.
 fn refresh_target(content: &str) -> Option<&str> {
     let (_, rest) = content.split_once([';', ','])?;
     let rest = rest.trim_start();

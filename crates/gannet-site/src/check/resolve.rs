@@ -1,4 +1,5 @@
-//! From a URL as it stands in a page to a path of the site, as the URL standard of browsers says.
+//! Resolves URLs as written in a page to paths of the site, according to the URL standard of
+//! browsers.
 
 use gannet_http::semantics::target_path::decode_path;
 use url::{Host, Position, Url};
@@ -6,13 +7,13 @@ use url::{Host, Position, Url};
 /// What a URL refers to.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Resolved {
-    /// Something of this site.
+    /// A resource of this site.
     Internal(Internal),
-    /// Something elsewhere, over HTTP without TLS.
+    /// Another site, over HTTP without TLS.
     Insecure,
-    /// Something elsewhere, or no resource at all: `https:`, `mailto:`, `data:`.
+    /// Another site, or no resource at all: `https:`, `mailto:`, `data:`.
     Elsewhere,
-    /// Nothing that can be asked for, with the reason.
+    /// Not a valid URL or path, with the reason.
     Bad(&'static str),
 }
 
@@ -23,22 +24,22 @@ pub(super) struct Internal {
     pub(super) path: Vec<u8>,
     /// The query.
     pub(super) query: Option<String>,
-    /// The fragment as it stands there.
+    /// The fragment as written.
     pub(super) fragment: Option<String>,
 }
 
-/// The host of documents; no site can have it (RFC 6761 section 6.4).
+/// The host of documents; no real site has this name (RFC 6761 section 6.4).
 const OWN_HOST: &str = "own.invalid";
 
 /// Resolves `reference` in a document whose path (percent-encoded) is `base`. `origins` are the
-/// hosts that are this site.
+/// hosts of this site.
 pub(super) fn resolve(base: &str, reference: &str, origins: &[String]) -> Resolved {
     let trimmed = reference.trim_matches(|c: char| c <= ' ');
     let scheme = ["http:", "https:"].into_iter().find(|scheme| {
         let start = trimmed.get(..scheme.len());
         start.is_some_and(|start| start.eq_ignore_ascii_case(scheme))
     });
-    // Browsers are more lenient here than anybody who writes such a thing can want.
+    // Browsers accept these URLs, but their authors cannot have meant them.
     let after = trimmed
         .get(scheme.map_or(0, str::len)..)
         .unwrap_or_default();
@@ -49,7 +50,7 @@ pub(super) fn resolve(base: &str, reference: &str, origins: &[String]) -> Resolv
         }
         _ => {}
     }
-    // Pages are served over TLS in the end: what has no scheme is secure.
+    // Production sites are served over TLS: URLs without a scheme are secure.
     let document = Url::parse(&format!("https://{OWN_HOST}{base}"));
     let Ok(url) = document.and_then(|document| document.join(trimmed)) else {
         return Resolved::Bad("it is no URL");
@@ -70,14 +71,14 @@ pub(super) fn resolve(base: &str, reference: &str, origins: &[String]) -> Resolv
         Ok(path) => Resolved::Internal(Internal {
             path: path.as_bytes().to_vec(),
             query: url.query().map(str::to_owned),
-            // As it stands there: the page's identifiers are not encoded.
+            // As written: the page's identifiers are not percent-encoded.
             fragment: trimmed.split_once('#').map(|(_, it)| it.to_owned()),
         }),
         Err(_) => Resolved::Bad("no server accepts this path"),
     }
 }
 
-/// The path without empty segments, which servers take for nothing.
+/// The path without empty segments, which servers ignore.
 fn without_empty(path: &str) -> String {
     let segments = path.split('/').filter(|segment| !segment.is_empty());
     let mut joined = segments.fold(String::new(), |joined, segment| joined + "/" + segment);
@@ -87,7 +88,7 @@ fn without_empty(path: &str) -> String {
     joined
 }
 
-/// Browsers hold this machine to be secure.
+/// Browsers treat loopback as secure.
 fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",

@@ -7,11 +7,11 @@
 //! f:/a.html              ─▶  mXXXXXXXdXXXXXXX     mXXXXXXX  dXXXXXXX     since; redirects by r:
 //! ```
 //!
-//! Metadata is lines of fields, or pairs of a name's number and a value: a number again, both in
-//! tables that kawipiko has compiled in, or `Z`, three letters and the text. The tables grew over
-//! the years. What matters here is the same in all of them: the numbers of the codings, and that
-//! the status, if there is one, has the first name. Content types follow from names again.
-//! Records are read in their order in the file; its hash tables are not needed.
+//! Metadata is lines of fields, or pairs of a name's number and a value: again a number, both in
+//! tables compiled into kawipiko, or `Z`, three letters and the text. The tables grew over the
+//! years, but agree in what matters here: the numbers of the codings, and that the status, if there
+//! is one, has the first name. Content types are derived from file names again. Records are read in
+//! file order; the hash tables are not needed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Read};
@@ -26,11 +26,11 @@ use crate::pack::decoder;
 
 /// The header of a constant database: 256 pairs of position and number of slots.
 const HEADER_LEN: u64 = 2048;
-/// Suffixes that kawipiko leaves off for a second name.
+/// Suffixes that kawipiko drops to make a second name.
 const STRIPPED: [&str; 5] = [".html", ".htm", ".xhtml", ".xht", ".txt"];
-/// Suffixes of further pages that a folder may have.
+/// Suffixes of additional index pages of a folder.
 const INDEX_SUFFIXES: [&str; 2] = [".json", ".xml"];
-/// The names of a folder's page that kawipiko looks for.
+/// The index names that kawipiko looks for.
 const INDEX: [&str; 14] = [
     "index.html",
     "index.htm",
@@ -48,18 +48,18 @@ const INDEX: [&str; 14] = [
     "_index.xml",
 ];
 
-/// Bytes that are read by position.
+/// Bytes that can be read by position.
 pub trait Positioned {
-    /// How many there are.
+    /// The total length.
     ///
     /// # Errors
-    /// It cannot be determined.
+    /// The length cannot be determined.
     fn total_len(&self) -> io::Result<u64>;
 
     /// Reads from `offset` on.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The bytes cannot be read.
     fn read_at(&self, bytes: &mut [u8], offset: u64) -> io::Result<usize>;
 }
 
@@ -75,8 +75,8 @@ impl Positioned for &[u8] {
     }
 }
 
-/// Whether a file begins like a constant database: the tables lie behind the records, one behind
-/// the other, and end where the file ends.
+/// Whether a file begins like a constant database: the hash tables follow the records without gaps,
+/// and end where the file ends.
 pub(super) fn looks_like(first: &[u8], len: u64) -> bool {
     let Some(tables) = tables(first) else {
         return false;
@@ -120,7 +120,7 @@ impl Read for RangeReader<'_> {
     }
 }
 
-/// What the records say.
+/// The parsed records.
 #[derive(Default)]
 struct Records {
     /// Paths with the keys of metadata and content.
@@ -130,7 +130,7 @@ struct Records {
     contents: HashMap<Vec<u8>, Range>,
 }
 
-/// A content, how it is stored, and with what it is sent.
+/// A content with its coding and fields.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 struct Stored {
     content: Option<Range>,
@@ -141,7 +141,7 @@ struct Stored {
     content_type: Vec<u8>,
 }
 
-/// Hands the files of an archive over, and its redirects as a file `_redirects`.
+/// Passes on the files of an archive, and its redirects as a file `_redirects`.
 pub(super) fn read(file: &dyn Positioned, entries: &mut dyn Entries) -> Result<(), ImportError> {
     let records = Records::read(file)?;
     let paths: BTreeSet<&[u8]> = records.files.keys().map(Vec::as_slice).collect();
@@ -188,10 +188,10 @@ pub(super) fn read(file: &dyn Positioned, entries: &mut dyn Entries) -> Result<(
     Ok(())
 }
 
-/// A line of the file `_redirects`, as kawipiko has it.
+/// A line of the file `_redirects` in kawipiko's dialect.
 ///
 /// # Errors
-/// Why there is none: a file with a line that cannot be read would not be packed.
+/// The reason why there is none: a file with an invalid line could not be packed.
 fn redirect(source: &[u8], stored: &Stored) -> Result<String, &'static str> {
     let unread = "a redirect whose target cannot be read";
     let source = str::from_utf8(source).map_err(|_| unread)?;
@@ -235,7 +235,7 @@ impl Records {
         while at < end.min(len) {
             at = records.record(file, at, end.min(len))?;
             count += 1;
-            // A path, metadata and content for each file.
+            // Each file has a path, metadata and content.
             if count > FILES_MAX * 3 {
                 return Err(ImportError::TooMuch("it has too many files"));
             }
@@ -247,7 +247,7 @@ impl Records {
         Ok(records)
     }
 
-    /// Takes in the record at `at` and gives where the next one is.
+    /// Parses the record at `at` and returns the offset of the next one.
     fn record(&mut self, file: &dyn Positioned, at: u64, end: u64) -> Result<u64, ImportError> {
         let mut lens = [0; 8];
         let range = Range { offset: at, len: 8 };
@@ -294,7 +294,7 @@ impl Records {
         let metadata = keys(reference).find_map(|key| self.metadata.get(key));
         let content = keys(reference).find_map(|key| self.contents.get(key));
         let Some(metadata) = metadata else {
-            // Its archiver loses the metadata of an empty file where redirects came before.
+            // kawipiko's archiver loses the metadata of an empty file that follows redirects.
             if let Some(content) = content.filter(|content| content.len == 0) {
                 return Ok(Stored {
                     content: Some(*content),
@@ -310,8 +310,8 @@ impl Records {
         Ok(stored)
     }
 
-    /// Suffixes by content type: pages for whole folders have lost theirs, but there are other
-    /// files of their type.
+    /// Suffixes by content type, learned from other files: the suffixes of pages for whole folders
+    /// are not stored.
     fn suffixes(&self, file: &dyn Positioned) -> Result<Suffixes, ImportError> {
         let mut suffixes = Suffixes::default();
         let mut types: HashMap<&[u8], Vec<u8>> = HashMap::new();
@@ -334,7 +334,7 @@ impl Records {
         keys(reference).find(|key| self.metadata.contains_key(*key))
     }
 
-    /// Under which name a file is kept; nothing for the further names of one that has its own.
+    /// The name under which a file is kept; `None` for additional names of a file.
     fn file_name(
         &self,
         path: &[u8],
@@ -348,7 +348,7 @@ impl Records {
             paths.contains(other) && self.files.get(other).is_some_and(|it| it == reference)
         };
         let folder = relative.strip_suffix(b"*");
-        // Only a whole segment is a catch-all: `file*` is a name.
+        // Only a whole segment is a catch-all: `file*` is an ordinary name.
         if let Some(folder) = folder.filter(|it| it.is_empty() || it.ends_with(b"/")) {
             let name: &[u8] = match stored.status {
                 404 if suffix == ".html" => b"404",
@@ -368,7 +368,7 @@ impl Records {
     }
 }
 
-/// The keys in a reference: two of eight bytes, or any number with colons between.
+/// The keys in a reference: two of eight bytes, or any number separated by colons.
 fn keys(reference: &[u8]) -> impl Iterator<Item = &[u8]> {
     let is_fixed = reference.len() == 16 && reference.first() == Some(&b'm');
     let fixed = reference.chunks(8).filter(move |_| is_fixed);
@@ -396,7 +396,8 @@ fn bytes(file: &dyn Positioned, offset: u64, len: u32) -> Result<Vec<u8>, Import
     Ok(bytes)
 }
 
-/// The fields that matter. Lines are `Name: value CRLF`, and `Name : value LF` in the first years.
+/// Parses the relevant fields. Lines are `Name: value CRLF`, or `Name : value LF` in the first
+/// years.
 fn fields(metadata: &[u8]) -> Stored {
     let mut stored = Stored {
         status: 200,
@@ -427,7 +428,7 @@ fn fields(metadata: &[u8]) -> Stored {
     stored
 }
 
-/// The first pair, and what follows it. A text ends where the next pair begins.
+/// The first pair, and the rest. A text ends where the next pair begins.
 fn pair(metadata: &[u8]) -> Option<(u32, Value<'_>, &[u8])> {
     let (name, rest) = metadata.split_at_checked(8)?;
     let name = number(name, b'h')?;
@@ -446,21 +447,21 @@ fn pair(metadata: &[u8]) -> Option<(u32, Value<'_>, &[u8])> {
 /// A value of metadata.
 #[derive(Clone, Copy)]
 enum Value<'m> {
-    /// Its place in kawipiko's table, the first being 1.
+    /// A position in kawipiko's table, from 1.
     Number(u32),
     Text(&'m [u8]),
 }
 
 /// Letters between `Z` and a text.
 const TEXT_PREFIX_LEN: usize = 3;
-/// The number of the name of the status: other names at this place are never used.
+/// The number of the status: no other name is ever used in this position.
 const STATUS_NAME: u32 = 1;
-/// The numbers that the name of the content type had, before and since there are statuses.
+/// The numbers of the content type, before and since statuses exist.
 const TYPE_NAMES: [u32; 2] = [0x25, 0x26];
 /// The number of the value `200`.
 const STATUS_OK: u32 = 13;
 
-/// What a key says: `H0000005` is the fifth value.
+/// The number in a key: `H0000005` is the fifth value.
 fn number(key: &[u8], prefix: u8) -> Option<u32> {
     let digits = str::from_utf8(key.strip_prefix(&[prefix])?).ok()?;
     let is_sound = digits.len() == 7 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -470,7 +471,8 @@ fn number(key: &[u8], prefix: u8) -> Option<u32> {
 fn numbered(name: u32, value: Value<'_>, stored: &mut Stored) {
     match (name, value) {
         (STATUS_NAME, Value::Number(STATUS_OK)) => stored.status = 200,
-        // Files have no other. A redirect's target is then unknown, which is reported.
+        // The only other number that files have. A redirect's target is then unknown, which is
+        // reported.
         (STATUS_NAME, Value::Number(_)) => stored.status = 404,
         (STATUS_NAME, Value::Text(text)) => {
             let text = String::from_utf8_lossy(text);
@@ -486,7 +488,7 @@ fn numbered(name: u32, value: Value<'_>, stored: &mut Stored) {
         (_, Value::Text(text)) if TYPE_NAMES.contains(&name) => {
             stored.content_type = text.to_vec();
         }
-        // Names are in alphabetical order, and only an entity tag may come before the location.
+        // Names are in alphabetical order, and only an entity tag can precede the location.
         (_, Value::Text(text)) => {
             stored.location = String::from_utf8(text.to_vec()).ok();
         }

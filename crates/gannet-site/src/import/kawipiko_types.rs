@@ -1,8 +1,8 @@
-//! What the content types of a kawipiko archive stand for.
+//! Infers the content types of a kawipiko archive.
 //!
-//! A type may be only a number in a table that kawipiko has compiled in. Which one it is follows
-//! from the files that have it: most of them have a suffix that shows it. Not all, because files of
-//! one content share the type of the first.
+//! A type may be stored as a number in a table compiled into kawipiko. Its meaning follows from the
+//! suffixes of the files that have it. This is a majority vote, because files with equal content
+//! share the type of the first.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +11,7 @@ use gannet_content::rules::{Compat, SourceFile, headers};
 
 use super::limits::HEADERS_LEN_MAX;
 
-/// Suffixes by content type, with how many files have both.
+/// Suffixes by content type, with the number of files that have both.
 #[derive(Default)]
 pub(super) struct Suffixes {
     counts: HashMap<Vec<u8>, BTreeMap<String, u64>>,
@@ -31,7 +31,7 @@ impl Suffixes {
         }
     }
 
-    /// The suffix that most files of this type have, among those for which `is_wanted` holds.
+    /// The most frequent suffix of this type among those for which `is_wanted` holds.
     pub(super) fn most(
         &self,
         content_type: &[u8],
@@ -43,7 +43,7 @@ impl Suffixes {
         most.map(|(suffix, _)| suffix.as_str())
     }
 
-    /// The type as text; nothing if it is a number that no other file explains.
+    /// The type as text; `None` for a number that no other file explains.
     fn text(&self, content_type: &[u8]) -> Option<String> {
         if !is_number(content_type) {
             return String::from_utf8(content_type.to_vec()).ok();
@@ -53,12 +53,12 @@ impl Suffixes {
     }
 }
 
-/// Numbers begin with zero: there are few of them.
+/// Numbers are small, so they begin with a zero byte.
 fn is_number(content_type: &[u8]) -> bool {
     content_type.first() == Some(&0)
 }
 
-/// A file `_headers` with the types that do not follow from names.
+/// A file `_headers` with the types that names do not imply.
 #[derive(Default)]
 pub(super) struct TypeRules(String);
 
@@ -87,7 +87,7 @@ impl TypeRules {
             text: rule.as_bytes(),
         };
         let (read, problems) = headers::parse(&file, Compat::Kawipiko);
-        // A type that is no value of a field is none that anybody set.
+        // A type that is not a valid field value was not set on purpose.
         if text == mime::UNKNOWN || read.rules.len() != 1 || !problems.is_empty() {
             return true;
         }
@@ -98,7 +98,7 @@ impl TypeRules {
         has_room
     }
 
-    /// The file; nothing if no rule is needed.
+    /// The file; `None` if no rule is needed.
     pub(super) fn file(&self) -> Option<&[u8]> {
         (!self.0.is_empty()).then_some(self.0.as_bytes())
     }

@@ -1,7 +1,7 @@
-//! Sites out of other archives: zip, tar (plain, gzip, zstd), and kawipiko's.
+//! Imports sites from other archives: zip, tar (plain, gzip, zstd), and kawipiko's.
 //!
-//! What is read is checked as what comes from a stranger: a path that leads out of the directory
-//! is an error, links are not made, and there are bounds on files and bytes.
+//! Archives are untrusted: a path that leads out of the directory is an error, links are not
+//! created, and files and bytes are limited.
 
 mod kawipiko;
 mod kawipiko_types;
@@ -25,12 +25,12 @@ use crate::pack::decoder;
 pub use kawipiko::Positioned;
 pub use unpack::{Entries, Unpacked, unpack};
 
-/// The kinds of archive that are read.
+/// The supported kinds of archives.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     /// zip.
     Zip,
-    /// tar, in this coding.
+    /// tar in this coding.
     Tar(Coding),
     /// The constant database of kawipiko.
     Kawipiko,
@@ -51,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// In words.
+    /// The name in messages.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -67,27 +67,27 @@ impl Kind {
 /// Why an archive could not be imported.
 #[derive(Debug)]
 pub enum ImportError {
-    /// It cannot be read.
+    /// The archive cannot be read.
     Read(io::Error),
-    /// It is not what it begins like.
+    /// The archive is corrupt.
     Damaged(String),
-    /// It has what is not read: encrypted files, a method that is not known.
+    /// An unsupported feature: encrypted files, an unknown method.
     Unsupported(String),
-    /// An entry has a path that must not be followed.
+    /// An entry has an unsafe path.
     Path {
         /// The path.
         path: String,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
-    /// It has more than is unpacked.
+    /// A limit was exceeded.
     TooMuch(&'static str),
     /// A file cannot be written.
     Write(PathBuf, io::Error),
 }
 
 impl ImportError {
-    /// What to do about it.
+    /// The next step.
     #[must_use]
     pub fn help(&self) -> Option<&'static str> {
         match self {
@@ -118,7 +118,7 @@ impl fmt::Display for ImportError {
 
 impl std::error::Error for ImportError {}
 
-/// Decoders tell damage by this kind; everything else is the disk's.
+/// Decoders report corrupt input by this kind; other errors are the disk's.
 fn read_error(error: io::Error) -> ImportError {
     match error.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof | io::ErrorKind::Other => {
@@ -129,10 +129,10 @@ fn read_error(error: io::Error) -> ImportError {
     }
 }
 
-/// The kind of a file, if it is one that is imported.
+/// The kind of an archive; `None` if it is unsupported.
 ///
 /// # Errors
-/// It cannot be read.
+/// The file cannot be read.
 pub fn kind_of(path: &Path) -> io::Result<Option<Kind>> {
     let file = named_file::open(path)?;
     let mut first = Vec::new();
@@ -140,7 +140,7 @@ pub fn kind_of(path: &Path) -> io::Result<Option<Kind>> {
     Ok(Kind::of(&first, file.metadata()?.len()))
 }
 
-/// Hands the files of an archive to `entries`.
+/// Passes the files of an archive to `entries`.
 ///
 /// # Errors
 /// See [`ImportError`].
@@ -152,7 +152,7 @@ pub fn read_file(path: &Path, kind: Kind, entries: &mut dyn Entries) -> Result<(
     }
 }
 
-/// The same from bytes.
+/// Reads an archive in memory.
 ///
 /// # Errors
 /// See [`ImportError`].

@@ -10,14 +10,14 @@ use super::{Entries, ImportError, read_error};
 /// The length of a header, bytes.
 pub(super) const HEADER_LEN: u64 = 512;
 
-/// Whether these are the first bytes of a tar: a header whose checksum is right, or the zeros of an
-/// empty one.
+/// Whether a tar begins with these bytes: a header with a valid checksum, or the zeros of an empty
+/// one.
 pub(super) fn is_header(first: &[u8]) -> bool {
     let Ok(bytes) = <&[u8; HEADER_LEN as usize]>::try_from(first) else {
         return false;
     };
     let header = tar::Header::from_byte_slice(bytes);
-    // The field of the checksum counts as spaces.
+    // The checksum field itself counts as spaces.
     let (before, rest) = bytes.split_at(148);
     let sum = before
         .iter()

@@ -1,4 +1,4 @@
-//! Each importer on sound, hostile and damaged archives.
+//! Each importer with valid, hostile and corrupt archives.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Write};
@@ -10,7 +10,7 @@ use ::zip::write::SimpleFileOptions;
 use super::unpack::checked;
 use super::*;
 
-/// Keeps what it is given, within a small bound.
+/// Collects entries, within a small limit.
 #[derive(Default)]
 struct Kept {
     files: BTreeMap<String, Vec<u8>>,
@@ -72,7 +72,7 @@ fn tar_of(files: &[(&str, EntryType, &[u8])]) -> Vec<u8> {
     let mut builder = Builder::new(Vec::new());
     for (name, kind, content) in files {
         let mut header = Header::new_ustar();
-        // The checked ways to set a name refuse what is tested here.
+        // The checked setters reject the names tested here.
         header.as_mut_bytes()[..name.len()].copy_from_slice(name.as_bytes());
         header.set_entry_type(*kind);
         if matches!(kind, EntryType::Link | EntryType::Symlink) {
@@ -92,7 +92,7 @@ fn tar_of(files: &[(&str, EntryType, &[u8])]) -> Vec<u8> {
     builder.into_inner().expect("it is in memory")
 }
 
-/// A constant database without its hash tables: each is empty, behind the records.
+/// A constant database with empty hash tables after the records.
 fn cdb_of(records: &[(&[u8], &[u8])]) -> Vec<u8> {
     let mut body = Vec::new();
     for (key, content) in records {
@@ -119,7 +119,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
 
 #[test]
 fn names_in_a_zip_are_read_by_flag_and_slashes_made_of_backslashes() {
-    // What an entry is called; the name's bytes in the archive; the name that it has then.
+    // The name in the API, the name's bytes in the archive, the expected name.
     let rows: [(&str, &[u8], &str); 4] = [
         ("AAAA.html", b"\x81ber.html", "\u{fc}ber.html"),
         ("AAAAA.html", "\u{fc}ber.html".as_bytes(), "\u{fc}ber.html"),
@@ -145,7 +145,7 @@ fn names_in_a_zip_are_read_by_flag_and_slashes_made_of_backslashes() {
 #[test]
 fn a_zip_that_needs_a_password_is_not_called_damaged() {
     let mut zip = zip_of(&[("a.txt", b"x")]);
-    // The flag for encryption, in the local and in the central header.
+    // The encryption flag, in the local and in the central header.
     let central = zip.windows(4).position(|it| it == b"PK\x01\x02");
     zip[6] |= 1;
     zip[central.expect("a directory") + 8] |= 1;
@@ -236,7 +236,7 @@ fn kawipiko_archives_of_all_years_give_files_once_and_redirects() {
             (b"m0000001", pairs),
             (b"d0000002", &page),
         ]),
-        // Early in 2021; beside it what has no meaning here: the schema and the list of paths.
+        // Early in 2021; the schema and the list of paths are ignored.
         cdb_of(&[
             (b"s", b"2021a"),
             (b"f:/", b"1:2"),
@@ -246,7 +246,7 @@ fn kawipiko_archives_of_all_years_give_files_once_and_redirects() {
             (b"f:/index.html", b"1:2"),
             (b"fi", b"/\n/index\n/index.html\n"),
         ]),
-        // With an entity tag, in the table before there were statuses, in which the value 14 is a
+        // With an entity tag, in the table from before there were statuses, where the value 14 is a
         // content type; and with a list of folders.
         cdb_of(&[
             (b"schema", b"kawipiko-2021b"),
@@ -345,14 +345,14 @@ fn pages_of_folders_get_the_suffix_of_their_content_type() {
 
 #[test]
 fn types_that_do_not_follow_from_names_become_rules() {
-    // As kawipiko writes them: numbers of types in its table, and text for one that it lacks.
+    // As kawipiko writes them: numbers of its table, and text for a type that it lacks.
     let html = b"h0000001H000000dh000001dH0000003h0000026H0000011".as_slice();
     let xml = b"h0000001H000000dh000001dH0000003h0000026Zaaxtext/xml; charset=utf-8".as_slice();
     let unknown = b"h0000001H000000dh000001dH0000003h0000026H000001a".as_slice();
     let archive = |more: &[(&[u8], &[u8])]| {
         let mut records = vec![
             (b"f:/a.html".as_slice(), b"m0000001d0000002".as_slice()),
-            // A file with the content of another one has its type, too: most files are right.
+            // A file with the same content as another one shares its type; the majority is right.
             (b"f:/a.txt", b"m0000001d0000002"),
             (b"f:/b.html", b"m0000001d0000002"),
             (b"f:/no suffix:*", b"m0000001d0000002"),
@@ -376,7 +376,7 @@ fn types_that_do_not_follow_from_names_become_rules() {
         "{:?}",
         names(&kept)
     );
-    // A file of the site is not overwritten.
+    // A file of the site's own is not overwritten.
     let kept = archive(&[(b"f:/_headers", b"m0000001d0000002")]);
     assert_eq!(kept.files["_headers"], b"any");
 }
@@ -408,8 +408,8 @@ fn redirects_keep_their_form_and_strange_ones_are_left_out() {
         records.push((sources[index].as_bytes(), references[index].as_bytes()));
         records.push((keys[index].as_bytes(), &metadata[index]));
     }
-    // kawipiko writes no metadata for an empty file if it had redirects before, and answers it
-    // with 500; its other files are none the worse for it.
+    // kawipiko writes no metadata for an empty file that follows redirects, and answers it with
+    // 500; its other files are unaffected.
     let (_, kept) = import(&cdb_of(&records)).expect("sound");
     assert_eq!(kept.files["empty.html"], b"");
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Files of an archive into a directory, within bounds.
+//! Unpacks the files of an archive into a directory, within limits.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -12,12 +12,12 @@ use crate::archive::Unfinished;
 use super::limits::{BYTES_FREE, EXPANSION_MAX, FILES_MAX, NAMED_MAX, PATH_LEN_MAX};
 use super::{ImportError, Kind, read_error, read_file};
 
-/// Takes the files of an archive.
+/// Receives the files of an archive.
 pub trait Entries {
-    /// A file. `path` is as the archive has it; seconds since the Unix epoch.
+    /// A file. `path` is as in the archive; the time is in seconds since the Unix epoch.
     ///
     /// # Errors
-    /// The path leads elsewhere, the content cannot be read or kept, or a bound is reached.
+    /// The path is unsafe, the content cannot be read or stored, or a limit is reached.
     fn file(
         &mut self,
         path: &[u8],
@@ -25,13 +25,13 @@ pub trait Entries {
         content: &mut dyn Read,
     ) -> Result<(), ImportError>;
 
-    /// A file that is the same as one before.
+    /// A file with the same content as an earlier one.
     ///
     /// # Errors
-    /// As for [`Entries::file`]; or there was none.
+    /// As for [`Entries::file`]; or there is no earlier one.
     fn same_as(&mut self, path: &[u8], before: &[u8]) -> Result<(), ImportError>;
 
-    /// Something that is left out: its path, and why.
+    /// An entry that is skipped: its path and the reason.
     fn left_out(&mut self, path: &[u8], why: &str);
 }
 
@@ -40,18 +40,18 @@ pub trait Entries {
 pub struct Unpacked {
     /// Files.
     pub file_count: u64,
-    /// Their lengths together.
+    /// Their total length.
     pub bytes: u64,
-    /// What was left out, with the reason; the first ones of them.
+    /// The first skipped entries, with reasons.
     pub left_out: Vec<String>,
-    /// How much was left out.
+    /// The number of skipped entries.
     pub left_out_count: u64,
-    /// The folder of the archive that all files are in, if they are in one, and it is a zip or a
-    /// tar: those of folders often are.
+    /// The only top-level folder of a zip or tar, if all files are in one, as in archives of
+    /// folders.
     pub only_folder: Option<String>,
 }
 
-/// Unpacks an archive into a directory that is empty.
+/// Unpacks an archive into an empty directory.
 ///
 /// # Errors
 /// See [`ImportError`].
@@ -74,9 +74,9 @@ pub fn unpack(archive: &Path, kind: Kind, directory: &Path) -> Result<Unpacked, 
     Ok(into.unpacked)
 }
 
-/// The first component of all paths, if it is the same and the name of a folder.
+/// The first component of all paths, if it is the same folder.
 fn only_folder(files: &BTreeSet<PathBuf>) -> Option<String> {
-    // In a sorted set, the first and the last differ the most in their beginnings.
+    // In a sorted set, the first and last elements have the shortest common prefix.
     let folder = |path: &PathBuf| {
         let mut components = path.components();
         let first = components.next()?;
@@ -90,15 +90,15 @@ fn only_folder(files: &BTreeSet<PathBuf>) -> Option<String> {
 struct Directory {
     root: PathBuf,
     unpacked: Unpacked,
-    /// When files changed that have no time of their own: when the archive did.
+    /// The modification time of the archive, for files without their own.
     modified: Option<i64>,
-    /// What is there already: a later file of the same name takes its place, as in tar.
+    /// The files unpacked so far: as in tar, a later file of the same name replaces an earlier one.
     files: BTreeSet<PathBuf>,
     bytes_max: u64,
 }
 
-/// A path below the directory. Only plain names: no `..`, no root, nothing that a file system or a
-/// URL cannot have.
+/// The path below the directory. Only plain names are allowed: no `..`, no root, nothing that a
+/// file system or a URL cannot express.
 pub(super) fn checked(path: &[u8]) -> Result<PathBuf, ImportError> {
     let refuse = |why| {
         let path = String::from_utf8_lossy(path).into_owned();
@@ -128,8 +128,8 @@ pub(super) fn checked(path: &[u8]) -> Result<PathBuf, ImportError> {
 }
 
 impl Directory {
-    /// Makes the folders of a file and its place. Nothing here is ever a symbolic link: the
-    /// directory was empty, and only files and folders are made in it.
+    /// Creates a file and its folders. No component is ever a symbolic link: the directory was
+    /// empty, and only files and folders are created in it.
     fn create(&mut self, relative: &Path) -> Result<(PathBuf, File), ImportError> {
         if self.unpacked.file_count >= FILES_MAX {
             return Err(ImportError::TooMuch("it has too many files"));
@@ -190,7 +190,7 @@ impl Entries for Directory {
         self.copy(content, &target, &mut file)?;
         let modified = modified.or(self.modified);
         if let Some(seconds) = modified.and_then(|at| u64::try_from(at).ok()) {
-            // A time that the file system cannot keep is no reason to fail.
+            // A time that the file system cannot represent is not an error.
             if let Some(time) = UNIX_EPOCH.checked_add(Duration::from_secs(seconds)) {
                 let _ = file.set_modified(time);
             }

@@ -45,9 +45,9 @@ pub(super) fn read(from: impl Read + Seek, entries: &mut dyn Entries) -> Result<
     Ok(())
 }
 
-/// The path of an entry from its bytes and from what they are by their flag: UTF-8 or code page 437.
-/// Many programs write UTF-8 and forget the flag. Without a slash, backslashes count as slashes,
-/// since older Windows programs write them.
+/// Decodes the path of an entry. `by_flag` is its text according to the flag for UTF-8 or code page
+/// 437, but many programs write UTF-8 without setting the flag. Without a slash, backslashes count
+/// as slashes, since older Windows programs write them.
 fn path(raw: &[u8], by_flag: &str) -> Vec<u8> {
     let path = std::str::from_utf8(raw).unwrap_or(by_flag);
     match path.contains('/') {
@@ -67,7 +67,7 @@ fn refuse(error: ZipError) -> ImportError {
     }
 }
 
-/// zip keeps local times without a zone; they are taken as UTC. The first of 1980 stands for none.
+/// zip stores local times without a zone; they are taken as UTC. 1 January 1980 means none.
 fn unix_seconds([year, month, day, hour, minute, second]: [i64; 6]) -> Option<i64> {
     if !(1..=12).contains(&month) || (year, month, day) == (1980, 1, 1) {
         return None;

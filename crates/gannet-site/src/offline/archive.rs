@@ -1,4 +1,4 @@
-//! An archive: its entries, and what a server answers from them.
+//! An archive: its files, and a server's answers from them.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -12,17 +12,17 @@ use gannet_content::rules::table::Ruled;
 use super::{Located, RequestUrl, Rules, SiteFile, folded, names_of};
 use crate::archive::{ArchiveFile, SiteError};
 
-/// An archive whose files are known.
+/// An archive with a list of its files.
 #[derive(Debug)]
 pub struct ArchivePlace {
     file: ArchiveFile,
     /// It is served with `--spa`.
     spa: bool,
     files: Vec<SiteFile>,
-    /// By the number of a file: the number of its entry.
+    /// Entry numbers, by file number.
     entries: Vec<u32>,
-    /// By the number of the first blob and the type: the first file with them. Other names of a
-    /// file share both.
+    /// By number of the first blob and by type: the first such file. Other names of a file share
+    /// both.
     by_blob: HashMap<(u32, Vec<u8>), usize>,
     folded: HashMap<(u16, Vec<u8>), usize>,
 }
@@ -161,7 +161,7 @@ impl ArchivePlace {
         match (number, status) {
             (number, 404) => Located::Missing(number),
             (Some(number), status) => Located::File(number, status),
-            // A listing has no file.
+            // Listings are not files.
             (None, status) => Located::Listing(status),
         }
     }
@@ -174,7 +174,7 @@ impl ArchivePlace {
     }
 }
 
-/// The entries of a host, telling what is tried.
+/// The entries of a host; records each lookup in words.
 struct Tried<'a, 't> {
     host: Host<'a, Vec<u8>>,
     rules: &'a Rules,
@@ -190,7 +190,7 @@ impl<'a> Entries for Tried<'a, '_> {
         let words = match (space, &found) {
             (Space::Content, Some(_)) => format!("an entry at '{shown}'"),
             (Space::Content, None) => format!("no entry at '{shown}'"),
-            // It is the same content.
+            // Not reported: it has the content of the same path.
             (Space::Unruled, _) => return found,
             (Space::Fallback(_), None) => return None,
             (Space::Fallback(_), Some(_)) => format!("the page of the folder '{shown}' answers"),

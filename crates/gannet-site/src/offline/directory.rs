@@ -1,4 +1,4 @@
-//! A directory: its names, and what the server's lookup makes of them.
+//! A directory: its names, and how the server's lookup resolves them.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -18,19 +18,19 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 use super::{Located, RequestUrl, Rules, SiteFile, folded, names_of};
 use crate::archive::SiteError;
 
-/// Folders within folders, as for packing: symbolic links that multiply come to an end here.
+/// Maximum depth of folders, as for packing: bounds recursive symbolic links.
 const DEPTH_MAX: usize = 128;
 
-/// A directory whose names are known.
+/// A directory with all its names read.
 #[derive(Debug)]
 pub struct DirectoryPlace {
     root: PathBuf,
     options: LookupOptions,
     routing: Arc<Routing>,
     files: Vec<SiteFile>,
-    /// By the path relative to the root, as the lookup asks.
+    /// Items by path relative to the root, as the lookup requests them.
     items: HashMap<Vec<u8>, Item>,
-    /// By names in lower case: a file.
+    /// File numbers by path in lower case.
     folded: HashMap<Vec<u8>, usize>,
 }
 
@@ -38,17 +38,16 @@ pub struct DirectoryPlace {
 enum Item {
     File(usize),
     Folder,
-    /// A symbolic link out of the root, in a circle, or to nothing.
+    /// A symbolic link out of the root, in a cycle, or dangling.
     Escapes,
     /// Neither file nor folder.
     Other,
-    /// A folder that this user may not look into, or a link that leads into one: what is in it is not
-    /// known.
+    /// A folder that this user may not search, or a link into one: its contents are unknown.
     Closed,
 }
 
 impl DirectoryPlace {
-    /// Reads all names below `root`. Symbolic links are followed where a server follows them.
+    /// Reads all names below `root`. Symbolic links are followed where the server follows them.
     pub(super) fn scan(
         root: &Path,
         options: LookupOptions,
@@ -77,7 +76,7 @@ impl DirectoryPlace {
         chain: &mut Vec<PathBuf>,
     ) -> Result<(), SiteError> {
         let items = match fs::read_dir(path) {
-            // Names can be read where nothing can be opened by them (`r` without `x`).
+            // Names may be readable where files cannot be opened (`r` without `x`).
             Ok(items) if may(path, Access::EXEC_OK) => items,
             Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
                 return Err(SiteError::io("read", path)(error));
@@ -139,7 +138,7 @@ impl DirectoryPlace {
         Ok(())
     }
 
-    /// Numbers the files in the order of their paths, whatever the file system's is.
+    /// Numbers the files in the order of their paths, independent of the file system's order.
     fn number(&mut self) {
         let is_file = |item: &Item| matches!(item, Item::File(_));
         let files = self.items.iter().filter(|(_, item)| is_file(item));
@@ -162,13 +161,13 @@ impl DirectoryPlace {
         &self.root
     }
 
-    /// Its files, by their numbers.
+    /// The files, by number.
     #[must_use]
     pub fn files(&self) -> &[SiteFile] {
         &self.files
     }
 
-    /// Where a file is.
+    /// The path of a file.
     #[must_use]
     pub fn path_of(&self, number: usize) -> Option<PathBuf> {
         let url = &self.files.get(number)?.url;
@@ -183,7 +182,7 @@ impl DirectoryPlace {
             return Ok(None);
         }
         let mut content = Vec::new();
-        // The file may grow while it is read.
+        // The file may grow while it is being read.
         file.take(max).read_to_end(&mut content)?;
         Ok(Some(content))
     }
@@ -235,7 +234,7 @@ impl DirectoryPlace {
         }
     }
 
-    /// Answers all questions of a lookup. Gives the number of the last file.
+    /// Runs a lookup to its end. Returns the number of the last file found.
     fn ask(&self, lookup: &mut Lookup, tell: &mut dyn FnMut(String)) -> Option<usize> {
         let mut last = None;
         while let Step::Open(name) = lookup.step() {
@@ -260,7 +259,7 @@ impl DirectoryPlace {
         last
     }
 
-    /// What is at a path; below a closed folder that.
+    /// The item at a path; everything below a closed folder is closed.
     fn item(&self, name: &[u8]) -> Option<Item> {
         if let Some(item) = self.items.get(name) {
             return Some(*item);
@@ -279,7 +278,7 @@ impl DirectoryPlace {
         self.root.join(OsStr::from_bytes(name))
     }
 
-    /// A folder whose names cannot be read.
+    /// A folder whose names cannot be read, if there is one.
     pub(super) fn closed_folder(&self) -> Option<PathBuf> {
         let mut items = self.items.iter();
         let (name, _) = items.find(|(_, item)| **item == Item::Closed)?;
@@ -322,7 +321,7 @@ impl DirectoryPlace {
     }
 }
 
-/// Whether this user may do that to what is at a path, links followed.
+/// Whether this user has the permission for a path, following links.
 #[must_use]
 pub fn may(path: &Path, access: Access) -> bool {
     accessat(CWD, path, access, AtFlags::EACCESS).is_ok()

@@ -1,8 +1,8 @@
-//! A site inspected without a server: what is at each path, and why.
+//! Inspects a site without a server: what each path resolves to, and why.
 //!
-//! The answers are those that a server gives, since both ask the same: a directory is asked by
-//! `gannet_content::directory::lookup`, an archive by `gannet_content::archive`. Only names are kept
-//! in memory; contents are read when they are asked for.
+//! The answers are the server's, since the code is shared: `gannet_content::directory::lookup`
+//! resolves paths of directories, `gannet_content::archive` those of archives. Only names are kept
+//! in memory; contents are read on request.
 
 mod archive;
 mod directory;
@@ -30,11 +30,11 @@ pub use rules::Rules;
 pub struct SiteOptions {
     /// A directory or an archive.
     pub path: PathBuf,
-    /// Which file of a directory answers which path, and how its rules files are read.
+    /// How paths of a directory are resolved, and the dialect of its rules files.
     pub routing: Routing,
-    /// How a directory is served; an archive says so itself.
+    /// How a directory is served; an archive records this itself.
     pub lookup: LookupOptions,
-    /// A server has an icon of its own for a site without one.
+    /// A server has a built-in icon for a site without one.
     pub icon: bool,
 }
 
@@ -44,11 +44,11 @@ pub struct Site {
     place: Place,
     rules: Rules,
     icon: bool,
-    /// Those of virtual hosts that have rules of their own, from number 1 on.
+    /// The rules of virtual hosts with rules of their own, from number 1 on.
     host_rules: Vec<Rules>,
 }
 
-/// Where the files of a site are.
+/// The source of a site's files.
 #[derive(Debug)]
 pub enum Place {
     /// In a directory.
@@ -68,20 +68,20 @@ pub struct SiteFile {
     pub content_type: String,
 }
 
-/// What is asked for.
+/// A request, as far as it selects an answer.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestUrl<'a> {
     /// The virtual host of an archive; 0 for any.
     pub host: u16,
-    /// The host as a rule sees it; may be empty.
+    /// The host as rules see it; may be empty.
     pub host_name: &'a str,
-    /// The scheme as a rule sees it.
+    /// The scheme as rules see it.
     pub scheme: Scheme,
     /// The path in canonical form.
     pub path: &'a [u8],
     /// The query.
     pub query: Option<&'a str>,
-    /// A browser asks for a page to show.
+    /// A browser navigates to a page.
     pub is_navigation: bool,
 }
 
@@ -97,12 +97,12 @@ impl RequestUrl<'_> {
     }
 }
 
-/// What is at a path.
+/// The answer for a path.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Located {
     /// The file with this number, sent with this status.
     File(usize, u16),
-    /// A redirect, by this rule or by a missing slash.
+    /// A redirect, by a rule or by a missing slash.
     Redirect {
         /// 301, 302, 303, 307 or 308.
         status: u16,
@@ -111,11 +111,11 @@ pub enum Located {
         /// The position of the rule.
         rule: Option<u32>,
     },
-    /// A list of what is in a folder, sent with this status.
+    /// A listing of a folder, sent with this status.
     Listing(u16),
-    /// The server's own icon, for a site that has none.
+    /// The server's built-in icon.
     Icon,
-    /// 404, with the page of this number if the site has one.
+    /// 404, with this file as its page if the site has one.
     Missing(Option<usize>),
     /// 403.
     Forbidden,
@@ -125,7 +125,7 @@ impl Site {
     /// Inspects a site.
     ///
     /// # Errors
-    /// It cannot be read, or is neither directory nor archive.
+    /// The site cannot be read, or is neither a directory nor an archive.
     pub fn open(options: &SiteOptions) -> Result<Self, SiteError> {
         let metadata =
             std::fs::metadata(&options.path).map_err(SiteError::io("open", &options.path))?;
@@ -154,7 +154,7 @@ impl Site {
     /// Inspects an archive, as served with `--spa` or without.
     ///
     /// # Errors
-    /// It cannot be read, or is not an archive.
+    /// The file cannot be read, or is not an archive.
     pub fn of_archive(path: &Path, spa: bool) -> Result<Self, SiteError> {
         let archive = ArchivePlace::open(path, spa)?;
         let file = archive.file();
@@ -173,13 +173,13 @@ impl Site {
         })
     }
 
-    /// Where its files are.
+    /// The source of its files.
     #[must_use]
     pub fn place(&self) -> &Place {
         &self.place
     }
 
-    /// The rules that hold on a host.
+    /// The rules of a host.
     #[must_use]
     pub fn rules(&self, host: u16) -> &Rules {
         let own = usize::from(host).checked_sub(1);
@@ -199,12 +199,12 @@ impl Site {
         }
     }
 
-    /// The rules with the first of the hosts that they hold on.
+    /// The rules, each with the first host they apply to.
     pub fn all_rules(&self) -> impl Iterator<Item = (u16, &Rules)> {
         (0..).zip([&self.rules].into_iter().chain(&self.host_rules))
     }
 
-    /// Its files, in the order of hosts and paths, each once: other names are left out.
+    /// Its files, ordered by host and path; additional names of a file are omitted.
     #[must_use]
     pub fn files(&self) -> &[SiteFile] {
         match &self.place {
@@ -213,10 +213,10 @@ impl Site {
         }
     }
 
-    /// The content of a file without coding, or nothing if it has more than `max` bytes.
+    /// The uncoded content of a file, or `None` if it is longer than `max` bytes.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The file cannot be read.
     pub fn read(&self, number: usize, max: u64) -> io::Result<Option<Vec<u8>>> {
         match &self.place {
             Place::Directory(directory) => directory.read(number, max),
@@ -224,20 +224,20 @@ impl Site {
         }
     }
 
-    /// What a server answers, one step: a redirect is not followed.
+    /// A server's answer; redirects are not followed.
     #[must_use]
     pub fn locate(&self, asked: RequestUrl<'_>) -> Located {
         self.locate_and_tell(asked, &mut |_| {})
     }
 
-    /// The same, telling in words what was tried.
+    /// The same; calls `tell` with each step in words.
     pub fn locate_and_tell(&self, asked: RequestUrl<'_>, tell: &mut dyn FnMut(String)) -> Located {
         let rules = self.rules(asked.host);
         let located = match &self.place {
             Place::Directory(directory) => directory.locate(&asked, rules, tell),
             Place::Archive(archive) => archive.locate(&asked, rules, tell),
         };
-        // Instead of the site's 404 page, which is not an icon.
+        // Takes precedence over the site's 404 page, which is not an icon.
         if self.icon && matches!(located, Located::Missing(_)) && asked.path == ICON_PATH {
             tell("the site has no icon: the server sends its built-in one".into());
             return Located::Icon;
@@ -245,7 +245,7 @@ impl Site {
         located
     }
 
-    /// Whether there is content at a path of a host, without rules.
+    /// Whether a path of a host has content, ignoring rules.
     #[must_use]
     pub fn has_content(&self, host: u16, path: &[u8]) -> bool {
         match &self.place {
@@ -254,7 +254,7 @@ impl Site {
         }
     }
 
-    /// The file that has this path but for the case of its letters.
+    /// A file whose path differs only in case.
     #[must_use]
     pub fn differently_spelled(&self, asked: RequestUrl<'_>) -> Option<Vec<u8>> {
         match &self.place {
@@ -263,7 +263,7 @@ impl Site {
         }
     }
 
-    /// A folder whose names cannot be read.
+    /// A folder whose names cannot be read, if there is one.
     #[must_use]
     pub fn closed_folder(&self) -> Option<PathBuf> {
         match &self.place {
@@ -272,7 +272,7 @@ impl Site {
         }
     }
 
-    /// Why a path that seems to be there is not served.
+    /// Why a path that exists is not served.
     #[must_use]
     pub fn why_not(&self, path: &[u8]) -> Option<&'static str> {
         match &self.place {
@@ -281,7 +281,7 @@ impl Site {
         }
     }
 
-    /// Where a file is, for messages: below the directory, or its URL in an archive.
+    /// The path of a file for messages: in the directory, or its URL in an archive.
     #[must_use]
     pub fn shown(&self, number: usize) -> String {
         let Some(file) = self.files().get(number) else {
@@ -311,7 +311,7 @@ impl Site {
     }
 }
 
-/// Lower-case letters, so that names that differ in case only are found.
+/// Folds to lower case, to find names that differ in case only.
 fn folded(path: &[u8]) -> Vec<u8> {
     match str::from_utf8(path) {
         Ok(text) => text.to_lowercase().into_bytes(),
@@ -319,7 +319,7 @@ fn folded(path: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The names under which `path` may be found: itself, a page, a folder's page.
+/// The names to try for `path`: itself, a page, a folder's index page.
 fn names_of(path: &[u8]) -> [Vec<u8>; 4] {
     let bare = path.strip_suffix(b"/").unwrap_or(path);
     [

@@ -1,4 +1,4 @@
-//! The rules of a site: from its files, or as an archive carries them.
+//! The rules of a site: from its files, or from an archive.
 
 use std::io;
 use std::path::Path;
@@ -26,9 +26,9 @@ const HEADERS: &str = "_headers";
 pub struct Rules {
     redirects: Option<RedirectTable>,
     headers: Option<HeaderTable>,
-    /// The files with redirects, in the order in which they were read.
+    /// The redirect files, in the order in which they were read.
     files: Vec<String>,
-    /// What is wrong with the files.
+    /// Mistakes in the files.
     problems: Vec<Problem>,
     is_of_archive: bool,
 }
@@ -71,10 +71,10 @@ impl Rules {
         Ok(rules)
     }
 
-    /// The rules that hold on a host of an archive.
+    /// The rules of a host of an archive.
     ///
     /// # Errors
-    /// They cannot be read.
+    /// The rules cannot be read.
     pub fn of_archive(file: &ArchiveFile, host: u16) -> Result<Self, SiteError> {
         let archive = file.archive();
         let damaged = |what| SiteError::Damaged {
@@ -109,13 +109,13 @@ impl Rules {
         self.headers.as_ref()
     }
 
-    /// What is wrong with the files; an archive has only rules that are right.
+    /// Mistakes in the files; the rules of an archive have none.
     #[must_use]
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
-    /// The files that redirects stand in, in their order.
+    /// The files with redirects, in their order.
     #[must_use]
     pub fn redirect_files(&self) -> Vec<&str> {
         self.files.iter().map(String::as_str).collect()
@@ -134,7 +134,7 @@ impl Rules {
         shown(file.map_or(REDIRECTS, String::as_str), place)
     }
 
-    /// What redirects make of a request, in words.
+    /// The outcome of the redirect rules for a request, in words.
     pub(super) fn verdict(&self, ruled: Option<&Ruled>) -> String {
         match ruled {
             None => "no redirect rule applies".into(),
@@ -163,7 +163,7 @@ impl Rules {
         shown(HEADERS, rule.map(|rule| rule.place))
     }
 
-    /// Whether they come from an archive, whose files are not at hand.
+    /// Whether the rules come from an archive, without their files.
     #[must_use]
     pub fn is_of_archive(&self) -> bool {
         self.is_of_archive
@@ -177,7 +177,7 @@ fn shown(file: &str, place: Option<Place>) -> String {
     }
 }
 
-/// A file of the directory, which is at `path`, if it is there; as the server reads it.
+/// Reads a rules file of the directory at `path`, if it exists, like the server.
 fn read(directory: &Root, path: &Path, name: &str) -> Result<Option<Vec<u8>>, SiteError> {
     match named_file::read_below(directory, Path::new(name), RULES_FILE_MAX) {
         Ok(text) => Ok(Some(text)),

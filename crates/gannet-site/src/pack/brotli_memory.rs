@@ -1,7 +1,7 @@
-//! Memory for the brotli encoder that is used again for the next file.
+//! A pool of memory for the Brotli encoder, reused from file to file.
 //!
-//! The encoder asks for some megabytes of cleared tables for each file, however small. Fetched from
-//! the kernel and given back every time, that takes several times as long as compressing a page.
+//! The encoder needs some megabytes of zeroed tables for each file, however small. Allocating them
+//! from the kernel each time takes several times as long as compressing a page.
 
 use std::any::{Any, TypeId};
 use std::cell::RefCell;
@@ -12,16 +12,16 @@ use brotli::enc::{Allocator, BrotliAlloc, SliceWrapper, SliceWrapperMut};
 
 use super::limits::{ENCODER_MEMORY_MAX, ENCODER_MEMORY_MIN};
 
-/// Vectors by the type of their items; those of one thread.
+/// Vectors by item type; one pool per thread.
 type Pool = Rc<RefCell<HashMap<TypeId, Vec<Box<dyn Any>>>>>;
 
-/// What the encoder allocates from. Copies share what they keep.
+/// The encoder's allocator. Clones share a pool.
 #[derive(Clone, Default)]
 pub(super) struct BrotliMemory {
     pool: Pool,
 }
 
-/// Items on loan; they go back when dropped.
+/// Borrowed items; returned to the pool on drop.
 pub(super) struct Loan<T: 'static> {
     items: Vec<T>,
     pool: Option<Pool>,
@@ -55,7 +55,7 @@ impl<T: Clone + Default + 'static> Allocator<T> for BrotliMemory {
 }
 
 impl BrotliMemory {
-    /// The smallest vector that has room for so many.
+    /// The smallest pooled vector with room for `count` items.
     fn take<T: 'static>(&self, count: usize) -> Option<Vec<T>> {
         let mut pool = self.pool.borrow_mut();
         let kept = pool.get_mut(&TypeId::of::<T>())?;
@@ -106,7 +106,7 @@ impl<T: 'static> Drop for Loan<T> {
     }
 }
 
-/// The encoder has no more than a few of one type at a time.
+/// The encoder uses only a few of each type at a time.
 const KEPT_PER_TYPE: usize = 8;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Compressing a body in each coding, and whether the result is worth keeping.
+//! Compresses a body in each coding, and keeps results that are worth it.
 
 use std::cell::RefCell;
 use std::io::{self, Read};
@@ -11,14 +11,14 @@ use super::brotli_memory::BrotliMemory;
 use super::encoders::Encoder;
 use super::limits::CODED_BUFFER_MAX;
 
-/// A body in a coding.
+/// A body in one coding.
 #[derive(Clone, Debug)]
 pub(super) struct Coded {
     pub(super) coding: Coding,
     pub(super) bytes: Vec<u8>,
 }
 
-/// `body` by each of `encoders` whose result pays.
+/// Compresses `body` with each of `encoders`; returns the worthwhile results.
 pub(super) fn compress(body: &[u8], encoders: &[Encoder]) -> io::Result<Vec<Coded>> {
     let mut kept = Vec::new();
     if body.len() < LEN_MIN || !looks_compressible(body) {
@@ -41,7 +41,7 @@ pub(super) fn compress(body: &[u8], encoders: &[Encoder]) -> io::Result<Vec<Code
     Ok(kept)
 }
 
-/// Whether a saving is worth another variant. A small file must save a larger part of itself: it
+/// Whether a saving is worth another variant. A small file must shrink by a larger fraction: it
 /// fits into the first packets either way, and a variant costs some hundred bytes of metadata that
 /// a server holds in memory.
 fn pays(len: usize, coded_len: usize) -> bool {
@@ -60,19 +60,19 @@ fn pays(len: usize, coded_len: usize) -> bool {
     saved * 100 >= len * percent
 }
 
-/// No saving below this many bytes pays, whatever its part: it spares no packet.
+/// A smaller saving in bytes never pays: it saves no packet.
 const SAVED_MIN: usize = 128;
 
-/// Bodies below this length fit one packet with the response's head, whatever their coding.
+/// Bodies below this length fit one packet with the response head, whatever their coding.
 const LEN_MIN: usize = 256;
 
-/// A quick try spares the slow ones on files that are compressed already under a name that does
-/// not tell.
+/// A quick probe, to skip the slow encoders for files that are compressed already, although their
+/// names do not show it.
 fn looks_compressible(body: &[u8]) -> bool {
     if body.len() < PROBE_FROM {
         return true;
     }
-    // The start of a file is often unlike the rest: sample three places.
+    // The start of a file is often atypical: sample three places.
     let probe_len = PROBE_FROM / 4;
     let places = [0, (body.len() - probe_len) / 2, body.len() - probe_len];
     // Not `fastest`, which stores without compressing.
