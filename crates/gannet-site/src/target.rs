@@ -1,26 +1,26 @@
-//! What a person types for a URL: a path of a site, or a whole `http` URL.
+//! Parses what users type as a URL: a path of a site, or a complete `http` URL.
 
 use std::borrow::Cow;
 
 use gannet_http::semantics::target_path::{decode_path, encode_path};
 
-/// A path with what stands around it in a URL.
+/// A path and the other parts of its URL.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Target {
-    /// `https` was typed; without a scheme, `http` is meant.
+    /// The scheme is `https`; without a scheme, it is `http`.
     pub is_https: bool,
-    /// The host, if one was typed, with its port.
+    /// The host with its port, if there is one.
     pub host: Option<String>,
-    /// The path as it is sent, beginning with a slash.
+    /// The path as sent, beginning with a slash.
     pub raw_path: String,
     /// The path in canonical form: decoded, normalised.
     pub path: Vec<u8>,
-    /// What follows the question mark.
+    /// The part after the question mark.
     pub query: Option<String>,
 }
 
 impl Target {
-    /// The name of the host that was typed, without its port, in lower case; empty if none was.
+    /// The host name in lower case, without its port; empty if there is no host.
     #[must_use]
     pub fn host_name(&self) -> String {
         let host = self.host.as_deref().unwrap_or_default();
@@ -28,11 +28,11 @@ impl Target {
         name.to_ascii_lowercase()
     }
 
-    /// Reads `/path`, `path`, `//host/path`, `http://host/path?query#fragment`. A fragment is no
+    /// Parses `/path`, `path`, `//host/path`, `http://host/path?query#fragment`. A fragment is not
     /// part of a request and is dropped.
     ///
     /// # Errors
-    /// It is no path that a server would take; the reason in words.
+    /// The path is not acceptable to a server; the reason in words.
     pub fn parse(typed: &str) -> Result<Self, &'static str> {
         let mut target = Self::undecoded(typed)?;
         match target.decode() {
@@ -41,10 +41,10 @@ impl Target {
         }
     }
 
-    /// The same, whatever a server says of the path, which is left as it is sent.
+    /// Parses without decoding the path, which is left as it is sent, acceptable or not.
     ///
     /// # Errors
-    /// It has no host where one is due.
+    /// The URL has a scheme but no host.
     pub fn undecoded(typed: &str) -> Result<Self, &'static str> {
         let typed = typed.split('#').next().unwrap_or_default();
         let (is_https, rest) = match (
@@ -68,7 +68,7 @@ impl Target {
             Some((path, query)) => (path.to_owned(), Some(query.to_owned())),
             None => (path.into_owned(), None),
         };
-        // Characters that people type and clients encode.
+        // Encodes characters that people type and clients encode.
         let mut raw_path = String::with_capacity(path.len() + 1);
         if !path.starts_with('/') {
             raw_path.push('/');
@@ -91,7 +91,7 @@ impl Target {
         })
     }
 
-    /// Brings the path into its canonical form. False if a server answers 400 instead.
+    /// Decodes the path to its canonical form. Returns false if a server answers 400 instead.
     pub fn decode(&mut self) -> bool {
         let mut scratch = Vec::new();
         let Ok(path) = decode_path(self.raw_path.as_bytes(), &mut scratch) else {
@@ -101,7 +101,7 @@ impl Target {
         true
     }
 
-    /// Path and query as they are sent.
+    /// Path and query as sent.
     #[must_use]
     pub fn path_and_query(&self) -> String {
         match &self.query {
@@ -111,7 +111,7 @@ impl Target {
     }
 }
 
-/// A path as a URL has it: visible ASCII, whatever the file was called.
+/// A path as in a URL: visible ASCII, whatever the file's name.
 #[must_use]
 pub fn url(path: &[u8]) -> String {
     let mut encoded = Vec::with_capacity(path.len());

@@ -91,11 +91,11 @@ const PROBE_FROM: usize = 64 << 10;
 /// than compressing.
 #[derive(Default)]
 struct Compressors {
-    /// With its level.
+    /// The encoder with its level.
     gzip: Option<(u8, Compressor)>,
     zstd: Option<(u8, zstd::bulk::Compressor<'static>)>,
     brotli: BrotliMemory,
-    /// Room for coded bytes.
+    /// A scratch buffer for coded bytes.
     buffer: Vec<u8>,
 }
 
@@ -104,7 +104,7 @@ thread_local! {
 }
 
 impl Compressors {
-    /// Room for `len` coded bytes.
+    /// A scratch buffer of `len` bytes.
     fn buffer(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
         if buffer.len() < len {
             buffer.resize(len, 0);
@@ -112,7 +112,7 @@ impl Compressors {
         &mut buffer[..len]
     }
 
-    /// A large file's buffer is not kept.
+    /// Releases the buffer of a large file.
     fn shrink(&mut self) {
         if self.buffer.len() > CODED_BUFFER_MAX {
             self.buffer = Vec::new();
@@ -143,7 +143,7 @@ impl Compressors {
                 other.insert((level, made))
             }
         };
-        // Levels above 19 would take windows that browsers refuse.
+        // Levels above 19 would use windows that browsers reject.
         compressor.window_log(window_bits(body.len(), ZSTD_WINDOW_BITS_MAX) as u32)?;
         let bound = zstd::zstd_safe::compress_bound(body.len());
         let out = Self::buffer(&mut self.buffer, bound);
@@ -180,7 +180,7 @@ fn zopfli(body: &[u8]) -> io::Result<Vec<u8>> {
     Ok(out)
 }
 
-/// Above it, further rounds of Zopfli cost minutes and save next to nothing.
+/// Above this length, further Zopfli iterations cost minutes and save almost nothing.
 const ZOPFLI_LARGE: usize = 1 << 20;
 
 fn brotli(body: &[u8], level: u8) -> io::Result<Vec<u8>> {
@@ -209,13 +209,13 @@ fn level_error() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "no such compression level")
 }
 
-/// A window no larger than the body needs: decoders allocate it.
+/// The smallest window that covers the body, since decoders allocate it.
 fn window_bits(len: usize, max: i32) -> i32 {
     let needed = usize::BITS - len.saturating_sub(1).leading_zeros();
     (needed as i32).clamp(WINDOW_BITS_MIN, max)
 }
 
-/// Levels 5 to 9 get a window of at least 128 KiB: for smaller ones the encoder takes tables of
+/// Levels 5 to 9 get a window of at least 128 KiB: for smaller ones the encoder allocates tables of
 /// 32 MiB, and a site of small pages takes five times as long.
 fn brotli_window_bits(len: usize, level: u8) -> i32 {
     let bits = window_bits(len, BROTLI_WINDOW_BITS_MAX);
@@ -226,18 +226,18 @@ fn brotli_window_bits(len: usize, level: u8) -> i32 {
     }
 }
 
-/// Below it nothing is saved: zstd's smallest block is near.
+/// Smaller windows save nothing: zstd's blocks are about as large.
 const WINDOW_BITS_MIN: i32 = 16;
-/// The widest window of the `br` coding (RFC 7932 section 9.1).
+/// The largest window of the `br` coding (RFC 7932 section 9.1).
 const BROTLI_WINDOW_BITS_MAX: i32 = 24;
-/// 8 MiB: what every decoder of the `zstd` coding must take (RFC 9659).
+/// 8 MiB, which every decoder of the `zstd` coding must support (RFC 9659).
 const ZSTD_WINDOW_BITS_MAX: i32 = 23;
 
 /// A reader of the decoded bytes.
 ///
 /// # Errors
 ///
-/// If the decoder cannot be made; reading fails where `coded` is damaged.
+/// The decoder cannot be created; reading fails if `coded` is corrupt.
 pub(crate) fn decoder<'r>(coding: Coding, coded: impl Read + 'r) -> io::Result<Box<dyn Read + 'r>> {
     Ok(match coding {
         Coding::Identity => Box::new(coded),

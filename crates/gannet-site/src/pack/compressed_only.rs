@@ -1,4 +1,4 @@
-//! Files that are there compressed only: `data.json.gz` without `data.json`, which is packed, too.
+//! Packs files that exist only compressed: `data.json.gz` without `data.json` adds the latter.
 
 use std::collections::HashSet;
 use std::io::{self, Read};
@@ -13,15 +13,15 @@ use super::limits::STREAMED_FROM;
 use super::sources::open;
 use super::walk::{SourceFile, Tree};
 
-/// Adds what the compressed files of a host come to where that is not there itself. The files are
-/// in the order of their paths, and stay so.
+/// Adds the decompressed form of each compressed file of a host, unless it exists itself. The files
+/// stay in the order of their paths.
 ///
 /// # Errors
-/// A file cannot be read, or is damaged.
+/// A file cannot be read, or is corrupt.
 pub(super) fn add(tree: &mut Tree, routing: &Routing) -> Result<(), PackError> {
     let mut added = Vec::new();
     let mut names = HashSet::new();
-    // gzip goes before the others, as a live directory has it.
+    // gzip takes precedence over the others, as in a live directory.
     for sidecar in SIDECARS.iter().rev() {
         let coding = Coding::from_number(sidecar.coding as u8).unwrap_or(Coding::Identity);
         for file in &tree.files {
@@ -40,7 +40,7 @@ pub(super) fn add(tree: &mut Tree, routing: &Routing) -> Result<(), PackError> {
             let whole = SourceFile {
                 url: url.to_vec(),
                 coding,
-                // A stamp is that of the compressed bytes.
+                // The stamp describes the compressed bytes.
                 is_settled: false,
                 ..file.clone()
             };
@@ -61,7 +61,7 @@ pub(super) fn add(tree: &mut Tree, routing: &Routing) -> Result<(), PackError> {
     Ok(())
 }
 
-/// Whether a file or a folder has a path, or it can be none of a file.
+/// Whether a file or a folder has this path, or no file can have it.
 fn is_there(files: &[SourceFile], url: &[u8]) -> bool {
     let folder = [url, b"/"].concat();
     let place = |url: &[u8]| files.partition_point(|it| it.url.as_slice() < url);
@@ -72,7 +72,7 @@ fn is_there(files: &[SourceFile], url: &[u8]) -> bool {
 }
 
 impl SourceFile {
-    /// A reader of what is packed.
+    /// A reader of the bytes to pack.
     pub(super) fn content(&self) -> Result<Box<dyn Read>, PackError> {
         decoder(self.coding, open(&self.path)?).map_err(PackError::io("read", &self.path))
     }

@@ -9,8 +9,8 @@ pub struct Compressible {
 }
 
 impl Compressible {
-    /// A rule with exceptions: essences such as `text/csv`, or `font/*`, in lower case. The last
-    /// one that fits a type counts.
+    /// Creates the rule with exceptions: essences such as `text/csv`, or `font/*`, in lower case.
+    /// The last one that matches a type wins.
     #[must_use]
     pub fn new(exceptions: Vec<(String, bool)>) -> Self {
         Self { exceptions }

@@ -1,19 +1,19 @@
-//! Paths that several files could answer: which one does, and which one does not.
+//! Collects the paths that several files could answer, for warnings.
 
 use super::limits::CLAIMS_LISTED;
 use super::sources::Source;
 
-/// What was found while names were given. Files with equal contents have no quarrel.
+/// The conflicts found while names are assigned. Files with equal contents do not conflict.
 #[derive(Debug, Default)]
 pub(super) struct DoubleClaims {
-    /// One line for each of the first.
+    /// Warnings for the first ones.
     lines: Vec<String>,
     count: usize,
 }
 
 impl DoubleClaims {
-    /// Notes that `path` is answered by the file `winner` (none: by a listing, which is no file's
-    /// loss) although the file `loser` could answer it too. Both are numbers of `files`.
+    /// Records that `path` is answered by the file `winner`, although the file `loser` could answer
+    /// it too. Both are indexes into `files`; `None` is a listing, which takes nothing from a file.
     pub(super) fn add(
         &mut self,
         files: &[Source],
@@ -39,7 +39,7 @@ impl DoubleClaims {
         }
     }
 
-    /// What to tell the user.
+    /// The warnings for the user.
     pub(super) fn warnings(&self) -> Vec<String> {
         let mut warnings = self.lines.clone();
         let more = self.count - self.lines.len();

@@ -1,22 +1,22 @@
-//! Encoders: which program makes a coding, and how hard it tries.
+//! Encoders: the library for each coding, and its level.
 
 use std::fmt;
 
 use gannet_archive::Coding;
 
-/// How hard to try where no level is named.
+/// The compression effort where no level is given.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Effort {
-    /// Quick: for trying things out.
+    /// Fast, for trial builds.
     Fast,
-    /// Small, within reasonable time; paid once, saved at every request.
+    /// Small, within reasonable time: a cost paid once, saved at every request.
     #[default]
     Standard,
-    /// As small as the formats allow, whatever it costs.
+    /// As small as the formats allow, at any cost.
     Best,
 }
 
-/// What makes a coding, with its level.
+/// An encoder with its level.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Encoder {
     /// `gzip` by libdeflate, levels 1 to 12.
@@ -29,7 +29,7 @@ pub enum Encoder {
     Zstd(u8),
 }
 
-/// A coding whose encoder is named, or left to the effort.
+/// A coding with an explicit encoder, or with the one of the chosen effort.
 pub type CodingChoice = (Coding, Option<Encoder>);
 
 impl Encoder {
@@ -49,7 +49,7 @@ impl Encoder {
         }
     }
 
-    /// One encoder for each coding, at an effort.
+    /// One encoder per coding, at an effort.
     #[must_use]
     pub fn all(effort: Effort) -> Vec<Self> {
         Coding::ALL
@@ -58,8 +58,8 @@ impl Encoder {
             .collect()
     }
 
-    /// The encoders of `choices`, in the order of the codings, so that the order in which they were
-    /// named changes nothing.
+    /// The encoders of `choices`, sorted by coding, so that the order of the choices makes no
+    /// difference.
     #[must_use]
     pub fn chosen(choices: &[CodingChoice], effort: Effort) -> Vec<Self> {
         let mut chosen: Vec<_> = choices
@@ -70,7 +70,7 @@ impl Encoder {
         chosen
     }
 
-    /// What it makes.
+    /// The coding it produces.
     #[must_use]
     pub fn coding(self) -> Coding {
         match self {
@@ -80,7 +80,7 @@ impl Encoder {
         }
     }
 
-    /// The library and its release: another one may make other bytes.
+    /// The library and its version, since another version may produce other bytes.
     fn library(self) -> &'static str {
         match self {
             Self::Libdeflate(_) => LIBDEFLATER,
@@ -90,7 +90,7 @@ impl Encoder {
         }
     }
 
-    /// Names all that its output depends on beside the input: `br=11 brotli-9.1.1`.
+    /// Identifies everything its output depends on besides the input: `br=11 brotli-9.1.1`.
     #[must_use]
     pub fn recipe(self) -> String {
         // See `brotli_window_bits`.
@@ -102,7 +102,7 @@ impl Encoder {
     }
 }
 
-/// As it is typed: `gzip=12`.
+/// Formats it as typed: `gzip=12`.
 impl fmt::Display for Encoder {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = self.coding().name();
@@ -115,10 +115,10 @@ impl fmt::Display for Encoder {
     }
 }
 
-/// `gzip=12,br,zstd=19`, or `none`.
+/// Parses `gzip=12,br,zstd=19`, or `none`.
 ///
 /// # Errors
-/// A coding or level that is not known, or a coding twice; the text says which.
+/// A coding or level is unknown, or a coding is given twice; the message says which.
 pub fn parse_list(list: &str) -> Result<Vec<CodingChoice>, String> {
     if list == "none" {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! Why a site could not be packed.
+//! Errors of packing.
 
 use std::fmt;
 use std::io;
@@ -10,16 +10,16 @@ use gannet_io::cause::cause;
 
 use crate::archive::SiteError;
 
-/// Why a site could not be packed. An archive that was there before is untouched.
+/// An error of packing. An archive that existed before is untouched.
 #[derive(Debug)]
 pub enum PackError {
     /// The system refused something.
     Io {
         /// What was being done: `read`, `write`, ...
         doing: &'static str,
-        /// To what.
+        /// The path.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         error: io::Error,
     },
     /// The path to pack is not a directory.
@@ -28,24 +28,24 @@ pub enum PackError {
     Empty(PathBuf),
     /// No folder has the name of a host.
     NoHosts(PathBuf),
-    /// There are more hosts than an archive has room for.
+    /// There are more hosts than an archive supports.
     TooManyHosts(PathBuf),
-    /// A file changed while it was packed.
+    /// A file changed while it was being packed.
     Changed(PathBuf),
-    /// A pair of suffix and content type that cannot be used.
+    /// An invalid pair of suffix and content type.
     Types(String),
-    /// A pattern that cannot be used, or a file of patterns, and why.
+    /// An invalid pattern, or an unusable file of patterns, with the reason.
     Pattern(String, String),
     /// The rules files of the site have mistakes.
     Rules(Vec<Problem>),
-    /// What has the name of a file of rules or of patterns is none, and would be left out with all
-    /// that it says; what it is instead.
+    /// Something other than a file has the name of a rules or patterns file, which packing would
+    /// otherwise ignore silently; says what it is.
     NoFile(PathBuf, &'static str),
-    /// The release before cannot be compared with.
+    /// The previous release cannot be opened.
     Previous(SiteError),
-    /// A key that cannot sign, and why.
+    /// A key that cannot be used for signing, with the reason.
     Key(PathBuf, String),
-    /// The archive would break a rule of its format.
+    /// The archive would violate its format.
     Archive(PathBuf, ArchiveError),
 }
 
@@ -61,7 +61,7 @@ impl PackError {
         }
     }
 
-    /// The same with the folder of the site before the names of rules files.
+    /// Prepends the site's folder to the names of rules files.
     pub(super) fn in_folder(mut self, folder: &Path) -> Self {
         if let Self::Rules(problems) = &mut self {
             let found = std::mem::take(problems).into_iter();
@@ -75,18 +75,18 @@ impl PackError {
     }
 
     pub(super) fn patterns(file: &Path, error: &ignore::Error) -> Self {
-        // The error of a file names the file, and of one pattern the line.
+        // An error about a file names the file; one about a pattern has its line.
         Self::Pattern(format!("of '{}'", file.display()), error.to_string())
     }
 }
 
-/// What was being done to a file of the site, in [`PackError::Io`].
+/// The action in [`PackError::Io`] for files of the site.
 pub const READ: &str = "read";
-/// What was being done to the archive, in [`PackError::Io`].
+/// The action in [`PackError::Io`] for the archive.
 pub const WRITE: &str = "write";
-/// What was being done to the key.
+/// The action in [`PackError::Io`] for the key.
 pub const READ_KEY: &str = "read the key";
-/// What was being done to the directory that builds keep things in.
+/// The action in [`PackError::Io`] for the cache directory.
 pub const KEEP: &str = "keep anything in";
 
 impl fmt::Display for PackError {

@@ -1,4 +1,4 @@
-//! The ready field blocks of what is packed, rendered as a live directory renders them.
+//! Renders the field blocks of an archive, as a live directory renders its fields.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -18,31 +18,31 @@ use gannet_http::semantics::response::{HpackBlock, ReadyBlock};
 use super::limits::{COMMON_COUNT_MAX, COMMON_FOUND_MAX};
 use super::store::StoredVariant;
 
-/// What the field blocks of one representation say, beside its variants.
+/// What determines the field blocks of a representation, besides its variants.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Representation<'a> {
     pub(super) content_type: &'a str,
     pub(super) last_modified: Option<i64>,
-    /// How long it may be kept.
+    /// Its `cache-control`.
     pub(super) cache_control: &'static str,
-    /// Further fields.
+    /// Additional fields.
     pub(super) fields: &'a [(&'a str, &'a [u8])],
-    /// What the site's rules make of all of them.
+    /// Changes to all of them by the site's rules.
     pub(super) changes: Option<&'a FieldChanges>,
 }
 
-/// Parts of field blocks that many files have: a million files have a few.
+/// Parts of field blocks that many files share: a million files have only a few.
 #[derive(Debug)]
 pub(super) struct CommonFields {
-    /// How many there may be.
+    /// The maximum number of parts.
     count_max: usize,
-    /// By their lines and their cut.
+    /// Indexed by lines and cut.
     rendered: HashMap<CommonLines, Rc<Common>>,
-    /// What was found last for representations like one, by a hash of what they have in common.
+    /// The last result for similar representations, indexed by a hash of what they share.
     found: HashMap<u64, Found>,
 }
 
-/// Lines in HTTP/1's form, and where what a 304 carries begins in them.
+/// Lines in HTTP/1 form, and the offset of those that a 304 includes.
 type CommonLines = (Vec<u8>, u16);
 
 /// A common part in both forms.
@@ -52,7 +52,7 @@ struct Common {
     hpack: Option<ReadyHpack>,
 }
 
-/// The common parts for representations that differ in lengths and digests alone.
+/// The common parts of representations that differ in length and digest only.
 #[derive(Debug)]
 struct Found {
     content_type: String,
@@ -86,12 +86,12 @@ impl Found {
     }
 }
 
-/// The lines of a block: those of one file, and those that other files have too.
+/// The lines of a block, split into those of one file and those that files share.
 struct Split {
-    /// The length, and the entity tag.
+    /// Length and entity tag.
     own: Vec<u8>,
     length_end: u16,
-    /// All else, and where what a 304 carries begins in it.
+    /// All other lines, and the offset of those that a 304 includes.
     common: CommonLines,
 }
 
@@ -111,10 +111,10 @@ impl Split {
     }
 }
 
-/// A variant's fields, ready for its draft.
+/// A variant's fields, prepared for its draft.
 struct Rendered {
     tag: String,
-    /// The length, and the entity tag; all lines if nothing is common.
+    /// Length and entity tag; all lines if none are shared.
     own: Vec<u8>,
     length_end: u16,
     shared_start: u16,
@@ -122,12 +122,12 @@ struct Rendered {
     common: Option<Rc<Common>>,
 }
 
-/// Adds the variants of a representation with their field blocks. Entity tags come from the
-/// digests of the stored bytes, so that another release of an encoder makes another tag.
+/// Adds the variants of a representation with their field blocks. Entity tags are digests of the
+/// stored bytes, so that another version of an encoder changes them.
 ///
 /// # Errors
 ///
-/// The content type that cannot be sent in a field.
+/// The content type if it cannot be sent in a field.
 pub(super) fn add_variants(
     representation: &Representation<'_>,
     variants: &[StoredVariant],
@@ -150,7 +150,7 @@ pub(super) fn add_variants(
 }
 
 impl Rendered {
-    /// With the own lines of a block and their two cuts, or with all of them.
+    /// From the block's own lines with their two cuts, or from all lines.
     fn new(tag: String, own: Vec<u8>, cuts: (u16, u16), common: Option<Rc<Common>>) -> Self {
         let (length_end, shared_start) = cuts;
         let own_hpack = hpack::ready::render(ReadyBlock {
@@ -212,8 +212,7 @@ impl Default for CommonFields {
 }
 
 impl CommonFields {
-    /// The fields of a variant. Where only its length and its digest are new, only those are
-    /// rendered.
+    /// The fields of a variant. If only its length and digest are new, only those are rendered.
     fn fields_of(
         &mut self,
         representation: &Representation<'_>,
@@ -265,7 +264,7 @@ impl CommonFields {
         hasher.hash_one((content_type, last_modified, cache_control, vary))
     }
 
-    /// Nothing if there are too many.
+    /// `None` if there are too many.
     fn common(&mut self, lines: CommonLines) -> Option<Rc<Common>> {
         if let Some(known) = self.rendered.get(&lines) {
             return Some(Rc::clone(known));
@@ -287,13 +286,14 @@ impl CommonFields {
     }
 }
 
-/// What [`render`] makes of a length and an entity tag, and where the length ends.
+/// The part of [`render`]'s output that depends on length and entity tag, and where the length
+/// ends.
 fn own_lines(len: u64, tag: &str) -> (Vec<u8>, u16) {
     let mut own = Vec::with_capacity(64);
     own.extend_from_slice(b"content-length: ");
     write_decimal(len, &mut own);
     own.extend_from_slice(b"\r\n");
-    // Some 40 bytes.
+    // About 40 bytes.
     let length_end = own.len() as u16;
     own.extend_from_slice(b"etag: ");
     own.extend_from_slice(tag.as_bytes());
@@ -349,7 +349,7 @@ mod tests {
 
     const FURTHER: [(&str, &[u8]); 2] = [("x-one", b"1"), ("x-two", b"2")];
 
-    /// The archive that many variants make, some alike and some not.
+    /// An archive with many variants, some alike and some not.
     fn archive(mut common: impl FnMut() -> CommonFields, keeps: bool) -> Archive<Vec<u8>> {
         let mut writer = Writer::new(Options::default());
         let mut kept = common();
@@ -392,7 +392,7 @@ mod tests {
         Archive::new(superblock, parts.metadata).expect("sound")
     }
 
-    /// All lines of all variants, in the order in which they are sent.
+    /// All lines of all variants in the order sent.
     fn lines(archive: &Archive<Vec<u8>>) -> Vec<Vec<u8>> {
         let variants = archive
             .entries()

@@ -8,18 +8,18 @@ use super::walk::{Skipped, Tree, walk};
 use super::{PackError, PackOptions};
 use crate::host_folders::HostFolders;
 
-/// A host with its folder and its rules.
+/// A host with its folder and rules.
 #[derive(Debug, Default)]
 pub(super) struct SourceHost {
-    /// 0 for all hosts that have no folder.
+    /// 0 for all hosts without a folder.
     pub(super) number: u16,
-    /// None for number 0.
+    /// `None` for number 0.
     pub(super) name: Option<String>,
     pub(super) folder: PathBuf,
     pub(super) rules: SiteRules,
 }
 
-/// Walks through all sites of a build, and reads their rules.
+/// Walks all sites of a build, and reads their rules.
 pub(super) fn walk_all(
     options: &PackOptions,
     progress: &mut dyn Progress,
@@ -30,7 +30,7 @@ pub(super) fn walk_all(
     }
 }
 
-/// Walks through the one site of a build without hosts.
+/// Walks the one site of a build without hosts.
 fn walk_one(
     options: &PackOptions,
     progress: &mut dyn Progress,
@@ -48,14 +48,14 @@ fn walk_one(
     Ok((tree, vec![host]))
 }
 
-/// Walks through the folder of each host, one after the other.
+/// Walks the folders of the hosts one after another.
 fn walk_hosts(
     options: &PackOptions,
     progress: &mut dyn Progress,
 ) -> Result<(Tree, Vec<SourceHost>), PackError> {
     let root = &options.source;
     let mut found = HostFolders::of(root).map_err(PackError::io("read", root))?;
-    // An archive has names only.
+    // Archives support names only.
     let is_address = |host: &Option<String>| host.as_ref().is_some_and(|it| it.starts_with('['));
     for (_, path) in found.folders.extract_if(.., |(host, _)| is_address(host)) {
         let cause = "an archive can hold host names, but no IPv6 addresses";

@@ -1,9 +1,9 @@
-//! What is left out of an archive, and by which rule.
+//! Decides which files are excluded from an archive, and by which rule.
 //!
-//! Patterns have gitignore's syntax, and its rule that the last one that fits counts. They are asked
-//! in this order, and the first source that has an answer decides: `--include` and `--exclude`, the
-//! `.gannetignore` files from the file's own folder up to the site's root, the list below. A folder
-//! that is left out is not looked into, so nothing in it can be brought back.
+//! Patterns have gitignore's syntax and semantics: the last match decides. Sources are consulted in
+//! this order, and the first with a match decides: `--include` and `--exclude`, the `.gannetignore`
+//! files from the file's own folder up to the site's root, the list below. An excluded folder is
+//! not searched, so nothing in it can be included again.
 
 use std::fs;
 use std::io;
@@ -16,14 +16,14 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use super::walk::no_file;
 use super::{PackError, PackOptions};
 
-/// The most bytes that are read of a file of patterns; they have a few hundred.
+/// Maximum length in bytes of a patterns file; real ones have a few hundred.
 const PATTERNS_FILE_MAX: u64 = 1 << 20;
 
-/// The file with patterns of a folder.
+/// The name of a folder's patterns file.
 pub(super) const FILE_NAME: &str = ".gannetignore";
 
-/// Left out unless something else says otherwise: hidden files, leftovers of editors and desktops,
-/// what programs write for themselves, and what `gannet pack .` has left in the site.
+/// Excluded by default: hidden files, leftovers of editors and desktops, private files of programs,
+/// and leftovers of `gannet pack .`.
 const DEFAULTS: &[&str] = &[
     ".*",
     "!/.well-known",
@@ -41,20 +41,20 @@ const DEFAULTS: &[&str] = &[
     "*.gannet",
 ];
 
-/// How many of the list are about dotfiles.
+/// How many entries of the list concern dotfiles.
 const DOTFILES: usize = 2;
 
-/// Every source of patterns that applies at one place of a walk.
+/// All sources of patterns that apply at one point of a walk.
 #[derive(Debug)]
 pub(super) struct IgnoreRules {
     asked: Gitignore,
-    /// Those of the folders from the root to here, if they have any.
+    /// Those of the folders from the root to the current one.
     folders: Vec<Option<Gitignore>>,
     defaults: Gitignore,
 }
 
 impl IgnoreRules {
-    /// The rules outside of the site's own files.
+    /// Creates the sources outside the site.
     ///
     /// # Errors
     /// A pattern of the options is malformed.
@@ -87,20 +87,20 @@ impl IgnoreRules {
         })
     }
 
-    /// Goes into a folder: its own patterns apply from here on.
+    /// Enters a folder, whose own patterns then apply.
     ///
     /// # Errors
     /// Its `.gannetignore` cannot be read or has a malformed pattern.
     pub(super) fn enter(&mut self, folder: &Path) -> Result<(), PackError> {
         let file = folder.join(FILE_NAME);
-        // Left out in silence, it would publish what it leaves out.
+        // Ignoring an unusable file silently would publish what it excludes.
         match fs::symlink_metadata(&file) {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.folders.push(None);
                 return Ok(());
             }
-            // What no name can be looked up in is the folder.
+            // The folder itself cannot be searched.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 return Err(PackError::io("read", folder)(error));
             }
@@ -112,7 +112,7 @@ impl IgnoreRules {
         let text = named_file::read_text(&file, PATTERNS_FILE_MAX)
             .map_err(PackError::io("read", &file))?;
         let mut builder = GitignoreBuilder::new(folder);
-        // Some editors begin a file so.
+        // Some editors prepend a byte order mark.
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
         for (number, line) in (1..).zip(text.lines()) {
             let refuse = |why: String| {
@@ -130,13 +130,13 @@ impl IgnoreRules {
         Ok(())
     }
 
-    /// Goes back to the folder above.
+    /// Returns to the parent folder.
     pub(super) fn leave(&mut self) {
         self.folders.pop();
     }
 
-    /// The rule that leaves out a path, if there is one, and whether it was asked for. The report
-    /// names it, so that missing files are easy to explain.
+    /// The rule that excludes a path, if any, and whether the user requested it. The report names
+    /// it, to explain missing files.
     pub(super) fn against(&self, path: &Path, is_folder: bool) -> Option<(String, bool)> {
         if path.file_name().is_some_and(|name| name == FILE_NAME) {
             return Some(("patterns for gannet pack".into(), false));
@@ -165,8 +165,8 @@ impl IgnoreRules {
     }
 }
 
-/// Refuses a pattern with a `[` that no `]` ends: git fits nothing to such a pattern, others take the
-/// letter as it is, and neither is what it was written for.
+/// Rejects a pattern with an unclosed `[`: git lets it match nothing, other programs take it
+/// literally, and neither is what its author meant.
 fn check_class(pattern: &str) -> Result<(), &'static str> {
     let mut letters = pattern.chars().peekable();
     if letters.peek() == Some(&'#') {
@@ -179,7 +179,7 @@ fn check_class(pattern: &str) -> Result<(), &'static str> {
             }
             '[' => {
                 letters.next_if(|it| matches!(it, '!' | '^'));
-                // The first letter of a class may be a `]`.
+                // A `]` directly after the `[` is a member of the class.
                 letters.next();
                 if !letters.by_ref().any(|it| it == ']') {
                     return Err("an unclosed '['; for a literal '[' write '\\['");
@@ -215,7 +215,7 @@ mod tests {
         check("index.html", None);
         check(".well-known/", None);
         check(".well-known/security.txt", None);
-        // That of the root alone has a meaning for everybody, as for a server.
+        // Only `.well-known` in the root has a defined meaning, here as in a server.
         check("docs/.well-known/", Some("dotfile"));
         check(".git/", Some("dotfile"));
         check("a/b/.htaccess", Some("dotfile"));

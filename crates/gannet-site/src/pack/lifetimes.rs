@@ -1,5 +1,5 @@
-//! How long the content of each file may be kept, by the evidence that there is: conventions of
-//! bundlers, digests in names, and what the archive that is replaced says against them.
+//! Decides how long each file may be cached, by the available evidence: conventions of bundlers,
+//! digests in names, and contradictions in earlier archives.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, Read};
@@ -19,21 +19,21 @@ use super::sources::{Source, Sources};
 use super::{PackError, PackOptions};
 use crate::archive::ArchiveFile;
 
-/// Files that are kept for a year by one kind of evidence.
+/// Files that may be cached for a year by one kind of evidence.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct KeptPattern {
-    /// Their folder and the form of their names.
+    /// The folder and the form of the names.
     pub pattern: String,
-    /// What shows that their names change with their contents.
+    /// The evidence that names change with contents.
     pub evidence: String,
-    /// How many there are.
+    /// The number of files.
     pub count: u64,
 }
 
-/// Gives each file its lifetime, and gives what the archive is to keep of the findings.
+/// Assigns each file its lifetime; returns the findings to record in the archive.
 ///
 /// # Errors
-/// The archive of the release before cannot be opened, or a file cannot be read.
+/// The previous release cannot be opened, or a file cannot be read.
 pub(super) fn apply(sources: &mut Sources, options: &PackOptions) -> Result<Lifetimes, PackError> {
     let mut finder = Finder {
         sources,
@@ -78,7 +78,7 @@ pub(super) fn apply(sources: &mut Sources, options: &PackOptions) -> Result<Life
     Ok(lifetimes)
 }
 
-/// What is kept for a year, most files first.
+/// Patterns of files that may be cached for a year, most files first.
 pub(super) fn patterns(sources: &Sources) -> Vec<KeptPattern> {
     let mut counts: BTreeMap<(String, String), u64> = BTreeMap::new();
     for source in &sources.files {
@@ -99,7 +99,7 @@ pub(super) fn patterns(sources: &Sources) -> Vec<KeptPattern> {
     kept
 }
 
-/// The path of a file, relative to the root; empty for one that no bundler writes.
+/// The path of a file relative to the root; empty if no bundler could have written it.
 fn path_of(source: &Source) -> &str {
     let path = source.file.url.strip_prefix(b"/").unwrap_or_default();
     str::from_utf8(path).unwrap_or_default()
@@ -107,16 +107,16 @@ fn path_of(source: &Source) -> &str {
 
 struct Finder<'s> {
     sources: &'s Sources,
-    /// Of each file, as far as it is known.
+    /// Indexed by file, as far as known.
     reasons: Vec<Reason>,
     earlier: Earlier,
-    /// How many bytes of texts may still be read for names.
+    /// Remaining bytes of text that may be read to find names.
     read_max: u64,
 }
 
 impl Finder<'_> {
-    /// What names alone say of the files of a host. Gives those that are hashed if the site refers
-    /// to them.
+    /// Classifies the files of a host by name. Returns candidates that count as hashed if the site
+    /// refers to them.
     fn by_names(&mut self, host: &SourceHost) -> Vec<(usize, Form)> {
         let files = self.sources.of_host(host.number);
         let groups = Groups::of(files.iter().map(path_of));
@@ -134,7 +134,7 @@ impl Finder<'_> {
         candidates
     }
 
-    /// Those of the candidates that a page, a script or a style of the host refers to.
+    /// The candidates that a page, script or style sheet of the host refers to.
     fn by_mentions(
         &mut self,
         host: &SourceHost,
@@ -156,7 +156,7 @@ impl Finder<'_> {
         }
         let files = self.sources.of_host(host.number);
         let mut texts: Vec<&Source> = files.iter().filter(|it| is_text(it)).collect();
-        // Pages at the top refer to most of it.
+        // Pages at the top refer to most files.
         texts.sort_by_key(|it| (rank(it), depth(it)));
         let mut seen = HashSet::new();
         for source in texts {
@@ -179,7 +179,7 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// Names that have a digest of the content.
+    /// Finds names that contain a digest of the content.
     fn by_digests(&mut self) -> Result<(), PackError> {
         let mut failures: HashMap<(u16, &str), usize> = HashMap::new();
         let mut failed = 0;
@@ -212,8 +212,8 @@ impl Finder<'_> {
         Ok(())
     }
 
-    /// Takes back what an earlier archive disproves: a name whose content changed is not a hash,
-    /// and what made it look like one proves nothing of its neighbours either. Gives the patterns.
+    /// Revokes what an earlier archive disproves: a name whose content changed is not a hash, and
+    /// its form is no evidence for its neighbours either. Returns the patterns.
     fn without_changed(&mut self) -> HashSet<String> {
         let is_convention =
             |reason: Reason| matches!(reason, Reason::Folder(_) | Reason::Referenced(_));
@@ -240,8 +240,8 @@ impl Finder<'_> {
     }
 }
 
-/// What texts may refer to a file by: its name; the hash in it, too, where it is long enough, since
-/// webpack puts the names of chunks together when they are needed, and VitePress those of pages.
+/// The strings by which text may refer to a file: its name, and its hash if that is long enough,
+/// since webpack composes names of chunks at run time, and VitePress those of pages.
 fn names_of(sources: &Sources, number: usize, form: Form) -> Vec<&str> {
     let path = path_of(&sources.files[number]);
     let name = path.rsplit('/').next().unwrap_or(path);
@@ -288,7 +288,7 @@ fn digest_of(source: &Source, path: &str) -> Result<Option<Algorithm>, PackError
     Ok(digests.in_name_of(path))
 }
 
-/// Reads a file piece by piece.
+/// Reads a file in chunks.
 fn read(source: &Source, mut take: impl FnMut(&[u8])) -> Result<(), PackError> {
     let path = &source.file.path;
     let mut file = source.file.content()?;
@@ -304,15 +304,15 @@ fn read(source: &Source, mut take: impl FnMut(&[u8])) -> Result<(), PackError> {
     }
 }
 
-/// The archives that the new one is compared with.
+/// The archives to compare the new one with.
 #[derive(Default)]
 struct Earlier {
     archives: Vec<(ArchiveFile, Lifetimes)>,
 }
 
 impl Earlier {
-    /// The archive that is to be replaced, or the newest that was kept where it is not there any
-    /// more, unless nothing earlier is to be used; and the one that was named.
+    /// Opens the archive to be replaced (or, if it is missing, the newest cached one) unless
+    /// earlier builds are to be ignored, and the one named by the options.
     fn open(options: &PackOptions) -> Result<Self, PackError> {
         let mut archives = Vec::new();
         let paths = memory::archives(options);
@@ -330,7 +330,7 @@ impl Earlier {
         })
     }
 
-    /// What was found of a file that was there with the same content.
+    /// The recorded finding for a file whose content has not changed.
     fn reason_of(&self, sources: &Sources, number: usize) -> Option<Reason> {
         let source = &sources.files[number];
         let digest = &sources.contents[source.content].digest;
@@ -341,7 +341,7 @@ impl Earlier {
         })
     }
 
-    /// Whether a file had another content under its name, now or earlier.
+    /// Whether the content of a name has changed, now or earlier.
     fn has_changed(&self, sources: &Sources, number: usize) -> bool {
         let source = &sources.files[number];
         let digest = &sources.contents[source.content].digest;
@@ -352,7 +352,7 @@ impl Earlier {
         })
     }
 
-    /// The patterns that were disproved earlier.
+    /// The patterns disproved earlier.
     fn changed(&self) -> HashSet<String> {
         let all = self.archives.iter();
         all.flat_map(|(_, lifetimes)| lifetimes.changed.clone())
@@ -360,16 +360,16 @@ impl Earlier {
     }
 }
 
-/// The archive of the release before, if one was named.
+/// The archive of the previous release, if one was named.
 ///
 /// # Errors
-/// It is none.
+/// The file is not an archive.
 pub(super) fn open_previous(options: &PackOptions) -> Result<Option<ArchiveFile>, PackError> {
     let previous = options.previous.as_deref().map(ArchiveFile::open);
     previous.transpose().map_err(PackError::Previous)
 }
 
-/// The digest of what an archive has at the path of a file.
+/// The digest of an archive's content at the path of a file.
 fn digest_in<'a>(
     archive: &'a Archive<Vec<u8>>,
     sources: &Sources,

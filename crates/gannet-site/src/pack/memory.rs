@@ -1,8 +1,8 @@
-//! What a build knows from earlier ones: stamps of files, and archives.
+//! The state of earlier builds: stamps of files, and archives.
 //!
-//! The archive that is about to be replaced is the main source. A directory that was asked for keeps
-//! further ones (`last-1.gannet`, `last-2.gannet`, newest first), as hard links where it is on the
-//! same file system, so that two branches of a site do not undo each other's work.
+//! The main source is the archive about to be replaced. A cache directory keeps further ones
+//! (`last-1.gannet`, `last-2.gannet`, newest first), as hard links if it is on the same file
+//! system, so that builds of two branches do not undo each other's work.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ use super::previous::Previous;
 use super::stamps::{Stamp, Stamps, stamps_path};
 use super::{PackError, PackOptions};
 
-/// What earlier builds have left.
+/// The state left by earlier builds.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     stamps: Stamps,
@@ -42,7 +42,7 @@ impl Memory {
         }
     }
 
-    /// The stamps by which files are known unread.
+    /// The stamps that identify unchanged files.
     pub(super) fn known(&self) -> &Stamps {
         if self.verify_sources {
             &self.nothing
@@ -58,21 +58,21 @@ impl Memory {
         Previous::open(paths, &options.compressible, self.known())
     }
 
-    /// Gives back the memory of what was read: a large site has a million stamps.
+    /// Frees the stamps, of which a large site has a million.
     pub(super) fn forget(&mut self) {
         self.stamps = Stamps::default();
     }
 
-    /// A file did not match its stamp: the next build must not trust any.
+    /// A file did not match its stamp: the next build must not trust any stamps.
     pub(super) fn doubt(&self, error: &PackError) {
         if let (PackError::Changed(_), Some(path)) = (error, &self.stamps_path) {
-            // It may not be there; an error of the build is on its way already.
+            // The file may not exist; the build's own error is already being reported.
             let _ = fs::remove_file(path);
         }
     }
 
-    /// Leaves for the next build what this one knows; gives a warning if that fails, since the
-    /// archive is there and good.
+    /// Saves the state for the next build. Failure is only a warning, since the archive is
+    /// complete.
     pub(super) fn keep(
         &self,
         options: &PackOptions,
@@ -87,7 +87,7 @@ impl Memory {
                 "the next build will take longer: cannot write '{path}': {error}"
             ))
         };
-        // First the links: they count as changes of the file.
+        // Links first: linking changes a file's change time, and so its stamp.
         if let Some(folder) = kept_in(options)
             && let Err(error) = keep_archive(folder, &options.output)
         {
@@ -103,7 +103,7 @@ impl Memory {
     }
 }
 
-/// Refuses a directory to keep things in that is none.
+/// Rejects a cache directory that is not a directory.
 pub(super) fn check(options: &PackOptions) -> Result<(), PackError> {
     match kept_in(options).map(|folder| (folder, fs::metadata(folder))) {
         Some((folder, Ok(found))) if !found.is_dir() => {
@@ -113,8 +113,8 @@ pub(super) fn check(options: &PackOptions) -> Result<(), PackError> {
     }
 }
 
-/// Where archives of earlier builds may be, the one that is replaced first; nowhere if nothing of
-/// earlier builds is to be used.
+/// Where archives of earlier builds may be, the one to be replaced first; empty if earlier builds
+/// are to be ignored.
 pub(super) fn archives(options: &PackOptions) -> Vec<PathBuf> {
     if options.memory.is_fresh {
         return Vec::new();
@@ -135,7 +135,7 @@ fn kept_path(folder: &Path, number: usize) -> PathBuf {
     folder.join(format!("last-{number}.gannet"))
 }
 
-/// Makes the archive the newest of those that are kept.
+/// Makes the archive the newest of those kept.
 fn keep_archive(folder: &Path, archive: &Path) -> io::Result<()> {
     fs::create_dir_all(folder)?;
     for number in (1..KEPT_ARCHIVES).rev() {
@@ -147,7 +147,7 @@ fn keep_archive(folder: &Path, archive: &Path) -> io::Result<()> {
     let newest = kept_path(folder, 1);
     match fs::hard_link(archive, &newest) {
         Ok(()) => Ok(()),
-        // Another file system, or one without links.
+        // The cache is on another file system, or on one without links.
         Err(_) => fs::copy(archive, &newest).map(|_| ()),
     }
 }

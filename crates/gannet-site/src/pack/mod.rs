@@ -1,4 +1,4 @@
-//! Packing: from a directory to one archive file.
+//! Packs a directory into one archive file.
 //!
 //! ```text
 //! walk ──▶ hash (all cores) ──▶ one body per digest ──▶ compress (all cores) ──▶ output
@@ -6,22 +6,22 @@
 //!          site (entries, aliases, redirects) ──▶ field blocks ──▶ gannet_archive::Writer
 //! ```
 //!
-//! **The same input gives the same bytes**, whatever the order of the file system, the number of
-//! cores or the clock. Input are names, contents and modification times; times go into
-//! `Last-Modified` only. A checkout sets them to the moment of the checkout: set
-//! `SOURCE_DATE_EPOCH` ([`PackOptions::source_date_epoch`]), and later times become that one.
+//! **The same input gives the same bytes**, independent of the order of the file system, the number
+//! of cores and the clock. The input is names, contents and modification times; times affect
+//! `Last-Modified` only. A checkout sets them to the current time: with `SOURCE_DATE_EPOCH`
+//! ([`PackOptions::source_date_epoch`]), later times are replaced by that one.
 //!
-//! **Names.** Every file has its own path. `index.html` answers its folder's path too, `about.html`
-//! answers `/about` (clean URLs), `404.html` answers what is missing below its folder; `/folder`
-//! redirects to `/folder/` with 308. That is what a live directory answers. Other index names,
-//! suffixes, fallbacks and slashes are those of a [`Routing`].
+//! **Names.** Every file has its own path. `index.html` also answers its folder's path,
+//! `about.html` answers `/about` (clean URLs), `404.html` answers missing paths below its folder;
+//! `/folder` redirects to `/folder/` with 308. A live directory gives the same answers. Other index
+//! names, suffixes, fallbacks and slashes are those of a [`Routing`].
 //!
-//! **Rules.** `_redirects` and `_headers` are no files of the site. What depends on a path alone is
-//! in the field blocks; the rest are sections that the server asks.
+//! **Rules.** `_redirects` and `_headers` are not files of the site. Effects that depend on the
+//! path alone are in the field blocks; the others are sections that the server evaluates.
 //!
 //! **Sidecars.** The archive holds codings made here, which are never out of date. A file `x.br`,
-//! `x.gz` or `x.zst` beside `x` is a file like others, since `/sitemap.xml.gz` may be what others
-//! know; the report says how to leave them out.
+//! `x.gz` or `x.zst` beside `x` is an ordinary file, since `/sitemap.xml.gz` may be a published
+//! URL; the report says how to exclude them.
 
 mod brotli_memory;
 mod compress;
@@ -96,71 +96,70 @@ use walk::SourceFile;
 pub struct PackOptions {
     /// The directory that holds the site.
     pub source: PathBuf,
-    /// It has a folder for each host instead.
+    /// The directory has a folder for each host instead.
     pub hosts: bool,
     /// The archive to write. An existing one is replaced when the new one is complete.
     pub output: PathBuf,
-    /// What to try on each file; a coding is stored where it makes the file enough smaller.
+    /// Encoders to try on each file; a coding is stored if it makes the file sufficiently smaller.
     pub encoders: Vec<Encoder>,
     /// Files that exist only compressed are also packed decompressed.
     pub compressed_only: bool,
-    /// A body that is stored as gzip or brotli is not stored without coding: a server decodes it for
-    /// who accepts none that is stored.
+    /// Bodies stored as gzip or Brotli are not stored uncoded: a server decodes them for clients
+    /// that accept no stored coding.
     pub drop_identity: bool,
-    /// Which content types are tried.
+    /// Content types to compress.
     pub compressible: Compressible,
-    /// Paths that name nothing and do not look like an asset are answered with `/index.html`.
+    /// Unknown paths that do not look like an asset are answered with `/index.html`.
     pub spa: bool,
     /// Folders without an index page get a listing.
     pub listing: bool,
     /// `/about` answers `about.html`.
     pub clean_urls: bool,
-    /// Index names, what slashes do, which pages answer for others, and whose reading of the rules
-    /// files is followed.
+    /// Index names, slashes, fallback pages, and the dialect of the rules files.
     pub routing: Routing,
-    /// The fields that answers have by default.
+    /// The default fields of answers.
     pub defaults: DefaultFields,
-    /// Every answer has the SHA-256 of its representation (RFC 9530).
+    /// Every answer carries the SHA-256 of its representation (RFC 9530).
     pub repr_digest: bool,
     /// Pages get a content security policy made from their scripts and styles.
     pub csp: Option<PolicyOptions>,
     /// Dotfiles are packed.
     pub dotfiles: bool,
-    /// Patterns of what is left out, in the syntax of `.gitignore`.
+    /// Patterns to exclude, in the syntax of `.gitignore`.
     pub exclude: Vec<String>,
-    /// Patterns of what is packed whatever else says no.
+    /// Patterns to include, overriding all exclusions.
     pub include: Vec<String>,
-    /// What may be known from earlier builds.
+    /// What to reuse from earlier builds.
     pub memory: BuildMemory,
-    /// The archive of the release before, where it is not the one that is replaced: names whose
-    /// content changed since are no hashes of it.
+    /// The archive of an earlier release, besides the one being replaced: names whose content has
+    /// changed since are not content hashes.
     pub previous: Option<PathBuf>,
     /// The secret key to sign with.
     pub sign: Option<PathBuf>,
-    /// Content types by file name suffix (without the dot), before the built-in table.
+    /// Content types by file name suffix (without the dot), overriding the built-in table.
     pub types: Vec<(String, String)>,
     /// Threads; 0 means one per core that this process may use.
     pub threads: usize,
-    /// Modification times after this one become this one. Seconds since the Unix epoch; the
+    /// Later modification times are replaced by this one, in seconds since the Unix epoch; from the
     /// environment variable of that name.
     pub source_date_epoch: Option<i64>,
 }
 
-/// What may be known from earlier builds. It changes how long packing takes, never the archive.
+/// What to reuse from earlier builds. This affects how long packing takes, never the archive.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct BuildMemory {
-    /// A directory for the stamps of files; without one all files are read.
+    /// A directory for the stamps of files; without one, all files are read.
     pub folder: Option<PathBuf>,
-    /// The directory keeps archives too, beside the one that is replaced.
+    /// The directory also keeps archives, besides the one being replaced.
     pub keeps_archives: bool,
-    /// Files are read even if their stamps are known.
+    /// Read files even if their stamps match.
     pub verify_sources: bool,
-    /// Nothing earlier is used.
+    /// Reuse nothing.
     pub is_fresh: bool,
 }
 
 impl PackOptions {
-    /// Packs `source` into `output`, everything else by default.
+    /// Packs `source` into `output`, with defaults for everything else.
     pub fn new(source: impl Into<PathBuf>, output: impl Into<PathBuf>) -> Self {
         Self {
             source: source.into(),
@@ -203,8 +202,8 @@ impl PackOptions {
 ///
 /// # Errors
 ///
-/// A [`PackError`] that names the file. The archive that was there before is untouched then, and
-/// nothing else is left behind.
+/// A [`PackError`] that names the file. An archive that existed before is then untouched, and no
+/// other file is left behind.
 pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackReport, PackError> {
     let started = Instant::now();
     let (types, signer) = prepare(options)?;
@@ -282,7 +281,7 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
         reused_count: stored.reused_count,
         ..PackReport::of(sources, &stored.contents)
     };
-    // A large site fills the memory with these, and so does what comes now.
+    // Frees memory: on a large site these are large, and so is the next step.
     drop(site);
     drop(stored);
     let refuse = |error| PackError::Archive(options.output.clone(), error);
@@ -307,8 +306,8 @@ pub fn pack(options: &PackOptions, progress: &mut dyn Progress) -> Result<PackRe
     Ok(report)
 }
 
-/// Does what [`pack`] does before it reads contents, compresses and writes: every file can be opened,
-/// rules and patterns are right, the key can sign, and the archive can be made where it is to be.
+/// Performs the checks of [`pack`] without reading contents, compressing or writing: every file can
+/// be opened, rules and patterns are valid, the key can sign, and the archive can be created.
 ///
 /// # Errors
 /// As for [`pack`].
@@ -321,11 +320,11 @@ pub fn check(options: &PackOptions) -> Result<(), PackError> {
     for file in &tree.files {
         sources::open(&file.path)?;
     }
-    // Removed when it is dropped.
+    // The temporary file is removed on drop.
     Output::create(&options.output).map(drop)
 }
 
-/// Checked before all the work, since a key may be wrong, or its password.
+/// Done before any work, since the key or its password may be wrong.
 fn prepare(options: &PackOptions) -> Result<(Types, Option<Signer>), PackError> {
     let types = types(options)?;
     let signer = options.sign.as_deref().map(Signer::open).transpose()?;
@@ -334,7 +333,7 @@ fn prepare(options: &PackOptions) -> Result<(Types, Option<Signer>), PackError> 
     Ok((types, signer))
 }
 
-/// The names of the hosts, and their rules; those of a site without hosts are its own.
+/// Stores the names of the hosts and their rules; a site without hosts has only its own rules.
 fn store_rules(hosts: &[SourceHost], writer: &mut Writer) {
     if let [only] = hosts
         && only.name.is_none()
@@ -353,7 +352,7 @@ fn store_rules(hosts: &[SourceHost], writer: &mut Writer) {
     }));
 }
 
-/// What to tell of texts that browsers would read with wrong letters.
+/// Warns about text that browsers would decode incorrectly.
 fn not_utf8(sources: &Sources, contents: &[usize]) -> Option<Warning> {
     let is_ruled = |file: &SourceFile| {
         let host = sources.hosts.iter().find(|host| host.number == file.host);
@@ -373,7 +372,7 @@ fn not_utf8(sources: &Sources, contents: &[usize]) -> Option<Warning> {
     Some(Warning::with(text, Remedy::Types))
 }
 
-/// What to tell of pages that their content security policy would break.
+/// Warns about pages that their content security policy would break.
 fn broken_pages(pages: &[String]) -> Option<String> {
     let first = pages.first()?;
     Some(format!(
@@ -383,7 +382,7 @@ fn broken_pages(pages: &[String]) -> Option<String> {
     ))
 }
 
-/// What to tell of pages with scripts of other hosts, which may load what no page shows.
+/// Warns about pages with scripts of other hosts, which may load resources that no page shows.
 fn foreign_scripts(origins: &BTreeSet<String>) -> Option<Warning> {
     let first = origins.first()?;
     let text = format!(
@@ -394,7 +393,7 @@ fn foreign_scripts(origins: &BTreeSet<String>) -> Option<Warning> {
     Some(Warning::with(text, Remedy::ReportOnly))
 }
 
-/// The table of content types. Pairs are tried one by one, to name the one that is wrong.
+/// The table of content types. Pairs are checked one by one, to name the invalid one.
 fn types(options: &PackOptions) -> Result<Types, PackError> {
     let pairs = || {
         options

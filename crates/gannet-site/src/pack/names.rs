@@ -1,4 +1,4 @@
-//! The paths of a site that have content: close together, since a large site has millions.
+//! The paths of a site with content, stored compactly, since a large site has millions.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -9,7 +9,7 @@ use gannet_archive::DigestTable;
 pub(super) struct Names {
     bytes: Vec<u8>,
     names: Vec<Name>,
-    /// Numbers of names by the hashes of their paths.
+    /// Indexes of names by hash of the path.
     places: DigestTable,
     hashes: RandomState,
 }
@@ -21,11 +21,11 @@ struct Name {
     file: u32,
 }
 
-/// No name, and no file.
+/// A path without a file.
 const NONE: u32 = u32::MAX;
 
 impl Names {
-    /// Adds a path that is not there yet. `file` is below 2^32 - 1.
+    /// Adds a new path. `file` is below 2^32 - 1.
     pub(super) fn insert(&mut self, path: &[u8], file: Option<usize>) {
         let name = Name {
             start: self.bytes.len() as u64,
@@ -38,7 +38,7 @@ impl Names {
         self.places.insert(number, &self.hash(path));
     }
 
-    /// The file of a path, if the path is there.
+    /// The file of a path, if the path is known.
     pub(super) fn get(&self, path: &[u8]) -> Option<Option<usize>> {
         let has_it = |number: u32| self.path(&self.names[number as usize]) == path;
         let number = self.places.find(&self.hash(path), has_it)?;
@@ -46,12 +46,12 @@ impl Names {
         Some((name.file != NONE).then_some(name.file as usize))
     }
 
-    /// Whether a path is there.
+    /// Whether a path is known.
     pub(super) fn contains(&self, path: &[u8]) -> bool {
         self.get(path).is_some()
     }
 
-    /// The paths, in the order in which they came.
+    /// The paths in insertion order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.names.iter().map(|name| self.path(name))
     }

@@ -1,4 +1,4 @@
-//! The file an archive is written to: under another name until it is complete.
+//! The output file of an archive, under another name until it is complete.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, OpenOptions};
@@ -16,33 +16,32 @@ use super::error::WRITE;
 use super::limits::{COPY_CHUNK, KEPT_RUN_MAX, REOPENED_MAX};
 use super::previous::KeptBlob;
 
-/// A file beside its target, which takes the target's name when all of it is on the disk.
+/// A file beside its target, renamed to the target once it is completely on disk.
 pub(super) struct Output {
     target: PathBuf,
     folder: PathBuf,
     temporary: Temporary,
     file: BufWriter<File>,
-    /// Where the next byte goes, after those that are still to be copied.
+    /// The offset of the next byte, after those still to be copied.
     offset: u64,
-    /// Stored bytes of an earlier archive that come next.
+    /// Stored bytes of an earlier archive to copy next.
     kept: Option<KeptRun>,
 }
 
-/// Blobs that follow each other in an earlier archive as they do in this one, and are copied
-/// together with the zeros between them.
+/// Consecutive blobs of an earlier archive that are consecutive in this one, too, and are copied
+/// together with the padding between them.
 struct KeptRun {
     source: Arc<File>,
-    /// Where they are.
+    /// Their offset in the earlier archive.
     from: u64,
-    /// Where they go.
+    /// Their offset in this archive.
     to: u64,
     len: u64,
 }
 
 impl KeptRun {
-    /// Whether a blob that goes to `offset` is the next one. What is skipped is less than the
-    /// alignment of blobs, so no other blob can have been there, and is zero if the archive is
-    /// unmodified.
+    /// Whether a blob for `offset` continues the run. The gap is smaller than the alignment of
+    /// blobs, so that it cannot contain another blob, and is zero if the archive is unmodified.
     fn goes_on_with(&self, offset: u64, blob: &KeptBlob<'_>) -> bool {
         let gap_max = if blob.is_ready() { BLOB_ALIGN - 1 } else { 0 };
         let end = self.from + self.len;
@@ -53,20 +52,20 @@ impl KeptRun {
     }
 }
 
-/// Removes the file when dropped, unless it has got its name.
+/// Removes the file on drop, unless it was renamed.
 struct Temporary(Option<PathBuf>);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
         if let Some(path) = &self.0 {
-            // Nothing more can be done about it here, and another error is on its way.
+            // An error is already being reported.
             let _ = fs::remove_file(path);
         }
     }
 }
 
 impl Output {
-    /// Begins a file that will be `target`. What is there now stays until [`Output::publish`].
+    /// Begins a file that will become `target`. An existing one stays until [`Output::publish`].
     pub(super) fn create(target: &Path) -> Result<Self, PackError> {
         let refuse = |error| PackError::io(WRITE, target)(error);
         // A device or a FIFO would be replaced by a file.
@@ -78,7 +77,7 @@ impl Output {
             }
             _ => {}
         }
-        // A link stays a link: what it names is replaced.
+        // A link stays a link: the file it points to is replaced.
         let target = target
             .canonicalize()
             .unwrap_or_else(|_| target.to_path_buf());
@@ -106,7 +105,7 @@ impl Output {
         Ok(output)
     }
 
-    /// Writes `bytes` at `offset`, which is not before the end of what was written; zeros between.
+    /// Writes `bytes` at `offset`, which is not before the end of the file; pads with zeros.
     pub(super) fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<(), PackError> {
         self.pad_to(offset)?;
         self.file
@@ -116,7 +115,7 @@ impl Output {
         Ok(())
     }
 
-    /// Copies all of `source` to `offset`; gives its digest and length.
+    /// Copies all of `source` to `offset`; returns its digest and length.
     pub(super) fn copy_at(
         &mut self,
         offset: u64,
@@ -140,8 +139,8 @@ impl Output {
         }
     }
 
-    /// Copies stored bytes of an earlier archive to `offset`, with those that follow if they come
-    /// next. File systems that can share blocks between files do, and nothing is copied.
+    /// Copies stored bytes of an earlier archive to `offset`, together with any that follow
+    /// directly. File systems that can share blocks between files do not copy the data.
     pub(super) fn copy_kept(&mut self, offset: u64, blob: &KeptBlob<'_>) -> Result<(), PackError> {
         match &mut self.kept {
             Some(run) if run.goes_on_with(offset, blob) => {
@@ -161,7 +160,7 @@ impl Output {
         Ok(())
     }
 
-    /// Copies what is still to be copied.
+    /// Copies the pending run.
     fn copy_run(&mut self) -> io::Result<()> {
         let Some(KeptRun {
             source, from, len, ..
@@ -179,17 +178,17 @@ impl Output {
         }
     }
 
-    /// The archive that is being written.
+    /// The path of the archive being written.
     pub(super) fn target(&self) -> &Path {
         &self.target
     }
 
-    /// The name of the file until it has its own.
+    /// The file's temporary name.
     pub(super) fn temporary(&self) -> PathBuf {
         self.temporary.0.clone().unwrap_or_default()
     }
 
-    /// Writes the metadata region. Gives what became of writing beside what `writer` says.
+    /// Writes the metadata region. Returns the result of writing besides that of `writer`.
     pub(super) fn finish(
         &mut self,
         writer: Writer,
@@ -205,7 +204,7 @@ impl Output {
         Ok((finished, written))
     }
 
-    /// Opens what was written as a server will, unless it is too large for that.
+    /// Opens the written archive like a server, unless it is too large for that.
     pub(super) fn reopen(
         &mut self,
         finished: &Finished,
@@ -227,7 +226,7 @@ impl Output {
         Ok(opened)
     }
 
-    /// Goes on at a page, where the metadata region begins.
+    /// Pads to the page where the metadata region begins.
     fn align(&mut self) -> io::Result<()> {
         self.copy_run()?;
         let offset = self.offset.next_multiple_of(SUPERBLOCK_LEN as u64);
@@ -239,7 +238,7 @@ impl Output {
         Ok(())
     }
 
-    /// Brings all of it to the disk, and gives the file its name. The superblock goes last: a file
+    /// Flushes everything to disk, and renames the file. The superblock is written last: a file
     /// without it is not an archive.
     pub(super) fn publish(self, finished: &Finished) -> Result<(), PackError> {
         let Self {
@@ -262,7 +261,7 @@ impl Output {
             fs::rename(path, &target).map_err(refuse)?;
         }
         temporary.0 = None;
-        // The new name is on the disk only when its folder is.
+        // The new name is durable only once its folder is flushed.
         File::open(&folder)
             .and_then(|folder| folder.sync_all())
             .map_err(PackError::io(WRITE, &folder))
@@ -282,8 +281,8 @@ impl Output {
     }
 }
 
-/// Where the archive that becomes `target` is written by this process; none if `target` cannot be
-/// the name of a file.
+/// The temporary name of an archive written to `target` by this process; `None` if `target` cannot
+/// be a file name.
 #[must_use]
 pub fn temporary_of(target: &Path) -> Option<PathBuf> {
     let target = target
@@ -299,7 +298,7 @@ fn folder_of(target: &Path) -> PathBuf {
     }
 }
 
-/// A leading dot: neither a server nor a packer takes it for a part of a site.
+/// The leading dot keeps it out of sites that are served or packed.
 fn hidden_beside(target: &Path, name: &OsStr) -> PathBuf {
     let mut hidden = OsString::from(".");
     hidden.push(name);

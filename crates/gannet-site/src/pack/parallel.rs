@@ -1,30 +1,30 @@
-//! Work on all cores whose results come in order, with a bound on what is under way.
+//! Runs work on all cores with results in order, and bounds the work in progress.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::sync::{Condvar, Mutex, PoisonError, mpsc};
 use std::thread;
 
-/// What is to be done, and within which bounds.
+/// The items, and the limits.
 pub(super) struct Work<'i, I> {
-    /// One result for each.
+    /// The items; each has one result.
     pub(super) items: &'i [I],
     /// Threads; 0 means one per core that this process may use.
     pub(super) threads: usize,
-    /// The most that the items under way may cost together; one item may always be under way.
+    /// The maximum total cost of items in progress; a single item may always run.
     pub(super) cost_max: u64,
 }
 
-/// Calls `work` for every item on several threads, and `take` on this one with each result, in the
-/// order of the items. An item is under way until its result was taken, so results waiting for an
-/// earlier one are within the bound too.
+/// Calls `work` for every item on several threads, and `take` on this thread with each result, in
+/// the order of the items. An item is in progress until its result was taken, so that results
+/// waiting for an earlier one count, too.
 ///
-/// Items are begun in order, so the one that `take` waits for always is under way: this cannot
-/// come to a standstill.
+/// Items begin in order, so that the one that `take` waits for is always in progress: this cannot
+/// deadlock.
 ///
 /// # Errors
 ///
-/// The first that `take` returns; items not yet begun are left.
+/// The first error of `take`; items not yet begun are skipped.
 pub(super) fn in_order<I: Sync, O: Send, E>(
     work: &Work<'_, I>,
     cost: impl Fn(&I) -> u64 + Sync,
@@ -70,7 +70,7 @@ fn thread_count(wanted: usize) -> usize {
     thread::available_parallelism().map_or(1, NonZeroUsize::get)
 }
 
-/// Lets items begin in order while their cost is within the bound.
+/// Admits items in order while their total cost is within the limit.
 struct Gate {
     state: Mutex<GateState>,
     changed: Condvar,
@@ -99,7 +99,7 @@ impl Gate {
         }
     }
 
-    /// The next item, when there is room for it; `None` when there is none left.
+    /// Waits for room and returns the next item; `None` if there are no more.
     fn begin(&self, cost: impl Fn(usize) -> u64) -> Option<usize> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {

@@ -1,8 +1,8 @@
-//! Archives of earlier builds: their contents need not be read, compressed or stored again.
+//! Archives of earlier builds, whose contents need not be read, compressed or stored again.
 //!
-//! An archive records the bytes of a content in each coding, and its recipe the encoders. What an
-//! encoder of the same name and release has made from the same content is what it would make again,
-//! so the new archive has the same bytes as without the old one.
+//! An archive records the bytes of a content in each coding, and its recipe the encoders. Encoders
+//! are deterministic: the same version produces the same bytes from the same content, so that the
+//! new archive is the same as without the old one.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -25,23 +25,23 @@ use super::recipe::Recipe;
 use super::stamps::{Stamp, Stamps};
 use crate::archive::ArchiveFile;
 
-/// Stored bytes in an earlier archive.
+/// Stored bytes of an earlier archive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeptBlob<'a> {
     pub(super) archive: &'a PreviousArchive,
     pub(super) offset: u64,
     pub(super) len: u64,
     pub(super) digest: &'a [u8; 32],
-    /// They are stored in this coding alone, as what is at this offset and so long.
+    /// The only stored coding, with its offset and length, if the bytes are not stored uncoded.
     coded: Option<(Coding, u64, u64)>,
 }
 
 /// What is known of a content in one coding.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Known<'a> {
-    /// Its bytes are there.
+    /// Its bytes are stored.
     Kept(KeptBlob<'a>),
-    /// It was tried and did not pay.
+    /// It was tried and not worth storing.
     NotWorth,
 }
 
@@ -51,37 +51,37 @@ pub(super) struct Previous {
     archives: Vec<PreviousArchive>,
 }
 
-/// One of them.
+/// An archive of an earlier build.
 #[derive(Debug)]
 pub(super) struct PreviousArchive {
     pub(super) file: Arc<File>,
-    /// Tells it from others that this process has opened.
+    /// Identifies it among all archives opened by this process.
     number: u64,
-    /// Nothing has written to it since it was packed, so its bytes need no check.
+    /// It has not been written to since it was packed, so that its bytes need no verification.
     is_trusted: bool,
     recipe: Recipe,
     inventory: Inventory,
     contents: Contents,
 }
 
-/// For each content the blobs of its codings.
+/// The blobs of each content's codings.
 #[derive(Debug, Default)]
 struct Contents {
     numbers: Vec<[u32; 4]>,
-    /// By the digests without coding.
+    /// Indexed by digests of uncoded contents.
     by_digest: DigestTable,
 }
 
-/// How many archives were opened.
+/// The number of archives opened.
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
 /// Nothing is known of this coding.
 const UNKNOWN: u32 = u32::MAX;
-/// This coding did not pay.
+/// This coding was not worth storing.
 const NOT_WORTH: u32 = u32::MAX - 1;
 
 impl Previous {
-    /// Opens those of `paths` that are sound archives with a recipe; others are of no use.
+    /// Opens those of `paths` that are valid archives with a recipe; others are ignored.
     pub(super) fn open<'p>(
         paths: impl IntoIterator<Item = &'p Path>,
         compressible: &Compressible,
@@ -94,7 +94,7 @@ impl Previous {
         Self { archives }
     }
 
-    /// The bytes of a content without coding.
+    /// The uncoded bytes of a content.
     pub(super) fn identity(&self, digest: &[u8; 32]) -> Option<KeptBlob<'_>> {
         self.archives.iter().find_map(|archive| {
             let numbers = archive.contents.get(digest, &archive.inventory)?;
@@ -102,7 +102,7 @@ impl Previous {
         })
     }
 
-    /// What became of a content under an encoder.
+    /// The known outcome of an encoder for a content.
     pub(super) fn coded(&self, digest: &[u8; 32], encoder: Encoder) -> Option<Known<'_>> {
         self.archives.iter().find_map(|archive| {
             if !archive.recipe.has(encoder) {
@@ -118,7 +118,7 @@ impl Previous {
 }
 
 impl Contents {
-    /// The blobs of a content by its digest without coding.
+    /// The blobs of a content by its uncoded digest.
     fn get(&self, digest: &[u8; 32], inventory: &Inventory) -> Option<&[u32; 4]> {
         let number = self.find(digest, inventory)?;
         self.numbers.get(number as usize)
@@ -133,8 +133,8 @@ impl Contents {
         self.by_digest.find(digest, has_it)
     }
 
-    /// Adds what an entry tells. Numbers of blobs are smaller than the marks, so the least of
-    /// several findings says most.
+    /// Merges an entry. Blob numbers are smaller than the marks, so the minimum of several findings
+    /// is the most informative.
     fn add(&mut self, inventory: &Inventory, variants: &[(Coding, u32)], absent: u32) {
         let mut numbers = [absent; 4];
         for (coding, number) in variants {
@@ -175,7 +175,7 @@ impl PreviousArchive {
         let read: ReadAt<'_> = match &opened {
             None => &mut in_file,
             Some(opened) => {
-                // A write between the two openings shows in the stamp.
+                // A write between the two openings changes the stamp.
                 let is_same = Stamp::of_archive(&file.metadata().ok()?) == stamp
                     && opened.archive().superblock() == &superblock;
                 if !is_same {
@@ -203,8 +203,8 @@ impl PreviousArchive {
         })
     }
 
-    /// Bytes of the archive, by a buffer of this thread if they are few: those of the next content
-    /// are beside them.
+    /// Reads bytes of the archive, through a buffer of this thread if they are few: the next
+    /// content is probably adjacent.
     fn read(&self, offset: u64, len: usize) -> io::Result<Vec<u8>> {
         if len > READ_AHEAD / 16 {
             let mut bytes = vec![0; len];
@@ -254,7 +254,7 @@ impl PreviousArchive {
     }
 }
 
-/// The superblock of an archive, if it is one.
+/// The superblock of an archive; `None` for other files.
 fn superblock_of(file: &File) -> Option<Superblock> {
     let mut first = [0; SUPERBLOCK_LEN];
     file.read_exact_at(&mut first, 0).ok()?;
@@ -270,11 +270,10 @@ fn recipe_of(superblock: &Superblock, read: ReadAt<'_>) -> Option<Recipe> {
     Recipe::parse(&bytes)
 }
 
-/// What it means that a content is not there in a coding: it was tried only if its type is one
-/// that is tried.
+/// The meaning of a missing coding: it was tried only if the content type is compressible.
 #[derive(Default)]
 struct Absent {
-    /// The last answer: most entries have the type of the one before.
+    /// The last result: most entries have the same type as the one before.
     last: Option<(Vec<u8>, u32)>,
 }
 
@@ -296,7 +295,7 @@ impl Absent {
     }
 }
 
-/// What a thread has read of an archive beyond what it needed.
+/// Bytes of an archive read ahead by a thread.
 struct Ahead {
     archive: u64,
     start: u64,
@@ -304,11 +303,11 @@ struct Ahead {
 }
 
 thread_local! {
-    /// The latest first.
+    /// The most recent first.
     static AHEAD: RefCell<Vec<Ahead>> = RefCell::default();
 }
 
-/// Fills the buffer as far as the file goes.
+/// Fills the buffer, or up to the end of the file.
 fn read_some(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {
@@ -323,12 +322,12 @@ fn read_some(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
 }
 
 impl KeptBlob<'_> {
-    /// Whether its bytes may be copied as they are: they need no check, and lie there.
+    /// Whether its bytes can be copied directly: they need no verification, and are stored uncoded.
     pub(super) fn is_ready(&self) -> bool {
         self.archive.is_trusted && self.coded.is_none()
     }
 
-    /// The bytes, if they are what they should be.
+    /// The bytes, if they match their digest.
     pub(super) fn read(&self) -> Option<Vec<u8>> {
         let (offset, len) = match self.coded {
             Some((_, offset, len)) => (offset, len),
@@ -342,8 +341,7 @@ impl KeptBlob<'_> {
         is_sound.then_some(bytes)
     }
 
-    /// Whether the bytes are what they should be; reads them only if the archive may have been
-    /// modified.
+    /// Whether the bytes match their digest; reads them only if the archive may have been modified.
     pub(super) fn is_sound(&self) -> bool {
         self.archive.is_trusted || self.hashes().is_ok_and(|digest| digest == *self.digest)
     }

@@ -1,4 +1,4 @@
-//! Telling how far packing is.
+//! Reports the progress of packing.
 
 /// The parts of packing that take time.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -11,13 +11,13 @@ pub enum Phase {
 
 /// Receives the progress of packing.
 pub trait Progress {
-    /// So many files, of so many bytes together, are found up to now.
+    /// `file_count` files of `bytes` bytes in total have been found so far.
     fn found(&mut self, file_count: u64, bytes: u64);
-    /// A phase begins that has so many bytes before it.
+    /// A phase of `bytes` bytes begins.
     fn begin(&mut self, phase: Phase, bytes: u64);
-    /// So many more bytes of the phase are done.
+    /// Another `bytes` bytes of the phase are done.
     fn advance(&mut self, bytes: u64);
-    /// The phase is over.
+    /// The phase ends.
     fn end(&mut self);
 }
 

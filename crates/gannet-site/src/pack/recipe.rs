@@ -1,4 +1,4 @@
-//! The recipe: the lines in an archive that say how its codings were made.
+//! The recipe: lines in an archive that describe how its codings were made.
 //!
 //! ```text
 //! gannet-recipe 1
@@ -7,7 +7,7 @@
 //! br=11 brotli-9.1.1
 //! ```
 //!
-//! The rule is which contents are tried and which results kept: its number changes with the
+//! The rule covers which contents are tried and which results are kept: its number changes with the
 //! thresholds in `compress.rs`, and the exceptions of content types follow.
 
 use std::fmt::Write as _;
@@ -31,7 +31,7 @@ impl Recipe {
         }
     }
 
-    /// Reads the section of an archive; nothing if it is of another form.
+    /// Parses the section of an archive; `None` if it has another form.
     pub(super) fn parse(section: &[u8]) -> Option<Self> {
         let mut lines = str::from_utf8(section).ok()?.lines();
         if lines.next() != Some(TITLE) {
@@ -59,7 +59,7 @@ impl Recipe {
         self.encoders.contains(&recipe)
     }
 
-    /// Whether the same contents were tried, and judged in the same way.
+    /// Whether the same contents were tried, with the same thresholds.
     pub(super) fn has_rule(&self, compressible: &Compressible) -> bool {
         self.rule == rule(compressible)
     }

@@ -1,4 +1,4 @@
-//! What packing has made.
+//! The report of packing.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::store::StoredContent;
 use super::walk::Skipped;
 use super::warning::Warning;
 
-/// What packing has made. Lengths are in bytes.
+/// The result of packing. Lengths are in bytes.
 #[derive(Clone, Debug, Default)]
 pub struct PackReport {
     /// The archive.
@@ -23,11 +23,11 @@ pub struct PackReport {
     pub build_id: [u8; 32],
     /// Files packed.
     pub file_count: u64,
-    /// Their lengths together.
+    /// Their total length.
     pub source_bytes: u64,
     /// Distinct contents.
     pub unique_count: u64,
-    /// Their lengths together.
+    /// Their total length.
     pub unique_bytes: u64,
     /// Other names of files.
     pub alias_count: u64,
@@ -35,32 +35,32 @@ pub struct PackReport {
     pub redirect_count: u64,
     /// Listings.
     pub listing_count: u64,
-    /// Files that had to be read; of the others an earlier build has kept what they hold.
+    /// Files that were read; the contents of the others were known from an earlier build.
     pub read_count: u64,
-    /// Distinct contents that were taken over whole from an earlier archive.
+    /// Distinct contents copied entirely from an earlier archive.
     pub reused_count: u64,
-    /// Distinct contents that are stored in codings alone.
+    /// Distinct contents stored only in codings.
     pub decoded_count: u64,
-    /// Their lengths without coding, together.
+    /// Their total uncoded length.
     pub decoded_bytes: u64,
-    /// Distinct contents that are stored as gzip or brotli and, being too long for a server to
-    /// decode, without coding; counted only where the others are stored in codings alone.
+    /// Distinct contents stored as gzip or Brotli that are stored uncoded, too, since they are too
+    /// long for a server to decode; counted only if the others are stored in codings only.
     pub undropped_count: u64,
-    /// Their lengths without coding, together.
+    /// Their total uncoded length.
     pub undropped_bytes: u64,
-    /// By coding, identity first.
+    /// Per coding, identity first.
     pub codings: Vec<CodingReport>,
-    /// What a client loads that takes everything: each file in its smallest form, together.
+    /// What a client loads that accepts every coding: the total of each file in its smallest form.
     pub best_bytes: u64,
     /// The largest files, largest first.
     pub largest: Vec<Largest>,
-    /// What browsers keep for a year, most files first.
+    /// Files that browsers may cache for a year, most files first.
     pub kept: Vec<KeptPattern>,
-    /// What was left out, and by which rule.
+    /// Skipped files, with the rule for each.
     pub skipped: Vec<Skipped>,
-    /// What the user should know.
+    /// Warnings for the user.
     pub warnings: Vec<Warning>,
-    /// How long it took.
+    /// The duration.
     pub elapsed: Duration,
 }
 
@@ -69,11 +69,11 @@ pub struct PackReport {
 pub struct CodingReport {
     /// The coding.
     pub coding: Coding,
-    /// How many contents are kept in it.
+    /// The number of contents stored in it.
     pub count: u64,
-    /// Their lengths together, in this coding.
+    /// Their total length in this coding.
     pub bytes: u64,
-    /// The lengths of the same contents without coding.
+    /// The total uncoded length of the same contents.
     pub identity_bytes: u64,
 }
 

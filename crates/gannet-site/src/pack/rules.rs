@@ -1,4 +1,4 @@
-//! The rules files of a site: read, checked, looked over, and made sections of the archive.
+//! Reads and checks the rules files of a site, and stores them as sections of the archive.
 
 use gannet_archive::{SectionKind, Writer};
 use gannet_content::routing::Routing;
@@ -25,24 +25,24 @@ pub(super) struct SiteRules {
     files: Vec<String>,
 }
 
-/// What a redirect rule sends instead of the requested path.
+/// The contents that redirect rules send instead of the requested path.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum RuleContents {
-    /// Nothing, or only these paths.
+    /// Only these paths, or none.
     Paths(Vec<Vec<u8>>),
-    /// Any path: a placeholder chooses it.
+    /// Any path: a placeholder selects it.
     Any,
 }
 
 impl SiteRules {
-    /// Takes the rules files out of the files of the site and reads them.
+    /// Removes the rules files from the files of the site and parses them.
     pub(super) fn take(files: &mut Vec<SourceFile>, routing: &Routing) -> Result<Self, PackError> {
         let Some(compat) = routing.rules else {
             return Ok(Self::default());
         };
         let is_rules = |file: &mut SourceFile| routing.is_rules_file(&file.url[1..]);
         let mut found: Vec<SourceFile> = files.extract_if(.., is_rules).collect();
-        // The folders' order: the root's file is asked first.
+        // In the order of the folders: the root's file is consulted first.
         found.sort_by_key(|file| (depth(&file.url), file.url.clone()));
         let mut texts = Vec::new();
         for file in &found {
@@ -73,7 +73,7 @@ impl SiteRules {
         Ok(rules)
     }
 
-    /// Looks over the redirects: what works, but hardly as it is meant.
+    /// Warns about redirects that work, but probably not as intended.
     pub(super) fn lint(&self, has_content: &dyn Fn(&[u8]) -> bool) -> Vec<Problem> {
         let files: Vec<&str> = self.files.iter().map(String::as_str).collect();
         let table = self.redirects.as_ref();
@@ -92,14 +92,14 @@ impl SiteRules {
         table.is_some_and(|table| table.for_missing(&request).is_some())
     }
 
-    /// Whether there are rules for fields, and the fields of a path depend on it alone.
+    /// Whether there are field rules, and the fields of a path depend on the path alone.
     pub(super) fn has_fixed_fields(&self) -> bool {
         self.headers
             .as_ref()
             .is_some_and(|table| !table.has_hosts())
     }
 
-    /// What the rules make of the fields of a path's own content, unless a server has to say.
+    /// The changes to the fields of a path's own content, unless they are decided at run time.
     pub(super) fn changes(&self, url: &[u8]) -> Option<FieldChanges> {
         let table = self.headers.as_ref().filter(|table| !table.has_hosts())?;
         Some(table.changes(&RuleInput {
@@ -110,7 +110,7 @@ impl SiteRules {
         }))
     }
 
-    /// Which content rules send under other addresses.
+    /// The contents that rules send for other paths.
     pub(super) fn contents(&self) -> RuleContents {
         let mut paths = Vec::new();
         let rules = self.redirects.as_ref().map(RedirectTable::redirects);
@@ -126,14 +126,14 @@ impl SiteRules {
         RuleContents::Paths(paths)
     }
 
-    /// Redirects and fields as an archive has them; empty for none.
+    /// Redirects and fields as sections of an archive; empty if there are none.
     pub(super) fn compile(&self) -> (Vec<u8>, Vec<u8>) {
         let redirects = self.redirects.as_ref().map(RedirectTable::compile);
         let fields = self.headers.as_ref().map(HeaderTable::compile);
         (redirects.unwrap_or_default(), fields.unwrap_or_default())
     }
 
-    /// Puts the rules into the archive.
+    /// Stores the rules in the archive.
     pub(super) fn store(&self, writer: &mut Writer) {
         let (redirects, fields) = self.compile();
         writer.set_section(SectionKind::RedirectRules, redirects);

@@ -1,4 +1,4 @@
-//! What the scripts of a site need to be allowed by a content security policy.
+//! Determines what the scripts of a site need from a content security policy.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use super::limits::STREAMED_FROM;
 use super::sources::Sources;
 use super::store::read_whole;
 
-/// Reads the scripts. Gives what they need, and what is to be said of it.
+/// Reads the scripts. Returns their needs, and warnings.
 pub(super) fn find(sources: &Sources) -> Result<(ScriptNeeds, Vec<String>), PackError> {
     let mut needs = ScriptNeeds::default();
     let mut evaluating = Vec::new();
@@ -17,7 +17,7 @@ pub(super) fn find(sources: &Sources) -> Result<(ScriptNeeds, Vec<String>), Pack
     for source in &sources.files {
         needs.has_wasm |= &*source.content_type == "application/wasm";
         let is_script = source.content_type.starts_with("text/javascript");
-        // What is longer is no script that a browser would be given.
+        // Longer files are not scripts for browsers.
         if !is_script || source.file.len >= STREAMED_FROM || !seen.insert(source.content) {
             continue;
         }

@@ -1,7 +1,7 @@
-//! Files that look like secrets, recognised by their names.
+//! Detects files that look like secrets, by name.
 //!
-//! This is a warning and no promise: a secret under another name is not found. Contents are
-//! examined only if the name alone is not enough, and then only their beginning.
+//! This is a warning, not a guarantee: a secret under another name is not found. Contents are
+//! examined only if the name is ambiguous, and then only their beginning.
 
 use std::io::Read;
 
@@ -10,7 +10,7 @@ use super::sources::Source;
 use super::walk::SourceFile;
 use super::warning::{Remedy, Warning};
 
-/// The whole name says it.
+/// Complete file names.
 const NAMES: [&[u8]; 6] = [
     b".htpasswd",
     b".env",
@@ -21,16 +21,15 @@ const NAMES: [&[u8]; 6] = [
 ];
 /// Certificates with their keys (PKCS #12).
 const SUFFIXES: [&[u8]; 2] = [b".p12", b".pfx"];
-/// Keys, but also certificates, public keys, and documents of some programs: the content says it.
+/// Keys, but also certificates, public keys, and documents of some programs: the content decides.
 const MAYBE: [&[u8]; 2] = [b".key", b".pem"];
-/// Environments for one purpose, such as `.env.production`; those for copying hold no secret.
+/// Environments for one purpose, such as `.env.production`; templates hold no secrets.
 const ENVIRONMENT: &[u8] = b".env.";
 const FOR_COPYING: [&[u8]; 4] = [b".dist", b".example", b".sample", b".template"];
-/// The end of the first line of a key in PEM (RFC 7468), whatever its kind.
+/// The end of the first line of a private key in PEM (RFC 7468), of any type.
 const PRIVATE_KEY: &[u8] = b"PRIVATE KEY-----";
 
-/// What to tell of the files that look like secrets, if there are any. `shown` gives the URL of a
-/// file.
+/// Warns about files that look like secrets, if there are any. `shown` returns the URL of a file.
 pub(super) fn warning(files: &[Source], shown: impl Fn(&Source) -> String) -> Option<Warning> {
     let found: Vec<&Source> = files
         .iter()
@@ -46,7 +45,7 @@ pub(super) fn warning(files: &[Source], shown: impl Fn(&Source) -> String) -> Op
             "{count} files look like secrets, and would be public, such as {named}; leave them out"
         ),
     };
-    // Patterns know no hosts: they hold in the folder of each.
+    // Patterns are relative to each host's folder.
     let patterns = first.iter();
     let patterns = patterns.map(|it| String::from_utf8_lossy(&it.file.url).into_owned());
     Some(Warning::with(text, Remedy::Exclude(patterns.collect())))
@@ -66,8 +65,8 @@ fn is_secret(file: &SourceFile) -> bool {
         || (ends_with(&MAYBE) && begins_with_key(file))
 }
 
-/// Whether the beginning of a file has a private key. The file has been read before, or an earlier
-/// build did: one that cannot be read now makes no warning.
+/// Whether a file begins with a private key. It has been read before, or by an earlier build: if it
+/// cannot be read now, there is no warning.
 fn begins_with_key(file: &SourceFile) -> bool {
     let mut first = Vec::new();
     let read = |content: Box<dyn Read>| {

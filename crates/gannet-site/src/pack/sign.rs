@@ -1,7 +1,7 @@
-//! Signing an archive: a minisign signature of its build id, inside the superblock.
+//! Signs an archive: a minisign signature of its build id, inside the superblock.
 //!
-//! Inside, so that a release stays one file that is replaced at once and cannot lose its signature.
-//! The build id covers everything, so signing takes no time however long the archive is.
+//! It is inside so that a release stays one file, which is replaced atomically and cannot lose its
+//! signature. The build id covers everything, so that signing takes constant time.
 
 use std::path::{Path, PathBuf};
 
@@ -23,20 +23,20 @@ pub(super) struct Signer {
     path: PathBuf,
 }
 
-/// The bytes of a key file: algorithms of key, of password and of checksum (two bytes each), salt
-/// and costs of the password (48), the number of the key (8), the key (64), the checksum (32).
+/// The bytes of a key file: algorithms of key, password and checksum (two bytes each), salt and
+/// costs of the password (48), key number (8), key (64), checksum (32).
 fn key_bytes(text: &str) -> Option<[u8; KEY_LEN]> {
     let coded = text.lines().nth(1)?;
     STANDARD.decode(coded.trim()).ok()?.try_into().ok()
 }
 
-/// Whether a file is a secret key of minisign.
+/// Whether a file is a minisign secret key.
 #[must_use]
 pub fn is_secret_key(text: &str) -> bool {
     key_bytes(text).is_some()
 }
 
-/// What a file is that is no secret key of minisign.
+/// Describes a file that is not a minisign secret key.
 fn other_than_secret_key(text: &str) -> Option<&'static str> {
     if key_bytes(text).is_some() {
         return None;
@@ -58,8 +58,8 @@ fn has_no_password(text: &str) -> bool {
     key_bytes(text).is_some_and(|bytes| bytes[2..4] == [0; 2])
 }
 
-/// A key without a password and without a checksum: such keys `minisign -G -W` writes, but the
-/// crate does not read.
+/// A key without a password and without a checksum, as `minisign -G -W` writes it: the crate does
+/// not read these.
 fn without_checksum(text: &str) -> Option<SecretKey> {
     let bytes = key_bytes(text).filter(|bytes| bytes.starts_with(b"Ed"))?;
     let has_checksum = bytes[CHECKSUM_AT..].iter().any(|byte| *byte != 0);
@@ -76,19 +76,19 @@ fn why(error: &PError) -> String {
     }
 }
 
-/// The longest file that is examined for a key; minisign's have some 300 bytes.
+/// Maximum length in bytes of a key file; minisign's have some 300 bytes.
 const KEY_FILE_MAX: u64 = 64 << 10;
 
 const KEY_LEN: usize = 158;
 const CHECKSUM_AT: usize = 126;
 
 impl Signer {
-    /// Reads a secret key of minisign. The password of one that has one comes from the environment,
-    /// or is asked for at the terminal.
+    /// Reads a minisign secret key. Its password, if it has one, comes from the environment or is
+    /// requested at the terminal.
     pub(super) fn open(path: &Path) -> Result<Self, PackError> {
         let refuse = |why: String| PackError::Key(path.to_path_buf(), why);
         let bytes = named_file::read(path, KEY_FILE_MAX).map_err(PackError::io(READ_KEY, path))?;
-        // The cause is reported instead of the byte at which minisign stumbled.
+        // Reports the cause instead of the byte at which minisign failed.
         let text = String::from_utf8(bytes).unwrap_or_default();
         if let Some(what) = other_than_secret_key(&text) {
             return Err(refuse(what.into()));
@@ -110,7 +110,7 @@ impl Signer {
         })
     }
 
-    /// Signs a finished archive that is not written yet.
+    /// Signs a finished archive before it is written.
     pub(super) fn sign(&self, finished: &mut Finished) -> Result<(), PackError> {
         let refuse = |why: String| PackError::Key(self.path.clone(), why);
         let superblock = Superblock::parse(&finished.superblock, finished.file_len)

@@ -1,7 +1,7 @@
-//! What each path of the site answers: files, their other names, redirects, listings.
+//! Builds the entries of a site: files, their other names, redirects, listings.
 //!
-//! What a live directory answers at each request is asked here once, of the same lookup
-//! (`gannet_content::directory::lookup`): which paths a file may answer is known from its name.
+//! A live directory resolves each request; here every path is resolved once, by the same lookup
+//! (`gannet_content::directory::lookup`). The names of the files determine which paths those are.
 
 mod answers;
 mod folders;
@@ -33,38 +33,37 @@ use super::{PackError, PackOptions};
 
 use answers::{Answer, AskedSite};
 
-/// Makes the entries.
+/// Builds the entries.
 pub(super) struct Site<'o> {
     options: &'o PackOptions,
-    /// The host whose entries are added.
+    /// The host whose entries are being added.
     host: &'o SourceHost,
     now: i64,
-    /// The variants of files that have a content for themselves, under all their names.
+    /// The variants of files whose content no other file has, shared by all their names.
     of_files: Vec<Option<VariantsId>>,
-    /// Equal representations have one set of variants.
+    /// Equal representations share one set of variants.
     representations: HashMap<RepresentationKey, VariantsId>,
     common_fields: CommonFields,
     /// The policies of pages, by content.
     policies: HashMap<usize, Option<Policy>>,
-    /// Paths that have content, and the number of the file that they have it from; none for a
-    /// listing.
+    /// Paths with content, and the number of the file that has it; `None` for a listing.
     names: Names,
-    /// Paths that redirect to themselves with a slash.
+    /// Paths that redirect to themselves with a slash added.
     redirects: HashSet<Vec<u8>>,
     pub(super) alias_count: u64,
     pub(super) redirect_count: u64,
     pub(super) listing_count: u64,
-    /// What the site's scripts need of the policies.
+    /// What the site's scripts need from the policies.
     pub(super) script_needs: ScriptNeeds,
-    /// Other hosts that pages load scripts from.
+    /// Other hosts from which pages load scripts.
     pub(super) foreign_scripts: BTreeSet<String>,
-    /// Pages with something that their policy would break.
+    /// Pages that their policy would break.
     pub(super) broken_pages: Vec<String>,
     /// Paths that several files could answer.
     pub(super) double_claims: DoubleClaims,
 }
 
-/// Content, type and modification time, and what changes in the fields.
+/// Content, type, modification time, lifetime, and changes to the fields.
 type RepresentationKey = (usize, Arc<str>, Option<i64>, Lifetime, Option<ChangesKey>);
 type ChangesKey = (Vec<(String, Vec<u8>)>, Vec<String>);
 
@@ -73,23 +72,23 @@ type ChangesKey = (Vec<(String, Vec<u8>)>, Vec<String>);
 enum Role<'a> {
     /// A path of its own: this one.
     Own(&'a [u8]),
-    /// Other paths, in place of what they do not have.
+    /// Other paths, in place of missing content.
     StandIn,
-    /// The same, with the status 404.
+    /// The same, with status 404.
     NotFound,
 }
 
-/// What entries are made of, and where they go.
+/// The input of entries, and the writer.
 struct Adding<'s> {
     files: &'s [Source],
     contents: &'s [StoredContent],
-    /// The same, as they were read.
+    /// The same files' contents, as read.
     read: &'s [SourceContent],
     writer: &'s mut Writer,
 }
 
 impl<'o> Site<'o> {
-    /// Without entries. `now` is in Unix seconds: dates after it are not sent.
+    /// Without entries. `now` is in Unix seconds: later dates are not sent.
     pub(super) fn new(options: &'o PackOptions, first: &'o SourceHost, now: i64) -> Self {
         Self {
             options,
@@ -111,12 +110,12 @@ impl<'o> Site<'o> {
         }
     }
 
-    /// Goes on to a host. What it has in common with those before is not made again.
+    /// Begins another host. Representations shared with earlier hosts are reused.
     pub(super) fn begin(&mut self, host: &'o SourceHost) {
         self.host = host;
         self.names = Names::default();
         self.redirects.clear();
-        // Files are renumbered.
+        // File numbers change.
         self.of_files.clear();
     }
 
@@ -125,7 +124,7 @@ impl<'o> Site<'o> {
         self.names.contains(path)
     }
 
-    /// Adds every entry of the host.
+    /// Adds all entries of the host.
     pub(super) fn add_files(
         &mut self,
         sources: &Sources,
@@ -163,7 +162,7 @@ impl<'o> Site<'o> {
         Key::content(path).on(self.host.number)
     }
 
-    /// Adds an entry of a file under a path that is not taken.
+    /// Adds an entry of a file under a free path.
     fn add_free(
         &mut self,
         to: &mut Adding<'_>,
@@ -182,15 +181,15 @@ impl<'o> Site<'o> {
         Ok(())
     }
 
-    /// What a directory answers at the further paths of its files: without the suffix of a page, for
-    /// a folder, with a slash more or less.
+    /// Adds the other paths of the files as a directory resolves them: without a page's suffix, for
+    /// a folder, with a slash added or removed.
     fn add_further(&mut self, to: &mut Adding<'_>, asked: &AskedSite<'_>) -> Result<(), PackError> {
         let routing = &self.options.routing;
         let suffixes = match self.options.clean_urls {
             true => routing.page_suffixes.len(),
             false => 0,
         };
-        // The order of the suffixes is that in which a directory tries them.
+        // Suffixes are in the order in which a directory tries them.
         for position in 0..suffixes {
             for number in 0..to.files.len() {
                 let Some(clean) = routing.clean_path(&to.files[number].file.url, position) else {
@@ -223,7 +222,7 @@ impl<'o> Site<'o> {
             for number in &indexes {
                 self.claim(to, path, *number);
             }
-            // Without the slash it would be the folder's, but for a page that has the name.
+            // Without the slash, the path would be the folder's, unless a page has that name.
             if let Some(first) = indexes.first().filter(|_| path != bare) {
                 self.claim(to, bare, *first);
             }
@@ -231,8 +230,8 @@ impl<'o> Site<'o> {
         Ok(())
     }
 
-    /// Adds what a directory answers at a path, unless it has been: an entry of a file, or a
-    /// redirect. Listings are added later, and the server makes the redirects that remove a slash.
+    /// Adds a directory's answer for a path, unless it has one: an entry of a file, or a redirect.
+    /// Listings are added later, and redirects that remove a slash are left to the server.
     fn add_answer(
         &mut self,
         to: &mut Adding<'_>,
@@ -254,7 +253,7 @@ impl<'o> Site<'o> {
         }
     }
 
-    /// Notes that a file could answer a path that another one does.
+    /// Records that a file could answer a path that another one answers.
     fn claim(&mut self, to: &Adding<'_>, path: &[u8], number: usize) {
         if let Some(winner) = self
             .names
@@ -265,7 +264,7 @@ impl<'o> Site<'o> {
         }
     }
 
-    /// Pages that answer for what is not found below their folders.
+    /// Adds pages that answer missing paths below their folders.
     fn add_fallbacks(&mut self, to: &mut Adding<'_>) -> Result<(), PackError> {
         let mut taken: BTreeMap<(Namespace, &[u8]), usize> = BTreeMap::new();
         for fallback in &self.options.routing.fallbacks {
@@ -283,7 +282,7 @@ impl<'o> Site<'o> {
                 if name != fallback.name {
                     continue;
                 }
-                // What a wildcard answers, no other page is asked for.
+                // A wildcard takes precedence over all other fallback pages.
                 let winner = [namespace, Namespace::Wildcard].map(|it| taken.get(&(it, folder)));
                 if let Some(winner) = winner.into_iter().flatten().next() {
                     let path = [folder, b"*"].concat();
@@ -306,7 +305,7 @@ impl<'o> Site<'o> {
         Ok(())
     }
 
-    /// Content that answers for other paths, with the fields that those have.
+    /// Adds content that answers for other paths, with the fields for those.
     fn add_unruled(&mut self, to: &mut Adding<'_>) -> Result<(), PackError> {
         if !self.host.rules.has_fixed_fields() {
             return Ok(());
@@ -346,7 +345,7 @@ impl<'o> Site<'o> {
         self.redirect_count += 1;
     }
 
-    /// An entry of a file, with its variants added if no entry before had the same.
+    /// An entry of a file; adds its variants unless an earlier entry has the same.
     fn content<'s>(
         &mut self,
         to: &mut Adding<'s>,
@@ -369,7 +368,7 @@ impl<'o> Site<'o> {
             stored_coding::with_coding(changes, &source.file.url)
         });
         let changes = changes.filter(|changes| !changes.is_empty());
-        // Its names differ in nothing then, and a million of them need no map.
+        // All names of the file then share its variants, so that a million files need no map.
         let is_alone = url.is_some() && changes.is_none() && !to.contents[source.content].is_shared;
         if self.of_files.len() <= number && is_alone {
             self.of_files.resize(to.files.len(), None);
@@ -433,7 +432,7 @@ impl<'o> Site<'o> {
         add_variants(&representation, stored, common, to.writer).map_err(PackError::Types)
     }
 
-    /// The content security policy of a page, if pages are to have one.
+    /// The content security policy of a page, if enabled.
     fn policy(
         &mut self,
         source: &Source,
@@ -448,7 +447,7 @@ impl<'o> Site<'o> {
         if let Some(policy) = self.policies.get(&source.content) {
             return Ok(policy.clone());
         }
-        // A policy for other scripts than those that were stored would stop them all.
+        // Made from the stored bytes: a policy for other scripts would block them all.
         let page = page::read(&read_whole(&source.file, content)?);
         let wanted = PolicyOptions {
             scripts: self.script_needs,

@@ -1,4 +1,4 @@
-//! The files of a site with their contents: read, deduplicated by digest, compressed, stored.
+//! The files of a site with their contents: read, deduplicated, compressed, stored.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -23,7 +23,7 @@ use super::stamps::Stamps;
 use super::walk::{Skipped, SourceFile};
 use super::{PackError, PackOptions, Remedy, Warning};
 
-/// What is packed.
+/// The input of packing.
 #[derive(Debug)]
 pub(super) struct Sources {
     /// In the order of their paths.
@@ -32,15 +32,15 @@ pub(super) struct Sources {
     pub(super) contents: Vec<SourceContent>,
     pub(super) skipped: Vec<Skipped>,
     pub(super) warnings: Vec<Warning>,
-    /// The hosts, in the order of their numbers; one with the number 0 if there are none.
+    /// The hosts in the order of their numbers; only number 0 if there are no hosts.
     pub(super) hosts: Vec<SourceHost>,
-    /// The names of the hosts; the first has the number 1.
+    /// The names of the hosts, from number 1 on.
     pub(super) host_names: Vec<String>,
-    /// What the next build may know unread.
+    /// Stamps that let the next build skip unchanged files.
     pub(super) stamps: Stamps,
     /// Files that had to be read.
     pub(super) read_count: u64,
-    /// What the archive keeps of what was found of lifetimes.
+    /// The findings about lifetimes to record in the archive.
     pub(super) lifetimes: Lifetimes,
 }
 
@@ -49,37 +49,37 @@ pub(super) struct Sources {
 pub(super) struct Source {
     pub(super) file: SourceFile,
     pub(super) content_type: Arc<str>,
-    /// Whether its type is worth compressing.
+    /// Whether its content type is worth compressing.
     pub(super) is_compressible: bool,
-    /// How long its answers may be kept, and why.
+    /// How long its answers may be cached, and why.
     pub(super) reason: Reason,
-    /// Which of the contents it has.
+    /// The index of its content.
     pub(super) content: usize,
 }
 
-/// A content that one file has, or several.
+/// A content of one or more files.
 #[derive(Debug)]
 pub(super) struct SourceContent {
     /// The first file that has it.
     pub(super) first: usize,
     pub(super) digest: [u8; 32],
     pub(super) len: u64,
-    /// How many files have it.
+    /// The number of files that have it.
     pub(super) file_count: u32,
-    /// Whether a type under which it appears is worth compressing.
+    /// Whether one of its content types is worth compressing.
     pub(super) is_compressible: bool,
 }
 
-/// What is known of the files' contents.
+/// The digests of the files' contents.
 #[derive(Debug, Default)]
 struct Digests {
-    /// Of each file, in the order of the files.
+    /// In the order of the files.
     files: Vec<[u8; 32]>,
     read_count: u64,
 }
 
 impl Sources {
-    /// Walks through the site and reads every file that `known` does not know.
+    /// Walks the site and reads every file whose stamp `known` does not have.
     pub(super) fn read(
         options: &PackOptions,
         types: &Types,
@@ -147,7 +147,7 @@ impl Sources {
         Ok(sources)
     }
 
-    /// The files of a host, which stand together.
+    /// The files of a host, which are contiguous.
     pub(super) fn of_host(&self, host: u16) -> &[Source] {
         let start = self.files.partition_point(|it| it.file.host < host);
         let end = self.files.partition_point(|it| it.file.host <= host);
@@ -195,7 +195,7 @@ impl Sources {
             .push(Warning::with(text, Remedy::Exclude(patterns)));
     }
 
-    /// Whether it is named as a compressed copy of another file.
+    /// Whether its name is that of a compressed copy of another file.
     fn is_sidecar(&self, source: &Source) -> bool {
         let SourceFile { url, host, .. } = &source.file;
         let original = SIDECARS.iter().find_map(|it| url.strip_suffix(it.suffix));
@@ -213,7 +213,7 @@ fn read_all(
     known: &Stamps,
     progress: &mut dyn Progress,
 ) -> Result<Digests, PackError> {
-    // Hard links, and links to files, have one stamp: they are read once.
+    // Hard links, and symbolic links to one file, share a stamp: they are read once.
     let mut by_stamp = DigestTable::with_capacity(files.len());
     let mut links = Vec::new();
     let mut unread = Vec::new();
@@ -262,7 +262,7 @@ fn read_all(
     Ok(digests)
 }
 
-/// The digest of a file, which must have the length that was seen.
+/// The digest of a file, which must have the length recorded by the walk.
 fn read_one(file: &SourceFile) -> Result<[u8; 32], PackError> {
     let hashed = hash(file.content()?, file.len).map_err(PackError::io("read", &file.path))?;
     let (digest, len) = hashed;
@@ -283,12 +283,12 @@ fn stamps(files: &[SourceFile], digests: &Digests) -> Stamps {
 }
 
 pub(super) fn open(path: &Path) -> Result<File, PackError> {
-    // Something else may have taken the name of the file that the walk saw.
+    // Another file may have been put in place of the one that the walk found.
     named_file::open(path).map_err(PackError::io("read", path))
 }
 
-/// Digest and length of all that `source` gives, which is about `len` bytes: for a small file no
-/// large chunk is made.
+/// Digest and length of everything in `source`. `len` is an estimate: for a small file, no large
+/// buffer is allocated.
 fn hash(mut source: impl Read, len: u64) -> io::Result<([u8; 32], u64)> {
     let mut hasher = blake3::Hasher::new();
     let expected = usize::try_from(len).map_or(COPY_CHUNK, |len| len.saturating_add(1));

@@ -1,7 +1,7 @@
-//! What a large site's archive is made of, on the disk until its place in the archive is known.
+//! Holds sections of a large site's archive on disk until their places in the archive are known.
 //!
-//! A section begins in memory and moves to a file without a name when it outgrows that, so a small
-//! site makes no files.
+//! A section begins in memory and moves to an unnamed file when it outgrows that, so that a small
+//! site creates no files.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,24 +14,24 @@ use gannet_archive::{SectionKind, Spool};
 
 use super::limits::{COPY_CHUNK, SPOOLED_AT_ONCE};
 
-/// Keeps sections in files beside the archive.
+/// Spools sections to files beside the archive.
 #[derive(Debug)]
 pub(super) struct DiskSpool {
-    /// The name that files have before they lose it; a number is added.
+    /// The prefix of the files' names until they are unlinked; a number is appended.
     path: PathBuf,
     sections: BTreeMap<u32, Section>,
     error: SpoolError,
 }
 
-/// The first error of a spool, for who finishes the archive.
+/// The first error of a spool, to be checked when the archive is finished.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SpoolError(Rc<RefCell<Option<io::Error>>>);
 
 impl SpoolError {
-    /// Takes it.
+    /// Returns and clears the error.
     ///
     /// # Errors
-    /// If there was one.
+    /// The error that occurred, if any.
     pub(super) fn check(&self) -> io::Result<()> {
         self.0.borrow_mut().take().map_or(Ok(()), Err)
     }
@@ -45,13 +45,13 @@ impl SpoolError {
 
 #[derive(Debug, Default)]
 struct Section {
-    /// What comes after the file.
+    /// The bytes after those in the file.
     last: Vec<u8>,
     file: Option<File>,
 }
 
 impl DiskSpool {
-    /// A spool whose files begin with the name `path`; and where its errors will be.
+    /// Creates a spool whose files have names that begin with `path`, and the place of its errors.
     pub(super) fn new(path: PathBuf) -> (Self, SpoolError) {
         let error = SpoolError::default();
         let spool = Self {
@@ -77,7 +77,7 @@ impl DiskSpool {
                     .create(true)
                     .truncate(true)
                     .open(&name)?;
-                // It lasts as long as it is open, whatever becomes of this process.
+                // An unlinked file is freed when closed, even if this process dies.
                 fs::remove_file(&name)?;
                 none.insert(file)
             }
@@ -110,7 +110,7 @@ impl Spool for DiskSpool {
     }
 }
 
-/// Reads a file from its start, and leaves it at its end.
+/// Reads a file from its start, and leaves the position at its end.
 fn read_all(file: &mut File, take: &mut dyn FnMut(&[u8])) -> io::Result<()> {
     file.seek(SeekFrom::Start(0))?;
     let mut chunk = vec![0; COPY_CHUNK];

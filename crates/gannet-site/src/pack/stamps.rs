@@ -1,12 +1,12 @@
-//! Stamps: what the file system says of a file, by which a later build knows it again unread.
+//! Stamps: metadata by which a later build recognises an unchanged file without reading it.
 //!
-//! A stamp stands for device, inode, length, and the times of modification and change. The time of
-//! change cannot be set by programs, so a file that was replaced under its old date is noticed. The
-//! stamps of a site lie in the user's cache directory, not in the archive: the same site must make
-//! the same archive on every machine.
+//! A stamp is a hash of device, inode, length, and the times of modification and change. Programs
+//! cannot set the time of change, so that a replaced file is noticed even if it keeps its old date.
+//! The stamps of a site are in the user's cache directory, not in the archive: the same site must
+//! make the same archive on every machine.
 //!
-//! No stamp is kept for a file that changed just before it was examined: the clock of a file system
-//! is coarse, and it could change again without a new time.
+//! No stamp is kept for a file that changed just before it was examined: file systems have coarse
+//! clocks, and it could change again without a new time.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -20,7 +20,7 @@ use gannet_io::named_file;
 
 use super::limits::{CLOCK_GRAIN_NS, STAMPS_LEN_MAX};
 
-/// What stands for a state of a file.
+/// Identifies a state of a file.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub(super) struct Stamp([u8; 16]);
 
@@ -39,8 +39,8 @@ impl Stamp {
         Self::cut(blake3::Hasher::new().update(numbers.map(u64::to_le_bytes).as_flattened()))
     }
 
-    /// The stamp of an archive that was written, under which its build id is kept. It is another
-    /// than that of the same file in a site, under which the digest of all its bytes is kept.
+    /// The stamp of an archive, whose record is the build id. It differs from the stamp of the same
+    /// file as part of a site, whose record is the digest of all its bytes.
     pub(super) fn of_archive(metadata: &Metadata) -> Self {
         let Self(stamp) = Self::of(metadata);
         Self::cut(blake3::Hasher::new().update(b"archive").update(&stamp))
@@ -58,8 +58,8 @@ impl Stamp {
     }
 }
 
-/// Whether a file that looks like this at `now` (nanoseconds since the Unix epoch) could change
-/// again without another stamp.
+/// Whether a file with this metadata at `now` (nanoseconds since the Unix epoch) can no longer
+/// change without changing its stamp.
 pub(super) fn is_settled(metadata: &Metadata, now: i128) -> bool {
     let nanoseconds =
         |seconds: i64, rest: i64| i128::from(seconds) * 1_000_000_000 + i128::from(rest);
@@ -68,23 +68,23 @@ pub(super) fn is_settled(metadata: &Metadata, now: i128) -> bool {
     modified.max(changed) + CLOCK_GRAIN_NS < now
 }
 
-/// The clock that files' times are compared with.
+/// The clock that file times are compared with.
 pub(super) fn now_ns() -> i128 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     now.map_or(0, |since| since.as_nanos() as i128)
 }
 
-/// The digests of files, by their stamps.
+/// The digests of files by stamp.
 #[derive(Debug, Default)]
 pub(super) struct Stamps {
     digests: Vec<(Stamp, [u8; 32])>,
-    /// The places of those of an earlier build; new ones are only kept for the next.
+    /// Indexes of the entries of an earlier build; new ones are for the next build only.
     places: DigestTable,
 }
 
 impl Stamps {
-    /// Reads what an earlier build has kept. What is missing, damaged or of another version counts
-    /// as nothing: then all files are read.
+    /// Loads the stamps of an earlier build. A file that is missing, damaged or of another version
+    /// counts as empty: then all files are read.
     pub(super) fn load(path: &Path) -> Self {
         named_file::read(path, STAMPS_LEN_MAX)
             .ok()
@@ -110,10 +110,10 @@ impl Stamps {
         Some(Self { digests, places })
     }
 
-    /// Writes all of them, in place of what is there.
+    /// Saves all stamps, replacing the file.
     ///
     /// # Errors
-    /// The disk's; what was there stays then.
+    /// The file cannot be written; the old one then stays.
     pub(super) fn save(&self, path: &Path) -> io::Result<()> {
         let mut bytes = Vec::with_capacity(MAGIC.len() + self.digests.len() * RECORD_LEN + 32);
         bytes.extend_from_slice(MAGIC);
@@ -134,7 +134,7 @@ impl Stamps {
             })
     }
 
-    /// What an earlier build has kept.
+    /// The digest recorded by an earlier build.
     pub(super) fn get(&self, stamp: &Stamp) -> Option<[u8; 32]> {
         let has_it = |number: u32| self.digests[number as usize].0 == *stamp;
         let number = self.places.find(stamp.as_bytes(), has_it)?;
@@ -146,7 +146,7 @@ impl Stamps {
     }
 }
 
-/// The file for a site's stamps in a cache directory: one for each directory that is packed.
+/// The stamps file in a cache directory: one for each directory that is packed.
 pub(super) fn stamps_path(cache: &Path, source: &Path) -> PathBuf {
     let source = source.canonicalize();
     let source = source.as_deref().unwrap_or(Path::new(""));

@@ -1,4 +1,4 @@
-//! Contents into the archive: compressed on all cores, or taken over from an earlier archive.
+//! Stores contents in the archive: compressed on all cores, or copied from an earlier archive.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -32,13 +32,13 @@ pub(super) struct StoredContent {
 }
 
 impl StoredContent {
-    /// Its length without coding.
+    /// Its uncoded length.
     pub(super) fn identity_len(&self) -> u64 {
         self.variants.first().map_or(0, |variant| variant.len)
     }
 
-    /// Its variants under one of its types: a picture stays as it is, even if the same bytes are
-    /// text under another name.
+    /// Its variants for one of its content types: a picture stays uncoded, even if the same bytes
+    /// are text under another name.
     pub(super) fn variants_as(&self, is_compressible: bool) -> &[StoredVariant] {
         let count = if is_compressible {
             self.variants.len()
@@ -54,10 +54,10 @@ impl StoredContent {
 pub(super) struct StoredVariant {
     pub(super) coding: Coding,
     pub(super) blob: BlobId,
-    /// The SHA-256 of the same bytes, if answers are to have it.
+    /// The SHA-256 of the same bytes, if answers carry it.
     pub(super) sha256: Option<Box<[u8; 32]>>,
     pub(super) len: u64,
-    /// It is stored as gzip alone.
+    /// It is not stored, but decoded from the only stored coding.
     pub(super) is_decoded: bool,
 }
 
@@ -66,10 +66,9 @@ struct Prepared<'p> {
     /// Identity first, then in the order of the codings.
     variants: Vec<(Coding, Bytes<'p>, Option<[u8; 32]>)>,
     is_reused: bool,
-    /// It was looked at, and would be no UTF-8 as text.
+    /// It was examined, and is not valid UTF-8 if taken for text.
     is_not_utf8: bool,
-    /// The gzip stands for the identity too, and has been seen to come to it.
-    /// The coding that stands for the plain form, which is not stored then.
+    /// The only coding to store, verified to decode to the identity, which is then not stored.
     alone: Option<Coding>,
 }
 
@@ -77,38 +76,38 @@ struct Prepared<'p> {
 enum Bytes<'p> {
     Memory(Vec<u8>, [u8; 32]),
     Kept(KeptBlob<'p>),
-    /// In the source file, too large for memory.
+    /// In the source file, which is too large for memory.
     Source,
 }
 
-/// What storing has come to.
+/// The result of storing.
 pub(super) struct Stored {
     pub(super) contents: Vec<StoredContent>,
-    /// Contents that were taken over whole from an earlier archive.
+    /// Contents copied entirely from an earlier archive.
     pub(super) reused_count: u64,
-    /// Positions of contents that would be no UTF-8 as text, in their order. Only what this build has
-    /// in memory is looked at.
+    /// Sorted indexes of contents that are not valid UTF-8 if taken for text. Only contents that
+    /// this build has in memory are examined.
     pub(super) not_utf8: Vec<usize>,
 }
 
-/// Where contents go.
+/// The destination of contents.
 pub(super) struct Target<'t> {
     writer: &'t mut Writer,
     output: &'t mut Output,
-    /// Tiny bodies of an earlier archive that the writer has still to be given.
+    /// Tiny bodies of an earlier archive that the writer still needs.
     tiny: Option<Run>,
     /// A buffer for them.
     chunk: Vec<u8>,
 }
 
-/// Bytes of an earlier archive that are taken over together.
+/// Adjacent bytes of an earlier archive that are copied together.
 struct Run {
     source: Arc<File>,
     start: u64,
     len: u64,
 }
 
-/// Compresses every content, or finds it in an earlier archive, and writes what is kept.
+/// Compresses every content, or finds it in an earlier archive, and writes the result.
 pub(super) fn store(
     sources: &Sources,
     options: &PackOptions,
@@ -118,7 +117,8 @@ pub(super) fn store(
 ) -> Result<Stored, PackError> {
     let total = sources.contents.iter().map(|content| content.len).sum();
     progress.begin(Phase::Compressing, total);
-    // Some at a time: handing over single small ones would take longer than the work.
+    // In batches: passing small contents between threads one by one would take longer than the
+    // work.
     let batches = batches(&sources.contents);
     let work = Work {
         items: &batches,
@@ -158,7 +158,7 @@ pub(super) fn store(
     Ok(stored)
 }
 
-/// Contents that follow each other, a few at a time if they are small.
+/// Groups consecutive contents into batches if they are small.
 fn batches(contents: &[SourceContent]) -> Vec<&[SourceContent]> {
     let mut batches = Vec::new();
     let mut rest = contents;
@@ -176,7 +176,7 @@ fn batches(contents: &[SourceContent]) -> Vec<&[SourceContent]> {
     batches
 }
 
-/// Gathers the variants of a content. On any thread.
+/// Gathers the variants of a content. Runs on any thread.
 fn prepare<'p>(
     content: &SourceContent,
     sources: &Sources,
@@ -189,7 +189,7 @@ fn prepare<'p>(
     } else {
         &[]
     };
-    // Unless the bytes must be read.
+    // Trusted bytes are left unread unless these options need them.
     let is_blind = !options.drop_identity && !options.repr_digest;
     let keep = |blob| keep(blob, is_blind);
     let mut missing = Vec::new();
@@ -239,12 +239,12 @@ fn prepare<'p>(
     })
 }
 
-/// Whether text is UTF-8, or says by its first bytes that it is UTF-16, which wins over its type.
+/// Whether text is UTF-8, or has the byte order mark of UTF-16, which overrides its content type.
 fn is_utf8_or_marked(text: &[u8]) -> bool {
     text.starts_with(b"\xff\xfe") || text.starts_with(b"\xfe\xff") || str::from_utf8(text).is_ok()
 }
 
-/// The coding that comes to exactly the identity, and is all that a server needs.
+/// The coding that decodes exactly to the identity, and is sufficient for a server.
 fn alone(variants: &[(Coding, Bytes<'_>, Option<[u8; 32]>)]) -> Option<Coding> {
     let bytes_in = |wanted| match variants.iter().find(|(coding, ..)| *coding == wanted) {
         Some((_, Bytes::Memory(bytes, _), _)) => Some(bytes.as_slice()),
@@ -253,12 +253,12 @@ fn alone(variants: &[(Coding, Bytes<'_>, Option<[u8; 32]>)]) -> Option<Coding> {
     coding_alone(bytes_in(Coding::Identity)?, bytes_in)
 }
 
-/// The coding as which alone a body may be stored, of those that `coded` has the bytes of.
+/// The only coding that a body needs to be stored in, of those that `coded` has bytes for.
 pub(super) fn coding_alone<'b>(
     body: &[u8],
     coded: impl Fn(Coding) -> Option<&'b [u8]>,
 ) -> Option<Coding> {
-    // Gzip has a checksum, and is decoded in less time than brotli.
+    // gzip first: it has a checksum, and decodes faster than Brotli.
     let is_enough = |coding: &Coding| {
         let decoded = coded(*coding).map(|bytes| decode(*coding, bytes, body.len() as u64));
         decoded.is_some_and(|decoded| decoded.is_ok_and(|decoded| decoded == body))
@@ -267,7 +267,7 @@ pub(super) fn coding_alone<'b>(
 }
 
 impl Bytes<'_> {
-    /// Their SHA-256.
+    /// The SHA-256 of the bytes.
     fn sha256(&self, content: &SourceContent, path: &Path) -> Result<[u8; 32], PackError> {
         let (found, expect) = match self {
             Self::Memory(bytes, _) => return Ok(sha256(bytes)),
@@ -297,8 +297,8 @@ pub(super) fn sha256(bytes: &[u8]) -> [u8; 32] {
     digest.as_ref().try_into().expect("SHA-256 has 32 bytes")
 }
 
-/// The archive's digest and SHA-256 of the same bytes, of which there are at most `len`, and how
-/// many there were. `read` fills a part of the buffer with what is at a place.
+/// The archive's digest and the SHA-256 of the same bytes, of which there are at most `len`, and
+/// their number. `read` fills a part of the buffer with the bytes at an offset.
 fn digests(
     read: impl Fn(&mut [u8], u64) -> io::Result<usize>,
     len: u64,
@@ -324,8 +324,8 @@ fn digests(
     Ok((*own.finalize().as_bytes(), sha256, at))
 }
 
-/// The bytes of an earlier archive, if they are what they should be; unread if they are known to be
-/// and are not needed.
+/// The bytes of an earlier archive, if they match their digest. They are not read if they are
+/// trusted and not needed.
 fn keep(blob: KeptBlob<'_>, is_blind: bool) -> Option<Bytes<'_>> {
     if is_blind && blob.is_ready() {
         return Some(Bytes::Kept(blob));
@@ -355,7 +355,7 @@ impl<'t> Target<'t> {
         let mut variants: Vec<StoredVariant> = Vec::with_capacity(prepared.variants.len());
         let mut given = prepared.variants;
         if prepared.alone.is_some() {
-            // After what it is decoded from.
+            // After the coding that it is decoded from.
             given.rotate_left(1);
         }
         for (coding, bytes, sha256) in given {
@@ -390,7 +390,7 @@ impl<'t> Target<'t> {
         })
     }
 
-    /// Takes bytes over from an earlier archive.
+    /// Copies bytes from an earlier archive.
     fn place_kept(
         &mut self,
         coding: Coding,
@@ -428,12 +428,12 @@ impl<'t> Target<'t> {
         })
     }
 
-    /// Gives the writer the tiny bodies that it has room for.
+    /// Passes the pending tiny bodies to the writer.
     fn give_tiny(&mut self) -> Result<(), PackError> {
         let Some(Run { source, start, len }) = self.tiny.take() else {
             return Ok(());
         };
-        // A chunk and a tiny body at most.
+        // At most a chunk and one tiny body.
         self.chunk.resize(len as usize, 0);
         let read = source.read_exact_at(&mut self.chunk, start);
         read.map_err(PackError::io("read", self.output.target()))?;
@@ -441,7 +441,7 @@ impl<'t> Target<'t> {
         Ok(())
     }
 
-    /// Adds bytes that are not in memory, and says where they go if they are new.
+    /// Adds bytes that are not in memory; returns their offset if they are new.
     fn add(&mut self, coding: Coding, digest: [u8; 32], len: u64) -> (Option<u64>, StoredVariant) {
         let placed = self.writer.add_hashed(digest, len);
         let stored = StoredVariant {
@@ -454,8 +454,8 @@ impl<'t> Target<'t> {
         (placed.write_at, stored)
     }
 
-    /// Adds a body that is to be stored in the coding `alone`, if one of `variants` has that and it
-    /// is not too long.
+    /// Adds a body that is to be stored only in the coding `alone`, if one of `variants` has that
+    /// coding and the body is not too long.
     pub(super) fn place_identity(
         &mut self,
         body: &[u8],
@@ -499,10 +499,10 @@ impl<'t> Target<'t> {
     }
 }
 
-/// The bytes of a content, which must be those whose digest was taken.
+/// The bytes of a content, verified against its digest.
 pub(super) fn read_whole(file: &SourceFile, content: &SourceContent) -> Result<Vec<u8>, PackError> {
     let mut body = Vec::with_capacity(usize::try_from(content.len).unwrap_or(0));
-    // One byte more tells a file that has grown.
+    // One extra byte detects a file that has grown.
     file.content()?
         .take(content.len + 1)
         .read_to_end(&mut body)

@@ -1,4 +1,4 @@
-//! Packing real directories, and reading back what was packed.
+//! Packs real directories, and reads the archives back.
 
 use std::fs;
 use std::io::Read;
@@ -21,7 +21,7 @@ mod rebuilding;
 mod signing;
 mod whole;
 
-/// A directory of its own for one test, removed at its end.
+/// A private directory for one test, removed at its end.
 struct Place(PathBuf);
 
 impl Place {
@@ -72,7 +72,7 @@ impl Drop for Place {
     }
 }
 
-/// What a path answers: the content without coding, or where it redirects to.
+/// The answer for a path: the uncoded content, or the target of a redirect.
 fn answer(file: &ArchiveFile, key: Key<'_>) -> Option<String> {
     let entry = file.archive().lookup(key)?;
     if let EntryKind::Redirect { status, location } = entry.kind() {
@@ -138,7 +138,7 @@ fn paths_answer_what_a_live_directory_answers() {
     check("/pair/", None);
     check("/docs", Some("308 /docs/"));
     check("/docs/", Some("docs/index.html"));
-    // It has nothing to show.
+    // A folder without anything to list.
     check("/plain", None);
     check("/plain/", None);
     check("/a b", None);
@@ -288,7 +288,7 @@ fn text_in_another_encoding_is_told() {
     place.file("Build/g.framework.js.br", b"\x8b\xff");
     place.file("_headers", "/old/ruled.html\n  Content-Type: text/html\n");
     assert_eq!(place.pack().warnings, []);
-    // The same bytes, as data and as text.
+    // The same bytes as data and as text.
     place.file("new.json", b"na\xefve");
     place.file("old/a.html", b"na\xefve");
     place.file("old/b.html", b"na\xefve");
@@ -304,7 +304,7 @@ fn what_looks_like_a_secret_is_told() {
     let key = "-----BEGIN EC PRIVATE KEY-----\nMHc\n";
     let certificate = "-----BEGIN CERTIFICATE-----\nMII\n";
     place.file("index.html", "front");
-    // Not secrets: by content, by being read as a whole name, by being left out.
+    // Not secrets: by content, by a partial name, or excluded.
     place.file("ca.pem", certificate);
     place.file("talk.key", "slides");
     place.file("id_rsa.pub", "ssh-rsa AAAA");
@@ -316,7 +316,7 @@ fn what_looks_like_a_secret_is_told() {
     let remedy = vec!["/tls/Server.KEY".to_owned()];
     let one = Warning::with(one.into(), Remedy::Exclude(remedy.clone()));
     assert_eq!(place.pack().warnings, [one]);
-    // The remedy helps.
+    // The remedy is effective.
     let mut options = place.options();
     options.exclude = remedy;
     let report = pack(&options, &mut NoProgress).expect("it packs");
@@ -366,7 +366,7 @@ fn the_same_input_gives_the_same_bytes() {
     }
     assert!(archives.windows(2).all(|two| two[0] == two[1]));
 
-    // A checkout at another time is the same with a date of the source.
+    // A checkout at another time packs the same with a source date.
     let options = PackOptions {
         source_date_epoch: Some(1_600_000_000),
         ..place.options()

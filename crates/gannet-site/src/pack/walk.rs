@@ -1,4 +1,4 @@
-//! The files of a directory, in one order whatever the file system's.
+//! Lists the files of a directory, in an order independent of the file system's.
 
 use std::ffi::OsStr;
 use std::fs::{self, Metadata};
@@ -17,53 +17,52 @@ use super::limits::DEPTH_MAX;
 use super::stamps::{Stamp, is_settled, now_ns};
 use super::{PackError, PackOptions, Warning};
 
-/// A file that is to be packed.
+/// A file to be packed.
 #[derive(Clone, Debug)]
 pub(super) struct SourceFile {
-    /// The number of the host whose folder it is in; 0 for all others, or if there are no hosts.
+    /// The number of the host whose folder it is in; 0 for all other hosts, or without hosts.
     pub(super) host: u16,
     /// Its path on the site: decoded, starting with `/`.
     pub(super) url: Vec<u8>,
     /// Where it is.
     pub(super) path: PathBuf,
-    /// The coding of the bytes there, which is taken away.
+    /// The coding of the bytes in the file, which is removed when packing.
     pub(super) coding: Coding,
-    /// Its length in bytes without coding, when it was seen.
+    /// Its uncoded length in bytes when examined.
     pub(super) len: u64,
     /// Its modification time, nanoseconds since the Unix epoch.
     pub(super) mtime_ns: i128,
-    /// Its state when it was seen; equal for names of one file.
+    /// Its state when examined; equal for several names of one file.
     pub(super) stamp: Stamp,
     /// Whether the stamp may be trusted later.
     pub(super) is_settled: bool,
 }
 
-/// What was left out, and why.
+/// A skipped file or folder, and why.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Skipped {
     /// Where it is.
     pub path: PathBuf,
-    /// The rule that leaves it out, or the pattern.
+    /// The rule or the pattern that excludes it.
     pub rule: String,
     /// The rule is one of the patterns in [`PackOptions::exclude`].
     pub is_excluded: bool,
 }
 
-/// What a walk has found.
+/// The result of a walk.
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     /// In the order of their paths.
     pub(super) files: Vec<SourceFile>,
     /// In the order of their paths.
     pub(super) skipped: Vec<Skipped>,
-    /// What the user should know.
+    /// Warnings for the user.
     pub(super) warnings: Vec<Warning>,
 }
 
-/// Walks through the site of a host, which is in the folder `root`. Symbolic links are followed, in
-/// the site and out of it: the person packing chooses what is published, and no links are followed
-/// when the archive is served. The archive being made may lie in the site and is never a part of
-/// it.
+/// Walks the site of a host in the folder `root`. Symbolic links are followed, inside the site and
+/// out of it: the person packing chooses what is published, and a served archive has no links. The
+/// archive being written may be inside the site and is never included.
 pub(super) fn walk(
     root: &Path,
     host: u16,
@@ -98,7 +97,7 @@ pub(super) fn walk(
             format!("symbolic links out of the site are followed: {count}, such as '{first}'");
         tree.warnings.push(text.into());
     }
-    // Bytes, not the order of folders: what the archive's entries are sorted by, too.
+    // Bytewise, not folder by folder: the order of the archive's entries.
     tree.files.sort_by(|a, b| a.url.cmp(&b.url));
     if options.compressed_only {
         compressed_only::add(&mut tree, &options.routing)?;
@@ -114,7 +113,7 @@ struct Walk<'f> {
     routing: &'f Routing,
     rules: IgnoreRules,
     tree: Tree,
-    /// The folders from the root to here: a link to one of them is a circle.
+    /// The folders from the root to here: a link to one of them is a cycle.
     chain: Vec<(u64, u64)>,
     /// Links that lead out of the site.
     outside: Vec<PathBuf>,
@@ -131,11 +130,11 @@ impl Walk<'_> {
             let kind = item.file_type().map_err(PackError::io("read", path))?;
             items.push((item.file_name(), kind, item));
         }
-        // So the files come nearly in the order of their paths.
+        // This nearly gives the order of paths.
         items.sort_unstable_by(|a, b| in_paths(&a.0, a.1).cmp(in_paths(&b.0, b.1)));
         for (name, kind, item) in items {
             let path = path.join(&name);
-            // Through a link, if it is one.
+            // Follows symbolic links.
             let metadata = match kind.is_symlink() {
                 true => fs::metadata(&path),
                 false => item.metadata(),
@@ -155,7 +154,7 @@ impl Walk<'_> {
         metadata: io::Result<Metadata>,
     ) -> Result<(), PackError> {
         let path = file.as_path();
-        // What leads nowhere may be left out by a rule all the same.
+        // A rule may also exclude a dangling link.
         let is_folder = metadata.as_ref().is_ok_and(Metadata::is_dir);
         if let Some((rule, is_excluded)) = self.rules.against(path, is_folder) {
             self.tree.skipped.push(Skipped {
@@ -169,7 +168,7 @@ impl Walk<'_> {
         if !is_normalised(&url) {
             return self.skip(path, "no request can name it");
         }
-        // Left out in silence, it would take all that it says with it.
+        // Ignoring an unusable rules file silently would drop its rules.
         if self.routing.is_rules_file(&url[1..])
             && let Some(what) = no_file(metadata.as_ref())
         {
@@ -243,14 +242,14 @@ impl Walk<'_> {
     }
 }
 
-/// What a name in a folder begins with in the paths of files: a folder's has a slash at its end.
+/// How a name sorts among paths: a folder's ends with a slash.
 fn in_paths(name: &OsStr, kind: fs::FileType) -> impl Iterator<Item = u8> {
     let slash = kind.is_dir().then_some(b'/');
     name.as_bytes().iter().copied().chain(slash)
 }
 
-/// What is there instead of a file that says something about the site; `None` for a file, and for
-/// what other errors tell.
+/// What exists in place of a file that controls the site; `None` for a file, and for conditions
+/// that other errors report.
 pub(super) fn no_file(metadata: Result<&Metadata, &io::Error>) -> Option<&'static str> {
     let kind = match metadata {
         Ok(metadata) => metadata.file_type(),
@@ -265,7 +264,7 @@ pub(super) fn no_file(metadata: Result<&Metadata, &io::Error>) -> Option<&'stati
     }
 }
 
-/// Why a link leads to nothing, if that is what is wrong with it.
+/// Why a link is broken, if it is.
 fn broken_link(error: &io::Error) -> Option<&'static str> {
     if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
         return Some("symbolic link loop");
@@ -277,7 +276,7 @@ fn broken_link(error: &io::Error) -> Option<&'static str> {
     is_nothing.then_some("dangling symbolic link")
 }
 
-/// What tells one file or folder from another, whatever its names.
+/// Identifies a file or folder, independent of its names.
 fn id(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }

@@ -1,17 +1,17 @@
-//! What packing tells without failing.
+//! Warnings of packing.
 
 use std::fmt;
 
-/// Something that whoever packs should know.
+/// A warning for the user.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Warning {
     /// In words.
     pub text: String,
-    /// What can be done about it, where an option does it.
+    /// An option that resolves it, if there is one.
     pub remedy: Option<Remedy>,
 }
 
-/// An option that does something about a warning.
+/// An option that resolves a warning.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Remedy {
     /// These patterns in [`exclude`](super::PackOptions::exclude).

@@ -1,4 +1,4 @@
-//! What a directory with these files would answer at a path.
+//! Resolves a path as a directory with these files would.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use crate::pack::PackOptions;
 use crate::pack::names::Names;
 use crate::pack::sources::Source;
 
-/// The folders of a site, and how it is to be served.
+/// The folders of a site, and how it is served.
 pub(super) struct AskedSite<'f> {
     pub(super) folders: &'f Folders<'f>,
     routing: Arc<Routing>,
     options: LookupOptions,
 }
 
-/// What is at a path, of what an archive keeps under it.
+/// What an archive stores for a path.
 pub(super) enum Answer {
     /// The content of the file with this number.
     File(usize),
-    /// A redirect to the same path with a slash.
+    /// A redirect that adds a slash.
     AddsSlash,
-    /// A list of what is in the folder.
+    /// A listing of the folder.
     Listing,
-    /// Nothing, or what the server decides: redirects that remove a slash, rules, fallbacks.
+    /// Nothing, or a decision of the server: redirects that remove a slash, rules, fallbacks.
     Nothing,
 }
 
@@ -41,13 +41,13 @@ impl<'f> AskedSite<'f> {
                 clean_urls: options.clean_urls,
                 spa: false,
                 listing: options.listing,
-                // What is packed was chosen before.
+                // Dotfiles were already filtered.
                 dotfiles: true,
             },
         }
     }
 
-    /// The answer at a path. `names` has the files under their own paths, and maybe more.
+    /// The answer for a path. `names` has at least the files' own paths.
     pub(super) fn answer(&self, names: &Names, files: &[Source], path: &[u8]) -> Answer {
         let mut lookup = Lookup::new(path, self.options, &self.routing);
         let mut last = None;

@@ -1,4 +1,4 @@
-//! Folders, and the listings of those without a page.
+//! Folders, and listings of those without an index page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::pack::output::Output;
 use crate::pack::sources::Source;
 use crate::pack::store::{StoredVariant, Target, coding_alone, sha256};
 
-/// Folders by their paths, which end in a slash.
+/// Folders by path, with a slash at the end.
 pub(super) type Folders<'f> = BTreeMap<&'f [u8], Folder<'f>>;
 
 /// A folder of the site.
@@ -23,14 +23,14 @@ pub(super) type Folders<'f> = BTreeMap<&'f [u8], Folder<'f>>;
 pub(super) struct Folder<'f> {
     /// The numbers of its files.
     files: Vec<usize>,
-    /// The names of its folders.
+    /// The names of its subfolders.
     folders: BTreeSet<&'f [u8]>,
-    /// The newest modification time below it, in seconds.
+    /// The newest modification time in it or below it, in seconds.
     modified: Option<i64>,
 }
 
 impl Site<'_> {
-    /// Lists the folders that have no page.
+    /// Adds listings of the folders without an index page.
     pub(super) fn add_listings(
         &mut self,
         files: &[Source],
@@ -57,7 +57,7 @@ impl Site<'_> {
         Ok(())
     }
 
-    /// Every folder that has a file in it or below it.
+    /// All folders with a file in them or below them.
     pub(super) fn folders<'f>(&self, files: &'f [Source]) -> Folders<'f> {
         let mut folders = Folders::new();
         for (number, source) in files.iter().enumerate() {
@@ -161,7 +161,7 @@ impl Site<'_> {
         let defaults = self.options.defaults.of_page();
         let fields: Vec<_> = defaults
             .iter()
-            // What is packed does not change under its name before the archive does.
+            // Packed content cannot change before the archive does.
             .filter(|(name, _)| *name != "cache-control" && *name != "x-content-type-options")
             .map(|(name, value)| (*name, value.as_bytes()))
             .collect();
@@ -182,7 +182,7 @@ impl Site<'_> {
         let content = Content {
             content_type: content_type.as_bytes(),
             is_generated: true,
-            // The page is what the folder is called; this is its other form.
+            // The HTML page is the folder's entry; JSON is its other form.
             is_alias: format == Format::Json,
             variants,
             ..Content::default()

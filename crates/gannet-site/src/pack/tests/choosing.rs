@@ -1,4 +1,4 @@
-//! What of a directory is packed: patterns, links, names.
+//! Which files of a directory are packed: patterns, links, names.
 
 use std::ffi::OsStr;
 
@@ -68,7 +68,7 @@ fn links_out_of_the_site_are_followed_and_told() {
     fs::write(outside.join("shared.css"), "shared").expect("writable");
     symlink(&outside, place.site().join("theme")).expect("a link");
     symlink(outside.join("shared.css"), place.site().join("one.css")).expect("a link");
-    // Back into the site: a circle only where the site is within itself.
+    // Back into the site: a cycle only where the site contains itself.
     symlink(place.site(), outside.join("again")).expect("a link");
     let report = place.pack();
     let file = place.open();
@@ -153,7 +153,7 @@ fn two_files_for_one_path_are_reported() {
     assert_eq!(variant.digest(), gannet_archive::digest(b"the page"));
 }
 
-/// With a redirect to the form with a slash, which both pages want.
+/// Both pages would have a redirect to the form with a slash.
 #[test]
 fn two_pages_that_differ_in_their_suffix_have_one_redirect() {
     let place = Place::new();

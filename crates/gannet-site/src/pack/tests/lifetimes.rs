@@ -1,4 +1,4 @@
-//! Which files are kept for a year, by what evidence, and what takes that back.
+//! Which files may be cached for a year, by what evidence, and what revokes it.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn check(place: &Place, step: &str, expect: &[(&str, &str)]) {
     }
 }
 
-/// SHA-256 of "abc", cut as generators cut it.
+/// SHA-256 of "abc", truncated as generators do.
 const PROVEN: &str = "css/theme.ba7816bf8f01cfea.css";
 
 #[test]
@@ -88,7 +88,7 @@ fn evidence_is_a_digest_a_folder_or_a_name_that_the_site_refers_to() {
     let by_form = report.kept.iter().find(|it| it.count == 2).expect("kept");
     let evidence = &by_form.evidence;
     assert!(evidence.starts_with("the name has the form"), "{evidence}");
-    // What a release has found makes the next one no different.
+    // The findings recorded in one release do not change the next.
     let before = fs::read(place.archive()).expect("written");
     place.pack();
     assert!(before == fs::read(place.archive()).expect("written"));
@@ -118,7 +118,7 @@ fn a_name_whose_content_changed_since_the_release_before_is_no_hash() {
     place.file("assets/a-BxY3k9Zq.js", "edited");
     place.file("_astro/c.js", "edited");
     place.pack();
-    // Nor does the form prove anything of its neighbours; a digest does.
+    // The form is no evidence for its neighbours either; a digest is.
     let second = all(ASKED, ASKED, ASKED, KEPT);
     check(&place, "second", &second);
     let before = fs::read(place.archive()).expect("written");
@@ -184,7 +184,7 @@ fn the_newest_archive_that_was_kept_stands_for_one_that_is_gone() {
     fs::remove_file(place.archive()).expect("there");
     pack(&options, &mut NoProgress).expect("it packs");
     check(&place, "second", &[("/_astro/c.js", ASKED)]);
-    // That it was the second release is kept, too.
+    // That it changed in the second release is recorded, too.
     fs::remove_file(place.archive()).expect("there");
     pack(&options, &mut NoProgress).expect("it packs");
     check(&place, "third", &[("/_astro/c.js", ASKED)]);

@@ -1,9 +1,9 @@
-//! Packing again: as little work as possible, and the same bytes as without an earlier build.
+//! Rebuilds do as little work as possible, and give the same bytes as a fresh build.
 
 use super::*;
 use crate::pack::{BuildMemory, Compressible};
 
-/// A site whose files are old enough to be known unread.
+/// A site whose files are old enough for their stamps to be trusted.
 fn site() -> Place {
     let place = Place::new();
     for number in 0..40u32 {
@@ -17,7 +17,7 @@ fn site() -> Place {
     place
 }
 
-/// Waits until files written now have other times than those written before.
+/// Waits until files written now get later times than those written before.
 fn wait_for_the_clock(place: &Place) {
     let settled = || {
         let metadata = fs::metadata(place.site().join("index.html")).expect("written");
@@ -38,7 +38,7 @@ fn with_memory(place: &Place) -> PackOptions {
     }
 }
 
-/// What packing without any earlier build makes.
+/// The archive made without any earlier build.
 fn fresh(place: &Place, options: &PackOptions) -> Vec<u8> {
     let output = place.0.join("fresh.gannet");
     let options = PackOptions {
@@ -95,7 +95,7 @@ fn only_what_changed_is_done_again() {
     .expect("moved");
     fs::remove_file(place.site().join("0/9.html")).expect("there");
     let report = pack(&options, &mut NoProgress).expect("it packs");
-    // A renamed file has another time of change: it is read, but not compressed.
+    // A renamed file has another change time: it is read, but not compressed.
     assert_eq!((report.read_count, report.reused_count), (2, 41));
     assert!(packed(&place) == fresh(&place, &options));
     verify(&place.archive()).expect("sound");
@@ -185,7 +185,7 @@ fn a_damaged_archive_spoils_nothing() {
     place.pack();
     let sound = packed(&place);
     let mut damaged = sound.clone();
-    // Everywhere in the blobs: what is taken over is checked.
+    // All over the blobs: copied bytes are verified.
     let end = damaged.len() - 40_000;
     for at in (5000..end).step_by(1000) {
         damaged[at] ^= 1;

@@ -1,4 +1,4 @@
-//! Signed archives: what the signature covers, and what it says when something is not as signed.
+//! Signed archives: what the signature covers, and the errors when something differs.
 
 use std::os::unix::fs::FileExt as _;
 
@@ -9,7 +9,7 @@ use minisign::KeyPair;
 use super::*;
 use crate::archive::verify_signature;
 
-/// A signed archive, and the public key.
+/// A signed archive, and its public key.
 fn signed() -> (Place, String) {
     let place = Place::new();
     place.file("index.html", "front ".repeat(2000));
@@ -48,7 +48,7 @@ fn a_key_of_minisign_without_password_signs() {
     pack(&options, &mut NoProgress).expect("it signs");
     assert_eq!(why(&place, public), None);
 
-    // A checksum that is there has to be right.
+    // A checksum that is present must match.
     let wrong = &secret[..secret.len() - 4];
     let wrong = format!("untrusted comment: x\n{wrong}BBA=\n");
     fs::write(&key, wrong).expect("writable");
@@ -110,7 +110,7 @@ fn what_is_not_as_signed_is_refused_with_the_reason() {
             .expect("refused")
             .ends_with("it was signed with another key")
     );
-    // Every byte of the signature that carries something.
+    // Every significant byte of the signature.
     let comment_end = signature
         .iter()
         .position(|byte| *byte == b'\n')

@@ -1,12 +1,12 @@
-//! Whole archives: what went in comes out, the same way whatever the machine, and no byte of them
-//! can change unnoticed.
+//! Whole archives: content survives a round trip on any machine, and no byte of an archive can
+//! change unnoticed.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;
 
 use super::*;
 
-/// Random numbers that are the same in every run (SplitMix64).
+/// Reproducible random numbers (SplitMix64).
 struct Numbers(u64);
 
 impl Numbers {
@@ -19,7 +19,7 @@ impl Numbers {
     }
 }
 
-/// Files by their paths, of every kind: tiny, empty, large, equal, noise, odd names.
+/// Files of every kind by path: tiny, empty, large, equal, noise, odd names.
 fn tree(seed: u64) -> BTreeMap<String, Vec<u8>> {
     let mut numbers = Numbers(seed);
     let mut files = BTreeMap::new();
@@ -88,7 +88,7 @@ fn order_and_cores_change_no_byte() {
     let mut numbers = Numbers(9);
     let mut archives = Vec::new();
     for threads in [1, 2, 7] {
-        // File systems give names in the order of their making, or the other way round.
+        // File systems list names in creation order, in reverse, or in any other.
         for at in (1..paths.len()).rev() {
             paths.swap(at, numbers.below(at as u64 + 1) as usize);
         }
