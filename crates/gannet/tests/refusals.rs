@@ -151,7 +151,7 @@ fn the_check_of_a_pack_does_what_a_pack_does_before_it_writes() {
     same(&["docs", "--include", "#x"], "is a comment");
     same(&["empty"], "no files in it");
     same(&["none"], "no such file or directory");
-    same(&["docs", "--cache", "f"], "cannot keep anything in 'f'");
+    same(&["docs", "--cache", "f"], "cannot keep build state in 'f'");
     same(&["docs", "-o", "docs"], "name a file in it");
     same(
         &["docs", "-o", "none/x.gannet"],

@@ -294,7 +294,7 @@ fn what_is_no_archive_is_not_replaced() {
     pack().failure(
         1,
         &format!(
-            "gannet: cannot replace '{path}': what is there is no gannet archive\n\
+            "gannet: cannot replace '{path}': the existing file is not a gannet archive\n\
              help: name another file with -o, or remove this one first\n"
         ),
     );
@@ -327,7 +327,7 @@ fn files_of_the_wrong_kind_are_told_which_command_takes_them() {
         ),
         (
             ["import", &gzip, "-o", &to],
-            "it is compressed, and what is in it is no tar",
+            "it is compressed, but is not a compressed tar",
             "unpack it yourself".into(),
         ),
         (

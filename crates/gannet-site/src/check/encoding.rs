@@ -16,11 +16,14 @@ pub(super) fn mistake(bytes: &[u8], declared: Option<(&str, u64)>) -> Option<(u6
     match (other, invalid) {
         (Some((label, line)), _) if !is_plain => Some((
             line,
-            format!("the text is sent as UTF-8, and says that it is '{label}'"),
+            format!("the text is sent as UTF-8, but declares '{label}'"),
         )),
         (_, Some(at)) => {
             let line = 1 + bytes[..at].iter().filter(|byte| **byte == b'\n').count() as u64;
-            Some((line, "the text is sent as UTF-8, and is not".to_owned()))
+            Some((
+                line,
+                "the text is sent as UTF-8, but is not UTF-8".to_owned(),
+            ))
         }
         _ => None,
     }

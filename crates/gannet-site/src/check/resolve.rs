@@ -44,7 +44,7 @@ pub(super) fn resolve(base: &str, reference: &str, origins: &[String]) -> Resolv
         .get(scheme.map_or(0, str::len)..)
         .unwrap_or_default();
     match after.strip_prefix("//") {
-        None if scheme.is_some() => return Resolved::Bad("a scheme is followed by two slashes"),
+        None if scheme.is_some() => return Resolved::Bad("two slashes must follow the scheme"),
         Some(authority) if authority.is_empty() || authority.starts_with(['/', '?', '#']) => {
             return Resolved::Bad("it has no host");
         }
@@ -53,7 +53,7 @@ pub(super) fn resolve(base: &str, reference: &str, origins: &[String]) -> Resolv
     // Production sites are served over TLS: URLs without a scheme are secure.
     let document = Url::parse(&format!("https://{OWN_HOST}{base}"));
     let Ok(url) = document.and_then(|document| document.join(trimmed)) else {
-        return Resolved::Bad("it is no URL");
+        return Resolved::Bad("it is not a URL");
     };
     if !matches!(url.scheme(), "http" | "https") {
         return Resolved::Elsewhere;
@@ -145,7 +145,7 @@ mod tests {
         check("http:///x", Resolved::Bad("it has no host"));
         check(
             "http:x",
-            Resolved::Bad("a scheme is followed by two slashes"),
+            Resolved::Bad("two slashes must follow the scheme"),
         );
         check("a%2fb", Resolved::Bad("no server accepts this path"));
         check("a%zz", Resolved::Bad("no server accepts this path"));

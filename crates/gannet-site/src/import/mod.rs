@@ -173,7 +173,7 @@ fn read(from: impl Read + Seek, kind: Kind, entries: &mut dyn Entries) -> Result
             header.read_to_end(&mut first).map_err(read_error)?;
             let is_tar = coding == Coding::Identity || tar::is_header(&first);
             if !is_tar {
-                let what = "it is compressed, and what is in it is no tar";
+                let what = "it is compressed, but is not a compressed tar";
                 return Err(ImportError::Unsupported(what.into()));
             }
             tar::read(io::Cursor::new(first).chain(decoded), entries)

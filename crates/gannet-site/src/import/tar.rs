@@ -49,7 +49,7 @@ pub(super) fn read(from: impl Read, entries: &mut dyn Entries) -> Result<(), Imp
                 None => entries.left_out(&path, "a dangling link"),
             },
             EntryType::Symlink => entries.left_out(&path, "a symbolic link"),
-            _ => entries.left_out(&path, "neither file nor folder"),
+            _ => entries.left_out(&path, "neither a file nor a folder"),
         }
     }
     Ok(())

@@ -248,7 +248,7 @@ impl DirectoryPlace {
                     (AtPath::Regular, "a file")
                 }
                 Some(Item::Folder) => (AtPath::Directory, "a folder"),
-                Some(Item::Other) => (AtPath::Other, "neither file nor folder"),
+                Some(Item::Other) => (AtPath::Other, "neither a file nor a folder"),
                 Some(Item::Escapes) => (AtPath::Escapes, "a link out of the site"),
                 None => (AtPath::Missing, "nothing"),
             };

@@ -87,7 +87,7 @@ pub const WRITE: &str = "write";
 /// The action in [`PackError::Io`] for the key.
 pub const READ_KEY: &str = "read the key";
 /// The action in [`PackError::Io`] for the cache directory.
-pub const KEEP: &str = "keep anything in";
+pub const KEEP: &str = "keep build state in";
 
 impl fmt::Display for PackError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -368,7 +368,7 @@ fn not_utf8(sources: &Sources, contents: &[usize]) -> Option<Warning> {
     });
     let first = sources.shown(found.next()?);
     let count = 1 + found.count();
-    let text = format!("text that is sent as UTF-8 and is not: {count}, such as '{first}'");
+    let text = format!("text that is sent as UTF-8, but is not UTF-8: {count}, such as '{first}'");
     Some(Warning::with(text, Remedy::Types))
 }
 

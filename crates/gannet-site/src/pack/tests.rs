@@ -293,7 +293,7 @@ fn text_in_another_encoding_is_told() {
     place.file("old/a.html", b"na\xefve");
     place.file("old/b.html", b"na\xefve");
     place.file("old/c.js", b"'\xe9'");
-    let text = "text that is sent as UTF-8 and is not: 3, such as '/old/a.html'";
+    let text = "text that is sent as UTF-8, but is not UTF-8: 3, such as '/old/a.html'";
     let warning = Warning::with(text.into(), Remedy::Types);
     assert_eq!(place.pack().warnings, [warning]);
 }

@@ -195,7 +195,7 @@ impl Walk<'_> {
             return self.skip(path, "the archive being written");
         }
         if !metadata.is_file() {
-            return self.skip(path, "neither file nor folder");
+            return self.skip(path, "neither a file nor a folder");
         }
         self.bytes += metadata.len();
         self.tree.files.push(SourceFile {

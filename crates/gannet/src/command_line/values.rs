@@ -146,7 +146,7 @@ fn unix_address(text: &[u8]) -> Result<UnixAddress, String> {
                     .ok()
                     .filter(|mode| *mode <= 0o777);
                 let mode = mode.ok_or_else(|| {
-                    format!("'{value}' is no mode from 0000 to 0777, such as 0660")
+                    format!("'{value}' is not a mode from 0000 to 0777, such as 0660")
                 })?;
                 access.mode = Some(mode);
             }
@@ -154,7 +154,7 @@ fn unix_address(text: &[u8]) -> Result<UnixAddress, String> {
             "group" => return Err("no name after 'group='".into()),
             _ => {
                 return Err(format!(
-                    "a Unix socket has no option '{word}'; there are mode and group"
+                    "a Unix socket has no option '{word}', only mode and group"
                 ));
             }
         }

@@ -280,7 +280,7 @@ fn narrow(
     let value = fields.find(|field| field.name == "cache-control");
     let private = value.and_then(|field| private_cache_control(field.value.as_bytes()));
     if let Some(value) = private.filter(|_| has_authorization) {
-        let why = "the request has authorization, which only somebody before the server can check";
+        let why = "the request has authorization, which only a proxy in front can check";
         answer.set("cache-control", value, why);
     }
 }

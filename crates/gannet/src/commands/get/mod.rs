@@ -111,10 +111,7 @@ fn check_standard_output(connections: usize, resumes: bool, is_json: bool) -> Re
             "leave --connections out, or name a file",
         )
     } else if resumes {
-        (
-            "has nothing to go on with",
-            "leave --continue out, or name a file",
-        )
+        ("cannot be resumed", "leave --continue out, or name a file")
     } else if is_json {
         (
             "is for the content, not for a report",

@@ -81,7 +81,7 @@ impl Report {
         let (cpu, share) = (self.cpu.as_secs_f64(), self.cpu_share() * 100.0);
         let _ = writeln!(text, "CPU of this client: {cpu:.3} s, {share:.0} % of one");
         if let Some(digest) = self.download.digest {
-            let _ = writeln!(text, "the {digest} digest is right");
+            let _ = writeln!(text, "the {digest} digest matches");
         }
         text
     }

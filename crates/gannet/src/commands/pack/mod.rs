@@ -317,8 +317,8 @@ fn check_replaced(output: &Path) -> Result<(), Failure> {
     }
     let cause = match is_archive(output) {
         Ok(true) => return Ok(()),
-        Ok(false) => "what is there is no gannet archive".to_owned(),
-        Err(error) => format!("what is there cannot be read: {}", cause(&error)),
+        Ok(false) => "the existing file is not a gannet archive".to_owned(),
+        Err(error) => format!("the existing file cannot be read: {}", cause(&error)),
     };
     Err(Failure::new("replace", output.display(), cause)
         .help("name another file with -o, or remove this one first"))
