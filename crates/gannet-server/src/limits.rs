@@ -93,8 +93,7 @@ pub(crate) const ENCRYPTED_SLICE_FIRST: u64 = 128 << 10;
 /// more for every few records of a download that is slower than this machine.
 pub(crate) const UNTAKEN_MAX: u64 = 48 << 10;
 
-/// A connection over TLS that has sent nothing for this long begins its next long answer with small
-/// records; 1 s. About as long as TCP takes to forget how much it may send at once.
+/// A connection over TLS that has sent nothing for this long goes on with small records; 1 s. About as long as TCP takes to forget how much it may send at once.
 pub(crate) const RESTED_NS: u64 = 1_000_000_000;
 
 /// Bytes of live files that a worker reads itself in one turn, for the first answer with their

@@ -130,7 +130,7 @@ impl<D: Driver> Active<'_, D> {
         if self.is_kernel() {
             return self.counted_for_kernel(list);
         }
-        self.before_encrypting(list_len(&list));
+        self.before_encrypting();
         let conn = &mut *self.conn;
         let is_last = conn.intake.is_closed() && !list.more;
         let Some(tls) = &mut conn.tls else {
@@ -149,20 +149,20 @@ impl<D: Driver> Active<'_, D> {
         Some(encrypted)
     }
 
-    /// Decides how `len` bytes of plaintext are cut into records, and whether the connection ends
-    /// with the answer that they belong to.
-    fn before_encrypting(&mut self, len: u64) {
+    /// Decides how what is sent next is cut into records, and whether the connection ends with the
+    /// answer that it belongs to.
+    fn before_encrypting(&mut self) {
         let now = self.shared.driver.now();
         let conn = &mut *self.conn;
         let Some(tls) = &mut conn.tls else { return };
-        let begins_long = tls.begins_long(len as usize, now);
+        let has_rested = tls.has_rested(now);
         let State::Open(session) = &mut tls.state else {
             return;
         };
         // Another connection will have another key.
         let wants_end = session.wants_end();
         // On this machine segments are as long as records.
-        if begins_long && !self.shared.driver.is_local(conn.socket) {
+        if has_rested && !self.shared.driver.is_local(conn.socket) {
             session.encryptor().begin_small();
         }
         if wants_end {
@@ -202,7 +202,7 @@ impl<D: Driver> Active<'_, D> {
 
     /// Encrypts `head` and `bytes` as one stream and sends the records.
     pub(super) fn send_encrypted(&mut self, head: Vec<u8>, bytes: &[u8], more: bool) {
-        self.before_encrypting((head.len() + bytes.len()) as u64);
+        self.before_encrypting();
         let driver = &mut self.shared.driver;
         let conn = &mut *self.conn;
         let is_last = conn.intake.is_closed() && !more;

@@ -5,7 +5,7 @@ use gannet_io::driver::{Nanos, PIECES_MAX, Piece, SendList};
 use crate::limits::RESTED_NS;
 use crate::tls::alert::Alert;
 use crate::tls::handshake::Handshake;
-use crate::tls::limits::{ONE_FLIGHT_LEN, PLAINTEXT_MAX, RECORD_OVERHEAD_MAX};
+use crate::tls::limits::{PLAINTEXT_MAX, RECORD_OVERHEAD_MAX};
 use crate::tls::record::aead::Secrets;
 use crate::tls::session::Session;
 
@@ -69,13 +69,11 @@ impl Secure {
         (self.waiting.capacity() + state) as u64
     }
 
-    /// Notes that `len` bytes of plaintext are about to be encrypted. True if it is the beginning of a
-    /// long answer on a connection that is new or has rested: its first bytes are waited for, and
-    /// TCP sends no more than ten segments of it at once.
-    pub(crate) fn begins_long(&mut self, len: usize, now: Nanos) -> bool {
+    /// Notes that something is about to be encrypted. True on a connection that is new or has rested:
+    /// what comes is waited for, and TCP sends no more than ten segments of it at once.
+    pub(crate) fn has_rested(&mut self, now: Nanos) -> bool {
         let before = self.encrypted_at.replace(now);
-        let has_rested = before.is_none_or(|at| now.0.saturating_sub(at.0) >= RESTED_NS);
-        len > ONE_FLIGHT_LEN && has_rested
+        before.is_none_or(|at| now.0.saturating_sub(at.0) >= RESTED_NS)
     }
 
     /// Encrypts what a send would carry into a vector that `output` gives for a length, or a longer
