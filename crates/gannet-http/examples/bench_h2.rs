@@ -1,13 +1,13 @@
-//! Times the way of a request through the HTTP/2 machine, in nanoseconds per request.
+//! Times a request's path through the HTTP/2 machine, in nanoseconds per request.
 //!
 //! `cargo run --profile bench-dev -p gannet-http --example bench_h2`
 //!
-//! Field blocks of a browser and of a load generator are decoded, as literals (the first request of
-//! a connection) and as references to the dynamic table (all others). Then whole exchanges: one
-//! request at a time, and 32 in one read, each answered with a ready block and one DATA frame. The
-//! best of several rounds is printed, because whatever else the machine does only makes a round
-//! longer. An argument chooses one of `load`, `browser`; a second one sets the number of rounds (1
-//! is for counting instructions).
+//! Decodes field blocks of a browser and of a load generator, as literals (the first request of a
+//! connection) and as references to the dynamic table (all others). Then runs whole exchanges: one
+//! request at a time, and 32 in one read, each answered with a ready block and one DATA frame.
+//! Prints the best of several rounds, because other load on the machine only makes a round longer.
+//! An argument selects `load` or `browser`; a second one sets the number of rounds (1 for counting
+//! instructions).
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -66,7 +66,7 @@ fn entries(fields: &[(&str, &str)]) -> Vec<u8> {
     block
 }
 
-/// A block that refers to the entries last made, in their order.
+/// A block that refers to the newest entries, in their order.
 fn references(count: usize) -> Vec<u8> {
     (0..count)
         .rev()
@@ -93,7 +93,7 @@ fn decode(decoder: &mut Decoder, block: &[u8]) -> usize {
 }
 
 /// Nanoseconds per request of exchanges with `count` requests in one read. Without a response the
-/// stream is given up, which costs little.
+/// stream is aborted, which costs little.
 fn exchange_time(fields: &[(&str, &str)], count: usize, responds: bool) -> f64 {
     let represented = RepresentationFields {
         content_length: 13,
@@ -153,7 +153,7 @@ fn exchange_time(fields: &[(&str, &str)], count: usize, responds: bool) -> f64 {
     })
 }
 
-/// A connection, and what its client sends.
+/// A connection, and the input from its client.
 struct Client {
     connection: Connection,
     input: Vec<u8>,
@@ -194,7 +194,7 @@ impl Client {
         self.input = frame.repeat(count);
     }
 
-    /// Gives the requests new streams, and the connection a window and time enough.
+    /// Gives the requests new stream identifiers, and the connection enough window and time.
     fn next_streams(&mut self) {
         for frame in self.input.chunks_exact_mut(self.frame_len) {
             self.stream += 2;
@@ -204,7 +204,7 @@ impl Client {
     }
 }
 
-/// Nanoseconds per request of calls that make `count`, best round.
+/// Nanoseconds per request of calls that each make `count` requests, best round.
 fn time(count: usize, mut call: impl FnMut() -> usize) -> f64 {
     let rounds = std::env::args().nth(2).and_then(|count| count.parse().ok());
     let calls = 50_000 / count as u32;

@@ -1,10 +1,10 @@
-//! Times the way of a request through the machine, in nanoseconds per request.
+//! Times a request's path through the HTTP/1 machine, in nanoseconds per request.
 //!
 //! `cargo run --profile bench-dev -p gannet-http --example bench_head`
 //!
-//! Two requests: what a load generator sends, and what a browser sends. Each is read, its path
-//! decoded, and answered with a ready block. The best of several rounds is printed, because
-//! whatever else the machine does only makes a round longer.
+//! Two requests: one of a load generator, one of a browser. Each is parsed, its path decoded, and
+//! answered with a ready block. Prints the best of several rounds, because other load on the
+//! machine only makes a round longer.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -2,8 +2,8 @@
 //!
 //! `cargo run --profile bench-dev -p gannet-http --example h2_echo -- 127.0.0.1:8082 4096`
 //!
-//! A test vehicle: blocking sockets, a thread per connection, prior knowledge only. The server
-//! proper is another crate's. `GET` and `HEAD` of any path get so many bytes, anything else 405.
+//! A test vehicle: blocking sockets, a thread per connection, prior knowledge only. The real server
+//! is another crate. `GET` and `HEAD` of any path get this many bytes, any other method 405.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -28,14 +28,14 @@ fn main() -> io::Result<()> {
     for socket in listener.incoming() {
         let socket = socket?;
         std::thread::spawn(move || {
-            // A peer that goes away is no news.
+            // A peer that disconnects is not an error.
             let _ = Peer::new(site, socket).serve();
         });
     }
     Ok(())
 }
 
-/// What is served.
+/// The content to serve.
 struct Site {
     body: Vec<u8>,
     fields: ReadyFields,
@@ -73,7 +73,7 @@ impl Site {
     }
 }
 
-/// A client, and what has to be sent to it.
+/// A client, and the output for it.
 struct Peer {
     site: &'static Site,
     socket: TcpStream,
@@ -128,7 +128,7 @@ impl Peer {
         }
     }
 
-    /// Bytes read, or `None` when it is time for the machine to look at the clock.
+    /// Bytes read, or `None` when the machine has to handle a timeout.
     fn read(&self, room: &mut [u8]) -> io::Result<Option<usize>> {
         let until = self.connection.poll_timeout().unwrap_or(self.now());
         let wait = Duration::from_nanos(until.0.saturating_sub(self.now().0));
@@ -143,7 +143,7 @@ impl Peer {
         }
     }
 
-    /// Reads input and answers all requests in it: how many bytes are done with.
+    /// Reads input and answers all requests in it; returns how many bytes were consumed.
     fn receive(&mut self, input: &[u8], scratch: &mut Vec<u8>) -> usize {
         let now = self.now();
         let seconds = SystemTime::UNIX_EPOCH.elapsed();
@@ -200,7 +200,7 @@ impl Peer {
         }
     }
 
-    /// Ends our half, drops what still comes, so that the peer can read our last frames.
+    /// Ends our half, then drops further input, so that the peer can read our last frames.
     fn linger(&self) -> io::Result<()> {
         self.socket.shutdown(Shutdown::Write)?;
         self.socket

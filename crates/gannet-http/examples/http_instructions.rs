@@ -1,6 +1,6 @@
-//! Work of the protocol machines to be counted in instructions: `cargo xtask instructions`.
+//! Workloads of the protocol machines for counting instructions: `cargo xtask instructions`.
 //!
-//! `http_instructions NAME COUNT` does it COUNT times; without arguments it prints the names.
+//! `http_instructions NAME COUNT` runs it COUNT times; without arguments it prints the names.
 
 use std::hint::black_box;
 

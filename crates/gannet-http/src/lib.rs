@@ -2,12 +2,12 @@
 //!
 //! Nothing here does I/O, reads a clock or sees a body byte (RFC 9110, 9112).
 //!
-//! * [`semantics`]: what HTTP means, for every version: requests and their fields, dates, entity
-//!   tags, ranges, content codings, target paths, responses.
+//! * [`semantics`]: the meaning of HTTP, for every version: requests and their fields, dates,
+//!   entity tags, ranges, content codings, target paths, responses.
 //! * [`h1`]: the HTTP/1 machine: parses requests, frames responses, decides on persistence.
 //! * [`h2`]: the HTTP/2 machine: frames, field compression, streams, flow control, priorities.
-//! * [`h3`]: the HTTP/3 machine: what the streams of a QUIC connection carry.
-//! * [`binary`]: what the last two share: rules of requests, strings, priorities, the budget.
+//! * [`h3`]: the HTTP/3 machine: the streams of a QUIC connection.
+//! * [`binary`]: shared by the last two: rules of requests, strings, priorities, the budget.
 #![forbid(unsafe_code)]
 
 pub mod binary;

@@ -1,7 +1,7 @@
 //! Scans over bytes, eight at a time: the first byte of a class.
 //!
-//! A word's predicate sets the high bit of each byte that is in the class, and perhaps of bytes
-//! above one that is (a borrow runs upwards), so the lowest bit set is always right.
+//! A word's predicate sets the high bit of each byte in the class, and perhaps of bytes above one
+//! that is (a borrow propagates upwards), so the lowest bit set is always correct.
 
 /// Index of the first control byte (below 0x20, or 0x7f); the length if there is none.
 #[inline]
@@ -76,7 +76,8 @@ pub(crate) const fn equal(word: u64, byte: u8) -> u64 {
     zero_where_equal.wrapping_sub(ONES) & !zero_where_equal & HIGH
 }
 
-/// Index of the first byte for which `is_hit`; `mark` says the same of a little-endian word.
+/// Index of the first byte for which `is_hit`; `mark` is the same predicate for a little-endian
+/// word.
 #[inline]
 fn find(bytes: &[u8], mark: impl Fn(u64) -> u64, is_hit: impl Fn(u8) -> bool) -> usize {
     let (words, tail) = bytes.as_chunks::<8>();

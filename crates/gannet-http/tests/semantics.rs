@@ -1,4 +1,4 @@
-//! Properties of semantics: what is written reads back, what is fast agrees with what is plain.
+//! Properties of semantics: written values parse back, and fast code agrees with plain code.
 
 use gannet_http::semantics::coding::{Coding, accept_encoding};
 use gannet_http::semantics::date::{DATE_MAX, DATE_MIN, parse_date, write_date};
@@ -18,7 +18,7 @@ const KNOWN: [KnownField; 6] = [
     KnownField::Range,
 ];
 
-/// The values of a field, found with nothing but methods of strings.
+/// The values of a field, found with string methods alone.
 fn lines_plainly(section: &str, name: &str) -> Vec<String> {
     let lines = section
         .split("\r\n")
@@ -29,7 +29,7 @@ fn lines_plainly(section: &str, name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether every line is a token, a colon and text, said once more and slowly.
+/// Whether every line is a token, a colon and text, by a second, slow implementation.
 fn is_well_formed_plainly(section: &str) -> bool {
     let is_token_char =
         |char: char| char.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(char);
@@ -70,7 +70,7 @@ proptest! {
     fn sections_are_refused_as_a_plain_check_refuses_them(
         section in r"([aB!(:; \t\x00\x7fé-]{1,3}|x: y|\r\n|\r\n|\r|\n){0,12}",
     ) {
-        // An empty line ends a section; what follows it is not looked at.
+        // An empty line ends a section; the rest is ignored.
         let lines = match section.strip_prefix("\r\n") {
             Some(_) => "",
             None => section.find("\r\n\r\n").map_or(section.as_str(), |end| &section[..end + 2]),
@@ -101,7 +101,7 @@ proptest! {
         let names = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
         let name = names.iter().find(|name| name.starts_with(weekday)).expect("a day");
         let rfc850 = format!("{name}, {day}-{month}-{} {time} GMT", &year[2..]);
-        // Less than 48 years away, the century is not in doubt.
+        // Less than 48 years away, the century is unambiguous.
         prop_assert_eq!(parse_date(rfc850.as_bytes(), moment + offset), Some(moment));
     }
 

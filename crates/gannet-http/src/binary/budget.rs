@@ -1,47 +1,49 @@
-//! One budget for all that a peer can make us do: frames cost points, content it takes earns them.
+//! One budget for all work that a peer can cause: frames cost points, content that it takes earns
+//! them.
 //!
 //! The floods of HTTP/2 and HTTP/3 (resets by either side, settings, pings, empty frames, one-byte
-//! windows and so on) differ in the frame and agree in this: work on our side for no benefit on
-//! theirs. So there is one account per connection instead of a limit per flood. Below zero the
-//! connection ends with ENHANCE_YOUR_CALM, in HTTP/3 with H3_EXCESSIVE_LOAD.
+//! windows and so on) use different frames and have one thing in common: work on our side for no
+//! benefit on theirs. So there is one account per connection instead of a limit per flood. Below
+//! zero the connection ends with ENHANCE_YOUR_CALM, in HTTP/3 with H3_EXCESSIVE_LOAD.
 //!
-//! Figures: a page of a browser costs a few points per response and earns more; a user who leaves
-//! a page with a hundred images under way costs 2,000 points, of 10,000; a client that keeps a
-//! connection alive with a ping per second never gets poor, because of what time gives.
+//! Figures: a browser's page costs a few points per response and earns more; a user who leaves a
+//! page with a hundred images under way costs 2,000 points, of 10,000; a client that keeps a
+//! connection alive with a ping per second never runs out, because of the refill.
 
 use crate::h2::Time;
 
-/// What a connection begins with, and the most it can have.
+/// Initial points of a connection, and the most it can have.
 pub const BUDGET_MAX: i32 = 10_000;
 
-/// What each [`REFILL_NANOS`] give.
+/// Points added every [`REFILL_NANOS`].
 pub const REFILL_POINTS: i32 = 1;
 
 /// 20 ms: 50 points per second.
 pub const REFILL_NANOS: u64 = 20_000_000;
 
-/// What a response earns that was sent to its end.
+/// Points earned by a response that was sent to its end.
 pub const RESPONSE_POINTS: i32 = 20;
 
-/// Content bytes that earn a point. A WINDOW_UPDATE per stream and one per connection for every
-/// kilobyte would still be paid for.
+/// Bytes of content that earn a point. Even a WINDOW_UPDATE per stream and one per connection for
+/// every kilobyte are covered.
 pub const CONTENT_BYTES_PER_POINT: u32 = 512;
 
-/// Something that costs points.
+/// An action of the peer that costs points.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Cost {
-    /// A stream that ends before its response did, by RST_STREAM of the peer, or by ours because
-    /// of something that the peer did (RFC 9113 section 10.5, "rapid reset" and its reverse).
+    /// A stream that ends before its response is complete, by RST_STREAM of the peer, or by ours
+    /// because of something that the peer did (RFC 9113 section 10.5, "rapid reset" and its
+    /// reverse).
     Reset,
     /// A CONTINUATION frame.
     Continuation,
-    /// A CONTINUATION frame with nothing in it.
+    /// An empty CONTINUATION frame.
     EmptyContinuation,
     /// A PING, or the acknowledgement of one.
     Ping,
     /// A SETTINGS frame, or an acknowledgement.
     Settings,
-    /// So many settings beyond what a frame may have for free.
+    /// This many settings beyond the free ones of a frame.
     ManySettings(u16),
     /// A PRIORITY frame.
     Priority,
@@ -53,18 +55,19 @@ pub enum Cost {
     EmptyData,
     /// A DATA frame of a few bytes that does not end the stream.
     SmallData,
-    /// A DATA frame that we sent and the peer's window made short.
+    /// A DATA frame of ours that the peer's window made short.
     ShortFrame,
-    /// A request that is only decoded: refused, or too large.
+    /// A request that is decoded only to be refused, or is too large.
     WastedBlock,
     /// A frame of an unknown type, or for a stream that is closed.
     Ignored,
-    /// As much payload of a frame of an unknown type, beyond its first part, as so many frames.
+    /// The payload of a long frame of an unknown type, beyond its free part, counted as this many
+    /// frames.
     LongIgnored(u32),
 }
 
 impl Cost {
-    /// What it costs.
+    /// The price in points.
     #[must_use]
     pub const fn points(self) -> i32 {
         match self {
@@ -81,7 +84,7 @@ impl Cost {
     }
 }
 
-/// There is nothing left to pay with.
+/// The budget is used up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Spent;
 
@@ -108,7 +111,7 @@ impl Budget {
         self.points
     }
 
-    /// Adds what time gives.
+    /// Adds the points earned by time.
     #[inline]
     pub fn refill(&mut self, now: Time) {
         let elapsed = now.0.saturating_sub(self.refilled_at.0);
@@ -120,22 +123,22 @@ impl Budget {
         self.earn((steps.min(BUDGET_MAX as u64) as i32).saturating_mul(REFILL_POINTS));
     }
 
-    /// Adds what a finished response gives.
+    /// Adds the points earned by a finished response.
     #[inline]
     pub(crate) fn earn_response(&mut self) {
         self.earn(RESPONSE_POINTS);
     }
 
-    /// Adds what content gives that goes out in one frame.
+    /// Adds the points earned by content sent in one frame.
     #[inline]
     pub(crate) fn earn_content(&mut self, len: u32) {
         self.earn((len / CONTENT_BYTES_PER_POINT) as i32);
     }
 
-    /// Pays.
+    /// Charges the cost.
     ///
     /// # Errors
-    /// [`Spent`] if there is too little.
+    /// [`Spent`] if the budget falls below zero.
     #[inline]
     pub(crate) fn charge(&mut self, cost: Cost) -> Result<(), Spent> {
         self.points = self.points.saturating_sub(cost.points());

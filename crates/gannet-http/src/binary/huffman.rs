@@ -1,8 +1,8 @@
 //! Huffman coding of strings (RFC 7541 section 5.2 and appendix B).
 //!
-//! Decoding is a machine that takes four bits at a time: its states are the 256 inner nodes of the
-//! code tree, and no four bits complete more than one symbol, because no code is shorter than
-//! five. The table is made from the codes when the crate is compiled.
+//! The decoder is a state machine that takes four bits at a time: its states are the 256 inner
+//! nodes of the code tree, and no four bits complete more than one symbol, because no code is
+//! shorter than five. The table is computed from the codes at compile time.
 
 use super::CodingError;
 
@@ -13,8 +13,8 @@ use super::CodingError;
 /// that are not all ones.
 pub fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), CodingError> {
     let start = out.len();
-    // One byte of slack: each step writes where the next symbol would go, whether it has one or
-    // not, which avoids an unpredictable branch.
+    // One byte of slack: each step writes to the place of the next symbol, whether it completes one
+    // or not, which avoids an unpredictable branch.
     out.resize(start + coded.len() * 8 / SHORTEST_CODE + 1, 0);
     let symbols = &mut out[start..];
     let mut len = 0;
@@ -36,7 +36,7 @@ pub fn decode(coded: &[u8], out: &mut Vec<u8>) -> Result<(), CodingError> {
     Ok(())
 }
 
-/// Bytes of `plain` when coded.
+/// Length of `plain` when coded, in bytes.
 #[must_use]
 pub fn coded_len(plain: &[u8]) -> usize {
     let bits: usize = plain
@@ -70,14 +70,14 @@ const SHORTEST_CODE: usize = 5;
 
 /// In a step: a symbol is complete.
 const EMITS: u32 = 1 << 16;
-/// In a step: the end-of-string symbol was met.
+/// In a step: the end-of-string symbol was found.
 const FAILS: u32 = 1 << 17;
 
 /// By state and four bits: the next state, the symbol from bit 8 on, and the two flags above.
 static STEPS: [[u32; 16]; INNER_NODES] = make_steps();
 
-/// By state: how many ones lead there from the root, if nothing else does and they are fewer than
-/// 8; what a string may end with.
+/// By state: how many ones lead there from the root, if only ones do and there are fewer than 8; a
+/// string may end in such a state.
 static PADDING_DEPTH: [u8; INNER_NODES] = make_padding_depths();
 
 const NO_PADDING: u8 = u8::MAX;
@@ -85,8 +85,7 @@ const NO_PADDING: u8 = u8::MAX;
 /// A binary tree of 257 leaves has one inner node less.
 const INNER_NODES: usize = 256;
 
-/// A child: an inner node, or [`LEAF`] and a symbol. 0 stands for none yet; the root is never a
-/// child.
+/// A child: an inner node, or [`LEAF`] and a symbol. 0 means none yet; the root is never a child.
 type Tree = [[u16; 2]; INNER_NODES];
 
 const LEAF: u16 = 0x8000;
@@ -164,7 +163,7 @@ const fn make_padding_depths() -> [u8; INNER_NODES] {
 
 const END_OF_STRING: u16 = 256;
 
-/// By symbol: its code, and how many bits that has (RFC 7541 appendix B).
+/// By symbol: its code, and the number of bits of the code (RFC 7541 appendix B).
 #[rustfmt::skip]
 static CODES: [(u32, u8); 257] = [
     (0x1ff8, 13), (0x7fffd8, 23), (0xfffffe2, 28), (0xfffffe3, 28), (0xfffffe4, 28),

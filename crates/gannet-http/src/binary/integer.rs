@@ -6,8 +6,8 @@ use super::CodingError;
 /// further bytes are taken from `input`.
 ///
 /// # Errors
-/// [`CodingError::Truncated`], or [`CodingError::Integer`] for more than four further bytes: nothing
-/// in a field block can be larger than these hold.
+/// [`CodingError::Truncated`], or [`CodingError::Integer`] for more than four further bytes: no
+/// number in a field block needs more.
 #[inline]
 pub fn decode(first: u8, prefix_len: u8, input: &mut &[u8]) -> Result<u32, CodingError> {
     let mask = (0xff_u16 >> (8 - prefix_len)) as u8;
@@ -32,7 +32,7 @@ fn decode_rest(prefix: u32, input: &mut &[u8]) -> Result<u32, CodingError> {
     Err(CodingError::Integer)
 }
 
-/// Appends an integer; `first` has the bits before the prefix, and zeros.
+/// Appends an integer; `first` holds the bits before the prefix, followed by zeros.
 pub fn encode(number: usize, first: u8, prefix_len: u8, out: &mut Vec<u8>) {
     let mask = (0xff_u16 >> (8 - prefix_len)) as u8;
     if number < usize::from(mask) {

@@ -2,14 +2,14 @@
 
 /// The largest decoded field section, counted as RFC 9113 section 6.5.2 and RFC 9114 section 4.2.2
 /// count it (32 bytes per line on top of name and value): SETTINGS_MAX_HEADER_LIST_SIZE and
-/// SETTINGS_MAX_FIELD_SECTION_SIZE. As HTTP/1's section, with room for its 100 lines. Larger ones
-/// are answered with 431.
+/// SETTINGS_MAX_FIELD_SECTION_SIZE. The same as HTTP/1's section, plus the overhead of its 100
+/// lines. Larger ones are answered with 431.
 pub const FIELD_SECTION_MAX: u32 = 20 * 1024;
 
-/// Decoded size at which decoding ends. Up to here sections above [`FIELD_SECTION_MAX`] are decoded
-/// on, into nothing: in HTTP/2 because the dynamic table must stay in step, in both to know the
-/// method. A few kilobytes of references stand for megabytes, so that has an end too: in HTTP/2
-/// that of the connection.
+/// Decoded size at which decoding stops. Up to here sections above [`FIELD_SECTION_MAX`] are still
+/// decoded, without keeping the result: in HTTP/2 because the dynamic table must stay in step, in
+/// both to learn the method. A few kilobytes of references can stand for megabytes, so there must
+/// be a limit: beyond it, HTTP/2 ends the connection.
 pub const FIELD_SECTION_DECODED_MAX: u32 = 4 * FIELD_SECTION_MAX;
 
 /// The longest encoded field section in bytes: in HTTP/2 over all frames of a field block, in

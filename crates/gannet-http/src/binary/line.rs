@@ -1,4 +1,4 @@
-//! Decoded field lines, and what is known of them once and for all.
+//! Decoded field lines, and their properties, determined once.
 
 use super::static_table::StaticEntry;
 use super::{CodingError, string};
@@ -19,12 +19,12 @@ pub(crate) enum NameKind {
     Path,
     /// A field that the server interprets.
     Known(KnownField),
-    /// `te`, which may say nothing but `trailers`.
+    /// `te`, whose only allowed value is `trailers`.
     Te,
-    /// A field that is passed on.
+    /// Any other field.
     Other,
-    /// No name in lower case, a pseudo-field that requests do not have, or a field of the
-    /// connection: any of them makes a request malformed.
+    /// A name that is not in lower case, an unknown pseudo-field, or a connection-specific field:
+    /// each of them makes a request malformed.
     Refused,
 }
 
@@ -61,8 +61,8 @@ impl NameKind {
         )
     }
 
-    /// Whether a field of this kind may have this value, judging by the value alone. Asked once per
-    /// literal: an entry of the dynamic table knows the answer.
+    /// Whether a field of this kind may have this value, judging by the value alone. Checked once
+    /// per literal; an entry of the dynamic table stores the result.
     pub(crate) fn takes(self, value: &[u8]) -> bool {
         match self {
             Self::Method => is_token(value),
@@ -115,23 +115,23 @@ fn is_path(value: &[u8]) -> bool {
         && scan::find_byte(value, b'#') == value.len()
 }
 
-/// A field line that was written into a buffer as `name: value CRLF`. The lengths say where name
-/// and value are, whatever bytes they have.
+/// A field line written into a buffer as `name: value CRLF`. The lengths give the positions of name
+/// and value, whatever bytes they contain.
 ///
 /// The lengths fit because a field block is at most
 /// [`FIELD_BLOCK_MAX`](super::limits::FIELD_BLOCK_MAX) bytes long and Huffman coding saves at
 /// most three eighths; longer lines are refused.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Line {
-    /// What the name means.
+    /// The meaning of the name.
     pub(crate) kind: NameKind,
     /// Whether a request may have the line.
     pub(crate) is_well_formed: bool,
     /// Where the line begins.
     pub(crate) start: u32,
-    /// Bytes of the name.
+    /// Length of the name, in bytes.
     pub(crate) name_len: u16,
-    /// Bytes of the value.
+    /// Length of the value, in bytes.
     pub(crate) value_len: u16,
 }
 
@@ -153,8 +153,8 @@ impl Line {
     /// Reads the value that follows a name, which was written to `lines` from `start` on.
     ///
     /// # Errors
-    /// As [`string::read_next`], and [`CodingError::TooLarge`] for a longer line than [`Line`] can
-    /// tell.
+    /// As [`string::read_next`], and [`CodingError::TooLarge`] for a line longer than [`Line`] can
+    /// describe.
     #[inline]
     pub(crate) fn read_value(
         kind: NameKind,
@@ -190,16 +190,16 @@ impl Line {
         self.value_start() + usize::from(self.value_len) + LINE_END.len()
     }
 
-    /// What the line counts towards the size of a table or a section (RFC 7541 section 4.1, RFC
-    /// 9113 section 6.5.2).
+    /// The size of the line as part of a table or a section (RFC 7541 section 4.1, RFC 9113 section
+    /// 6.5.2).
     #[inline]
     pub(crate) fn size(&self) -> u32 {
         u32::from(self.name_len) + u32::from(self.value_len) + ENTRY_OVERHEAD
     }
 }
 
-/// Shows name and value of lines in HTTP/1's form; `None` if they are not lines `name: value CRLF`
-/// with names in lower case.
+/// Calls `show` with name and value of each line in HTTP/1's form; `None` if they are not lines
+/// `name: value CRLF` with names in lower case.
 pub(crate) fn lines(block: &[u8], mut show: impl FnMut(&str, &[u8])) -> Option<()> {
     let mut rest = block;
     while !rest.is_empty() {
@@ -217,13 +217,13 @@ pub(crate) fn lines(block: &[u8], mut show: impl FnMut(&str, &[u8])) -> Option<(
     Some(())
 }
 
-/// Bytes that each entry of a table counts beyond name and value.
+/// Overhead of each table entry beyond name and value, in bytes.
 pub(crate) const ENTRY_OVERHEAD: u32 = 32;
 
-/// What is between name and value.
+/// The separator of name and value.
 pub(crate) const SEPARATOR: &[u8; 2] = b": ";
 
-/// What ends a line.
+/// The end of a line.
 pub(crate) const LINE_END: &[u8; 2] = b"\r\n";
 
 #[cfg(test)]

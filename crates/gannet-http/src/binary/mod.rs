@@ -1,8 +1,8 @@
-//! What the binary versions of HTTP share: HTTP/2 and HTTP/3.
+//! The parts shared by the binary versions of HTTP: HTTP/2 and HTTP/3.
 //!
 //! Strings and integers of field compression ([`integer`], [`huffman`]), the rules that make a
-//! decoded field section a request, priorities (RFC 9218, [`priority`]), and the budget of what a
-//! peer can make us do ([`budget`]).
+//! decoded field section a request, priorities (RFC 9218, [`priority`]), and the budget for the
+//! work that a peer can cause ([`budget`]).
 
 pub mod budget;
 pub mod huffman;
@@ -21,17 +21,17 @@ pub(crate) mod string;
 pub enum CodingError {
     /// It ends within a field.
     Truncated,
-    /// An integer beyond 2^28 or with needless bytes without end.
+    /// An integer beyond 2^28, or with endless padding bytes.
     Integer,
     /// An index that is in no table.
     Index,
-    /// A string that is not Huffman-coded as it says.
+    /// A string that is not valid Huffman code although marked as such.
     Huffman,
-    /// HPACK: a table size update that is not at the beginning, is one too many, or is above the
+    /// HPACK: a table size update that is not at the beginning, is one too many, or exceeds the
     /// limit.
     SizeUpdate,
-    /// QPACK: it needs a dynamic table, and there is none.
+    /// QPACK: it refers to a dynamic table, and there is none.
     Dynamic,
-    /// More was decoded than anybody may want: see [`limits::FIELD_SECTION_DECODED_MAX`].
+    /// More was decoded than any request needs: see [`limits::FIELD_SECTION_DECODED_MAX`].
     TooLarge,
 }

@@ -1,15 +1,15 @@
 //! Extensible priorities (RFC 9218): urgency 0 to 7 and an incremental flag.
 //!
-//! The value is a structured-field dictionary (RFC 8941); of it `u` and `i` are read. As RFC 9218
-//! section 4 has it, what is out of range or of another type is ignored, and a value that is no
-//! dictionary means the default.
+//! The value is a structured-field dictionary (RFC 8941), of which `u` and `i` are used. As RFC
+//! 9218 section 4 requires, a member out of range or of another type is ignored, and a value that
+//! is not a dictionary means the default.
 
 /// A priority of a response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Priority {
     /// 0 (first) to 7 (last).
     pub urgency: u8,
-    /// Whether the client can use parts of the response as they come, so that several responses
+    /// Whether the client can use parts of the response as they arrive, so that several responses
     /// of the same urgency share the connection.
     pub is_incremental: bool,
 }
@@ -32,7 +32,7 @@ impl Priority {
     pub fn parse(value: &[u8]) -> Self {
         let mut priority = Self::default();
         for member in value.split(|&byte| byte == b',').take(MEMBERS_MAX) {
-            // Parameters of a member change nothing.
+            // Parameters of a member are ignored.
             let end = member.iter().position(|&byte| byte == b';');
             match trim(&member[..end.unwrap_or(member.len())]) {
                 [b'u', b'=', digit @ b'0'..=b'7'] => priority.urgency = digit - b'0',

@@ -1,11 +1,11 @@
-//! Requests that are well-formed and yet answered with an error at once.
+//! Requests that are well-formed but answered with an error at once.
 
 use crate::semantics::status::Status;
 
 /// A well-formed request that is answered with an error without being evaluated.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Rejection {
-    /// The status to answer with.
+    /// The status of the answer.
     pub status: Status,
     /// The cause.
     pub why: RejectionWhy,

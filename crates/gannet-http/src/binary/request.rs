@@ -1,7 +1,7 @@
 //! From a decoded field section to a request (RFC 9113 section 8, RFC 9114 section 4).
 //!
-//! The caller's scratch buffer holds the section as lines: those of the pseudo-fields first, the
-//! others after them, so that the latter are a section as HTTP/1 has it.
+//! The caller's scratch buffer holds the section as lines: pseudo-fields first, the others after
+//! them, so that the latter form a section as in HTTP/1.
 
 use super::limits::FIELD_SECTION_MAX;
 use super::line::{Line, NameKind};
@@ -13,18 +13,18 @@ use crate::semantics::fields::{FieldIndex, Fields, KnownField};
 use crate::semantics::limits::FIELD_LINES_MAX;
 use crate::semantics::request::{Content, Method, Request, RequestTarget, TargetForm, Version};
 
-/// What is known of a section while its lines come in.
+/// The state of a section while its lines are decoded.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Head {
     method: Option<Span>,
     scheme: Option<Span>,
     authority: Option<Span>,
     path: Option<Span>,
-    /// Where the lines begin that are not of pseudo-fields.
+    /// Where the lines of regular fields begin.
     section_start: usize,
     index: FieldIndex,
     line_count: u16,
-    /// As SETTINGS_MAX_HEADER_LIST_SIZE counts.
+    /// Size as counted for SETTINGS_MAX_HEADER_LIST_SIZE.
     size: u32,
     has_fields: bool,
     is_malformed: bool,
@@ -45,7 +45,7 @@ impl Span {
     }
 }
 
-/// A section that is no request.
+/// A section that is not a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Malformed;
 
@@ -54,14 +54,14 @@ pub(crate) struct Malformed;
 pub(crate) struct Accepted {
     pub(crate) method: Method,
     form: TargetForm,
-    /// What the request says about the length of its content.
+    /// The content length that the request announces.
     pub(crate) content_length: Option<u64>,
-    /// It is to be answered with an error.
+    /// Set if the request has to be answered with an error.
     pub(crate) rejection: Option<Rejection>,
 }
 
 impl Head {
-    /// Takes in a line; says whether it stays in the buffer.
+    /// Adds a line; returns whether it stays in the buffer.
     #[inline]
     pub(crate) fn add(&mut self, line: &Line) -> bool {
         self.size += line.size();
@@ -103,7 +103,7 @@ impl Head {
         });
         self.section_start = line.end();
         if self.size > FIELD_SECTION_MAX {
-            // Kept, because the span covers it; nothing else is.
+            // Kept, because the span covers it; no other line is.
             self.rejection = Some(RejectionWhy::FieldSectionTooLarge);
         }
         true
@@ -117,13 +117,13 @@ impl Head {
             RejectionWhy::TooManyFieldLines
         };
         self.rejection.get_or_insert(why);
-        // The decoder bounds the size; the count is bounded by it.
+        // The decoder bounds the size, and thereby the count.
         self.line_count = FIELD_LINES_MAX;
         false
     }
 
-    /// Judges the section when all of it is there. That each value is good by itself was seen to
-    /// when it was decoded ([`NameKind::takes`]).
+    /// Checks the section once it is complete. Each value by itself was checked when it was decoded
+    /// ([`NameKind::takes`]).
     ///
     /// # Errors
     /// [`Malformed`].
@@ -162,7 +162,7 @@ impl Head {
         Ok(accepted)
     }
 
-    /// The request, once [`finish`](Self::finish) has found it good.
+    /// The request, once [`finish`](Self::finish) has accepted it.
     #[inline]
     pub(crate) fn request<'s>(
         &self,
@@ -198,7 +198,7 @@ impl Head {
         self.index.get(self.section(scratch), KnownField::Priority)
     }
 
-    /// The lines that are not of pseudo-fields.
+    /// The lines of regular fields.
     #[inline]
     fn section<'s>(&self, scratch: &'s [u8]) -> &'s [u8] {
         scratch.get(self.section_start..).unwrap_or_default()
@@ -237,7 +237,7 @@ impl Head {
             .map_err(|_| Malformed)
     }
 
-    /// The request target, in the form that was found.
+    /// The request target, in the form found.
     #[inline]
     fn target<'s>(&self, scratch: &'s [u8], form: TargetForm) -> Option<RequestTarget<'s>> {
         let raw = match form {
@@ -259,8 +259,8 @@ impl Head {
         })
     }
 
-    /// There is an authority, in `:authority` or `host`; if in both, the same (RFC 9113 section
-    /// 8.3.1).
+    /// Checks that there is an authority, in `:authority` or `host`; if in both, the same (RFC 9113
+    /// section 8.3.1).
     #[inline]
     fn check_authority(&self, scratch: &[u8]) -> Result<(), Malformed> {
         let host = self.index.get(self.section(scratch), KnownField::Host);
@@ -276,7 +276,7 @@ impl Head {
         if is_good { Ok(()) } else { Err(Malformed) }
     }
 
-    /// Whether no other expectation is among the lines of `expect` (RFC 9110 section 10.1.1).
+    /// Whether the lines of `expect` contain no other expectation (RFC 9110 section 10.1.1).
     #[cold]
     fn expects_continue(&self, section: &[u8]) -> bool {
         Fields::indexed(section, &self.index)
@@ -285,7 +285,7 @@ impl Head {
     }
 }
 
-/// Whether a line may be among trailers (RFC 9113 section 8.1): no pseudo-field is.
+/// Whether a line may be among trailers (RFC 9113 section 8.1): pseudo-fields may not.
 pub(crate) fn is_trailer(line: &Line) -> bool {
     line.is_well_formed && !line.kind.is_pseudo()
 }

@@ -1,4 +1,4 @@
-//! Static tables of field compression: those of HPACK and QPACK have entries of one kind.
+//! Static tables of field compression, with the same type of entries for HPACK and QPACK.
 
 use super::line::NameKind;
 use crate::semantics::fields::KnownField;
@@ -8,11 +8,11 @@ use crate::semantics::fields::KnownField;
 pub(crate) struct StaticEntry {
     /// The line, `name: value CRLF`.
     pub(crate) line: &'static str,
-    /// Bytes of the name.
+    /// Length of the name, in bytes.
     pub(crate) name_len: u8,
-    /// Bytes of the value.
+    /// Length of the value, in bytes.
     pub(crate) value_len: u8,
-    /// What the name means in a request.
+    /// The meaning of the name in a request.
     pub(crate) kind: NameKind,
 }
 
@@ -52,7 +52,7 @@ impl StaticEntry {
         &self.line[start..start + usize::from(self.value_len)]
     }
 
-    /// Whether what was noted of name and value is so.
+    /// Asserts that the recorded properties of name and value are correct.
     #[cfg(test)]
     pub(crate) fn check(&self) {
         assert_eq!(NameKind::of(self.name().as_bytes()), self.kind, "{self:?}");
@@ -62,8 +62,8 @@ impl StaticEntry {
     }
 }
 
-/// The position of the first entry with this name, and that of the one with this value too. Linear:
-/// used when blocks are made ahead of time, and for the few fields of odd responses.
+/// The index of the first entry with this name, and that of the entry with this value too. Linear:
+/// used when blocks are rendered ahead of time, and for the few fields of unusual responses.
 pub(crate) fn find(
     entries: &[StaticEntry],
     name: &str,
@@ -82,7 +82,7 @@ pub(crate) fn find(
     (by_name, None)
 }
 
-/// The entries of a table: a name, a value and a [`NameKind`] each.
+/// The entries of a table: name, value and [`NameKind`] of each.
 macro_rules! entries {
     ($($name:literal $value:literal $kind:expr;)*) => {{
         use $crate::binary::line::NameKind::*;

@@ -1,5 +1,5 @@
-//! Strings of field compression (RFC 7541 section 5.2, RFC 9204 section 4.1.2): a bit that says
-//! whether they are Huffman-coded, a length with a prefix, and bytes.
+//! Strings of field compression (RFC 7541 section 5.2, RFC 9204 section 4.1.2): a bit that marks
+//! Huffman coding, a length with a prefix, and bytes.
 
 use super::{CodingError, huffman, integer};
 
@@ -15,8 +15,8 @@ pub(crate) fn read_next(
     read(first, prefix_len, input, out)
 }
 
-/// Appends a string whose first byte is `first`: the bit before the prefix of its length says
-/// whether it is Huffman-coded.
+/// Appends a string whose first byte is `first`: the bit before the prefix of its length marks
+/// Huffman coding.
 #[inline]
 pub(crate) fn read(
     first: u8,
@@ -36,8 +36,8 @@ pub(crate) fn read(
     Ok(())
 }
 
-/// Appends a string, Huffman-coded where that is shorter. `first` has the bits before that bit, and
-/// zeros.
+/// Appends a string, Huffman-coded if that is shorter. `first` holds the bits before that mark,
+/// followed by zeros.
 pub(crate) fn write(plain: &[u8], first: u8, prefix_len: u8, out: &mut Vec<u8>) {
     let coded_len = huffman::coded_len(plain);
     if coded_len < plain.len() {

@@ -1,8 +1,8 @@
 //! Chunked content (RFC 9112 section 7.1), parsed strictly in order to be discarded.
 //!
-//! The total is bounded by the caller, framing and all, so nothing here is.
+//! The caller bounds the total, framing included, so nothing is bounded here.
 
-/// Where in chunked content the next byte is.
+/// The position within chunked content.
 ///
 /// ```text
 ///   Size -> SizeLf -> Data -> DataCr -> DataLf -> Size ...
@@ -12,7 +12,7 @@
 /// ```
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum State {
-    /// In the digits of a chunk's size; so many were read.
+    /// In the digits of a chunk's size; this many have been read.
     Size(u8),
     /// In a chunk extension.
     Extension,
@@ -39,7 +39,7 @@ enum State {
 /// Chunked content that is being discarded.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Chunked {
-    /// Bytes of the current chunk that are still to come.
+    /// Bytes of the current chunk still to come.
     remaining: u64,
     state: State,
 }
@@ -57,7 +57,7 @@ impl Chunked {
         }
     }
 
-    /// Discards what belongs to the content: how many bytes, and whether that was its end.
+    /// Discards bytes of the content; returns how many, and whether the content ended with them.
     pub(crate) fn receive(&mut self, input: &[u8]) -> Result<(usize, bool), Malformed> {
         let mut at = 0;
         while let Some(&byte) = input.get(at) {
@@ -88,7 +88,7 @@ impl Chunked {
     fn next(&mut self, byte: u8) -> Result<State, Malformed> {
         let is_text = byte == b'\t' || (byte >= b' ' && byte != 0x7f);
         Ok(match (self.state, byte) {
-            // Sixteen digits, so the size fits 64 bits.
+            // Sixteen digits, so the size fits in 64 bits.
             (State::Size(count @ 0..=15), _) if byte.is_ascii_hexdigit() => {
                 let digit = match byte {
                     b'0'..=b'9' => byte - b'0',
@@ -121,7 +121,7 @@ impl Chunked {
 mod tests {
     use super::*;
 
-    /// Whole and byte by byte: `expect` is how many bytes the content takes, if it ends.
+    /// Whole and byte by byte: `expect` is the length of the content, if it ends.
     fn check(input: &str, expect: Result<Option<usize>, Malformed>) {
         let input = input.as_bytes();
         let whole = Chunked::new()

@@ -15,23 +15,23 @@
 //! ```
 //!
 //! 1. Call [`Connection::receive`] with all unconsumed bytes, first those left over, then those
-//!    that arrived; drop [`Step::consumed`] of them. Those are exactly the bytes of the event: a
+//!    that arrived; drop [`Step::consumed`] of them. These are exactly the bytes of the event: a
 //!    request consumes its head and nothing else. [`Event::NeedMore`] asks for more.
-//! 2. After [`Event::Request`] or [`Event::Reject`] write the answer with
-//!    [`Connection::respond`], once; send content after it if it says so.
-//! 3. If then [`Connection::is_closing`], nothing more is read: close when all is sent, after
-//!    lingering if [`Connection::is_lingering`]. Else go on with 1; what is left of the input may
-//!    hold the next request (pipelining).
+//! 2. After [`Event::Request`] or [`Event::Reject`] write the response with
+//!    [`Connection::respond`], once; send content after it if the result says so.
+//! 3. If [`Connection::is_closing`] then, nothing more is read: close when all is sent, after
+//!    lingering if [`Connection::is_lingering`]. Otherwise continue with 1; the rest of the input
+//!    may hold the next request (pipelining).
 //!
-//! A request is delivered when its head is complete. Its content is not waited for: a server of
-//! static content has no use for it. Up to [`DISCARD_MAX`] bytes of it are discarded after the
-//! response, so that a connection survives a stray form. Longer content, or content that the
-//! client holds back until a 100 (Continue) comes, ends the connection after the response, which
-//! announces it with `connection: close`.
+//! A request is delivered when its head is complete, without waiting for its content: a server of
+//! static content has no use for it. Up to [`DISCARD_MAX`] bytes of content are discarded after the
+//! response, so that a connection survives a stray form. Content announced as longer, or held back
+//! by the client until a 100 (Continue), ends the connection after the response, which announces
+//! that with `connection: close`.
 //!
-//! After a rejection the connection always closes: once framing is in doubt, so is the place
-//! where the next request begins. Malformed chunks are found only after the response was sent;
-//! no second response would be understood, so the connection just closes.
+//! After a rejection the connection always closes: once framing is in doubt, so is the start of the
+//! next request. Malformed or overlong chunks are detected only after the response was sent; the
+//! client could not interpret a second response, so the connection just closes.
 
 use super::chunked::Chunked;
 use super::error::Rejection;
@@ -42,13 +42,13 @@ use crate::semantics::date::DATE_LINE_LEN;
 use crate::semantics::request::{Content, Method, Request, TargetForm, Version};
 use crate::semantics::response::ResponseHead;
 
-/// What became of input.
+/// The result of reading input.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
-    /// The length of what `event` is about, at the beginning of the input; 0 if more is needed.
-    /// The caller drops these bytes, once it is done with `event`.
+    /// The length of the bytes that `event` describes, at the beginning of the input; 0 if more is
+    /// needed. The caller drops these bytes once it is done with `event`.
     pub consumed: usize,
-    /// What they were.
+    /// What the bytes were.
     pub event: Event<'a>,
 }
 
@@ -67,14 +67,14 @@ impl<'a> Step<'a> {
     }
 }
 
-/// What input amounts to.
+/// What was read.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::large_enum_variant, reason = "the large one is the usual one")]
 pub enum Event<'a> {
-    /// Nothing yet: call again with the same bytes and more behind them.
+    /// Nothing yet: call again with the same bytes and more appended.
     NeedMore,
-    /// Content of the last request, or the empty line before the next: of no use to a server of
-    /// static content. Call again with what follows.
+    /// Content of the last request, or the empty line before the next: not needed by a server of
+    /// static content. Call again with the rest.
     Dropped,
     /// A request, whose head is the bytes consumed: call [`Connection::respond`] next.
     Request(Request<'a>),
@@ -105,13 +105,13 @@ enum Pending {
     Chunked(Chunked),
 }
 
-/// One HTTP/1 connection, the server's side. It keeps no bytes; see the module for the order of
+/// The server side of one HTTP/1 connection. It keeps no bytes; see the module for the order of
 /// calls.
 #[derive(Clone, Debug)]
 pub struct Connection {
     /// Content of the current request, or what is left of it.
     pending: Pending,
-    /// How far the head that is arriving was read.
+    /// How much of the arriving head was read.
     progress: Progress,
     /// Bytes of chunked content already discarded, at most [`DISCARD_MAX`].
     discarded: u32,
@@ -120,9 +120,9 @@ pub struct Connection {
     line: ConnectionLine,
     /// The current request is a `HEAD`.
     is_head: bool,
-    /// The empty line was seen that may precede a request.
+    /// The empty line that may precede a request was skipped.
     has_skipped_line: bool,
-    /// The current response is to be the last.
+    /// The current response will be the last.
     is_draining: bool,
     is_lingering: bool,
 }
@@ -134,7 +134,7 @@ impl Default for Connection {
 }
 
 impl Connection {
-    /// A connection on which nothing was received yet.
+    /// A connection that has received nothing yet.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -189,7 +189,8 @@ impl Connection {
         }
     }
 
-    /// Input other than a head at the beginning: content to discard, an empty line, or a rest.
+    /// Handles input that does not begin with a head: content to discard, an empty line, or bytes
+    /// after the last request.
     #[cold]
     fn receive_other<'a>(&mut self, input: &'a [u8]) -> Step<'a> {
         match self.state {
@@ -210,7 +211,7 @@ impl Connection {
         }
     }
 
-    /// RFC 9112 section 2.2: an empty line before a request line is skipped, one.
+    /// RFC 9112 section 2.2: one empty line before a request line is skipped.
     fn receive_empty_line<'a>(&mut self, input: &'a [u8]) -> Step<'a> {
         if !self.progress.is_none() || self.has_skipped_line {
             return self.receive_head(input);
@@ -228,7 +229,7 @@ impl Connection {
         }
     }
 
-    /// Takes note of a request.
+    /// Records a request.
     #[inline]
     fn accept(&mut self, head: &Head<'_>) {
         let request = &head.request;
@@ -246,8 +247,8 @@ impl Connection {
         self.state = State::Respond;
     }
 
-    /// Takes note of a request with content, or of one (`CONNECT`) after which bytes may follow
-    /// that are not a request.
+    /// Records a request with content, or one (`CONNECT`) that may be followed by bytes that are
+    /// not a request.
     #[cold]
     fn accept_content(&mut self, head: &Head<'_>) {
         self.discarded = 0;
@@ -268,8 +269,8 @@ impl Connection {
         }
     }
 
-    /// Discards content: how many bytes of the input it took; `None` if it is malformed or too
-    /// much. The state says whether it ended.
+    /// Discards content: returns how many bytes of the input it took; `None` if it is malformed or
+    /// too long. The state shows whether it ended.
     fn discard(&mut self, input: &[u8]) -> Option<usize> {
         let (consumed, is_end) = match &mut self.pending {
             Pending::None => (0, true),
@@ -297,9 +298,9 @@ impl Connection {
 
     /// Appends the head of the response to the request (or rejection) last delivered.
     ///
-    /// `date_line` is a whole `date` line ([`crate::semantics::date::DateLine`]). Gives whether
-    /// content follows the head: not after `HEAD`, nor with 204 and 304. The response is final:
-    /// no status below 200.
+    /// `date_line` is a whole `date` line ([`crate::semantics::date::DateLine`]). Returns whether
+    /// content follows the head: not after `HEAD`, nor with 204 and 304. The response is final: no
+    /// status below 200.
     #[inline]
     pub fn respond(
         &mut self,
@@ -324,8 +325,8 @@ impl Connection {
         !self.is_head && !head.status.is_without_content()
     }
 
-    /// Gives up on the request that is arriving, because of something only the caller knows
-    /// (a timeout): call [`respond`](Self::respond) next. The connection closes after it.
+    /// Gives up on the arriving request, for a reason that only the caller knows (a timeout): call
+    /// [`respond`](Self::respond) next. The connection closes after it.
     #[cold]
     pub fn reject(&mut self) {
         debug_assert!(
@@ -338,8 +339,8 @@ impl Connection {
         self.state = State::Respond;
     }
 
-    /// Lets the connection end: the next response says `connection: close`. An idle one may be
-    /// closed at once.
+    /// Winds the connection down: the next response says `connection: close`. An idle connection
+    /// may be closed at once.
     pub fn drain(&mut self) {
         self.is_draining = true;
     }
@@ -350,21 +351,21 @@ impl Connection {
         self.state == State::Head && self.progress.is_none()
     }
 
-    /// Whether the last response was written: close once it is sent.
+    /// Whether the last response was written: close when it is sent.
     #[must_use]
     pub fn is_closing(&self) -> bool {
         self.state == State::Closing
     }
 
-    /// Whether the peer may still be sending when the connection closes. Then a plain close
-    /// could reset the connection and lose the response (RFC 9112 section 9.6): end the sending
-    /// half, drop input for a short while, close then.
+    /// Whether the peer may still be sending when the connection closes. A plain close could then
+    /// reset the connection and lose the response (RFC 9112 section 9.6): end the sending half,
+    /// drop input for a short while, then close.
     #[must_use]
     pub fn is_lingering(&self) -> bool {
         self.is_lingering
     }
 
-    /// Whether more input can lead to anything: not before a response, nor after the last one.
+    /// Whether more input can have any effect: not before a response, nor after the last one.
     #[must_use]
     pub fn wants_input(&self) -> bool {
         matches!(self.state, State::Head | State::Discard)

@@ -1,11 +1,11 @@
-//! Why a request is rejected before its target is examined, and with which status.
+//! Why a request is rejected before its target is resolved, and with which status.
 
 use crate::semantics::status::Status;
 
 /// A request that is answered with an error; the connection closes after it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Rejection {
-    /// The status to answer with.
+    /// The status of the answer.
     pub status: Status,
     /// The cause.
     pub why: Why,
@@ -43,14 +43,14 @@ impl Rejection {
 /// A cause of refusal.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Why {
-    /// No method, or white space or line ends that are not exactly as the grammar has them.
+    /// No method, or white space or line ends that deviate from the grammar.
     RequestLine,
     /// The request line is longer than [`super::limits::REQUEST_LINE_MAX`].
     RequestLineTooLong,
-    /// The same, and there is nothing but a method in it.
+    /// As `RequestLineTooLong`, with nothing but a method in the line.
     MethodTooLong,
-    /// A target in no form, in one that the method does not have, or with a byte that is not visible
-    /// ASCII: RFC 3986 has no others, and two readers may decode them in two ways.
+    /// A target in no known form, in one that the method does not allow, or with a byte that is not
+    /// visible ASCII: RFC 3986 has no others, and two readers may decode them differently.
     Target,
     /// The version is missing or misspelt; HTTP/0.9 looks like this too.
     VersionMalformed,
@@ -68,7 +68,7 @@ pub enum Why {
     HostMissing,
     /// More than one `Host` field line.
     HostRepeated,
-    /// A `Host` that is no host and port.
+    /// A `Host` that is not a host with an optional port.
     HostInvalid,
     /// `Content-Length` is not one number.
     ContentLength,
@@ -76,10 +76,10 @@ pub enum Why {
     TransferEncoding,
     /// Both `Content-Length` and `Transfer-Encoding`.
     LengthAndCoding,
-    /// A transfer coding other than `chunked` below it.
+    /// A transfer coding other than `chunked` before it.
     CodingUnsupported,
     /// An expectation other than `100-continue`.
     ExpectationUnknown,
-    /// The head did not arrive in time; only callers know.
+    /// The head did not arrive in time; only the caller can tell.
     Timeout,
 }

@@ -1,11 +1,11 @@
-//! What a head's fields say about the message and the connection (RFC 9112 sections 6, 7 and 9).
+//! What a head's fields specify for the message and the connection (RFC 9112 sections 6, 7 and 9).
 
 use super::error::Why;
 use crate::semantics::decimal::parse_decimal;
 use crate::semantics::fields::{FieldMask, Fields, KnownField};
 use crate::semantics::request::{Content, Version};
 
-/// Fields that decide on framing or on the connection, apart from `Host`.
+/// Fields that affect the framing or the connection, apart from `Host`.
 pub(crate) const FRAMING: FieldMask = FieldMask::of(&[
     KnownField::Connection,
     KnownField::ContentLength,
@@ -16,13 +16,13 @@ pub(crate) const FRAMING: FieldMask = FieldMask::of(&[
 /// How a request's content is framed.
 ///
 /// # Errors
-/// Everything that two readers might understand differently (RFC 9112 section 6.3), repeated
-/// lengths included even if they agree.
+/// Anything that two readers might understand differently (RFC 9112 section 6.3), including
+/// repeated lengths that agree.
 pub(crate) fn parse_content(fields: &Fields<'_>, version: Version) -> Result<Content, Why> {
     let has_length = fields.has(KnownField::ContentLength);
     if fields.has(KnownField::TransferEncoding) {
         if version == Version::Http10 {
-            return Err(Why::TransferEncoding); // RFC 9112 6.1: its framing is faulty
+            return Err(Why::TransferEncoding); // RFC 9112 6.1: faulty framing
         }
         if has_length {
             return Err(Why::LengthAndCoding);
@@ -45,8 +45,8 @@ pub(crate) fn parse_content(fields: &Fields<'_>, version: Version) -> Result<Con
     }
 }
 
-/// `chunked` alone is understood. Other codings below it are not implemented; without `chunked` as
-/// the last, or with it twice, the end of the content is in doubt (RFC 9112 section 6.3).
+/// Only `chunked` alone is supported. Other codings before it are not implemented; if `chunked` is
+/// not last, or occurs twice, the end of the content is in doubt (RFC 9112 section 6.3).
 fn parse_transfer_encoding(fields: &Fields<'_>) -> Result<Content, Why> {
     let mut coding_count = 0u32;
     let mut chunked_count = 0u32;
@@ -68,14 +68,14 @@ fn parse_transfer_encoding(fields: &Fields<'_>) -> Result<Content, Why> {
     }
 }
 
-/// What the `Connection` field asks for.
+/// What the `Connection` field requests.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct ConnectionOptions {
     pub(crate) close: bool,
     pub(crate) keep_alive: bool,
 }
 
-/// The options among all lines of `Connection` that decide on persistence (RFC 9112 section 9.3).
+/// The options in all lines of `Connection` that affect persistence (RFC 9112 section 9.3).
 pub(crate) fn parse_connection(fields: &Fields<'_>) -> ConnectionOptions {
     let mut options = ConnectionOptions::default();
     for line in fields.lines(KnownField::Connection) {

@@ -1,9 +1,9 @@
 //! The head of a request: request line and field section, read in one pass without copying.
 //!
-//! The grammar is RFC 9112's without its leniencies: nothing that two readers could take for two
-//! different messages gets through. A head that arrives in pieces is checked line by line as the
-//! lines become complete, each once, and read as a whole when the last is there. What is refused,
-//! and why, depends on the bytes alone and not on the pieces.
+//! The grammar is RFC 9112's without its leniencies: no head passes that two readers could take for
+//! two different messages. A head that arrives in pieces is checked line by line, each line once
+//! when it is complete, and read as a whole after the last. What is refused, and why, depends on
+//! the bytes alone and not on the pieces.
 
 use super::error::Why;
 use super::framing::{self, FRAMING};
@@ -17,24 +17,24 @@ use crate::semantics::request::{Content, Method, Request, Version};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Head<'a> {
     pub(crate) request: Request<'a>,
-    /// Bytes from the request line to the empty line.
+    /// Length from the request line to the empty line, in bytes.
     pub(crate) len: usize,
-    /// Whether the connection may go on.
+    /// Whether the connection may continue.
     pub(crate) is_persistent: bool,
-    /// Whether content is held back until a 100 comes.
+    /// Whether the client holds content back until a 100 arrives.
     pub(crate) expects_continue: bool,
 }
 
-/// How far an incomplete head was read: the part before is not read again until it is complete.
+/// How much of an incomplete head was read: that part is not read again until the head is complete.
 ///
 /// Invariant: `fields_start <= line_start <= scanned <= HEAD_MAX`, or all of them are 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Progress {
-    /// Bytes in which no new line end has to be looked for.
+    /// Length of the prefix already searched for line ends.
     scanned: u32,
-    /// Where the field section begins; 0 while the request line is not complete.
+    /// Where the field section begins; 0 while the request line is incomplete.
     fields_start: u32,
-    /// Where the first line begins that is not complete.
+    /// Where the first incomplete line begins.
     line_start: u32,
     /// Field lines before it.
     line_count: u16,
@@ -53,8 +53,8 @@ pub(crate) fn parse<'a>(input: &'a [u8], progress: &mut Progress) -> Result<Opti
     if !progress.is_none() && !resume(input, progress)? {
         return Ok(None);
     }
-    // Decided by the first byte, before a line is complete: a TLS hello or other noise on this
-    // port would otherwise wait for a line end that never comes.
+    // Decided by the first byte, before a line is complete: a TLS hello or other noise on this port
+    // would otherwise wait for a line end that never arrives.
     match input.first() {
         None => return Ok(None),
         Some(&byte) if !scan::is_token_byte(byte) => return Err(Why::RequestLine),
@@ -82,8 +82,8 @@ pub(crate) fn parse<'a>(input: &'a [u8], progress: &mut Progress) -> Result<Opti
     }
 }
 
-/// Whether a head known to be incomplete has got complete (or its request line has): only then
-/// is it read from its beginning. Checks the field lines that have got complete.
+/// Whether a head known to be incomplete (or its request line) is complete now: only then is it
+/// read from its beginning. Checks the field lines that have become complete.
 #[cold]
 fn resume(input: &[u8], progress: &mut Progress) -> Result<bool, Why> {
     let fields_start = progress.fields_start as usize;
@@ -99,7 +99,7 @@ fn resume(input: &[u8], progress: &mut Progress) -> Result<bool, Why> {
     let section = section_view(input, fields_start);
     if has_line_end {
         let line_start = progress.line_start as usize - fields_start;
-        // Its table is not kept: it would make every waiting connection larger.
+        // The field table is not kept: it would make every waiting connection larger.
         let mut fields = Fields::over(section);
         match fields
             .read(line_start, &mut progress.line_count)
@@ -113,14 +113,14 @@ fn resume(input: &[u8], progress: &mut Progress) -> Result<bool, Why> {
     Ok(false)
 }
 
-/// As much of the field section as it may be long.
+/// The field section, cut at its maximum length.
 #[inline]
 fn section_view(input: &[u8], fields_start: usize) -> &[u8] {
     let section = &input[fields_start..];
     &section[..section.len().min(FIELD_SECTION_MAX)]
 }
 
-/// Refuses an incomplete section that can only get longer than allowed.
+/// Refuses an incomplete section that has reached the maximum length.
 fn check_section_len(section: &[u8]) -> Result<(), Why> {
     if section.len() == FIELD_SECTION_MAX {
         return Err(Why::FieldSectionTooLarge);
@@ -136,14 +136,14 @@ fn field_cause(error: FieldError) -> Why {
     }
 }
 
-/// A request line; the target is not looked into yet.
+/// A request line; the target has not been parsed yet.
 #[derive(Clone, Copy)]
 struct RequestLine<'a> {
     method: Method,
     method_name: &'a [u8],
     target: &'a [u8],
     version: Version,
-    /// With its CRLF.
+    /// Length including its CRLF.
     len: usize,
 }
 
@@ -157,7 +157,7 @@ fn parse_request_line(input: &[u8]) -> Result<Option<RequestLine<'_>>, Why> {
     }
 }
 
-/// What an unreadable request line means: nothing yet, if its end is not there.
+/// The meaning of an unreadable request line: nothing yet, if its end is missing.
 #[cold]
 fn incomplete_or(why: Why, view: &[u8]) -> Result<Option<RequestLine<'_>>, Why> {
     match memchr::memchr(b'\n', view) {
@@ -167,8 +167,8 @@ fn incomplete_or(why: Why, view: &[u8]) -> Result<Option<RequestLine<'_>>, Why> 
     }
 }
 
-/// What a request line without an end is. RFC 9112 section 3 distinguishes a method that is too
-/// long from a target that is.
+/// The error for a request line without an end. RFC 9112 section 3 distinguishes a method that is
+/// too long from a target that is.
 fn too_long(view: &[u8]) -> Why {
     match view.iter().position(|&byte| !scan::is_token_byte(byte)) {
         None => Why::MethodTooLong,
@@ -237,7 +237,7 @@ fn parse_version(rest: &[u8]) -> Result<Version, Why> {
     }
 }
 
-/// Judges the head as a whole, once all of it is there and every line is well formed.
+/// Checks the head as a whole, once it is complete and every line is well formed.
 #[inline]
 fn finish<'a>(
     line: RequestLine<'a>,
@@ -288,8 +288,8 @@ fn finish<'a>(
 mod tests {
     use super::*;
 
-    /// What makes reading linear: complete lines are behind `line_start`, and bytes without a
-    /// line end behind `scanned`, whatever the pieces.
+    /// This makes reading linear: complete lines are before `line_start`, and bytes without a line
+    /// end before `scanned`, whatever the pieces.
     #[test]
     fn lines_that_were_read_are_not_read_again() {
         let head = b"GET / HTTP/1.1\r\nHost: a\r\nAccept: b\r\nX: y\r\n\r\n";

@@ -1,4 +1,4 @@
-//! HTTP/1.0 and HTTP/1.1 (RFC 9112), the server's side, as a machine without I/O.
+//! HTTP/1.0 and HTTP/1.1 (RFC 9112), the server side, as a machine without I/O.
 //!
 //! [`connection`] has the machine, its states and the order of calls.
 

@@ -4,10 +4,10 @@ use super::error::Why;
 use crate::scan;
 use crate::semantics::request::{Method, RequestTarget, TargetForm};
 
-/// Reads a target that consists of visible ASCII only. Also gives the authority that it names.
+/// Reads a target that consists of visible ASCII only. Also returns the authority that it names.
 ///
 /// # Errors
-/// [`Why::Target`] for a target in no form, in one that the method does not have, or with a
+/// [`Why::Target`] for a target in no known form, in one that the method does not allow, or with a
 /// fragment.
 #[inline]
 pub(crate) fn parse_target<'a>(
@@ -30,7 +30,7 @@ pub(crate) fn parse_target<'a>(
     parse_other_form(raw, method, method_name)
 }
 
-/// The forms other than origin-form.
+/// Reads a target in a form other than origin-form.
 #[cold]
 fn parse_other_form<'a>(
     raw: &'a [u8],
@@ -86,7 +86,7 @@ fn parse_other_form<'a>(
 }
 
 /// Path and query. A fragment is never sent (RFC 9112 section 3.2): a client that sends one
-/// disagrees on where the target ends.
+/// disagrees about where the target ends.
 #[inline]
 fn split_query(target: &[u8]) -> Result<(&[u8], Option<&[u8]>), Why> {
     let end = scan::find_path_end(target);
@@ -99,10 +99,10 @@ fn split_query(target: &[u8]) -> Result<(&[u8], Option<&[u8]>), Why> {
     }
 }
 
-/// Whether this is `uri-host [ ":" port ]` (RFC 9110 section 7.2) with a host that is not empty.
+/// Whether this is `uri-host [ ":" port ]` (RFC 9110 section 7.2) with a non-empty host.
 ///
-/// Two narrowings: no comma in a name, because two joined `Host` lines look like that; no form of
-/// IP literal other than IPv6 without a zone.
+/// Two restrictions: no comma in a name, because two joined `Host` lines look like that; no IP
+/// literals other than IPv6 addresses without a zone.
 #[inline]
 pub(crate) fn is_authority(value: &[u8]) -> bool {
     let host_len = match value.first() {
@@ -132,7 +132,7 @@ fn ip_literal_len(value: &[u8]) -> Option<usize> {
     is_address.then_some(end + 1)
 }
 
-/// Whether these are decimal digits of a number up to 65535, or none.
+/// Whether these are the decimal digits of a number up to 65535, or empty.
 fn is_port(digits: &[u8]) -> bool {
     let is_small = digits.len() < 5 || digits.len() == 5 && digits <= b"65535";
     is_small && digits.iter().all(u8::is_ascii_digit)
@@ -163,7 +163,7 @@ fn strip_prefix_ignoring_case<'a>(text: &'a [u8], prefix: &[u8]) -> Option<&'a [
 /// The longest text of an IPv6 address: six groups and a dotted quad.
 const IPV6_TEXT_MAX: usize = 45;
 
-/// Bytes that stand for themselves in a `reg-name` (RFC 3986 section 3.2.2), but for the comma.
+/// Bytes allowed unencoded in a `reg-name` (RFC 3986 section 3.2.2), except the comma.
 const NAME: [bool; 256] = scan::letters_digits_and(b"-._~!$&'()*+;=");
 
 #[cfg(test)]

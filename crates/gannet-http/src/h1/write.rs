@@ -5,10 +5,10 @@ use crate::semantics::decimal::write_decimal;
 use crate::semantics::response::{ReadyPart, ResponseHead};
 use crate::semantics::status::Status;
 
-/// What the response says about the connection (RFC 9112 section 9.3).
+/// What the response announces about the connection (RFC 9112 section 9.3).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ConnectionLine {
-    /// Nothing: the connection persists, as HTTP/1.1 has it by default.
+    /// Nothing: the connection persists, which is HTTP/1.1's default.
     None,
     /// `connection: close`
     Close,
@@ -60,8 +60,8 @@ pub(crate) fn write_head(
 
 /// The length to write, if any (RFC 9110 section 8.6).
 ///
-/// A response that may have content always says how much: without a length it would last until
-/// the connection closes, and a client would wait for it.
+/// A response that may have content always has a length: without one the content would last until
+/// the connection closes, and a client would wait for that.
 fn content_length(head: &ResponseHead<'_>) -> Option<u64> {
     let is_whole = matches!(head.ready, Some((_, ReadyPart::Whole)));
     debug_assert!(
@@ -83,13 +83,13 @@ fn write_status_line(status: Status, out: &mut Vec<u8>) {
         out.extend_from_slice(line.as_bytes());
         return;
     }
-    // RFC 9112 4: the space stays although the reason phrase is empty.
+    // RFC 9112 4: the space is required even if the reason phrase is empty.
     out.extend_from_slice(b"HTTP/1.1 ");
     write_decimal(u64::from(status.0), out);
     out.extend_from_slice(b" \r\n");
 }
 
-/// Room for what surrounds the ready fields of a usual response.
+/// Room for the fields around the ready ones of a usual response.
 const PLAIN_HEAD_LEN: usize = 160;
 
 #[cfg(test)]

@@ -12,7 +12,7 @@
 //!             ▼            ▼          ▼                   ▼                  ▼
 //!             └────────────┴── receive: Closed, handle_timeout ────────▶ closing
 //!
-//!  a stream, as RFC 9113 5.1 has it:
+//!  a stream (RFC 9113 5.1):
 //!
 //!               receive: Request                respond, no content
 //!       idle ──────────────────────▶ Awaited ──────────────────────────▶ Done
@@ -23,29 +23,31 @@
 //! ```
 //!
 //! 1. Call [`Connection::receive`] with all unconsumed bytes, first those left over, then those
-//!    that arrived; drop [`Received::consumed`] of them; until it says [`Event::NeedMore`].
+//!    that arrived; drop [`Received::consumed`] of them; repeat until it returns
+//!    [`Event::NeedMore`].
 //! 2. Answer each [`Event::Request`] and [`Event::Reject`] with [`Connection::respond`], at once or
 //!    later, in any order. It appends the response's head to the output.
 //! 3. Call [`Connection::poll_frame`] after every `receive` that consumed something, and whenever
 //!    there is room to send: it appends control frames, and headers of DATA frames whose content
 //!    the caller then sends.
-//! 4. Output is one sequence: `respond` and `poll_frame` append to what was put out before, content
-//!    included. After [`Body::is_last`](super::Body::is_last), or if `respond` says that no content
-//!    follows, or after [`Event::Reset`], the machine does not speak of the stream any more.
-//! 5. If input is left that was not consumed and [`Connection::wants_input`] has turned true again
-//!    after output, call `receive` again: replies to control frames wait in a bounded buffer, and
-//!    nothing is read while that is full.
+//! 4. Output is one sequence: `respond` and `poll_frame` append to the earlier output, content
+//!    included. After [`Body::is_last`](super::Body::is_last), or if `respond` returns that no
+//!    content follows, or after [`Event::Reset`], the machine does not mention the stream any more.
+//! 5. If unconsumed input is left and [`Connection::wants_input`] has turned true again after
+//!    output, call `receive` again: replies to control frames wait in a bounded buffer, and nothing
+//!    is read while that is full.
 //! 6. When [`Connection::is_closing`], close once all output is sent, after lingering: the peer may
 //!    have sent more, and a reset would destroy what it has not read yet.
 //!
-//! The machine never sees content. If announced content is unavailable (a file that shrank), close
-//! the connection: the frame header has promised it. Before it is named, call
-//! [`Connection::abort`]. The request's host is not checked here: hosts share connections, so the
-//! caller answers 421 for a host that it does not serve (RFC 9113 section 9.1.1).
+//! The machine never sees content. If content becomes unavailable (a file that shrank), call
+//! [`Connection::abort`]; once `poll_frame` has named the range, close the connection instead,
+//! because the frame header has promised it. The request's host is not checked here: hosts share
+//! connections, so the caller answers 421 for a host that it does not serve (RFC 9113 section
+//! 9.1.1).
 //!
-//! Request content is discarded. What one stream may send is a window of 64 KiB that is never given
-//! back; a request that announces or sends more is answered all the same, and a moment later its
-//! stream ends with RST_STREAM (NO_ERROR), as RFC 9113 section 8.1 has it.
+//! Request content is discarded. Each stream may send one window of 64 KiB, which is never
+//! replenished; a request that announces or sends more is answered all the same, and a moment later
+//! its stream ends with RST_STREAM (NO_ERROR), as RFC 9113 section 8.1 allows.
 
 mod control;
 mod receive;
@@ -70,21 +72,20 @@ use crate::binary::priority::Priority;
 use crate::binary::rejection::Rejection;
 use crate::semantics::request::Request;
 
-/// What became of input.
+/// The result of reading input.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
-    /// Bytes that are done with. The caller drops them.
+    /// Bytes that are no longer needed. The caller drops them.
     pub consumed: usize,
-    /// What they were.
+    /// What the bytes were.
     pub event: Event<'a>,
 }
 
-/// What input amounts to.
+/// What was read.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::large_enum_variant, reason = "the large one is the usual one")]
 pub enum Event<'a> {
-    /// Nothing that the caller has to know: call again with the bytes not consumed and more
-    /// behind them.
+    /// Nothing that concerns the caller: call again with the unconsumed bytes and more appended.
     NeedMore,
     /// A request: call [`Connection::respond`] for this stream. Call `receive` again for the rest
     /// of the input.
@@ -98,31 +99,31 @@ pub enum Event<'a> {
     Reject {
         /// Its stream.
         stream: StreamId,
-        /// How.
+        /// The answer to send.
         rejection: Rejection,
     },
-    /// A stream that was delivered, and whose response is not complete, has ended: do not respond,
-    /// or stop sending.
+    /// A delivered stream whose response is not complete has ended: do not respond, or stop
+    /// sending.
     Reset {
-        /// Which.
+        /// Its stream.
         stream: StreamId,
     },
-    /// The connection is broken: all streams have ended. Said once; input is dropped from now on.
-    /// Output and time can break it too: then this comes with the next call.
+    /// The connection is broken: all streams have ended. Reported once; input is dropped from now
+    /// on. Output and time can break it too: then the next call reports it.
     Closed(ConnectionError),
 }
 
 /// How long the machine waits for a peer, in milliseconds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Timeouts {
-    /// For the preface, and for a frame or field block that has begun, to be complete.
+    /// For the preface, or a frame or field block that has begun, to become complete.
     pub head_ms: u64,
     /// For a request, while no stream is open.
     pub idle_ms: u64,
-    /// For a window to send in, or for request content to end.
+    /// For a window to open, or for request content to end.
     pub progress_ms: u64,
-    /// The least bytes per second of content that a stream must move, so that a byte now and then
-    /// is not progress; 0 for any.
+    /// The minimum rate of content on a stream, in bytes per second, so that a byte now and then
+    /// does not count as progress; 0 for none.
     pub rate_min: u64,
 }
 
@@ -142,27 +143,27 @@ impl Default for Timeouts {
 enum Expects {
     /// The preface, before all frames.
     Preface,
-    /// The SETTINGS frame that belongs to it.
+    /// The SETTINGS frame that completes the preface.
     Settings,
     /// Any frame.
     Frames,
 }
 
-/// How far the end of the connection is.
+/// How close the connection is to its end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum End {
-    /// Not in sight.
+    /// No end in sight.
     None,
-    /// The first GOAWAY was sent, without a limit, and a PING after it: streams that the peer
-    /// opened before it saw the GOAWAY have arrived when the answer has.
+    /// The first GOAWAY was sent, without a limit, followed by a PING: once its answer arrives, so
+    /// have all streams that the peer opened before it saw the GOAWAY.
     Announced { until: Time },
     /// The final GOAWAY was sent: later streams are ignored.
     Final { last_stream: u32 },
-    /// A connection error, or the idle timeout: no stream is served any more.
+    /// After a connection error or the idle timeout: no stream is served any more.
     Over,
 }
 
-/// A field block that goes on in CONTINUATION frames.
+/// A field block that continues in CONTINUATION frames.
 #[derive(Clone, Debug)]
 struct PartialBlock {
     stream: u32,
@@ -172,12 +173,12 @@ struct PartialBlock {
     continuations: u32,
 }
 
-/// One HTTP/2 connection, the server's side. See the module for the order of calls.
+/// The server side of one HTTP/2 connection. See the module for the order of calls.
 #[derive(Clone, Debug)]
 pub struct Connection {
     streams: Streams,
     decoder: Decoder,
-    /// Control frames not put out yet, up to about [`CONTROL_MAX`] bytes.
+    /// Control frames not yet appended to the output, up to about [`CONTROL_MAX`] bytes.
     control: Vec<u8>,
     send_window: SendWindow,
     receive_window: ReceiveWindow,
@@ -200,17 +201,17 @@ pub struct Connection {
     idle_since: Time,
     /// The latest time given by the caller.
     now: Time,
-    /// When to check streams for lack of progress: no later than the first of them is overdue.
+    /// When to check streams for lack of progress: no later than the first deadline.
     check_at: Option<Time>,
-    /// Content handed out in all.
+    /// Content announced in DATA frames so far, in bytes.
     content_sent: u64,
     error: Option<ConnectionError>,
-    /// The caller has received the event for it.
+    /// The caller has received the event for the error.
     is_error_told: bool,
 }
 
 impl Connection {
-    /// A connection on which nothing was received yet. Our SETTINGS are waiting to be sent.
+    /// A connection that has received nothing yet. Our SETTINGS are waiting to be sent.
     #[must_use]
     pub fn new(now: Time, timeouts: Timeouts) -> Self {
         let mut control = Vec::with_capacity(64);
@@ -271,8 +272,8 @@ impl Connection {
         }
     }
 
-    /// Whether more input can lead to anything now: not after an error, nor while too many
-    /// replies wait to be sent.
+    /// Whether more input can have any effect now: not after an error, nor while too many replies
+    /// wait to be sent.
     #[must_use]
     pub fn wants_input(&self) -> bool {
         self.end != End::Over && self.control.len() < CONTROL_MAX
@@ -299,7 +300,7 @@ impl Connection {
             + self.closed.memory()
     }
 
-    /// Gives memory back that an idle connection does not need, such as the table of streams. The
+    /// Releases memory that an idle connection does not need, such as the table of streams. The
     /// next request allocates again.
     pub fn trim(&mut self) {
         if self.streams.count() == 0 {
@@ -311,7 +312,7 @@ impl Connection {
         self.early_priorities.shrink_to_fit();
     }
 
-    /// Ends the connection because of an error: GOAWAY, and all streams are forgotten.
+    /// Ends the connection because of an error: sends GOAWAY, and forgets all streams.
     #[cold]
     fn fail(&mut self, why: Why) {
         let error = ConnectionError::of(why);
@@ -324,7 +325,7 @@ impl Connection {
         self.check_at = None;
     }
 
-    /// Whether the stream is still open for the caller.
+    /// Whether the caller still has to answer on this stream, or is sending.
     fn is_callers(&self, slot: super::streams::Slot) -> bool {
         self.streams.get(slot).response != Response::Done
     }

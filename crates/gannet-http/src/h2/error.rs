@@ -1,4 +1,4 @@
-//! What a peer did wrong, and what goes on the wire for it (RFC 9113 sections 5.4 and 7).
+//! Errors of the peer, and the codes sent for them (RFC 9113 sections 5.4 and 7).
 
 use crate::binary::budget::Spent;
 use crate::binary::request::Malformed;
@@ -8,23 +8,23 @@ use crate::binary::request::Malformed;
 pub struct ErrorCode(pub u32);
 
 impl ErrorCode {
-    /// Nothing is wrong: a graceful end.
+    /// No error: a graceful end.
     pub const NO_ERROR: Self = Self(0x0);
-    /// The protocol was broken in a way that no other code names.
+    /// A protocol violation that no other code describes.
     pub const PROTOCOL_ERROR: Self = Self(0x1);
-    /// Something went wrong on our side.
+    /// An error on our side.
     pub const INTERNAL_ERROR: Self = Self(0x2);
-    /// More was sent than the window allowed, or a window grew too large.
+    /// More was sent than the window allowed, or a window became too large.
     pub const FLOW_CONTROL_ERROR: Self = Self(0x3);
     /// Settings were not acknowledged in time.
     pub const SETTINGS_TIMEOUT: Self = Self(0x4);
-    /// A frame came for a stream that is closed, or half-closed by the peer.
+    /// A frame arrived for a stream that is closed, or half-closed by the peer.
     pub const STREAM_CLOSED: Self = Self(0x5);
     /// A frame has a length that its type does not allow.
     pub const FRAME_SIZE_ERROR: Self = Self(0x6);
-    /// The stream was refused before anything was done for it.
+    /// The stream was refused before any processing.
     pub const REFUSED_STREAM: Self = Self(0x7);
-    /// The stream is not wanted any more.
+    /// The stream is no longer wanted.
     pub const CANCEL: Self = Self(0x8);
     /// A field block cannot be decoded.
     pub const COMPRESSION_ERROR: Self = Self(0x9);
@@ -63,7 +63,7 @@ impl ErrorCode {
 /// An error that ends the connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ConnectionError {
-    /// What the GOAWAY frame says.
+    /// The code in the GOAWAY frame.
     pub code: ErrorCode,
     /// What was found.
     pub why: Why,
@@ -101,7 +101,7 @@ impl ConnectionError {
     }
 }
 
-/// An error that ends one stream; the connection goes on.
+/// An error that ends one stream; the connection continues.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct StreamError {
     pub(crate) code: ErrorCode,
@@ -133,9 +133,10 @@ pub enum Why {
     FrameTooLong,
     /// A field block is not followed by its CONTINUATION frame at once.
     ContinuationExpected,
-    /// A CONTINUATION frame continues nothing.
+    /// A CONTINUATION frame without a field block to continue.
     ContinuationUnexpected,
-    /// A stream identifier of the wrong parity, zero, not zero, or lower than one before.
+    /// A stream identifier of the wrong parity, zero where it must not be, not zero where it must
+    /// be, or lower than an earlier one.
     StreamIdentifier,
     /// A frame other than HEADERS or PRIORITY for a stream that was never opened.
     IdleStream,
@@ -163,7 +164,7 @@ pub enum Why {
     FieldBlockTooLong,
     /// A request that breaks RFC 9113 section 8.
     Malformed,
-    /// More streams at once than announced.
+    /// More concurrent streams than announced.
     TooManyStreams,
     /// The cost budget is spent: see [`crate::binary::budget`].
     BudgetSpent,

@@ -6,7 +6,8 @@ use super::frame::STREAM_MASK;
 /// The largest window.
 pub(crate) const WINDOW_MAX: i32 = STREAM_MASK as i32;
 
-/// How much may be sent. A change of settings can make it negative (RFC 9113 section 6.9.2).
+/// The number of bytes that may be sent. A change of settings can make it negative (RFC 9113
+/// section 6.9.2).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct SendWindow(i32);
 
@@ -23,7 +24,7 @@ impl SendWindow {
         self.0.max(0) as u32
     }
 
-    /// Takes off what is sent, at most what is available.
+    /// Subtracts sent bytes, at most those available.
     #[inline]
     pub(crate) fn consume(&mut self, len: u32) {
         debug_assert!(len <= self.available(), "sent within the window");
@@ -48,14 +49,15 @@ impl SendWindow {
         if size > i64::from(WINDOW_MAX) {
             return Err(Why::WindowOverflow);
         }
-        // Below, a window cannot pass -(2^31 - 1): it shrinks only from sizes that it was given.
+        // There is no lower limit to check: a window shrinks only from sizes that it was given, so
+        // it cannot pass -(2^31 - 1).
         self.0 = size.max(i64::from(i32::MIN)) as i32;
         Ok(())
     }
 }
 
-/// How much the peer may send on the connection. What was received is discarded at once, and
-/// given back in large steps.
+/// How much the peer may send on the connection. Received content is discarded at once, and the
+/// window replenished in large steps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReceiveWindow {
     size: u32,
@@ -68,8 +70,8 @@ impl ReceiveWindow {
         Self { size, left: size }
     }
 
-    /// Takes off what was received. Gives what to give back now: nothing, or all that was
-    /// received, once it is half of the window.
+    /// Subtracts received bytes. Returns by how much to replenish the window now: not at all, or by
+    /// everything received, once it is half of the window.
     ///
     /// # Errors
     /// [`Why::WindowExceeded`] if more was sent than allowed.

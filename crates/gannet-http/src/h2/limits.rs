@@ -1,32 +1,32 @@
-//! Bounds on what an HTTP/2 peer may send or make us keep, each with its reason.
+//! Bounds on what an HTTP/2 peer may send or make us hold, each with its reason.
 
 use super::frame::FRAME_HEADER_LEN;
 use crate::binary::limits::FIELD_BLOCK_MAX;
 
 /// The longest frame payload that is accepted: SETTINGS_MAX_FRAME_SIZE at its initial value, the
-/// lowest that RFC 9113 section 4.2 allows. Requests without content need no longer ones.
+/// lowest that RFC 9113 section 4.2 allows. Requests without content need no more.
 pub const FRAME_PAYLOAD_MAX: u32 = 16_384;
 
 /// The most input bytes that a caller has to keep for another call: one frame.
 pub const INPUT_MAX: usize = FRAME_HEADER_LEN + FRAME_PAYLOAD_MAX as usize;
 
-/// The most streams open at once: SETTINGS_MAX_CONCURRENT_STREAMS. RFC 9113 section 5.1.2 advises
-/// at least 100; browsers use no more.
+/// The most streams open at once: SETTINGS_MAX_CONCURRENT_STREAMS. RFC 9113 section 5.1.2
+/// recommends at least 100; browsers use no more.
 pub const STREAMS_MAX: u32 = 128;
 
-/// The most CONTINUATION frames of one field block. With frames of 16 KiB two are enough; clients
-/// that cut shorter pieces exist in test suites only.
+/// The most CONTINUATION frames of one field block. With frames of 16 KiB two are enough; only test
+/// suites send shorter fragments.
 pub const CONTINUATIONS_MAX: u32 = 8;
 
 /// The size of the decoder's dynamic table: SETTINGS_HEADER_TABLE_SIZE at its initial value.
 pub const DYNAMIC_TABLE_MAX: u32 = 4096;
 
-/// Request content that may be under way on one stream: its window, never given back, so this is
-/// also the most content of one request that is read and discarded.
+/// Request content that may be in flight on one stream: its window, which is never replenished, so
+/// this is also the most content of one request that is read and discarded.
 pub const STREAM_WINDOW: u32 = 65_535;
 
-/// Request content that may be under way on the connection: given back as it is discarded, so
-/// that streams do not hold each other up.
+/// Request content that may be in flight on the connection: replenished as it is discarded, so that
+/// streams do not block each other.
 pub const CONNECTION_WINDOW: u32 = 65_535;
 
 /// Request content above which a stream is assumed not to end within its window. Some clients stop
@@ -34,33 +34,33 @@ pub const CONNECTION_WINDOW: u32 = 65_535;
 pub const CONTENT_UNWELCOME: u32 = 49_152;
 
 /// How long a stream lasts whose response is complete and whose request cannot end within its
-/// window, in milliseconds without progress; then RST_STREAM (NO_ERROR) says that the rest is not
-/// wanted (RFC 9113 section 8.1). Not at once: clients are in use (curl 7.88) that find the reset
-/// in the same read as the response, and report an error instead of the response.
+/// window, in milliseconds without progress; then RST_STREAM (NO_ERROR) tells the client that the
+/// rest is not wanted (RFC 9113 section 8.1). Not at once: there are clients in use (curl 7.88)
+/// that report an error instead of the response if they read both at once.
 pub const CONTENT_LINGER_MS: u64 = 500;
 
-/// Bytes of control frames waiting to be sent at which no more input is read. Every reply to a
-/// frame is at most 17 bytes; a peer that does not read cannot make us collect more.
+/// Bytes of control frames waiting to be sent at which reading stops. Every reply to a frame is at
+/// most 17 bytes; a peer that does not read cannot make us hold more.
 pub const CONTROL_MAX: usize = 4096;
 
-/// The most settings of one SETTINGS frame that are free of charge; there are ten kinds.
+/// The most settings of one SETTINGS frame that are free of charge; ten are defined.
 pub const SETTINGS_FREE: usize = 16;
 
-/// The most closed streams that are remembered, to distinguish late frames from wrong ones.
+/// The most closed streams that are remembered, to distinguish late frames from invalid ones.
 pub const CLOSED_MAX: usize = 64;
 
-/// Content bytes of one stream before the next incremental stream has its turn, and the most in
-/// one DATA frame: what every peer takes, and about one TLS record.
+/// Content bytes of one stream before the next incremental stream gets its turn, and the most in
+/// one DATA frame: what every peer accepts, and about one TLS record.
 pub const QUANTUM: u32 = 16_384;
 
 /// A DATA frame shorter than this, because of the peer's windows and not because the content ends,
-/// is charged: sending a body byte by byte is the peer's choice and our cost.
+/// is charged: byte-by-byte delivery is the peer's choice and our cost.
 pub const SHORT_FRAME: u32 = 512;
 
 /// How long a peer has to acknowledge the PING that follows the first GOAWAY of a drain, in
-/// milliseconds; then the second one is sent anyway.
+/// milliseconds; then the second GOAWAY is sent anyway.
 pub const DRAIN_PING_MS: u64 = 1_000;
 
-/// The most memory that a connection holds beyond its own size, in bytes: the field block that
-/// arrives (twice its bound, as a vector grows), tables of streams, the dynamic table, replies.
+/// The most memory that a connection holds beyond its own size, in bytes: the arriving field block
+/// (twice its bound, as a vector grows), tables of streams, the dynamic table, replies.
 pub const MEMORY_MAX: usize = 2 * FIELD_BLOCK_MAX + 64 * 1024;

@@ -1,7 +1,7 @@
-//! HTTP/2 (RFC 9113), the server's side, as a machine without I/O.
+//! HTTP/2 (RFC 9113), the server side, as a machine without I/O.
 //!
 //! [`connection`] has the machine, its states and the order of calls. [`hpack`] is field
-//! compression (RFC 7541). What HTTP/3 has as well is in [`crate::binary`].
+//! compression (RFC 7541). The parts shared with HTTP/3 are in [`crate::binary`].
 
 pub mod connection;
 pub mod error;

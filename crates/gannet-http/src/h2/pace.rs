@@ -1,8 +1,8 @@
-//! How slow a peer may be: content that moves earns the time in which more has to follow.
+//! The minimum rate of a peer: content that moves earns time for the next bytes.
 //!
-//! A stream begins with a progress timeout. Each byte that its peer takes or gives adds what a byte
-//! may take at the least rate, up to the whole timeout again. So a peer above that rate stays for as
-//! long as it likes, and one that moves a byte now and then ends as if it had moved none.
+//! A stream begins with a progress timeout. Each byte that its peer takes or sends adds the time of
+//! a byte at the minimum rate, up to the whole timeout again. So a peer above that rate stays for
+//! any length of time, and one that moves a byte now and then ends as if it had moved none.
 
 use super::Time;
 use super::connection::Timeouts;
@@ -12,9 +12,9 @@ use super::connection::Timeouts;
 pub(crate) struct Pace {
     /// The whole timeout.
     progress_ms: u64,
-    /// What a byte earns; everything, if there is no least rate.
+    /// What a byte earns, in nanoseconds; the whole timeout, if there is no minimum rate.
     nanos_per_byte: u64,
-    /// Bytes in a whole timeout at the least rate; at least 1.
+    /// Bytes in a whole timeout at the minimum rate; at least 1.
     bytes_min: u64,
 }
 
@@ -34,14 +34,14 @@ impl Pace {
         now.plus_ms(self.progress_ms)
     }
 
-    /// Moves a deadline because of content of this many bytes.
+    /// Extends a deadline for content of this many bytes.
     #[inline]
     pub(crate) fn after(&self, deadline: Time, now: Time, len: u32) -> Time {
         let earned = self.nanos_per_byte.saturating_mul(u64::from(len));
         self.anew(now).min(Time(deadline.0.saturating_add(earned)))
     }
 
-    /// Whether so many bytes in at least one timeout are too few.
+    /// Whether this many bytes in at least one timeout are too few.
     pub(crate) fn is_too_slow(&self, bytes: u64) -> bool {
         bytes < self.bytes_min
     }

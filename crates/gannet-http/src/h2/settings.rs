@@ -6,25 +6,25 @@ use super::frame::settings::SettingId;
 use super::limits::{DYNAMIC_TABLE_MAX, STREAMS_MAX};
 use crate::binary::limits::FIELD_SECTION_MAX;
 
-/// What we announce. Everything else is at its initial value: table of 4096 bytes, windows of
-/// 65,535 bytes, frames of 16,384.
+/// What we announce. All others keep their initial values: table of 4096 bytes, windows of 65,535
+/// bytes, frames of 16,384.
 pub(crate) const OURS: [(SettingId, u32); 3] = [
     (SettingId::MAX_CONCURRENT_STREAMS, STREAMS_MAX),
     (SettingId::MAX_HEADER_LIST_SIZE, FIELD_SECTION_MAX),
     (SettingId::NO_RFC7540_PRIORITIES, 1),
 ];
 
-/// What the peer announced, as far as it matters to a server that does not push.
+/// The peer's settings, as far as they matter to a server that does not push.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PeerSettings {
-    /// The window that each stream begins with.
+    /// The initial window of each stream.
     pub(crate) initial_window: u32,
-    /// The longest frame payload that it takes.
+    /// The longest frame payload that the peer accepts.
     pub(crate) frame_payload_max: u32,
     /// A table size update is owed at the beginning of the next field block: the peer has lowered
-    /// its table below what it was when last agreed on.
+    /// its table limit below the size last agreed on.
     pub(crate) owes_size_update: bool,
-    /// The update to 0 was sent, so no table is below it any more.
+    /// The update to 0 was sent, so no later limit is below it.
     is_table_zero: bool,
 }
 
@@ -40,10 +40,10 @@ impl Default for PeerSettings {
 }
 
 impl PeerSettings {
-    /// Takes a setting in. Gives by how much all streams' windows change.
+    /// Applies a setting. Returns by how much all streams' windows change.
     ///
     /// # Errors
-    /// For a value out of range; a too large window is an error of flow control.
+    /// For a value out of range; a window that is too large is a flow-control error.
     pub(crate) fn apply(&mut self, id: SettingId, value: u32) -> Result<i64, Why> {
         match id {
             SettingId::HEADER_TABLE_SIZE => {

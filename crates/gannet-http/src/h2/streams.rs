@@ -1,8 +1,8 @@
 //! The open streams of a connection: a table of fixed bound, and the queues of those that can send.
 //!
-//! A stream in the table is *open* or *half-closed (remote)*, by whether the request has ended, or
-//! *half-closed (local)* once the response has. When both have, it leaves the table and is *closed*
-//! (RFC 9113 section 5.1).
+//! A stream in the table is *open* or *half-closed (remote)*, depending on whether the request has
+//! ended, or *half-closed (local)* once the response has. When both have, it leaves the table and
+//! is *closed* (RFC 9113 section 5.1).
 
 use super::Time;
 use super::flow::SendWindow;
@@ -10,14 +10,14 @@ use super::limits::{CLOSED_MAX, CONTENT_LINGER_MS, CONTENT_UNWELCOME, STREAM_WIN
 use super::pace::Pace;
 use crate::binary::priority::{Priority, URGENCIES};
 
-/// How far the response is.
+/// The state of the response.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Response {
     /// The caller has the request and has not answered.
     Awaited,
     /// Content is being sent.
     Sending,
-    /// All of it is written.
+    /// All content has been announced.
     Done,
 }
 
@@ -26,29 +26,29 @@ pub(crate) enum Response {
 pub(crate) struct Stream {
     pub(crate) id: u32,
     pub(crate) send_window: SendWindow,
-    /// What the peer may still send.
+    /// How much the peer may still send.
     pub(crate) receive_left: u32,
     pub(crate) response: Response,
     pub(crate) priority: Priority,
     /// The peer has ended its part.
     pub(crate) is_request_ended: bool,
     pub(crate) is_head: bool,
-    /// The caller has no content at hand.
+    /// The caller does not have the content available.
     pub(crate) is_paused: bool,
     is_queued: bool,
     /// The next stream of the same queue.
     next: u16,
     /// Request content still to come, if its length was announced.
     pub(crate) request_left: Option<u64>,
-    /// Response content that was handed out.
+    /// Response content announced so far, in bytes.
     pub(crate) sent: u64,
-    /// Response content in all.
+    /// Length of the response content.
     pub(crate) content_len: u64,
     /// When it was opened, or last sent or received content.
     pub(crate) progressed_at: Time,
-    /// When it is to be ended, if it waits for its peer then: see [`Pace`].
+    /// When it is ended, if it is waiting for its peer: see [`Pace`].
     pub(crate) deadline: Time,
-    /// What the connection had sent when its time was restarted.
+    /// How much the connection had sent when the stream's time was restarted.
     pub(crate) seen: u64,
 }
 
@@ -82,8 +82,8 @@ impl Stream {
         self.deadline = pace.after(self.deadline, now, len);
     }
 
-    /// What it waits for from now on may take a whole timeout. `seen` is what the connection has
-    /// sent until now.
+    /// Restarts the timeout for whatever it waits for next. `seen` is what the connection has sent
+    /// so far.
     #[inline]
     pub(crate) fn begin_anew(&mut self, now: Time, pace: &Pace, seen: u64) {
         self.progressed_at = now;
@@ -91,7 +91,7 @@ impl Stream {
         self.seen = seen;
     }
 
-    /// When it is to be ended, if it waits for its peer and makes no progress until then.
+    /// When it is ended, if it waits for its peer and makes no progress before.
     pub(crate) fn due_at(&self) -> Time {
         let is_too_long = self.receive_left < STREAM_WINDOW - CONTENT_UNWELCOME
             || self
@@ -104,7 +104,7 @@ impl Stream {
         self.deadline
     }
 
-    /// Whether it has something to send and a window to send it in.
+    /// Whether it has content to send and a window to send it in.
     #[inline]
     fn is_sendable(&self) -> bool {
         self.response == Response::Sending && !self.is_paused && self.send_window.available() > 0
@@ -121,7 +121,7 @@ pub(crate) struct Slot(u16);
 /// number of slots with an identifier other than 0, at most [`STREAMS_MAX`].
 #[derive(Clone, Debug)]
 pub(crate) struct Streams {
-    /// Identifiers by slot, 0 for a free one. Apart from the streams, so that a search reads
+    /// Identifiers by slot, 0 for a free one. Separate from the streams, so that a search touches
     /// little memory.
     ids: Vec<u32>,
     slots: Vec<Stream>,
@@ -155,7 +155,7 @@ impl Streams {
         }
     }
 
-    /// How many there are.
+    /// The number of streams.
     #[inline]
     pub(crate) fn count(&self) -> u32 {
         self.count
@@ -166,7 +166,7 @@ impl Streams {
         self.count >= STREAMS_MAX
     }
 
-    /// Where this stream is, if it is open.
+    /// The slot of this stream, if it is open.
     #[inline]
     pub(crate) fn find(&self, id: u32) -> Option<Slot> {
         debug_assert!(id != 0, "the connection is no stream");
@@ -179,8 +179,8 @@ impl Streams {
         &self.slots[usize::from(slot.0)]
     }
 
-    /// To be followed by [`requeue`](Self::requeue), if something changes that decides whether the
-    /// stream can send.
+    /// Must be followed by [`requeue`](Self::requeue) if a change affects whether the stream can
+    /// send.
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: Slot) -> &mut Stream {
         &mut self.slots[usize::from(slot.0)]
@@ -200,7 +200,7 @@ impl Streams {
             .map(|(index, stream)| (Slot(index as u16), stream))
     }
 
-    /// Takes a stream in; there is room.
+    /// Inserts a stream; there must be room.
     #[inline]
     pub(crate) fn insert(&mut self, stream: Stream) -> Slot {
         assert!(!self.is_full(), "whoever opens a stream looks for room");
@@ -215,7 +215,7 @@ impl Streams {
         Slot((self.slots.len() - 1) as u16)
     }
 
-    /// Takes a stream out.
+    /// Removes a stream.
     #[inline]
     pub(crate) fn remove(&mut self, slot: Slot) {
         self.unlink(slot);
@@ -236,7 +236,8 @@ impl Streams {
         Some(Slot(self.queues[urgency].first))
     }
 
-    /// Puts a stream where it belongs after a change: into its queue or out of it.
+    /// Puts a stream into its queue, or removes it from there, as its state requires after a
+    /// change.
     #[inline]
     pub(crate) fn requeue(&mut self, slot: Slot) {
         let stream = self.get(slot);
@@ -247,7 +248,7 @@ impl Streams {
         }
     }
 
-    /// Lets the next stream of the same urgency have its turn, after an incremental one had it.
+    /// Gives the next stream of the same urgency its turn, after an incremental one had it.
     #[inline]
     pub(crate) fn rotate(&mut self, slot: Slot) {
         let stream = self.get(slot);
@@ -282,8 +283,8 @@ impl Streams {
         self.queues[urgency].last = slot.0;
     }
 
-    /// Takes a stream out of its queue, if it is in one. It usually is the first; else it is
-    /// looked for among at most [`STREAMS_MAX`].
+    /// Removes a stream from its queue, if it is in one. It usually is the first; otherwise the
+    /// queue, at most [`STREAMS_MAX`] long, is searched.
     fn unlink(&mut self, slot: Slot) {
         let stream = self.get_mut(slot);
         if !stream.is_queued {
@@ -316,16 +317,16 @@ impl Streams {
 /// How a stream was closed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Closed {
-    /// Both ends are through with it, or the peer has reset it: it sends no more.
+    /// Both ends have finished, or the peer has reset it: the peer sends no more.
     ByPeer,
-    /// We have reset it: frames sent before the peer knew may still come.
+    /// We have reset it: frames sent before the peer knew may still arrive.
     ByUs,
 }
 
-/// The streams last closed. Those before are forgotten.
+/// The streams closed most recently. Older ones are forgotten.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ClosedStreams {
-    /// Identifiers; being odd, they leave bit 0 for how: 0 is [`Closed::ByUs`].
+    /// Identifiers; since they are odd, bit 0 can encode how: 0 is [`Closed::ByUs`].
     ids: Vec<u32>,
     next: usize,
 }
@@ -370,7 +371,7 @@ mod tests {
         slot
     }
 
-    /// The order in which streams come first, if each then leaves.
+    /// The order in which streams get their turn, if each then leaves.
     fn order(streams: &Streams) -> Vec<u32> {
         let mut streams = streams.clone();
         let mut ids = Vec::new();

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 #[repr(u8)]
 pub enum Coding {
-    /// No coding: the bytes as they are.
+    /// No coding: the bytes unchanged.
     Identity = 0,
     /// `gzip` (RFC 1952).
     Gzip = 1,
@@ -48,7 +48,7 @@ pub struct CodingSet(u8);
 impl CodingSet {
     /// No coding at all.
     pub const EMPTY: Self = Self(0);
-    /// Identity alone: what a client is taken to accept that says nothing.
+    /// Identity alone: assumed of a client that sends no `Accept-Encoding`.
     pub const IDENTITY: Self = Self(1);
     /// Every coding.
     pub const ALL: Self = Self(0b1111);
@@ -71,13 +71,13 @@ impl CodingSet {
         self.0 & 1 << coding as u8 != 0
     }
 
-    /// What is in both.
+    /// The codings in both sets.
     #[must_use]
     pub const fn intersection(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Whether nothing is in it.
+    /// Whether the set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {
         self.0 == 0
@@ -89,7 +89,7 @@ impl CodingSet {
         self.0
     }
 
-    /// The codings in it, identity first.
+    /// The codings in the set, identity first.
     pub fn iter(self) -> impl Iterator<Item = Coding> {
         Coding::ALL
             .into_iter()
@@ -97,20 +97,20 @@ impl CodingSet {
     }
 }
 
-/// The codings that a client accepts, by the lines of its `Accept-Encoding` field.
+/// The codings that a client accepts, according to the lines of its `Accept-Encoding` field.
 ///
-/// Weights other than 0 make no difference: the server chooses, and chooses the smallest. A
-/// client without the field gets identity, although it might be sent anything: those are scripts
-/// and tools that store what they are sent. Where `*` stands and is not refused, every coding not
-/// named is accepted. A weight that cannot be read refuses its coding. Identity is accepted unless
-/// it is refused by name, or by `*;q=0` without being named.
+/// Weights other than 0 make no difference: the server chooses, and chooses the smallest. A client
+/// without the field gets identity, although any coding would be allowed: such clients are scripts
+/// and tools that store what they receive. If `*` is present and not refused, every coding not
+/// named is accepted. An invalid weight refuses its coding. Identity is accepted unless it is
+/// refused by name, or by `*;q=0` without being named.
 #[must_use]
 pub fn accept_encoding<'a>(lines: impl Iterator<Item = &'a [u8]>) -> CodingSet {
     let mut accepted = CodingSet::EMPTY;
     let mut refused = CodingSet::EMPTY;
     let mut others = None;
     for line in lines {
-        // What browsers send, recognised whole.
+        // The values that browsers send, recognised as a whole.
         match line {
             b"gzip, deflate, br, zstd" => {
                 accepted = CodingSet(accepted.0 | 0b1110);
@@ -144,11 +144,11 @@ pub fn accept_encoding<'a>(lines: impl Iterator<Item = &'a [u8]>) -> CodingSet {
         Some(false) => CodingSet::EMPTY,
         None => unnamed.intersection(CodingSet::IDENTITY),
     };
-    // Named twice, once refused: refused.
+    // A coding named twice and refused once is refused.
     CodingSet((accepted.0 | by_default.0) & !refused.0)
 }
 
-/// Whether the parameters of an element are a weight (RFC 9110 section 12.4.2) and it is not 0.
+/// Whether the parameters of an element are a weight (RFC 9110 section 12.4.2) other than 0.
 fn is_weight_above_zero(parameters: &[u8]) -> bool {
     let weight = parameters.trim_ascii();
     let Some(digits) = weight

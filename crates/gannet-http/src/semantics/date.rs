@@ -8,7 +8,7 @@ pub const DATE_LEN: usize = 29;
 /// Bytes of a whole `date` field line with its CRLF.
 pub const DATE_LINE_LEN: usize = 37;
 
-/// Where the value begins in such a line.
+/// Offset of the value in such a line.
 pub(crate) const DATE_START: usize = b"date: ".len();
 
 /// The earliest moment that can be written: 0000-01-01 00:00:00.
@@ -36,7 +36,7 @@ impl DateLine {
         }
     }
 
-    /// The line for this second: rendered again only if the second has changed.
+    /// The line for this second; rendered again only if the second has changed.
     pub fn at(&mut self, unix_seconds: i64) -> &[u8; DATE_LINE_LEN] {
         if self.second != unix_seconds {
             *self = Self::new(unix_seconds);
@@ -51,7 +51,7 @@ impl DateLine {
     }
 }
 
-/// The IMF-fixdate of a moment; one outside [`DATE_MIN`]`..=`[`DATE_MAX`] is moved to the bound.
+/// The IMF-fixdate of a moment; one outside [`DATE_MIN`]`..=`[`DATE_MAX`] is clamped.
 #[must_use]
 pub fn write_date(unix_seconds: i64) -> [u8; DATE_LEN] {
     let moment = unix_seconds.clamp(DATE_MIN, DATE_MAX);
@@ -73,9 +73,9 @@ pub fn write_date(unix_seconds: i64) -> [u8; DATE_LEN] {
 
 /// Reads an IMF-fixdate, or one of the two obsolete forms (RFC 850, asctime).
 ///
-/// `now` (Unix seconds) settles the century of an RFC 850 date: one that would lie more than 50
+/// `now` (Unix seconds) settles the century of an RFC 850 date: one that would be more than 50
 /// years ahead is in the past. Strict: exact widths and case, existing days, the right day of the
-/// week where the year is given in full. `None` for anything else; such a field is to be ignored.
+/// week if the year is given in full. `None` for anything else; such a field is to be ignored.
 #[must_use]
 pub fn parse_date(value: &[u8], now: i64) -> Option<i64> {
     match value.get(3)? {
@@ -184,7 +184,7 @@ fn weekday(day: i64) -> usize {
 
 /// Year, month (from 1) and day (from 1) of a count of days since the epoch, proleptic Gregorian.
 ///
-/// Works in years that begin in March, so that the leap day is the last of its year.
+/// Counts in years that begin in March, so that the leap day is the last of its year.
 fn civil_from_days(days: i64) -> (i64, usize, usize) {
     let shifted = days + DAYS_TO_MARCH_0000;
     let era = shifted.div_euclid(ERA_DAYS);

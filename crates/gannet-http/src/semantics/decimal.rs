@@ -1,4 +1,4 @@
-//! Numbers in decimal digits, as fields carry them: written without allocating, read strictly.
+//! Decimal numbers in fields: written without allocating, parsed strictly.
 
 /// Appends `number` in decimal.
 pub fn write_decimal(number: u64, out: &mut Vec<u8>) {
@@ -18,7 +18,7 @@ pub fn write_decimal(number: u64, out: &mut Vec<u8>) {
 
 /// Reads one or more digits and nothing else.
 ///
-/// `None` if there is no digit, another byte, or a number above [`u64::MAX`].
+/// `None` for an empty value, any other byte, or a number above [`u64::MAX`].
 #[must_use]
 pub fn parse_decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {

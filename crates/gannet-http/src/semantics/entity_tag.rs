@@ -5,7 +5,7 @@
 pub struct EntityTag<'a> {
     /// Whether it is only a weak validator.
     pub is_weak: bool,
-    /// What stands between the quotes.
+    /// The text between the quotes.
     pub opaque: &'a [u8],
 }
 
@@ -14,21 +14,21 @@ pub struct EntityTag<'a> {
 pub enum Comparison {
     /// Equal only if neither is weak: `If-Match`, `If-Range`.
     Strong,
-    /// Weakness is disregarded: `If-None-Match`.
+    /// Weakness is ignored: `If-None-Match`.
     Weak,
 }
 
 impl<'a> EntityTag<'a> {
     /// Reads a value that is one entity tag and nothing else.
     ///
-    /// `None` if it is not: no quotes, bytes outside of `etagc`, anything after it.
+    /// `None` if it is not: no quotes, bytes outside of `etagc`, or trailing bytes.
     #[must_use]
     pub fn parse(value: &'a [u8]) -> Option<Self> {
         let (tag, rest) = Self::split(value)?;
         rest.is_empty().then_some(tag)
     }
 
-    /// Appends the tag as a field value carries it.
+    /// Appends the tag in its field value form.
     pub fn write(&self, out: &mut Vec<u8>) {
         if self.is_weak {
             out.extend_from_slice(b"W/");
@@ -38,7 +38,7 @@ impl<'a> EntityTag<'a> {
         out.push(b'"');
     }
 
-    /// Whether both name the same representation under this comparison.
+    /// Whether both denote the same representation under this comparison.
     #[must_use]
     pub fn matches(&self, other: &EntityTag<'_>, how: Comparison) -> bool {
         let may_match = match how {
@@ -48,7 +48,7 @@ impl<'a> EntityTag<'a> {
         may_match && self.opaque == other.opaque
     }
 
-    /// Reads the tag that `value` begins with; also gives what follows it.
+    /// Parses the tag that `value` begins with; also returns the rest.
     fn split(value: &'a [u8]) -> Option<(Self, &'a [u8])> {
         let (is_weak, quoted) = match value.strip_prefix(b"W/") {
             Some(quoted) => (true, quoted),
@@ -70,7 +70,7 @@ impl<'a> EntityTag<'a> {
 /// Whether a list of entity tags, or `*`, matches the current representation.
 ///
 /// `lines` are the values of an `If-Match` or `If-None-Match` field. `*` matches every
-/// representation, tagged or not. A list is read up to its first malformed element; what follows
+/// representation, tagged or not. A list is read up to its first malformed element; the rest
 /// matches nothing, which is the safe side for both fields (412, or the whole content).
 #[must_use]
 pub fn list_matches<'a>(
@@ -105,7 +105,7 @@ pub fn list_matches<'a>(
     false
 }
 
-/// `etagc` of RFC 9110 section 8.8.3: visible bytes but the quote, and bytes above 127.
+/// `etagc` of RFC 9110 section 8.8.3: visible bytes except the quote, and bytes above 127.
 fn is_tag_byte(byte: u8) -> bool {
     byte > b' ' && byte != b'"' && byte != 0x7f
 }

@@ -1,8 +1,8 @@
-//! The field lines of a request: a compact table of those that a server of static content acts on.
+//! The field lines of a request: a compact table of those that a server of static content uses.
 //!
-//! Lines are kept where they arrived, in the form of HTTP/1 (`name: value CRLF`). The table notes,
-//! for each [`KnownField`], where its first line's value is; lines that repeat are found again by
-//! a second scan, which hardly ever happens.
+//! Lines stay where they arrived, in HTTP/1's form (`name: value CRLF`). The table stores, for each
+//! [`KnownField`], where its first line's value is; repeated lines are found by a second scan,
+//! which is rarely needed.
 
 use super::limits::FIELD_LINES_MAX;
 use crate::scan;
@@ -58,7 +58,7 @@ pub enum KnownField {
 }
 
 impl KnownField {
-    /// How many there are.
+    /// The number of known fields.
     pub const COUNT: usize = 22;
 
     /// The field's name in lower case.
@@ -157,7 +157,7 @@ impl KnownField {
     }
 }
 
-/// The field among `candidates` that `name` spells, in any case.
+/// The candidate that `name` spells, in any case.
 ///
 /// Lengths are constants here, so that a comparison is a few word operations.
 #[inline]
@@ -166,7 +166,7 @@ fn pick<const N: usize>(name: &[u8], candidates: &[(&[u8; N], KnownField)]) -> O
     for &(lower, field) in candidates {
         let mut difference = 0;
         for (byte, &wanted) in name.iter().zip(lower) {
-            // Only letters have a case: for others the bit would make CR out of a hyphen.
+            // Only letters have a case: for a hyphen the bit would accept CR.
             let case_bit = if wanted.is_ascii_lowercase() { 0x20 } else { 0 };
             difference |= (byte | case_bit) ^ wanted;
         }
@@ -206,11 +206,12 @@ impl FieldMask {
     }
 }
 
-/// Why a field section is refused.
+/// Why a field section is rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FieldError {
-    /// A name that is empty, has a byte that no token has, or is followed by no colon; a space
-    /// before the colon; a line that continues the one before (RFC 9112 sections 5.1 and 5.2).
+    /// A name that is empty, contains a byte not allowed in tokens, or is not followed by a colon;
+    /// a space before the colon; a line that continues the previous one (RFC 9112 sections 5.1 and
+    /// 5.2).
     Name,
     /// A control byte other than a tab, a bare CR, or a bare LF in or after a value.
     Value,
@@ -218,23 +219,23 @@ pub enum FieldError {
     TooMany,
 }
 
-/// How far a field section was read.
+/// How far a field section was parsed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Section {
     /// To its end: the offset after the empty line.
     End(usize),
-    /// The line that begins at this offset is not complete yet.
+    /// The line that begins at this offset is incomplete.
     Incomplete(usize),
 }
 
-/// Where a value lies in the section.
+/// The position of a value in the section.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
     start: u16,
     len: u16,
 }
 
-/// What [`Fields`] knows of a section that is still being written, line by checked line.
+/// The table of [`Fields`] for a section that is still being written, one checked line at a time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct FieldIndex {
     present: FieldMask,
@@ -243,8 +244,8 @@ pub(crate) struct FieldIndex {
 }
 
 impl FieldIndex {
-    /// Enters a line: its value, without white space around it, is at `start` of the section,
-    /// which is at most 64 KiB long.
+    /// Adds a line: its value, without surrounding white space, is at `start` of the section, which
+    /// is at most 64 KiB long.
     #[inline]
     pub(crate) fn note(&mut self, field: KnownField, start: usize, len: usize) {
         debug_assert!(start + len <= usize::from(u16::MAX), "sections are bounded");
@@ -292,8 +293,8 @@ impl<'a> Fields<'a> {
     /// No field lines.
     pub const EMPTY: Self = Self::over(&[]);
 
-    /// Reads lines in the form of HTTP/1, each ended by CRLF, with or without the empty line that
-    /// ends a section. For machines other than HTTP/1's, and for tests of what acts on fields.
+    /// Parses lines in HTTP/1's form, each ended by CRLF, with or without the empty line that ends
+    /// a section. For machines other than HTTP/1's, and for tests of code that uses fields.
     ///
     /// # Errors
     /// If the section is not well formed, or is longer than 64 KiB.
@@ -310,7 +311,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The value of the field's first line, without white space around it.
+    /// The value of the field's first line, without surrounding white space.
     #[inline]
     #[must_use]
     pub fn get(&self, field: KnownField) -> Option<&'a [u8]> {
@@ -362,13 +363,13 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// All lines, known or not: name as sent, value without white space around it.
+    /// All lines, known or not: name as sent, value without surrounding white space.
     #[must_use]
     pub fn iter(&self) -> AllLines<'a> {
         AllLines { rest: self.section }
     }
 
-    /// A section of lines that were checked and noted one by one.
+    /// A section of lines that were checked and indexed one by one.
     #[inline]
     pub(crate) const fn indexed(section: &'a [u8], index: &FieldIndex) -> Self {
         Self {
@@ -379,7 +380,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The section and where its known lines are: what [`indexed`](Self::indexed) is made of.
+    /// The section and its index, from which [`indexed`](Self::indexed) restores the value.
     pub(crate) const fn parts(&self) -> (&'a [u8], FieldIndex) {
         let index = FieldIndex {
             present: self.present,
@@ -398,11 +399,11 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Reads lines from `start` (the beginning of a line) on; `line_count` counts those read.
+    /// Parses lines from `start` (the beginning of a line) on; `line_count` counts those parsed.
     ///
     /// An error is a property of the line's bytes up to its LF: a line that has not ended yet is
-    /// never refused (but for being one too many), however bad it looks. So the way in which
-    /// bytes arrive in pieces makes no difference.
+    /// never rejected (except for being one too many), however invalid it looks. So the way in
+    /// which the bytes are split makes no difference.
     #[inline]
     pub(crate) fn read(
         &mut self,
@@ -447,7 +448,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// Enters a line's value, which begins at `offset` of the section, into the table.
+    /// Adds a line's value, which begins at `offset` of the section, to the table.
     #[inline]
     fn note(&mut self, field: KnownField, value: &[u8], offset: usize) {
         let bit = 1 << field as u32;
@@ -472,7 +473,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Refuses the line that begins at `at`, unless it has not ended yet.
+/// Rejects the line that begins at `at`, unless it has not ended yet.
 #[cold]
 fn incomplete_or(error: FieldError, section: &[u8], at: usize) -> Result<Section, FieldError> {
     match memchr::memchr(b'\n', &section[at..]) {
@@ -482,7 +483,7 @@ fn incomplete_or(error: FieldError, section: &[u8], at: usize) -> Result<Section
 }
 
 fn is_token(name: &[u8]) -> bool {
-    // Without a way out in the loop: names are short, and nearly all are tokens.
+    // Without an early exit from the loop: names are short, and nearly all are tokens.
     !name.is_empty()
         && name
             .iter()

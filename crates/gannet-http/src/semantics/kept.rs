@@ -1,4 +1,4 @@
-//! A request that outlives the bytes it arrived in: it waits for something, such as a disk.
+//! A request that outlives its input bytes, because it waits for something, such as a disk.
 
 use std::ops::Range;
 
@@ -8,7 +8,8 @@ use super::request::{Content, Method, Request, RequestTarget, TargetForm, Versio
 /// An owned [`Request`].
 #[derive(Clone, Debug)]
 pub struct KeptRequest {
-    /// Method, target and field section, one after the other; behind them what is no part of these.
+    /// Method, target and field section, one after the other, followed by parts contained in none
+    /// of them.
     bytes: Vec<u8>,
     method: Method,
     method_end: usize,
@@ -24,8 +25,9 @@ pub struct KeptRequest {
 }
 
 impl KeptRequest {
-    /// Copies a request. It takes as many bytes as the request did, and a few hundred more: path,
-    /// query and authority are kept once, as the parts of target or section that they mostly are.
+    /// Copies a request. The copy takes as many bytes as the request, and a few hundred more: path,
+    /// query and authority are stored as ranges of the target or section, which usually contain
+    /// them.
     #[must_use]
     pub fn new(request: &Request<'_>) -> Self {
         let (section, index) = request.fields.parts();
@@ -63,7 +65,7 @@ impl KeptRequest {
         }
     }
 
-    /// Bytes of memory that it takes.
+    /// Memory that the value takes, in bytes.
     #[must_use]
     pub fn memory(&self) -> usize {
         size_of::<Self>() + self.bytes.capacity()
@@ -90,7 +92,7 @@ impl KeptRequest {
     }
 }
 
-/// Where in `whole` a part of it is; none if its bytes are elsewhere.
+/// The range of `part` in `whole`; `None` if its bytes are elsewhere.
 fn within(part: &[u8], whole: &[u8]) -> Option<Range<usize>> {
     let start = part.as_ptr().addr().checked_sub(whole.as_ptr().addr())?;
     let range = start..start.checked_add(part.len())?;

@@ -46,7 +46,7 @@ pub fn write_unsatisfied_range(complete_len: u64, out: &mut Vec<u8>) {
     write_decimal(complete_len, out);
 }
 
-/// Up to [`RANGES_MAX`] ranges that do not overlap, in request order; never empty.
+/// Up to [`RANGES_MAX`] non-overlapping ranges, in request order; never empty.
 #[derive(Clone, Copy, Eq, PartialEq)]
 pub struct RangeSet {
     ranges: [ByteRange; RANGES_MAX],
@@ -60,7 +60,7 @@ impl RangeSet {
         &self.ranges[..usize::from(self.count)]
     }
 
-    /// Adds a range; false if there is no room for it or it overlaps one already there.
+    /// Adds a range; false if there is no room for it or it overlaps an earlier one.
     fn add(&mut self, range: ByteRange) -> bool {
         let overlaps = |other: &ByteRange| range.start < other.end && other.start < range.end;
         if usize::from(self.count) == RANGES_MAX || self.as_slice().iter().any(overlaps) {
@@ -78,15 +78,15 @@ impl std::fmt::Debug for RangeSet {
     }
 }
 
-/// What a `Range` field asks for.
+/// The result of a `Range` field.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[expect(
     clippy::large_enum_variant,
     reason = "short-lived, on the stack, and free of allocation"
 )]
 pub enum RangeRequest {
-    /// Nothing that has to be honoured: send the whole representation. Other units, invalid
-    /// syntax, too many or overlapping ranges.
+    /// Nothing to honour: send the whole representation. For other units, invalid syntax, and too
+    /// many or overlapping ranges.
     Ignore,
     /// No range is satisfiable: 416.
     Unsatisfiable,
@@ -94,10 +94,10 @@ pub enum RangeRequest {
     Satisfiable(RangeSet),
 }
 
-/// Reads a `Range` field's value against the length of the selected representation.
+/// Parses a `Range` field's value against the length of the selected representation.
 ///
-/// Ranges that begin beyond the end are left out if others remain. Numbers too large for 64 bits
-/// are taken as the largest, which means the same.
+/// Ranges that begin beyond the end are left out if others remain. Numbers that exceed 64 bits are
+/// taken as the largest, which means the same.
 #[must_use]
 pub fn parse_range(value: &[u8], complete_len: u64) -> RangeRequest {
     parse_set(value, complete_len).unwrap_or(RangeRequest::Ignore)
@@ -136,7 +136,7 @@ fn parse_set(value: &[u8], complete_len: u64) -> Option<RangeRequest> {
     }
 }
 
-/// One range specifier: outer `None` if it or the length makes the whole field to be ignored,
+/// One range specifier: outer `None` if it or the length causes the whole field to be ignored,
 /// inner `None` if it is unsatisfiable (RFC 9110 section 14.1.2).
 fn parse_spec(spec: &[u8], complete_len: u64) -> Option<Option<ByteRange>> {
     let dash = spec.iter().position(|&byte| byte == b'-')?;
@@ -147,7 +147,8 @@ fn parse_spec(spec: &[u8], complete_len: u64) -> Option<Option<ByteRange>> {
             return Some(None);
         }
         if complete_len == 0 {
-            // Satisfiable, but a Content-Range cannot say so: the whole, empty, content is sent.
+            // Satisfiable, but a Content-Range cannot express it: the whole, empty, content is
+            // sent.
             return None;
         }
         let start = complete_len.saturating_sub(suffix_len);

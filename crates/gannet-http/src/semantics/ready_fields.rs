@@ -1,4 +1,5 @@
-//! Rendering a [`ReadyBlock`]: the fields of a representation, checked once and made wire bytes.
+//! Rendering a [`ReadyBlock`]: the fields of a representation, checked once and turned into wire
+//! bytes.
 
 use super::coding::Coding;
 use super::date::write_date;
@@ -7,13 +8,13 @@ use super::limits::READY_BLOCK_MAX;
 use super::response::ReadyBlock;
 use crate::scan;
 
-/// What the fields of a representation say. Whatever is absent is not sent.
+/// The fields of a representation. Absent ones are not sent.
 ///
-/// Lines are rendered in the order of the members, whatever the order in which they are filled
-/// in, so the same representation always has the same bytes.
+/// Lines are rendered in the order of the members, so the same representation always has the same
+/// bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RepresentationFields<'a> {
-    /// Bytes of the (coded) content: `content-length`.
+    /// Length of the (coded) content in bytes: `content-length`.
     pub content_length: u64,
     /// `content-type`.
     pub content_type: Option<&'a [u8]>,
@@ -25,7 +26,7 @@ pub struct RepresentationFields<'a> {
     pub content_disposition: Option<&'a [u8]>,
     /// Further fields of the representation, which a 304 leaves out. Names in lower case.
     pub representation: &'a [(&'a str, &'a [u8])],
-    /// `etag`, with its quotes. From here on the fields go into a 304 too.
+    /// `etag`, with its quotes. This and all later fields go into a 304 too.
     pub entity_tag: Option<&'a [u8]>,
     /// `last-modified`, in Unix seconds.
     pub last_modified: Option<i64>,
@@ -45,9 +46,9 @@ impl RepresentationFields<'_> {
     /// Renders the block.
     ///
     /// # Errors
-    /// A name that is not a token in lower case or that the machine writes itself (`date`,
-    /// `connection`, `content-length`, `transfer-encoding`), a value with a control byte other
-    /// than a tab, or more than [`READY_BLOCK_MAX`] bytes.
+    /// A name that is not a token in lower case or that the protocol machine writes itself (`date`,
+    /// `connection`, `content-length`, `transfer-encoding`), a value with a control byte other than
+    /// a tab, or more than [`READY_BLOCK_MAX`] bytes.
     pub fn render(&self) -> Result<ReadyFields, ReadyFieldsError> {
         let mut bytes = Vec::with_capacity(256);
         bytes.extend_from_slice(b"content-length: ");
@@ -90,7 +91,7 @@ impl RepresentationFields<'_> {
         if bytes.len() > READY_BLOCK_MAX {
             return Err(ReadyFieldsError::TooLong);
         }
-        // Both are at most READY_BLOCK_MAX, which 16 bits hold.
+        // Both are at most READY_BLOCK_MAX, which fits in 16 bits.
         Ok(ReadyFields {
             bytes,
             length_end: length_end as u16,
@@ -128,19 +129,19 @@ impl ReadyFields {
     }
 }
 
-/// Changes to a [`ReadyBlock`]: lines that go, and lines that come.
+/// Changes to a [`ReadyBlock`]: lines to remove, and lines to add.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockChanges<'a> {
-    /// Names of the lines that go. The content length stays.
+    /// Names of the lines to remove. The content length always stays.
     pub remove: &'a [&'a str],
-    /// Lines of the representation, which a 304 leaves out.
+    /// Added lines of the representation, which a 304 leaves out.
     pub representation: &'a [(&'a str, &'a [u8])],
-    /// Lines that a 304 carries too.
+    /// Added lines that a 304 carries too.
     pub shared: &'a [(&'a str, &'a [u8])],
 }
 
 impl BlockChanges<'_> {
-    /// The block with the changes made.
+    /// The block with the changes applied.
     ///
     /// # Errors
     /// As [`RepresentationFields::render`].
@@ -182,7 +183,7 @@ impl BlockChanges<'_> {
 }
 
 impl<'a> ReadyBlock<'a> {
-    /// Its lines, not in the order of the wire: name, value, and all of the line with its end.
+    /// Its lines, not in wire order: name, value, and the whole line with its end.
     pub fn lines(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8], &'a [u8])> {
         block_lines(self.bytes).chain(block_lines(self.common))
     }
@@ -195,7 +196,7 @@ impl<'a> ReadyBlock<'a> {
     }
 }
 
-/// The lines of a block: name, value, and all of the line with its end.
+/// The lines of a block: name, value, and the whole line with its end.
 pub fn block_lines(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &[u8], &[u8])> {
     bytes.split_inclusive(|byte| *byte == b'\n').map(|line| {
         let text = line.strip_suffix(b"\r\n").unwrap_or(line);
@@ -219,7 +220,7 @@ pub enum ReadyFieldsError {
 /// Whether a field with this name and value can be sent as part of a response.
 ///
 /// # Errors
-/// As [`RepresentationFields::render`], but for the length.
+/// As [`RepresentationFields::render`], except for the length.
 pub fn check_field(name: &str, value: &[u8]) -> Result<(), ReadyFieldsError> {
     let is_lower_token = !name.is_empty()
         && name
@@ -237,7 +238,7 @@ pub fn check_field(name: &str, value: &[u8]) -> Result<(), ReadyFieldsError> {
     Ok(())
 }
 
-/// Appends one line; gives the length then reached.
+/// Appends one line; returns the length reached.
 fn write_checked_line(
     name: &str,
     value: &[u8],
@@ -251,7 +252,7 @@ fn write_checked_line(
     Ok(out.len())
 }
 
-/// Fields that frame messages: written only by the protocol machines.
+/// Fields that affect message framing: written only by the protocol machines.
 const MACHINE_FIELDS: [&str; 4] = ["connection", "content-length", "date", "transfer-encoding"];
 
 #[cfg(test)]

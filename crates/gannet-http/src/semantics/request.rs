@@ -21,7 +21,7 @@ pub enum Method {
 pub enum Version {
     /// HTTP/1.0
     Http10,
-    /// HTTP/1.1, and what a later minor version means to us.
+    /// HTTP/1.1, and later minor versions.
     Http11,
     /// HTTP/2
     Http2,
@@ -30,7 +30,7 @@ pub enum Version {
 }
 
 impl Version {
-    /// As logs write it: `HTTP/1.1`.
+    /// The name used in logs: `HTTP/1.1`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -49,13 +49,13 @@ pub enum TargetForm {
     Origin,
     /// `http://authority/path?query`
     Absolute,
-    /// `authority`, of `CONNECT` only.
+    /// `authority`, for `CONNECT` only.
     Authority,
-    /// `*`, of `OPTIONS` only.
+    /// `*`, for `OPTIONS` only.
     Asterisk,
 }
 
-/// A request target, cut into its parts; nothing is decoded yet.
+/// A request target, split into its parts; nothing is decoded yet.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct RequestTarget<'a> {
     /// All of it, as sent.
@@ -65,7 +65,7 @@ pub struct RequestTarget<'a> {
     /// The path, still percent-encoded. Begins with `/` in origin-form and absolute-form (where
     /// an empty one reads as `/`), is empty otherwise.
     pub path: &'a [u8],
-    /// What follows the first `?`, if there is one.
+    /// The part after the first `?`, if there is one.
     pub query: Option<&'a [u8]>,
 }
 
@@ -74,7 +74,7 @@ pub struct RequestTarget<'a> {
 pub enum Content {
     /// It has none.
     None,
-    /// So many bytes, never 0.
+    /// This many bytes, never 0.
     Length(u64),
     /// Chunks (or, in HTTP/2 and HTTP/3, DATA frames) of unknown total.
     Chunked,

@@ -1,9 +1,9 @@
-//! A response as content planning hands it to a protocol machine, before it has a wire form.
+//! A response as passed to a protocol machine, before it has a wire form.
 
 pub use super::status::Status;
 
-/// Fields of a selected representation, rendered ahead of time: at pack time in an archive, when
-/// a file enters the cache in directory mode.
+/// Fields of a selected representation, rendered ahead of time: at pack time in an archive, in
+/// directory mode when a file enters the cache.
 ///
 /// A block is the concatenation of field lines in a fixed order, cut by two offsets:
 ///
@@ -12,17 +12,18 @@ pub use super::status::Status;
 /// | content-length | content-type, content-encoding, ... | etag, last-modified, vary, ... |
 /// ```
 ///
-/// A 200 carries all of it; a 206 or a 416 leaves the first part out; a 304 carries only the last
-/// (RFC 9110 section 15.4.5). Invariant: `length_end <= shared_start <= bytes.len()`.
+/// A 200 carries all of it; a 206 with one range leaves out the first part; a 304, or a 206 with
+/// several ranges, carries only the last (RFC 9110 sections 15.3.7 and 15.4.5). Invariant:
+/// `length_end <= shared_start <= bytes.len()`.
 ///
-/// What many blocks have in common may be kept apart, once: `common` are lines that belong behind
-/// `content-length`, up to `common_shared_start`, and behind all others, from there on. Then a
-/// block has its length and its entity tag for its own, and the wire has the same lines in the same
-/// order as without that. Invariant: `common_shared_start <= common.len()`.
+/// Lines that many blocks have in common may be stored separately, once: those of `common` belong
+/// after `content-length` (up to `common_shared_start`) and after all others (from there on). A
+/// block then contains only its length and its entity tag, and the lines on the wire are the same,
+/// in the same order. Invariant: `common_shared_start <= common.len()`.
 ///
-/// `hpack` is the same block in HTTP/2's form, in the same order, with its own two offsets.
-/// [`crate::h2::hpack::ready::render`] makes it of the lines. Without it the HTTP/2 machine encodes
-/// it for every response.
+/// `hpack` is the same block in HTTP/2's form, in the same order, with its own two offsets, made by
+/// [`crate::h2::hpack::ready::render`]. Without it the HTTP/2 machine encodes the lines for every
+/// response.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct ReadyBlock<'a> {
     /// For HTTP/1: lines `name: value CRLF`. No status line, date or connection field, no
@@ -32,9 +33,9 @@ pub struct ReadyBlock<'a> {
     pub length_end: u16,
     /// Start of the fields that a 304 carries too.
     pub shared_start: u16,
-    /// Lines that other blocks have too; empty if all are in `bytes`.
+    /// Lines shared with other blocks; empty if all are in `bytes`.
     pub common: &'a [u8],
-    /// Start of those of them that a 304 carries too.
+    /// Start of the common lines that a 304 carries too.
     pub common_shared_start: u16,
     /// The same fields for HTTP/2, if they were rendered.
     pub hpack: Option<HpackBlock<'a>>,
@@ -43,9 +44,9 @@ pub struct ReadyBlock<'a> {
 /// A [`ReadyBlock`]'s fields as a stateless HPACK field block (RFC 7541).
 ///
 /// Only indexed fields of the static table and literals without indexing: the block neither reads
-/// nor changes a dynamic table, so the same bytes mean the same at any place of any connection.
-/// Invariant: `length_end <= shared_start <= bytes.len()`, both at the start of a representation;
-/// `common` is as in a [`ReadyBlock`].
+/// nor changes a dynamic table, so the same bytes have the same meaning at any place of any
+/// connection. Invariant: `length_end <= shared_start <= bytes.len()`, both at the start of a
+/// representation; `common` is as in a [`ReadyBlock`].
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct HpackBlock<'a> {
     /// The encoded fields. No `:status`, no `date`, no table size update.
@@ -54,9 +55,9 @@ pub struct HpackBlock<'a> {
     pub length_end: u16,
     /// Start of the fields that a 304 carries too.
     pub shared_start: u16,
-    /// Fields that other blocks have too.
+    /// Fields shared with other blocks.
     pub common: &'a [u8],
-    /// Start of those of them that a 304 carries too.
+    /// Start of the common fields that a 304 carries too.
     pub common_shared_start: u16,
 }
 
@@ -110,9 +111,9 @@ fn pieces<'a>(
 pub enum ReadyPart {
     /// All of it (200, and 404 pages).
     Whole,
-    /// All but the content length, which differs (206).
+    /// All but the content length, which differs (206 with one range).
     WithoutLength,
-    /// Only what a 304 carries.
+    /// Only the fields that a 304 carries (304, and 206 with several ranges).
     Shared,
 }
 

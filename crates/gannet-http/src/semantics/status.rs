@@ -11,7 +11,7 @@ impl Status {
         self.0 < 200 || self.0 == 204 || self.0 == 304
     }
 
-    /// Whether it blames the client or the server: 4xx and 5xx.
+    /// Whether it reports an error of the client or the server: 4xx and 5xx.
     #[must_use]
     pub const fn is_error(self) -> bool {
         self.0 >= 400
@@ -32,7 +32,7 @@ macro_rules! statuses {
                 }
             }
 
-            /// The status line of HTTP/1.1 with its CRLF; `None` for a code not registered.
+            /// The status line of HTTP/1.1 with its CRLF; `None` for an unregistered code.
             #[must_use]
             pub(crate) const fn line(self) -> Option<&'static str> {
                 match self.0 {

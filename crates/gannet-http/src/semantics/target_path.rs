@@ -1,7 +1,7 @@
 //! The path of a target: decoded once into its canonical form, and encoded again for `Location`.
 //!
-//! What is decoded here is never decoded again. A canonical path begins with `/`; its segments
-//! are separated by single slashes; none is `.` or `..`; a slash at the end is kept.
+//! The result of decoding is never decoded again. A canonical path begins with `/`; its segments
+//! are separated by single slashes; none is `.` or `..`; a trailing slash is kept.
 
 use super::limits::PATH_MAX;
 use crate::scan::{below, equal, letters_digits_and};
@@ -34,7 +34,7 @@ impl<'a> CanonicalPath<'a> {
     }
 }
 
-/// Why a path is refused.
+/// Why a path is rejected.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PathError {
     /// It does not begin with a slash.
@@ -52,12 +52,12 @@ pub enum PathError {
 /// Decodes a raw path (percent-encoded, without its query) into its canonical form.
 ///
 /// Percent signs are decoded, runs of slashes become one, and only then are `.` and `..` removed
-/// (RFC 3986 section 5.2.4), so `%2e%2e` and `//..` mean what `..` and `/..` do. A path that is
-/// canonical as it is, which is the usual case, is given back as it is after one scan; `scratch`
-/// holds the result otherwise.
+/// (RFC 3986 section 5.2.4), so `%2e%2e` and `//..` mean the same as `..` and `/..`. A path that is
+/// already canonical, which is the usual case, is returned unchanged after one scan; otherwise
+/// `scratch` holds the result.
 ///
 /// # Errors
-/// See [`PathError`]. A path that climbs above the root is refused even if it comes back.
+/// See [`PathError`]. A path that climbs above the root is rejected even if it returns.
 #[inline]
 pub fn decode_path<'a>(
     raw: &'a [u8],
@@ -70,9 +70,9 @@ pub fn decode_path<'a>(
     Ok(CanonicalPath(scratch))
 }
 
-/// Appends the form of a decoded path for a URI, as in `Location`: `path-absolute` of RFC 3986.
+/// Appends a decoded path in URI form, as in `Location`: `path-absolute` of RFC 3986.
 ///
-/// What may not stand in a path is percent-encoded. The result begins with exactly one slash,
+/// Bytes not allowed in a path are percent-encoded. The result begins with exactly one slash,
 /// whatever `path` begins with, so that it can never name another host (`//host`).
 pub fn encode_path(path: &[u8], out: &mut Vec<u8>) {
     let first = path
@@ -90,8 +90,8 @@ pub fn encode_path(path: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Whether a quick scan finds nothing that might have to be changed or refused; if so, the path
-/// is canonical. False only means that a full check is needed.
+/// Whether a quick scan finds nothing that might need a change or be rejected; if so, the path is
+/// canonical. False only means that a full check is needed.
 #[inline]
 fn is_surely_canonical(raw: &[u8]) -> bool {
     if raw.first() != Some(&b'/') || raw.len() > PATH_MAX {
@@ -122,7 +122,7 @@ fn is_surely_canonical(raw: &[u8]) -> bool {
     true
 }
 
-/// The whole of decoding, segment by segment, for any path.
+/// Full decoding, segment by segment, for any path.
 fn decode_into(raw: &[u8], out: &mut Vec<u8>) -> Result<(), PathError> {
     let segments = raw.strip_prefix(b"/").ok_or(PathError::NotAbsolute)?;
     out.clear();
@@ -278,7 +278,7 @@ mod tests {
         check("/~a!$&'()*+,;=:@", "/~a!$&'()*+,;=:@");
     }
 
-    /// Decodes with vectors of vectors and no thought for speed.
+    /// Decodes with vectors of vectors, without regard for speed.
     fn decode_plainly(raw: &[u8]) -> Result<Vec<u8>, PathError> {
         if raw.first() != Some(&b'/') {
             return Err(PathError::NotAbsolute);

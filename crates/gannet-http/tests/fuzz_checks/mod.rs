@@ -1,4 +1,4 @@
-//! What must hold for any bytes at all: one function per fuzz target.
+//! Properties that must hold for any bytes: one function per fuzz target.
 //!
 //! The targets in `fuzz/` call these, and so does the replay of their seeds in plain tests.
 
@@ -12,7 +12,7 @@ use gannet_http::semantics::target_path::{decode_path, encode_path};
 use peer::Peer;
 use pipelines::{Dice, Seen, Then};
 
-/// The same bytes whole, one by one and in pieces lead to the same events and output.
+/// The same bytes, whole, one by one and in pieces, lead to the same events and output.
 #[allow(dead_code)]
 pub(crate) fn request_head(bytes: &[u8]) {
     let whole = record_in_pieces(bytes, usize::MAX);
@@ -22,8 +22,8 @@ pub(crate) fn request_head(bytes: &[u8]) {
     }
 }
 
-/// A generated pipeline, cut anywhere, is read as the model reads it: the same requests, nothing
-/// else, and the same end. The bytes are the seed; what is behind the first eight is appended.
+/// A generated pipeline, split anywhere, is read as the model reads it: the same requests, nothing
+/// else, and the same end. The bytes are the seed; all after the first eight are appended.
 #[allow(dead_code)]
 pub(crate) fn pipeline(bytes: &[u8]) {
     let (seed, rest) = bytes.split_at(bytes.len().min(8));
@@ -34,7 +34,7 @@ pub(crate) fn pipeline(bytes: &[u8]) {
     let mut targets = (0..20).map(|number| format!("/{number}")).collect();
     let mut stream = pipelines::write(&mut dice, &mut targets);
     if pipelines::read(&stream).1 == Then::Closed {
-        // Whatever follows the last request is dropped.
+        // Anything after the last request is dropped.
         stream.extend_from_slice(rest);
     }
     let (seen, then) = pipelines::read(&stream);
@@ -71,7 +71,7 @@ pub(crate) fn pipeline(bytes: &[u8]) {
     );
 }
 
-/// What a machine does that gets the bytes in pieces of this length.
+/// The record of a machine that gets the bytes in pieces of this length.
 pub(crate) fn record_in_pieces(bytes: &[u8], piece_len: usize) -> String {
     let mut peer = Peer::new();
     for piece in bytes.chunks(piece_len.min(bytes.len().max(1))) {
@@ -80,7 +80,7 @@ pub(crate) fn record_in_pieces(bytes: &[u8], piece_len: usize) -> String {
     peer.record
 }
 
-/// Ranges lie in the representation, do not overlap, and mean themselves when asked for alone.
+/// Ranges are within the representation, do not overlap, and mean the same when requested alone.
 /// The first two bytes are the length of the representation.
 #[allow(dead_code)]
 pub(crate) fn range(bytes: &[u8]) {
@@ -112,7 +112,7 @@ pub(crate) fn range(bytes: &[u8]) {
     }
 }
 
-/// A date that is read is the one that is written for it.
+/// A date that parses equals the one written for it.
 #[allow(dead_code)]
 pub(crate) fn date(bytes: &[u8]) {
     const NOW: i64 = 1_790_000_000;

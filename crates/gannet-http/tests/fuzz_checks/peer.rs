@@ -1,4 +1,4 @@
-//! A server reduced to its loop: feeds a machine, answers every request, writes down what happens.
+//! A minimal server loop: feeds a machine, answers every request, records what happens.
 
 use gannet_http::h1::{Connection, Event};
 use gannet_http::semantics::date::DateLine;
@@ -25,7 +25,7 @@ impl Peer {
         }
     }
 
-    /// Hands over bytes and answers all requests that they complete.
+    /// Passes bytes to the machine and answers all requests that they complete.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         let mut input = std::mem::take(&mut self.kept);
         input.extend_from_slice(bytes);
@@ -38,7 +38,7 @@ impl Peer {
             );
             match step.event {
                 Event::NeedMore => {
-                    assert_eq!(consumed, 0, "what is not complete is kept");
+                    assert_eq!(consumed, 0, "incomplete input is kept");
                     break;
                 }
                 Event::Closing => {

@@ -1,18 +1,18 @@
 //! A model of HTTP/1 that shares nothing with the product: it reads a whole byte stream at once and
-//! says which requests a server has to see in it, and where the connection ends.
+//! determines which requests a server has to find in it, and where the connection ends.
 //!
 //! The generator writes pipelines whose content looks like requests. A server that loses its place
-//! in the stream answers something that the model does not expect.
+//! in the stream sends an answer that the model does not expect.
 #![allow(
     dead_code,
     unreachable_pub,
     reason = "each test file uses a part of it"
 )]
 
-/// The most content, with its chunk framing, after which a connection goes on.
+/// The most content, with its chunk framing, after which a connection continues.
 const DISCARD_MAX: usize = 64 * 1024;
 
-/// A source of chance; equal seeds give equal numbers.
+/// A source of random numbers; equal seeds give equal numbers.
 pub struct Dice(u64);
 
 impl Dice {
@@ -33,19 +33,19 @@ impl Dice {
     }
 }
 
-/// What a server has to see in a stream.
+/// What a server has to find in a stream.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Seen {
     /// A request with this method and target.
     Request { method: String, target: String },
-    /// A message that has to be refused; nothing follows it.
+    /// A message that has to be rejected; nothing follows it.
     Refused {
         /// It may be a `HEAD`, whose answer has no content.
         is_head: bool,
     },
 }
 
-/// What follows the last that was seen.
+/// What follows the last message.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Then {
     /// The connection stays.
@@ -96,11 +96,11 @@ enum Framing {
 }
 
 enum Content {
-    /// It takes so many bytes.
+    /// It has this many bytes.
     Ended(usize),
-    /// Its end is not there.
+    /// Its end is missing.
     Open,
-    /// It is malformed, or too long to be dropped.
+    /// It is malformed, or too long to be discarded.
     Unusable,
 }
 
@@ -112,8 +112,8 @@ struct Message {
 }
 
 impl Message {
-    /// Takes a head off the input; `None` if its end is not there. One that is malformed may be
-    /// that of a `HEAD`.
+    /// Takes a head off the input; `None` if its end is missing. A malformed one may be that of a
+    /// `HEAD`.
     fn read(rest: &mut &[u8]) -> Option<Result<Self, bool>> {
         *rest = rest.strip_prefix(b"\r\n").unwrap_or(rest);
         let text: String = rest.iter().map(|&byte| char::from(byte)).collect();
@@ -185,7 +185,7 @@ impl Message {
 /// The length of chunked content (RFC 9112 section 7.1).
 fn chunked_len(input: &[u8]) -> Content {
     let mut at = 0;
-    // Only so much is looked at: what is longer is too long, whether it is well formed or not.
+    // Only this much is inspected: longer content is too long, whether well formed or not.
     let input_len = input.len();
     let input = &input[..input_len.min(DISCARD_MAX + 1)];
     let line = |at: usize| -> Option<&[u8]> {
@@ -241,7 +241,7 @@ fn chunked_len(input: &[u8]) -> Content {
 }
 
 /// Writes a pipeline. Targets are drawn from `targets`, and none is used again while others are
-/// left: a server that answers from memory what it was asked before shows other paths through it.
+/// left: a server that answers from stale memory reveals that by another path.
 pub fn write(dice: &mut Dice, targets: &mut Vec<String>) -> Vec<u8> {
     let mut out = Vec::new();
     for _ in 0..1 + dice.below(6) {
@@ -338,7 +338,7 @@ pub fn cut(dice: &mut Dice, stream: &[u8]) -> Vec<Vec<u8>> {
         1 => 120,
         _ => stream.len(),
     };
-    // Few enough that what is slow in writing them does not meet a deadline.
+    // Few enough that a slow writer does not run into a deadline.
     let most = most.max(stream.len() / 50);
     while !rest.is_empty() {
         let (piece, after) = rest.split_at((1 + dice.below(most)).min(rest.len()));
@@ -348,7 +348,7 @@ pub fn cut(dice: &mut Dice, stream: &[u8]) -> Vec<Vec<u8>> {
     pieces
 }
 
-/// An answer, without what varies.
+/// An answer, without its variable parts.
 #[derive(Debug, Eq, PartialEq)]
 pub struct Answer {
     pub status: u16,
@@ -387,17 +387,17 @@ pub fn answers(stream: &[u8], seen: &[Seen]) -> Option<Vec<Answer>> {
 /// How a server has left a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Ended {
-    /// It has not.
+    /// It is still open.
     No,
     /// In order.
     Closed,
     /// With a reset, which may have destroyed answers.
     Reset,
-    /// The client has ended it first.
+    /// The client ended it first.
     ByClient,
 }
 
-/// What is wrong with the answers of a server to a stream. `content` gives what is at a target.
+/// What is wrong with a server's answers to a stream. `content` returns the content at a target.
 pub fn judge(
     stream: &[u8],
     got: &[u8],
@@ -409,7 +409,7 @@ pub fn judge(
     let Some(answers) = answers(got, &seen) else {
         return Err(format!("no answers: {}", text(got)));
     };
-    // Who goes on sending after the last request may be reset before the answers are read.
+    // A client that keeps sending after the last request may be reset before it reads the answers.
     let may_miss = ended == Ended::Reset && then == Then::Closed;
     for (number, what) in seen.iter().enumerate() {
         let answer = answers.get(number);
@@ -437,7 +437,7 @@ pub fn judge(
         }
     }
     if answers.len() > seen.len() {
-        return Err(format!("nobody asked for {:?}", &answers[seen.len()..]));
+        return Err(format!("unrequested: {:?}", &answers[seen.len()..]));
     }
     let is_right = match ended {
         Ended::No => then == Then::Open,

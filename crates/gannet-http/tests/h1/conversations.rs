@@ -10,8 +10,8 @@
 //! < bytes out
 //! ```
 //!
-//! Lines `!` and `<` are what is expected; `UPDATE_EXPECT=1` rewrites them. Every conversation is
-//! held three times: blocks of `>` lines whole, byte by byte, and in pieces of 7.
+//! Lines `!` and `<` are the expected result; `UPDATE_EXPECT=1` rewrites them. Every conversation
+//! is run three times: blocks of `>` lines whole, byte by byte, and in pieces of 7.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// Holds a conversation; gives the file as it should be.
+/// Runs a conversation; returns the file as it should be.
 fn hold(text: &str, piece_len: usize) -> String {
     let mut peer = Peer::new();
     let mut result = String::new();

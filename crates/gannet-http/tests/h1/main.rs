@@ -1,4 +1,4 @@
-//! The HTTP/1 machine from outside: conversations, probes, and any division of the same bytes.
+//! The HTTP/1 machine from outside: conversations, probes, and any split of the same bytes.
 
 mod conversations;
 #[path = "../fuzz_checks/mod.rs"]

@@ -1,4 +1,4 @@
-//! The machine against a model that reads the same bytes on its own.
+//! The machine against a model that reads the same bytes independently.
 
 use super::fuzz_checks::pipeline;
 

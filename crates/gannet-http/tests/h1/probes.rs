@@ -1,10 +1,10 @@
-//! Probes for request smuggling: whatever two readers could frame differently is refused.
+//! Probes for request smuggling: anything that two readers could frame differently is refused.
 //!
 //! Each probe is followed by a second request, which must not be answered.
 
 use super::fuzz_checks::record_in_pieces;
 
-/// `head` gets a request line and Host unless it brings its own; `why` is the cause of refusal.
+/// `head` gets a request line and Host unless it has its own; `why` is the cause of refusal.
 fn check(head: &str, why: &str) {
     let request = if head.contains("HTTP/") {
         head.to_owned()

@@ -1,7 +1,7 @@
-//! Floods and bombs: each ends with ENHANCE_YOUR_CALM after a bounded effort in bounded memory.
+//! Floods and bombs: each ends with ENHANCE_YOUR_CALM after bounded work in bounded memory.
 //!
-//! An attacker is let loose until the connection is closed. Beside it a polite client does the
-//! same kind of thing at a pace of its own and is never cut off.
+//! An attacker sends until the connection is closed. In comparison, a polite client does the same
+//! kind of thing at its own pace and is never cut off.
 
 use std::ops::ControlFlow;
 
@@ -13,7 +13,7 @@ use gannet_http::h2::{ErrorCode, Why};
 use super::h2_checks::peer::Peer;
 use super::h2_checks::wire::{self, END_HEADERS, END_STREAM, frame, request};
 
-/// A client that sends what it likes. The server's output is read after each step.
+/// A client that sends anything. The server's output is read after each step.
 struct Attacker {
     peer: Peer,
 }
@@ -27,7 +27,7 @@ impl Attacker {
         Self { peer }
     }
 
-    /// Sends; breaks when the connection is over.
+    /// Sends; breaks when the connection has ended.
     fn send(&mut self, bytes: &[u8]) -> ControlFlow<()> {
         self.peer.feed(bytes);
         self.peer.poll();
@@ -39,8 +39,8 @@ impl Attacker {
         }
     }
 
-    /// Sends what `step` makes of its number until the connection is over; at most `steps_max`
-    /// times.
+    /// Sends the result of `step` for each number until the connection has ended; at most
+    /// `steps_max` times.
     fn flood(&mut self, steps_max: u32, mut step: impl FnMut(u32) -> Vec<u8>) {
         for index in 0..steps_max {
             if self.send(&step(index)).is_break() {
@@ -54,7 +54,7 @@ impl Attacker {
         panic!("not stopped after {steps_max} steps");
     }
 
-    /// Does the same politely: one step each `ms`, and never gets cut off.
+    /// Does the same politely: one step every `ms`, and is never cut off.
     fn is_polite(&mut self, steps: u32, ms: u64, mut step: impl FnMut(u32) -> Vec<u8>) {
         for index in 0..steps {
             self.peer.now = self.peer.now.plus_ms(ms);
@@ -78,7 +78,7 @@ fn reset(stream: u32) -> Vec<u8> {
 
 #[test]
 fn rapid_reset() {
-    // The content does not fit the window, so that the response is still under way.
+    // The content does not fit the window, so the response is still under way.
     let step = |index| [request(stream(index), "/100000"), reset(stream(index))].concat();
     let no_windows = [(4, 0)];
     Attacker::new(&no_windows).flood(600, step);
@@ -87,7 +87,7 @@ fn rapid_reset() {
 
 #[test]
 fn resets_that_we_are_made_to_send() {
-    // Each of these is a stream error of the client's.
+    // Each of these is a stream error by the client.
     let flaws: [fn(u32) -> Vec<u8>; 4] = [
         |stream| wire::window_update(stream, 0),
         |stream| wire::window_update(stream, 0x7fff_ffff),
@@ -198,7 +198,7 @@ fn empty_data() {
     let begin = frame(wire::HEADERS, END_HEADERS, 1, &wire::get("/hold/1"));
     assert!(attacker.send(&begin).is_continue());
     attacker.flood(2_001, |_| frame(wire::DATA, 0, 1, &[]));
-    // Padding alone is as empty.
+    // A frame with nothing but padding counts as empty.
     let mut attacker = Attacker::new(&[]);
     assert!(attacker.send(&begin).is_continue());
     attacker.flood(2_001, |_| frame(wire::DATA, 8, 1, &[3, 0, 0, 0]));
@@ -237,7 +237,7 @@ fn one_byte_windows() {
     let mut attacker = Attacker::new(&[(4, 0)]);
     assert!(attacker.send(&request(1, "/1000000")).is_continue());
     attacker.flood(4_000, |_| wire::window_update(1, 1));
-    // The same by settings, for many streams at once.
+    // The same with settings, for many streams at once.
     let mut attacker = Attacker::new(&[(4, 0)]);
     for index in 0..STREAMS_MAX {
         assert!(
@@ -273,7 +273,7 @@ fn windows_that_never_open() {
     assert_eq!((error.code, error.why), (ErrorCode::NO_ERROR, Why::Idle));
 }
 
-/// A byte of window now and then, for each stream: cheap for the budget, and no progress.
+/// One byte of window now and then, for each stream: cheap for the budget, but no progress.
 #[test]
 fn windows_that_trickle() {
     let mut attacker = Attacker::new(&[(4, 0)]);
@@ -293,7 +293,7 @@ fn windows_that_trickle() {
     assert_eq!(attacker.peer.connection.error(), None);
 }
 
-/// The same with the connection's window, which all streams wait for. New ones gain no time.
+/// The same with the connection's window, for which all streams wait. New ones gain no time.
 #[test]
 fn a_connection_window_that_trickles() {
     let mut attacker = Attacker::new(&[(4, 1 << 30)]);
@@ -318,12 +318,12 @@ fn a_connection_window_that_trickles() {
             opened += 1;
         }
     }
-    // The first window was used before the trickle; the last request has had 30 seconds.
+    // The first window was used up before the trickle; the last request has had 30 seconds.
     let left = attacker.peer.connection.stream_count();
     assert!(left <= 2, "{left} are left of {opened}");
 }
 
-/// Who takes little, and more than the least rate, stays: windows of one stream, or of the
+/// A peer that is slow but above the minimum rate stays: with windows of one stream, or of the
 /// connection, while others wait.
 #[test]
 fn slow_peers_above_the_least_rate_stay() {
@@ -347,7 +347,7 @@ fn slow_peers_above_the_least_rate_stay() {
     }
 }
 
-/// Content of a request that comes byte by byte keeps its stream no longer than none.
+/// Request content that trickles keeps its stream no longer than none at all.
 #[test]
 fn request_content_that_trickles() {
     let mut attacker = Attacker::new(&[]);
@@ -392,7 +392,7 @@ fn heads_that_never_end() {
     ] {
         let mut peer = Peer::new();
         peer.feed(&bytes);
-        // A byte now and then is no progress.
+        // A byte now and then is not progress.
         for byte in [0, 0, 9] {
             peer.wait_ms(5_000);
             if bytes.ends_with(&[0, 0, 9]) {

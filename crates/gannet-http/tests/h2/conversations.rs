@@ -4,14 +4,14 @@
 //!
 //! ```text
 //! # what the conversation shows
-//! > a frame in, or something else that arrives: see `parse`
+//! > a frame in, or other input: see `parse`
 //! = drain, answer, abort, pause, resume, room, wait: something the caller does
 //! ! event
 //! < a frame out
 //! ```
 //!
-//! Lines `!` and `<` are what is expected; `UPDATE_EXPECT=1` rewrites them. Every conversation is
-//! held three times: blocks of `>` lines whole, byte by byte, and in pieces of 7.
+//! Lines `!` and `<` are the expected result; `UPDATE_EXPECT=1` rewrites them. Every conversation
+//! is run three times: blocks of `>` lines whole, byte by byte, and in pieces of 7.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,7 +53,7 @@ fn conversations_go_as_written() {
     }
     assert!(
         failures.is_empty(),
-        "conversations went otherwise:\n{}",
+        "conversations differ:\n{}",
         failures.join("\n")
     );
 }
@@ -68,10 +68,10 @@ fn files() -> Vec<PathBuf> {
     files
 }
 
-/// Holds a conversation; gives the file as it should be.
+/// Runs a conversation; returns the file as it should be.
 fn hold(text: &str, piece_len: usize) -> String {
     let mut peer = Peer::new();
-    // How many bytes are put out after each step.
+    // How many bytes are taken from the server after each step.
     let mut room = u32::MAX;
     let mut result = String::new();
     let mut lines = text.lines().peekable();
@@ -104,7 +104,7 @@ fn hold(text: &str, piece_len: usize) -> String {
     result
 }
 
-/// Does what a `=` line says.
+/// Performs the action of a `=` line.
 fn act(peer: &mut Peer, what: &str, room: &mut u32) {
     let (verb, argument) = what.split_once(' ').unwrap_or((what, "0"));
     let number: u32 = argument.parse().expect("a number");
@@ -119,15 +119,15 @@ fn act(peer: &mut Peer, what: &str, room: &mut u32) {
         "room" => *room = number,
         "wait" => {
             peer.wait_ms(number.into());
-            // What was put out for the timeout may be followed by more.
+            // The output of the timeout may be followed by more.
             peer.feed(&[]);
         }
-        other => panic!("nobody can {other}"),
+        other => panic!("not an action: {other}"),
     }
 }
 
-/// Bytes of a `>` line: `preface`, `text ...`, or a frame: its type by name or number, flags as
-/// names or `+0x..`, `@stream`, and the payload: `name=value` fields as literals, `hex:..`,
+/// The bytes of a `>` line: `preface`, `text ...`, or a frame: its type by name or number, flags by
+/// name or `+0x..`, `@stream`, and the payload: `name=value` fields as literals, `hex:..`,
 /// `u32:..`, `u16:..`, `zeros:count`, `fields:count`, `text:..`.
 fn parse(line: &str) -> Vec<u8> {
     let (kind, rest) = line.split_once(' ').unwrap_or((line, ""));

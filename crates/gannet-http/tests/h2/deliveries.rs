@@ -1,4 +1,5 @@
-//! Content arrives once, in order, within the windows: a client in memory with any operations.
+//! Content arrives once, in order, within the windows: a client in memory with arbitrary
+//! operations.
 
 use proptest::prelude::*;
 
@@ -39,7 +40,7 @@ proptest! {
         h2_checks::h2_frames(&bytes);
     }
 
-    /// Frames of every type, of which most are nearly right.
+    /// Frames of every type, most of them nearly valid.
     #[test]
     fn any_frames_in_any_pieces(frames in proptest::collection::vec(any_frame(), 0..40)) {
         h2_checks::h2_frames(&frames.concat());

@@ -1,4 +1,4 @@
-//! The HTTP/2 machine from outside: conversations, attacks, deliveries, and HPACK by the book.
+//! The HTTP/2 machine from outside: conversations, attacks, deliveries, and HPACK by its RFC.
 
 mod attacks;
 mod conversations;

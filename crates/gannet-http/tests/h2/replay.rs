@@ -1,4 +1,4 @@
-//! The seeds of the fuzz targets, replayed: what once was found stays fixed.
+//! Replays the seeds of the fuzz targets, so that past findings stay fixed.
 
 use std::fs;
 use std::path::Path;
@@ -33,8 +33,8 @@ fn operations() {
     replay("h2_operations", h2_checks::h2_operations);
 }
 
-/// What makes a connection hold the most: as many streams as there may be, pings and priorities
-/// that wait, and a field block that goes on and on.
+/// The input that makes a connection hold the most: as many streams as allowed, pings and
+/// priorities that wait, and a field block that never ends.
 #[test]
 fn what_is_held_is_in_proportion_to_what_was_sent() {
     use super::h2_checks::wire::{frame, get, request};

@@ -10,7 +10,7 @@ use gannet_testkit::h2::hpack;
 
 use super::h2_checks::wire::{self, CONTINUATION, END_HEADERS, END_STREAM, HEADERS};
 
-/// A connection whose client has sent settings and a request, and read what came until then.
+/// A connection whose client has sent settings and a request, and has read all output so far.
 fn asked(settings: &[(u16, u32)], method: &str) -> Connection {
     let mut connection = Connection::new(Time(0), Timeouts::default());
     let fields = [
@@ -46,7 +46,7 @@ fn respond(
         .iter()
         .flat_map(|frame| frame.payload.clone())
         .collect();
-    // By hands other than ours.
+    // With a decoder of another implementation.
     let fields = hpack::Decoder::new()
         .decode(&block)
         .expect("a block that decodes");

@@ -1,8 +1,8 @@
-//! A client in memory that keeps to the protocol while it does whatever a list of bytes says:
-//! opens streams, moves windows, resets, prioritizes, lets the server put out a little or much.
+//! A client in memory that obeys the protocol while a list of bytes directs it: opens streams,
+//! moves windows, resets, prioritizes, lets the server send a little or a lot.
 //!
-//! It keeps books on every window and every stream, and checks each range of content against
-//! them: delivered once, in order, within both windows, to the end.
+//! It tracks every window and every stream, and checks each range of content against its records:
+//! delivered once, in order, within both windows, to the end.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,13 @@ use gannet_testkit::h2::hpack;
 
 use super::wire;
 
-/// A stream in the client's books.
+/// A stream in the client's records.
 #[derive(Debug)]
 struct Expected {
     len: u64,
     received: u64,
     window: i64,
-    /// Request content that is still to be sent.
+    /// Request content still to be sent.
     request_left: u32,
     is_request_ended: bool,
     is_response_ended: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Does what the bytes say, then opens all windows and sees every stream through.
+    /// Performs the operations, then opens all windows and completes every stream.
     pub(crate) fn run(bytes: &[u8]) -> u32 {
         let mut client = Self::new();
         for operation in bytes.chunks_exact(3) {
@@ -104,7 +104,7 @@ impl Client {
         }
     }
 
-    /// Opens a stream for content of this length, if there may be one more.
+    /// Opens a stream for content of this length, unless the limit is reached.
     fn open(&mut self, len: u64, has_content: bool, number: u32) {
         let open = self
             .streams
@@ -169,7 +169,7 @@ impl Client {
         if let Some(stream) = self.choose(number) {
             let code = wire::frame(wire::RST_STREAM, 0, stream, &8u32.to_be_bytes());
             self.input.extend(code);
-            // What is under way for it is of no interest.
+            // Anything in flight for it is irrelevant.
             self.deliver(usize::MAX);
             self.streams.remove(&stream);
         }
@@ -190,7 +190,7 @@ impl Client {
             stream.window += i64::from(size) - self.initial_window;
         }
         self.initial_window = size.into();
-        // The books and the server's must agree before it sends more.
+        // Client and server must agree before the server sends more.
         self.deliver(usize::MAX);
     }
 
@@ -238,7 +238,7 @@ impl Client {
         }
     }
 
-    /// Lets so many bytes arrive at the server.
+    /// Delivers this many bytes to the server.
     fn deliver(&mut self, count: usize) {
         let mut scratch = Vec::new();
         let end = count.min(self.input.len());
@@ -283,7 +283,7 @@ impl Client {
         assert_eq!(has_content, len > 0);
     }
 
-    /// Lets the server put out so many bytes, and reads them.
+    /// Takes this many bytes from the server, and reads them.
     fn put_out(&mut self, budget: u32) {
         let mut left = i64::from(budget);
         loop {
@@ -351,7 +351,7 @@ impl Client {
         }
     }
 
-    /// Opens everything that is shut, and waits for all that is under way.
+    /// Opens every closed window, and waits for everything under way.
     fn finish(&mut self) {
         for stream in std::mem::take(&mut self.paused) {
             self.connection.resume(StreamId(stream));

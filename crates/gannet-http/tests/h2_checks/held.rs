@@ -1,29 +1,30 @@
-//! A model of what a peer's frames may make a connection hold. It splits the bytes into frames on
-//! its own and counts: streams that were opened, the field block under way, replies that are owed,
-//! priorities of streams to come. What a connection holds must be in proportion to that.
+//! A model of how much a peer's frames may make a connection hold. It splits the bytes into frames
+//! independently and counts: streams opened, the field block under way, replies owed, priorities of
+//! future streams. The memory that a connection holds must be in proportion.
 
-/// More than a stream of the table takes, with its number and its place among the free ones.
+/// More than a stream takes in the table, including its identifier and its entry among the free
+/// ones.
 const PER_STREAM: usize = 160;
 
-/// What every connection may hold: our SETTINGS, the first table entries, a block's beginning.
+/// What every connection may hold: our SETTINGS, the first table entries, the start of a block.
 const BASE: usize = 2 * 1024;
 
 const STREAMS_MAX: usize = 128;
 const PRIORITIES_MAX: usize = 32;
-/// Replies at which reading stops, and those of one more frame.
+/// Replies at which reading stops, plus those of one more frame.
 const REPLIES_MAX: usize = 4096 + 64;
 const REPLY_LEN: usize = 17;
 
-/// What was seen of the peer's bytes.
+/// What has been seen of the peer's bytes.
 #[derive(Default)]
 pub(crate) struct Held {
-    /// What is left of the preface, then of a frame.
+    /// The rest of the preface, then of a frame.
     rest: Vec<u8>,
     has_preface: bool,
     requests: usize,
     highest: u32,
-    /// Bytes of field blocks, the one under way and those before: what the dynamic table may have
-    /// of them is at most its bound.
+    /// Bytes of field blocks, the one under way and earlier ones: the dynamic table holds of them
+    /// at most its bound.
     block: usize,
     blocks: usize,
     replies: usize,
@@ -31,7 +32,7 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// Takes note of what the peer sends.
+    /// Records what the peer sends.
     pub(crate) fn sent(&mut self, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);
         if !self.has_preface {
@@ -74,11 +75,11 @@ impl Held {
             0x10 => self.priorities += 1,
             _ => {}
         }
-        // Any frame may be answered: an acknowledgement, a window, a reset, an end.
+        // Any frame may cause a reply: an acknowledgement, a window, a reset, an end.
         self.replies += 1;
     }
 
-    /// The most that a connection may hold for it.
+    /// The most that a connection may hold after these bytes.
     pub(crate) fn most(&self) -> usize {
         let table = self.blocks.saturating_mul(2).min(2 * 4096);
         BASE + self.requests.min(STREAMS_MAX) * PER_STREAM

@@ -1,4 +1,4 @@
-//! What must hold of HTTP/2 for any bytes at all: one function per fuzz target.
+//! Properties of HTTP/2 that must hold for any bytes: one function per fuzz target.
 //!
 //! The targets in `fuzz/` call these, and so does the replay of their seeds in plain tests.
 
@@ -17,7 +17,7 @@ use client::Client;
 use held::Held;
 use peer::Peer;
 
-/// The same frames whole, one by one and in pieces lead to the same events and output. The bytes
+/// The same frames, whole, one by one and in pieces, lead to the same events and output. The bytes
 /// follow a preface and empty SETTINGS.
 #[allow(dead_code)]
 pub(crate) fn h2_frames(bytes: &[u8]) {
@@ -29,7 +29,7 @@ pub(crate) fn h2_frames(bytes: &[u8]) {
     }
 }
 
-/// What a machine does that gets the bytes in pieces of this length, and puts out at the end.
+/// The record of a machine that gets the bytes in pieces of this length, and sends at the end.
 pub(crate) fn record_in_pieces(bytes: &[u8], piece_len: usize) -> String {
     let mut peer = Peer::new();
     let mut held = Held::default();
@@ -44,19 +44,19 @@ pub(crate) fn record_in_pieces(bytes: &[u8], piece_len: usize) -> String {
     peer.record
 }
 
-/// A block decodes as another decoder does it, and what it decodes to comes back from our encoder.
+/// A block decodes as another decoder decodes it, and the result survives our encoder.
 #[allow(dead_code)]
 pub(crate) fn hpack(bytes: &[u8]) {
     let mut decoder = Decoder::new();
     let mut oracle = gannet_testkit::h2::hpack::Decoder::new();
-    // Two blocks, so that the second meets a table that is not empty.
+    // Two blocks, so that the second meets a non-empty table.
     let (first, second) = bytes.split_at(bytes.len() / 2);
     for block in [first, second] {
         let mut pairs = Vec::new();
         let result = decoder.decode_each(block, |name, value| {
             pairs.push((name.to_vec(), value.to_vec()));
         });
-        // A block of nothing but size updates is none to the other one.
+        // The other decoder rejects a block of nothing but size updates.
         if result.is_err() || (pairs.is_empty() && !block.is_empty()) {
             return;
         }
@@ -78,7 +78,7 @@ pub(crate) fn hpack(bytes: &[u8]) {
     }
 }
 
-/// A client that obeys the protocol and does what the bytes say gets every content exactly once.
+/// A client that obeys the protocol, directed by the bytes, gets every content exactly once.
 #[allow(dead_code)]
 pub(crate) fn h2_operations(bytes: &[u8]) {
     Client::run(bytes);

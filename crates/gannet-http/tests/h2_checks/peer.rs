@@ -1,7 +1,7 @@
-//! A server reduced to its loop: feeds a machine, answers every request, writes down what happens.
+//! A minimal server loop: feeds a machine, answers every request, records what happens.
 //!
-//! `/N` has N bytes of content; `/hold/N` too, but is answered only when [`Peer::answer_held`] is
-//! called; anything else has 2.
+//! `/N` has N bytes of content; so does `/hold/N`, which is answered only when
+//! [`Peer::answer_held`] is called; anything else has 2.
 
 use gannet_http::h2::limits::QUANTUM;
 use gannet_http::h2::{Body, Connection, Event, StreamId, Time, Timeouts};
@@ -24,7 +24,7 @@ pub(crate) struct Peer {
     decoder: Decoder<'static>,
     /// One line per event (`! ...`) and per frame of output (`< ...`).
     pub(crate) record: String,
-    /// Whether requests are written down, and output.
+    /// Whether requests and output are recorded.
     pub(crate) is_recording: bool,
     has_closed: bool,
 }
@@ -45,7 +45,7 @@ impl Peer {
         }
     }
 
-    /// Hands over bytes and answers all requests that they complete.
+    /// Passes bytes to the machine and answers all requests that they complete.
     pub(crate) fn feed(&mut self, bytes: &[u8]) {
         let mut input = std::mem::take(&mut self.kept);
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -62,7 +62,7 @@ impl Peer {
             at += received.consumed;
             match received.event {
                 Event::NeedMore if self.connection.wants_input() || at == input.len() => break,
-                // Replies wait: there is no room for more before they are put out.
+                // Replies wait: there is no room for more before they are sent.
                 Event::NeedMore => self.poll(),
                 Event::Request { stream, request } => self.receive_request(stream, &request),
                 Event::Reject { stream, rejection } => {
@@ -136,12 +136,12 @@ impl Peer {
             .respond(stream, &head, date.as_bytes(), len, &mut self.output);
     }
 
-    /// Puts out all that can be put out.
+    /// Takes all output.
     pub(crate) fn poll(&mut self) {
         self.poll_up_to(u32::MAX);
     }
 
-    /// Puts out so many bytes and one frame at the most.
+    /// Takes this many bytes and at most one frame more.
     pub(crate) fn poll_up_to(&mut self, budget: u32) {
         let mut output = std::mem::take(&mut self.output);
         let (mut left, mut bodies) = (budget, Vec::new());
@@ -177,7 +177,7 @@ impl Peer {
         }
     }
 
-    /// Lets time pass, and the machine do what is due.
+    /// Advances the time, and lets the machine handle timeouts.
     #[allow(dead_code, reason = "only conversations wait")]
     pub(crate) fn wait_ms(&mut self, ms: u64) {
         self.now = self.now.plus_ms(ms);
@@ -204,8 +204,8 @@ impl Peer {
     }
 }
 
-/// Every DATA header is followed by exactly the content that it announces: `bodies`, with where each
-/// follows.
+/// Every DATA header is followed by exactly the content that it announces: `bodies`, each with its
+/// position.
 fn check(output: &[u8], bodies: &[(usize, Body)]) {
     let frames = wire::frames(output);
     let mut data = frames.into_iter().filter(|f| f.kind == wire::DATA);

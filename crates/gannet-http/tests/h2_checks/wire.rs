@@ -1,4 +1,5 @@
-//! The client's side of the wire: frames built and read by hand, apart from the code under test.
+//! The client side of the wire: frames built and parsed by hand, independent of the code under
+//! test.
 
 use gannet_testkit::h2::hpack::Decoder;
 pub(crate) use gannet_testkit::h2::{
@@ -55,7 +56,7 @@ pub(crate) fn request(stream: u32, path: &str) -> Vec<u8> {
     headers(stream, &get(path))
 }
 
-/// Takes the frames off wire bytes, which are whole frames but for the content of DATA.
+/// Takes the frames off wire bytes, which are whole frames except for the content of DATA.
 pub(crate) fn frames(wire: &[u8]) -> Vec<Frame> {
     let mut rest = wire;
     let mut frames = Vec::new();
@@ -70,7 +71,7 @@ pub(crate) fn frames(wire: &[u8]) -> Vec<Frame> {
     frames
 }
 
-/// A frame in words. `decoder` follows the server's field blocks; one that is cut into several
+/// A frame in words. `decoder` follows the server's field blocks; one that is split over several
 /// frames is shown by its length.
 pub(crate) fn describe(frame: &Frame, decoder: &mut Decoder<'_>) -> String {
     let payload = &frame.payload;

@@ -1,4 +1,4 @@
-//! Frames about the connection or a stream as such: SETTINGS, PING, WINDOW_UPDATE and so on.
+//! Frames that concern the connection or a stream itself: SETTINGS, PING, WINDOW_UPDATE and so on.
 
 use super::receive::{Fault, Outcome};
 use super::{Connection, End};
@@ -36,7 +36,7 @@ impl Connection {
         let mut window_change = 0;
         for (id, value) in all {
             // Changes add up: only the last value matters, and a window that is too large in
-            // between is none that anybody could use.
+            // between is never used.
             window_change += self.peer.apply(id, value)?;
         }
         if window_change != 0 {
@@ -123,7 +123,7 @@ impl Connection {
         })
     }
 
-    /// Deprecated: only its form matters (RFC 9113 section 5.3.2).
+    /// Deprecated: only its form is checked (RFC 9113 section 5.3.2).
     pub(super) fn receive_priority(
         &mut self,
         header: FrameHeader,
@@ -138,7 +138,7 @@ impl Connection {
             Ok(_) => Why::SelfDependency,
             Err(why) => why,
         };
-        // An idle stream cannot be reset: RFC 9113 5.4.2 leaves the connection.
+        // An idle stream cannot be reset: RFC 9113 5.4.2 leaves only a connection error.
         match self.streams.find(header.stream) {
             Some(_) => Err(Fault::Stream(header.stream, StreamError::of(why))),
             None => Err(why.into()),
@@ -178,8 +178,8 @@ impl Connection {
         }
     }
 
-    /// The priority that was sent ahead of this stream. Those of streams before it are dropped
-    /// with it: they will never be opened.
+    /// The priority that was sent ahead of this stream. Those of earlier streams are dropped with
+    /// it: they will never be opened.
     #[inline]
     pub(super) fn take_early_priority(&mut self, stream: u32) -> Option<Priority> {
         if self.early_priorities.is_empty() {
@@ -191,7 +191,7 @@ impl Connection {
         priority
     }
 
-    /// The peer opens no more streams; those that are open are served to their end.
+    /// The peer opens no more streams; those already open are served to their end.
     pub(super) fn receive_goaway(
         &mut self,
         header: FrameHeader,
@@ -205,7 +205,7 @@ impl Connection {
     }
 }
 
-/// Frames of the connection name no stream.
+/// Frames that concern the connection must have stream identifier 0.
 fn check_connection(header: FrameHeader) -> Result<(), Why> {
     if header.stream == 0 {
         Ok(())

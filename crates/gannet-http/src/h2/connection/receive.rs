@@ -1,4 +1,4 @@
-//! Input: from bytes to frames, and each frame to what is done about it.
+//! Input: bytes to frames, and the handling of each frame.
 
 use super::{Connection, End, Event, Expects, Received};
 use crate::binary::budget::{Cost, Spent};
@@ -10,7 +10,7 @@ use crate::h2::streams::{Closed, Slot};
 use crate::h2::{StreamId, Time};
 use crate::semantics::request::Version;
 
-/// What a frame amounts to for the caller.
+/// The result of a frame for the caller.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
     Nothing,
@@ -48,8 +48,8 @@ impl Connection {
     /// Reads input: all bytes received and not consumed. At most
     /// [`INPUT_MAX`](crate::h2::limits::INPUT_MAX) bytes have to be kept for another call.
     ///
-    /// `scratch` takes the fields of a request; it belongs to the caller, so that one buffer does
-    /// for many connections. What was in it is lost.
+    /// `scratch` takes the fields of a request; it belongs to the caller, so that many connections
+    /// can share one buffer. Its previous content is lost.
     pub fn receive<'a>(
         &mut self,
         now: Time,
@@ -100,7 +100,7 @@ impl Connection {
         Received { consumed, event }
     }
 
-    /// What is to be said if no frame has anything to say.
+    /// The event to return if no frame has caused one.
     #[inline]
     fn error_event<'a>(&mut self) -> Event<'a> {
         match self.error {
@@ -112,7 +112,7 @@ impl Connection {
         }
     }
 
-    /// Takes note of whether something is incomplete, for the timeout.
+    /// Tracks, for the timeout, since when something is incomplete.
     fn note_partial(&mut self, now: Time, consumed: usize, len: usize) {
         let is_partial = consumed < len || self.block.is_some() || self.expects != Expects::Frames;
         if self.end == End::Over || !is_partial {
@@ -122,7 +122,7 @@ impl Connection {
         }
     }
 
-    /// Reads the preface or one frame, if all of it is there: how long it is, and what it means.
+    /// Reads the preface or one frame, if complete: returns its length and its result.
     #[inline]
     fn receive_frame(
         &mut self,
@@ -140,7 +140,7 @@ impl Connection {
             return Ok(None);
         };
         let header = FrameHeader::parse(header);
-        // Before the payload has arrived: it would not fit the caller's buffer.
+        // Checked before the payload has arrived: it would not fit the caller's buffer.
         if header.len > FRAME_PAYLOAD_MAX {
             return Err(Why::FrameTooLong);
         }
@@ -207,7 +207,7 @@ impl Connection {
         }
     }
 
-    /// Resets a stream because of what the peer did on it.
+    /// Resets a stream because of an error of the peer.
     #[cold]
     fn reset(&mut self, stream: u32, error: StreamError) -> Result<Outcome, Why> {
         self.budget.charge(Cost::Reset)?;
@@ -243,7 +243,7 @@ impl Connection {
     }
 }
 
-/// The event of a request that was accepted.
+/// The event for an accepted request.
 #[inline]
 fn request_event<'a>(
     stream: StreamId,

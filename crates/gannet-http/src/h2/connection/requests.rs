@@ -14,7 +14,7 @@ use crate::h2::limits::CONTINUATIONS_MAX;
 use crate::h2::streams::{Closed, Response, Slot, Stream};
 use crate::semantics::request::Method;
 
-/// A field block that is complete.
+/// A complete field block.
 struct Block<'b> {
     stream: u32,
     is_ended: bool,
@@ -91,7 +91,7 @@ impl Connection {
         self.receive_block(now, &block, scratch, head)
     }
 
-    /// Decodes a field block, whatever it is for: the decoder has to stay in step.
+    /// Decodes a field block, whatever its purpose: the decoder has to stay in step.
     fn receive_block(
         &mut self,
         now: Time,
@@ -100,7 +100,7 @@ impl Connection {
         head: &mut Head,
     ) -> Result<Outcome, Fault> {
         scratch.clear();
-        // It may know the lines of a block that came to nothing.
+        // It may still hold lines of a block that was given up.
         *head = Head::default();
         if block.stream > self.last_stream {
             self.decoder
@@ -156,7 +156,7 @@ impl Connection {
         stream.is_request_ended = block.is_ended;
         stream.is_head = accepted.method == Method::Head;
         stream.request_left = accepted.content_length;
-        // RFC 9218 7: the frame was sent with more knowledge than the field.
+        // RFC 9218 7: the frame overrides the field, because it was sent with more knowledge.
         stream.priority = match (early_priority, head.priority(scratch)) {
             (Some(priority), _) => priority,
             (None, Some(value)) if accepted.rejection.is_none() => Priority::parse(value),
@@ -171,7 +171,7 @@ impl Connection {
         })
     }
 
-    /// Trailers: nothing in them matters, but they end the request (RFC 9113 section 8.1).
+    /// Trailers are ignored, but they end the request (RFC 9113 section 8.1).
     fn receive_trailers(
         &mut self,
         now: Time,
@@ -194,7 +194,7 @@ impl Connection {
         Ok(Outcome::Nothing)
     }
 
-    /// A field block for a stream that is not open any more.
+    /// A field block for a stream that is no longer open.
     fn receive_late_block(&mut self, stream: u32) -> Result<Outcome, Fault> {
         match self.closed.find(stream) {
             Some(Closed::ByUs) => {
@@ -215,7 +215,7 @@ impl Connection {
     ) -> Result<Outcome, Fault> {
         self.check_not_idle(header.stream)?;
         let content_len = data::content_len(header, payload)?;
-        // Counted whatever becomes of the stream (RFC 9113 section 6.9).
+        // Counted whatever the state of the stream (RFC 9113 section 6.9).
         if let Some(increment) = self.receive_window.receive(header.len)? {
             window_update::write(0, increment, &mut self.control);
         }
@@ -260,7 +260,7 @@ impl Connection {
         Ok(Outcome::Nothing)
     }
 
-    /// The request has ended; so does the stream, if the response has.
+    /// The request has ended; the stream ends with it if the response is complete.
     fn end_request(&mut self, now: Time, slot: Slot) -> Result<(), Why> {
         let stream = self.streams.get_mut(slot);
         if stream.request_left.is_some_and(|left| left > 0) {
@@ -275,7 +275,7 @@ impl Connection {
     }
 
     /// Closes a stream whose response is complete, if its request has ended too. If the request
-    /// cannot end within its window, the stream is reset in a little while: see
+    /// cannot end within its window, the stream is reset a little later: see
     /// [`CONTENT_LINGER_MS`](crate::h2::limits::CONTENT_LINGER_MS).
     #[inline]
     pub(super) fn settle(&mut self, slot: Slot) {
@@ -288,7 +288,7 @@ impl Connection {
         self.check_at = Some(self.check_at.map_or(due, |at| at.min(due)));
     }
 
-    /// A stream that was never opened takes no frame but HEADERS and PRIORITY (RFC 9113 5.1).
+    /// A stream that was never opened accepts only HEADERS and PRIORITY (RFC 9113 5.1).
     pub(super) fn check_not_idle(&self, stream: u32) -> Result<(), Why> {
         if stream == 0 {
             return Err(Why::StreamIdentifier);
@@ -313,5 +313,5 @@ fn block_cause(error: CodingError) -> Fault {
     })
 }
 
-/// Content of a DATA frame below this is small, if the stream goes on.
+/// Content of a DATA frame below this is small, if the stream continues.
 const SMALL_DATA: u32 = 64;

@@ -18,22 +18,22 @@ use crate::semantics::response::{ReadyBlock, ReadyPart, ResponseHead};
 pub struct Body {
     /// The stream whose content it is.
     pub stream: StreamId,
-    /// Which bytes of the content, counted from the first one that is sent (0 for a range
-    /// response too). Never empty.
+    /// Which bytes of the content, counted from the first one that is sent (0 for a range response
+    /// too). Never empty.
     pub range: Range<u64>,
-    /// Whether the content ends here: the caller forgets the stream once these are sent.
+    /// Whether the content ends here: the caller forgets the stream once these bytes are sent.
     pub is_last: bool,
 }
 
 impl Connection {
-    /// Appends the head of a response to `wire`, as HEADERS and CONTINUATION frames, after control
-    /// frames that wait.
+    /// Appends the head of a response to `wire`, as HEADERS and CONTINUATION frames, after pending
+    /// control frames.
     ///
     /// `date_line` is a whole `date` line ([`crate::semantics::date::DateLine`]). `content_len` is
-    /// how many bytes of content the response has; after `HEAD` and with 204 and 304 none are sent
-    /// all the same. Gives whether content follows, to be named by
-    /// [`poll_frame`](Self::poll_frame): if not, the response is complete. The response is final:
-    /// no status below 200. For a stream that is not open any more nothing is written.
+    /// the length of the response's content, even where none is sent: after `HEAD`, and with 204
+    /// and 304. Returns whether content follows, which [`poll_frame`](Self::poll_frame) will name:
+    /// if not, the response is complete. The response is final: no status below 200. For a stream
+    /// that is no longer open nothing is written.
     #[inline]
     pub fn respond(
         &mut self,
@@ -71,26 +71,26 @@ impl Connection {
         has_content
     }
 
-    /// Gives a stream up: RST_STREAM with this code, if it is open. No event follows.
+    /// Gives up a stream: RST_STREAM with this code, if it is open. No event follows.
     pub fn abort(&mut self, stream: StreamId, code: ErrorCode) {
         if let Some(slot) = self.find_open(stream) {
             self.close_with(slot, code);
         }
     }
 
-    /// Holds back a response's content while the caller does not have it at hand; other streams go
-    /// on.
+    /// Holds back a response's content while the caller does not have it available; other streams
+    /// continue.
     pub fn pause(&mut self, stream: StreamId) {
         self.set_paused(stream, true);
     }
 
-    /// Lets a response's content go on after [`pause`](Self::pause).
+    /// Continues a response's content after [`pause`](Self::pause).
     pub fn resume(&mut self, stream: StreamId) {
         self.set_paused(stream, false);
     }
 
     /// The caller starts, or restarts, fetching what a response needs: its time limit counts from
-    /// now. After it, [`handle_timeout`](Self::handle_timeout) ends the stream.
+    /// now. When it expires, [`handle_timeout`](Self::handle_timeout) ends the stream.
     pub fn defer(&mut self, stream: StreamId, now: Time) {
         if let Some(slot) = self.find_open(stream) {
             let seen = self.content_sent;
@@ -112,7 +112,7 @@ impl Connection {
         self.streams.find(stream.0)
     }
 
-    /// Whether [`poll_frame`](Self::poll_frame) has anything to put out, given room.
+    /// Whether [`poll_frame`](Self::poll_frame) has anything to append, given room.
     #[inline]
     #[must_use]
     pub fn wants_output(&self) -> bool {
@@ -123,7 +123,8 @@ impl Connection {
     /// The stream that [`poll_frame`](Self::poll_frame) would name next, given room, and how many
     /// bytes of its content the windows allow. `None` if no content can be sent now.
     ///
-    /// For a caller that has to fetch content first: it does, or calls [`pause`](Self::pause).
+    /// For a caller that may have to fetch content first: it fetches, or calls
+    /// [`pause`](Self::pause).
     #[inline]
     #[must_use]
     pub fn next_content(&self) -> Option<(StreamId, u64)> {
@@ -134,12 +135,12 @@ impl Connection {
         (len > 0).then_some((StreamId(stream.id), len))
     }
 
-    /// Appends control frames that wait, and the header of the next DATA frame, whose content is
-    /// to be sent after it; `None` if no content can be sent now.
+    /// Appends pending control frames, and the header of the next DATA frame, whose content is to
+    /// be sent after it; `None` if no content can be sent now.
     ///
-    /// `room` bounds the DATA frame, header and content, in bytes: for a TLS record that is to be
-    /// filled exactly, or what is left of a budget. At most [`QUANTUM`] bytes of content come at a
-    /// time, so that urgency and turns are re-evaluated.
+    /// `room` bounds the DATA frame, header and content, in bytes: for a TLS record to be filled
+    /// exactly, or the rest of a budget. One frame has at most [`QUANTUM`] bytes of content, so
+    /// that urgency and turns are re-evaluated.
     #[inline]
     pub fn poll_frame(&mut self, now: Time, room: u32, wire: &mut Vec<u8>) -> Option<Body> {
         self.now = self.now.max(now);
@@ -178,7 +179,7 @@ impl Connection {
         Some(body)
     }
 
-    /// The content of a response is written to its end.
+    /// The content of a response was announced to its end.
     #[inline]
     fn finish_response(&mut self, slot: Slot) {
         self.streams.get_mut(slot).response = Response::Done;
@@ -187,7 +188,7 @@ impl Connection {
         self.settle(slot);
     }
 
-    /// A frame was written, and there is more to come: is it still this stream's turn?
+    /// Decides, after a frame of unfinished content, whether it is still this stream's turn.
     #[inline]
     fn go_on(&mut self, slot: Slot, len: u32, is_short_of_window: bool) {
         self.streams.requeue(slot);
@@ -200,7 +201,7 @@ impl Connection {
         }
     }
 
-    /// Appends control frames that wait.
+    /// Appends pending control frames.
     #[inline]
     fn write_control(&mut self, wire: &mut Vec<u8>) {
         if !self.control.is_empty() {
@@ -209,7 +210,7 @@ impl Connection {
         }
     }
 
-    /// Appends HEADERS, and CONTINUATION if the block is longer than a frame may be.
+    /// Appends HEADERS, and CONTINUATION if the block exceeds the frame size.
     #[inline]
     fn write_head(
         &mut self,
@@ -275,7 +276,7 @@ fn write_fields(head: &ResponseHead<'_>, date_line: &[u8; DATE_LINE_LEN], out: &
     }
 }
 
-/// Encodes a ready block that was not encoded before.
+/// Encodes a ready block that was not encoded ahead of time.
 #[cold]
 fn write_lines(block: ReadyBlock<'_>, part: ReadyPart, out: &mut Vec<u8>) {
     for piece in block.part(part) {
@@ -284,8 +285,8 @@ fn write_lines(block: ReadyBlock<'_>, part: ReadyPart, out: &mut Vec<u8>) {
     }
 }
 
-/// Makes frames of a block that is longer than one may be; it begins after the room for a header
-/// at `header_start`.
+/// Splits a block that exceeds the frame size into frames; it begins after the room for a header at
+/// `header_start`.
 #[cold]
 fn cut_block(stream: u32, end_stream: u8, header_start: usize, wire: &mut Vec<u8>) {
     let block = wire.split_off(header_start + FRAME_HEADER_LEN);
@@ -308,8 +309,8 @@ fn cut_block(stream: u32, end_stream: u8, header_start: usize, wire: &mut Vec<u8
     }
 }
 
-/// The longest fragment of a field block in one frame, in bytes: what every peer takes.
+/// The longest fragment of a field block in one frame, in bytes: what every peer accepts.
 const MAX_UNCUT: usize = 16_384;
 
-/// Room for the frame and fields of a usual response and the next DATA frame's header.
+/// Room for the HEADERS frame of a usual response and the next DATA frame's header.
 const PLAIN_HEAD_LEN: usize = 256;

@@ -19,7 +19,7 @@ fn an_idle_connection_keeps_little_after_a_hundred_streams() {
     let mut connection = Connection::new(Time(0), Timeouts::default());
     let mut input = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
     for stream in 0..100u8 {
-        // GET / of an authority that is not entered into the table.
+        // GET / with an authority that is not entered into the table.
         input.extend([0, 0, 6, 1, 5, 0, 0, 0, 2 * stream + 1]);
         input.extend([0x82, 0x84, 0x86, 0x01, 1, b'a']);
     }

@@ -1,4 +1,4 @@
-//! The end of a connection, by the caller's wish or for lack of anything going on.
+//! The end of a connection, at the caller's request or for lack of progress.
 
 use super::{Connection, End};
 use crate::h2::error::{ErrorCode, Why};
@@ -8,11 +8,11 @@ use crate::h2::streams::{Response, Slot, Stream};
 use crate::h2::{StreamId, Time};
 
 impl Connection {
-    /// Lets the connection end: no request is lost, no new one is served after a round trip.
+    /// Winds the connection down: no request is lost, and after a round trip no new one is served.
     ///
     /// In two steps (RFC 9113 section 6.8): a GOAWAY that excludes no stream, with a PING; when its
-    /// answer comes (or after [`DRAIN_PING_MS`]), another one that names the last stream served.
-    /// When the last of these has ended, [`is_closing`](Self::is_closing) turns true.
+    /// answer arrives (or after [`DRAIN_PING_MS`]), another one that names the last stream served.
+    /// When the last of these streams has ended, [`is_closing`](Self::is_closing) turns true.
     pub fn drain(&mut self, now: Time) {
         if self.end != End::None {
             return;
@@ -32,7 +32,7 @@ impl Connection {
         };
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is to be called, if nothing else happens.
+    /// When to call [`handle_timeout`](Self::handle_timeout), if nothing else happens.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         if self.end == End::Over {
@@ -55,10 +55,10 @@ impl Connection {
         [partial, idle, drain, check].into_iter().flatten().min()
     }
 
-    /// Does what is due. Call it until it gives `None`: a stream that it gives was reset, because
-    /// its peer opened no window for its content in time (`ENHANCE_YOUR_CALM`), or because the
-    /// caller did not answer or fetch content in time (`INTERNAL_ERROR`). Check
-    /// [`is_closing`](Self::is_closing) and [`error`](Self::error) after it.
+    /// Does what is due. Call it until it returns `None`: a stream that it returns was reset,
+    /// because its peer opened no window for its content in time (`ENHANCE_YOUR_CALM`), or because
+    /// the caller did not answer or fetch content in time (`INTERNAL_ERROR`). Then check
+    /// [`is_closing`](Self::is_closing) and [`error`](Self::error).
     pub fn handle_timeout(&mut self, now: Time) -> Option<StreamId> {
         self.now = self.now.max(now);
         if let End::Announced { until } = self.end
@@ -90,9 +90,9 @@ impl Connection {
         self.check_streams(now)
     }
 
-    /// What was sent is still on its way to a peer that is slow, and takes enough: streams that
-    /// wait for it get the whole time again. For the caller, who knows the peer's buffers, before
-    /// [`handle_timeout`](Self::handle_timeout).
+    /// Restarts the time limit of streams that wait for a peer which is slow but reads fast enough:
+    /// bytes sent earlier are still on their way to it. For the caller, who knows the peer's
+    /// buffers, before [`handle_timeout`](Self::handle_timeout).
     pub fn excuse(&mut self, now: Time) {
         let due = self.streams.iter().filter(|(_, stream)| {
             let waits = stream.response == Response::Sending && !stream.is_paused;
@@ -105,7 +105,7 @@ impl Connection {
         }
     }
 
-    /// Ends streams that wait for the peer for too long: the first of them that the caller knows.
+    /// Ends streams that have waited for too long; returns the first of them that the caller knows.
     fn check_streams(&mut self, now: Time) -> Option<StreamId> {
         let due = self
             .streams
@@ -136,10 +136,10 @@ impl Connection {
         None
     }
 
-    /// What a stream waits for that makes no progress; `None` if it waits for its turn.
+    /// What a stream without progress waits for; `None` if it waits for its turn.
     fn overdue(&self, stream: &Stream) -> Option<Overdue> {
-        // A stream may wait long while more urgent ones use up the window of the connection: as
-        // long as enough goes through that, its peer is only slow.
+        // A stream may wait long while more urgent ones use up the connection's window: as long as
+        // enough bytes go through that, its peer is only slow.
         let is_shut = || {
             let sent = self.content_sent - stream.seen;
             self.send_window.available() == 0 && self.pace.is_too_slow(sent)
@@ -158,7 +158,7 @@ impl Connection {
 
 /// What a stream has waited for too long.
 enum Overdue {
-    /// The end of a request that was answered.
+    /// The end of a request that was already answered.
     Request,
     /// The peer opens no window.
     Window,
@@ -166,7 +166,7 @@ enum Overdue {
     Caller,
 }
 
-/// What the first GOAWAY of a drain gives as the last stream.
+/// The last stream that the first GOAWAY of a drain names.
 const LAST_STREAM_MAX: u32 = 0x7fff_ffff;
 
 /// The opaque bytes of the PING that follows it.

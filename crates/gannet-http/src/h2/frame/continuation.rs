@@ -1,4 +1,4 @@
-//! CONTINUATION (RFC 9113 section 6.10): more of a field block; its payload is nothing else.
+//! CONTINUATION (RFC 9113 section 6.10): the next fragment of a field block is the whole payload.
 
 use super::{FrameHeader, FrameType};
 

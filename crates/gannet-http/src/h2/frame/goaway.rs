@@ -1,4 +1,4 @@
-//! GOAWAY (RFC 9113 section 6.8): the end of the connection, and how far it was served.
+//! GOAWAY (RFC 9113 section 6.8): the end of the connection, and the last stream served.
 
 use super::{FrameHeader, FrameType, STREAM_MASK};
 use crate::h2::error::{ErrorCode, Why};

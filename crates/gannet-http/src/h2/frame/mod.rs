@@ -1,7 +1,7 @@
-//! Frames (RFC 9113 sections 4 and 6): one file per type, each with its bytes both ways.
+//! Frames (RFC 9113 sections 4 and 6): one file per type, each with parsing and writing.
 //!
-//! `parse` takes a whole payload whose header was read; `write` appends a whole frame. What a
-//! frame means to a connection is not decided here.
+//! `parse` takes a whole payload whose header was read; `write` appends a whole frame. The effect
+//! of a frame on a connection is not decided here.
 
 pub mod continuation;
 pub mod data;
@@ -31,13 +31,13 @@ impl FrameType {
     pub const HEADERS: Self = Self(0x1);
     /// The deprecated priority signal (6.3).
     pub const PRIORITY: Self = Self(0x2);
-    /// The end of a stream before its time (6.4).
+    /// A premature end of a stream (6.4).
     pub const RST_STREAM: Self = Self(0x3);
     /// Settings, or their acknowledgement (6.5).
     pub const SETTINGS: Self = Self(0x4);
     /// A push, which clients must not send (6.6).
     pub const PUSH_PROMISE: Self = Self(0x5);
-    /// A question whether the peer is there, or the answer (6.7).
+    /// A liveness check, or its acknowledgement (6.7).
     pub const PING: Self = Self(0x6);
     /// The end of the connection (6.8).
     pub const GOAWAY: Self = Self(0x7);
@@ -49,7 +49,7 @@ impl FrameType {
     pub const PRIORITY_UPDATE: Self = Self(0x10);
 }
 
-/// The flags of a frame; each type knows its own.
+/// The flags of a frame; each type defines its own.
 pub mod flags {
     /// DATA, HEADERS: the sender's part of the stream ends.
     pub const END_STREAM: u8 = 0x1;
@@ -59,14 +59,14 @@ pub mod flags {
     pub const END_HEADERS: u8 = 0x4;
     /// DATA, HEADERS: padding follows.
     pub const PADDED: u8 = 0x8;
-    /// HEADERS: the deprecated priority fields are there.
+    /// HEADERS: the deprecated priority fields are present.
     pub const PRIORITY: u8 = 0x20;
 }
 
 /// A frame header (RFC 9113 section 4.1).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FrameHeader {
-    /// Bytes of the payload, below 2^24.
+    /// Length of the payload in bytes, below 2^24.
     pub len: u32,
     /// The type.
     pub kind: FrameType,
@@ -117,10 +117,10 @@ impl FrameHeader {
     }
 }
 
-/// Takes padding off a payload: its length byte and the bytes at the end.
+/// Strips the padding off a payload: its length byte and the bytes at the end.
 ///
 /// # Errors
-/// [`Why::FrameLength`] without a length byte, [`Why::Padding`] for more than there is.
+/// [`Why::FrameLength`] without a length byte, [`Why::Padding`] for more padding than payload.
 #[inline]
 pub(crate) fn strip_padding(payload: &[u8]) -> Result<&[u8], Why> {
     let (&padding, rest) = payload.split_first().ok_or(Why::FrameLength)?;
@@ -136,7 +136,7 @@ pub(crate) fn parse_u32(payload: &[u8]) -> Result<u32, Why> {
         .map_err(|_| Why::FrameLength)
 }
 
-/// All bits but the reserved one.
+/// All bits except the reserved one.
 pub(crate) const STREAM_MASK: u32 = 0x7fff_ffff;
 
 #[cfg(test)]

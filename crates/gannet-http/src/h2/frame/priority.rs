@@ -6,7 +6,7 @@ use crate::h2::error::Why;
 /// Bytes of the priority fields: dependency and weight.
 pub(crate) const PAYLOAD_LEN: usize = 5;
 
-/// The stream that the priority fields name as the one depended on.
+/// The stream on which the priority fields declare a dependency.
 ///
 /// # Errors
 /// [`Why::FrameLength`] for fields of another length than [`PAYLOAD_LEN`].

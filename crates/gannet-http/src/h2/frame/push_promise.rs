@@ -2,5 +2,5 @@
 
 use crate::h2::error::Why;
 
-/// What a PUSH_PROMISE from a client is, whatever is in it (RFC 9113 section 8.4).
+/// The error for a PUSH_PROMISE from a client, whatever its payload (RFC 9113 section 8.4).
 pub(crate) const FROM_CLIENT: Why = Why::PushPromise;

@@ -1,4 +1,4 @@
-//! RST_STREAM (RFC 9113 section 6.4): the end of a stream before its time.
+//! RST_STREAM (RFC 9113 section 6.4): a premature end of a stream.
 
 use super::{FrameHeader, FrameType, parse_u32};
 use crate::h2::error::{ErrorCode, Why};

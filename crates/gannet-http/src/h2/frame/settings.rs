@@ -14,13 +14,13 @@ impl SettingId {
     pub const ENABLE_PUSH: Self = Self(0x2);
     /// How many streams may be open at once.
     pub const MAX_CONCURRENT_STREAMS: Self = Self(0x3);
-    /// The window that each stream begins with.
+    /// The initial window of each stream.
     pub const INITIAL_WINDOW_SIZE: Self = Self(0x4);
     /// The longest frame payload.
     pub const MAX_FRAME_SIZE: Self = Self(0x5);
     /// The largest field section, advisory.
     pub const MAX_HEADER_LIST_SIZE: Self = Self(0x6);
-    /// Extended CONNECT is understood (RFC 8441).
+    /// Extended CONNECT is supported (RFC 8441).
     pub const ENABLE_CONNECT_PROTOCOL: Self = Self(0x8);
     /// The priorities of RFC 7540 are not used (RFC 9218 section 2.1).
     pub const NO_RFC7540_PRIORITIES: Self = Self(0x9);

@@ -1,8 +1,8 @@
 //! Decoding of field blocks (RFC 7541 sections 3 and 6).
 //!
-//! Every field is appended to a buffer in HTTP/1's line form. A block whose fields are larger than
-//! wanted is decoded on, because the dynamic table has to stay in step, but its lines can be
-//! dropped one by one, so that nothing grows.
+//! Every field is appended to a buffer in HTTP/1's line form. A block whose fields exceed the limit
+//! is still decoded, because the dynamic table has to stay in step, but its lines can be dropped
+//! one by one, so that the buffer does not grow.
 
 use super::dynamic_table::DynamicTable;
 use super::static_table::{self, STATIC_COUNT};
@@ -32,11 +32,11 @@ impl Decoder {
         }
     }
 
-    /// Decodes a whole block into `lines`. Each line is shown to `keep`, which says whether it
-    /// stays there.
+    /// Decodes a whole block into `lines`. Passes each line to `keep`, which returns whether it
+    /// stays.
     ///
     /// # Errors
-    /// After an error the table is out of step with the peer's: the connection cannot go on.
+    /// After an error the table is out of step with the peer's: the connection cannot continue.
     #[inline]
     pub(crate) fn decode(
         &mut self,
@@ -52,7 +52,7 @@ impl Decoder {
                 let index = integer::decode(first, 7, &mut input)?;
                 self.indexed(index, lines)?
             } else if first & 0xe0 == 0x20 {
-                // RFC 7541 4.2: an update has its place at the beginning.
+                // RFC 7541 4.2: an update is allowed only at the beginning.
                 return Err(CodingError::SizeUpdate);
             } else {
                 self.literal(first, &mut input, lines)?
@@ -68,10 +68,10 @@ impl Decoder {
         Ok(())
     }
 
-    /// Decodes a block and shows each name and value, for tools and tests.
+    /// Decodes a block and passes each name and value to a callback, for tools and tests.
     ///
     /// # Errors
-    /// If the block cannot be decoded; fields before the error have been shown.
+    /// If the block cannot be decoded; fields before the error have been passed.
     pub fn decode_each(
         &mut self,
         block: &[u8],
@@ -117,7 +117,7 @@ impl Decoder {
             .ok_or(CodingError::Index)
     }
 
-    /// A literal field (RFC 7541 section 6.2); `first` tells which of the three.
+    /// A literal field (RFC 7541 section 6.2); `first` distinguishes the three kinds.
     fn literal(
         &mut self,
         first: u8,
@@ -158,7 +158,7 @@ impl Decoder {
     }
 }
 
-/// Position in the dynamic table of an index that is not in the static one.
+/// Position in the dynamic table of an index beyond the static one.
 #[inline]
 fn dynamic_position(index: u32) -> Result<usize, CodingError> {
     (index as usize)

@@ -1,7 +1,7 @@
 //! The dynamic table (RFC 7541 section 2.3.2) of a decoder, with the entries ready as lines.
 //!
 //! Fields that a client repeats with every request are dynamic entries, so an entry is checked and
-//! rendered once, when it comes in, and afterwards costs one copy.
+//! rendered once, when it is inserted, and then costs one copy per use.
 
 use std::collections::VecDeque;
 
@@ -20,7 +20,7 @@ pub(crate) struct DynamicTable {
     size_max: u32,
 }
 
-/// An entry: where its line is, and what it means.
+/// An entry: the position of its line, and its meaning.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     start: u16,
@@ -48,7 +48,7 @@ impl Entry {
 }
 
 impl DynamicTable {
-    /// An empty table; nothing is allocated before an entry comes.
+    /// An empty table; nothing is allocated before the first entry.
     pub(crate) fn new() -> Self {
         Self {
             entries: VecDeque::new(),
@@ -68,7 +68,7 @@ impl DynamicTable {
         Some(line)
     }
 
-    /// Appends the name of an entry to `out`; gives what it means.
+    /// Appends the name of an entry to `out`; returns its meaning.
     pub(crate) fn write_name(&self, index: usize, out: &mut Vec<u8>) -> Option<NameKind> {
         let entry = self.entries.get(index)?;
         let from = usize::from(entry.start);
@@ -76,8 +76,8 @@ impl DynamicTable {
         Some(entry.kind)
     }
 
-    /// Takes in an entry: `bytes` of a line, which `line` describes. One that is larger than the
-    /// table empties it (RFC 7541 section 4.4).
+    /// Inserts an entry: `bytes` of a line, which `line` describes. An entry larger than the table
+    /// empties it (RFC 7541 section 4.4).
     pub(crate) fn insert(&mut self, line: &Line, bytes: &[u8]) {
         let size = line.size();
         if size > self.size_max {
@@ -85,8 +85,8 @@ impl DynamicTable {
             return;
         }
         self.evict_to(self.size_max - size);
-        // A line has 4 bytes beyond name and value, an entry counts 32: so lines of all entries
-        // together are within the table's size, and 16 bits hold every offset.
+        // A line has 4 bytes beyond name and value, an entry counts 32: so all lines together fit
+        // in the table's size, and 16 bits hold every offset.
         debug_assert!(
             bytes.len() <= size as usize,
             "lines are smaller than their entries"
@@ -105,7 +105,7 @@ impl DynamicTable {
         self.size += size;
     }
 
-    /// Changes the size, as an update in a block asks; `size_max` is within the limit.
+    /// Changes the size, as an update in a block requests; `size_max` is within the limit.
     pub(crate) fn resize(&mut self, size_max: u32) {
         debug_assert!(size_max <= DYNAMIC_TABLE_MAX, "the limit is checked");
         self.size_max = size_max;
@@ -124,8 +124,8 @@ impl DynamicTable {
         }
     }
 
-    /// Moves the lines to the beginning of the memory. As it takes at least a whole table's worth
-    /// of new lines between two moves, a byte is moved about once.
+    /// Moves the lines to the beginning of the buffer. Between two moves at least a whole table of
+    /// new lines arrives, so a byte is moved about once.
     fn compact(&mut self) {
         let start = self.entries.back().map_or(0, |oldest| oldest.start);
         self.bytes.drain(..usize::from(start));

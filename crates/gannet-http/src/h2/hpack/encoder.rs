@@ -6,11 +6,11 @@ use crate::semantics::date::{DATE_LEN, DATE_LINE_LEN, DATE_START};
 use crate::semantics::decimal::write_decimal;
 use crate::semantics::status::Status;
 
-/// The update to table size 0, owed once after the peer lowers its limit (RFC 7541 section 4.2).
-/// Nothing is ever owed after it.
+/// The update to table size 0, owed once after the peer lowers its limit (RFC 7541 section 4.2). No
+/// further update is ever owed.
 pub(crate) const SIZE_UPDATE_ZERO: u8 = 0x20;
 
-/// Appends a field: indexed if the static table has it, else a literal without indexing, with
+/// Appends a field: indexed if the static table has it, otherwise a literal without indexing, with
 /// strings Huffman-coded where that is shorter. Names are in lower case.
 pub fn write_field(name: &str, value: &[u8], out: &mut Vec<u8>) {
     let (by_name, by_both) = static_table::find(name, value);
@@ -46,7 +46,7 @@ pub(crate) fn write_status(status: Status, out: &mut Vec<u8>) {
     out.push(indexed);
 }
 
-/// Appends `date`, from the line that HTTP/1 sends. Not Huffman-coded: it changes every second.
+/// Appends `date`, from HTTP/1's line. Not Huffman-coded: it changes every second.
 #[inline]
 pub(crate) fn write_date(date_line: &[u8; DATE_LINE_LEN], out: &mut Vec<u8>) {
     // Literal without indexing, static name 33.
@@ -72,7 +72,7 @@ mod tests {
     use crate::h2::hpack::Decoder;
     use crate::semantics::date::DateLine;
 
-    /// What the block decodes to, and that it left no entry behind.
+    /// The fields that the block decodes to; asserts that it added no table entry.
     fn decoded(block: &[u8]) -> String {
         let mut decoder = Decoder::new();
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Ready blocks for HTTP/2: made of HTTP/1's lines, once, when a file is packed or cached.
+//! Ready blocks for HTTP/2: encoded from HTTP/1's lines, once, when a file is packed or cached.
 
 use super::encoder::write_field;
 use crate::binary::line::lines;
@@ -32,11 +32,11 @@ impl ReadyHpack {
     }
 }
 
-/// Encodes a ready block's own lines, cut at the same fields; common ones are skipped.
+/// Encodes a ready block's own lines, cut at the same fields; common lines are skipped.
 ///
-/// `None` if they are not lines `name: value CRLF` with names in lower case, if an offset is not
-/// at the beginning of a line, or if the result is longer than 64 KiB; never for what
-/// [`crate::semantics::ready_fields::RepresentationFields::render`] made.
+/// `None` if they are not lines `name: value CRLF` with names in lower case, if an offset is not at
+/// the beginning of a line, or if the result is longer than 64 KiB; never for the result of
+/// [`crate::semantics::ready_fields::RepresentationFields::render`].
 #[must_use]
 pub fn render(block: ReadyBlock<'_>) -> Option<ReadyHpack> {
     let (length_end, shared_start) = (block.length_end.into(), block.shared_start.into());

@@ -2,7 +2,7 @@
 
 use crate::binary::static_table::{self, StaticEntry, entries};
 
-/// How many entries the table has; their indexes begin with 1.
+/// Number of entries of the table; their indexes begin with 1.
 pub(crate) const STATIC_COUNT: usize = 61;
 
 /// The entry of an index from 1 to [`STATIC_COUNT`].
@@ -11,7 +11,7 @@ pub(crate) fn get(index: u32) -> Option<&'static StaticEntry> {
     ENTRIES.get((index as usize).wrapping_sub(1))
 }
 
-/// The lowest index of an entry with this name, and that of the one with this value too.
+/// The lowest index of an entry with this name, and that of the entry with this value too.
 pub(crate) fn find(name: &str, value: &[u8]) -> (Option<usize>, Option<usize>) {
     let (by_name, by_both) = static_table::find(&ENTRIES, name, value);
     (by_name.map(index_of), by_both.map(index_of))
@@ -23,7 +23,7 @@ fn index_of(position: usize) -> usize {
 
 static ENTRIES: [StaticEntry; STATIC_COUNT] = TABLE;
 
-/// The same for what is made of it when the crate is compiled.
+/// The table as a constant, for values derived from it at compile time.
 pub(crate) const TABLE: [StaticEntry; STATIC_COUNT] = entries! {
     ":authority" "" Authority;
     ":method" "GET" Method;
