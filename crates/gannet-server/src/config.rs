@@ -1,4 +1,4 @@
-//! What a server is started with: typed, complete, already validated by whoever fills it in.
+//! The server's configuration: typed, complete, and validated by the code that builds it.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,10 +9,11 @@ use gannet_content::policy::defaults::DefaultFields;
 use gannet_content::routing::Routing;
 use gannet_io::unix_socket::Access;
 
-/// Which engine to use.
+/// Which I/O engine to use.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum EngineChoice {
-    /// io_uring where the kernel has what is needed, else epoll, saying why.
+    /// io_uring if the kernel supports every operation needed; otherwise epoll, with the reason
+    /// logged.
     #[default]
     Auto,
     /// io_uring or an error.
@@ -31,7 +32,7 @@ pub enum ListenAddress {
 }
 
 impl fmt::Display for ListenAddress {
-    /// As it is named: `127.0.0.1:8080`, `unix:/run/socket`.
+    /// The operator's notation: `127.0.0.1:8080`, `unix:/run/socket`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(address) => address.fmt(f),
@@ -43,13 +44,13 @@ impl fmt::Display for ListenAddress {
 /// A Unix socket.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct UnixAddress {
-    /// Its file.
+    /// Path of the socket file.
     pub path: PathBuf,
-    /// Who may connect.
+    /// Permissions of the socket file.
     pub access: Access,
 }
 
-/// What is spoken at an address.
+/// The protocol of an address.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Scheme {
     /// HTTP in clear text.
@@ -57,50 +58,51 @@ pub enum Scheme {
     Http,
     /// HTTP over TLS.
     Https,
-    /// HTTP in clear text, where every request is answered with the same URL under `https`.
+    /// HTTP in clear text; every request is redirected to the same URL under `https`.
     Redirect,
 }
 
-/// What the operator decides about TLS.
+/// The operator's TLS settings.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct TlsConfig {
     /// Where the certificates come from.
     pub source: watch::Source,
     /// Whether the kernel encrypts large bodies.
     pub kernel: kernel::Choice,
-    /// Records that a key of a connection encrypts before it is replaced, 256 to 2^23. Where it cannot
-    /// be replaced, the connection ends after the answer under way, or at twice as many records.
+    /// Records that one key of a connection may encrypt before it is replaced, 256 to 2^23. If it
+    /// cannot be replaced, the connection ends after the current response, or at twice as many
+    /// records.
     pub key_records_max: u64,
-    /// Answers tell browsers to come back by HTTPS only (RFC 6797).
+    /// Send `Strict-Transport-Security`, so that browsers return only over HTTPS (RFC 6797).
     pub hsts: bool,
-    /// HTTP/3 is spoken at the same addresses, over UDP.
+    /// Serve HTTP/3 on the same addresses, over UDP.
     pub http3: bool,
 }
 
-/// What is served.
+/// A source of content.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Content {
     /// A live directory.
     Directory(PathBuf),
-    /// A live directory in a folder that has one for each host. A symbolic link by its name is
-    /// followed only if it stays in that folder.
+    /// One host's directory within a folder that has one for each host. If its entry is a symbolic
+    /// link, it is followed only within that folder.
     HostFolder(PathBuf),
-    /// One file, answered at `/` and at `/its-name`.
+    /// One file, served at `/` and at `/its-name`.
     File(PathBuf),
     /// A compiled archive.
     Archive(PathBuf),
 }
 
-/// Content, and the hosts that it is for.
+/// Content and its hosts.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Hosted {
-    /// Names in lower case, without port; none for every host that no other content names.
+    /// Lower-case names without port; empty: every host that no other content names.
     pub hosts: Vec<String>,
-    /// What is served there.
+    /// The content served for them.
     pub content: Content,
 }
 
-/// What answers for a host that no content names.
+/// How to answer a host that no content names.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum UnknownHost {
     /// The content without host names; if there is none, 421.
@@ -110,70 +112,73 @@ pub enum UnknownHost {
     NotFound,
     /// 421 (RFC 9110 section 15.5.20).
     Misdirected,
-    /// Hosts make no difference: the content without host names answers for all of them, else the
-    /// first.
+    /// Ignore the host: the content without host names answers every request; without such content,
+    /// the first one does.
     Ignore,
 }
 
-/// How content becomes answers.
+/// How content is mapped to responses.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ContentOptions {
-    /// Directories without an index page are answered with a listing (directory mode).
+    /// List directories without an index page (directory mode).
     pub listing: bool,
-    /// Paths that name nothing and do not look like an asset are answered with `/index.html`, 200.
+    /// Answer a path that names no file and does not look like an asset with `/index.html`, status
+    /// 200.
     pub spa: bool,
     /// `/about` answers `about.html`.
     pub clean_urls: bool,
-    /// `.br`, `.zst` and `.gz` files beside the original are used.
+    /// Use the `.br`, `.zst` and `.gz` files beside the original.
     pub sidecars: bool,
-    /// `NAME.gz` answers for a `NAME` that is not there.
+    /// Serve `NAME` from `NAME.gz` if there is no `NAME`.
     pub compressed_only: bool,
-    /// Dotfiles are served (they never are listed or served otherwise, `.well-known` excepted).
+    /// Serve dotfiles. Otherwise they are neither served nor listed, except `.well-known`.
     pub dotfiles: bool,
-    /// Content types by file name suffix (without the dot), before the built-in table.
+    /// Content types by file name suffix (without the dot); they take precedence over the built-in
+    /// table.
     pub types: Vec<(String, String)>,
-    /// Fields added to every answer: lower-case names, checked values.
+    /// Fields added to every response: lower-case names, validated values.
     pub fields: Vec<(String, String)>,
-    /// Which file answers which path (directory mode), and whose reading of the site's rules files
-    /// is followed.
+    /// Which file answers which path (directory mode), and which dialect the site's rules files are
+    /// read in.
     pub routing: Routing,
-    /// The fields that answers have without being asked for.
+    /// The default response fields.
     pub defaults: DefaultFields,
-    /// What answers for a host that no content names.
+    /// How to answer a host that no content names.
     pub unknown_host: UnknownHost,
-    /// This path, decoded, answers that the server is well, whatever is served.
+    /// Decoded path of the health check; it takes precedence over content.
     pub health: Option<String>,
-    /// A site without a `/favicon.ico` is given one, as browsers ask for it unbidden.
+    /// Serve a built-in `/favicon.ico` for sites without one, because browsers request it
+    /// unprompted.
     pub favicon: bool,
-    /// Every `GET` is answered with this, whatever is served: the most that the engine can do.
+    /// Answer every `GET` with this text instead of content: measures the engine's upper limit.
     pub dummy: Option<&'static str>,
-    /// Bytes of files and archives kept in memory by each server, over all workers. Archives that
-    /// are copied unasked take at most half of them.
+    /// Bytes of files and archives that each server keeps in memory, over all workers. Archives
+    /// that are copied by default take at most half of it.
     pub cache_memory: u64,
-    /// Files up to this length (but longer than small ones) are copied into sealed memory and
-    /// sent from there, so that no change of the file can reach a byte that was sent; they count
-    /// against `cache_memory`. Longer ones are sent from the file itself, slice by slice.
+    /// Files longer than small ones and up to this length are copied into sealed memory and sent
+    /// from there, so that no change of the file can alter bytes already queued; the copies count
+    /// against `cache_memory`. Longer files are sent from the file itself, slice by slice.
     pub snapshot_max: u64,
-    /// Copy an archive of any length into sealed memory.
+    /// Copy archives of any length into sealed memory.
     pub archive_memory: bool,
-    /// Read an archive that is not copied once at start, so that it is in the page cache.
+    /// Read an archive that is not copied once at start, to bring it into the page cache.
     pub preload: bool,
-    /// The minisign public key, in Base64, whose signature an archive must have.
+    /// The minisign public key, in Base64, that must verify an archive's signature.
     pub require_signature: Option<String>,
 }
 
-/// The end of a long file that leaves as copies is one of so many parts of the longest file that is
-/// copied whole: 1 MiB of 4. The pages before it are acknowledged while it leaves, as a rule.
+/// The tail of a long file that is sent as copies is the longest copied file divided by this: 1 MiB
+/// of 4. As a rule, the peer acknowledges the pages before the tail while the tail is sent.
 const TAIL_PART: u64 = 4;
 
 impl ContentOptions {
-    /// How much of the end of a long file leaves as copies where its pages are sent.
+    /// Bytes at the end of a long file that are sent as copies where its pages are sent.
     pub(crate) fn tail_len(&self) -> u64 {
         self.snapshot_max.max(crate::limits::SMALL_FILE_MAX) / TAIL_PART
     }
 
-    /// Whether archives are copied into memory whatever that takes: on request, or because a
-    /// signature has to hold for every byte that is sent.
+    /// Whether to copy archives into memory regardless of their length: on request, or because a
+    /// signature must hold for every byte sent.
     #[must_use]
     pub fn copies_archives(&self) -> bool {
         self.archive_memory || self.require_signature.is_some()
@@ -206,24 +211,24 @@ impl Default for ContentOptions {
     }
 }
 
-/// Timeouts and limits. Milliseconds, bytes, counts.
+/// Timeouts and limits: milliseconds, bytes, counts.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Limits {
-    /// From accept, or from the first byte of a request, until its head is complete.
+    /// From accept, or from the first byte of a request, until the request head is complete.
     pub head_timeout_ms: u64,
-    /// A persistent connection without a request under way.
+    /// For a persistent connection without a request in progress.
     pub idle_timeout_ms: u64,
-    /// A send during which the peer takes nothing.
+    /// For a send without progress: the peer accepts no bytes.
     pub progress_timeout_ms: u64,
-    /// The least bytes per second that a peer must take, averaged over a send once it has lasted
-    /// longer than `progress_timeout_ms`; 0 switches it off.
+    /// Minimum bytes per second that a peer must accept, averaged over a send that has lasted
+    /// longer than `progress_timeout_ms`; 0 disables the check.
     pub send_rate_min: u64,
-    /// Connections per server; more are accepted only as others end. 0: what the descriptor limit
-    /// allows.
+    /// Connections per server; at the limit, new ones are accepted only as others end. 0: as many
+    /// as the descriptor limit allows.
     pub connections_max: u32,
-    /// How long running answers may take after a stop was asked for.
+    /// How long responses in progress may take after a stop was requested.
     pub grace_ms: u64,
-    /// What arrives is looked at this much later, to imitate latency; 0: at once.
+    /// Delay before received bytes are processed, to simulate latency; 0: none.
     pub delay_ms: u64,
 }
 
@@ -241,44 +246,44 @@ impl Default for Limits {
     }
 }
 
-/// How requests are logged.
+/// Format of the access log.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum LogFormat {
     /// Not at all.
     #[default]
     Off,
-    /// A short line for people, in colour if asked.
+    /// A short line for people, optionally in colour.
     Pretty {
         /// Use ANSI colours.
         colour: bool,
     },
     /// The combined log format.
     Combined,
-    /// The same with the host before all of it, as Apache's `vhost_combined`.
+    /// The combined format preceded by the host, as Apache's `vhost_combined`.
     CombinedHost,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
-/// Everything a server is started with.
+/// The complete configuration of a server.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Config {
-    /// Which engine.
+    /// The I/O engine.
     pub engine: EngineChoice,
     /// Number of workers; 0 means one per core that this process may use.
     pub workers: usize,
     /// Timeouts and limits.
     pub limits: Limits,
-    /// TCP connections are accepted when their first bytes are there.
+    /// Accept TCP connections only once their first bytes have arrived.
     pub defer_accept: bool,
-    /// How requests are logged.
+    /// Format of the access log.
     pub log: LogFormat,
-    /// Where they are logged; `None` is standard output.
+    /// The access log's file; `None` is standard output.
     pub log_file: Option<PathBuf>,
-    /// Where metrics and health are answered.
+    /// Address of the metrics and health endpoints.
     pub metrics: Option<SocketAddr>,
-    /// How content becomes answers.
+    /// How content is mapped to responses.
     pub content: ContentOptions,
-    /// Needed if one of the addresses speaks [`Scheme::Https`].
+    /// Required if any address speaks [`Scheme::Https`].
     pub tls: Option<TlsConfig>,
 }

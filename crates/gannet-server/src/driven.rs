@@ -1,4 +1,4 @@
-//! A worker in the hands of its caller, turn by turn: how the simulator drives the whole server.
+//! A worker that its caller drives turn by turn, so that the simulator can run the whole server.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -23,25 +23,25 @@ use crate::tls::limits::ENCRYPTED_RECORDS_MAX;
 use crate::worker::ledger::Holding;
 use crate::worker::{Message, Worker, WorkerSettings};
 
-/// What a driven worker serves.
+/// The content of a driven worker.
 pub enum DrivenContent {
     /// A live directory.
     Directory(Root),
-    /// The same with this text of `_headers`.
+    /// A live directory with this text as `_headers`.
     Ruled(Root, &'static [u8]),
-    /// The same with this text of `_redirects`.
+    /// A live directory with this text as `_redirects`.
     Redirected(Root, &'static [u8]),
     /// An archive: its bytes, and the same bytes as a file of the engine.
     Archive(Vec<u8>, File),
 }
 
-/// What a driven worker needs to speak TLS at its listener.
+/// TLS settings for a driven worker's listener.
 pub struct DrivenTls {
     /// The certificates.
     pub certificates: Arc<CertificateStore>,
-    /// What the engine's kernel does.
+    /// Kernel TLS, if the engine supports it.
     pub kernel: Option<KernelTls>,
-    /// Records that a key of a connection encrypts before it is replaced.
+    /// Records that one key of a connection may encrypt before it is replaced.
     pub key_records_max: u64,
 }
 
@@ -54,14 +54,14 @@ pub struct Driven<D: Driver> {
 }
 
 impl<D: Driver> Driven<D> {
-    /// A worker on `driver`, which has one listener, with fixed secrets. It speaks TLS there if
-    /// `tls` is given.
+    /// A worker on `driver`, which has one listener, with fixed secrets. With `tls` the listener
+    /// speaks TLS.
     ///
     /// # Errors
-    /// When the archive is not valid.
+    /// The archive is not valid.
     ///
     /// # Panics
-    /// When a configured content type is none, or a rule is none.
+    /// A configured content type or a rule is not valid.
     pub fn new(
         mut driver: D,
         content: DrivenContent,
@@ -109,23 +109,23 @@ impl<D: Driver> Driven<D> {
         })
     }
 
-    /// Serves this from its next turn on.
+    /// Serves this content from the next turn on.
     ///
     /// # Errors
-    /// When the archive is not valid.
+    /// The archive is not valid.
     ///
     /// # Panics
-    /// When a rule is none.
+    /// A rule is not valid.
     pub fn replace(&mut self, content: DrivenContent) -> Result<(), ArchiveError> {
         let what = opened(content, self.worker.driver(), &self.options)?;
         self.published.replace(0, |_| what);
         Ok(())
     }
 
-    /// One turn of the loop; waits until `until` at the latest.
+    /// Runs one turn of the loop; waits until `until` at the latest.
     ///
     /// # Errors
-    /// When the engine cannot go on.
+    /// The engine failed and cannot continue.
     pub fn turn(&mut self, until: Option<Nanos>) -> Result<(), Errno> {
         self.worker.turn(until)
     }
@@ -135,30 +135,30 @@ impl<D: Driver> Driven<D> {
         self.worker.driver()
     }
 
-    /// Asks the worker to stop, as SIGTERM does. It is told in its next turn.
+    /// Stops the worker gracefully, as SIGTERM does. The worker reads the request at once.
     pub fn stop(&mut self) {
         self.remote.tell(Message::Stop);
         self.worker.read_inbox();
     }
 
-    /// Whether it has stopped for good.
+    /// Whether the worker has stopped for good.
     pub fn is_over(&self) -> bool {
         self.worker.is_over()
     }
 
-    /// What it holds for its clients.
+    /// Memory held for clients, by account.
     #[must_use]
     pub fn holdings(&self) -> Vec<Holding> {
         self.worker.holdings()
     }
 
-    /// Bytes of the shared bodies that connections hold, counted without charges.
+    /// Bytes of shared bodies that connections hold, counted independently of the ledger's charges.
     #[must_use]
     pub fn pinned_bytes(&self) -> u64 {
         self.worker.pinned_bytes()
     }
 
-    /// What it has counted.
+    /// The worker's counters.
     pub fn counters(&mut self) -> Counters {
         self.worker.snapshot()
     }

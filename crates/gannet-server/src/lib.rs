@@ -1,9 +1,9 @@
-//! The engine: connections, protocols and content meet here, on any [`gannet_io::driver::Driver`].
+//! The engine: joins connections, protocols and content on any [`gannet_io::driver::Driver`].
 //!
 //! One worker per core, each with its own engine, listeners and view of the content. The path of a
-//! request: `worker` finds the connection that a completion is for; `connection/receiving` lends the
-//! bytes to `exchange/pump`, which takes requests from them; `release` says what is there;
-//! `exchange/answering` makes the answer; `exchange/outgoing` gathers answers for
+//! request: `worker` finds the connection of a completion; `connection/receiving` lends the
+//! received bytes to `exchange/pump`, which parses requests from them; `release` resolves the path;
+//! `exchange/answering` builds the response; `exchange/outgoing` gathers responses for
 //! `connection/sending`.
 #![forbid(unsafe_code)]
 

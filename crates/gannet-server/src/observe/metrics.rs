@@ -1,5 +1,4 @@
-//! What a worker counts, and how counts become text: for people here, for Prometheus in
-//! [`exposition`].
+//! A worker's counters, and their text forms: for people here, for Prometheus in [`exposition`].
 
 pub(crate) mod exposition;
 
@@ -14,16 +13,15 @@ use crate::tls::handshake::Failure;
 use crate::tls::session::KeyUpdates;
 use crate::worker::ledger::Holding;
 
-/// Counts of one worker since its start. Plain integers: no other thread reads them; a worker is
-/// asked for a copy.
+/// Counters of one worker since its start. Plain integers: no other thread reads them; a worker
+/// sends a copy on request.
 #[derive(Clone, Debug, Default)]
 pub struct Counters {
     /// Connections accepted.
     pub connections_total: u64,
     /// Connections open now.
     pub connections_now: u64,
-    /// The most connections open at once; over several workers the sum of what each had, at
-    /// whatever time.
+    /// The most connections open at once; over several workers, the sum of their separate maxima.
     pub connections_max: u64,
     /// Requests answered, by status class 1xx to 5xx.
     pub responses: [u64; 5],
@@ -31,11 +29,11 @@ pub struct Counters {
     pub by_status: BTreeMap<u16, u64>,
     /// Bytes handed to sockets, heads and bodies.
     pub bytes_sent: u64,
-    /// Request heads refused (400, 414, 431, ...).
+    /// Request heads rejected (400, 414, 431, ...).
     pub rejected: u64,
-    /// Connections ended because a deadline passed.
+    /// Connections ended because a deadline expired.
     pub timeouts: u64,
-    /// Connections that ended in an error of the socket.
+    /// Connections that ended with a socket error.
     pub socket_errors: u64,
     /// Responses cut short: the file ended or failed, or changed while its bytes were queued.
     pub cut_short: u64,
@@ -43,90 +41,91 @@ pub struct Counters {
     pub shed: u64,
     /// Requests answered from the cache of a live directory.
     pub cache_hits: u64,
-    /// Requests that had to look at the disk.
+    /// Requests that required disk access.
     pub cache_misses: u64,
-    /// Bodies that were decoded: they are stored in a coding alone.
+    /// Bodies decoded because they are stored only in a coding the client does not accept.
     pub decoded: u64,
-    /// Live files whose content was read or copied for a first answer.
+    /// Live files whose content was read or copied for a first response.
     pub first_reads: u64,
-    /// Lookups that were deferred because descriptors, memory or room for questions were used up.
+    /// Lookups deferred for lack of descriptors, memory or room in the disk queue.
     pub deferred_lookups: u64,
-    /// Directories that were read to be listed.
+    /// Directories read for a listing.
     pub listings: u64,
-    /// Bytes of archives that are copied into memory, counted by one of the workers that share them.
+    /// Bytes of archives copied into memory, reported by one worker only, because workers share the
+    /// copy.
     pub archive_copied: u64,
     /// Connections that spoke HTTP/2.
     pub h2_connections: u64,
-    /// Requests that came as HTTP/2 streams.
+    /// Requests received on HTTP/2 streams.
     pub h2_requests: u64,
     /// HTTP/2 streams that ended before their response was complete.
     pub h2_resets: u64,
-    /// HTTP/2 connections that ended in an error, by error code and cause.
+    /// HTTP/2 connections that ended with an error, by error code and cause.
     pub h2_errors: BTreeMap<(&'static str, &'static str), u64>,
-    /// What came of HTTP/3 and its transport.
+    /// Counters of HTTP/3 and QUIC.
     pub quic: QuicCounters,
     /// Log lines dropped because the writer could not keep up or could not write.
     pub log_dropped: u64,
-    /// What came of TLS.
+    /// Counters of TLS.
     pub tls: TlsCounters,
-    /// The engine's own counts.
+    /// The I/O engine's counters.
     pub io: IoCounters,
-    /// What is held for peers, by account; of those with a bound for each connection, the most of
-    /// any.
+    /// Memory held for peers, by account; for an account with a bound per connection, the highest
+    /// of any.
     pub held: Vec<Holding>,
 }
 
-/// Counts of HTTP/3, and of QUIC.
+/// Counters of HTTP/3 and QUIC.
 #[derive(Clone, Debug, Default)]
 pub struct QuicCounters {
-    /// Connections whose handshake was finished.
+    /// Connections whose handshake completed.
     pub connections: u64,
     /// Requests.
     pub requests: u64,
     /// Streams that ended before their response was complete.
     pub resets: u64,
-    /// Streams that ended because of an error of their peer.
+    /// Streams reset because of a stream error by the peer.
     pub stream_errors: u64,
-    /// Connections that ended in an error, by error code and cause.
+    /// Connections that ended with an error, by error code and cause.
     pub errors: BTreeMap<(&'static str, &'static str), u64>,
-    /// Datagrams that arrived at this worker.
+    /// Datagrams received by this worker.
     pub received: u64,
-    /// Of these, those that were passed on to another worker.
+    /// Of these, those forwarded to another worker.
     pub forwarded: u64,
-    /// Clients that were asked to show that they receive at their address.
+    /// Retry packets: clients asked to validate their address.
     pub retries: u64,
-    /// Trains of datagrams that the kernel did not take.
+    /// Datagram trains that the kernel did not accept.
     pub unsent: u64,
 }
 
-/// Counts of TLS.
+/// Counters of TLS.
 #[derive(Clone, Debug, Default)]
 pub struct TlsCounters {
-    /// Connections over TLS that are open now, those in their handshake included.
+    /// Open TLS connections, including those in their handshake.
     pub connections_now: u64,
     /// Handshakes with a certificate.
     pub full: u64,
-    /// The same, after asking for another key share.
+    /// Handshakes with a certificate after a HelloRetryRequest.
     pub retried: u64,
-    /// Handshakes by a ticket or a remembered session.
+    /// Handshakes resumed from a ticket or a cached session.
     pub resumed: u64,
-    /// Handshakes that failed, by the alert that was sent or received, or by what happened instead:
-    /// `closed`, `reset`, `timeout`, `clear_http`.
+    /// Failed handshakes, by the alert sent or received, or by another reason: `closed`, `reset`,
+    /// `timeout`, `clear_http`.
     pub failed: BTreeMap<&'static str, u64>,
-    /// Connections on which early data was taken.
+    /// Connections on which early data was accepted.
     pub early: u64,
     /// Connections ended by a fatal alert after their handshake.
     pub faults: u64,
-    /// Connections whose records the kernel has encrypted from some moment on.
+    /// Connections whose records the kernel has taken over encrypting.
     pub kernel: u64,
-    /// Connections with a large body that the kernel did not encrypt although it could, by reason:
-    /// `tls12`, `refused`.
+    /// Connections with a large body that the kernel did not encrypt although it supports kernel
+    /// TLS, by reason: `tls12`, `refused`.
     pub not_kernel: BTreeMap<&'static str, u64>,
-    /// Keys replaced by peers.
+    /// Key updates by peers.
     pub peer_key_updates: u64,
-    /// Keys replaced by our own record layer.
+    /// Key updates by our own record layer.
     pub key_updates: u64,
-    /// Keys that the kernel was given in the place of others.
+    /// Key updates passed to the kernel.
     pub kernel_key_updates: u64,
 }
 
@@ -144,26 +143,26 @@ impl TlsCounters {
         *self.not_kernel.entry(reason).or_default() += 1;
     }
 
-    /// Counts keys that were replaced.
+    /// Counts key updates.
     pub(crate) fn updated(&mut self, updates: KeyUpdates) {
         self.peer_key_updates += u64::from(updates.peers);
         self.key_updates += u64::from(updates.ours);
     }
 
-    /// Counts a handshake that failed for this reason.
+    /// Counts a failed handshake by reason.
     pub(crate) fn failed_by(&mut self, reason: &'static str) {
         *self.failed.entry(reason).or_default() += 1;
     }
 
-    /// All handshakes that succeeded.
+    /// All successful handshakes.
     #[must_use]
     pub fn handshakes(&self) -> u64 {
         self.full + self.retried + self.resumed
     }
 }
 
-/// Adds counts to those of the same type. Each field is named, so that a new one cannot be left out of
-/// the sums; the second list is for those that are added in another way.
+/// Adds counters to those of the same type. Each field is named, so that a new one cannot be left
+/// out of the sums; the second list names those that are added in another way.
 macro_rules! add {
     ($sum:expr, $other:expr, $type:ident { $($count:ident)* } $($rest:ident)*) => {
         let $type { $($count,)* $($rest),* } = $other;
@@ -204,7 +203,7 @@ impl Counters {
         self.responses.iter().sum()
     }
 
-    /// What is known of all workers together.
+    /// The sum of all workers' known counters.
     fn sum(workers: &[WorkerCounts]) -> Self {
         let mut sum = Self::default();
         for counters in workers.iter().filter_map(|worker| worker.counters.as_ref()) {
@@ -269,7 +268,7 @@ fn add_io(sum: &mut IoCounters, io: &IoCounters) {
     });
 }
 
-/// The counts for people: what SIGUSR1 prints.
+/// The counters as text for people: printed on SIGUSR1.
 pub(crate) fn summary(workers: &[WorkerCounts]) -> String {
     let c = Counters::sum(workers);
     let requests = c.responses_total();

@@ -1,4 +1,4 @@
-//! Metrics and health, answered on an address of their own by one plain thread.
+//! Metrics and health endpoints, served on their own address by one plain thread.
 //!
 //! ```text
 //!            a whole request            all sent, late, failed
@@ -6,9 +6,9 @@
 //!     └── late, too long, failed, the oldest when there are too many ──▶ closed
 //! ```
 //!
-//! They are asked a few times a minute by machines of the operator, one request a connection. The
-//! thread waits for all clients at once and never for one of them, so that none keeps another
-//! one's health check, or the end of the process, waiting.
+//! The operator's machines request them a few times a minute, one request per connection. The
+//! thread waits for all clients at once and never for a single one, so that no client delays
+//! another one's health check, or process exit.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -30,14 +30,14 @@ use crate::limits::{
 use crate::observe::metrics::exposition::{About, prometheus};
 use crate::observe::snapshots::{Snapshots, WorkerCounts};
 
-/// When accepting is tried again after it has failed for lack of descriptors.
+/// Pause before accepting is retried after a lack of descriptors.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(100);
 
 /// The listener, before and while it is served.
 pub(crate) struct MetricsServer {
     listener: TcpListener,
     address: SocketAddr,
-    /// Closed to end the thread, and the thread's sign that it has ended.
+    /// Dropping the stream ends the thread; the receiver disconnects when it has ended.
     running: Option<(UnixStream, Receiver<()>)>,
 }
 
@@ -54,12 +54,12 @@ impl MetricsServer {
         })
     }
 
-    /// The address, with the port that the kernel chose if it was asked to.
+    /// The bound address; for port 0, with the port that the kernel chose.
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Begins to answer.
+    /// Starts the thread that serves requests.
     pub(crate) fn serve(mut self, snapshots: Snapshots, about: About) -> io::Result<Self> {
         let (held, stop) = UnixStream::pair()?;
         let (end, ended) = channel();
@@ -81,34 +81,34 @@ impl MetricsServer {
         Ok(self)
     }
 
-    /// Ends the thread; not waited for longer than it can take.
+    /// Ends the thread; the wait is bounded by [`METRICS_STOP_MS`].
     pub(crate) fn stop(self) {
         if let Some((held, ended)) = self.running {
             drop(held);
-            // Its other end is dropped, never used.
+            // The other end is dropped, never used.
             let _ = ended.recv_timeout(Duration::from_millis(METRICS_STOP_MS));
         }
     }
 }
 
-/// What the thread has.
+/// The thread's state.
 struct Desk {
     listener: TcpListener,
-    /// Readable when it is to end.
+    /// Readable when the thread is to end.
     stop: UnixStream,
     snapshots: Snapshots,
     about: About,
-    /// In the order in which they came; at most [`METRICS_CLIENTS_MAX`].
+    /// In order of arrival; at most [`METRICS_CLIENTS_MAX`].
     clients: Vec<Client>,
-    /// Set while there are no descriptors.
+    /// Set while no descriptor is free.
     accept_at: Option<Instant>,
 }
 
 impl Desk {
-    /// Waits and does what can be done; false at the end.
+    /// Waits and serves whatever is ready; false at the end.
     fn turn(&mut self) -> bool {
         let Ok((is_stopping, can_accept, ready)) = self.wait() else {
-            // Without memory for the question there is none for answers, either.
+            // If memory is too short to poll, it is too short to answer.
             std::thread::sleep(ACCEPT_AGAIN);
             return true;
         };
@@ -132,7 +132,7 @@ impl Desk {
         true
     }
 
-    /// Whether it is time to stop, whether there are newcomers, and which clients are ready.
+    /// Whether to stop, whether there are new connections, and which clients are ready.
     fn wait(&self) -> io::Result<(bool, bool, Vec<bool>)> {
         let now = Instant::now();
         let is_accepting = self.accept_at.is_none_or(|at| at <= now);
@@ -149,8 +149,8 @@ impl Desk {
         Ok((is_stopping, can_accept, ready))
     }
 
-    /// Takes newcomers, and what they have sent already: a request that came with its connection
-    /// is answered before anybody else can push it out.
+    /// Accepts new connections and reads what they have already sent: a request that arrives with
+    /// its connection is answered before a newer client can displace it.
     fn accept(&mut self, now: Instant) {
         self.accept_at = None;
         for _ in 0..METRICS_CLIENTS_MAX {
@@ -167,7 +167,8 @@ impl Desk {
                     self.clients.push(client);
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // One that has gone again (ECONNABORTED); or no descriptor, or no memory.
+                // The peer has already gone (ECONNABORTED); any other error: no descriptor, or no
+                // memory.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(_) => {
                     self.accept_at = Some(now + ACCEPT_AGAIN);
@@ -177,14 +178,14 @@ impl Desk {
         }
     }
 
-    /// Closes one client: the oldest one whose request is not whole, else the oldest one.
+    /// Closes one client: the oldest with an incomplete request, else the oldest.
     fn make_room(&mut self) {
         let is_reading = |client: &Client| matches!(client.state, State::Reading { .. });
         let oldest = self.clients.iter().position(is_reading).unwrap_or(0);
         self.clients.remove(oldest);
     }
 
-    /// Answers all whole requests; the workers are asked once for all of them.
+    /// Answers all complete requests; the workers are polled once for all of them.
     fn answer(&mut self) {
         let mut taken = None;
         for client in &mut self.clients {
@@ -211,17 +212,17 @@ struct Client {
 }
 
 enum State {
-    /// The request is not whole.
+    /// The request is incomplete.
     Reading {
         machine: Connection,
         input: Vec<u8>,
     },
-    /// It is, and is answered within the turn.
+    /// The request is complete and is answered within the turn.
     Asked {
         machine: Connection,
         question: Question,
     },
-    /// The answer goes out.
+    /// The response is being sent.
     Writing {
         out: Vec<u8>,
         sent: usize,
@@ -229,7 +230,7 @@ enum State {
     Closed,
 }
 
-/// What a request is for.
+/// The resource that a request names.
 enum Question {
     Metrics,
     Health,
@@ -252,7 +253,7 @@ impl Client {
         !matches!(self.state, State::Closed)
     }
 
-    /// When it is closed, whatever it does meanwhile.
+    /// Deadline at which the client is closed, whatever its progress.
     fn due(&self) -> Instant {
         let after_ms = match self.state {
             State::Reading { .. } => METRICS_REQUEST_MS,
@@ -269,7 +270,7 @@ impl Client {
         (self.stream.as_fd(), interest)
     }
 
-    /// Reads or writes what can be at once.
+    /// Reads or writes as much as possible without blocking.
     fn proceed(&mut self) {
         let done = match &mut self.state {
             State::Reading { machine, input } => receive(&mut self.stream, machine, input),
@@ -290,12 +291,12 @@ impl Client {
     }
 }
 
-/// Whether the socket is to be tried again when it is ready.
+/// Whether to retry when the socket is ready.
 fn is_later(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-/// One read; what is asked, if the request is whole.
+/// Reads once; returns the question if the request is complete.
 fn receive(
     stream: &mut TcpStream,
     machine: &mut Connection,
@@ -310,7 +311,7 @@ fn receive(
     loop {
         let step = machine.receive(input);
         let question = match step.event {
-            // Before a request: an empty line.
+            // An empty line before a request.
             Event::Dropped => {
                 let dropped = step.consumed;
                 input.drain(..dropped);
@@ -332,7 +333,7 @@ fn receive(
     }
 }
 
-/// Writes once; returns an error when finished too, so the caller closes the client.
+/// Writes once; also returns an error when finished, so that the caller closes the client.
 fn send(stream: &mut TcpStream, out: &[u8], sent: &mut usize) -> io::Result<Option<Question>> {
     *sent += stream.write(&out[*sent..])?;
     if *sent == out.len() {
@@ -345,7 +346,7 @@ const PLAIN: &[u8] = b"text/plain; charset=utf-8";
 const EXPOSITION: &[u8] = b"text/plain; version=0.0.4; charset=utf-8";
 
 impl Question {
-    /// Head and content of the answer, the last one on the connection.
+    /// Head and content of the response, the last one on the connection.
     fn answer(&self, machine: &mut Connection, workers: &[WorkerCounts], about: &About) -> Vec<u8> {
         let (status, content_type, text) = match self {
             Self::Metrics => exposition(workers, about),
@@ -371,7 +372,7 @@ impl Question {
     }
 }
 
-/// The counts; no counts of any worker are no counts at all.
+/// The metrics; 503 until any worker has reported its counters.
 fn exposition(workers: &[WorkerCounts], about: &About) -> (Status, &'static [u8], String) {
     if workers.iter().all(|worker| worker.counters.is_none()) {
         let text = "no worker has answered yet\n".to_owned();
@@ -380,7 +381,7 @@ fn exposition(workers: &[WorkerCounts], about: &About) -> (Status, &'static [u8]
     (Status::OK, EXPOSITION, prometheus(workers, about))
 }
 
-/// Healthy: every worker has just answered.
+/// Healthy if every worker has just answered.
 fn health(workers: &[WorkerCounts]) -> (Status, &'static [u8], String) {
     let answering = workers.iter().filter(|worker| worker.is_up).count();
     if answering == workers.len() {

@@ -1,4 +1,4 @@
-//! What can be seen of a running server: counters, metrics, the log, messages.
+//! Observability of a running server: counters, metrics, the access log, messages.
 
 pub(crate) mod log;
 pub mod metrics;

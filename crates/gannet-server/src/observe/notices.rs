@@ -1,8 +1,8 @@
-//! Messages for people. Nobody waits for those who read them.
+//! Messages for people. No thread of the server waits for their reader.
 //!
-//! Until a server serves, and in a command, a message is written at once. From [`begin`] on each
-//! stream has a thread that writes: a worker, a follower or the handling of signals must not hang in a
-//! pipe that nobody reads, nor end because a disk is full.
+//! Before a server serves, and in a command, a message is written at once. From [`begin`] on, each
+//! stream has a thread that writes: a worker, a follower or the signal handler must neither block
+//! on a pipe without a reader nor end because a disk is full.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -16,10 +16,10 @@ use crate::limits::{NOTICES_FINISH_MS, NOTICES_MAX};
 
 /// Standard error.
 pub static ERRORS: Channel = Channel::new(|bytes| Direct(io::stderr()).write_all(bytes));
-/// Standard output, where messages go as long as no program reads requests from it.
+/// Standard output, which carries messages unless a program reads the access log from it.
 pub static OUTPUT: Channel = Channel::new(|bytes| Direct(io::stdout()).write_all(bytes));
 
-/// A server serves from now on: threads write what is told.
+/// Starts the threads that write messages; called when the server begins to serve.
 ///
 /// # Errors
 /// A thread cannot be started.
@@ -28,20 +28,20 @@ pub(crate) fn begin() -> io::Result<()> {
     OUTPUT.begin("gannet-output")
 }
 
-/// Waits until everything told is written, or for as long as a disk may take: not for ever for
-/// somebody who does not read. Whoever ends the process calls this.
+/// Waits until all messages are written, or for as long as a disk may take; a reader that does not
+/// read cannot delay it longer. Called before the process ends.
 pub fn settle() {
     let patience = Duration::from_millis(NOTICES_FINISH_MS);
     ERRORS.settle(patience);
     OUTPUT.settle(patience);
 }
 
-/// A stream that messages are written to, whole and in their order. One that cannot be written is
-/// lost; the next one that can be is preceded by the number of those.
+/// A stream for messages, written whole and in order. A message that cannot be written is lost; the
+/// next successful one is preceded by the number of lost messages.
 #[derive(Debug)]
 pub struct Channel {
     queue: Mutex<Queue>,
-    /// Something was added, or all is written.
+    /// A message was added, or all are written.
     changed: Condvar,
     write: fn(&[u8]) -> io::Result<()>,
 }
@@ -49,9 +49,9 @@ pub struct Channel {
 #[derive(Debug)]
 struct Queue {
     waiting: VecDeque<String>,
-    /// Messages that could not be written, and that nobody was told of.
+    /// Messages that could not be written and are not reported yet.
     lost: u64,
-    /// A thread writes what waits.
+    /// A thread writes the queue.
     has_writer: bool,
     is_writing: bool,
 }
@@ -70,18 +70,18 @@ impl Channel {
         }
     }
 
-    /// Tells a message of one or several lines, the last one without its end. Never fails; waits only
-    /// where there is no server yet.
+    /// Writes a message of one or several lines, the last one without its line end. Never fails;
+    /// blocks only before [`begin`].
     pub fn tell(&self, message: impl Display) {
         self.write(format!("{message}\n"));
     }
 
-    /// The same for lines with their ends.
+    /// Writes complete lines, as [`tell`](Self::tell) does.
     pub fn write(&self, text: String) {
         let mut queue = self.lock();
         if !queue.has_writer {
             drop(queue);
-            // There is nobody who could be told that nobody can be told.
+            // The stream that would report the failure is the one that failed.
             let _ = (self.write)(text.as_bytes());
         } else if queue.waiting.len() < NOTICES_MAX {
             queue.waiting.push_back(text);
@@ -91,7 +91,7 @@ impl Channel {
         }
     }
 
-    /// Starts the thread that writes, once.
+    /// Starts the writing thread, once.
     fn begin(&'static self, name: &str) -> io::Result<()> {
         let mut queue = self.lock();
         if !queue.has_writer {
@@ -102,7 +102,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Waits until everything is written, but not longer than this; false if it is not.
+    /// Waits until everything is written, at most `patience`; false if that expires.
     fn settle(&self, patience: Duration) -> bool {
         let is_busy = |queue: &mut Queue| queue.is_writing || !queue.waiting.is_empty();
         let queue = self.lock();
@@ -152,7 +152,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(60);
 
-    /// A reader that does not read, until it is told to; then what was written.
+    /// A reader that blocks until released; then the text written.
     type Pipe = (SyncSender<()>, Mutex<Receiver<()>>);
 
     #[test]
@@ -181,7 +181,7 @@ mod tests {
         for count in 0..NOTICES_MAX + 10 {
             CHANNEL.tell(count);
         }
-        assert!(!CHANNEL.settle(Duration::ZERO), "nobody reads");
+        assert!(!CHANNEL.settle(Duration::ZERO), "the reader blocks");
         assert_eq!(CHANNEL.lock().lost, 10);
         for _ in 0..=NOTICES_MAX {
             READER.0.send(()).expect("it writes");
@@ -209,7 +209,7 @@ mod tests {
         CHANNEL.begin("test").expect("a thread");
         CHANNEL.tell("one");
         CHANNEL.tell("two\nof two lines");
-        assert!(CHANNEL.settle(LONG), "what is lost is not waited for");
+        assert!(CHANNEL.settle(LONG), "lost messages are not waited for");
         *ROOM.lock().expect("nobody panics") = true;
         CHANNEL.tell("three");
         CHANNEL.tell("four");

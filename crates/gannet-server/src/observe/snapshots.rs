@@ -1,4 +1,4 @@
-//! The workers' counters as other threads see them: asked for, and kept for when a worker is busy.
+//! The workers' counters for other threads: polled, and cached for when a worker is busy.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,24 +9,24 @@ use crate::observe::metrics::Counters;
 use crate::start::running::Remote;
 use crate::worker::Message;
 
-/// What is known of one worker.
+/// The last known state of one worker.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WorkerCounts {
-    /// It has just answered.
+    /// The worker answered the last poll.
     pub(crate) is_up: bool,
-    /// Its counters, as of its last answer; `None` before the first.
+    /// Its counters as of its last answer; `None` before the first.
     pub(crate) counters: Option<Counters>,
 }
 
-/// A way to the counters of all workers, for any thread.
+/// Access to the counters of all workers, for any thread.
 #[derive(Clone)]
 pub(crate) struct Snapshots(Arc<Mutex<Vec<Polled>>>);
 
-/// A worker, and what it was asked.
+/// A worker, and the poll it has not answered.
 struct Polled {
     remote: Remote,
-    /// A question that it has not answered yet. It is asked no second one, so that questions do
-    /// not gather in the inbox of a worker that is busy.
+    /// A pending poll. No second one is sent, so that polls do not pile up in the inbox of a busy
+    /// worker.
     answer: Option<Receiver<Counters>>,
     known: WorkerCounts,
 }
@@ -41,7 +41,7 @@ impl Snapshots {
         Self(Arc::new(Mutex::new(polled.collect())))
     }
 
-    /// Asks all workers, and waits for their answers no longer than [`SNAPSHOT_MS`] in all.
+    /// Polls all workers, and waits for their answers no longer than [`SNAPSHOT_MS`] in all.
     pub(crate) fn take(&self) -> Vec<WorkerCounts> {
         let mut workers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let end = Instant::now() + Duration::from_millis(SNAPSHOT_MS);
@@ -58,7 +58,8 @@ impl Snapshots {
 
 impl Polled {
     fn ask(&mut self) {
-        // What came after the last time was over is older than what is asked for now.
+        // An answer to an earlier poll, received after that poll's deadline, is older than this
+        // poll.
         if let Some(answer) = &self.answer
             && let Ok(late) = answer.try_recv()
         {
@@ -82,7 +83,7 @@ impl Polled {
                 true
             }
             Err(RecvTimeoutError::Timeout) => false,
-            // It has ended.
+            // The worker has ended.
             Err(RecvTimeoutError::Disconnected) => {
                 self.answer = None;
                 false
@@ -101,7 +102,7 @@ mod tests {
 
     use super::*;
 
-    /// A worker whose inbox is in the test's hands.
+    /// A worker whose inbox the test reads.
     fn worker() -> (Remote, Receiver<Message>) {
         let mut driver = Epoll::new(Vec::new(), &EngineOptions::default()).expect("epoll");
         let (sender, inbox) = channel();
@@ -111,7 +112,7 @@ mod tests {
     fn question(inbox: &Receiver<Message>) -> Sender<Counters> {
         match inbox.try_recv() {
             Ok(Message::Snapshot(reply)) => reply,
-            _ => panic!("it was not asked"),
+            _ => panic!("no poll was sent"),
         }
     }
 
@@ -127,7 +128,7 @@ mod tests {
         taken.iter().map(shown).collect()
     }
 
-    /// Counters never go down, and a busy worker has one question in its inbox, not one for each
+    /// Counters never decrease, and a busy worker has one poll in its inbox, not one for each
     /// scrape.
     #[test]
     fn a_busy_worker_keeps_its_last_numbers() {
@@ -138,7 +139,7 @@ mod tests {
         let answers = std::thread::scope(|scope| {
             let taken = scope.spawn(|| snapshots.take());
             let Ok(Message::Snapshot(reply)) = inbox.recv() else {
-                panic!("it was not asked");
+                panic!("no poll was sent");
             };
             reply.send(counts(2)).expect("it is waited for");
             taken.join().expect("taken")
@@ -147,7 +148,7 @@ mod tests {
         assert_eq!(shown(&snapshots.take()), [(false, Some(2))]);
         assert_eq!(shown(&snapshots.take()), [(false, Some(2))]);
         question(&inbox);
-        assert!(inbox.try_recv().is_err(), "one question at a time");
+        assert!(inbox.try_recv().is_err(), "one poll at a time");
     }
 
     #[test]

@@ -1,22 +1,22 @@
-//! The forms of a log line: for people, combined, and JSON.
+//! Formats of a log line: for people, combined, and JSON.
 
 use std::io::Write;
 
 use super::{End, Record};
 
-/// What a line is made of.
+/// The contents of a line.
 pub(super) struct Line<'a> {
     pub(super) record: &'a Record,
     pub(super) peer: &'a str,
     pub(super) end: End,
     /// From the end of the head to the last byte, microseconds.
     pub(super) took_us: u64,
-    /// When that was, milliseconds of the real-time clock.
+    /// Time of the last byte, milliseconds of the real-time clock.
     pub(super) unix_ms: i64,
 }
 
 impl Line<'_> {
-    /// The address without the port, as the combined format wants it.
+    /// The address without the port, as the combined format requires.
     fn peer_address(&self) -> &str {
         self.peer
             .rsplit_once(':')
@@ -25,8 +25,8 @@ impl Line<'_> {
             })
     }
 
-    /// The combined log format with the host in front, as the client named it: without a space,
-    /// so that what follows is where it is looked for.
+    /// The combined log format preceded by the host that the client named: spaces in it are
+    /// escaped, so that the other fields keep their positions.
     pub(super) fn combined_host(&self, out: &mut Vec<u8>) {
         let host = self.record.host.as_deref().filter(|host| !host.is_empty());
         for &byte in host.unwrap_or(b"-") {
@@ -137,7 +137,7 @@ fn push(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     let _ = out.write_fmt(text);
 }
 
-/// Bytes in a unit that people read.
+/// Bytes in a human-readable unit.
 struct Size(u64);
 
 impl std::fmt::Display for Size {
@@ -152,7 +152,7 @@ impl std::fmt::Display for Size {
     }
 }
 
-/// Microseconds in a unit that people read.
+/// Microseconds in a human-readable unit.
 struct Duration(u64);
 
 impl std::fmt::Display for Duration {
@@ -165,8 +165,8 @@ impl std::fmt::Display for Duration {
     }
 }
 
-/// Bytes that could break a line or a quoted string become `\xHH`, so a peer cannot forge lines
-/// or send control sequences to a terminal.
+/// Escapes bytes that could break a line or a quoted string as `\xHH`, so that a peer can neither
+/// forge lines nor send control sequences to a terminal.
 fn escape_combined(bytes: &[u8], out: &mut Vec<u8>) {
     for &b in bytes {
         match b {
@@ -176,8 +176,8 @@ fn escape_combined(bytes: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The same for JSON: all but printable ASCII is escaped, which programs undo, and terminals do not
-/// obey.
+/// The same for JSON: everything but printable ASCII is escaped; parsers decode it, and it cannot
+/// control a terminal.
 fn json_string(bytes: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for c in String::from_utf8_lossy(bytes).chars() {
@@ -199,7 +199,7 @@ const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// A moment of UTC, taken apart.
+/// A UTC time in calendar fields.
 struct Civil {
     year: i64,
     month: u8,
@@ -212,7 +212,7 @@ struct Civil {
 
 impl Civil {
     /// Days are counted in eras of 400 years that begin on 1 March, so that the leap day is the
-    /// last of its year.
+    /// last day of its year.
     fn from_unix_ms(unix_ms: i64) -> Self {
         let (unix, millisecond) = (unix_ms.div_euclid(1_000), unix_ms.rem_euclid(1_000));
         let (days, seconds) = (unix.div_euclid(86_400), unix.rem_euclid(86_400));

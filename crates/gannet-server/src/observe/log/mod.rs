@@ -1,7 +1,7 @@
-//! The access log: one line per response, made by the worker, written by a thread of its own.
+//! The access log: one line per response, formatted by the worker, written by a thread of its own.
 //!
-//! A worker never waits for the log: lines travel in batches over a bounded queue. What finds no
-//! room, or cannot be written, is dropped and counted.
+//! A worker never waits for the log: lines travel in batches over a bounded queue. Lines that do
+//! not fit, or cannot be written, are dropped and counted.
 
 mod line;
 mod writer;
@@ -23,7 +23,7 @@ use crate::limits::{LOG_BATCH_BYTES, LOG_FIELD_MAX, LOG_TARGET_MAX};
 use line::Line;
 pub(crate) use writer::{LogFactory, LogWriter};
 
-/// What a log line says of a request, copied while its head is at hand.
+/// The fields of a log line, copied while the request head is available.
 #[derive(Debug)]
 pub(crate) struct Record {
     pub(crate) method: Vec<u8>,
@@ -33,14 +33,14 @@ pub(crate) struct Record {
     pub(crate) user_agent: Option<Vec<u8>>,
     pub(crate) host: Option<Vec<u8>>,
     pub(crate) status: u16,
-    /// Bytes of the body that are to go out, or of an answer that was cut short have.
+    /// Bytes of the body to send; for a response that was cut short, those sent.
     pub(crate) body_len: u64,
     /// When the request's head was complete, monotonic nanoseconds.
     pub(crate) began: u64,
 }
 
 impl Record {
-    /// What is to be said of an answer.
+    /// The record of a response.
     pub(crate) fn new(request: &Request<'_>, answered: Answered, now: Nanos) -> Self {
         let cut = |bytes: &[u8], most| bytes[..bytes.len().min(most)].to_vec();
         let field = |field| {
@@ -60,13 +60,13 @@ impl Record {
         }
     }
 
-    /// The answer was cut short, before these parts of its body were sent.
+    /// Marks the response as cut short, before these parts of its body were sent.
     pub(crate) fn cut<'b>(&mut self, rest: impl IntoIterator<Item = &'b Body>) {
         let rest = rest.into_iter().map(Body::len).sum();
         self.body_len = self.body_len.saturating_sub(rest);
     }
 
-    /// Memory that it takes.
+    /// Bytes of memory the record occupies.
     pub(crate) fn memory(&self) -> u64 {
         let fields = [&self.referer, &self.user_agent, &self.host];
         let fields = fields.into_iter().flatten().map(Vec::capacity);
@@ -74,7 +74,7 @@ impl Record {
         (size_of::<Self>() + bytes) as u64
     }
 
-    /// What is to be said of the answer to something that was no request.
+    /// The record of a response to an invalid request.
     pub(crate) fn rejected(answered: Answered, now: Nanos) -> Self {
         Self {
             method: b"-".to_vec(),
@@ -95,7 +95,7 @@ impl Record {
 pub(crate) enum End {
     /// Every byte was handed to the kernel.
     Whole,
-    /// The connection ended before.
+    /// The connection ended first.
     CutShort,
 }
 
@@ -104,9 +104,9 @@ pub(crate) struct LogSink {
     format: LogFormat,
     batch: Vec<u8>,
     queue: Option<SyncSender<Vec<u8>>>,
-    /// Lines dropped for lack of room, and those of a failed write that this sink has taken over.
+    /// Lines dropped for lack of room, and lines of failed writes that this sink has claimed.
     dropped: u64,
-    /// Lines of failed writes, by any worker, that no sink has taken over yet.
+    /// Lines of failed writes, by any worker, that no sink has claimed yet.
     failed: Arc<AtomicU64>,
     lines: u64,
 }
@@ -123,7 +123,7 @@ impl LogSink {
         }
     }
 
-    /// Whether responses are logged at all: the one test on the hot path.
+    /// Whether responses are logged: the only test on the hot path.
     pub(crate) fn is_on(&self) -> bool {
         self.queue.is_some()
     }
@@ -152,21 +152,21 @@ impl LogSink {
         }
     }
 
-    /// Lines dropped: queue full or write failed. Failed writes are told to whichever worker asks
-    /// first, so that the sum over workers is right.
+    /// Lines dropped: queue full or write failed. The first sink to call this claims all failed
+    /// writes, so that the sum over workers is right.
     pub(crate) fn dropped(&mut self) -> u64 {
         self.dropped += self.failed.swap(0, Ordering::Relaxed);
         self.dropped
     }
 
-    /// Hands what was gathered to the writer; called once per turn of the loop.
+    /// Passes the gathered lines to the writer; called once per turn of the loop.
     pub(crate) fn flush(&mut self) {
         let Some(queue) = &self.queue else { return };
         if self.batch.is_empty() {
             return;
         }
         if reserve::is_spent() {
-            // The queue of a writer that is slow would take what connections need.
+            // Queued batches behind a slow writer would take memory that connections need.
             self.batch.clear();
             self.dropped += self.lines;
             self.lines = 0;
@@ -236,7 +236,7 @@ mod tests {
         assert!(!line(LogFormat::Off).contains('\x1b'));
     }
 
-    /// What turns the direction of text, and all else that is not ASCII, is for programs alone.
+    /// Bidirectional controls and all other non-ASCII characters are escaped.
     #[test]
     fn lines_are_ascii() {
         let record = Record {
@@ -283,7 +283,7 @@ mod tests {
         drop(inbox);
     }
 
-    /// A full disk: the lines are counted, by one worker only.
+    /// Lines lost to a full disk are counted once, by one worker.
     #[test]
     fn a_failed_write_is_counted() {
         let full = std::path::Path::new("/dev/full");

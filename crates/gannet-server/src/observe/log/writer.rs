@@ -18,17 +18,17 @@ use crate::config::LogFormat;
 use crate::limits::{LOG_FINISH_MS, LOG_QUEUE_MAX};
 use crate::observe::notices::ERRORS;
 
-/// What the writer thread is told besides lines.
+/// A command to the writer thread.
 enum Order {
     Reopen,
 }
 
-/// The writer thread and the way to it.
+/// The writer thread and the channels to it.
 pub(crate) struct LogWriter {
     queue: Option<SyncSender<Vec<u8>>>,
     orders: Sender<Order>,
     thread: Option<JoinHandle<()>>,
-    /// Its other end is dropped when the thread has ended.
+    /// Disconnected once the thread has ended.
     ended: Receiver<()>,
     made: Made,
 }
@@ -84,22 +84,22 @@ impl LogWriter {
         ))
     }
 
-    /// The server serves: a file that was made for the log stays.
+    /// Called when the server serves: a log file that was created is kept.
     pub(crate) fn keep(&mut self) {
         self.made.0 = None;
     }
 
-    /// Has the writer open its file anew (after a rotation).
+    /// Makes the writer reopen its file (after a rotation).
     pub(crate) fn reopen(&self) {
-        // The writer is gone only when the server is.
+        // The writer ends only with the server.
         let _ = self.orders.send(Order::Reopen);
         if let Some(queue) = &self.queue {
             let _ = queue.try_send(Vec::new());
         }
     }
 
-    /// Waits until everything handed over is written; not for ever, because whoever reads a pipe
-    /// may have stopped doing so. All sinks must be gone.
+    /// Waits until all queued lines are written; the wait is bounded, because the reader of a pipe
+    /// may have stopped reading. All sinks must be gone.
     pub(crate) fn finish(mut self) {
         drop(self.queue.take());
         let patience = std::time::Duration::from_millis(LOG_FINISH_MS);
@@ -112,7 +112,7 @@ impl LogWriter {
     }
 }
 
-/// Makes the sinks of the workers.
+/// Makes the workers' sinks.
 #[derive(Clone)]
 pub(crate) struct LogFactory {
     format: LogFormat,
@@ -127,8 +127,8 @@ impl LogFactory {
     }
 }
 
-/// A file that was made for the log. It is removed when this is dropped: a server that does not
-/// start, or only checks whether it could, leaves nothing behind.
+/// A newly created log file. Dropping this removes the file if it is empty, so that a server that
+/// does not start, or only checks whether it could, leaves nothing behind.
 struct Made(Option<PathBuf>);
 
 impl Drop for Made {
@@ -141,7 +141,7 @@ impl Drop for Made {
     }
 }
 
-/// Where lines go: standard output, or a file that is opened anew.
+/// Destination of log lines: standard output, or a file that can be reopened.
 struct Target {
     path: Option<PathBuf>,
     lines: Lines<File>,
@@ -150,8 +150,8 @@ struct Target {
 impl Target {
     fn open(path: Option<&Path>) -> io::Result<(Self, Made)> {
         let Some(path) = path else {
-            // A copy of the descriptor: the standard library's own buffer would keep what could
-            // not be written, and repeat it.
+            // A copy of the descriptor: the standard library's own buffer would keep bytes that
+            // could not be written, and repeat them.
             let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
             let lines = Lines::new(file);
             return Ok((Self { path: None, lines }, Made(None)));
@@ -160,14 +160,14 @@ impl Target {
         let made = Made(is_made.then(|| path.to_owned()));
         let mut lines = Lines::new(file);
         if !is_made && ends_in_a_line(path) {
-            // The end of a process that had no room for the rest.
+            // A previous process ended before it could complete its last line.
             lines.owed.push(b'\n');
         }
         let path = Some(path.to_owned());
         Ok((Self { path, lines }, made))
     }
 
-    /// Gives the number of lines that are lost with this.
+    /// Reopens the file; returns the number of lines lost.
     fn reopen(&mut self) -> u64 {
         let Some(path) = &self.path else { return 0 };
         match open(path) {
@@ -180,14 +180,14 @@ impl Target {
     }
 }
 
-/// Opens a log file to add to it; says whether it was made.
+/// Opens a log file for appending; true if it was created.
 fn open(path: &Path) -> io::Result<(File, bool)> {
     match named_file::append(path, false) {
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         opened => return Ok((opened?, false)),
     }
     match named_file::append(path, true) {
-        // Another process was faster.
+        // Another process created it first.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             Ok((named_file::append(path, false)?, false))
         }
@@ -195,9 +195,9 @@ fn open(path: &Path) -> io::Result<(File, bool)> {
     }
 }
 
-/// Whether the last line of a file has no end.
+/// Whether the last line of a file is incomplete.
 fn ends_in_a_line(path: &Path) -> bool {
-    // Nothing but a file has a last byte, and opening a FIFO would wait.
+    // Only a regular file has a last byte, and opening a FIFO would block.
     let len = match fs::metadata(path) {
         Ok(meta) if meta.is_file() => meta.len(),
         _ => 0,
@@ -208,10 +208,10 @@ fn ends_in_a_line(path: &Path) -> bool {
         && last != [b'\n']
 }
 
-/// Whole lines: the rest of one that was written in part goes before all others.
+/// Writes whole lines: the rest of a partly written line precedes all others.
 struct Lines<W> {
     out: W,
-    /// The rest of the line that was written in part; shorter than a batch.
+    /// The rest of a partly written line; shorter than a batch.
     owed: Vec<u8>,
 }
 
@@ -221,7 +221,7 @@ impl<W: Write> Lines<W> {
         Self { out, owed }
     }
 
-    /// Writes a batch of lines; an error comes with the number of those that are lost.
+    /// Writes a batch of lines; an error carries the number of lines lost.
     fn write(&mut self, batch: &[u8]) -> Result<(), (u64, io::Error)> {
         let (len, written) = write_some(&mut self.out, &self.owed);
         self.owed.drain(..len);
@@ -240,7 +240,7 @@ impl<W: Write> Lines<W> {
 }
 
 impl Lines<File> {
-    /// Goes on in another file, which may be the same one; gives the number of lines lost.
+    /// Continues in another file, which may be the same one; returns the number of lines lost.
     fn go_on_in(&mut self, file: File) -> u64 {
         let before = std::mem::replace(&mut self.out, file);
         let (len, _) = write_some(&mut &before, &self.owed);
@@ -254,7 +254,7 @@ impl Lines<File> {
     }
 }
 
-/// Writes as much as can be; says how much that was.
+/// Writes as much as possible; returns the number of bytes written.
 fn write_some(out: &mut impl Write, bytes: &[u8]) -> (usize, io::Result<()>) {
     let mut len = 0;
     while len < bytes.len() {
@@ -307,7 +307,7 @@ fn write_lines(
 mod tests {
     use super::*;
 
-    /// A disk with so much room.
+    /// A disk with a limited amount of room.
     struct Disk {
         content: Vec<u8>,
         room: usize,
@@ -329,8 +329,8 @@ mod tests {
         }
     }
 
-    /// Whatever the disk has room for, what it gets are whole lines in their order, each once,
-    /// and what is missing was counted.
+    /// However much room the disk has, it receives whole lines in order, each once, and missing
+    /// lines are counted.
     #[test]
     fn lines_stay_whole_on_a_full_disk() {
         for room in 0..24 {
@@ -355,7 +355,8 @@ mod tests {
         }
     }
 
-    /// After a rotation the rest of a line does not begin the new file; without one it goes on.
+    /// After a rotation, the rest of a line does not begin the new file; without one, the line is
+    /// completed.
     #[test]
     fn another_file_begins_with_a_whole_line() {
         let name = |kind: &str| {
@@ -363,7 +364,7 @@ mod tests {
             std::env::temp_dir().join(name)
         };
         let (old, new) = (name("old"), name("new"));
-        // Opened for reading alone: no write succeeds.
+        // Opened read-only: every write fails.
         fs::write(&old, "beg").expect("written");
         fs::write(&new, "").expect("written");
         let unwritable = || Lines {
@@ -383,7 +384,7 @@ mod tests {
         }
     }
 
-    /// What a process that was killed has left half written is ended first.
+    /// A line left incomplete by a killed process is ended first.
     #[test]
     fn a_line_without_an_end_gets_one() {
         let name = format!("gannet-log-{}-torn", std::process::id());

@@ -1,6 +1,6 @@
-//! The counts in the Prometheus text format, version 0.0.4.
+//! The counters in the Prometheus text format, version 0.0.4.
 //!
-//! Names follow Prometheus' own rules, which `promtool check metrics` knows: base units, counters
+//! Names follow Prometheus' own rules, as checked by `promtool check metrics`: base units, counters
 //! that end in `_total`, a help text for each. `process_*` are the names that all its client
 //! libraries use.
 
@@ -14,16 +14,16 @@ use crate::observe::snapshots::WorkerCounts;
 use crate::tls::certificates::{CertificateStore, Facts};
 use crate::worker::ledger::{Bound, Holding};
 
-/// What there is to say besides counts.
+/// Facts reported besides the counters.
 #[derive(Clone)]
 pub(crate) struct About {
-    /// The engine of the workers.
+    /// Name of the workers' I/O engine.
     pub(crate) engine: &'static str,
     /// The certificates in use, if any address speaks TLS.
     pub(crate) certificates: Option<Arc<CertificateStore>>,
 }
 
-/// Everything: what the workers have counted, what they are, and what the process takes.
+/// The whole exposition: the workers' counters, build and certificate facts, and process metrics.
 pub(crate) fn prometheus(workers: &[WorkerCounts], about: &About) -> String {
     let mut text = Text(String::with_capacity(8192));
     text.build(about);
@@ -39,7 +39,7 @@ pub(crate) fn prometheus(workers: &[WorkerCounts], about: &About) -> String {
 struct Text(String);
 
 impl Text {
-    /// Begins a metric, whose samples follow.
+    /// Begins a metric; its samples follow.
     fn metric(&mut self, name: &str, kind: &str, help: &str) {
         // Writing into a string cannot fail, here and below.
         let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
@@ -113,7 +113,7 @@ impl Text {
         self.held(&sum.held);
     }
 
-    /// What is held for peers, by account.
+    /// Memory held for peers, by account.
     fn held(&mut self, held: &[Holding]) {
         let mut family = |name: &str, help: &str, value: fn(&Holding) -> u64| {
             self.metric(name, "gauge", help);
@@ -204,8 +204,8 @@ impl Text {
         );
     }
 
-    /// A worker that did not answer in time keeps its last numbers, here and in the sums: a
-    /// counter that goes down would count as a restart, and a missing one would make sums fall.
+    /// A worker that did not answer in time keeps its last values, here and in the sums: a counter
+    /// that decreases would look like a restart, and a missing one would make the sums decrease.
     fn workers(&mut self, workers: &[WorkerCounts]) {
         let name = "gannet_worker_up";
         let help = "Whether the worker has just answered; if not, its numbers are its last ones.";
@@ -225,7 +225,7 @@ impl Text {
     }
 
     fn certificates(&mut self, all: &[&Facts]) {
-        // Several certificates may have the same names; the fingerprint tells them apart.
+        // Several certificates may have the same names; the fingerprint distinguishes them.
         let labelled = |name: &str, text: &mut Self, value: fn(&Facts) -> i64| {
             for facts in all {
                 let first = facts.names.first().map_or(&*facts.subject, |name| &**name);
@@ -297,7 +297,7 @@ impl Text {
     }
 }
 
-/// A label's value as the format wants it.
+/// Escapes a label value as the format requires.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for letter in text.chars() {
