@@ -1,17 +1,17 @@
-//! Which archives are copied into memory without being asked to: those that fit a budget.
+//! Selects the archives that are copied into memory by default: those that fit a budget.
 //!
-//! A copy that nobody can change is sealed and framed where it lies. A file has to be read first:
-//! touching a mapping of it beyond its end, if it was truncated, would be fatal.
+//! An unalterable copy is encrypted and framed in place. A file has to be read first: touching a
+//! mapping beyond its end, after a truncation, would be fatal.
 
 use std::fs;
 use std::path::Path;
 
 use crate::limits::{ARCHIVE_COPY_MAX, ARCHIVE_COPY_PART};
 
-/// What copies of archives may still take.
+/// The budget left for copies of archives.
 ///
-/// Invariant: all that [`take`](Self::take) granted and [`give_back`](Self::give_back) did not return
-/// is at most half of the budget that it was made with.
+/// Invariant: bytes granted by [`take`](Self::take) and not returned by
+/// [`give_back`](Self::give_back) are at most half of the initial budget.
 #[derive(Debug)]
 pub(crate) struct ArchiveRoom {
     left: u64,
@@ -20,8 +20,8 @@ pub(crate) struct ArchiveRoom {
 }
 
 impl ArchiveRoom {
-    /// Room within `cache_memory` bytes, the other half of which stays for what is remembered of
-    /// directories, and for bodies that archives have as gzip alone.
+    /// A budget within `cache_memory` bytes, the other half of which is reserved for the caches of
+    /// directories and for bodies that archives store only as gzip.
     pub(crate) fn new(cache_memory: u64) -> Self {
         Self {
             left: cache_memory / 2,
@@ -31,7 +31,7 @@ impl ArchiveRoom {
         }
     }
 
-    /// Whether an archive of `len` bytes fits: then the room is taken.
+    /// Takes room for an archive of `len` bytes if it fits.
     pub(crate) fn take(&mut self, len: u64) -> bool {
         let fits = len <= self.left && len <= self.one_max;
         if fits {
@@ -40,14 +40,14 @@ impl ArchiveRoom {
         fits
     }
 
-    /// Returns what was taken for an archive of `len` bytes.
+    /// Returns the room taken for an archive of `len` bytes.
     pub(crate) fn give_back(&mut self, len: u64) {
         self.left += len;
     }
 }
 
-/// Bytes of memory that this process may hope for: what the machine has available, or the least
-/// limit of its control groups. `None` where neither can be read.
+/// Bytes of memory that this process can expect: the machine's available memory, or the lowest
+/// limit of its control groups. `None` if neither can be read.
 fn machine_memory() -> Option<u64> {
     let available = fs::read_to_string("/proc/meminfo").ok();
     let available = available.and_then(|text| available_bytes(&text));
@@ -65,15 +65,15 @@ fn available_bytes(meminfo: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// The least limit of the control group (version 2) that `/proc/self/cgroup` names and of those
-/// above it. In a container the uppermost that can be seen is its own.
+/// The lowest limit of the control group (version 2) that `/proc/self/cgroup` names and of its
+/// ancestors. In a container, the uppermost visible group is the container's own.
 fn group_limit(root: &Path, own: &str) -> Option<u64> {
     let path = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
     let full = root.join(path);
     let groups = full.ancestors().take_while(|group| group.starts_with(root));
     let limits =
         groups.flat_map(|group| ["memory.max", "memory.high"].map(|name| group.join(name)));
-    // "max" is no number, and no limit.
+    // "max" is not a number: no limit.
     let limits = limits.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
     limits.min()
 }
@@ -88,9 +88,9 @@ mod tests {
             left: 100,
             one_max: 60,
         };
-        assert!(!room.take(61), "longer than any may be");
+        assert!(!room.take(61), "longer than the longest allowed");
         assert!(room.take(60));
-        assert!(!room.take(41), "longer than what is left");
+        assert!(!room.take(41), "longer than the room left");
         assert!(room.take(40));
         assert!(room.take(0));
         assert!(!room.take(1));

@@ -12,17 +12,17 @@ use crate::start::start_error::StartError;
 /// A bound address: one listening socket per worker.
 #[derive(Debug)]
 pub struct Bound {
-    /// The address, with the port that the kernel chose if it was asked to.
+    /// The bound address; for port 0, with the port that the kernel chose.
     pub address: ListenAddress,
-    /// What is spoken there; [`bind`] says HTTP in clear text.
+    /// The protocol there; [`bind`] sets HTTP in clear text.
     pub scheme: Scheme,
     sockets: Vec<OwnedFd>,
-    /// That of a Unix socket, which is not in its place before the server serves.
+    /// The file of a Unix socket, which is put in place only when the server serves.
     file: Option<SocketFile>,
 }
 
 impl Bound {
-    /// Has the kernel hand connections over when their first bytes are there; TCP only.
+    /// Makes the kernel report connections only once their first bytes have arrived; TCP only.
     pub(crate) fn defer_accept(&self) -> Result<(), StartError> {
         match self.address {
             ListenAddress::Tcp(address) => {
@@ -34,13 +34,13 @@ impl Bound {
         }
     }
 
-    /// One of its sockets for a worker; the same one for several if there are fewer.
+    /// A duplicate of one of its sockets for a worker; workers share sockets if there are fewer.
     pub(crate) fn socket(&self, worker: usize) -> io::Result<OwnedFd> {
         let socket = &self.sockets[worker % self.sockets.len()];
         socket.as_fd().try_clone_to_owned()
     }
 
-    /// Puts the file of a Unix socket in its place. It is removed when what is given back is
+    /// Puts the file of a Unix socket in place. The file is removed when the returned value is
     /// dropped.
     pub(crate) fn publish(self) -> Result<Option<SocketFile>, StartError> {
         let Some(mut file) = self.file else {
@@ -56,13 +56,13 @@ impl Bound {
 /// Binds an address for a number of workers (0: as many as [`prepare`](crate::prepare) would use).
 ///
 /// # Errors
-/// What the kernel says: `EADDRINUSE`, `EACCES`, `EADDRNOTAVAIL`, ...
+/// The kernel's error: `EADDRINUSE`, `EACCES`, `EADDRNOTAVAIL`, ...
 pub fn bind(address: &ListenAddress, workers: usize) -> io::Result<Bound> {
     let count = worker_count(workers);
     match address {
         ListenAddress::Tcp(wanted) => {
             // The first socket is bound alone: SO_REUSEPORT would let a second server of the same
-            // user share the port without a word.
+            // user silently share the port.
             let real = {
                 let first = net::bind_exclusive(*wanted)?;
                 net::local_addr(&first)?.unwrap_or(*wanted)
@@ -94,7 +94,7 @@ pub fn bind(address: &ListenAddress, workers: usize) -> io::Result<Bound> {
     }
 }
 
-/// How many workers a configured number means.
+/// The number of workers for a configured value; 0 means one per core.
 pub(crate) fn worker_count(configured: usize) -> usize {
     match configured {
         0 => std::thread::available_parallelism().map_or(1, usize::from),

@@ -1,6 +1,5 @@
-//! A live directory is followed by its path: another directory that is there later is served
-//! instead, and rules files are read again when they have changed. Either way all workers get
-//! another release.
+//! Follows live directories by path: if the path names another directory later, that one is served
+//! instead, and changed rules files are read again. In either case all workers get a new release.
 //!
 //! ```text
 //!            seen twice alike                    seen twice alike
@@ -26,18 +25,18 @@ use crate::release::rules::SiteRules;
 use crate::start::lookout::{Lookout, Quiet, Stamp};
 use crate::start::published::Published;
 
-/// Where a live directory is found, whatever becomes of the directory that the server was started in.
+/// The location of a live directory, independent of the working directory at start.
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
-    /// Wherever this path leads: the operator has named it.
+    /// The target of this path, wherever it leads: the operator named it.
     Path(PathBuf),
-    /// Below the folder of this path that has one for each host, under this name. Whoever writes there
-    /// chooses no folder outside of it.
+    /// The entry of this name in a folder with one directory per host. A symbolic link there cannot
+    /// lead outside of that folder.
     Below(PathBuf, PathBuf),
 }
 
 impl Place {
-    /// The place of a path; `is_host` if it is in a folder that has one for each host.
+    /// The place of a path; `is_host` if it is in a folder with one directory per host.
     ///
     /// # Errors
     /// The working directory cannot be determined.
@@ -49,7 +48,7 @@ impl Place {
         })
     }
 
-    /// Opens what is there now.
+    /// Opens the directory that is there now.
     ///
     /// # Errors
     /// Those of [`Root::open`] and [`Root::open_below`].
@@ -61,31 +60,31 @@ impl Place {
     }
 }
 
-/// A live directory and its rules files, as they were when they were opened.
+/// A live directory and its rules files, as of their opening.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    /// As the operator has named it.
+    /// The name given by the operator.
     name: PathBuf,
     place: Place,
-    /// The kind of rules files that it may have.
+    /// The dialect of its rules files, if it may have any.
     compat: Option<Compat>,
     rules_files: Vec<String>,
     seen: Seen,
-    /// How many have a descriptor of their own.
+    /// Number of workers, each with a descriptor of its own.
     workers: usize,
 }
 
-/// What a look has seen.
+/// The state found by one check.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Seen {
-    /// Which directory is there, or why none is.
+    /// Identity of the directory, or why there is none.
     directory: Result<(u64, u64), ErrorKind>,
-    /// With their names: a folder that is renamed takes its files with it as they are.
+    /// Keyed by name: renaming a folder moves its files without changing their stamps.
     rules_files: Vec<(String, Option<Stamp>)>,
 }
 
 impl Source {
-    /// The directory that the operator has named `name`, which was opened as `root` for so many
+    /// The directory named `name` by the operator and opened as `root` for `workers`
     /// workers. Read the rules after this: then no change is missed.
     pub(crate) fn new(
         name: &Path,
@@ -108,8 +107,8 @@ impl Source {
     }
 }
 
-/// Follows the directories at these places, each on a thread of its own, so that one that hangs
-/// holds up no other; as far as threads are to be had for that.
+/// Follows the directories at these places, each on its own thread up to [`FOLLOWERS_MAX`], so that
+/// a hanging file system delays no other directory.
 ///
 /// # Errors
 /// A thread cannot be started.
@@ -135,11 +134,11 @@ pub(crate) fn follow(
 
 struct Follower {
     source: Source,
-    /// Where the directory is among the contents.
+    /// Index of the directory among the contents.
     place: usize,
     published: Arc<Published>,
     quiet: Quiet<Seen>,
-    /// When folders are searched again for rules files.
+    /// When folders are next searched for rules files.
     next_search: Instant,
 }
 
@@ -187,7 +186,7 @@ impl Follower {
         self.quiet.acted(now);
     }
 
-    /// Looks for rules files in folders, if it is time for that.
+    /// Searches folders for rules files, if the next search is due.
     fn search(&mut self, root: &Root) {
         let begun = Instant::now();
         if begun >= self.next_search {
@@ -196,9 +195,9 @@ impl Follower {
         }
     }
 
-    /// Another directory is there: it is served from now on.
+    /// Serves the directory that has replaced the old one.
     fn take(&self, root: &Root) {
-        // Without a descriptor to spare they share one, which costs them a little time.
+        // If descriptors run out, workers share one, which costs them a little time.
         let own = || root.reopen().unwrap_or_else(|_| root.clone());
         let roots = (0..self.source.workers).map(|_| own()).collect();
         self.publish(Some(roots), self.load_rules(root));
@@ -208,7 +207,7 @@ impl Follower {
         ));
     }
 
-    /// Nothing is there that could be served.
+    /// Answers 503 because there is no directory to serve.
     fn miss(&self, error: &io::Error) {
         self.publish(Some(Vec::new()), None);
         let cause = match error.kind() {
@@ -231,8 +230,8 @@ impl Follower {
         ERRORS.tell(format_args!("gannet: reloaded the rules of '{name}'"));
     }
 
-    /// Reads the rules, if the directory may have any. `None` if the old ones hold, as these cannot
-    /// be used.
+    /// Reads the rules, if the directory may have any. `None` keeps the old ones, because the new
+    /// ones are invalid.
     fn load_rules(&self, root: &Root) -> Option<Option<SiteRules>> {
         match SiteRules::of_directory(root, &self.source.name, self.source.compat?) {
             Ok(rules) => Some(rules),
@@ -246,7 +245,7 @@ impl Follower {
         }
     }
 
-    /// Serves other roots or other rules, where there are such.
+    /// Publishes new roots or new rules, where given.
     fn publish(&self, roots: Option<Vec<Root>>, rules: Option<Option<SiteRules>>) {
         self.published.replace(self.place, |what| {
             let What::Directory(directory) = what else {
@@ -260,12 +259,12 @@ impl Follower {
     }
 }
 
-/// The rules files that there may be, relative to the directory.
+/// The rules files that may exist, relative to the directory.
 fn names(root: &Root, compat: Option<Compat>) -> Vec<String> {
     let Some(compat) = compat else {
         return Vec::new();
     };
-    // Too many folders are reported by who reads the rules.
+    // Reading the rules reports an excess of folders.
     let mut names = redirects_files(compat, |folder| root.names(folder)).unwrap_or_default();
     names.push("_headers".into());
     names
@@ -294,7 +293,7 @@ mod tests {
     use crate::start::running::Remote;
     use crate::worker::Message;
 
-    /// A folder of its own with a site in it, removed at the end.
+    /// A temporary folder with a site in it, removed at the end.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -335,7 +334,7 @@ mod tests {
         }
     }
 
-    /// A follower, and what its worker is told.
+    /// A follower, and the messages to its worker.
     struct Told {
         follower: Follower,
         messages: Receiver<Message>,
@@ -346,10 +345,10 @@ mod tests {
             self.follower.look(is_asked);
         }
 
-        /// Whether the worker was told of a directory since it was asked last, and of its rules.
+        /// Whether the last release sent since the previous call has a directory, and rules.
         fn told(&self) -> Option<(bool, bool)> {
             let Message::Release(opened) = self.messages.try_iter().last()? else {
-                panic!("nothing else is told");
+                panic!("no other message is sent");
             };
             let What::Directory(directory) = &opened.contents[0].what else {
                 panic!("a directory is followed");
@@ -368,7 +367,7 @@ mod tests {
 
     impl Drop for Folder {
         fn drop(&mut self) {
-            // What is left in a temporary directory does no harm.
+            // A leftover temporary directory does no harm.
             let _ = fs::remove_dir_all(&self.0);
         }
     }
@@ -379,23 +378,23 @@ mod tests {
         let mut follower = folder.follower();
         folder.write("_redirects", "/a /b 301\n");
         follower.look(false);
-        assert_eq!(follower.told(), None, "it may be half of them");
+        assert_eq!(follower.told(), None, "it may be half written");
         folder.write("_redirects", "/a /b 301\n/c /d 30");
         follower.look(false);
-        assert_eq!(follower.told(), None, "it was");
+        assert_eq!(follower.told(), None, "it was half written");
         folder.write("_redirects", "/a /b 301\n/c /d 301\n");
         follower.look(false);
         assert_eq!(follower.told(), None);
         follower.look(false);
-        assert_eq!(follower.told(), Some((true, true)), "quiet");
-        // Asked for, they are read at once.
+        assert_eq!(follower.told(), Some((true, true)), "two checks agree");
+        // On request, they are read at once.
         fs::remove_file(folder.site().join("_redirects")).expect("it was there");
         folder.write("_headers", "/*\n  x-y: z\n");
         follower.look(true);
         assert_eq!(follower.told(), Some((true, true)));
         folder.write("_headers", "nonsense");
         follower.look(true);
-        assert_eq!(follower.told(), None, "the old ones hold");
+        assert_eq!(follower.told(), None, "the old ones are kept");
     }
 
     #[test]
@@ -415,13 +414,13 @@ mod tests {
         follower.look(false);
         let second = follower.quiet.known().directory;
         assert!(second.is_ok());
-        assert_eq!(follower.told(), Some((true, true)), "those of the new one");
+        assert_eq!(follower.told(), Some((true, true)), "the rules of the new directory");
         fs::rename(folder.site(), folder.0.join("old")).expect("moved");
         fs::create_dir(folder.site()).expect("gone");
         follower.look(false);
         follower.look(false);
         assert_ne!(follower.quiet.known().directory, second);
-        assert_eq!(follower.told(), Some((true, false)), "the new one has none");
+        assert_eq!(follower.told(), Some((true, false)), "the new directory has none");
         fs::remove_dir(folder.site()).expect("empty");
         fs::write(folder.site(), "a file").expect("written");
         follower.look(false);

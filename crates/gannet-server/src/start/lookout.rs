@@ -1,4 +1,4 @@
-//! Threads that look at files now and then, and what makes a change one to act upon.
+//! Threads that check files periodically, and the criterion for acting on a change.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -12,16 +12,17 @@ use gannet_io::named_file;
 
 use crate::limits::{LOOKS_PART, LOOKS_PAUSE_MAX};
 
-/// A thread that looks at something now and then.
+/// A thread that runs a check periodically.
 ///
-/// Dropping it ends the thread when its current look returns. Nobody waits for that: a look at a
-/// file system that hangs may never return, and holds nothing that anybody needs.
+/// Dropping it ends the thread when its current check returns, without waiting: a check of a file
+/// system that hangs may never return, and holds nothing that others need.
 pub(crate) struct Lookout {
     asks: Sender<()>,
 }
 
 impl Lookout {
-    /// Starts to look every so often. `look` learns whether somebody has asked for it.
+    /// Starts to call `look` at this interval. Its argument tells whether [`ask`](Self::ask)
+    /// requested the call.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -49,19 +50,19 @@ impl Lookout {
         Ok(Self { asks })
     }
 
-    /// Has it look now.
+    /// Requests a check now.
     pub(crate) fn ask(&self) {
         // The thread lives as long as this value.
         let _ = self.asks.send(());
     }
 }
 
-/// Tells when something has changed and is quiet again: two looks in a row have seen the same.
-/// Files are rarely written at one stroke, and those that belong together never at the same moment.
+/// Detects that something has changed and settled again: two consecutive checks agree. Files are
+/// rarely written atomically, and related files never at the same moment.
 pub(crate) struct Quiet<T> {
-    /// What was acted upon.
+    /// The state last acted upon.
     known: T,
-    /// What the last look has seen.
+    /// The state found by the last check.
     last: T,
 }
 
@@ -73,25 +74,25 @@ impl<T: Clone + PartialEq> Quiet<T> {
         }
     }
 
-    /// Whether what is seen now is to be acted upon.
+    /// Whether to act upon the current state.
     pub(crate) fn is_due(&mut self, now: &T) -> bool {
         let is_quiet = *now == self.last;
         self.last.clone_from(now);
         is_quiet && *now != self.known
     }
 
-    /// What was acted upon.
+    /// The state last acted upon.
     pub(crate) fn known(&self) -> &T {
         &self.known
     }
 
-    /// This was acted upon.
+    /// Records that this state was acted upon.
     pub(crate) fn acted(&mut self, known: T) {
         self.known = known;
     }
 }
 
-/// What changes when a file does.
+/// Metadata that change whenever a file does.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Stamp {
     device: u64,
@@ -102,12 +103,12 @@ pub(crate) struct Stamp {
 }
 
 impl Stamp {
-    /// Of what is at the path now, if anything is; symbolic links are followed.
+    /// The stamp of the file at the path, if any; symbolic links are followed.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         fs::metadata(path).ok().map(|meta| Self::of_meta(&meta))
     }
 
-    /// The same of a path below a directory. Links that lead out of it are all alike.
+    /// The same for a path below a directory. All links that lead out of it have the same stamp.
     pub(crate) fn below(root: &Root, path: &Path) -> Option<Self> {
         match named_file::metadata_below(root, path) {
             Ok(meta) => Some(Self::of_meta(&meta)),
@@ -135,11 +136,11 @@ mod tests {
     fn a_change_counts_when_it_is_quiet() {
         let mut quiet = Quiet::new(1);
         assert!(!quiet.is_due(&1), "nothing has changed");
-        assert!(!quiet.is_due(&2), "it may go on");
-        assert!(!quiet.is_due(&3), "it does");
+        assert!(!quiet.is_due(&2), "it may still be changing");
+        assert!(!quiet.is_due(&3), "it still changes");
         assert!(quiet.is_due(&3));
         quiet.acted(3);
-        assert!(!quiet.is_due(&3), "once");
+        assert!(!quiet.is_due(&3), "a change is due once");
         assert!(!quiet.is_due(&4));
         assert!(!quiet.is_due(&3), "it was undone");
     }
@@ -154,7 +155,7 @@ mod tests {
             let _ = hung.recv();
         };
         let lookout = Lookout::start("test", Duration::ZERO, look).expect("a thread");
-        begins.recv().expect("it looks");
+        begins.recv().expect("the check begins");
         drop(lookout);
         drop(hang);
     }

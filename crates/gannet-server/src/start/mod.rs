@@ -1,4 +1,5 @@
-//! From a configuration to running workers, and what looks after their content meanwhile.
+//! Startup, from a configuration to running workers, and the threads that keep their content
+//! current.
 
 mod archive_room;
 pub(crate) mod bound;
@@ -60,11 +61,12 @@ pub struct Prepared {
     metrics: Option<MetricsServer>,
     tls: Option<Tls>,
     opened: Arc<Opened>,
-    /// Where the live directories came from, with their places among the contents.
+    /// The origins of the live directories, with their indices among the contents.
     sources: Vec<(usize, Source)>,
 }
 
-/// Does all that can fail before a server serves: opens content, log, certificates and engines.
+/// Performs every step that can fail before a server serves: opens content, log, certificates and
+/// engines.
 ///
 /// # Errors
 /// See [`StartError`].
@@ -161,16 +163,16 @@ pub fn prepare(
 }
 
 impl Prepared {
-    /// What is about to serve.
+    /// The facts of the server about to start.
     #[must_use]
     pub fn report(&self) -> &StartReport {
         &self.report
     }
 
-    /// Begins to serve.
+    /// Starts serving.
     ///
     /// # Errors
-    /// There is no thread to be had, or another server has taken the place of a Unix socket.
+    /// A thread cannot be started, or another server has taken the path of a Unix socket.
     pub fn serve(self) -> Result<Running, StartError> {
         notices::begin().map_err(StartError::Resource)?;
         let about = About {
@@ -203,17 +205,17 @@ impl Prepared {
         let lookouts = follow::follow(self.sources, &Arc::new(published));
         running.follow(lookouts.map_err(StartError::Resource)?);
         for go in starts {
-            // A worker that has ended meanwhile is noticed as one that ends later is.
+            // A worker that has ended meanwhile is detected like one that ends later.
             let _ = go.send(());
         }
         Ok(running)
     }
 }
 
-/// A worker that has all it needs.
+/// A worker that is ready to serve.
 struct ReadyWorker {
     handle: WorkerHandle,
-    /// Told to serve by this; dropped, it ends.
+    /// Starts the worker; dropping it ends the worker instead.
     go: Sender<()>,
 }
 
@@ -246,7 +248,7 @@ impl Tls {
 struct Plan<'a> {
     config: &'a Config,
     workers: usize,
-    /// What each worker may have open.
+    /// The descriptor budget of each worker.
     descriptors: Descriptors,
     opened: &'a Arc<Opened>,
     listeners: &'a [Bound],
@@ -255,19 +257,20 @@ struct Plan<'a> {
     datagrams: &'a Datagrams,
 }
 
-/// How a worker shares its part of the process's descriptors out.
+/// How a worker divides its share of the process's descriptors.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Descriptors {
-    /// The most connections.
+    /// Maximum number of connections.
     connections: usize,
-    /// The most files kept open for later requests.
+    /// Maximum number of files kept open for later requests.
     files: usize,
 }
 
 impl Descriptors {
-    /// Of a process as it is now, before each of its workers opens so many things of its own.
+    /// The budget of each worker in the current process, given the number of sockets that each
+    /// opens.
     fn share(workers: usize, opened_by_each: usize) -> Self {
-        // Its engine, what wakes it, and what io_uring is tried out with.
+        // The engine, its waker, and the ring that probes io_uring.
         const ENGINE: u64 = 3;
         let taken = workers as u64 * (opened_by_each as u64 + ENGINE);
         let free = descriptors::limit().saturating_sub(descriptors::open_now() + taken);
@@ -276,7 +279,7 @@ impl Descriptors {
 
     fn of(share: u64) -> Self {
         let files = (share / OPEN_FILES_PART).min(OPEN_FILES_MAX as u64);
-        // Files that are kept open make room for connections.
+        // Files kept open are closed to make room for connections.
         let connections = share - share / SPARE_DESCRIPTORS_PART;
         Self {
             connections: usize::try_from(connections).unwrap_or(usize::MAX).max(1),
@@ -285,15 +288,15 @@ impl Descriptors {
     }
 }
 
-/// Why an engine is not used: the cause, and what to do about it.
+/// Why an engine cannot be used: the cause, and how to fix it.
 struct NoEngine {
     cause: String,
     help: Option<String>,
 }
 
-/// Why a worker does not begin.
+/// Why a worker cannot start.
 enum Declined {
-    /// Another engine may do.
+    /// Another engine may work.
     Engine(NoEngine),
     /// Another engine would not help.
     Start(StartError),
@@ -334,7 +337,7 @@ impl Plan<'_> {
         Ok((handles, report, fallback))
     }
 
-    /// Starts every worker on one engine, or none of them.
+    /// Starts all workers on one engine, or none.
     fn start_all(&self, uring: bool) -> Result<(Vec<ReadyWorker>, EngineReport), Declined> {
         let mut all: Vec<ReadyWorker> = Vec::new();
         let mut report = None;
@@ -424,7 +427,7 @@ impl Plan<'_> {
         self.listeners.iter().find_map(port).unwrap_or(0)
     }
 
-    /// This worker's listeners. Copies: if another engine has to be tried, they are needed again.
+    /// This worker's listeners. Duplicates: falling back to another engine needs them again.
     fn sockets(&self, index: usize) -> io::Result<Vec<OwnedFd>> {
         let sockets = self.listeners.iter();
         sockets.map(|bound| bound.socket(index)).collect()
@@ -463,14 +466,14 @@ impl Plan<'_> {
     }
 }
 
-/// The fields of answers over TLS. What the operator has set goes before what we would.
+/// The fields of responses over TLS. Fields set by the operator take precedence.
 fn secure_fields(config: &Config) -> Vec<(String, String)> {
     let mut fields = config.content.fields.clone();
     let is_wanted = config.tls.as_ref().is_some_and(|tls| tls.hsts);
     if is_wanted && fields.iter().all(|(name, _)| name != HSTS.0) {
         fields.push((HSTS.0.into(), HSTS.1.into()));
     }
-    // Who promises HTTPS for years can promise it for what pages name, too.
+    // A site committed to HTTPS for years can require it of the resources in its pages, too.
     let has_policy = fields.iter().any(|(name, _)| name == UPGRADE.0);
     if is_wanted && config.content.defaults.security && !has_policy {
         fields.push((UPGRADE.0.into(), UPGRADE.1.into()));
@@ -478,8 +481,8 @@ fn secure_fields(config: &Config) -> Vec<(String, String)> {
     fields
 }
 
-/// Where HTTP/3 is, for answers over HTTP/1 and HTTP/2 (RFC 7838 section 3), unless the operator says
-/// it.
+/// The `alt-svc` value that advertises HTTP/3 in responses over HTTP/1 and HTTP/2 (RFC 7838 section
+/// 3), unless the operator sets that field.
 fn alt_svc(config: &Config, http3: &Http3Report) -> Option<String> {
     let mut fields = config.content.fields.iter();
     if fields.any(|(name, _)| name == ALT_SVC) {
@@ -496,35 +499,35 @@ fn secret() -> [u8; 32] {
     secret
 }
 
-/// RFC 6797 section 6.1: for two years, which is what browsers' lists ask for.
+/// RFC 6797 section 6.1: two years, as browsers' preload lists require.
 const HSTS: (&str, &str) = ("strict-transport-security", "max-age=63072000");
 
-/// A policy of its own, which browsers keep beside those of the page. Without a development
-/// certificate only, as `--hsts` is: pages that are written on a machine without TLS may well name
-/// parts by `http`.
+/// A separate policy, which browsers enforce in addition to those of the page. Like `--hsts`, not
+/// with a development certificate: pages under development on a machine without TLS may well use
+/// `http` URLs.
 pub(crate) const UPGRADE: (&str, &str) = ("content-security-policy", "upgrade-insecure-requests");
 
-/// The field of [`alt_svc`].
+/// The field whose value [`alt_svc`] makes.
 pub(crate) const ALT_SVC: &str = "alt-svc";
 
-/// Connection IDs can name so many workers.
+/// Number of workers that a connection ID can encode.
 const QUIC_WORKERS_MAX: usize = gannet_io::udp::WORKER_MASK as usize + 1;
 
 type Ready = Sender<Result<(Waker, EngineReport), Declined>>;
 
-/// What a worker's thread begins with.
+/// The inputs of a worker's thread.
 struct Seat {
     settings: WorkerSettings,
     opened: Arc<Opened>,
     log: LogSink,
     inbox: Receiver<Message>,
     ready: Ready,
-    /// Where the word to serve comes.
+    /// Receives the signal to start serving.
     on_go: Receiver<()>,
 }
 
 impl Seat {
-    /// Serves once it is told to, and until it is told to stop; false if a response was cut off.
+    /// Serves from the start signal until a stop; false if a response was cut off.
     fn serve<D: Driver>(self, mut driver: D) -> bool {
         let waker = driver.waker(Worker::<D>::wake_token());
         let report = driver.report();
@@ -540,7 +543,7 @@ impl Seat {
             return true;
         }
         let release = Release::new(&opened, settings.number, None);
-        // What is replaced is given back.
+        // Otherwise this would keep replaced content in memory.
         drop(opened);
         let worker = Worker::new(driver, settings, release, log, inbox);
         match worker.run() {
@@ -554,7 +557,7 @@ impl Seat {
     }
 
     fn decline(self, declined: Declined) -> bool {
-        // Whoever asked is waiting for exactly this.
+        // The receiver is waiting for this answer.
         let _ = self.ready.send(Err(declined));
         true
     }
@@ -562,7 +565,7 @@ impl Seat {
 
 pub(crate) type Thread = JoinHandle<bool>;
 
-/// What each of `workers` may hold to remember one content, `files` open ones in all.
+/// The cache limits of each of `workers` for one content, with `files` open files in all.
 fn room(
     contents: &[Arc<OpenedContent>],
     options: &ContentOptions,
@@ -570,7 +573,7 @@ fn room(
     files: usize,
 ) -> Room {
     let copied = match options.copies_archives() {
-        // Asked for whatever it takes, and no part of the budget.
+        // Requested regardless of its length, and not part of the budget.
         true => 0,
         false => copied_len(contents),
     };
@@ -587,7 +590,7 @@ fn copied_len(contents: &[Arc<OpenedContent>]) -> u64 {
     contents.iter().map(|content| content.copied_len()).sum()
 }
 
-/// What is told of the content: all that is known if it is one archive.
+/// Facts about the content: complete if it is a single archive.
 fn report(contents: &[Arc<OpenedContent>]) -> SiteReport {
     match contents {
         [only] => match &only.what {
@@ -615,7 +618,7 @@ mod tests {
     fn descriptors_are_shared_out_and_never_all() {
         for share in [0, 1, 7, 100, 1_000, 100_000, u64::MAX / 2] {
             let Descriptors { connections, files } = Descriptors::of(share);
-            assert!(connections >= 1, "a server that answers nobody is none");
+            assert!(connections >= 1, "a server without connections is useless");
             assert!(files <= OPEN_FILES_MAX);
             let connections = connections as u64;
             assert!(connections <= share.max(1), "{connections} of {share}");

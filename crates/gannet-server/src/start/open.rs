@@ -1,4 +1,4 @@
-//! Opening what is to be served, once, before any worker starts.
+//! Opens the content to be served, once, before any worker starts.
 
 use std::fmt;
 use std::fs;
@@ -28,7 +28,7 @@ use crate::release::rules::{RulesError, SiteRules};
 use crate::start::archive_room::ArchiveRoom;
 use crate::start::follow::{Place, Source};
 
-/// A copy of an archive that nobody can change, if there is room or it has to be copied.
+/// An unalterable copy of an archive, if it fits the budget or is required.
 fn copy_of(
     file: &fs::File,
     path: &Path,
@@ -45,7 +45,7 @@ fn copy_of(
     if !room.take(len) {
         return Ok(None);
     }
-    // Without a copy it is read: that is slower, and no reason not to serve.
+    // Without a copy the file is read: slower, but no reason not to serve.
     let copy = copy().ok();
     if copy.is_none() {
         room.give_back(len);
@@ -60,11 +60,11 @@ pub enum OpenError {
     Io(&'static str, PathBuf, io::Error),
     /// The archive is not valid.
     Archive(PathBuf, ArchiveError),
-    /// The rules files of a directory have mistakes.
+    /// The rules files of a directory contain errors.
     Rules(PathBuf, RulesError),
-    /// The rules in an archive cannot be read.
+    /// The rules in an archive are invalid.
     ArchiveRules(PathBuf, TableError),
-    /// A signature was asked for and is not there, or wrong.
+    /// A required signature is missing or invalid.
     Signature(PathBuf, SignatureError),
     /// An archive that has to be copied into memory does not fit.
     Copy(PathBuf, io::Error),
@@ -121,14 +121,14 @@ impl fmt::Display for OpenError {
 impl std::error::Error for OpenError {}
 
 impl OpenError {
-    /// What to do about it, if we know.
+    /// How to fix it, if known.
     #[must_use]
     pub fn help(&self) -> Option<String> {
         match self {
             Self::Io(_, path, error) => match error.kind() {
                 io::ErrorKind::NotFound => Some("check the path".into()),
                 io::ErrorKind::PermissionDenied => Some(permission(path)),
-                // Only of the folder of a host.
+                // Only for the folder of a host.
                 io::ErrorKind::CrossesDevices => Some(elsewhere(path)),
                 _ if is_descriptors(error) => {
                     Some("raise 'ulimit -n': each worker opens every directory and archive".into())
@@ -156,7 +156,7 @@ impl OpenError {
     }
 }
 
-/// How to serve a folder of `--hosts` that is a link out of it.
+/// How to serve an entry of a `--hosts` folder that links out of it.
 fn elsewhere(path: &Path) -> String {
     let target = fs::canonicalize(path).unwrap_or_else(|_| "PATH".into());
     format!(
@@ -166,8 +166,8 @@ fn elsewhere(path: &Path) -> String {
     )
 }
 
-/// What the user that gannet runs as lacks: the outermost folder that cannot be entered, else the
-/// permission to read what was named.
+/// Describes the permission that gannet's user lacks: to enter the outermost closed folder, else to
+/// read `path`.
 #[must_use]
 pub fn permission(path: &Path) -> String {
     let full = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -188,19 +188,19 @@ pub fn permission(path: &Path) -> String {
     }
 }
 
-/// Opens content for so many workers.
+/// Opens content for a number of workers.
 pub(crate) struct Opening<'a> {
     pub(crate) options: &'a ContentOptions,
     pub(crate) workers: usize,
-    /// An archive for which there is room is copied into memory.
+    /// Budget for archives copied into memory by default.
     pub(crate) room: ArchiveRoom,
 }
 
 impl Opening<'_> {
-    /// Opens and checks content. A live directory is to be followed by what comes with it.
+    /// Opens and checks content. For a live directory, also returns the source to follow.
     ///
     /// # Errors
-    /// See [`OpenError`]. Whatever a previous server serves is not touched.
+    /// See [`OpenError`]. Content that is already being served is not affected.
     pub(crate) fn open(&mut self, content: &Content) -> Result<(What, Option<Source>), OpenError> {
         let options = self.options;
         if let (
@@ -229,8 +229,8 @@ impl Opening<'_> {
         let compat = self.options.routing.rules.filter(|_| single.is_none());
         let place = Place::new(path, is_host).map_err(refuse)?;
         let root = place.open().map_err(refuse)?;
-        // A folder can be opened by who may not enter it; said of its rules files this would
-        // mislead.
+        // Opening a folder does not require permission to enter it; without this check, the error
+        // would misleadingly name its rules files.
         named_file::metadata_below(&root, Path::new(".")).map_err(refuse)?;
         let source = Source::new(path, (place, &root), compat, self.workers);
         let rules = compat.map(|compat| SiteRules::of_directory(&root, path, compat));
@@ -305,7 +305,7 @@ impl Opening<'_> {
         };
         let file = copy.map_or(file, fs::File::from);
         if let Some(key) = &options.require_signature {
-            // The bodies are those of the sealed copy, which is what will be sent from.
+            // The bodies are read from the sealed copy, from which they will be sent.
             let unsigned = |error| OpenError::Signature(path.to_owned(), error);
             PublicKey::parse(key)
                 .ok_or(SignatureError::Key)
@@ -340,8 +340,8 @@ impl Opening<'_> {
     }
 }
 
-/// Whether the page is missing that content answers with as a single-page application, and for which
-/// hosts of an archive. A live directory may be given one later, so that is no error.
+/// The content's path if it lacks the page for the single-page application, with the hosts of an
+/// archive that lack it. A live directory may get the page later, so that is no error.
 pub(crate) fn no_front_page(content: &Content, what: &What) -> Option<(PathBuf, Vec<String>)> {
     match (content, what) {
         (Content::Directory(path) | Content::HostFolder(path), What::Directory(directory)) => {
@@ -369,7 +369,7 @@ pub(crate) fn no_front_page(content: &Content, what: &What) -> Option<(PathBuf, 
     }
 }
 
-/// The hosts of an archive with their names; that of all others comes first, if it has content.
+/// The hosts of an archive with their names; the default host comes first, if it has content.
 pub(crate) fn hosts(archive: &Archive<Vec<u8>>) -> Vec<(u16, Vec<String>)> {
     let name = |name| vec![String::from_utf8_lossy(name).into_owned()];
     let mut hosts: Vec<_> = (1..).zip(archive.hosts().map(name)).collect();
@@ -379,7 +379,7 @@ pub(crate) fn hosts(archive: &Archive<Vec<u8>>) -> Vec<(u16, Vec<String>)> {
     hosts
 }
 
-/// The same with the rules of each; rules that hold for all of them are shared.
+/// The same with the rules of each; rules common to all hosts are shared.
 fn hosts_with_rules(archive: &Archive<Vec<u8>>) -> Result<Vec<ArchiveHost>, TableError> {
     let read = |host| Ok(SiteRules::of_archive(archive, host)?.map(Arc::new));
     let shared = match archive.section(SectionKind::HostRules) {
@@ -396,7 +396,7 @@ fn hosts_with_rules(archive: &Archive<Vec<u8>>) -> Result<Vec<ArchiveHost>, Tabl
     hosts(archive).into_iter().map(with_rules).collect()
 }
 
-/// Whether the process or the machine has no descriptor left (`EMFILE`, `ENFILE`).
+/// Whether the process or the system has no descriptor left (`EMFILE`, `ENFILE`).
 fn is_descriptors(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     [Errno::MFILE, Errno::NFILE]
@@ -412,7 +412,7 @@ fn invalid_types(error: TypesError) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-/// The same file (not whatever has its name by now) under a new open file description.
+/// The same file, not another file of the same name, with a new open file description.
 fn reopen(file: &fs::File) -> io::Result<fs::File> {
     use std::os::fd::AsRawFd;
     fs::File::open(format!("/proc/self/fd/{}", file.as_raw_fd())).or_else(|_| file.try_clone())

@@ -1,4 +1,4 @@
-//! What is served now, and the workers that serve it.
+//! The release served now, and the workers that serve it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,14 +6,14 @@ use crate::release::opened::{Opened, OpenedContent, What};
 use crate::start::running::Remote;
 use crate::worker::Message;
 
-/// See the module's description. Whoever looks after a content replaces it here.
+/// See the module documentation. Followers replace content here.
 pub(crate) struct Published {
     opened: Mutex<Arc<Opened>>,
     workers: Vec<Remote>,
 }
 
 impl Published {
-    /// What these workers were started with.
+    /// The release that these workers were started with.
     pub(crate) fn new(opened: Arc<Opened>, workers: Vec<Remote>) -> Self {
         Self {
             opened: Mutex::new(opened),
@@ -21,11 +21,11 @@ impl Published {
         }
     }
 
-    /// Replaces the content at a place by what `change` makes of it, and tells all workers: all of
-    /// them the same releases, in the same order.
+    /// Replaces the content at index `place` with the result of `change`, and sends the new release
+    /// to all workers: all of them get the same releases, in the same order.
     pub(crate) fn replace(&self, place: usize, change: impl FnOnce(&What) -> What) {
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
-        // The workers have the one before: what they do not share is its list of contents.
+        // The workers still hold the previous release; only its list of contents is copied.
         let content = &mut Arc::make_mut(&mut opened).contents[place];
         *content = Arc::new(OpenedContent {
             hosts: content.hosts.clone(),

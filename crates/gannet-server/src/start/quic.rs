@@ -13,12 +13,12 @@ use crate::config::{ListenAddress, Scheme};
 use crate::quic::QuicSettings;
 use crate::quic::settings::Secrets;
 
-/// What came of binding datagram sockets, as the start's lines say it.
+/// The result of binding datagram sockets, for the startup messages.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Http3Report {
-    /// Where HTTP/3 is spoken.
+    /// Addresses with HTTP/3.
     pub addresses: Vec<SocketAddr>,
-    /// Where it is not, and why.
+    /// Addresses without it, and why.
     pub missing: Vec<(SocketAddr, String)>,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for Http3Report {
     }
 }
 
-/// Sockets that are bound, and what the workers share.
+/// The bound sockets, and the secrets that workers share.
 #[derive(Default)]
 pub(super) struct Datagrams {
     /// By address, then by worker.
@@ -39,8 +39,8 @@ pub(super) struct Datagrams {
 }
 
 impl Datagrams {
-    /// Binds a datagram socket beside each HTTPS listener, for each worker. What cannot be bound is
-    /// reported, and HTTPS goes on without.
+    /// Binds a datagram socket beside each HTTPS listener, for each worker. Failures are reported,
+    /// and those addresses serve HTTPS without HTTP/3.
     pub(super) fn bind(listeners: &[Bound], workers: usize) -> Self {
         let mut all = Self::default();
         for bound in listeners {
@@ -65,22 +65,22 @@ impl Datagrams {
     }
 
     fn bind_one(address: SocketAddr, workers: usize) -> io::Result<Vec<OwnedFd>> {
-        // Alone first: a socket of another server that shares its address would get a part of the
-        // datagrams without a word.
+        // Alone first: a socket of another server on the same address would silently receive a part
+        // of the datagrams.
         drop(udp::bind_exclusive(address)?);
         let sockets = (0..workers).map(|_| udp::bind(address));
         let sockets: Vec<_> = sockets.collect::<io::Result<_>>()?;
-        // What the kernel gives to the wrong worker is forwarded.
+        // Datagrams that the kernel delivers to the wrong worker are forwarded.
         let _ = udp::steer(&sockets[0], workers);
         Ok(sockets)
     }
 
-    /// How many each worker has.
+    /// Number of sockets of each worker.
     pub(super) fn count(&self) -> usize {
         self.sockets.len()
     }
 
-    /// Those of a worker. Copies: if another engine has to be tried, they are needed again.
+    /// The sockets of a worker. Duplicates: falling back to another engine needs them again.
     pub(super) fn of_worker(&self, worker: usize) -> io::Result<Vec<OwnedFd>> {
         let sockets = self.sockets.iter();
         sockets
@@ -88,7 +88,7 @@ impl Datagrams {
             .collect()
     }
 
-    /// What a worker is told.
+    /// The HTTP/3 settings of a worker.
     pub(super) fn settings(&self) -> Option<QuicSettings> {
         Some(QuicSettings {
             secrets: self.secrets.clone()?,

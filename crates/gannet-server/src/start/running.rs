@@ -1,4 +1,4 @@
-//! A running server, as the program sees it.
+//! A running server: the program's interface to it.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,37 +21,37 @@ use crate::tls::kernel::KernelTls;
 use crate::tls::watch::{LOOK_EVERY, Reload, Source};
 use crate::worker::Message;
 
-/// What was started.
+/// Facts about a server at its start.
 #[derive(Clone, Debug)]
 pub struct StartReport {
-    /// The engine of the workers.
+    /// The workers' I/O engine.
     pub engine: EngineReport,
-    /// Why io_uring is not used although it could have been, and what to do about it.
+    /// Why io_uring is not used although it was allowed, and how to fix it.
     pub fallback: Option<String>,
-    /// How many workers serve.
+    /// Number of workers.
     pub workers: usize,
-    /// What is known of the content.
+    /// Facts about the content.
     pub site: SiteReport,
-    /// What is served with `--spa` and has no page that would answer, with the hosts of an archive
+    /// Content served with `--spa` that lacks the page to answer with, and the hosts of an archive
     /// that lack it.
     pub no_front_page: Vec<(PathBuf, Vec<String>)>,
-    /// Where metrics are answered.
+    /// Address of the metrics endpoint.
     pub metrics: Option<SocketAddr>,
-    /// What is unusual about the certificates, but does not keep them from being used.
+    /// Irregularities of the certificates that do not prevent their use.
     pub certificate_warnings: Vec<Warning>,
-    /// Where HTTP/3 is spoken, if it is to be.
+    /// The addresses with HTTP/3, if it is enabled.
     pub http3: Option<Http3Report>,
     /// Whether the kernel encrypts large bodies, if any address speaks TLS.
     pub kernel_tls: Option<KernelTls>,
 }
 
-/// The certificates in use, and where they came from.
+/// The certificates in use, and their source.
 pub(crate) struct Certificates {
     pub(crate) source: Source,
     pub(crate) store: Arc<CertificateStore>,
 }
 
-/// What is known of the content: everything of an archive, nothing of a live directory.
+/// Facts about the content: complete for an archive, none for a live directory.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct SiteReport {
     /// Files in it.
@@ -62,13 +62,13 @@ pub struct SiteReport {
     pub build_id: Option<String>,
 }
 
-/// A way to a worker, and its thread.
+/// Access to a worker, and its thread.
 pub(crate) struct WorkerHandle {
     remote: Remote,
     thread: Thread,
 }
 
-/// A way to a worker from any thread.
+/// Access to a worker from any thread.
 #[derive(Clone)]
 pub(crate) struct Remote {
     sender: Sender<Message>,
@@ -81,7 +81,7 @@ impl Remote {
     }
 
     pub(crate) fn tell(&self, message: Message) {
-        // A worker that has ended needs to be told nothing.
+        // A worker that has ended needs no messages.
         if self.sender.send(message).is_ok() {
             self.waker.wake();
         }
@@ -111,7 +111,7 @@ pub struct Running {
     log: LogWriter,
     metrics: Option<MetricsServer>,
     certificates: Option<Certificates>,
-    /// Look after certificates, live directories and their rules.
+    /// Threads that follow certificates, live directories and their rules.
     lookouts: Vec<Lookout>,
     /// Removed at the end.
     socket_files: Vec<SocketFile>,
@@ -142,24 +142,24 @@ impl Running {
         &self.remotes
     }
 
-    /// Keeps what follows the live directories.
+    /// Keeps the threads that follow the live directories.
     pub(crate) fn follow(&mut self, lookouts: Vec<Lookout>) {
         self.lookouts.extend(lookouts);
     }
 
-    /// Begins to answer metrics.
+    /// Starts serving metrics.
     pub(crate) fn serve_metrics(&mut self, metrics: MetricsServer, about: About) -> io::Result<()> {
         self.metrics = Some(metrics.serve(self.snapshots.clone(), about)?);
         Ok(())
     }
 
-    /// Takes over the files of Unix sockets, until the end.
+    /// Takes ownership of the files of Unix sockets, until the end.
     pub(crate) fn own_socket_files(&mut self, files: impl IntoIterator<Item = SocketFile>) {
         self.socket_files.extend(files);
     }
 
-    /// Reads certificates again when they change, from now on. `report` is called on a thread of
-    /// its own with what came of it.
+    /// From now on, reads certificates again when they change. `report` is called with the result,
+    /// on a thread of its own.
     ///
     /// # Errors
     /// The thread cannot be started.
@@ -175,13 +175,13 @@ impl Running {
         Ok(())
     }
 
-    /// What was started.
+    /// Facts about the server at its start.
     #[must_use]
     pub fn report(&self) -> &StartReport {
         &self.report
     }
 
-    /// Accepts no more, finishes running responses within the grace period.
+    /// Stops accepting; responses in progress finish within the grace period.
     pub fn stop(&self) {
         for remote in &self.remotes {
             remote.tell(Message::Stop);
@@ -195,20 +195,20 @@ impl Running {
         }
     }
 
-    /// Opens the log file anew, after a rotation.
+    /// Reopens the log file after a rotation.
     pub fn reopen_logs(&self) {
         self.log.reopen();
     }
 
-    /// Reads certificates and rules again and looks where the live directories are, whether anything
-    /// has changed or not.
+    /// Reads certificates and rules again and checks the paths of the live directories, whether
+    /// anything has changed or not.
     pub fn read_again(&self) {
         for lookout in &self.lookouts {
             lookout.ask();
         }
     }
 
-    /// The engine and the counts, for people.
+    /// The engine and the counters, for people.
     #[must_use]
     pub fn summary(&self) -> String {
         let engine = &self.report.engine;

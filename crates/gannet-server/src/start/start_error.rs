@@ -1,4 +1,4 @@
-//! Why a server did not start, and what to do about it.
+//! Why a server did not start, and how to fix it.
 
 use std::fmt;
 use std::io;
@@ -17,30 +17,30 @@ use crate::tls::kernel::Off;
 pub enum StartError {
     /// The content cannot be served.
     Content(OpenError),
-    /// The engine that was asked for cannot be had.
+    /// The requested engine is not available.
     Engine {
         /// The engine and the cause.
         cause: String,
-        /// What to do about it.
+        /// How to fix it.
         help: Option<String>,
     },
-    /// A system call is missing without which no file can be served.
+    /// A system call required for serving files is missing.
     Files(Unavailable),
     /// The certificates cannot be used.
     Certificate(CertificateError),
     /// An address speaks TLS, and there is no certificate.
     NoCertificate,
-    /// The kernel is to encrypt large bodies, and cannot.
+    /// Kernel TLS is required, and not available.
     KernelTls(Off),
     /// The log file cannot be opened.
     Log(String, io::Error),
     /// The metrics address cannot be bound.
     Metrics(SocketAddr, io::Error),
-    /// A Unix socket cannot be put in its place.
+    /// The file of a Unix socket cannot be put in place.
     Listen(ListenAddress, io::Error),
     /// Accepting cannot be deferred at this address.
     DeferAccept(SocketAddr, io::Error),
-    /// A thread cannot be started, or a descriptor not be had.
+    /// A thread cannot be started, or no descriptor is free.
     Resource(io::Error),
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 impl StartError {
-    /// What to do about it, if we know.
+    /// How to fix it, if known.
     #[must_use]
     pub fn help(&self) -> Option<String> {
         match self {

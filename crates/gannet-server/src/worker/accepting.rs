@@ -1,4 +1,4 @@
-//! Room for new connections: who is accepted, and who has to make room.
+//! Admission of new connections, and the choice of those closed to make room.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -16,30 +16,32 @@ use crate::limits::{
 
 /// Connections by idle time, to find the one idle longest.
 ///
-/// It is made when it is first needed, so that a server with room spends nothing on it. Each
-/// connection has one entry, whose time may be out of date: it is put right when the entry comes to
-/// the top. As times only grow, the first entry that is right is the oldest of all. So closing one
-/// of many costs their logarithm and what happened since, not a walk over all.
+/// The queue is built on first use, so that a server with room spends nothing on it. Each
+/// connection has one entry, whose time may be outdated; it is corrected when the entry reaches the
+/// top. Because times only increase, the first entry with a correct time is the oldest. Closing one
+/// of many connections therefore costs their logarithm and the corrections since, not a scan of
+/// all.
 #[derive(Default)]
 pub(super) struct IdleQueue {
     heap: Option<BinaryHeap<Reverse<(Nanos, ConnId)>>>,
 }
 
 impl IdleQueue {
-    /// A connection is idle since then: it was accepted, or stays for now. `len` is how many there
-    /// are.
+    /// Adds a connection idle since `since`: newly accepted, or not closed after all. `len` is the
+    /// number of connections.
     fn add(&mut self, since: Nanos, id: ConnId, len: usize) {
         let Some(heap) = &mut self.heap else { return };
         if heap.len() > 2 * len + SHED_LOOKS_MAX {
-            // Mostly stale; rebuilt when next needed.
+            // Mostly stale entries; rebuilt when next needed.
             self.heap = None;
             return;
         }
         heap.push(Reverse((since, id)));
     }
 
-    /// The connection that has been idle longest, and since when; `None` if there is none among
-    /// the first ones that are looked at. It is not in the queue any more.
+    /// Removes the connection that has been idle longest from the queue and returns it with the
+    /// start of its idle time; `None` if there is none among the first [`SHED_LOOKS_MAX`]
+    /// inspected.
     fn oldest(&mut self, conns: &mut Connections, now: Nanos) -> Option<(Nanos, ConnId)> {
         let heap = self.heap.get_or_insert_with(|| {
             let all = conns.iter();
@@ -57,7 +59,7 @@ impl IdleQueue {
             if is_idle && conn.idle_since == since {
                 return Some((since, id));
             }
-            // Busy until now, or idle since later than that.
+            // Busy until now, or idle since a later time.
             let since = if is_idle { conn.idle_since } else { now };
             heap.push(Reverse((since, id)));
         }
@@ -91,14 +93,14 @@ impl<D: Driver> Worker<D> {
         self.on(id, |conn| conn.begin(scheme.unwrap_or(Scheme::Http)));
     }
 
-    /// Descriptors or memory ran out: idle connections make room, and accepting goes on; with
-    /// nobody idle it goes on when a connection ends, or after a while: another worker or another
-    /// thread may have what is missing.
+    /// Handles a lack of descriptors or memory: idle connections are closed and accepting resumes;
+    /// without idle ones it resumes when a connection ends, or after [`ACCEPT_AGAIN_MS`]: another
+    /// worker or another thread may hold the missing resource.
     pub(super) fn accept_failed(&mut self, listener: Listener, more: bool) {
         if more {
             return;
         }
-        // Files that are kept open for later requests first: nobody waits for them.
+        // Files kept open for later requests go first: no request waits for them.
         if self.shared.release.drop_descriptors() || self.shed_idle(SHED_MAX) > 0 {
             self.shared.accept(listener);
         } else {
@@ -115,10 +117,10 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Whether there is memory for one more turn of a connection. Asked before each of them: what
-    /// many connections make in one turn of the worker is more than any reserve. The last connection
-    /// goes on with half of the reserve, and after a while with less: what was freed may be in small
-    /// pieces.
+    /// Whether there is memory for one more turn of a connection. Checked before each of them: many
+    /// connections allocate more in one turn of the worker than any reserve holds. The last
+    /// connection continues with half of the reserve, and after [`SHORT_ALONE_MS`] with less: freed
+    /// memory may be fragmented.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         !reserve::is_spent() || !is_short() || self.connection_count() <= 1 && self.may_be_short()
@@ -131,8 +133,8 @@ impl<D: Driver> Worker<D> {
     }
 
     /// When memory runs out, drops caches and closes connections, so that others can finish: idle
-    /// ones, and if there is none, those that would be given up first anyway. Who holds memory
-    /// without taking its answers is among these.
+    /// ones, or without these, the ones whose deadlines are nearest. Peers that hold memory without
+    /// reading their responses are among them.
     pub(super) fn make_room(&mut self) {
         if !is_short() {
             self.short_since = None;
@@ -143,7 +145,7 @@ impl<D: Driver> Worker<D> {
         if now < self.shed_at {
             return;
         }
-        // The kernel may take a moment to let go of what was being sent.
+        // The kernel may take a moment to release the buffers of sends.
         self.shed_at = now.plus_ms(SHED_AGAIN_MS);
         self.shared.release.forget();
         self.shared.listing.forget();
@@ -153,11 +155,11 @@ impl<D: Driver> Worker<D> {
         if shed == 0 && is_short() {
             self.shed_late();
         }
-        // What was freed may be enough.
+        // The freed memory may suffice.
         reserve::restore();
     }
 
-    /// Ends connections whose deadlines are next, all but the last one.
+    /// Ends the connections with the nearest deadlines, all but the last one.
     fn shed_late(&mut self) {
         let most = SHED_MAX.min(self.conns.len().saturating_sub(1));
         let mut late = BinaryHeap::with_capacity(most + 1);
@@ -176,9 +178,9 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Closes up to `count` of the connections that have been idle longest. Returns how many. After
-    /// the first one only those that have rested for a while: the others are about to ask for
-    /// something.
+    /// Closes up to `count` of the connections that have been idle longest; returns how many. After
+    /// the first one, only those idle for at least [`SHED_REST_MS`]: the others are about to send a
+    /// request.
     pub(crate) fn shed_idle(&mut self, count: usize) -> usize {
         let now = self.shared.driver.now();
         let before = self.conns.len();
@@ -198,11 +200,11 @@ impl<D: Driver> Worker<D> {
     }
 }
 
-/// Whether memory has run out and was not freed since.
+/// Whether memory has run out and has not been freed since.
 ///
-/// A reserve that stays spent does not mean that memory is short: what was freed may be in pieces,
-/// and still belong to the allocator. Whether there is room for more decides, and whether half of the
-/// reserve is left for what takes larger pieces.
+/// A reserve that stays spent does not prove that memory is short: freed memory may be fragmented
+/// and still belong to the allocator. The test is whether there is room for one more turn, and
+/// whether half of the reserve is left for larger allocations.
 fn is_short() -> bool {
     reserve::is_spent()
         && !reserve::restore()
@@ -214,7 +216,7 @@ mod tests {
     use super::*;
     use crate::connection::{Alive, Conn, Phase};
 
-    /// A table with connections, numbered as they were added.
+    /// A table of connections, numbered in the order of their addition.
     #[derive(Default)]
     struct Table {
         conns: Connections,
@@ -251,8 +253,8 @@ mod tests {
         }
     }
 
-    /// The queue gives connections in the order of their idle times, whatever happened since it
-    /// was made, and without a look at all of them each time.
+    /// The queue yields connections in the order of their idle times, whatever has happened since
+    /// it was built, and without scanning all of them each time.
     #[test]
     fn the_longest_idle_comes_first() {
         let mut table = Table::default();
@@ -263,7 +265,7 @@ mod tests {
         }
         assert_eq!(table.oldest(now), Some(0));
         table.remove(0);
-        // One asked for something meanwhile, one is busy, one has gone, and its slot is used again.
+        // Connection 1 had a request meanwhile, 2 is busy, 3 has ended and its slot is reused.
         table.conn(1).idle_since = moment(5_000);
         table.conn(2).phase = Phase::Sending;
         table.remove(3);
@@ -280,7 +282,7 @@ mod tests {
         assert_eq!(table.oldest(now), Some(2));
     }
 
-    /// Of those that were accepted in one turn the newest stays.
+    /// Of connections accepted in one turn, the newest stays.
     #[test]
     fn those_of_one_moment_go_in_the_order_of_their_coming() {
         let mut table = Table::default();
@@ -311,7 +313,7 @@ mod tests {
         assert!(calls > 10);
     }
 
-    /// Without need nothing is kept, and what is kept is bounded by the connections there are.
+    /// The queue is empty until needed, and then bounded by the number of connections.
     #[test]
     fn the_queue_is_as_long_as_it_has_to_be() {
         let mut table = Table::default();

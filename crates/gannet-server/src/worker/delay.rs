@@ -1,10 +1,10 @@
-//! Delays received bytes: `--delay` imitates the latency of a network.
+//! Delays received bytes: `--delay` simulates network latency.
 //!
-//! Received bytes and their end are held back in front of everything else, so that each round
-//! trip takes that much longer: a request and its answer, a flight of a TLS handshake, the update
-//! of a window of HTTP/2. All wait equally long, so one queue in the order of arrival does; the
-//! worker's turn ends when the first in it is due, as precisely as its engine can wait. The
-//! wheel of timers would be too coarse.
+//! Received bytes and the end of input are held back before any processing, so that each round trip
+//! takes that much longer: a request and its response, a flight of a TLS handshake, an HTTP/2
+//! window update. The delay is constant, so one queue in order of arrival suffices; the worker's
+//! turn ends when the first entry is due, as precisely as its engine can wait. The timer wheel
+//! would be too coarse.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -13,13 +13,13 @@ use gannet_io::driver::{Driver, Lease, Nanos};
 use super::Worker;
 use crate::connection::ConnId;
 
-/// Bytes to be looked at.
+/// Bytes to be processed.
 pub(crate) enum Arrived<'a> {
     /// In the engine's buffer.
     Lease(Lease),
-    /// Held until now.
+    /// Held back until now.
     Held(Vec<u8>),
-    /// From records.
+    /// Decrypted from records.
     Opened(&'a [u8]),
 }
 
@@ -33,7 +33,7 @@ impl Arrived<'_> {
         }
     }
 
-    /// Gives the engine back what is its own.
+    /// Returns a leased buffer to the engine.
     pub(crate) fn release<D: Driver>(self, driver: &mut D) {
         if let Self::Lease(lease) = self {
             driver.release(lease);
@@ -41,10 +41,10 @@ impl Arrived<'_> {
     }
 }
 
-/// What is held back by a worker.
+/// A worker's delayed input.
 #[derive(Default)]
 pub(crate) struct Delays {
-    /// Milliseconds; 0: nothing is held back.
+    /// Milliseconds; 0 disables the delay.
     delay_ms: u64,
     queue: VecDeque<HeldBack>,
     /// Bytes in the queue by connection: at most about [`HELD_MAX`](crate::limits::HELD_MAX) each.
@@ -54,7 +54,7 @@ pub(crate) struct Delays {
 struct HeldBack {
     due: Nanos,
     id: ConnId,
-    /// None: the end of what the peer sends.
+    /// `None`: the end of the peer's input.
     bytes: Option<Vec<u8>>,
 }
 
@@ -70,18 +70,18 @@ impl Delays {
         self.delay_ms > 0
     }
 
-    /// Bytes of a connection that are held back.
+    /// Bytes held back for a connection.
     pub(crate) fn held_bytes(&self, id: ConnId) -> u64 {
         self.bytes.get(&id).map_or(0, |bytes| *bytes as u64)
     }
 
-    /// When the first is due.
+    /// When the first entry is due.
     pub(crate) fn next_due(&self) -> Option<Nanos> {
         self.queue.front().map(|held| held.due)
     }
 
-    /// Keeps what has come for a connection; `None` is the end of what its peer sends. Returns how
-    /// many bytes it has in the queue.
+    /// Holds back input of a connection; `None` is the end of its peer's input. Returns the number
+    /// of bytes queued for the connection.
     pub(crate) fn push(&mut self, now: Nanos, id: ConnId, bytes: Option<Vec<u8>>) -> usize {
         let len = bytes.as_ref().map_or(0, Vec::len);
         self.queue.push_back(HeldBack {
@@ -111,7 +111,7 @@ impl Delays {
 }
 
 impl<D: Driver> Worker<D> {
-    /// Hands on what is due.
+    /// Passes on the input that is due.
     pub(super) fn hand_on(&mut self) {
         let now = self.shared.driver.now();
         while self.has_room()

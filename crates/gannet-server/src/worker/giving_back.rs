@@ -1,4 +1,4 @@
-//! Memory that peers caused, and that is free again, goes back to the system.
+//! Returns free memory to the system after connections have ended.
 
 use gannet_io::driver::{Driver, Nanos};
 use gannet_io::heap;
@@ -6,13 +6,14 @@ use gannet_io::heap;
 use super::Worker;
 use crate::limits::{GIVE_BACK_MIN, GIVE_BACK_MS};
 
-/// When to give back. What peers make a worker hold is bounded for each connection, so connections
-/// that have ended tell that something was freed, and cost nothing to count.
+/// When to give back memory. The memory that peers can cause a worker to hold is bounded per
+/// connection, so ended connections indicate that memory was freed, and counting them costs
+/// nothing.
 #[derive(Default)]
 pub(super) struct GivingBack {
-    /// The most connections since the last time.
+    /// The most connections since memory was last given back.
     most: usize,
-    /// The next time, once enough of them have ended.
+    /// When to do so next, once enough of them have ended.
     at: Option<Nanos>,
 }
 
@@ -21,7 +22,7 @@ impl GivingBack {
         self.at
     }
 
-    /// There are so many connections now. Whether it is time.
+    /// Whether to give back memory now that there are `len` connections.
     fn is_due(&mut self, now: Nanos, len: usize) -> bool {
         self.most = self.most.max(len);
         let ended = self.most - len;
@@ -38,11 +39,12 @@ impl GivingBack {
 }
 
 impl<D: Driver> Worker<D> {
-    /// Has free memory given back if many connections have ended.
+    /// Gives back free memory if many connections have ended.
     pub(super) fn give_back(&mut self) {
         let now = self.shared.driver.now();
         if self.giving_back.is_due(now, self.conns.len()) && !heap::give_back() {
-            // Another worker was quicker, too quick perhaps for what ended here.
+            // Another worker has just given memory back, perhaps too early for the connections that
+            // ended here.
             self.giving_back.at = Some(now.plus_ms(GIVE_BACK_MS));
         }
     }
@@ -64,7 +66,7 @@ mod tests {
         assert!(giving.is_due(moment(2 + GIVE_BACK_MS), 100));
         assert!(!giving.is_due(moment(9_000), 51) && giving.next().is_none());
         assert!(!giving.is_due(moment(9_000), 50) && giving.next().is_some());
-        // A few that come and go are not worth it.
+        // A few short-lived connections are not worth it.
         let mut giving = GivingBack::default();
         for len in [GIVE_BACK_MIN - 1, 0, GIVE_BACK_MIN - 1, 0] {
             assert!(!giving.is_due(moment(0), len) && giving.next().is_none());

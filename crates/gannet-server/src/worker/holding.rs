@@ -1,4 +1,4 @@
-//! What a worker holds for its peers now, counted from what is there: see
+//! Memory a worker holds for its peers now, counted from its data structures: see
 //! [`ledger`](crate::worker::ledger).
 
 use std::cell::Cell;
@@ -14,12 +14,12 @@ use crate::exchange::body::Body;
 use crate::observe::log::Record;
 use crate::worker::ledger::{Account, Bound, Held, Holding};
 
-/// The most that was found at any count.
+/// The highest value found by any count.
 #[derive(Default)]
 pub(super) struct Peaks(Cell<Held>);
 
 impl<D: Driver> Worker<D> {
-    /// All accounts, with what they hold now.
+    /// All accounts with their current values.
     pub(crate) fn holdings(&self) -> Vec<Holding> {
         let (mut all, mut most) = (Held::default(), Held::default());
         let mut waiting = self.shared.waiters.streams.held_bytes();
@@ -39,7 +39,7 @@ impl<D: Driver> Worker<D> {
                 most[account] = most[account].max(one[account]);
             }
         }
-        // Those whose connections have ended while the disk was asked.
+        // Requests whose connections have ended during their disk operation.
         all[Account::Waiting] += waiting.into_values().sum::<u64>();
         all[Account::Listings] = self.shared.listing.held_bytes();
         all[Account::FirstReads] = self.shared.first_reads.held_bytes();
@@ -69,8 +69,8 @@ impl<D: Driver> Worker<D> {
         holdings.into()
     }
 
-    /// Bytes of the shared bodies that connections hold to send them, each body once: what charges
-    /// can be checked against.
+    /// Bytes of the shared bodies that connections hold for sending, each body once: a check of the
+    /// charges.
     pub(crate) fn pinned_bytes(&self) -> u64 {
         let mut pinned = HashMap::new();
         for conn in self.conns.iter() {
@@ -90,7 +90,7 @@ impl<D: Driver> Worker<D> {
     }
 }
 
-/// What one connection holds.
+/// Memory held by one connection.
 fn of_connection(conn: &Conn) -> Held {
     let mut held = Held::default();
     held[Account::Input] += conn.intake.capacity() as u64;

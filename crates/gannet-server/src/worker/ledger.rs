@@ -1,12 +1,12 @@
-//! What peers make a worker hold, and what they make it do in one turn.
+//! Memory that peers can cause a worker to hold, and work that they can cause in one turn.
 //!
-//! Each [`Account`] is memory of one kind, each [`Work`] is labour of one kind; both have a bound
-//! in `limits.rs`. What belongs to one connection is not charged as it comes and goes: it is counted
-//! from what the connection holds when somebody asks ([`Held`]), so that the count can neither cost
-//! the hot path anything nor be wrong. Listings, first reads and
-//! bodies being loaded are counted in the same way from what the worker has. Copies of content, which
-//! several connections share and which outlive them, are charged when they are made and let go when
-//! the last of them has done with one ([`Charge`]).
+//! Each [`Account`] is one kind of memory, each [`Work`] one kind of work; both have a bound in
+//! `limits.rs`. Memory of a single connection is not charged as it is allocated and freed: it is
+//! counted from the connection's data structures on demand ([`Held`]), so that the count costs the
+//! hot path nothing and cannot drift. Listings, first reads and bodies being loaded are counted in
+//! the same way from the worker's data structures. Copies of content, which connections share and
+//! which outlive them, are charged when they are made and released when their last user drops them
+//! ([`Charge`]).
 
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
@@ -14,36 +14,36 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::limits;
 
-/// Memory of one kind that peers can make a worker hold.
+/// One kind of memory that peers can cause a worker to hold.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Account {
-    /// Input that is not parsed yet, or belongs to a record that is not whole.
+    /// Input that is not parsed yet, or that belongs to an incomplete record.
     Input,
     /// Requests that wait for the disk.
     Waiting,
-    /// Answers made for one connection: heads, short bodies, content read for a stream.
+    /// Responses prepared for one connection: heads, short bodies, content read for a stream.
     Answers,
-    /// Bytes of those that the engine is sending: heads, short bodies, copies and records.
+    /// Bytes of them that the engine is sending: heads, short bodies, copies and records.
     Sends,
-    /// What is to be logged of requests whose answers are under way.
+    /// Log records of requests whose responses are in progress.
     Log,
     /// Tables and control frames of HTTP/2 connections.
     Streams,
-    /// Listings: kept, on their way, and being made.
+    /// Listings: cached, being sent, and being made.
     Listings,
-    /// Live files being copied for their first answer.
+    /// Live files being copied for their first response.
     FirstReads,
-    /// Copies of live files, and bodies of archives that are not in memory: cached, and on their way.
+    /// Copies of live files, and bodies of archives that are not in memory: cached, and being sent.
     Copies,
-    /// Stored bodies that are being read, or are to be decoded.
+    /// Stored bodies being read, or waiting to be decoded.
     Loads,
 }
 
-/// How many there are.
+/// Number of accounts.
 const ACCOUNTS: usize = Account::ALL.len();
 
 impl Account {
-    /// All of them.
+    /// All accounts.
     pub const ALL: [Self; 10] = [
         Self::Input,
         Self::Waiting,
@@ -57,7 +57,7 @@ impl Account {
         Self::Loads,
     ];
 
-    /// Its name among the metrics.
+    /// Its name in the metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -96,29 +96,29 @@ impl IndexMut<Account> for Held {
 /// The bound of an account.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Bound {
-    /// So many bytes for each connection.
+    /// Bytes per connection.
     Connection(u64),
-    /// So many bytes for the worker.
+    /// Bytes for the whole worker.
     Worker(u64),
 }
 
-/// An account at some moment.
+/// The state of an account.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Holding {
-    /// Which one.
+    /// The account.
     pub account: Account,
     /// Its bound.
     pub bound: Bound,
     /// Bytes held for all peers together.
     pub held: u64,
-    /// What the bound is about: what one connection holds, the most of any, or the worker.
+    /// The value that the bound limits: the highest of any connection, or the worker's total.
     pub bounded: u64,
-    /// The most of that at any count so far; of what is charged, at any time.
+    /// The highest value of that in any count so far; for charged memory, at any time.
     pub peak: u64,
 }
 
 impl Holding {
-    /// Adds what another worker holds.
+    /// Adds the holding of another worker.
     pub(crate) fn add(&mut self, other: &Self) {
         self.held += other.held;
         match (&mut self.bound, other.bound) {
@@ -135,15 +135,15 @@ impl Holding {
     }
 }
 
-/// The copies that are charged, with the bounds of all accounts.
+/// The charged copies, and the bounds of all accounts.
 pub(crate) struct Ledger {
     charged: Arc<Charged>,
-    /// Bytes of copies that there may be.
+    /// Maximum bytes of copies.
     copies_max: u64,
 }
 
-/// Bytes of copies, now and at most. One thread charges; what it charged may be let go by another one,
-/// with the last clone of a file.
+/// Bytes of copies, now and at most. One thread charges; another one may release the charge with
+/// the last clone of a file.
 #[derive(Default)]
 struct Charged {
     held: AtomicU64,
@@ -151,7 +151,7 @@ struct Charged {
 }
 
 impl Ledger {
-    /// An empty one, for a worker that may remember so many bytes of live files.
+    /// An empty ledger for a worker whose cache may hold `cache_memory` bytes of live files.
     pub(crate) fn new(cache_memory: u64) -> Self {
         Self {
             charged: Arc::default(),
@@ -159,7 +159,7 @@ impl Ledger {
         }
     }
 
-    /// The worker may remember so many bytes of live files from now on.
+    /// Changes the bytes of live files that the worker's cache may hold.
     pub(crate) fn set_cache_memory(&mut self, cache_memory: u64) {
         self.copies_max = cache_memory.saturating_add(limits::COPIES_SPARE);
     }
@@ -185,17 +185,17 @@ impl Ledger {
         self.charged.held.load(Ordering::Relaxed)
     }
 
-    /// The most that there have been.
+    /// The highest value of [`copies`](Self::copies) so far.
     pub(crate) fn copies_peak(&self) -> u64 {
         self.charged.peak.load(Ordering::Relaxed)
     }
 
-    /// Whether there may be a copy of so many bytes more.
+    /// Whether a copy of `bytes` more fits.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         self.copies().saturating_add(bytes) <= self.copies_max
     }
 
-    /// Charges a copy of so many bytes until the charge is dropped.
+    /// Charges a copy of `bytes` until the charge is dropped.
     pub(crate) fn charge(&self, bytes: u64) -> Charge {
         let before = self.charged.held.fetch_add(bytes, Ordering::Relaxed);
         let peak = &self.charged.peak;
@@ -207,7 +207,7 @@ impl Ledger {
     }
 }
 
-/// A copy that is held, until it is dropped.
+/// The charge for a copy, released when it is dropped.
 pub(crate) struct Charge {
     charged: Arc<Charged>,
     bytes: u64,
@@ -219,26 +219,26 @@ impl Drop for Charge {
     }
 }
 
-/// Labour of one kind that peers can cause.
+/// One kind of work that peers can cause.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Work {
     /// ClientHellos answered.
     Hello,
     /// Bytes of stored bodies read or decoded.
     Load,
-    /// Bytes read of live files for their first answer.
+    /// Bytes of live files read for their first response.
     Read,
-    /// Lookups begun, or begun again.
+    /// Lookups that begin or resume.
     Lookup,
-    /// Bytes copied or encrypted for the further sends of long answers.
+    /// Bytes copied or encrypted for further sends of long responses.
     Send,
 }
 
-/// How many kinds there are.
+/// Number of kinds of work.
 const WORKS: usize = 5;
 
-/// What may still be done in this turn. What finds nothing left is deferred to the next one, in
-/// the order in which it was asked for.
+/// Work still allowed in this turn. Work beyond the budget is deferred to the next turn, in the
+/// order of the requests for it.
 #[derive(Debug)]
 pub(crate) struct Budget([u64; WORKS]);
 
@@ -251,13 +251,13 @@ impl Budget {
         limits::SENT_PER_TURN_MAX,
     ];
 
-    /// That of a whole turn.
+    /// The budget of a whole turn.
     pub(crate) fn whole() -> Self {
         Self(Self::WHOLE)
     }
 
-    /// Takes a part of it, if that much is left. What alone is more than a turn's budget takes all
-    /// of it.
+    /// Takes `amount` if that much is left. Work that exceeds a whole turn's budget takes all of
+    /// it.
     pub(crate) fn take(&mut self, work: Work, amount: u64) -> bool {
         let left = &mut self.0[work as usize];
         let is_enough = amount <= *left || *left == Self::WHOLE[work as usize];

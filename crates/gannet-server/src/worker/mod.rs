@@ -1,8 +1,8 @@
 //! A worker: one thread, one engine, its own listeners, connections and view of the content.
 //!
-//! One turn of the loop: submit and wait; give each completion to its owner; do what was deferred,
-//! within the budget of a turn; fire timers. Other threads reach a worker through its inbox. What a
-//! connection does with a completion is its own affair: see [`connection`](crate::connection).
+//! One turn of the loop: submit and wait; dispatch each completion to its owner; run deferred work
+//! within the turn's budget; fire timers. Other threads reach a worker through its inbox. How a
+//! connection handles its completions: see [`connection`](crate::connection).
 
 mod accepting;
 pub(crate) mod delay;
@@ -46,52 +46,52 @@ use crate::release::opened::Opened;
 use crate::tls::certificates::Adopted;
 use crate::worker::ledger::{Budget, Ledger, Work};
 
-/// What other threads tell a worker.
+/// A message from another thread.
 pub(crate) enum Message {
-    /// Stop accepting, finish running responses within the grace period.
+    /// Stop accepting; finish responses in progress within the grace period.
     Stop,
     /// End at once.
     StopNow,
-    /// Serve this from now on, whole.
+    /// Serve this release from now on.
     Release(Arc<Opened>),
-    /// The way to the other workers.
+    /// Access to the other workers.
     Peers(Peers),
-    /// A datagram of a connection of this worker.
+    /// A datagram for a connection of this worker.
     Datagram(Box<Forwarded>),
     /// Send a copy of the counters.
     Snapshot(std::sync::mpsc::Sender<Counters>),
 }
 
-/// See the module's description.
+/// See the module documentation.
 pub(crate) struct Worker<D: Driver> {
     pub(crate) shared: Shared<D>,
     conns: Connections,
-    /// HTTP/3, if it is spoken.
+    /// HTTP/3, if enabled.
     pub(crate) quic: Option<Quic>,
-    /// Where datagrams of other workers' connections go.
+    /// Destinations for datagrams of other workers' connections.
     pub(crate) peers: Peers,
     inbox: Receiver<Message>,
-    /// What was completed, and waits for memory if there was too little in the last turn.
+    /// Completions; some remain if the last turn had too little memory for them.
     completions: Vec<Completion>,
-    /// Connections that the timers have come to, likewise.
+    /// Connections whose timers have fired, likewise.
     due: Vec<ConnId>,
     peaks: holding::Peaks,
-    /// Who makes room for new connections.
+    /// Candidates to close for new connections.
     idle: accepting::IdleQueue,
-    /// When connections may be closed again because memory ran out.
+    /// Earliest time at which connections may again be closed for lack of memory.
     shed_at: Nanos,
-    /// Since when there is too little memory for a turn.
+    /// Since when memory has been too short for a turn.
     short_since: Option<Nanos>,
     giving_back: giving_back::GivingBack,
-    /// When idle files are closed next, if any may be open.
+    /// Next time to close idle files, if any may be open.
     close_idle_at: Option<Nanos>,
     over: bool,
-    /// No response was cut off by the end of the grace period.
+    /// No response was cut off at the end of the grace period.
     clean: bool,
 }
 
 impl<D: Driver> Worker<D> {
-    /// A worker that is ready for its first turn.
+    /// A worker ready for its first turn.
     pub(crate) fn new(
         driver: D,
         settings: WorkerSettings,
@@ -156,7 +156,7 @@ impl<D: Driver> Worker<D> {
         worker
     }
 
-    /// The token that wakes of this worker's driver carry.
+    /// The token of wake-up completions from this worker's driver.
     pub(crate) fn wake_token() -> Token {
         token::token(Kind::Wake, 0)
     }
@@ -164,7 +164,7 @@ impl<D: Driver> Worker<D> {
     /// Runs until a stop. True if no response was cut off.
     ///
     /// # Errors
-    /// When the engine cannot go on.
+    /// The engine failed and cannot continue.
     pub(crate) fn run(mut self) -> Result<bool, Errno> {
         while !self.is_over() {
             self.turn(None)?;
@@ -180,7 +180,7 @@ impl<D: Driver> Worker<D> {
     /// One turn of the loop; waits until `until` at the latest.
     ///
     /// # Errors
-    /// When the engine cannot go on.
+    /// The engine failed and cannot continue.
     pub(crate) fn turn(&mut self, until: Option<Nanos>) -> Result<(), Errno> {
         let was_held_up = !self.completions.is_empty() || !self.due.is_empty();
         let quic = self.quic_deadline();
@@ -209,7 +209,7 @@ impl<D: Driver> Worker<D> {
         self.shake_queued();
         self.complete_all(completions);
         self.run_quic();
-        // Before the timers: input that arrived in time is not late because `--delay` held it.
+        // Before the timers: input that arrived in time is not late because `--delay` held it back.
         self.hand_on();
         self.load_bodies();
         self.read_directories();
@@ -232,7 +232,7 @@ impl<D: Driver> Worker<D> {
         &mut self.shared.driver
     }
 
-    /// Gives a connection its turn. It is passed over if it has ended meanwhile.
+    /// Runs `act` on a connection, unless it has ended, and frees its slot if it ends now.
     pub(crate) fn on(&mut self, id: ConnId, act: impl FnOnce(&mut Active<'_, D>)) {
         let Some(conn) = self.conns.find(id) else {
             return;
@@ -245,8 +245,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Gives completions to their owners, as long as there is memory for that: the rest waits until
-    /// room was made.
+    /// Dispatches completions while memory lasts; the rest wait until memory has been freed.
     fn complete_all(&mut self, mut completions: Vec<Completion>) {
         let mut all = completions.drain(..);
         while self.has_room()
@@ -257,7 +256,7 @@ impl<D: Driver> Worker<D> {
         let mut rest = Vec::new();
         for completion in all {
             match Kind::of(completion.token) {
-                // A stop does not wait.
+                // A stop must not wait.
                 Kind::Wake => self.complete(completion),
                 _ => rest.push(completion),
             }
@@ -305,8 +304,8 @@ impl<D: Driver> Worker<D> {
 
     fn connection_completed(&mut self, id: ConnId, result: Result<Done, Errno>, more: bool) {
         if self.conns.find(id).is_none() {
-            // The same wait brought more for a connection that was closed just now; its slot may
-            // have another one already.
+            // One wait may report further input for a connection that was closed just now; its slot
+            // may already be reused.
             if let Ok(Done::Received(lease)) = result {
                 self.shared.driver.release(lease);
             }
@@ -321,7 +320,7 @@ impl<D: Driver> Worker<D> {
         });
     }
 
-    /// Delivers a disk answer to a connection, or drops it, with any descriptor in it, if the
+    /// Delivers a disk result to a connection, or drops it, with any descriptor in it, if the
     /// connection is gone.
     fn wake_connection(&mut self, id: ConnId, answer: Result<Wakeup, Errno>) {
         self.on(id, |conn| conn.woken(answer));
@@ -339,8 +338,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Wakes a connection, or a stream of one, with what it waits for. Many may be woken at once, which
-    /// cannot wait: those for whom there is no memory end.
+    /// Wakes a connection, or one of its streams, with the result it waits for. A result may wake
+    /// many and cannot be deferred: those without memory for a turn end.
     pub(crate) fn wake(&mut self, waiter: Token, wakeup: Result<Wakeup, Errno>) {
         if !self.has_room() {
             return self.give_up(waiter);
@@ -365,13 +364,13 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// How many connections there are.
+    /// Number of connections, including HTTP/3.
     pub(crate) fn connection_count(&self) -> usize {
         self.conns.len() + self.quic.as_ref().map_or(0, Quic::len)
     }
 
-    /// Has the disk's threads skip what was asked for connections that have ended. Not for each of
-    /// these, since all that waits is gone through.
+    /// Makes the disk's threads skip operations for connections that have ended. Not for each
+    /// single one, because it scans everything that is queued.
     fn drop_unawaited(&mut self) {
         if self.shared.ended < UNAWAITED_MAX {
             return;
@@ -385,7 +384,7 @@ impl<D: Driver> Worker<D> {
         *ended = 0;
         driver.drop_unawaited(&mut |waiter| match Kind::of(waiter) {
             Kind::Disk | Kind::StreamDisk => !waiters.forget_if_gone(waiter),
-            // What many wait for is bounded where it is asked for.
+            // Operations with many waiters are bounded where they are submitted.
             _ => true,
         });
     }
@@ -402,7 +401,7 @@ impl<D: Driver> Worker<D> {
                     self.handle(*datagram);
                 }
                 Message::Snapshot(reply) => {
-                    // Whoever asked may have stopped waiting.
+                    // The requester may have stopped waiting.
                     let _ = reply.send(self.snapshot());
                 }
             }
@@ -420,7 +419,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Handshakes for which there was no time in the last turn.
+    /// Runs handshakes deferred by earlier turns.
     fn shake_queued(&mut self) {
         while self.shared.budget.has_left(Work::Hello) && self.has_room() {
             let Some(id) = self.shared.hellos.pop_front() else {
@@ -430,7 +429,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Connections on which something must have happened by now.
+    /// Handles connections whose deadlines may have passed.
     fn fire_timers(&mut self) {
         let shared = &mut self.shared;
         let now = shared.driver.now();
@@ -454,7 +453,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Lets go of files of live directories that nobody has asked for in a while.
+    /// Closes files of live directories that have not been requested for a while.
     fn close_idle_files(&mut self) {
         let now = self.shared.driver.now();
         if self.close_idle_at.is_some_and(|at| at <= now) {

@@ -1,4 +1,4 @@
-//! What a worker is made with, and what never changes afterwards.
+//! A worker's settings, constant during its life.
 
 use std::sync::Arc;
 
@@ -8,36 +8,36 @@ use crate::quic::QuicSettings;
 use crate::tls::certificates::CertificateStore;
 use crate::tls::kernel::KernelTls;
 
-/// What a worker is made with.
+/// See the module documentation.
 pub(crate) struct WorkerSettings {
-    /// Which of the workers it is, counted from 0.
+    /// Index of the worker, from 0.
     pub(crate) number: usize,
     /// Timeouts and limits.
     pub(crate) limits: Limits,
-    /// The most connections of this worker.
+    /// Maximum number of connections of this worker.
     pub(crate) connections_max: usize,
-    /// What is spoken at each of the listeners that its driver was created with.
+    /// The protocol of each listener that the driver was created with.
     pub(crate) listeners: Vec<Scheme>,
-    /// Where HTTPS is, for connections that are sent there.
+    /// The HTTPS address that [`Scheme::Redirect`] listeners redirect to.
     pub(crate) redirect: Redirect,
     /// The certificates, if any listener speaks TLS.
     pub(crate) certificates: Option<Arc<CertificateStore>>,
-    /// What HTTP/3 needs, if it is spoken.
+    /// HTTP/3 settings, if enabled.
     pub(crate) quic: Option<QuicSettings>,
-    /// What the kernel does for connections over TLS.
+    /// Kernel support for TLS connections.
     pub(crate) kernel_tls: Option<KernelTls>,
-    /// How much of the end of a long live file leaves as copies.
+    /// Bytes at the end of a long live file that are sent as copies.
     pub(crate) tail_len: u64,
-    /// Records that a key of a connection encrypts before it is replaced.
+    /// Records that one key of a connection may encrypt before it is replaced.
     pub(crate) key_records_max: u64,
     /// Bytes of archives copied into memory; reported by one worker only.
     pub(crate) archive_copied: u64,
-    /// Random bytes, for delimiters that nobody can foresee.
+    /// Random bytes, for delimiters that no client can predict.
     pub(crate) secret: [u8; 32],
 }
 
 impl WorkerSettings {
-    /// How many listeners there are.
+    /// Number of listeners.
     pub(crate) fn listener_count(&self) -> u32 {
         u32::try_from(self.listeners.len()).expect("listeners are few")
     }

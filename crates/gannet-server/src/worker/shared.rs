@@ -1,4 +1,4 @@
-//! What all connections of a worker use in their turns.
+//! State that all connections of a worker use in their turns.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -29,58 +29,58 @@ use crate::start::ALT_SVC;
 use crate::tls::certificates::Adopted;
 use crate::worker::ledger::{Budget, Ledger};
 
-/// See the module's description. Nothing in here belongs to one connection.
+/// See the module documentation. Nothing here belongs to a single connection.
 pub(crate) struct Shared<D: Driver> {
     pub(crate) driver: D,
     pub(crate) settings: WorkerSettings,
-    /// Who may wait for something.
+    /// Connections and streams that may wait for a result.
     pub(crate) waiters: Waiters,
     pub(crate) wheel: Wheel,
-    /// What is served now.
+    /// The release served now.
     pub(crate) release: Rc<Release>,
     pub(crate) counters: Counters,
     pub(crate) log: LogSink,
     pub(crate) date: DateLine,
-    /// Where decoded paths are put together.
+    /// Buffer for decoded paths.
     pub(crate) scratch: Vec<u8>,
-    /// Where the fields of HTTP/2's requests are put together.
+    /// Buffer for the fields of HTTP/2 requests.
     pub(crate) stream_fields: Vec<u8>,
-    /// A buffer that the last pump did not need.
+    /// A buffer left over from the last pump.
     pub(crate) spare: Vec<u8>,
-    /// Where received records are opened.
+    /// Buffer for decrypted records.
     pub(crate) plain: Vec<u8>,
     /// The certificates in use.
     pub(crate) certificates: Option<Adopted>,
-    /// Connections whose ClientHello is deferred: the budget of a turn was used up.
+    /// Connections whose ClientHello is deferred: the turn's handshake budget was used up.
     pub(crate) hellos: VecDeque<ConnId>,
-    /// What may still be done in this turn.
+    /// Work still allowed in this turn.
     pub(crate) budget: Budget,
-    /// What several connections make this worker hold.
+    /// Memory held on behalf of several connections.
     pub(crate) ledger: Ledger,
-    /// Content that is to be read for the first time.
+    /// Content waiting for its first read.
     pub(crate) first_reads: FirstReads,
-    /// Requests for whose lookup something was short.
+    /// Requests whose lookup found a resource exhausted.
     pub(crate) shortage: Shortage,
-    /// Connections that have ended since the disk's threads were last told whom nobody waits for.
+    /// Connections that have ended since their queued disk operations were last dropped.
     pub(crate) ended: u32,
-    /// Bodies on their way into memory.
+    /// Bodies being loaded into memory.
     pub(crate) loading: Loading,
     /// Listings of directories.
     pub(crate) listing: Listing,
-    /// Accepting ended for lack of descriptors; these listeners start again when one is free.
+    /// Listeners that stopped accepting for lack of descriptors; they resume when one is free.
     pub(crate) starved: Vec<Listener>,
-    /// When that is tried again at the latest.
+    /// When accepting is retried at the latest.
     pub(crate) accept_at: Option<Nanos>,
-    /// The ends of long live files that wait for their peers.
+    /// Tails of long live files that wait for acknowledgements.
     pub(crate) tails: Tails,
-    /// Set by a stop: when the grace period is over.
+    /// End of the grace period, set by a stop.
     pub(crate) stop_at: Option<Nanos>,
-    /// What has arrived and is looked at later.
+    /// Received input that is processed later.
     pub(crate) delays: Delays,
 }
 
 impl<D: Driver> Shared<D> {
-    /// Whether there is something to do that no completion will announce.
+    /// Whether there is work that no completion will announce.
     pub(crate) fn has_deferred_work(&self) -> bool {
         !self.hellos.is_empty()
             || self.loading.is_due()
@@ -88,7 +88,7 @@ impl<D: Driver> Shared<D> {
             || self.first_reads.is_due()
     }
 
-    /// An empty send, with a buffer that was used before.
+    /// An empty send, with a recycled buffer if there is one.
     pub(crate) fn outgoing(&mut self) -> Outgoing {
         let spare = std::mem::take(&mut self.spare);
         Outgoing::new(if spare.capacity() == 0 {
@@ -106,8 +106,8 @@ impl<D: Driver> Shared<D> {
         }
     }
 
-    /// What answers the requests of a connection in this turn, from the release that is served now;
-    /// one that has waited, from its own.
+    /// The pump for a connection's requests in this turn, on the current release; a request that
+    /// has waited passes its own.
     pub(crate) fn pump<'a>(
         &'a mut self,
         is_secure: bool,
@@ -125,7 +125,7 @@ impl<D: Driver> Shared<D> {
         pump
     }
 
-    /// The same for HTTP/3, which needs not be told where it is.
+    /// The same for HTTP/3, without `alt-svc`.
     pub(crate) fn pump_h3<'a>(&'a mut self, own: Option<&'a Rc<Release>>) -> Pump<'a, D> {
         self.pump_of(Scheme::Https, own)
     }
@@ -159,7 +159,8 @@ impl<D: Driver> Shared<D> {
         }
     }
 
-    /// Serves this from now on. Requests that wait go on with the release that they began with.
+    /// Serves this release from now on. Waiting requests continue with the release that they began
+    /// with.
     pub(crate) fn serve(&mut self, opened: &Opened) {
         let next = Release::new(opened, self.settings.number, Some(&self.release));
         for site in self.release.gone(&next) {
@@ -175,7 +176,7 @@ impl<D: Driver> Shared<D> {
         self.release = Rc::new(next);
     }
 
-    /// Tries again to accept where that failed before.
+    /// Retries accepting on the listeners where it failed.
     pub(crate) fn accept_again(&mut self) {
         self.accept_at = None;
         for listener in std::mem::take(&mut self.starved) {
@@ -183,7 +184,7 @@ impl<D: Driver> Shared<D> {
         }
     }
 
-    /// Has a listener accept connections.
+    /// Makes a listener accept connections.
     pub(crate) fn accept(&mut self, listener: Listener) {
         let token = token(Kind::Accept, listener.0);
         self.driver.accept(listener, token);

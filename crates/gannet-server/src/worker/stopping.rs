@@ -1,4 +1,4 @@
-//! The end: running responses are finished, then nothing is left.
+//! Shutdown: responses in progress finish, then all connections are closed.
 
 use gannet_io::driver::{Driver, Listener};
 
@@ -6,7 +6,7 @@ use super::Worker;
 use crate::connection::{ConnId, Phase};
 
 impl<D: Driver> Worker<D> {
-    /// No new connections; running responses may take the grace period.
+    /// Stops accepting; responses in progress may take the grace period.
     pub(super) fn stop(&mut self) {
         let shared = &mut self.shared;
         if shared.stop_at.is_some() {
@@ -27,7 +27,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// The end, now.
+    /// Ends everything immediately.
     pub(super) fn stop_now(&mut self) {
         self.stop();
         for id in self.all() {
@@ -43,7 +43,7 @@ impl<D: Driver> Worker<D> {
             self.on_quic(id, |conn| was_sending = conn.stop());
             self.clean &= !was_sending;
         }
-        // What was said last leaves, if it can.
+        // Sends the last datagrams, if possible.
         self.run_quic();
         self.over = true;
     }

@@ -1,14 +1,14 @@
 //! A hashed timer wheel: one pending entry per connection, checked lazily.
 //!
-//! A connection keeps its own deadline; the wheel only knows when to look at it next. Moving a
-//! deadline later costs nothing (the entry fires, finds the later deadline and goes back in);
+//! A connection keeps its own deadline; the wheel only knows when to check it next. Moving a
+//! deadline later costs nothing (the entry fires, finds the later deadline and is inserted again);
 //! moving it earlier inserts a second entry, and the older one finds nothing to do.
 
 use gannet_io::driver::Nanos;
 
 use crate::connection::ConnId;
 
-/// A moment in ticks of [`TICK_NS`].
+/// A time in ticks of [`TICK_NS`].
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd)]
 pub(crate) struct Tick(pub(crate) u32);
 
@@ -31,10 +31,10 @@ impl Tick {
 /// idle workers more often.
 const TICK_NS: u64 = 1 << 27;
 
-/// Slots of the wheel: about 137 s. Later deadlines wait in the last slot and go round again.
+/// Slots of the wheel: about 137 s. Later deadlines wait in the last slot and are inserted again.
 const SLOTS: u32 = 1024;
 
-/// The wheel. See the module's description.
+/// The wheel. See the module documentation.
 pub(crate) struct Wheel {
     slots: Vec<Vec<ConnId>>,
     /// Everything before this tick has fired.
@@ -55,8 +55,8 @@ impl Wheel {
         }
     }
 
-    /// Has a connection looked at in `tick`, or earlier if that is beyond the wheel's horizon. Returns
-    /// the tick it was put in.
+    /// Schedules a check of a connection in `tick`, or earlier if that is beyond the wheel's
+    /// horizon. Returns the tick of the entry.
     pub(crate) fn insert(&mut self, tick: Tick, id: ConnId) -> Tick {
         let last = Tick(self.next.0.saturating_add(SLOTS - 1));
         let tick = tick.clamp(self.next, last);
@@ -65,7 +65,7 @@ impl Wheel {
         tick
     }
 
-    /// When the next entry fires, if there is one.
+    /// When the next entry fires, if any.
     pub(crate) fn next_deadline(&self) -> Option<Nanos> {
         (self.earliest != Tick::NEVER).then(|| self.earliest.start())
     }

@@ -1,33 +1,33 @@
-//! Tokens: what a completion of the engine is about, and who asked.
+//! Tokens: the operation and the owner of a completion.
 
 use gannet_io::driver::Token;
 
 use crate::connection::{ConnId, GENERATION_MAX};
 
-/// What a token asks for; the rest of the token names who asked.
+/// The operation of a token; the rest of the token names its owner.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// A listener accepts: the slot is its number.
+    /// A listener accepts; the slot is the listener's number.
     Accept = 1,
     Receive = 2,
     Send = 3,
-    /// The disk, on behalf of a connection.
+    /// A disk operation for a connection.
     Disk = 4,
     /// Another thread has left a message.
     Wake = 5,
-    /// The disk, on behalf of a stream: the slot is a number of
+    /// A disk operation for a stream; the slot is a number of
     /// [`StreamWaits`](crate::connection::stream_reads::StreamWaits).
     StreamDisk = 6,
-    /// The disk, for a body that is to be loaded.
+    /// A disk operation that loads a body.
     Load = 7,
-    /// The disk, for a listing.
+    /// A disk operation for a listing.
     Listing = 8,
-    /// The disk, for a copy of a live file.
+    /// A disk operation that copies a live file.
     FirstRead = 9,
-    /// Datagrams arrive: the slot is the number of a socket.
+    /// Datagrams arrive; the slot is the number of a socket.
     Datagram = 10,
-    /// A socket takes datagrams again, likewise.
+    /// A socket can send datagrams again; the slot is the number of a socket.
     Sendable = 11,
 }
 
@@ -46,7 +46,7 @@ impl Kind {
         Self::Sendable,
     ];
 
-    /// The kind of a token that was made by [`token`] or [`ConnId::token`].
+    /// The kind of a token made by [`token`] or [`ConnId::token`].
     pub(crate) fn of(token: Token) -> Self {
         let number = (token.0 >> 56) as usize;
         debug_assert!((1..=Self::ALL.len()).contains(&number), "a token of ours");
@@ -54,7 +54,7 @@ impl Kind {
     }
 }
 
-/// kind (8 bits) | generation (24) | slot (32). This one is not of a connection.
+/// kind (8 bits) | generation (24) | slot (32). This one belongs to no connection.
 pub(crate) fn token(kind: Kind, number: u32) -> Token {
     Token(u64::from(kind as u8) << 56 | u64::from(number))
 }
@@ -65,13 +65,13 @@ pub(crate) fn number(token: Token) -> u32 {
 }
 
 impl ConnId {
-    /// What the engine answers a connection with.
+    /// The token for an operation of this connection.
     pub(crate) fn token(self, kind: Kind) -> Token {
         debug_assert!(self.generation <= GENERATION_MAX);
         Token(u64::from(kind as u8) << 56 | u64::from(self.generation) << 32 | u64::from(self.slot))
     }
 
-    /// The connection that a token is about, if it was made by [`ConnId::token`].
+    /// The connection that a token belongs to, if it was made by [`ConnId::token`].
     pub(crate) fn of(token: Token) -> Self {
         Self {
             slot: token.0 as u32,

@@ -1,5 +1,4 @@
-//! Who waits for something that a worker finds out: connections, and streams of them, each by the
-//! token that it is woken with.
+//! Connections and streams that wait for a result, each by the token that wakes it.
 
 use std::collections::VecDeque;
 
@@ -13,7 +12,7 @@ use crate::connection::stream_reads::StreamWaits;
 use crate::connection::{Alive, ConnId};
 use crate::exchange::Wakeup;
 
-/// All who may wait.
+/// All possible waiters.
 #[derive(Default)]
 pub(crate) struct Waiters {
     pub(crate) connections: Alive,
@@ -21,8 +20,8 @@ pub(crate) struct Waiters {
 }
 
 impl Waiters {
-    /// Forgets a waiter whose connection is gone, and gives whether it is. A stream that was reset is
-    /// still woken, since its connection counts what was asked for it; that ends it.
+    /// Forgets a waiter whose connection is gone; returns whether it is. A stream that was reset is
+    /// still woken, because its connection counts pending operations.
     pub(crate) fn forget_if_gone(&mut self, waiter: Token) -> bool {
         match Kind::of(waiter) {
             Kind::StreamDisk => self
@@ -33,12 +32,12 @@ impl Waiters {
     }
 }
 
-/// Those who wait for the same, in the order in which they came.
+/// Waiters for the same result, in order of arrival.
 #[derive(Default)]
 pub(crate) struct Line(pub(crate) VecDeque<Token>);
 
 impl Line {
-    /// Adds one. Before that takes more memory, those whose connections are gone are forgotten.
+    /// Adds a waiter. Before the queue grows, waiters whose connections are gone are removed.
     pub(crate) fn push(&mut self, waiter: Token, waiters: &mut Waiters) {
         if self.0.len() == self.0.capacity() {
             self.prune(waiters);
@@ -46,7 +45,7 @@ impl Line {
         self.0.push_back(waiter);
     }
 
-    /// Forgets those whose connections are gone, and gives whether anybody is left.
+    /// Removes waiters whose connections are gone; returns whether any waiter is left.
     pub(crate) fn prune(&mut self, waiters: &mut Waiters) -> bool {
         self.0.retain(|waiter| !waiters.forget_if_gone(*waiter));
         !self.0.is_empty()
@@ -54,7 +53,7 @@ impl Line {
 }
 
 impl<D: Driver> Worker<D> {
-    /// Wakes those who are in a line now, while it is due and there is budget for what each does.
+    /// Wakes the waiters now in a line, while the line is due and the budget lasts.
     pub(crate) fn admit(
         &mut self,
         line: fn(&mut Shared<D>) -> Option<&mut Line>,

@@ -1,4 +1,4 @@
-//! The text follows the format and the rules that `promtool check metrics` knows.
+//! Checks the text against the format and against the rules of `promtool check metrics`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ fn facts(name: &str) -> Facts {
     }
 }
 
-/// Everything that can be in it is, with labels that need escapes.
+/// An exposition with every possible metric, and with labels that need escapes.
 fn whole() -> String {
     let mut counters = Counters::default();
     for status in [200, 206, 404] {
@@ -64,7 +64,7 @@ fn a_busy_worker_is_marked_and_keeps_its_numbers() {
     assert!(!text.contains("gannet_worker_responses_total{worker=\"2\"}"));
 }
 
-/// A metric as it stands in the text.
+/// A parsed metric.
 #[derive(Debug, Default)]
 struct Metric {
     help: String,
@@ -72,7 +72,7 @@ struct Metric {
     samples: BTreeSet<String>,
 }
 
-/// Reads the text as strictly as the format has it: help, type, then the samples, all together.
+/// Parses the text as strictly as the format is defined: help, type, then the samples, contiguous.
 fn parse(text: &str) -> BTreeMap<String, Metric> {
     let mut metrics: BTreeMap<String, Metric> = BTreeMap::new();
     let mut current = String::new();
