@@ -1,4 +1,4 @@
-//! An archive: everything was decided when it was packed; a request is one lookup.
+//! An archive: everything was decided at packing time; a request is one lookup.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::rules::{Ruling, SiteRules};
 use super::{Resolved, Selected, ServedFile, Source, Wanted};
 use crate::limits::SMALL_FILE_MAX;
 
-/// A selected representation whose body has to be waited for, by the numbers of what it is.
+/// A selected representation whose body is not in memory yet, kept by its indices.
 pub(crate) struct KeptEntry {
     entry: u32,
     coding: gannet_archive::Coding,
@@ -31,7 +31,7 @@ pub(crate) struct KeptEntry {
 }
 
 impl KeptEntry {
-    /// What was selected, with the `body` that is its source.
+    /// The selected representation, with the `body` that is its source.
     pub(crate) fn new(selected: &Selected<'_>, body: &Unloaded<'_>) -> Self {
         Self {
             entry: body.entry,
@@ -42,29 +42,29 @@ impl KeptEntry {
     }
 }
 
-/// An archive, as one worker sees it.
+/// An archive, as seen by one worker.
 pub(crate) struct ArchiveSite {
     /// Index, entries and field blocks, validated; shared by all workers, never written.
     pub(crate) archive: Arc<Archive<Vec<u8>>>,
-    /// The whole file, if it was copied into memory that nobody can change. A worker has its own
-    /// handle, so that counting its uses touches no cache line of another worker.
+    /// The whole file, if it was copied into unalterable memory. Each worker has its own handle, so
+    /// that reference counting touches no cache line of another worker.
     pub(crate) memory: Option<Arc<Memory>>,
-    /// The descriptor that large bodies are sent from; without a copy, all are read from it.
+    /// The descriptor that large bodies are sent from; without a copy, all bodies are read from it.
     pub(crate) file: Rc<ServedFile>,
     /// Bodies that have to be read or decoded first.
     pub(crate) bodies: Bodies,
-    /// Paths that name nothing are answered with the front page.
+    /// Answer paths that name nothing with the front page.
     pub(crate) spa: bool,
-    /// Which of the archive's hosts this is.
+    /// Index of this host in the archive.
     pub(crate) host: u16,
-    /// The kinds of page for folders that it has, best first.
+    /// The kinds of fallback page that it has, best first.
     pub(crate) fallbacks: Vec<FallbackKind>,
     /// The site's own rules.
     pub(crate) rules: Option<Arc<SiteRules>>,
 }
 
 impl ArchiveSite {
-    /// The sites of an archive as a worker has them. They share what is remembered of it.
+    /// A worker's sites of an archive, one per host. They share one cache of bodies.
     pub(crate) fn all(
         opened: &OpenedArchive,
         worker: usize,
@@ -92,7 +92,7 @@ impl ArchiveSite {
         Host::of(&self.archive, self.host)
     }
 
-    /// What a path comes to.
+    /// Resolves a path.
     pub(crate) fn resolve(&self, wanted: Wanted<'_>, ruling: Option<&Ruling<'_>>) -> Resolved<'_> {
         let rules = self.rules.as_deref();
         let facts = Facts {
@@ -131,7 +131,8 @@ impl ArchiveSite {
         }
     }
 
-    /// What was selected before, with its body as it `is_loaded` now, or else in the file.
+    /// Selects a kept representation again, with its body as it `is_loaded` now, or else in the
+    /// file.
     pub(crate) fn selected_again(&self, kept: &KeptEntry, is_loaded: bool) -> Option<Selected<'_>> {
         let entry = self.archive.entry(kept.entry)?;
         let variant = entry.select(kept.coding.bit())?;
@@ -139,7 +140,8 @@ impl ArchiveSite {
         Some(self.selected(&entry, variant, (kept.status, kept.is_own), loaded_max))
     }
 
-    /// A listing as JSON, if that is asked for; any other entry as it is.
+    /// Selects the JSON variant of a listing if the request asks for it; returns any other entry
+    /// unchanged.
     fn in_form<'s>(&'s self, entry: Entry<'s>, wanted: Wanted<'_>) -> Entry<'s> {
         let is_json = entry.is_generated()
             && ListingRequest::of(wanted.request, wanted.path).format == Format::Json;
@@ -163,7 +165,7 @@ impl ArchiveSite {
                 .or_else(|| entry.select(gannet_archive::Coding::Identity.bit()))
             {
                 Some(variant) => {
-                    // Anything else leaves from the file itself, if it can.
+                    // Longer bodies are sent from the file itself, if possible.
                     let loaded_max = match wanted.is_copied {
                         true => DECODED_LEN_MAX,
                         false => SMALL_FILE_MAX,
@@ -237,7 +239,7 @@ impl ArchiveSite {
     }
 }
 
-/// The format's coding is the protocol's: same names, same numbers.
+/// Converts a coding of the format to that of the protocol: same names, same numbers.
 fn coding(stored: gannet_archive::Coding) -> Coding {
     match stored {
         gannet_archive::Coding::Identity => Coding::Identity,

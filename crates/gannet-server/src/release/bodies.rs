@@ -1,14 +1,15 @@
-//! Bodies that have to be read or decoded before they are sent, and the cache of them.
+//! Bodies that must be read or decoded before they are sent, and their cache.
 //!
-//! They are those of an archive that is not in memory, which somebody may overwrite while they are
-//! sent, and those that are stored in a coding alone, for clients that do not accept it. Longer bodies
-//! than [`DECODED_LEN_MAX`] are sent from their file slice by slice.
+//! These are the bodies of an archive that is not in memory, which may be overwritten during a
+//! send, and bodies stored only in a coding, for clients that do not accept it. Bodies longer than
+//! [`DECODED_LEN_MAX`] are sent from their file slice by slice.
 //!
-//! A body is read and decoded whole, at the first request that sends bytes of it, and cached while
-//! there is room; the last one always, so that a client which asks for one part after the other
-//! costs it once. What a connection still sends is found again, too: of no body there are two copies
-//! at a time. All of them are charged ([`Account::Copies`](crate::worker::ledger::Account::Copies)).
-//! When a body is read and decoded is the worker's business (`exchange/loading`).
+//! A body is read and decoded whole, by the first request that sends bytes of it, and cached while
+//! there is room; the last one always, so that a client that requests one part after the other
+//! costs one decode. A body that a connection is still sending is found as well: no body is ever in
+//! memory twice. All of them are charged
+//! ([`Account::Copies`](crate::worker::ledger::Account::Copies)). The worker decides when a body is
+//! read and decoded (`exchange/loading`).
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -23,64 +24,65 @@ use gannet_io::memory::Memory;
 use super::ServedFile;
 use crate::worker::ledger::Charge;
 
-/// The bodies of one archive, or of one directory's files that are there in a coding alone, as one
-/// worker caches them.
+/// One worker's cache of the bodies of one archive, or of a directory's files that exist only in a
+/// coding.
 #[derive(Clone)]
 pub(crate) struct Bodies(Rc<RefCell<Known>>);
 
 struct Known {
-    /// All that are in memory, by their numbers.
+    /// All bodies in memory, by number.
     all: HashMap<u32, Weak<Memory>, foldhash::fast::RandomState>,
-    /// Those that are cached, oldest first.
+    /// Cached bodies, oldest first.
     kept: VecDeque<Arc<Memory>>,
     kept_bytes: u64,
     kept_bytes_max: u64,
-    /// The last number that a live file was given.
+    /// The last number assigned to a live file.
     number: u32,
-    /// Those of the versions of live files that were asked for last.
+    /// Recently requested versions of live files.
     numbers: HashMap<Meta, Version, foldhash::fast::RandomState>,
 }
 
-/// What is known of a version of a live file.
+/// A version of a live file.
 struct Version {
     number: u32,
-    /// Length of its content in bytes, once it was decoded to know that; `Some(None)` if it cannot be.
+    /// Length of its content in bytes, once decoding has determined it; `Some(None)` if it cannot
+    /// be decoded.
     len: Option<Option<u64>>,
 }
 
-/// A body that is in memory only after somebody has asked for it.
+/// A body that is loaded into memory on demand.
 #[derive(Clone, Copy)]
 pub(crate) struct Unloaded<'s> {
     pub(crate) bodies: &'s Bodies,
-    /// What it is stored in.
+    /// The file that stores it.
     pub(crate) file: &'s Rc<ServedFile>,
-    /// What distinguishes it among these bodies: of an archive, the number of its blob.
+    /// Identifies it among these bodies: in an archive, the number of its blob.
     pub(crate) number: u32,
-    /// What selects it again: the number of its entry, and its coding.
+    /// Selects it again: the number of its entry, and its coding.
     pub(crate) entry: u32,
     pub(crate) coding: Coding,
-    /// How it is stored.
+    /// Its stored form.
     pub(crate) stored: Body<'s>,
-    /// BLAKE3 of what is decoded, where it is known: brotli has no checksum.
+    /// BLAKE3 digest of the decoded body, where known: brotli has no checksum.
     pub(crate) digest: Option<&'s [u8; 32]>,
 }
 
-/// What is to be done until a body is in memory.
+/// The work that loads a body into memory.
 pub(crate) struct Load {
     bodies: Bodies,
     file: Rc<ServedFile>,
     number: u32,
-    /// In which it is stored, if in any.
+    /// Its stored coding, if any.
     coding: Option<Coding>,
-    /// What is stored, or where it is in the file.
+    /// The stored bytes, or their place in the file.
     stored: Result<Vec<u8>, (u64, usize)>,
-    /// Length of the body in bytes, if it is known.
+    /// Length of the body in bytes, if known.
     len: Option<u64>,
     digest: Option<[u8; 32]>,
 }
 
 impl Bodies {
-    /// Caches bodies of up to `memory` bytes together, and always the last one.
+    /// Caches bodies of up to `memory` bytes in total, and always the last one.
     pub(crate) fn new(memory: u64) -> Self {
         Self::with_room(memory.max(DECODED_LEN_MAX + BODY_COST))
     }
@@ -96,21 +98,21 @@ impl Bodies {
         })))
     }
 
-    /// Forgets all bodies, and caches none from now on.
+    /// Drops all bodies, and caches none from now on.
     pub(crate) fn retire(&self) {
         self.forget();
         self.0.borrow_mut().kept_bytes_max = 0;
     }
 
-    /// Forgets all bodies.
+    /// Drops all cached bodies.
     pub(crate) fn forget(&self) {
         let mut known = self.0.borrow_mut();
         known.kept.clear();
         known.kept_bytes = 0;
     }
 
-    /// The number of a live file: one that no other has had, and the same for the same version of a
-    /// file as far as `version` tells. `None` if there is none left.
+    /// The number of a live file: unique, and stable for the same version of a file as far as
+    /// `version` identifies it. `None` if no number is left.
     pub(crate) fn number_of(&self, version: Option<Meta>) -> Option<u32> {
         let known = &mut *self.0.borrow_mut();
         if let Some(version) = version.and_then(|meta| known.numbers.get(&meta)) {
@@ -127,13 +129,13 @@ impl Bodies {
         Some(known.number)
     }
 
-    /// Length in bytes of the content of a version that was decoded to know it; `Some(None)` if it
-    /// cannot be decoded.
+    /// Length in bytes of the content of a version that was decoded to determine it; `Some(None)`
+    /// if it cannot be decoded.
     pub(crate) fn decoded_len(&self, version: &Meta) -> Option<Option<u64>> {
         self.0.borrow().numbers.get(version)?.len
     }
 
-    /// The same, as it was found.
+    /// Records the result for [`decoded_len`](Self::decoded_len).
     pub(crate) fn note_decoded_len(&self, version: &Meta, len: Option<u64>) {
         if let Some(version) = self.0.borrow_mut().numbers.get_mut(version) {
             version.len = Some(len);
@@ -151,7 +153,7 @@ impl Unloaded<'_> {
         self.bodies.known(self.number)
     }
 
-    /// What is to be done until it is; `None` if it can never be.
+    /// The work that loads it; `None` if it can never be loaded.
     pub(crate) fn load(&self) -> Option<Load> {
         let (coding, stored, len) = match self.stored {
             Body::Tiny(bytes) => (None, Body::Tiny(bytes), bytes.len() as u64),
@@ -180,22 +182,22 @@ impl Unloaded<'_> {
 }
 
 impl Load {
-    /// Which body it is, and of whom.
+    /// Identifies the body and its cache.
     pub(crate) fn key(&self) -> (usize, u32) {
         (Rc::as_ptr(&self.bodies.0).addr(), self.number)
     }
 
-    /// The same, if it is not known how long the body is.
+    /// The same work, for a body of unknown length.
     pub(crate) fn of_unknown_length(self) -> Self {
         Self { len: None, ..self }
     }
 
-    /// Length of the body in bytes; the most that it may be, if that is not known.
+    /// Length of the body in bytes; if unknown, its maximum.
     pub(crate) fn len(&self) -> u64 {
         self.len.unwrap_or(DECODED_LEN_MAX)
     }
 
-    /// Length of what is stored, in bytes.
+    /// Length of the stored form in bytes.
     pub(crate) fn stored_len(&self) -> u64 {
         match &self.stored {
             Ok(bytes) => bytes.len() as u64,
@@ -203,12 +205,12 @@ impl Load {
         }
     }
 
-    /// Whether it is to be decoded.
+    /// Whether the body must be decoded.
     pub(crate) fn is_coded(&self) -> bool {
         self.coding.is_some()
     }
 
-    /// Reads what is stored; what is not in memory comes later.
+    /// Reads the stored form; a read from the file may complete later.
     pub(crate) fn read<D: Driver>(&mut self, driver: &mut D, waiter: Token) -> Started<Vec<u8>> {
         match &mut self.stored {
             Ok(bytes) => Started::Now(Ok(std::mem::take(bytes))),
@@ -217,7 +219,7 @@ impl Load {
         }
     }
 
-    /// The body, if somebody has brought it into memory meanwhile.
+    /// The body, if it has been loaded into memory meanwhile.
     pub(crate) fn known(&self) -> Option<Arc<Memory>> {
         self.bodies.known(self.number)
     }
@@ -225,9 +227,8 @@ impl Load {
     /// The bytes of the body.
     ///
     /// # Errors
-    /// What was read is not that of a body of this length and digest ([`Errno::BADMSG`]), or is of a
-    /// file that has changed since it was opened ([`Errno::IO`]); there is no memory
-    /// ([`Errno::NOMEM`]).
+    /// The input does not decode to a body of this length and digest ([`Errno::BADMSG`]); its file
+    /// has changed since it was opened ([`Errno::IO`]); memory is short ([`Errno::NOMEM`]).
     pub(crate) fn finish<D: Driver>(&self, stored: Vec<u8>, driver: &D) -> Result<Vec<u8>, Errno> {
         if self.stored.is_err() && !self.file.is_unchanged(driver) {
             return Err(Errno::IO);
@@ -248,7 +249,7 @@ impl Load {
         is_sound.then_some(body).ok_or(Errno::BADMSG)
     }
 
-    /// Caches the body, with its charge.
+    /// Caches the body with its charge.
     pub(crate) fn keep(&self, body: Vec<u8>, charge: Charge) -> Arc<Memory> {
         let body = Arc::new(Memory::from_vec_with(body, Some(charge)));
         self.bodies.0.borrow_mut().add(self.number, &body);
@@ -274,10 +275,10 @@ impl Known {
     }
 }
 
-/// What caching a body costs beside its bytes.
+/// Memory cost of a cached body besides its bytes.
 const BODY_COST: u64 = 128;
 
-/// Versions of live files whose numbers are kept.
+/// Maximum number of live file versions whose numbers are kept.
 const NUMBERS_MAX: usize = 4_096;
 
 /// Uncached entries tolerated before dead ones are purged.
@@ -292,10 +293,10 @@ mod tests {
     use super::*;
     use crate::worker::ledger::Ledger;
 
-    /// 36 bytes, by gzip -9n.
+    /// 36 bytes, compressed by gzip -9n.
     const GZIP: &[u8] = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xcb\x48\xcd\xc9\xc9\x57\xc8\xc0\x47\x72\x01\x00\xf3\xa0\x5d\xc7\x24\x00\x00\x00";
 
-    /// The same by brotli in quality 11.
+    /// The same, compressed by brotli at quality 11.
     const BROTLI: &[u8] = b"\x1b\x23\x00\xf8\x8d\x94\x6e\xde\x44\x55\x86\xd6\x0a\x20\x6c\x6f\x4a\x11\x7a\xe2\x80\x5e\x2d\x00";
 
     fn file() -> Rc<ServedFile> {
@@ -311,7 +312,7 @@ mod tests {
         Ledger::new(0).charge(36)
     }
 
-    /// A body, decoded if it is not in memory.
+    /// The body of a number, decoded if it is not in memory.
     fn body(bodies: &Bodies, number: u32) -> Arc<Memory> {
         let body = Unloaded {
             bodies,
@@ -340,18 +341,18 @@ mod tests {
         let first = body(&room, 1);
         assert_eq!(first.len(), 36);
         let held = Arc::as_ptr(&first);
-        assert_eq!(Arc::as_ptr(&body(&room, 1)), held, "remembered");
+        assert_eq!(Arc::as_ptr(&body(&room, 1)), held, "cached");
         let second = Arc::downgrade(&body(&room, 2));
         body(&room, 3);
         assert_eq!(
             Arc::as_ptr(&body(&room, 1)),
             held,
-            "forgotten, but somebody has it"
+            "evicted, but still referenced"
         );
         body(&room, 4);
         assert!(
             second.upgrade().is_none(),
-            "there was no room for the third"
+            "evicted by the third"
         );
         assert_eq!(room.0.borrow().kept.len(), 2);
     }

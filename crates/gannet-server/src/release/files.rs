@@ -1,4 +1,4 @@
-//! Files that responses are sent from, each in one version.
+//! Files that responses are sent from, each fixed to one version.
 
 use std::cell::Cell;
 use std::fs;
@@ -13,37 +13,37 @@ use crate::observe::notices::ERRORS;
 
 /// A file that responses are sent from.
 ///
-/// A live one may be changed at any time by whoever may write to it. So bytes read from it count
-/// only if [`is_unchanged`](Self::is_unchanged) says so *after* they were read.
+/// Anyone with write access may change a live file at any time. Bytes read from it are therefore
+/// valid only if [`is_unchanged`](Self::is_unchanged) holds *after* the read.
 pub(crate) struct ServedFile {
     /// The descriptor.
     pub(crate) file: File,
-    /// What it was when it was opened; `None` if nobody can change it.
+    /// Its version when it was opened; `None` if it cannot change.
     version: Option<Version>,
 }
 
 struct Version {
-    /// The metadata, with the links that were seen last.
+    /// The metadata, with the most recent link count.
     seen: Cell<Meta>,
-    /// It was found to be another version: it stays that.
+    /// The file has changed to another version; this is final.
     is_over: Cell<bool>,
-    /// The archive that it is.
+    /// The archive in this file, if any.
     archive: Option<Arc<OpenArchive>>,
 }
 
-/// An archive that is served from its file, as all workers see it.
+/// An archive served from its file; shared by all workers.
 pub(crate) struct OpenArchive {
     /// Its path, for messages.
     pub(crate) path: PathBuf,
     pub(crate) file: fs::File,
-    /// Its first bytes, which have the digest of all others.
+    /// Its first bytes, which contain the digest of all others.
     pub(crate) start: Vec<u8>,
-    /// The operator was told that it has changed.
+    /// The operator was notified that it has changed.
     pub(crate) is_told: AtomicBool,
 }
 
 impl ServedFile {
-    /// A file that nobody can change.
+    /// A file that cannot change.
     pub(crate) fn constant(file: File) -> Self {
         Self {
             file,
@@ -51,12 +51,12 @@ impl ServedFile {
         }
     }
 
-    /// A file that may change; `meta` is what it was when it was opened.
+    /// A file that may change; `meta` is its metadata at opening.
     pub(crate) fn live(file: File, meta: Meta) -> Self {
         Self::of_archive(file, meta, None)
     }
 
-    /// The file of an archive, of which all workers know `archive`.
+    /// The file of an archive; all workers share `archive`.
     pub(crate) fn of_archive(file: File, meta: Meta, archive: Option<Arc<OpenArchive>>) -> Self {
         let version = Version {
             seen: Cell::new(meta),
@@ -69,13 +69,13 @@ impl ServedFile {
         }
     }
 
-    /// Whether nobody can change it.
+    /// Whether the file cannot change.
     pub(crate) fn is_constant(&self) -> bool {
         self.version.is_none()
     }
 
-    /// Whether it is still the version that was opened, so that what was read from it belongs to
-    /// that version. Once false, always false.
+    /// Whether it is still the version that was opened, so that bytes read from it belong to that
+    /// version. Once false, always false.
     pub(crate) fn is_unchanged<D: Driver>(&self, driver: &D) -> bool {
         let Some(version) = &self.version else {
             return true;
@@ -104,15 +104,16 @@ impl ServedFile {
         is_same
     }
 
-    /// Whether it was found to be another version.
+    /// Whether a change to another version was detected.
     pub(crate) fn is_over(&self) -> bool {
         self.version.as_ref().is_some_and(|v| v.is_over.get())
     }
 }
 
 impl OpenArchive {
-    /// Whether a change is one of its status alone. What ends a download of a live file must not
-    /// end a whole site: here the first bytes decide, which no other archive has.
+    /// Whether a change is one of its status alone. Such a change ends a download of a live file,
+    /// but must not take down a whole site: the first bytes decide, which are unique to each
+    /// archive.
     fn is_same(&self, seen: &Meta, now: &Meta) -> bool {
         let but_for_status = Meta {
             ctime_ns: seen.ctime_ns,
@@ -125,7 +126,7 @@ impl OpenArchive {
             && start == self.start
     }
 
-    /// Tells the operator, once.
+    /// Notifies the operator, once.
     fn tell(&self) {
         if !self.is_told.swap(true, Ordering::Relaxed) {
             ERRORS.tell(format_args!(
@@ -138,10 +139,10 @@ impl OpenArchive {
     }
 }
 
-/// Whether only names were removed in between: a deletion, or a replacement by rename. Both set the
-/// time of the last status change, too, and leave the bytes to those who have it open. What has got
-/// another name may have got other bytes as well, and its old mtime back: tools that update in place
-/// and keep times, and then make a copy of links, do just that.
+/// Whether only links were removed in between: by a deletion, or a replacement by rename. Both also
+/// set the time of the last status change, and leave the bytes to processes that have the file
+/// open. An added link may come with changed bytes and a restored mtime: tools that update in
+/// place, preserve times and then hard-link copies do just that.
 pub(crate) fn is_link_change(seen: &Meta, now: &Meta) -> bool {
     let but_for_links = Meta {
         ctime_ns: seen.ctime_ns,

@@ -1,13 +1,14 @@
-//! What a worker serves: everything that decides an answer, in one [`Release`] that never changes.
+//! The content and policy that a worker serves: everything that decides a response, in one
+//! immutable [`Release`].
 //!
-//! Another release takes its place whole, by one message (`worker::Message::Release`). A request that
-//! waits keeps the one that it began with, and is answered from that; what is being sent keeps the
-//! bytes that it needs. So no answer is of two releases, and what only an old one has is given back
-//! when the last who uses it ends.
+//! One message (`worker::Message::Release`) replaces a release as a whole. A waiting request keeps
+//! the release that it began with and is answered from it; a send in progress keeps the bytes that
+//! it needs. So no response mixes two releases, and an old release's resources are freed when their
+//! last user ends.
 //!
-//! What a worker remembers belongs to the site that it is of. A site of which nothing has changed is
-//! the same in the next release, with all that is remembered. Any other is retired
-//! (`worker::Shared::serve`): it forgets what it has remembered, and remembers no more.
+//! A worker's caches belong to sites. A site that has not changed is shared with the next release,
+//! including its caches. Any other is retired (`worker::Shared::serve`): its caches are dropped and
+//! stay empty.
 //!
 //! ```text
 //!   start/open, start/follow ──▶ Opened (one, shared) ──message──▶ Release (one per worker)
@@ -41,24 +42,24 @@ use self::rules::SiteRules;
 pub(crate) use self::selected::{Resolved, Selected, Source, Wanted};
 use crate::config::UnknownHost;
 
-/// See the module's description.
+/// See the module documentation.
 pub(crate) struct Release {
     sites: Vec<Site>,
-    /// What they were made of, each with the numbers of its sites.
+    /// The contents that the sites were made from, each with the indices of its sites.
     contents: Vec<(Weak<OpenedContent>, Range<usize>)>,
     /// Sites by host name; empty if one site answers for every host.
     names: HashMap<Box<[u8]>, usize, foldhash::fast::RandomState>,
-    /// What answers for a host without a name here.
+    /// The site or the status for a host without a name here.
     unknown: Result<usize, Status>,
-    /// Fields that answers have whatever is served.
+    /// Fields of responses, independent of the content.
     pub(crate) policy: Arc<Policy>,
-    /// Bytes that may be cached of all contents together.
+    /// Bytes that may be cached of all contents in total.
     pub(crate) cache_memory: u64,
-    /// The sites of this release or of one before it may keep files open that somebody may delete.
+    /// Whether sites of this release or an earlier one may keep files open that can be deleted.
     has_live: Rc<Cell<bool>>,
 }
 
-/// What answers for a host.
+/// The content that answers for a host.
 #[derive(Clone)]
 pub(crate) enum Site {
     /// A compiled archive.
@@ -68,7 +69,7 @@ pub(crate) enum Site {
 }
 
 impl Release {
-    /// The release of this worker; sites of which nothing has changed are those of `previous`.
+    /// The release for this worker; it shares unchanged sites with `previous`.
     pub(crate) fn new(opened: &Opened, worker: usize, previous: Option<&Self>) -> Self {
         let mut sites = Vec::new();
         let mut contents = Vec::with_capacity(opened.contents.len());
@@ -113,20 +114,20 @@ impl Release {
         }
     }
 
-    /// The sites of a content, if this release has it at that place.
+    /// The sites of a content, if this release has it at that index.
     fn sites_of(&self, place: usize, content: &Weak<OpenedContent>) -> Option<&[Site]> {
         let (own, numbers) = self.contents.get(place)?;
         Weak::ptr_eq(own, content).then(|| &self.sites[numbers.clone()])
     }
 
-    /// Those of its sites that `next` does not have.
+    /// The sites that `next` does not share.
     pub(crate) fn gone(&self, next: &Self) -> impl Iterator<Item = &Site> {
         let contents = self.contents.iter().enumerate();
         let gone = contents.filter(|(at, (own, _))| next.sites_of(*at, own).is_none());
         gone.flat_map(|(_, (_, numbers))| &self.sites[numbers.clone()])
     }
 
-    /// The site that answers for an authority; else the status to answer with.
+    /// The site for an authority, or the status to answer with.
     #[inline]
     pub(crate) fn select(&self, authority: Option<&[u8]>) -> Result<&Site, Status> {
         let number = match self.names.is_empty() {
@@ -146,7 +147,7 @@ impl Release {
         }
     }
 
-    /// The same for an IPv6 address, which has several forms; sites have the shortest.
+    /// The same for an IPv6 address, which has several forms; sites use the shortest.
     #[cold]
     fn named_address(&self, host: &[u8]) -> Result<usize, Status> {
         let text = str::from_utf8(host).unwrap_or_default();
@@ -156,37 +157,37 @@ impl Release {
         found.map_or(self.unknown, |site| Ok(*site))
     }
 
-    /// A live directory keeps a file open that somebody may delete.
+    /// Records that a live directory keeps a file open that may be deleted.
     pub(crate) fn note_live(&self) {
         self.has_live.set(true);
     }
 
-    /// Whether there may be files to let go of.
+    /// Whether there may be idle files to close.
     pub(crate) fn has_live(&self) -> bool {
         self.has_live.get()
     }
 
-    /// Lets go of files that may change and that nobody has asked for in a while.
+    /// Closes files that may change and have not been requested for a while.
     pub(crate) fn close_idle(&self, now: Nanos) {
         let is_left = self.directories().fold(false, |is_left, site| {
-            // Every one of them closes its own.
+            // No short circuit: every site closes its own.
             site.close_idle(now) | is_left
         });
         self.has_live.set(is_left);
     }
 
-    /// Closes files that are kept open for later requests, the oldest first. False if none is.
+    /// Closes files kept open for later requests, the oldest first. False if none is open.
     pub(crate) fn drop_descriptors(&self) -> bool {
         self.directories().any(|site| site.drop_descriptors())
     }
 
-    /// What is cached of the sites' content is forgotten.
+    /// Drops all cached content of the sites.
     pub(crate) fn forget(&self) {
         self.directories().for_each(|site| site.forget());
         self.forget_bodies();
     }
 
-    /// Bodies that were read or decoded are forgotten, but for those that somebody still sends.
+    /// Drops bodies that were read or decoded, except those still being sent.
     pub(crate) fn forget_bodies(&self) {
         for site in &self.sites {
             match site {
@@ -216,7 +217,7 @@ impl Site {
 }
 
 impl OpenedContent {
-    /// Its sites as a worker has them, with room to remember what is asked for.
+    /// A worker's sites of this content, with `room` for their caches.
     fn sites(&self, worker: usize, room: directory::Room) -> Vec<Site> {
         match &self.what {
             What::Directory(directory) => {
@@ -230,13 +231,13 @@ impl OpenedContent {
         }
     }
 
-    /// The names of the hosts of each of its sites.
+    /// The host names of each of its sites.
     fn host_lists(&self) -> Vec<&[String]> {
         match &self.what {
             What::Directory(_) => vec![&self.hosts],
             What::Archive(archive) => {
                 let hosts = archive.hosts.iter();
-                // An archive's own names go before those that it is served under.
+                // An archive's own host names take precedence over configured ones.
                 let names = hosts.map(|(_, own, _)| match own.is_empty() {
                     true => &self.hosts[..],
                     false => own,

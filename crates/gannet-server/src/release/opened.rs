@@ -1,4 +1,4 @@
-//! What is to be served, opened and checked: one description for all threads, of which each worker
+//! Content that was opened and checked: one description for all threads, from which each worker
 //! makes its [`Release`](super::Release).
 
 use std::sync::Arc;
@@ -15,33 +15,33 @@ use crate::config::{ContentOptions, UnknownHost};
 use crate::exchange::own_fields::OwnFields;
 use crate::limits::OPEN_FILES_MAX;
 
-/// Everything that decides an answer. It never changes: another one takes its place.
+/// Everything that decides a response. Immutable: a change makes a new one.
 #[derive(Clone)]
 pub(crate) struct Opened {
-    /// A worker keeps what it has remembered of a content that is the same, at the same place, in
-    /// the next description.
+    /// If the next description has the same content at the same index, a worker keeps its caches of
+    /// it.
     pub(crate) contents: Vec<Arc<OpenedContent>>,
     pub(crate) unknown_host: UnknownHost,
     pub(crate) policy: Arc<Policy>,
-    /// What a worker may hold to remember one content.
+    /// A worker's cache limits for one content.
     pub(crate) room: Room,
 }
 
-/// Fields that answers have whatever is served.
+/// Fields of responses, independent of the content.
 pub(crate) struct Policy {
-    /// What the operator configures for every answer.
+    /// Fields configured by the operator for every response.
     pub(crate) fields: Vec<(String, String)>,
-    /// The same for answers over TLS.
+    /// The same for responses over TLS.
     pub(crate) secure_fields: Vec<(String, String)>,
-    /// Where HTTP/3 is, for answers over TLS by the other versions.
+    /// The `alt-svc` value that advertises HTTP/3 in responses over TLS by other versions.
     pub(crate) alt_svc: Option<String>,
-    /// Those of the server's own answers.
+    /// Fields of the server's own responses.
     pub(crate) own: OwnFields,
 }
 
 impl Policy {
-    /// The fields under these options; `secure_fields` for answers over TLS, `alt_svc` for those that
-    /// do not come by HTTP/3.
+    /// The fields under these options; `secure_fields` for responses over TLS, `alt_svc` for those
+    /// not over HTTP/3.
     pub(crate) fn new(
         options: &ContentOptions,
         secure_fields: Vec<(String, String)>,
@@ -56,9 +56,9 @@ impl Policy {
     }
 }
 
-/// Content, and the hosts that it is for.
+/// Content, and its hosts.
 pub(crate) struct OpenedContent {
-    /// None for every host that no other content names.
+    /// Empty: every host that no other content names.
     pub(crate) hosts: Vec<String>,
     pub(crate) what: What,
 }
@@ -74,34 +74,34 @@ pub(crate) enum What {
 /// See [`What::Directory`].
 #[derive(Clone)]
 pub(crate) struct OpenedDirectory {
-    /// A descriptor for each worker; none while nothing is at the directory's path.
+    /// A descriptor for each worker; empty while the path names no directory.
     pub(crate) roots: Vec<Root>,
-    /// The site's own rules, as they were last read.
+    /// The site's own rules, as last read.
     pub(crate) rules: Option<Arc<SiteRules>>,
     pub(crate) options: Arc<DirectoryOptions>,
-    /// What browsers were told to keep, by all workers.
+    /// Names that browsers were told to cache, by any worker.
     pub(crate) kept: Arc<KeptNames>,
 }
 
 /// See [`What::Archive`].
 pub(crate) struct OpenedArchive {
     pub(crate) archive: Arc<Archive<Vec<u8>>>,
-    /// For each worker a descriptor of the archive, or of the sealed copy of it, which is mapped.
+    /// For each worker a descriptor of the archive, or of its sealed copy with the mapping.
     pub(crate) files: Vec<(File, Option<Arc<Memory>>)>,
     pub(crate) len: u64,
-    /// What it was when it was opened, unless it was copied; with what all workers know of it.
+    /// Metadata at opening and the state shared by workers, unless it was copied.
     pub(crate) live: Option<(Meta, Option<Arc<OpenArchive>>)>,
-    /// Its hosts with their names, and the rules of each.
+    /// Its hosts with their names and rules.
     pub(crate) hosts: Vec<ArchiveHost>,
-    /// Paths that name nothing are answered with the front page.
+    /// Answer paths that name nothing with the front page.
     pub(crate) spa: bool,
 }
 
-/// The number of a host in an archive, its names, and its rules.
+/// Index of a host in an archive, its names, and its rules.
 pub(crate) type ArchiveHost = (u16, Vec<String>, Option<Arc<SiteRules>>);
 
 impl Opened {
-    /// One content for every host, for one worker that has all the room.
+    /// One content for every host, for one worker with all the room.
     pub(crate) fn one(what: What, options: &ContentOptions) -> Self {
         let hosts = Vec::new();
         Self {
@@ -117,7 +117,7 @@ impl Opened {
 }
 
 impl OpenedContent {
-    /// Bytes of it that are copied into memory, for as long as it is served.
+    /// Bytes of it copied into memory for as long as it is served.
     pub(crate) fn copied_len(&self) -> u64 {
         match &self.what {
             What::Archive(archive) if archive.live.is_none() => archive.len,

@@ -1,4 +1,4 @@
-//! A site's own rules, as workers ask them: redirects first, fields last.
+//! A site's own rules, as workers apply them: redirects first, fields last.
 
 use std::io;
 use std::path::Path;
@@ -24,12 +24,12 @@ pub(crate) struct SiteRules {
     headers: Option<HeaderTable>,
 }
 
-/// Why there are no rules although there are files with rules.
+/// Why a site's rules files cannot be used.
 #[derive(Clone, Debug)]
 pub enum RulesError {
     /// A file cannot be read: its path and the cause.
     Io(String, Arc<io::Error>),
-    /// What is wrong in the files, all of it.
+    /// All errors in the files.
     Problems(Vec<Problem>),
 }
 
@@ -51,7 +51,7 @@ impl std::fmt::Display for RulesError {
 impl std::error::Error for RulesError {}
 
 impl SiteRules {
-    /// The rules in an archive for one of its hosts, if there are any.
+    /// The rules in an archive for one of its hosts, if any.
     pub(crate) fn of_archive(
         archive: &Archive<Vec<u8>>,
         host: u16,
@@ -66,10 +66,10 @@ impl SiteRules {
         .or_none())
     }
 
-    /// The rules in the files of a directory, if it has any. `path` names it in messages.
+    /// The rules in the files of a directory, if any. `path` names it in messages.
     ///
     /// # Errors
-    /// A file cannot be read, or has mistakes: see [`RulesError`].
+    /// A file cannot be read or is invalid: see [`RulesError`].
     pub(crate) fn of_directory(
         root: &Root,
         path: &Path,
@@ -94,10 +94,10 @@ impl SiteRules {
         })
     }
 
-    /// The rules in files with redirects, and in the text of `_headers`.
+    /// The rules in files with redirects and in the text of `_headers`, if any.
     ///
     /// # Errors
-    /// All mistakes, if there are any.
+    /// All problems, if any of them is an error.
     pub(crate) fn parse(
         files: &[SourceFile<'_>],
         headers: Option<&[u8]>,
@@ -127,7 +127,7 @@ impl SiteRules {
         (self.redirects.is_some() || self.headers.is_some()).then_some(self)
     }
 
-    /// The redirects, if there are any.
+    /// The redirects, if any.
     pub(crate) fn redirects(&self) -> Option<&RedirectTable> {
         self.redirects.as_ref()
     }
@@ -143,14 +143,14 @@ impl SiteRules {
         !self.headers.as_ref().is_some_and(HeaderTable::has_hosts)
     }
 
-    /// What changes in the fields of the answer; `None` if nothing does.
+    /// The changes to the fields of the response; `None` if there are none.
     pub(crate) fn changes(&self, input: &RuleInput<'_>) -> Option<FieldChanges> {
         let changes = self.headers.as_ref()?.changes(input);
         (!changes.is_empty()).then_some(changes)
     }
 }
 
-/// A file of the directory, which is at `path`, if it is there.
+/// Reads a file of the directory at `path`, if it exists.
 fn read(root: &Root, path: &Path, name: &str) -> Result<Option<Vec<u8>>, RulesError> {
     let fail = |error| RulesError::Io(path.join(name).display().to_string(), Arc::new(error));
     match named_file::read_below(root, Path::new(name), RULES_FILE_MAX) {
@@ -160,7 +160,7 @@ fn read(root: &Root, path: &Path, name: &str) -> Result<Option<Vec<u8>>, RulesEr
     }
 }
 
-/// What rules look at in a request; `path` is its decoded path.
+/// The input of rules from a request; `path` is its decoded path.
 pub(crate) fn rule_input<'a>(
     scheme: Scheme,
     request: &Request<'a>,
@@ -174,13 +174,13 @@ pub(crate) fn rule_input<'a>(
     }
 }
 
-/// The rules, and the request that they are asked about.
+/// The rules, and the request that they apply to.
 #[derive(Clone, Copy)]
 pub(crate) struct Ruling<'a> {
     rules: &'a SiteRules,
     pub(crate) input: RuleInput<'a>,
-    /// The answer is the content of the path itself, or a lasting redirect: rules may say how long
-    /// it is kept.
+    /// Whether rules may set how long the response is cached: it is the content of the path itself,
+    /// or a permanent redirect.
     may_cache: bool,
 }
 
@@ -193,7 +193,7 @@ impl<'a> Ruling<'a> {
         }
     }
 
-    /// For an answer that is an error, or stands in for the content of the path.
+    /// For a response that is an error, or that substitutes for the content of the path.
     pub(crate) fn without_caching(self) -> Self {
         Self {
             may_cache: false,

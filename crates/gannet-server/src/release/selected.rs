@@ -1,4 +1,4 @@
-//! What a site has for a path.
+//! The result of resolving a path.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -14,42 +14,43 @@ use gannet_io::memory::Memory;
 
 use super::{ServedFile, bodies};
 
-/// What a path came to.
+/// The result of resolving a path.
 #[expect(clippy::large_enum_variant, reason = "it is made and used in one call")]
 pub(crate) enum Resolved<'s> {
-    /// A representation to send (or its page for 404).
+    /// A representation to send (or the page for a 404).
     Selected(Selected<'s>),
-    /// Elsewhere on this host: a path, encoded, without the query.
+    /// A redirect on this host: an encoded path without the query.
     Redirect(Cow<'s, [u8]>),
-    /// Elsewhere, as a rule says: the whole location.
+    /// A redirect by a rule: the complete location.
     Elsewhere(Status, Vec<u8>),
-    /// An error with a page of our own.
+    /// An error with a built-in page.
     Error(Status),
 }
 
 /// The selected representation of a resource.
 #[derive(Clone, Copy)]
 pub(crate) struct Selected<'s> {
-    /// 200, or the status that this page stands for.
+    /// 200, or the status of the page.
     pub(crate) status: Status,
-    /// Its fields, ready for HTTP/1.
+    /// Its fields, rendered for HTTP/1.
     pub(crate) block: ReadyBlock<'s>,
-    /// What conditions and ranges are evaluated against.
+    /// The input of preconditions and ranges.
     pub(crate) representation: Representation<'s>,
-    /// For the parts of a multipart answer.
+    /// For the parts of a multipart response.
     pub(crate) content_type: &'s [u8],
-    /// Where the bytes are.
+    /// Location of the bytes.
     pub(crate) source: Source<'s>,
-    /// Its SHA-256, once somebody has asked for it; `None` if it cannot be had cheaply.
+    /// Its SHA-256, computed on the first request for it; `None` if computing it would be
+    /// expensive.
     pub(crate) sha256: Option<&'s OnceCell<[u8; 32]>>,
-    /// The block is what the site's rules make of it for this request.
+    /// The site's rules are already applied to the block.
     pub(crate) is_ruled: bool,
-    /// It is the content of the path, and does not stand in for it.
+    /// It is the content of the path, not a substitute.
     pub(crate) is_own: bool,
 }
 
 impl Selected<'_> {
-    /// Whether its bytes are in memory, or in a file that they are sent from.
+    /// Whether its bytes are in memory, or in a file to send from.
     pub(crate) fn is_at_hand(&self) -> bool {
         match self.source {
             Source::Unloaded(body) => body.body().is_some(),
@@ -58,14 +59,14 @@ impl Selected<'_> {
         }
     }
 
-    /// Whether its file has changed, so that an answer with bytes of it could not be finished.
+    /// Whether its file has changed, so that a response with its bytes could not be completed.
     pub(crate) fn is_lost<D: Driver>(&self, driver: &D) -> bool {
         matches!(self.source, Source::File(file, _) if !file.is_unchanged(driver))
     }
 }
 
-/// Where the bytes of a representation are: those of a [`Body`](crate::exchange::body::Body), or not
-/// at hand.
+/// Location of a representation's bytes: that of a [`Body`](crate::exchange::body::Body), or not
+/// yet available.
 #[derive(Clone, Copy)]
 pub(crate) enum Source<'s> {
     /// In memory that is always safe to read.
@@ -76,19 +77,19 @@ pub(crate) enum Source<'s> {
     File(&'s Rc<ServedFile>, u64),
     /// Read or decoded on demand.
     Unloaded(bodies::Unloaded<'s>),
-    /// On the disk: nobody has asked for bytes of it yet.
+    /// On the disk, not read by any request yet.
     Unread,
 }
 
-/// What of a request decides the representation.
+/// The parts of a request that select the representation.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted<'r> {
     /// The canonical decoded path.
     pub(crate) path: &'r [u8],
     /// Codings that the client accepts.
     pub(crate) codings: CodingSet,
-    /// Its bytes are copied on their way out: encrypted, or put into frames.
+    /// Its bytes are copied when they are sent: encrypted, or put into frames.
     pub(crate) is_copied: bool,
-    /// All of it, for what hardly any answer depends on.
+    /// The whole request, for rarely needed fields.
     pub(crate) request: &'r Request<'r>,
 }

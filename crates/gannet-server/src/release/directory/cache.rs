@@ -1,7 +1,8 @@
-//! Request paths and what they came to, bounded in count, bytes and descriptors.
+//! Request paths and their resolutions, bounded in count, bytes and descriptors.
 //!
-//! Two generations approximate least-recently-used at the price of a hash map: what is used moves
-//! to the young one; when that is half the budget, the old one is dropped and the young one ages.
+//! Two generations approximate least-recently-used at the cost of a hash map: a used entry moves to
+//! the young one; when that reaches half the budget, the old one is dropped and the young one takes
+//! its place.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -14,14 +15,14 @@ use crate::limits::{BELIEVED_MS, CACHED_PATHS_MAX, CONFIRMED_MS, OPEN_IDLE_MS};
 
 struct Remembered {
     cached: Rc<Cached>,
-    /// What it was counted with. (Content that is read later is counted when it is remembered
+    /// Its weight when inserted. (Content that is read later is counted when the entry is inserted
     /// again.)
     weight: u64,
     descriptors: usize,
     status: Status,
     /// When the path was last looked up.
     looked_up: Nanos,
-    /// When its file was last seen to be the same.
+    /// When its file was last confirmed unchanged.
     confirmed: Nanos,
 }
 
@@ -53,7 +54,7 @@ impl Generation {
     }
 }
 
-/// What a site may hold to remember files.
+/// Limits of a site's cache.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Room {
     /// Bytes of bodies.
@@ -62,7 +63,7 @@ pub(crate) struct Room {
     pub(crate) descriptors: usize,
 }
 
-/// See the module's description.
+/// See the module documentation.
 pub(super) struct Cache {
     young: Generation,
     old: Generation,
@@ -83,13 +84,13 @@ impl Cache {
         *self = Self::new(self.room);
     }
 
-    /// Bytes that it may remember.
+    /// Bytes that it may cache.
     pub(super) fn memory(&self) -> u64 {
         self.room.memory
     }
 
-    /// Closes open files: those that were not used for long, or all where there are no such.
-    /// False if none is open.
+    /// Closes cached open files: those of the old generation, or if it has none, those of the young
+    /// one. False if none is open.
     pub(super) fn drop_descriptors(&mut self) -> bool {
         let ages = [&mut self.old, &mut self.young];
         let holder = ages.into_iter().find(|it| it.descriptors > 0);
@@ -100,9 +101,9 @@ impl Cache {
         has_some
     }
 
-    /// What a path came to, if the disk confirmed it recently or `is_same` finds it so now. When it
-    /// is time for a whole lookup, one request is sent to make it; those that come meanwhile, which
-    /// may be thousands in one turn, go by `is_same` for a little longer.
+    /// The resolution of a path, if the disk confirmed it recently or `is_same` confirms it now.
+    /// When a whole lookup is due, one request performs it; concurrent requests, possibly thousands
+    /// in one turn, rely on `is_same` for a little longer.
     pub(super) fn fresh(
         &mut self,
         path: &[u8],
@@ -114,7 +115,7 @@ impl Cache {
         }
         let found = self.young.paths.get_mut(path)?;
         if found.cached.is_brief && now != found.confirmed {
-            // Good for the requests of one turn.
+            // Valid for the requests of one turn.
             return None;
         }
         if now > found.confirmed.plus_ms(BELIEVED_MS) {
@@ -131,7 +132,7 @@ impl Cache {
         Some((Rc::clone(&found.cached), found.status))
     }
 
-    /// What a path came to, however long ago.
+    /// The resolution of a path, fresh or stale.
     pub(super) fn any(&self, path: &[u8]) -> Option<Rc<Cached>> {
         let found = self
             .young
@@ -141,7 +142,7 @@ impl Cache {
         Some(Rc::clone(&found.cached))
     }
 
-    /// Remembers what a path came to, at that time. Of the same found later, that time stays.
+    /// Caches the resolution of a path as of `now`. For the same resolution, later times are kept.
     pub(super) fn insert(&mut self, path: &[u8], cached: Rc<Cached>, status: Status, now: Nanos) {
         let old = self.old.take(path).map(|(_, value)| value);
         let before = old.as_ref().or_else(|| self.young.paths.get(path));
@@ -163,8 +164,8 @@ impl Cache {
         self.age();
     }
 
-    /// Forgets what keeps a file open that may change, and was not confirmed for a while. True if
-    /// other such files are left.
+    /// Removes entries that keep open a file that may change and was not confirmed for a while.
+    /// True if other such entries remain.
     pub(super) fn close_idle(&mut self, now: Nanos) -> bool {
         let mut is_left = false;
         for generation in [&mut self.young, &mut self.old] {
@@ -216,7 +217,7 @@ mod tests {
         }
     }
 
-    /// Something that weighs a kilobyte.
+    /// An entry that weighs a kilobyte.
     fn cached() -> Rc<Cached> {
         Rc::new(Cached {
             is_ruled: false,
@@ -236,7 +237,7 @@ mod tests {
         let believed = start.plus_ms(BELIEVED_MS);
         assert!(
             cache
-                .fresh(b"/a", believed, |_| panic!("not asked yet"))
+                .fresh(b"/a", believed, |_| panic!("not compared yet"))
                 .is_some()
         );
         let later = believed.plus_ms(1);
@@ -244,20 +245,20 @@ mod tests {
         assert!(cache.fresh(b"/a", later, |_| true).is_some());
         assert!(
             cache
-                .fresh(b"/a", later, |_| panic!("asked a moment ago"))
+                .fresh(b"/a", later, |_| panic!("compared just now"))
                 .is_some()
         );
         let stale = start.plus_ms(CONFIRMED_MS + 1);
-        assert!(cache.fresh(b"/a", stale, |_| true).is_none(), "looks it up");
+        assert!(cache.fresh(b"/a", stale, |_| true).is_none(), "a whole lookup is due");
         assert!(
             cache.fresh(b"/a", stale, |_| false).is_none(),
             "another version"
         );
-        assert!(cache.fresh(b"/a", stale, |_| true).is_some(), "meanwhile");
+        assert!(cache.fresh(b"/a", stale, |_| true).is_some(), "during the lookup");
         let forgotten = stale.plus_ms(BELIEVED_MS + 1);
         assert!(
             cache.fresh(b"/a", forgotten, |_| true).is_none(),
-            "looks again"
+            "the next lookup is due"
         );
         assert!(cache.any(b"/a").is_some());
         assert!(cache.fresh(b"/b", start, |_| true).is_none());

@@ -1,4 +1,4 @@
-//! Content that a live directory has in a coding alone, and that is decoded for who does not accept it.
+//! Content that a live directory has only in a coding, decoded for clients that do not accept it.
 
 use std::rc::Rc;
 
@@ -9,7 +9,7 @@ use gannet_io::driver::{Driver, Meta};
 use crate::release::ServedFile;
 use crate::release::bodies::{Bodies, Load, Unloaded};
 
-/// The coded file that content is decoded from.
+/// The coded file from which content is decoded.
 pub(crate) struct CodedAlone {
     pub(super) file: Rc<ServedFile>,
     coding: Coding,
@@ -17,12 +17,12 @@ pub(crate) struct CodedAlone {
     len: u64,
     bodies: Bodies,
     number: u32,
-    /// What tells its version, unless it may still be written to.
+    /// Identifies its version, unless it may still be being written.
     version: Option<Meta>,
 }
 
 impl CodedAlone {
-    /// `None` if no more of these `bodies` can be told apart.
+    /// `None` if these `bodies` have no number left.
     pub(super) fn new(
         file: Rc<ServedFile>,
         coding: Coding,
@@ -44,7 +44,7 @@ impl CodedAlone {
         self.coding
     }
 
-    /// The content, which is so many bytes.
+    /// The content of `len` bytes.
     pub(super) fn body(&self, len: u64) -> Unloaded<'_> {
         Unloaded {
             bodies: &self.bodies,
@@ -67,7 +67,7 @@ impl CodedAlone {
         }
     }
 
-    /// What is to be done to know how long the content is.
+    /// The work that determines the length of the content.
     pub(super) fn load(&self) -> Option<Load> {
         self.body(0).load().map(Load::of_unknown_length)
     }
@@ -77,7 +77,7 @@ impl CodedAlone {
         self.bodies.decoded_len(self.version.as_ref()?)
     }
 
-    /// The same, to be known from now on.
+    /// Records the length of the content for this version.
     pub(super) fn note_len(&self, len: Option<u64>) {
         if let Some(version) = &self.version {
             self.bodies.note_decoded_len(version, len);
@@ -89,7 +89,7 @@ impl CodedAlone {
         self.body(0).body().map(|body| body.len() as u64)
     }
 
-    /// Whether the file is as it was when it was opened.
+    /// Whether the file is unchanged since it was opened.
     pub(super) fn is_unchanged<D: Driver>(&self, driver: &D) -> bool {
         self.file.is_unchanged(driver)
     }

@@ -1,13 +1,13 @@
-//! Asking the disk for one request: a chain of questions, each of which may take its time.
+//! A lookup on disk for one request: a chain of operations, each of which may complete later.
 //!
 //! ```text
 //!   Looking ──file──▶ Sidecar ──▶ Sidecar ... ──▶ done, or Reading ──▶ done
 //!      └──directory, redirect, missing ──▶ done
 //! ```
 //!
-//! Where the operator asks for it, a missing file is looked for in a coding alone ([`coded_alone`]).
+//! If enabled, a missing file is also searched in codings ([`coded_alone`]).
 //!
-//! Content is read last, and only what a request needs bytes of (`exchange/first_reads`).
+//! Content is read last, and only if a request needs bytes of it (`exchange/first_reads`).
 
 mod at_path;
 mod coded_alone;
@@ -40,100 +40,100 @@ use crate::release::bodies::Load;
 use crate::release::rules::Ruling;
 use crate::worker::ledger::Charge;
 
-/// What the disk said in the end.
+/// The final result of a lookup on disk.
 pub(crate) enum Filled {
-    /// A file, to be remembered. If its content is not, it is sent from this one.
+    /// A file, to be cached. Without cached content, it is sent from the given file.
     File(Rc<Cached>, Status, Option<Rc<ServedFile>>),
-    /// Elsewhere: an encoded path.
+    /// A redirect: an encoded path.
     Redirect(Vec<u8>),
-    /// Elsewhere, as a rule says: a whole location.
+    /// A redirect by a rule: a complete location.
     Elsewhere(Status, Vec<u8>),
-    /// This directory below the root is to be listed.
+    /// A listing of this directory below the root is needed.
     Directory(Vec<u8>),
     /// A directory's listing.
     Listing(ListingPage),
-    /// Nothing yet: this content has to be decoded, for which the lookup will be woken.
+    /// Not finished: this content must be decoded first; the lookup will be woken.
     Undecoded(Load),
-    /// Nothing yet: descriptors, memory or room among what waits for the disk are used up.
+    /// Not finished: descriptors, memory or room in the disk queue are used up.
     Short,
-    /// Nothing to send.
+    /// No content to send.
     Error(Status),
 }
 
 /// Retries for a file that changes while being read.
 const READS_MAX: u32 = 4;
 
-/// One chain of questions.
+/// A lookup on disk.
 pub(crate) struct Fill {
-    /// That of the release with which it began: all its questions are about that.
+    /// The site in the release with which the lookup began; all its operations use that.
     site: Rc<DirectorySite>,
     /// The canonical request path.
     path: Vec<u8>,
-    /// What else rules look at.
+    /// Further input of rules.
     scheme: Scheme,
     host: Vec<u8>,
     query: Option<Vec<u8>>,
-    /// The path that is looked up.
+    /// The path being looked up.
     wanted: Vec<u8>,
-    /// A browser asks for a page to show.
+    /// A browser requests a page to show.
     is_navigation: bool,
     lookup: Lookup,
     state: State,
-    /// What the lookup's last question opened.
+    /// The file or directory that the lookup's last step opened.
     opened: Option<OpenedFile>,
-    /// That is in a coding.
+    /// Its coding, if it exists only in one.
     alone: Option<Alone>,
     status: Status,
-    /// What was found is the path's own, not what answers for others.
+    /// The result is the path's own content, not a substitute.
     is_own: bool,
-    /// Relative path of the file that was found.
+    /// Relative path of the file found.
     file_path: Vec<u8>,
     content_type: String,
     drafts: Vec<Draft>,
-    /// Files whose content nobody has read yet.
+    /// Files whose content has not been read yet.
     unread: Vec<(Coding, OpenedFile)>,
-    /// Its turn to read has come.
+    /// Admitted to read content.
     is_admitted: bool,
-    /// A file of it has just changed.
+    /// One of its files has just changed.
     is_brief: bool,
-    /// A file of it has changed not long ago.
+    /// One of its files has changed recently.
     is_recent: bool,
     reads: u32,
-    /// How often it had to close other files.
+    /// Attempts after closing other files.
     tries: u32,
-    /// The time when it last asked or was woken, seconds.
+    /// Time of its last operation or wake-up, Unix seconds.
     unix: i64,
-    /// When it began. What it finds is no newer than that, however long the disk takes.
+    /// When it began. Its result counts as no newer than that, however long the disk takes.
     began: Nanos,
 }
 
-/// Which question is asked.
+/// The pending operation.
 enum State {
-    /// The lookup's own.
+    /// The lookup's next step.
     Looking,
-    /// The content of one coding, from this file.
+    /// Reads the content of one coding from this file.
     Reading {
         cached: Rc<Cached>,
         coding: Coding,
         opened: OpenedFile,
-        /// Of the memory that it is read into; a copy is charged elsewhere.
+        /// Charge of the memory that it is read into; a copy is charged elsewhere.
         charge: Option<Charge>,
     },
-    /// Whether there is this sidecar.
+    /// Opens this sidecar.
     Sidecar(usize),
-    /// Whether what is missing is there in this coding of those that are looked for.
+    /// Opens the missing file in this one of the codings.
     Alone(usize),
-    /// The last bytes of this gzip.
+    /// Reads the last bytes of this gzip file.
     GzipEnd(OpenedFile),
-    /// How long the content is of what is there in a coding alone.
+    /// Determines the length of content that exists only in a coding.
     Measuring(OpenedFile, Rc<CodedAlone>),
-    /// The content of what is there in a coding alone.
+    /// Decodes content that exists only in a coding.
     Decoding(Rc<Cached>),
 }
 
 impl Fill {
-    /// Begins to ask for a canonical path, maybe for a browser that shows a page. `ruled` is what
-    /// rules say of it before files; `now` and `unix` (seconds) are the time now.
+    /// Begins a lookup of a canonical path, possibly for a browser that shows a page. `ruled` is
+    /// the outcome of rules that precede files; `now` and `unix` (seconds) are the current time.
     #[cold]
     pub(crate) fn new(
         site: &Rc<DirectorySite>,
@@ -147,11 +147,11 @@ impl Fill {
             Some(name) if path == b"/" || &path[1..] == name.as_slice() => {
                 [b"/", name.as_slice()].concat()
             }
-            // Not a canonical path: the lookup finds it missing without asking.
+            // Not a canonical path: the lookup reports it missing without an operation.
             Some(_) => Vec::new(),
             None => path.to_vec(),
         };
-        // Only rules look at more than the path.
+        // Only rules depend on more than the path.
         let (host, query) = match site.rules() {
             Some(_) => (asked.host.to_vec(), asked.query.map(<[u8]>::to_vec)),
             None => (Vec::new(), None),
@@ -184,7 +184,7 @@ impl Fill {
         }
     }
 
-    /// Asks the site's redirects about a path that no file has.
+    /// Applies the site's redirects to a path without a file.
     fn claim(&mut self) {
         match self.ruling().and_then(|ruling| ruling.for_missing()) {
             Some(ruled) => self.lookup.claim(ruled),
@@ -192,7 +192,7 @@ impl Fill {
         }
     }
 
-    /// The site's own rules, and what they are asked about.
+    /// The site's own rules, and their input.
     pub(crate) fn ruling(&self) -> Option<Ruling<'_>> {
         let rules = self.site.rules()?;
         let asked = RuleInput {
@@ -204,18 +204,18 @@ impl Fill {
         Some(Ruling::new(rules, asked))
     }
 
-    /// Since when what it finds is known.
+    /// Time from which its result counts.
     pub(crate) fn began(&self) -> Nanos {
         self.began
     }
 
-    /// The site that is asked.
+    /// The site of the lookup.
     pub(crate) fn site(&self) -> &Rc<DirectorySite> {
         &self.site
     }
 
-    /// Remembers what it has found, for later requests to the same release. True if that keeps a
-    /// file open that somebody may delete.
+    /// Caches the result for later requests to the same release. True if that keeps a file open
+    /// that may be deleted.
     pub(crate) fn remember(&self, cached: Rc<Cached>, status: Status) -> bool {
         self.site.remember(&self.key(), cached, status, self.began)
     }
@@ -225,8 +225,8 @@ impl Fill {
         &self.path
     }
 
-    /// Asks on, until an answer has to be awaited (`None`) or all is known. `answer` is the one
-    /// that was awaited, if any.
+    /// Continues until an operation is pending (`None`) or the result is known. `answer` is the
+    /// result of the pending operation, if there was one.
     pub(crate) fn advance<D: Driver>(
         &mut self,
         driver: &mut D,
@@ -238,7 +238,7 @@ impl Fill {
         };
         self.unix = driver.unix_seconds();
         loop {
-            // Whenever it begins, there may be nothing to ask.
+            // A lookup may be done without any operation.
             if let (State::Looking, Step::Done(_)) = (&self.state, self.lookup.step()) {
                 let filled = self.looked();
                 if filled.is_some() {
@@ -281,13 +281,13 @@ impl Fill {
         }
     }
 
-    /// Takes an answer and turns to the next question, or is done.
+    /// Handles a result and moves on to the next operation, or finishes.
     fn woken<D: Driver>(
         &mut self,
         driver: &mut D,
         result: Result<Wakeup, Errno>,
     ) -> Option<Filled> {
-        // What is read has an answer of its own to that.
+        // Content reads handle shortage themselves.
         let is_lookup = !matches!(
             self.state,
             State::Reading { .. } | State::Measuring(..) | State::Decoding(_)
@@ -330,7 +330,7 @@ impl Fill {
         }
     }
 
-    /// Something is used up: the question is asked again at once if closing files may help.
+    /// Handles an exhausted resource: retries at once if closing files may help.
     fn lack(&mut self, errno: Errno) -> Option<Filled> {
         let is_full = errno == Errno::AGAIN || self.tries >= DESCRIPTOR_TRIES_MAX;
         if is_full || !self.site.drop_descriptors() {
@@ -340,7 +340,7 @@ impl Fill {
         None
     }
 
-    /// Looks whether the lookup is done.
+    /// Checks whether the lookup is done.
     fn looked(&mut self) -> Option<Filled> {
         if let Step::Done(Found::Unclaimed) = self.lookup.step() {
             self.claim();
@@ -376,18 +376,19 @@ impl Fill {
         })
     }
 
-    /// Takes a file as the representation in one coding, then asks for sidecar number `next`.
+    /// Takes a file as the representation in one coding, then opens sidecar number `next`.
     fn take(&mut self, coding: Coding, opened: OpenedFile, next: usize) -> Option<Filled> {
         let meta = opened.meta;
         let is_settled = is_settled(&meta, self.unix);
         self.is_brief |= !is_settled;
         self.is_recent |= is_recent(&meta, self.unix);
-        // What has just changed is sent from the disk, or read for the requests of one turn.
+        // A file that has just changed is sent from the disk, or read for the requests of one turn.
         let copy_max = match is_settled {
             true => self.site.options.read_max,
             false => SMALL_FILE_MAX,
         };
-        // A file that is being truncated is empty before its times say so: it is asked at each request.
+        // A file that is being truncated is empty before its timestamps show it: it is checked at
+        // each request.
         let is_copied = (1..=copy_max).contains(&meta.len);
         let same = |cached: &Rc<Cached>| {
             let body = cached.body(coding, &meta);
@@ -416,28 +417,28 @@ impl Fill {
         self.next_sidecar(next)
     }
 
-    /// The status of what was found.
+    /// The status of the result.
     pub(crate) fn status(&self) -> Status {
         self.status
     }
 
-    /// It may read content now.
+    /// Admits the lookup to read content.
     pub(crate) fn admit(&mut self) {
         self.is_admitted = true;
     }
 
-    /// Whether it may read content, once.
+    /// Takes the admission to read content, if there is one.
     pub(crate) fn take_admission(&mut self) -> bool {
         std::mem::take(&mut self.is_admitted)
     }
 
-    /// Begins again later, and holds nothing until then.
+    /// Restarts the lookup later; it holds nothing until then.
     pub(crate) fn defer(&mut self) {
         self.start_over();
         self.is_admitted = false;
     }
 
-    /// Asks for everything again.
+    /// Restarts the lookup from the beginning.
     pub(crate) fn start_over(&mut self) {
         let ruled = self.ruling().and_then(|ruling| ruling.before_files());
         self.lookup = lookup(&self.site, &self.wanted, self.is_navigation, ruled);
@@ -475,7 +476,7 @@ impl Fill {
         };
         let cached = match self.previous() {
             Some(previous) if is_lasting(&previous) => {
-                // Another one than that which had the bodies, perhaps.
+                // Perhaps not the entry that provided the bodies.
                 for draft in drafts {
                     if let Some(body) = draft.body.into_inner() {
                         previous.set_body(draft.coding, body);
@@ -508,18 +509,18 @@ impl Fill {
         Some(Filled::File(cached, self.status, None))
     }
 
-    /// Whether the bytes of what is remembered are not to be relied on any more: see [`is_recent`].
+    /// Whether cached bytes are no longer reliable: see [`is_recent`].
     fn reads_again(&self, cached: &Cached) -> bool {
         cached.read_again_at.is_some_and(|at| self.began > at)
     }
 
-    /// What is remembered of the file that was found.
+    /// The cached entry of the file found.
     fn previous(&self) -> Option<Rc<Cached>> {
         self.site.previous(&self.key())
     }
 
-    /// What the site's rules make of the fields of the path's own content, if that is the same at
-    /// every request. (What answers for other paths has fields of theirs.)
+    /// The changes that the site's rules make to the fields of the path's own content, if they are
+    /// the same for every request. (A substitute gets the fields of each requested path.)
     fn changes(&self) -> Option<FieldChanges> {
         let rules = self.site.rules();
         let rules = rules.filter(|it| self.is_own && it.fields_are_fixed())?;
@@ -539,7 +540,7 @@ impl Fill {
         [self.file_path.as_slice(), suffix].concat()
     }
 
-    /// Whether what was opened may stand in for the file found.
+    /// Whether an opened sidecar may substitute for the file found.
     fn is_usable(&self, sidecar: &Meta) -> bool {
         sidecar.kind == FileKind::Regular
             && self.drafts.first().is_some_and(|original| {
@@ -551,9 +552,9 @@ impl Fill {
             })
     }
 
-    /// Under which key the file is remembered: the request path, or for a page that stands in for
-    /// any number of paths (404.html, an application's front page) the page's own, apart for errors,
-    /// which may not be kept.
+    /// The cache key of the file: the request path, or for a page that substitutes for any number
+    /// of paths (404.html, an application's front page) the page's own, separate for errors, which
+    /// may not be cached.
     fn key(&self) -> Vec<u8> {
         match (self.is_own, self.status.0) {
             (true, _) => self.path.clone(),
@@ -563,7 +564,7 @@ impl Fill {
     }
 }
 
-/// A lookup of a path, as far as rules leave it to the files.
+/// A lookup of a path, unless rules have claimed it.
 fn lookup(
     site: &DirectorySite,
     wanted: &[u8],

@@ -1,8 +1,8 @@
-//! Names whose content browsers were told to keep for a year, and the content that they had.
+//! Names whose content browsers were told to cache for a year, and the content that they had.
 //!
-//! That cannot be taken back, so a live directory says it only of names in a framework's folder, and
-//! only as long as it can notice that this was wrong: a name whose content changes is revalidated
-//! from then on, by every worker. Digests in names count in archives alone: fields are made before
+//! That cannot be withdrawn, so a live directory does it only for names in a framework's folder,
+//! and only as long as it can notice a mistake: a name whose content changes is revalidated from
+//! then on, by every worker. Digests in names count only in archives: fields are rendered before
 //! any byte of a file is read.
 
 use std::collections::HashMap;
@@ -13,8 +13,8 @@ use gannet_io::driver::Meta;
 
 use crate::limits::KEPT_NAMES_MAX;
 
-/// What is known of a directory's names, for all workers. Asked when a file is looked up, never for
-/// an answer from memory.
+/// The names of a directory, for all workers. Consulted when a file is looked up, never for a
+/// response from memory.
 #[derive(Debug, Default)]
 pub(crate) struct KeptNames {
     names: Mutex<HashMap<Vec<u8>, Kept>>,
@@ -23,17 +23,17 @@ pub(crate) struct KeptNames {
 /// The content that a name had when it was first sent.
 #[derive(Debug, Eq, PartialEq)]
 enum Kept {
-    /// Its length, and when it was modified. A deploy that copies files keeps both, but neither inode
-    /// nor time of the last status change.
+    /// Its length and modification time. A deploy that copies files preserves both, but neither the
+    /// inode nor the time of the last status change.
     Content(u64, i128),
-    /// It had another one later.
+    /// The content changed later.
     Changed,
 }
 
 impl KeptNames {
-    /// How long the content of a file may be kept.
+    /// How long the content of a file may be cached.
     pub(crate) fn lifetime(&self, path: &[u8], content_type: &str, meta: &Meta) -> Lifetime {
-        // Names that are not text are none of a bundler's.
+        // Bundlers use only names that are valid UTF-8.
         let Ok(name) = str::from_utf8(path) else {
             return Lifetime::Revalidate;
         };
@@ -42,7 +42,7 @@ impl KeptNames {
             return reason.lifetime();
         }
         let content = Kept::Content(meta.len, meta.mtime_ns);
-        // Nothing that is held under the lock can panic halfway.
+        // No code under the lock can panic halfway.
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let has_room = names.len() < KEPT_NAMES_MAX;
         match names.get_mut(path) {

@@ -1,12 +1,12 @@
-//! Rendered listings of directories: which may be sent again, and how much memory they take.
+//! Rendered listings of directories: which may be reused, and how much memory they take.
 //!
-//! A page is shared by all who asked for it. It is fresh for
-//! [`BELIEVED_MS`](crate::limits::BELIEVED_MS), and then as long as the directory's own metadata
-//! show no change, for [`CONFIRMED_MS`](crate::limits::CONFIRMED_MS) at most: what tells of names
-//! tells nothing of the sizes and dates of files.
+//! All clients that requested a page share it. It is fresh for
+//! [`BELIEVED_MS`](crate::limits::BELIEVED_MS), then for as long as the directory's own metadata
+//! are unchanged, at most for [`CONFIRMED_MS`](crate::limits::CONFIRMED_MS): these metadata reflect
+//! changes of names, not of the sizes and dates of files.
 //!
-//! Pages that are not kept any more may still be on their way to slow peers. They are counted until
-//! the last of them has its page.
+//! Pages no longer cached may still be being sent to slow peers. They are counted until the last of
+//! these has received its page.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Weak};
@@ -17,13 +17,13 @@ use gannet_io::memory::Memory;
 
 use crate::limits::{BELIEVED_MS, CONFIRMED_MS, RACY_NS};
 
-/// What makes one listing differ from another.
+/// The key of a listing.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub(crate) struct ListingKey {
     /// [`DirectorySite::address`](super::DirectorySite::address).
     site: usize,
-    /// The directory below the root. Rules may lead a request path to several, by what else they look
-    /// at.
+    /// The directory below the root. Rules may map a request path to several, depending on their
+    /// other input.
     pub(crate) folder: Vec<u8>,
     /// Its request path, which its page shows.
     path: Vec<u8>,
@@ -33,7 +33,7 @@ pub(crate) struct ListingKey {
 }
 
 impl ListingKey {
-    /// What a request wants of a folder below the root.
+    /// The listing that a request wants of a folder below the root.
     pub(crate) fn new(site: usize, folder: &[u8], wanted: &ListingRequest<'_>) -> Self {
         Self {
             site,
@@ -49,7 +49,7 @@ impl ListingKey {
         }
     }
 
-    /// The same as a request for everything in the directory: what is hidden was left out before.
+    /// The same as a request for every entry of the directory: hidden ones were removed before.
     pub(crate) fn wanted(&self) -> ListingRequest<'_> {
         ListingRequest {
             path: &self.path,
@@ -76,18 +76,17 @@ struct Kept {
     page: ListingPage,
     /// The directory's own metadata when it was read.
     meta: Meta,
-    /// The directory had not changed for a while then, so that any change since shows in its
-    /// metadata.
+    /// The directory had been unchanged long enough that any later change shows in its metadata.
     is_settled: bool,
-    /// Before anything was read.
+    /// The time before the first read.
     read_at: Nanos,
     confirmed: Nanos,
 }
 
-/// When and of what a page was made.
+/// The time and metadata of a page.
 pub(crate) struct Made {
     pub(crate) meta: Meta,
-    /// Before anything was read: the two clocks.
+    /// Both clocks before the first read.
     pub(crate) at: Nanos,
     pub(crate) unix: i64,
 }
@@ -104,7 +103,7 @@ pub(crate) struct Listings {
 }
 
 impl Listings {
-    /// A page that may be sent. `is_same` finds out whether a directory has these metadata now.
+    /// A page that may be sent. `is_same` checks whether the directory still has these metadata.
     pub(crate) fn fresh(
         &mut self,
         key: &ListingKey,
@@ -123,7 +122,7 @@ impl Listings {
         Some(kept.page.clone())
     }
 
-    /// Takes a page that was just made, and keeps it within `bytes_max` of all that are kept.
+    /// Takes a new page, and caches it within `bytes_max` of all cached pages.
     pub(crate) fn add(
         &mut self,
         key: &ListingKey,
@@ -164,8 +163,8 @@ impl Listings {
         page
     }
 
-    /// Whether a page of this length fits with all that are in memory. Those that are kept for
-    /// later go if need be.
+    /// Whether a page of this length fits besides all pages in memory. Drops the cached ones if
+    /// necessary.
     pub(crate) fn make_room(&mut self, len: u64, bytes_max: u64) -> bool {
         if self.held_bytes() + len > bytes_max {
             self.forget_all();
@@ -173,7 +172,7 @@ impl Listings {
         self.held_bytes() + len <= bytes_max
     }
 
-    /// No page of this site is kept any more.
+    /// Drops the cached pages of this site.
     pub(crate) fn forget_site(&mut self, site: usize) {
         let keys: Vec<_> = self
             .order
@@ -186,7 +185,7 @@ impl Listings {
         }
     }
 
-    /// No page is kept any more.
+    /// Drops all cached pages.
     pub(crate) fn forget_all(&mut self) {
         self.kept.clear();
         self.order.clear();
@@ -200,7 +199,7 @@ impl Listings {
         }
     }
 
-    /// Bytes of all pages in memory, whoever has them.
+    /// Bytes of all pages in memory, cached or referenced.
     pub(crate) fn held_bytes(&self) -> u64 {
         let alive = self.alive.iter().filter_map(Weak::upgrade);
         alive.map(|page| page.len() as u64).sum()
@@ -246,24 +245,24 @@ mod tests {
         let start = made(0, 0).at;
         let first = pages.add(&key, vec![1; 100], &made(1_000, 1_010), 1_000);
         let believed = start.plus_ms(BELIEVED_MS);
-        let again = pages.fresh(&key, believed, |_| panic!("not yet")).unwrap();
+        let again = pages.fresh(&key, believed, |_| panic!("not compared yet")).unwrap();
         assert!(Arc::ptr_eq(&again.content, &first.content));
         let later = believed.plus_ms(1);
         assert!(pages.fresh(&key, later, |_| true).is_some());
-        assert!(pages.fresh(&key, later, |_| panic!("just now")).is_some());
+        assert!(pages.fresh(&key, later, |_| panic!("compared just now")).is_some());
         let last = start.plus_ms(CONFIRMED_MS);
         assert!(pages.fresh(&key, last, |_| true).is_some());
         let over = start.plus_ms(CONFIRMED_MS + 1);
-        // Confirmed a moment ago, so it is fresh; and then not confirmed any more.
-        assert!(pages.fresh(&key, over, |_| panic!("just now")).is_some());
+        // Confirmed a moment ago, hence still fresh; afterwards it is not confirmed again.
+        assert!(pages.fresh(&key, over, |_| panic!("compared just now")).is_some());
         let over = last.plus_ms(BELIEVED_MS + 1);
         assert!(pages.fresh(&key, over, |_| true).is_none());
         pages.add(&key, vec![1; 100], &made(1_000, 1_010), 1_000);
         assert!(pages.fresh(&key, later, |_| false).is_none(), "a change");
     }
 
-    /// A directory that changed a moment before it was read may change once more with the same
-    /// time: the clock of file systems has coarse ticks.
+    /// A directory that changed just before it was read may change once more with the same
+    /// timestamp: file systems' clocks have coarse ticks.
     #[test]
     fn a_fresh_change_confirms_nothing() {
         let (mut pages, key) = (Listings::default(), key(b"/a/"));
@@ -282,7 +281,7 @@ mod tests {
         drop(held);
         assert_eq!((pages.kept_bytes, pages.held_bytes()), (600, 600));
         pages.add(&key(b"/c/"), vec![1; 1_001], &settled, 1_000);
-        assert_eq!(pages.kept.len(), 1, "what is too long is not kept");
+        assert_eq!(pages.kept.len(), 1, "a page that is too long is not cached");
         assert_eq!(pages.order.len(), 1);
     }
 }

@@ -1,10 +1,10 @@
-//! A live directory: what a worker caches of it, and how long that stays fresh.
+//! A live directory: a worker's cache of it, and how long entries stay fresh.
 //!
 //! A request path that was answered a moment ago is answered from memory. After
-//! [`BELIEVED_MS`](crate::limits::BELIEVED_MS) the metadata of its file is asked for and compared
-//! with what is remembered (identity, length, times), so a change is seen within a second on every
-//! file system, without a watch per directory. Now and then
-//! ([`CONFIRMED_MS`](crate::limits::CONFIRMED_MS)) the whole path is looked up again.
+//! [`BELIEVED_MS`](crate::limits::BELIEVED_MS) the file's metadata are compared with the cached
+//! ones (identity, length, times), so a change is seen within a second on every file system,
+//! without a watch per directory. After [`CONFIRMED_MS`](crate::limits::CONFIRMED_MS) the whole
+//! path is looked up again.
 
 mod cache;
 mod coded;
@@ -44,18 +44,18 @@ use crate::config::ContentOptions;
 use crate::exchange::body::Body;
 use crate::limits::{RECENT_S, SETTLED_S, SMALL_FILE_MAX, SNAPSHOT_MAX};
 
-/// A live directory, as one worker sees it: that which is at a path at some time, with its rules.
+/// A live directory as one worker sees it: the directory at a path at some time, with its rules.
 pub(crate) struct DirectorySite {
-    /// None while nothing is at the directory's path.
+    /// `None` while the path names no directory.
     root: Option<Root>,
     /// The site's own rules.
     rules: Option<Arc<SiteRules>>,
     pub(crate) options: Arc<DirectoryOptions>,
-    /// What browsers were told to keep, by all workers.
+    /// Names that browsers were told to cache, by any worker.
     kept: Arc<KeptNames>,
-    /// What is remembered; nothing any more once it is retired.
+    /// Cached files; `None` once the site is retired.
     cache: RefCell<Option<Cache>>,
-    /// Content of files that are there in a coding alone: the last one that was decoded.
+    /// Decoded content of files that exist only in a coding: the last one.
     bodies: Bodies,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct DirectoryOptions {
     pub(crate) defaults: DefaultFields,
     pub(crate) types: Types,
     pub(crate) sidecars: bool,
-    /// `NAME.gz` answers for a `NAME` that is not there.
+    /// Serve `NAME` from `NAME.gz` if there is no `NAME`.
     pub(crate) compressed_only: bool,
     /// Files up to this length are read whole before they are sent.
     pub(crate) read_max: u64,
@@ -74,84 +74,85 @@ pub(crate) struct DirectoryOptions {
     pub(crate) single: Option<Vec<u8>>,
 }
 
-/// A file's representations, remembered.
+/// The cached representations of a file.
 pub(crate) struct Cached {
     content_type: String,
     last_modified: Option<i64>,
     /// In order of length; the first acceptable one is sent.
     variants: Vec<CachedVariant>,
-    /// The fields are what the site's rules make of them for the one path that this answers.
+    /// The site's rules for the one path that this answers are applied to the fields.
     is_ruled: bool,
-    /// A file of it had changed just before it was looked at: see [`is_settled`].
+    /// One of its files changed just before the lookup: see [`is_settled`].
     is_brief: bool,
-    /// A file of it had changed not long before: its bytes are read again at a lookup after this time.
+    /// One of its files changed recently: its bytes are read again at a lookup after this time.
     read_again_at: Option<Nanos>,
-    /// It is the content of a path, and stands in for no other.
+    /// It is the content of a path, not a substitute.
     is_own: bool,
 }
 
-/// What a file answers.
+/// The use of a file in responses.
 pub(crate) struct Role<'a> {
-    /// Its own path, not others that have nothing.
+    /// It answers its own path, not paths without content.
     pub(crate) is_own: bool,
-    /// With the status of an error.
+    /// It is sent with an error status.
     pub(crate) is_error: bool,
-    /// Its path below the root, which it may have in a coding alone.
+    /// Its path below the root; the file may exist only in a coding.
     pub(crate) name: &'a [u8],
-    /// What the site's rules make of its fields, unless that is settled at each request.
+    /// The changes that the site's rules make to its fields, unless they are determined for each
+    /// request.
     pub(crate) changes: Option<&'a FieldChanges>,
 }
 
-/// What the disk said of one content coding of a file: the file itself, or a sidecar.
+/// One content coding of a file as found on disk: the file itself, or a sidecar.
 pub(crate) struct Draft {
     /// Its path below the root.
     pub(crate) path: Vec<u8>,
     pub(crate) coding: Coding,
-    /// Of the file, also where the content is what that is decoded to.
+    /// Metadata of the file, even if the content is decoded from it.
     pub(crate) meta: Meta,
     /// Length of the content in bytes.
     pub(crate) len: u64,
     /// The content, once a request has needed it.
     pub(crate) body: OnceCell<Body>,
-    /// What it is decoded from before it is sent.
+    /// The file that it is decoded from before it is sent.
     pub(crate) coded: Option<Rc<CodedAlone>>,
 }
 
-/// The same, ready to be sent.
+/// A draft, ready to be sent.
 struct CachedVariant {
     draft: Draft,
     tag: String,
     ready: ReadyFields,
     /// The same fields for HTTP/2.
     hpack: Option<ReadyHpack>,
-    /// Its SHA-256, once somebody has asked for it.
+    /// Its SHA-256, computed on the first request for it.
     sha256: OnceCell<[u8; 32]>,
-    /// Bytes that requests have taken of it before there was a copy.
+    /// Bytes that requests took of it before there was a copy.
     taken: Cell<u64>,
-    /// The file that they are being sent from.
+    /// The file that it is being sent from.
     live: RefCell<Weak<ServedFile>>,
 }
 
-/// Whether a file has been as it is for so long that bytes read now can be kept. The times of a file
-/// are set when a write begins, and no finer than a clock ticks: what is read while somebody writes
-/// may be half old and half new, and nothing tells afterwards. (git calls such files racy.)
+/// Whether a file has been unchanged for so long that bytes read now may be cached. The timestamps
+/// of a file are set when a write begins, no finer than a clock tick: a read during a write may
+/// return a mix of old and new bytes, which no later check can detect. (git calls such files racy.)
 ///
-/// `unix` (seconds) is the time when the file was found to be open, and not an earlier one. A file of
-/// the future is not settled: the clock of its file system goes ahead, or ours was set back.
+/// `unix` (seconds) is the time when the file was opened, not an earlier one. A file with a future
+/// time is not settled: its file system's clock is ahead, or ours was set back.
 fn is_settled(meta: &Meta, unix: i64) -> bool {
     let changed = meta.ctime_ns.div_euclid(1_000_000_000);
     i128::from(unix) - changed > i128::from(SETTLED_S)
 }
 
-/// Whether a file may be as it is because of a write that is still under way: its times, which are set
-/// when a write begins, would never tell. Its bytes are read again when the path is looked up again.
+/// Whether a file may be the result of a write that is still in progress: its timestamps, set when
+/// the write began, would never show it. Its bytes are read again when the path is looked up again.
 fn is_recent(meta: &Meta, unix: i64) -> bool {
     let changed = meta.ctime_ns.div_euclid(1_000_000_000);
     i128::from(unix) - changed <= i128::from(RECENT_S)
 }
 
 impl Cached {
-    /// Makes a file's variants ready to be sent. `None` if its fields cannot be rendered.
+    /// Prepares a file's variants for sending. `None` if its fields cannot be rendered.
     fn new(
         content_type: String,
         mut drafts: Vec<Draft>,
@@ -168,7 +169,7 @@ impl Cached {
             Role { is_error: true, .. } => Lifetime::NoCache,
             Role { .. } => Lifetime::Revalidate,
         };
-        // What would have to be decoded is for those who accept nothing else.
+        // Variants that require decoding come last.
         drafts.sort_by_key(|draft| (draft.coded.is_some(), draft.len));
         let fields = site.options.defaults.of_content(None);
         let fields: Vec<(&str, &[u8])> = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
@@ -181,7 +182,7 @@ impl Cached {
                 identity: draft.meta.identity,
             });
             if draft.coded.is_some() {
-                // The coded representation of the same file has one, too.
+                // The coded representation of the same file has a tag as well.
                 tag.insert_str(tag.len() - 1, "-i");
             }
             let ready = answer::ready_fields(&Resource {
@@ -219,7 +220,7 @@ impl Cached {
         })
     }
 
-    /// The bytes of a coding, if its file is still this one.
+    /// The body in a coding, if its file is still this version.
     fn body(&self, coding: Coding, meta: &Meta) -> Option<Body> {
         self.variant(coding, meta)?.draft.body.get().cloned()
     }
@@ -233,17 +234,17 @@ impl Cached {
         self.variants.iter().find(|v| v.draft.coding == coding)
     }
 
-    /// The content of a coding was read.
+    /// Sets the content of a coding after it was read.
     pub(crate) fn set_body(&self, coding: Coding, body: Body) {
         if let Some(variant) = self.variant_in(coding) {
-            // Whoever was first has read the same version.
+            // If it is already set, it was read from the same version.
             let _ = variant.draft.body.set(body);
         }
     }
 
-    /// Whether a coding is to be copied, for a request that takes so many bytes of it: once requests
-    /// have taken as many as there are. Each counts as [`SMALL_FILE_MAX`] at least: without a copy,
-    /// looking it up costs as much.
+    /// Whether to copy a coding, for a request that takes `needed` bytes of it: once requests have
+    /// taken as many bytes as it has. Each counts as at least [`SMALL_FILE_MAX`]: without a copy, a
+    /// lookup costs as much.
     pub(crate) fn is_worth_copying(&self, coding: Coding, needed: u64) -> bool {
         self.variant_in(coding).is_some_and(|variant| {
             let taken = variant.taken.get() + needed.max(SMALL_FILE_MAX);
@@ -252,8 +253,8 @@ impl Cached {
         })
     }
 
-    /// The file of a coding, to be sent as it is: one descriptor for all who are sent it at the same
-    /// time, and none when nobody is.
+    /// The file of a coding, to be sent directly: one descriptor for all concurrent responses, and
+    /// none without any.
     pub(crate) fn live(&self, coding: Coding, opened: OpenedFile) -> Rc<ServedFile> {
         let OpenedFile { file, meta } = opened;
         let opened = || Rc::new(ServedFile::live(file, meta));
@@ -268,7 +269,7 @@ impl Cached {
         })
     }
 
-    /// Whether it would be made of exactly these.
+    /// Whether it consists of exactly these drafts.
     fn is_made_of(&self, drafts: &[Draft]) -> bool {
         self.variants.len() == drafts.len()
             && drafts
@@ -276,8 +277,8 @@ impl Cached {
                 .all(|draft| self.variant(draft.coding, &draft.meta).is_some())
     }
 
-    /// The smallest acceptable variant; without one the file as it is (RFC 9110 section 12.5.3
-    /// lets a server disregard the field), which may be coded and too long to be decoded.
+    /// The smallest acceptable variant; without one, the file itself (RFC 9110 section 12.5.3 lets
+    /// a server disregard the field), which may be coded and too long to decode.
     pub(crate) fn select(&self, codings: CodingSet, status: Status) -> Selected<'_> {
         let variant = self
             .variants
@@ -319,7 +320,7 @@ impl Cached {
         self.files().any(|file| !file.is_constant())
     }
 
-    /// Bytes of memory that remembering it costs, roughly.
+    /// Approximate bytes of memory that caching it takes.
     fn weight(&self) -> u64 {
         let bodies = self.variants.iter().map(|v| match v.draft.body.get() {
             Some(body) if !body.is_live() => body.len(),
@@ -333,7 +334,7 @@ impl Cached {
         self.files().count()
     }
 
-    /// Files that it is sent from.
+    /// The files that it is sent from.
     fn files(&self) -> impl Iterator<Item = &Rc<ServedFile>> {
         self.variants
             .iter()
@@ -345,10 +346,10 @@ impl Cached {
 }
 
 impl DirectoryOptions {
-    /// Those of a directory, or of a `single` file of it.
+    /// The options of a directory, or of a `single` file in it.
     ///
     /// # Errors
-    /// When a configured content type cannot be one.
+    /// A configured content type is invalid.
     pub(crate) fn new(
         options: &ContentOptions,
         single: Option<Vec<u8>>,
@@ -357,7 +358,7 @@ impl DirectoryOptions {
             clean_urls: options.clean_urls && single.is_none(),
             spa: options.spa && single.is_none(),
             listing: options.listing && single.is_none(),
-            // A single file was named by the operator, whatever it is called.
+            // A single file was named by the operator, even if it is a dotfile.
             dotfiles: options.dotfiles || single.is_some(),
         };
         let mut routing = options.routing.clone();
@@ -379,7 +380,7 @@ impl DirectoryOptions {
 }
 
 impl DirectorySite {
-    /// The directory as a worker has it, which remembers files for which there is `room`.
+    /// A worker's site of the directory, with `room` for its cache.
     pub(crate) fn new(opened: &OpenedDirectory, worker: usize, room: Room) -> Self {
         let root = opened.roots.get(worker).cloned();
         Self {
@@ -392,41 +393,41 @@ impl DirectorySite {
         }
     }
 
-    /// What is remembered of it is forgotten.
+    /// Drops the cached files.
     pub(crate) fn forget(&self) {
         if let Some(cache) = &mut *self.cache.borrow_mut() {
             cache.clear();
         }
     }
 
-    /// Content that was decoded is forgotten.
+    /// Drops decoded content.
     pub(crate) fn forget_bodies(&self) {
         self.bodies.forget();
     }
 
-    /// The same, and nothing is remembered any more: another release has taken its place.
+    /// Drops the caches and disables them: another release has replaced this one.
     pub(crate) fn retire(&self) {
         *self.cache.borrow_mut() = None;
         self.bodies.retire();
     }
 
-    /// Bytes that may be remembered of it; 0 once it is retired.
+    /// Bytes that may be cached of it; 0 once it is retired.
     pub(crate) fn memory(&self) -> u64 {
         self.cache.borrow().as_ref().map_or(0, Cache::memory)
     }
 
-    /// The directory, if any is at its path.
+    /// The directory, if its path names one.
     pub(crate) fn root(&self) -> Option<&Root> {
         self.root.as_ref()
     }
 
-    /// What no other site of this worker has while this one is there.
+    /// A value unique among the worker's current sites.
     pub(crate) fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
 
-    /// The content of a file that is there in a coding alone, to be decoded when it is needed.
-    /// `None` if no more of them can be told apart.
+    /// The content of a file that exists only in a coding, to be decoded on demand. `None` if no
+    /// number is left to identify it.
     pub(crate) fn coded_alone(
         &self,
         coded: &OpenedFile,
@@ -434,13 +435,13 @@ impl DirectorySite {
         unix: i64,
     ) -> Option<CodedAlone> {
         let meta = coded.meta;
-        // What has just changed may be of several versions.
+        // A file that has just changed may contain several versions.
         let version = is_settled(&meta, unix).then_some(meta);
         let file = Rc::new(ServedFile::live(coded.file.clone(), meta));
         CodedAlone::new(file, coding, (meta.len, version), &self.bodies)
     }
 
-    /// How long the content of a name may be kept that this file has.
+    /// How long the content of this file may be cached under `name`.
     fn lifetime(&self, name: &[u8], file: &Draft, content_type: &str) -> Lifetime {
         self.kept.lifetime(name, content_type, &file.meta)
     }
@@ -451,7 +452,7 @@ impl DirectorySite {
     }
 
     /// The cached entry for a path, if fresh. Files sent from disk are checked on every request: a
-    /// response for an older version could not be completed.
+    /// response from an outdated version could not be completed.
     pub(crate) fn lookup<D: Driver>(
         &self,
         path: &[u8],
@@ -469,7 +470,7 @@ impl DirectorySite {
         found.filter(|(cached, _)| cached.files().all(|file| file.is_unchanged(driver)))
     }
 
-    /// Closes files that are kept open for later requests, the oldest first. False if none is.
+    /// Closes files kept open for later requests, the oldest first. False if none is open.
     pub(crate) fn drop_descriptors(&self) -> bool {
         let mut cache = self.cache.borrow_mut();
         cache.as_mut().is_some_and(Cache::drop_descriptors)
@@ -481,8 +482,8 @@ impl DirectorySite {
         found.filter(|cached| !cached.files().any(|file| file.is_over()))
     }
 
-    /// Remembers what a request path came to, unless another release has taken its place. True if
-    /// that keeps a file open that somebody may delete.
+    /// Caches the resolution of a request path, unless another release has replaced this one. True
+    /// if that keeps a file open that may be deleted.
     pub(crate) fn remember(
         &self,
         path: &[u8],
@@ -498,8 +499,8 @@ impl DirectorySite {
         is_live
     }
 
-    /// Lets go of files that may change and that nobody has asked for in a while: deleted ones take
-    /// room on the disk as long as they are open. True if some are left.
+    /// Closes files that may change and have not been requested for a while: deleted ones occupy
+    /// disk space as long as they are open. True if some remain open.
     pub(crate) fn close_idle(&self, now: Nanos) -> bool {
         let mut cache = self.cache.borrow_mut();
         cache.as_mut().is_some_and(|cache| cache.close_idle(now))

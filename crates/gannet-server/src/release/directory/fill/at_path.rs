@@ -1,12 +1,12 @@
-//! What an answer of the disk means for a lookup.
+//! The meaning of a disk result for a lookup.
 
 use gannet_content::directory::lookup::AtPath;
 use gannet_io::driver::{Errno, FileKind};
 
 use crate::exchange::Wakeup;
 
-/// Whether descriptors or memory were used up, of the process or of the machine, or there is no
-/// room among what waits for the disk (`EAGAIN`). It says nothing about the path.
+/// Whether descriptors or memory were used up, of the process or of the system, or there was no
+/// room in the disk queue (`EAGAIN`). Such an error says nothing about the path.
 pub(super) fn is_shortage(errno: Errno) -> bool {
     matches!(
         errno,
@@ -14,7 +14,7 @@ pub(super) fn is_shortage(errno: Errno) -> bool {
     )
 }
 
-/// What an answer says of the path.
+/// What a result says about the path.
 pub(super) fn at_path(result: &Result<Wakeup, Errno>) -> AtPath {
     match result {
         Ok(Wakeup::Opened(opened)) => match opened.meta.kind {

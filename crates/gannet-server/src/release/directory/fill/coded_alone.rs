@@ -1,10 +1,10 @@
-//! Files that are there in a coding alone: `page.html.gz` or `page.html.br` without `page.html`.
+//! Files that exist only in a coding: `page.html.gz` or `page.html.br` without `page.html`.
 //!
-//! The coded bytes are sent to who accepts them. For others they are decoded when that is needed, as
-//! bodies of archives are (`release/bodies`). How long the content is the last bytes of gzip say (RFC
-//! 1952 section 2.3.1), so fields are made without decoding; content of another length is an error.
-//! Brotli does not say it: each version is decoded once before there are fields. What cannot be
-//! decoded, or is too long for it, is sent in its coding to everybody.
+//! Clients that accept the coding get the coded bytes. For others they are decoded on demand, like
+//! bodies of archives (`release/bodies`). The last bytes of gzip give the length of the content
+//! (RFC 1952 section 2.3.1), so fields are rendered without decoding; content of another length is
+//! an error. Brotli does not store it: each version is decoded once before its fields are rendered.
+//! A file that cannot be decoded, or is too long for it, is sent coded to all clients.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -21,24 +21,24 @@ use super::at_path::at_path;
 use super::{Fill, Filled, READS_MAX, State};
 use crate::exchange::Wakeup;
 
-/// The codings that are looked for, in this order, and the suffixes of their names.
+/// The codings to search, in this order, and their file name suffixes.
 const ALONE: [(Coding, &[u8]); 2] = [(Coding::Gzip, b".gz"), (Coding::Brotli, b".br")];
 
-/// The fewest bytes of gzip: its header and its trailer (RFC 1952 section 2.3).
+/// Minimum length of gzip: its header and its trailer (RFC 1952 section 2.3).
 const GZIP_LEN_MIN: u64 = 18;
 
-/// The length of the content, at the end of gzip.
+/// Length of the trailer field that gives the content's length.
 const CONTENT_LEN_LEN: u64 = 4;
 
-/// What a lookup has found in a coding alone.
+/// A file found only in a coding.
 pub(super) struct Alone {
     coding: Coding,
-    /// What it is decoded from, and how long the content is, if that can be.
+    /// The source to decode from and the length of the content, if it can be decoded.
     decoded: Option<(Rc<CodedAlone>, u64)>,
 }
 
 impl Fill {
-    /// Whether what the lookup asks for may be there in a coding.
+    /// Whether the file that the lookup opens may exist in a coding.
     pub(super) fn may_be_coded(&self) -> bool {
         let Step::Open(path) = self.lookup.step() else {
             return false;
@@ -49,7 +49,7 @@ impl Fill {
             && may_have_sidecars(path, 1)
     }
 
-    /// The name under which it would be there.
+    /// The name of the missing file in a coding.
     pub(super) fn coded_name(&self, index: usize) -> Vec<u8> {
         match self.lookup.step() {
             Step::Open(path) => [path, ALONE[index].1].concat(),
@@ -57,7 +57,7 @@ impl Fill {
         }
     }
 
-    /// Takes the answer to whether it is there in this coding.
+    /// Handles the result of opening the file in this coding.
     pub(super) fn coded_opened(
         &mut self,
         index: usize,
@@ -67,7 +67,7 @@ impl Fill {
             Ok(Wakeup::Opened(opened)) if opened.meta.kind == FileKind::Regular => opened,
             other => {
                 let found = match at_path(&other) {
-                    // That is none, which says nothing of the name without the suffix.
+                    // Not a usable coded file; that says nothing about the name without the suffix.
                     AtPath::Missing | AtPath::Directory | AtPath::Other | AtPath::Escapes => {
                         AtPath::Missing
                     }
@@ -105,7 +105,7 @@ impl Fill {
         Some(Filled::Undecoded(load))
     }
 
-    /// Asks for the last bytes of gzip.
+    /// Reads the last bytes of gzip.
     pub(super) fn ask_end<D: Driver>(
         driver: &mut D,
         gzip: &OpenedFile,
@@ -118,7 +118,7 @@ impl Fill {
         }
     }
 
-    /// Takes the last bytes of gzip. `None`, too, if it has become shorter.
+    /// Handles the last bytes of gzip. `None`, too, if the file has become shorter.
     pub(super) fn gzip_end(
         &mut self,
         gzip: OpenedFile,
@@ -139,7 +139,7 @@ impl Fill {
         self.coded_found(Coding::Gzip, gzip, decoded)
     }
 
-    /// Content was decoded to know how long it is, or cannot be.
+    /// Handles the result of decoding content to determine its length.
     pub(super) fn coded_measured<D: Driver>(
         &mut self,
         driver: &D,
@@ -151,14 +151,14 @@ impl Fill {
                 alone.note_len(Some(len));
                 self.measured(coded, alone, Some(len))
             }
-            // Peers hold as many copies as there may be.
+            // Copies held by peers use up the limit.
             (Err(Errno::AGAIN | Errno::NOMEM), _) => Some(Filled::Short),
             _ if !alone.is_unchanged(driver) => self.coded_changed(),
             (Err(Errno::BADMSG), _) => {
                 alone.note_len(None);
                 self.measured(coded, alone, None)
             }
-            // The disk fails, which says nothing of the content.
+            // A disk failure says nothing about the content.
             _ => Some(Filled::Error(Status::INTERNAL_SERVER_ERROR)),
         }
     }
@@ -186,7 +186,7 @@ impl Fill {
         self.looked()
     }
 
-    /// Takes a file as the representation in its coding, and what it comes to as the one without.
+    /// Takes a file as the representation in its coding, and its decoded content as identity.
     pub(super) fn take_alone(&mut self, coded: OpenedFile, alone: Alone) -> Option<Filled> {
         if let Some((decoded_from, len)) = alone.decoded {
             self.drafts.push(Draft {
@@ -201,13 +201,13 @@ impl Fill {
         self.take(alone.coding, coded, 0)
     }
 
-    /// Content is to be decoded; it will be woken for that.
+    /// Waits for content that is being decoded.
     pub(crate) fn await_load(&mut self, cached: Rc<Cached>) {
         self.state = State::Decoding(cached);
     }
 
-    /// Content has been decoded, or cannot be. `None` if the file has changed meanwhile: then all
-    /// is to be asked again.
+    /// Handles the result of decoding content. `None` if the file has changed meanwhile and the
+    /// lookup starts over.
     pub(super) fn decoded<D: Driver>(
         &mut self,
         driver: &D,
@@ -217,14 +217,14 @@ impl Fill {
         let has_changed = || cached.files().any(|file| !file.is_unchanged(driver));
         match result {
             Ok(Wakeup::Loaded) => Some(Filled::File(cached, self.status, None)),
-            // Peers hold as many copies as there may be.
+            // Copies held by peers use up the limit.
             Err(Errno::AGAIN | Errno::NOMEM) => Some(Filled::Short),
             _ if has_changed() => self.coded_changed(),
             _ => Some(Filled::Error(Status::INTERNAL_SERVER_ERROR)),
         }
     }
 
-    /// Asks for everything again, unless that was done often.
+    /// Starts over, up to a limit of [`READS_MAX`].
     fn coded_changed(&mut self) -> Option<Filled> {
         self.reads += 1;
         if self.reads >= READS_MAX {

@@ -1,4 +1,4 @@
-//! The content of a file, in one version.
+//! Reads the content of a file, in one version.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,15 +17,15 @@ use crate::release::files::is_link_change;
 use crate::worker::ledger::Charge;
 
 impl Fill {
-    /// The file of a coding whose content was not read yet. Those of others are closed.
+    /// The file of a coding whose content is still unread. Those of other codings are closed.
     pub(crate) fn take_unread(&mut self, coding: Coding) -> Option<OpenedFile> {
         let unread = std::mem::take(&mut self.unread);
         let mut found = unread.into_iter().filter(|(other, _)| *other == coding);
         found.next().map(|(_, opened)| opened)
     }
 
-    /// The content of a coding is being copied from this file, or read into memory that is
-    /// charged already.
+    /// Waits for the content of a coding that is being copied from this file, or read into memory
+    /// that is already charged.
     pub(crate) fn await_content(
         &mut self,
         (cached, coding): (Rc<Cached>, Coding),
@@ -40,8 +40,8 @@ impl Fill {
         };
     }
 
-    /// The content that was awaited is there, or cannot be had. `None` if the file has changed
-    /// meanwhile, so that what is kept is one version of it: then all is to be asked again.
+    /// Handles the result of reading content. `None` if the file has changed meanwhile, so that one
+    /// version of it is cached, and the lookup starts over.
     pub(crate) fn content_read<D: Driver>(
         &mut self,
         driver: &mut D,
@@ -58,7 +58,7 @@ impl Fill {
             debug_assert!(false, "it awaits content");
             return Some(Filled::Error(Status::INTERNAL_SERVER_ERROR));
         };
-        // Whoever replaces it by a rename leaves this one as it is.
+        // A replacement by rename leaves this file as it is.
         let is_same = driver
             .meta(&opened.file)
             .is_ok_and(|now| now == opened.meta || is_link_change(&opened.meta, &now));
@@ -69,7 +69,7 @@ impl Fill {
                 Body::Shared(memory, 0..opened.meta.len as usize)
             }
             Ok(Wakeup::Copied(file)) if is_same => Body::copy(file, opened.meta.len),
-            // Shorter than it was: it has changed.
+            // It is shorter than before: it has changed.
             Ok(_) | Err(Errno::NODATA) => {
                 self.reads += 1;
                 if self.reads >= READS_MAX {
@@ -78,7 +78,7 @@ impl Fill {
                 self.start_over();
                 return None;
             }
-            // No descriptor or memory to spare: from the file itself.
+            // No descriptor or memory to spare: send it from the file itself.
             Err(Errno::NOMEM | Errno::MFILE | Errno::NFILE | Errno::AGAIN) if is_long => {
                 return Some(self.live((cached, coding), opened));
             }
@@ -89,7 +89,7 @@ impl Fill {
         Some(Filled::File(cached, self.status, None))
     }
 
-    /// The content of a coding is sent from this file as it is.
+    /// The result for content that is sent directly from this file.
     pub(crate) fn live(
         &self,
         (cached, coding): (Rc<Cached>, Coding),
