@@ -57,8 +57,8 @@ pub(crate) const TRIM_MS: u64 = 1_000;
 pub(crate) const SLICE_MAX: u64 = gannet_io::limits::RESIDENT_CHUNK;
 
 /// Delay before the first check whether a peer has acknowledged the pages of a live file,
-/// nanoseconds: a round trip in a local network. Each further wait exceeds the necessary one by an
-/// eighth.
+/// nanoseconds: a round trip in a local network. Each later check follows after this long plus an
+/// eighth of the time waited so far.
 pub(crate) const ACKNOWLEDGED_FIRST_NS: u64 = 250_000;
 
 /// The last slice of a live file, which waits for that acknowledgement, is its tail divided by

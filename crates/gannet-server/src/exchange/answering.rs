@@ -1,7 +1,7 @@
-//! From a resolved request to the bytes of its answer, for every version of HTTP.
+//! Builds the bytes of a response from a resolved request, for every version of HTTP.
 //!
-//! Conditions and ranges were decided by `gannet-content`; here heads are written and bodies are
-//! named, in the cheapest form that their source allows. What differs by version is in
+//! `gannet-content` evaluates preconditions and ranges; this module writes heads and references
+//! bodies, in the cheapest form that their source allows. Differences between versions are in
 //! [`Reply`].
 
 use std::ops::Range;
@@ -39,7 +39,7 @@ use crate::release::bodies::Unloaded;
 use crate::release::rules::Ruling;
 use crate::release::{Selected, Source};
 
-/// What is the same for all requests of a turn.
+/// State common to all requests of a turn.
 pub(crate) struct Turn<'a> {
     /// `date: ... CRLF`.
     pub(crate) date_line: &'a [u8; DATE_LINE_LEN],
@@ -49,54 +49,54 @@ pub(crate) struct Turn<'a> {
     pub(crate) now: Nanos,
     /// See [`WorkerSettings`](crate::worker::WorkerSettings).
     pub(crate) secret: &'a [u8; 32],
-    /// Fields that every answer carries, as the operator configured them.
+    /// Fields that the operator configured for every response.
     pub(crate) fields: Vec<(&'a str, &'a [u8])>,
-    /// Where HTTPS is.
+    /// Location of the HTTPS server.
     pub(crate) redirect: Redirect,
-    /// Fields that the server's own answers have by default.
+    /// Default fields of the server's own responses.
     pub(crate) defaults: &'a OwnFields,
     /// The scheme of the connection.
     pub(crate) scheme: Scheme,
 }
 
 impl Turn<'_> {
-    /// What the operator configures for answers of this status: how long to keep the content is
-    /// not meant for errors.
+    /// The configured fields for responses of this status: caching fields are meant for content,
+    /// not for errors.
     pub(super) fn configured(&self, status: Status) -> impl Iterator<Item = (&str, &[u8])> + Clone {
         let fields = self.fields.iter().copied();
         fields.filter(move |(name, _)| status.0 < 400 || !is_caching_field(name))
     }
 }
 
-/// What was answered, for counters and log.
+/// Facts about a response, for counters and log.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct Answered {
     pub(crate) status: Status,
-    /// Bytes of body that follow the head.
+    /// Bytes of content after the head.
     pub(crate) body_len: u64,
 }
 
-/// Whose answer it is: what writes its head and takes its content.
+/// The recipient of a response: writes its head and takes its content.
 pub(crate) enum Reply<'a> {
-    /// The next one of an HTTP/1 connection.
+    /// The next response of an HTTP/1 connection.
     H1(&'a mut h1::Connection),
-    /// That of a stream of an HTTP/2 connection.
+    /// The response of an HTTP/2 stream.
     H2(&'a mut Streams, StreamId),
-    /// That of a stream of an HTTP/3 connection.
+    /// The response of an HTTP/3 stream.
     H3(&'a mut Stream),
 }
 
-/// Writes one answer of a connection.
+/// Writes one response of a connection.
 pub(crate) struct Answering<'a> {
     pub(crate) reply: Reply<'a>,
     pub(crate) turn: &'a Turn<'a>,
     pub(crate) out: &'a mut Outgoing,
-    /// The site's own rules, if it has any and the request is one that they can be asked about.
+    /// The site's own rules, if it has any and they apply to the request.
     pub(crate) ruling: Option<Ruling<'a>>,
 }
 
 impl Answering<'_> {
-    /// Sends the selected representation, or what its conditions and ranges make of it.
+    /// Sends the selected representation, subject to preconditions and ranges.
     pub(crate) fn selected(&mut self, request: &Request<'_>, selected: &Selected<'_>) -> Answered {
         if selected.status == Status::NOT_FOUND && self.gives_icon(request) {
             return self.icon();
@@ -104,7 +104,7 @@ impl Answering<'_> {
         let changed = match self.changed(request, selected) {
             Ok(None) => return self.planned(request, selected),
             Ok(Some(changed)) => changed,
-            // Rules that make more fields than an answer may have: leaving out some that the site
+            // The rules make more fields than a response may have: omitting some that the site
             // relies on would be worse.
             Err(_) => return self.error(Status::INTERNAL_SERVER_ERROR, None),
         };
@@ -157,13 +157,13 @@ impl Answering<'_> {
         changes.apply_to_block(selected.block).map(Some)
     }
 
-    /// Whether content is copied on its way out: encrypted, or put into frames.
+    /// Whether content is copied when it is sent: encrypted, or put into frames.
     #[inline]
     pub(crate) fn copies(&self) -> bool {
         self.turn.scheme == Scheme::Https || matches!(self.reply, Reply::H2(..) | Reply::H3(_))
     }
 
-    /// The body that an answer sends bytes of, if that has to be brought into memory first.
+    /// The body whose bytes the response sends, if it must be loaded into memory first.
     #[inline]
     pub(crate) fn missing_body<'s>(
         &self,
@@ -177,7 +177,7 @@ impl Answering<'_> {
         (is_sent && body.body().is_none()).then_some(body)
     }
 
-    /// Whether the answer takes bytes of a live file that nobody has read or decoded yet.
+    /// Whether the response needs bytes of a live file that have not been read or decoded yet.
     #[inline]
     pub(crate) fn is_unread(&self, request: &Request<'_>, selected: &Selected<'_>) -> bool {
         !selected.is_at_hand() && needed_bytes(request, selected, self.turn.unix).is_some()
@@ -187,7 +187,7 @@ impl Answering<'_> {
         outcome(request, selected, self.turn.unix)
     }
 
-    /// Sends the selected representation with the fields it has now.
+    /// Sends the selected representation with its current fields.
     fn planned(&mut self, request: &Request<'_>, selected: &Selected<'_>) -> Answered {
         let outcome = self.outcome(request, selected);
         let loaded: Arc<Memory>;
@@ -222,7 +222,7 @@ impl Answering<'_> {
         }
     }
 
-    /// The digests that a request asks for, unless the operator configures the field.
+    /// The digests that a request wants, unless the operator configures the field.
     fn digests(&self, request: &Request<'_>, selected: &Selected<'_>) -> Digests {
         let mut replaced = self.turn.defaults.replaced.iter();
         match replaced.any(|name| [REPR_DIGEST, CONTENT_DIGEST].contains(&name.as_str())) {
@@ -301,7 +301,7 @@ impl Answering<'_> {
         }
     }
 
-    /// Several ranges: only of content without a coding, as the plan has it.
+    /// Several ranges: the plan allows them only for content without a coding.
     fn many_ranges(&mut self, selected: &Selected<'_>, ranges: &[ByteRange]) -> Answered {
         let boundary = Boundary::new(unforeseeable(self.turn));
         let representation = &selected.representation;
@@ -343,7 +343,7 @@ impl Answering<'_> {
         )
     }
 
-    /// Writes the head of an answer with `len` bytes of content; true if they are to follow.
+    /// Writes the head of a response with `len` bytes of content; true if they are to follow.
     #[inline]
     pub(super) fn head(&mut self, head: &ResponseHead<'_>, len: u64) -> bool {
         self.out.count();
@@ -358,12 +358,12 @@ impl Answering<'_> {
         }
     }
 
-    /// Adds bytes made for this answer to its content.
+    /// Adds bytes made for this response to its content.
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
         self.body(Source::Bytes(bytes), 0..bytes.len() as u64);
     }
 
-    /// Adds a range of a representation to the answer's content.
+    /// Adds a range of a representation to the response's content.
     #[inline]
     pub(super) fn body(&mut self, source: Source<'_>, range: Range<u64>) {
         match &mut self.reply {
@@ -394,8 +394,8 @@ fn outcome(request: &Request<'_>, selected: &Selected<'_>, unix: i64) -> Outcome
     }
 }
 
-/// How many bytes of the representation an answer takes: it sends them, or a digest of them. `None`
-/// if it is made from metadata.
+/// The number of bytes of the representation that a response needs: to send them, or a digest of
+/// them. `None` if it is made from metadata.
 pub(crate) fn needed_bytes(
     request: &Request<'_>,
     selected: &Selected<'_>,
@@ -414,7 +414,8 @@ pub(crate) fn needed_bytes(
 
 const CACHE_CONTROL: &str = "cache-control";
 
-/// The `cache-control` of a representation, if the one that it has is for more than this request.
+/// A stricter `cache-control` for a representation, if its own would allow too much for this
+/// request.
 #[inline]
 fn narrower_cache_control(request: &Request<'_>, selected: &Selected<'_>) -> Option<&'static str> {
     let is_plain = selected.is_own && selected.status.0 < 400;
@@ -434,7 +435,7 @@ fn narrower_cache_control(request: &Request<'_>, selected: &Selected<'_>) -> Opt
     }
 }
 
-/// Whether a page stands in for the path because the request is a navigation.
+/// Whether a page substitutes for the path because the request is a navigation.
 fn is_for_navigation_alone(request: &Request<'_>) -> bool {
     let mut scratch = Vec::new();
     let path = decode_path(request.target.path, &mut scratch);
@@ -450,7 +451,7 @@ fn bounds(range: ByteRange) -> Range<u64> {
     range.start..range.end
 }
 
-/// What the author of a file cannot foresee, and what does not give the worker's secret away.
+/// Bytes that the author of a file cannot predict, and that do not reveal the worker's secret.
 fn unforeseeable(turn: &Turn<'_>) -> [u8; 16] {
     let mut hash = Context::new(&SHA256);
     hash.update(turn.secret);
@@ -460,7 +461,7 @@ fn unforeseeable(turn: &Turn<'_>) -> [u8; 16] {
     out
 }
 
-/// Names the bytes of a body in the cheapest way.
+/// Adds the bytes of a body in the cheapest form.
 fn body(out: &mut Outgoing, source: Source<'_>, range: Range<u64>) {
     if range.is_empty() {
         return;
@@ -475,7 +476,7 @@ fn body(out: &mut Outgoing, source: Source<'_>, range: Range<u64>) {
         {
             out.memory(memory, offset + bounds().start..offset + bounds().end);
         }
-        // In slices, if it is long.
+        // Long ones are sent in slices.
         source => match Body::of(source, range) {
             Some(body) => out.part(body),
             None => debug_assert!(false, "bytes are at hand"),

@@ -1,4 +1,4 @@
-//! The content of an answer, as every version of HTTP sends it.
+//! The content of a response, common to all versions of HTTP.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -9,19 +9,19 @@ use gannet_io::memory::Memory;
 
 use crate::release::{ServedFile, Source};
 
-/// A run of content: of an answer, or kept for answers to come.
+/// A run of content: of a response, or cached for later ones.
 #[derive(Clone)]
 pub(crate) enum Body {
-    /// Bytes made or read for this answer alone.
+    /// Bytes made or read for this response only.
     Own(Arc<Memory>, Range<usize>),
-    /// A range of memory that others use, too.
+    /// A range of shared memory.
     Shared(Arc<Memory>, Range<usize>),
     /// A range of a file.
     File(Rc<ServedFile>, Range<u64>),
 }
 
 impl Body {
-    /// A range of a representation; `None` if its bytes are not at hand.
+    /// A range of a representation; `None` if its bytes are not available yet.
     pub(crate) fn of(source: Source<'_>, range: Range<u64>) -> Option<Self> {
         let bounds = || range.start as usize..range.end as usize;
         Some(match source {
@@ -37,12 +37,12 @@ impl Body {
         })
     }
 
-    /// The whole of a file that may change; `meta` is what it was when it was opened.
+    /// The whole of a file that may change; `meta` is its metadata at opening.
     pub(crate) fn live(file: File, meta: Meta) -> Self {
         Self::File(Rc::new(ServedFile::live(file, meta)), 0..meta.len)
     }
 
-    /// A copy of a file of so many bytes, in memory that nobody can change.
+    /// A copy of a file of `len` bytes, in unalterable memory.
     pub(crate) fn copy(file: File, len: u64) -> Self {
         Self::File(Rc::new(ServedFile::constant(file)), 0..len)
     }
@@ -52,7 +52,7 @@ impl Body {
         matches!(self, Self::File(file, _) if !file.is_constant())
     }
 
-    /// As what a representation is made of.
+    /// The same as the source of a representation.
     pub(crate) fn as_source(&self) -> Source<'_> {
         match self {
             Self::Own(memory, range) | Self::Shared(memory, range) => {
@@ -62,13 +62,13 @@ impl Body {
         }
     }
 
-    /// Bytes made or read for one answer.
+    /// Bytes made or read for one response.
     pub(crate) fn own(bytes: Vec<u8>) -> Self {
         let len = bytes.len();
         Self::Own(Arc::new(Memory::from_vec(bytes)), 0..len)
     }
 
-    /// The same in memory, where that takes no reading: nobody can change such a file.
+    /// The same content in memory, if that requires no read: a sealed file that is mapped.
     pub(crate) fn in_memory(self) -> Self {
         match self {
             Self::File(file, range) => match file.file.sealed_memory() {
@@ -101,12 +101,12 @@ impl Body {
         }
     }
 
-    /// Whether nothing is left of it.
+    /// Whether no bytes are left.
     pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of memory that only this answer holds.
+    /// Bytes of memory held only by this response.
     pub(crate) fn own_bytes(&self) -> u64 {
         match self {
             Self::Own(memory, _) => memory.len() as u64,
@@ -114,7 +114,7 @@ impl Body {
         }
     }
 
-    /// The memory that others use, too.
+    /// The memory, if it is shared.
     pub(crate) fn shared(&self) -> Option<&Arc<Memory>> {
         match self {
             Self::Shared(memory, _) => Some(memory),

@@ -1,4 +1,4 @@
-//! Digests of content, for who asks for them (RFC 9530).
+//! Digests of content, on request (RFC 9530).
 
 use aws_lc_rs::digest::{SHA256, digest};
 use gannet_content::policy::digest::{CONTENT_DIGEST, REPR_DIGEST, value, wants_sha256};
@@ -8,7 +8,7 @@ use gannet_http::semantics::status::Status;
 
 use crate::release::{Selected, Source};
 
-/// The digest fields that a request adds to its answer, besides those of the ready block.
+/// The digest fields that a request adds to its response, besides those of the ready block.
 #[derive(Debug, Default)]
 pub(crate) struct Digests {
     /// The value of `repr-digest`.
@@ -17,13 +17,13 @@ pub(crate) struct Digests {
     content: Option<String>,
 }
 
-/// The request fields that ask for digests.
+/// The request fields that request digests.
 const WANTS: FieldMask =
     FieldMask::of(&[KnownField::WantReprDigest, KnownField::WantContentDigest]);
 
 impl Digests {
-    /// What a request asks for, as far as it can be had: from the ready block, or from bytes in
-    /// memory, which are read for it once.
+    /// The digests that a request wants, if available: from the ready block, or from bytes in
+    /// memory, which are hashed once.
     #[inline]
     pub(crate) fn asked(request: &Request<'_>, selected: &Selected<'_>) -> Self {
         if !request.fields.has_any(WANTS) || selected.status != Status::OK {
@@ -32,7 +32,7 @@ impl Digests {
         Self::of(request, selected)
     }
 
-    /// Whether a request asks for any, so that bytes may have to be read for it.
+    /// Whether a request wants any, so that bytes may have to be read for it.
     pub(crate) fn are_wanted(request: &Request<'_>) -> bool {
         request.fields.has_any(WANTS)
     }
@@ -61,7 +61,7 @@ impl Digests {
         }
     }
 
-    /// The fields of an answer; `is_whole` if its content is the whole representation.
+    /// The fields of a response; `is_whole` if its content is the whole representation.
     pub(crate) fn fields(&self, is_whole: bool) -> impl Iterator<Item = (&str, &[u8])> {
         let repr = self.repr.as_ref().map(|it| (REPR_DIGEST, it.as_bytes()));
         let content = self.content.as_ref().filter(|_| is_whole);
@@ -69,15 +69,14 @@ impl Digests {
         repr.into_iter().chain(content)
     }
 
-    /// Nothing is added.
+    /// Whether no field is added.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.repr.is_none() && self.content.is_none()
     }
 }
 
-/// The digest of a representation whose bytes may be read at once; they are read at the first
-/// request for it only.
+/// The digest of a representation whose bytes are in memory; computed only for the first request.
 fn sha256(selected: &Selected<'_>) -> Option<[u8; 32]> {
     let bytes = match selected.source {
         Source::Bytes(bytes) => bytes,

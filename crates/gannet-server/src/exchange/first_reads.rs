@@ -1,13 +1,12 @@
 //! The first read of a live file's content, for the first requests that send bytes of it.
 //!
-//! Requests that are answered from metadata read nothing. Of the others, files up to
-//! [`SMALL_FILE_MAX`] are read on the worker, so many bytes in a turn. If there is no room, the
-//! request is deferred without holding the file and looked up again later; by then the file is often
-//! cached.
+//! Requests answered from metadata read nothing. For the others, files up to [`SMALL_FILE_MAX`] are
+//! read by the worker, within a budget of bytes per turn. If it is used up, the request is deferred
+//! without holding the file and looked up again later; often the file is cached in the meantime.
 //!
 //! Longer files are copied on a helper thread, a few at a time, once requests have taken as many
-//! bytes as there are to copy. A copy is for all who want the file meanwhile, and for those who come
-//! later: nobody queues for one. If there is no room, the answer is sent from the file itself.
+//! bytes as the copy has. All concurrent and later requests share a copy: none queues for its own.
+//! If there is no room, the response is sent from the file itself.
 
 use std::rc::Rc;
 
@@ -25,13 +24,13 @@ use crate::worker::shared::Shared;
 use crate::worker::token::{Kind, token};
 use crate::worker::waiters::Line;
 
-/// Where a file to be copied is, or a directory to be listed. A file system that hangs holds up only
-/// those who wait for it.
+/// Location of a file to copy, or of a directory to list. A file system that hangs delays only
+/// requests in its lane.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Lane {
-    /// On a disk of this machine.
+    /// On a local disk.
     Own,
-    /// On a file system of another machine or process.
+    /// On a file system provided by another machine or process.
     Foreign,
 }
 
@@ -46,60 +45,60 @@ impl Lane {
     }
 }
 
-/// What a worker has to read for the first time.
+/// First reads of a worker.
 #[derive(Default)]
 pub(crate) struct FirstReads {
-    /// Copies under way, by the number that their token carries: first those of one lane, then of
-    /// the other.
+    /// Copies in progress, by the number in their token: the places of one lane, then those of the
+    /// other.
     copying: [Option<Copying>; 2 * COPIES_AT_ONCE_MAX],
-    /// Deferred with short files, in the order in which they were asked for.
+    /// Lookups deferred with short files, in the order of their requests.
     reads: Line,
 }
 
 struct Copying {
-    /// The version that is copied.
+    /// The version being copied.
     opened: OpenedFile,
-    /// Who wants it.
+    /// Requests that wait for it.
     waiters: Line,
     charge: Charge,
 }
 
 impl Copying {
-    /// What the waiters are woken with. The copy is charged as long as anybody has it.
+    /// The result for the waiters. The copy is charged until its last reference is dropped.
     fn ended(self, copied: Result<File, Errno>) -> Result<File, Errno> {
         copied.inspect(|file| file.attach(self.charge))
     }
 }
 
-/// What came of an attempt to read.
+/// The result of an attempt to read.
 pub(crate) enum FirstRead {
-    /// The answer can be made.
+    /// The response can be made.
     Ended(Filled),
-    /// An answer has to be awaited.
+    /// The read is pending.
     Awaited,
-    /// The file has changed meanwhile: all has to be asked again.
+    /// The file has changed meanwhile: the lookup must start over.
     Changed,
 }
 
 impl FirstReads {
-    /// Whether somebody can go on in the next turn.
+    /// Whether a deferred lookup can continue in the next turn.
     pub(crate) fn is_due(&self) -> bool {
         !self.reads.0.is_empty()
     }
 
-    /// Bytes of the copies under way.
+    /// Bytes of the copies in progress.
     pub(crate) fn held_bytes(&self) -> u64 {
         let copying = self.copying.iter().flatten();
         copying.map(|copying| copying.opened.meta.len).sum()
     }
 
-    /// The place of the copy that is made of this version of a file.
+    /// The place of the copy in progress of this version of a file.
     fn place_of(&self, opened: &OpenedFile) -> Option<usize> {
         let mut places = self.copying.iter();
         places.position(|it| it.as_ref().is_some_and(|it| it.opened.meta == opened.meta))
     }
 
-    /// A place for one more copy of a lane.
+    /// A free place for a copy in a lane.
     fn free_place(&self, lane: Lane) -> Option<usize> {
         let first = lane as usize * COPIES_AT_ONCE_MAX;
         let mut places = first..first + COPIES_AT_ONCE_MAX;
@@ -108,8 +107,8 @@ impl FirstReads {
 }
 
 impl<D: Driver> Shared<D> {
-    /// Reads the content of one coding of a file whose metadata `fill` has found, for an answer that
-    /// takes `needed` bytes of it. `waiter` is woken with what has to be awaited.
+    /// Reads the content of one coding of a file whose metadata `fill` has found, for a response
+    /// that needs `needed` bytes of it. If the read is pending, `waiter` is woken with its result.
     pub(crate) fn read_first(
         &mut self,
         fill: &mut Fill,
@@ -123,7 +122,7 @@ impl<D: Driver> Shared<D> {
             return FirstRead::Ended(Filled::Error(Status::INTERNAL_SERVER_ERROR));
         };
         let len = opened.meta.len;
-        // Without it, peers hold as many copies as there may be.
+        // Without room, copies held by peers use up the limit.
         let has_room = self.ledger.has_room(len);
         let found = (cached, coding);
         let result = if len > SMALL_FILE_MAX {
@@ -149,8 +148,8 @@ impl<D: Driver> Shared<D> {
         }
     }
 
-    /// Where a file is copied, for an answer that takes `needed` bytes of it, or may be. `None` if
-    /// it is to be sent as it is.
+    /// The place of the copy in progress, or of a new one, for a response that needs `needed`
+    /// bytes. `None` if the file is to be sent directly.
     fn place_for(
         &self,
         (cached, coding): &(Rc<Cached>, Coding),
@@ -166,7 +165,7 @@ impl<D: Driver> Shared<D> {
         place.or_else(|| self.first_reads.free_place(lane).filter(|_| has_room))
     }
 
-    /// Has a file copied, or joins those who wait for this copy of it.
+    /// Starts to copy a file, or joins the waiters of the copy in progress.
     fn copy_first(
         &mut self,
         fill: &mut Fill,
@@ -175,7 +174,7 @@ impl<D: Driver> Shared<D> {
         waiter: Token,
     ) -> Option<Result<Wakeup, Errno>> {
         if let Some(copying) = &mut self.first_reads.copying[place] {
-            // All hold one descriptor together.
+            // All of them share one descriptor.
             fill.await_content(found, copying.opened.clone(), None);
             copying.waiters.push(waiter, &mut self.waiters);
             return None;
@@ -184,11 +183,11 @@ impl<D: Driver> Shared<D> {
         self.first_reads.copying[place] = Some(Copying {
             opened: opened.clone(),
             waiters: Line([waiter].into()),
-            // From now on, so that several copies cannot go beyond the bound together.
+            // Charged from the start, so that concurrent copies cannot exceed the bound together.
             charge: self.ledger.charge(len),
         });
         self.counters.first_reads += 1;
-        // Who asks meanwhile shares it.
+        // Concurrent requests share it.
         if fill.remember(Rc::clone(&found.0), fill.status()) {
             self.release.note_live();
         }
@@ -203,7 +202,7 @@ impl<D: Driver> Shared<D> {
         Some(copying.ended(result).map(Wakeup::Copied))
     }
 
-    /// Whether so many bytes may be read now, because nobody is before them.
+    /// Whether `len` bytes may be read now: no other lookup is waiting, and the budget allows it.
     fn may_read(&mut self, len: u64) -> bool {
         self.first_reads.reads.0.is_empty() && self.budget.take(Work::Read, len)
     }
@@ -216,7 +215,7 @@ impl<D: Driver> Shared<D> {
         waiter: Token,
     ) -> Option<Result<Wakeup, Errno>> {
         let (file, len) = (opened.file.clone(), opened.meta.len);
-        // Charged from now on, so that several cannot go beyond the bound together.
+        // Charged from the start, so that concurrent reads cannot exceed the bound together.
         let charge = self.ledger.charge(len);
         fill.await_content(found, opened, Some(charge));
         self.counters.first_reads += 1;
@@ -228,7 +227,7 @@ impl<D: Driver> Shared<D> {
 }
 
 impl<D: Driver> Worker<D> {
-    /// A file was copied, or could not be: all who want it are told.
+    /// Wakes all waiters of a file that was copied, or could not be.
     pub(crate) fn first_read_ended(&mut self, place: u32, result: Result<Done, Errno>) {
         let place = self.shared.first_reads.copying.get_mut(place as usize);
         let Some(mut copying) = place.and_then(Option::take) else {
@@ -244,9 +243,9 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Lets those go on who were deferred, as far as there is room. Skips closed connections.
+    /// Resumes deferred lookups within the turn's budget. Skips closed connections.
     pub(crate) fn admit_first_reads(&mut self) {
-        // The longest that it can be; its length is known when it is opened.
+        // The maximum; the length is known only once the file is open.
         let work = (Work::Read, SMALL_FILE_MAX);
         self.admit(
             |it| Some(&mut it.first_reads.reads),

@@ -1,5 +1,5 @@
-//! Listings of directories: read and rendered once for all who wait for the same, on a helper
-//! thread, and shared as memory.
+//! Listings of directories: read and rendered once for all requests for the same listing, on a
+//! helper thread, and shared in memory.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -31,42 +31,42 @@ use crate::worker::waiters::Line;
 pub(crate) struct Listing {
     pages: Listings,
     jobs: HashMap<ListingKey, Job>,
-    /// Those that nobody reads yet, by lane, in the order in which they were asked for. Where a
-    /// directory is shows when it is opened, so all begin as ones of this machine.
+    /// Jobs not started yet, by lane, in the order of their requests. The lane of a directory is
+    /// known only once it is opened, so all begin in the local one.
     queues: [VecDeque<ListingKey>; LISTINGS_READ_MAX],
-    /// The one of each lane that is being read; the question's token carries the lane.
+    /// The job of each lane in progress; its token carries the lane.
     reading: [Option<ListingKey>; LISTINGS_READ_MAX],
 }
 
 struct Job {
-    /// Where the directory is, in the release of who has asked first.
+    /// The site in the release of the first request.
     site: Rc<DirectorySite>,
     root: Root,
-    /// Who waits for the page, as for an answer of the disk.
+    /// Requests that wait for the page.
     waiters: Line,
-    /// When reading began, by both clocks.
+    /// When the read began, by both clocks.
     began: Option<(Nanos, i64)>,
 }
 
 impl Listing {
-    /// Whether there is something to do that needs no answer of the disk.
+    /// Whether a job can start without waiting for a completion.
     pub(crate) fn is_due(&self) -> bool {
         let mut lanes = self.queues.iter().zip(&self.reading);
         lanes.any(|(queue, reading)| !queue.is_empty() && reading.is_none())
     }
 
-    /// No page is kept any more.
+    /// Drops all cached pages.
     pub(crate) fn forget(&mut self) {
         self.pages.forget_all();
     }
 
-    /// No page of a site is kept, as that is retired. Pages that are being made for it are sent, and
-    /// not kept either.
+    /// Drops the cached pages of a site that is retired. Pages being made for it are sent, but not
+    /// cached.
     pub(crate) fn forget_site(&mut self, site: &DirectorySite) {
         self.pages.forget_site(site.address());
     }
 
-    /// Bytes that listings take now, those that are being made at their longest.
+    /// Bytes of all listings; those being made count with the maximum length.
     pub(crate) fn held_bytes(&self) -> u64 {
         let reading = self.reading.iter().flatten().count() as u64;
         self.pages.held_bytes() + reading * LISTING_BYTES_MAX
@@ -74,8 +74,8 @@ impl Listing {
 }
 
 impl<D: Driver> Shared<D> {
-    /// The listing that a request wants of a directory, if that is known; else `waiter` is woken
-    /// in a later turn.
+    /// The listing that a request wants of a directory, if it is cached; otherwise `waiter` is
+    /// woken in a later turn.
     pub(crate) fn ask_for_listing(
         &mut self,
         fill: &Fill,
@@ -117,8 +117,7 @@ impl<D: Driver> Shared<D> {
 }
 
 impl<D: Driver> Worker<D> {
-    /// Has directories read, as many as there is room for. What nobody waits for any more is not
-    /// begun.
+    /// Starts reading directories in every free lane. Jobs without remaining waiters are dropped.
     pub(crate) fn read_directories(&mut self) {
         for lane in Lane::BOTH {
             self.read_directories_of(lane);
@@ -143,7 +142,7 @@ impl<D: Driver> Worker<D> {
             let waiter = token(Kind::Listing, place as u32);
             let (root, folder) = (&job.root, key.folder.clone());
             self.shared.listing.reading[place] = Some(key);
-            // Those of the other lane were counted in the first one.
+            // Jobs of the foreign lane were counted in the local one.
             self.shared.counters.listings += u64::from(lane == Lane::Own);
             let limits = (LISTING_MAX, lane == Lane::Foreign);
             match self
@@ -157,20 +156,20 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// A directory was read and rendered, or could not be.
+    /// Handles a directory that was read and rendered, or could not be.
     pub(crate) fn listed(&mut self, place: u32, result: Result<Done, Errno>) {
         let reading = self.shared.listing.reading.get_mut(place as usize);
         let Some(key) = reading.and_then(Option::take) else {
             return;
         };
         if place == Lane::Own as u32 && matches!(result, Err(Errno::XDEV)) {
-            // It may hang: it waits for others of that kind only.
+            // It may hang, so it queues only with other foreign ones.
             self.shared.listing.queues[Lane::Foreign as usize].push_back(key);
             return;
         }
         let is_full = matches!(result, Err(Errno::MFILE | Errno::NFILE));
         if is_full && self.shared.release.drop_descriptors() {
-            // Files were kept open for later requests; each time there are fewer.
+            // Cached files were closed; their number decreases with each retry.
             self.shared.listing.queues[place as usize].push_back(key);
             return;
         }
@@ -188,16 +187,16 @@ impl<D: Driver> Worker<D> {
                     at,
                     unix,
                 };
-                // None is kept of a site that is retired.
+                // No page of a retired site is cached.
                 let kept_max = LISTINGS_KEPT_MAX.min(job.site.memory() / 4);
                 let pages = &mut self.shared.listing.pages;
                 match pages.make_room(listed.rendered.len() as u64, LISTINGS_PAGES_MAX) {
                     true => Ok(pages.add(&key, listed.rendered, &made, kept_max)),
-                    // Peers hold as many pages as there may be.
+                    // Pages held by peers use up the limit.
                     false => Err(Status::SERVICE_UNAVAILABLE),
                 }
             }
-            // It was there a moment ago, and is gone.
+            // The directory has just been removed.
             (Err(Errno::NOENT | Errno::NOTDIR), _) => Err(Status::NOT_FOUND),
             (Err(Errno::ACCESS), _) => Err(Status::FORBIDDEN),
             (Err(Errno::AGAIN | Errno::MFILE | Errno::NFILE | Errno::NOMEM), _) => {
@@ -211,7 +210,7 @@ impl<D: Driver> Worker<D> {
     }
 }
 
-/// What makes the page of a directory's entries.
+/// Makes the function that renders a directory's entries.
 fn render(site: &DirectorySite, key: ListingKey) -> Render {
     let routing = std::sync::Arc::clone(&site.options.routing);
     let shows_dotfiles = site.options.lookup.dotfiles;
@@ -224,7 +223,7 @@ fn render(site: &DirectorySite, key: ListingKey) -> Render {
             let is_hidden = entry.name.starts_with(b".") && entry.name != b".well-known";
             entry.meta.kind != FileKind::Other
                 && (shows_dotfiles || !is_hidden)
-                // No request can name what has control characters or a backslash.
+                // No request can name an entry with control characters or a backslash.
                 && is_normalised(&[b"/", entry.name.as_slice()].concat())
                 && !routing.is_rules_file(&[&start, entry.name.as_slice()].concat())
         };

@@ -1,9 +1,8 @@
-//! Bodies on their way into memory: see `release/bodies`.
+//! Loads bodies into memory: see `release/bodies`.
 //!
-//! A request for bytes of such a body waits until it is there. First what is stored is read, as other
-//! content is: what the disk has to bring comes later. Then it is decoded, if it is stored in a coding;
-//! other connections wait for so many bytes per turn. A body that several wait for is read and
-//! decoded once.
+//! A request for bytes of such a body waits until it is loaded. First the stored form is read,
+//! possibly completing later. Then it is decoded, if it is stored in a coding, within a budget of
+//! bytes per turn. A body with several waiters is read and decoded once.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -21,16 +20,16 @@ use crate::worker::shared::Shared;
 use crate::worker::token::{Kind, token};
 use crate::worker::waiters::Line;
 
-/// The bodies that a worker has to read or decode.
+/// The bodies that a worker is reading or decoding.
 #[derive(Default)]
 pub(crate) struct Loading {
     /// By file and number of the body: see [`Load::key`].
     jobs: HashMap<(usize, u32), Job>,
-    /// Those that are still to be read, in the order in which they were asked for.
+    /// Bodies not read yet, in the order of their requests.
     queue: VecDeque<(usize, u32)>,
-    /// Those that the disk was asked for, by the number that the question's token carries.
+    /// Bodies being read, by the number in their token.
     reading: [Option<(usize, u32)>; LOADS_MAX],
-    /// Those of which what is stored was read, or could not be.
+    /// Bodies whose stored form was read, or could not be.
     ready: VecDeque<BodyRead>,
 }
 
@@ -41,18 +40,18 @@ struct BodyRead {
 
 struct Job {
     load: Load,
-    /// Who waits for the body, as for an answer of the disk.
+    /// Requests that wait for the body.
     waiters: Line,
 }
 
 impl Loading {
-    /// Whether there is something to do that needs no answer of the disk.
+    /// Whether a job can proceed without waiting for a completion.
     pub(crate) fn is_due(&self) -> bool {
-        // Whoever asks after this turn's bodies were read announces itself in no other way.
+        // No completion announces a job that was queued after this turn's reads.
         !self.ready.is_empty() || !self.queue.is_empty() && self.place().is_some()
     }
 
-    /// Bytes stored for these bodies that are held, or that are being read.
+    /// Bytes of stored forms that are held or being read.
     pub(crate) fn held_bytes(&self) -> u64 {
         let reading = self.reading.iter().flatten();
         let reading = reading.filter_map(|key| Some(self.jobs.get(key)?.load.stored_len()));
@@ -61,7 +60,7 @@ impl Loading {
         reading.sum::<u64>() + ready.sum::<u64>()
     }
 
-    /// Room to read one more body.
+    /// A free place to read one more body.
     fn place(&self) -> Option<usize> {
         let reading = self.reading.iter().flatten().count();
         if reading + self.ready.len() >= LOADS_MAX {
@@ -72,8 +71,7 @@ impl Loading {
 }
 
 impl<D: Driver> Shared<D> {
-    /// A request waits for a body. It is answered when the turn's completions have been looked at,
-    /// or later.
+    /// Queues a body for `waiter`, which is woken after the turn's completions, or later.
     pub(crate) fn ask_for_body(&mut self, load: Load, waiter: Token) {
         let Loading { jobs, queue, .. } = &mut self.loading;
         let job = match jobs.entry(load.key()) {
@@ -89,7 +87,7 @@ impl<D: Driver> Shared<D> {
         job.waiters.push(waiter, &mut self.waiters);
     }
 
-    /// The disk has read what is stored for a body, or could not.
+    /// Handles the stored form of a body that was read, or could not be.
     pub(crate) fn body_read(&mut self, place: u32, result: Result<Done, Errno>) {
         let place = self.loading.reading.get_mut(place as usize);
         let Some(key) = place.and_then(Option::take) else {
@@ -102,7 +100,7 @@ impl<D: Driver> Shared<D> {
         self.loading.ready.push_back(BodyRead { key, stored });
     }
 
-    /// Reads as many bodies as there is room for.
+    /// Starts reading as many bodies as there are free places.
     fn read_bodies(&mut self) {
         while !self.loading.queue.is_empty() {
             let Some(place) = self.loading.place() else {
@@ -132,8 +130,7 @@ impl<D: Driver> Shared<D> {
         }
     }
 
-    /// Whether there may be a body of so many bytes more, if need be in the place of those that are
-    /// cached.
+    /// Whether a body of `len` bytes fits, if necessary after dropping cached ones.
     pub(crate) fn has_room_for_body(&mut self, len: u64) -> bool {
         if !self.ledger.has_room(len) {
             self.release.forget_bodies();
@@ -141,8 +138,8 @@ impl<D: Driver> Shared<D> {
         self.ledger.has_room(len)
     }
 
-    /// Brings a body into memory; [`Errno::AGAIN`] if peers hold as many as there may be, else as
-    /// [`Load::finish`].
+    /// Loads a body into memory; [`Errno::AGAIN`] if bodies held by peers use up the limit,
+    /// otherwise the errors of [`Load::finish`].
     fn finish_load(&mut self, load: &Load, stored: Vec<u8>) -> Result<Arc<Memory>, Errno> {
         if let Some(body) = load.known() {
             return Ok(body);
@@ -159,7 +156,7 @@ impl<D: Driver> Shared<D> {
 }
 
 impl<D: Driver> Worker<D> {
-    /// Reads and decodes what there is time for in this turn, and answers who waited for it.
+    /// Reads and decodes bodies within the turn's budget, and wakes their waiters.
     pub(crate) fn load_bodies(&mut self) {
         loop {
             self.shared.read_bodies();
@@ -176,7 +173,7 @@ impl<D: Driver> Worker<D> {
             let Job { load, waiters } = job.remove();
             let body = stored.and_then(|stored| self.shared.finish_load(&load, stored));
             for waiter in waiters.0 {
-                // `body` keeps it alive until every waiter has been answered.
+                // `body` keeps it alive until every waiter has been woken.
                 let wakeup = body.as_ref().map(|_| Wakeup::Loaded).map_err(|e| *e);
                 self.wake(waiter, wakeup);
             }

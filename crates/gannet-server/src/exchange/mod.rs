@@ -1,11 +1,11 @@
-//! One request from its event to its answer, the same for every version of HTTP.
+//! One request from its event to its response, the same for every version of HTTP.
 //!
-//! `pump` takes requests from a protocol machine and answers what memory can answer. What it cannot
-//! waits with the release that it began with (`waiting::WaitingRequest`): `waiting` asks for it,
-//! `first_reads`, `listing` and `loading` do what is done once for several who wait, `shortage` has
-//! those for whom something was used up. `answering` makes the answer from what the site has,
-//! `own_answers` the others; `outgoing` gathers the answers of one send, and names the content that
-//! follows it as `body`.
+//! `pump` takes requests from a protocol machine and answers those that need only memory. Any other
+//! waits with the release that it began with (`waiting::WaitingRequest`): `waiting` drives it,
+//! `first_reads`, `listing` and `loading` do work shared by several waiters, `shortage` defers
+//! those that found a resource exhausted. `answering` builds responses with the site's content,
+//! `own_answers` all others; `outgoing` gathers the responses of one send, and `body` references
+//! content that follows it.
 
 pub(crate) mod answering;
 pub(crate) mod body;
@@ -26,26 +26,26 @@ use gannet_io::driver::{Done, Errno, File, OpenedFile};
 
 use crate::release::directory::listings::ListingPage;
 
-/// What wakes a request that waits.
+/// The event that wakes a waiting request.
 pub(crate) enum Wakeup {
     Opened(OpenedFile),
     Read(Vec<u8>),
-    /// A listing that several may have waited for, or why there is none.
+    /// A listing that several requests may have waited for, or the status of its failure.
     Listed(Result<ListingPage, Status>),
-    /// A copy of the file that was to be read.
+    /// A copy of the file to be read.
     Copied(File),
-    /// The turn to read has come.
+    /// Admitted to read content.
     Admitted,
-    /// What was short may be had again.
+    /// A resource that was exhausted may be available again.
     Again,
-    /// The body that was waited for is in memory.
+    /// The awaited body is in memory.
     Loaded,
 }
 
 impl TryFrom<Done> for Wakeup {
     type Error = Errno;
 
-    /// An answer of the engine to whoever asks it directly.
+    /// Converts the result of a disk operation.
     fn try_from(done: Done) -> Result<Self, Errno> {
         match done {
             Done::Opened(opened) => Ok(Self::Opened(opened)),

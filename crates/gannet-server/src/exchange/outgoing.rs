@@ -1,4 +1,4 @@
-//! What one send will carry: the answers of one turn, gathered for one connection.
+//! The contents of one send: the responses of one turn, gathered for one connection.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -10,7 +10,7 @@ use gannet_io::memory::Memory;
 use super::body::Body;
 use crate::limits::{COPY_MAX, RESPONSES_PER_SEND_MAX, WIRE_MAX};
 
-/// Answers gathered for one send, and what has to follow it.
+/// Responses gathered for one send, and the content to send after it.
 ///
 /// Invariant: `covered <= list.wire.len()`; bytes of `wire` before `covered` belong to a piece,
 /// unless there are no pieces at all.
@@ -21,12 +21,12 @@ pub(crate) struct Outgoing {
     responses: u32,
     /// Bytes in pieces of shared memory.
     shared: u64,
-    /// What follows the send, in order.
+    /// Content to send afterwards, in order.
     pub(crate) parts: VecDeque<Body>,
 }
 
 impl Outgoing {
-    /// Begins with an empty buffer.
+    /// Begins with `wire` as the buffer.
     pub(crate) fn new(wire: Vec<u8>) -> Self {
         Self {
             list: SendList {
@@ -47,7 +47,7 @@ impl Outgoing {
         self.responses += 1;
     }
 
-    /// Adds a range of memory after what was written so far: copied, if it is short.
+    /// Adds a range of memory after the bytes written so far; copies it if it is short.
     pub(crate) fn memory(&mut self, memory: &Arc<Memory>, range: Range<usize>) {
         if range.len() <= COPY_MAX {
             return self.list.wire.extend_from_slice(&memory.bytes()[range]);
@@ -59,7 +59,7 @@ impl Outgoing {
             .push(Piece::Memory(Arc::clone(memory), range));
     }
 
-    /// Adds something that is sent on its own, after this send.
+    /// Adds content that is sent on its own, after this send.
     pub(crate) fn part(&mut self, body: Body) {
         self.parts.push_back(body);
     }
@@ -72,23 +72,23 @@ impl Outgoing {
             || self.list.pieces.len() + 3 > PIECES_MAX
     }
 
-    /// Bytes of the send.
+    /// Length of the send in bytes.
     pub(crate) fn len(&self) -> u64 {
         self.list.wire.len() as u64 + self.shared
     }
 
-    /// Bytes of memory made for these answers.
+    /// Bytes of memory allocated for these responses.
     pub(crate) fn wire_len(&self) -> u64 {
         let parts = self.parts.iter().map(Body::own_bytes);
         self.list.wire.capacity() as u64 + parts.sum::<u64>()
     }
 
-    /// Whether nothing was gathered.
+    /// Whether the send is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.list.wire.is_empty() && self.list.pieces.is_empty() && self.parts.is_empty()
     }
 
-    /// The send, and what follows it.
+    /// The send, and the content to send after it.
     pub(crate) fn finish(mut self) -> (SendList, VecDeque<Body>) {
         if !self.list.pieces.is_empty() {
             self.cover();
@@ -96,7 +96,7 @@ impl Outgoing {
         (self.list, self.parts)
     }
 
-    /// Makes a piece of the wire bytes that are not in one yet.
+    /// Makes a piece of the wire bytes that belong to none yet.
     fn cover(&mut self) {
         let len = u32::try_from(self.list.wire.len()).expect("WIRE_MAX bounds it");
         if len > self.covered {
@@ -110,7 +110,7 @@ impl Outgoing {
 mod tests {
     use super::*;
 
-    /// The bytes in the order in which they would be sent.
+    /// The bytes in the order of sending.
     fn flat(list: &SendList) -> Vec<u8> {
         if list.pieces.is_empty() {
             return list.wire.clone();

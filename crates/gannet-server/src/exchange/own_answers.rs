@@ -1,5 +1,5 @@
-//! Answers whose content is not the site's: error pages, redirects, listings, and what the server
-//! says of itself.
+//! Responses whose content is not the site's: error pages, redirects, listings, and status
+//! information of the server.
 
 use gannet_content::directory::listing;
 use gannet_content::policy::defaults::ICON_PATH;
@@ -17,24 +17,24 @@ use crate::release::rules::Ruling;
 use crate::release::{Selected, Source};
 use crate::start::UPGRADE;
 
-/// Seconds after which what was missing or busy may be back.
+/// Seconds until a missing or busy resource may be available again.
 const RETRY_AFTER: (&str, &[u8]) = ("retry-after", b"1");
 
 impl Answering<'_> {
-    /// Answers with a page of our own.
+    /// Answers with a built-in page.
     pub(crate) fn error(
         &mut self,
         status: Status,
         further: Option<(&'static str, &[u8])>,
     ) -> Answered {
         let page = error_page::page(status);
-        // RFC 9110 section 15.6.4: the client is asked to come back, and soon.
+        // RFC 9110 section 15.6.4: tells the client to retry soon.
         let again = (status == Status::SERVICE_UNAVAILABLE).then_some(RETRY_AFTER);
         let further = further.or(again);
         self.generated(status, error_page::CONTENT_TYPE, page, further)
     }
 
-    /// Answers for a resource that cannot be had.
+    /// Answers for an unavailable resource.
     pub(crate) fn missing(&mut self, request: &Request<'_>, status: Status) -> Answered {
         if status == Status::NOT_FOUND && self.gives_icon(request) {
             return self.icon();
@@ -46,16 +46,16 @@ impl Answering<'_> {
         self.turn.defaults.favicon.is_some() && request.target.path == ICON_PATH
     }
 
-    /// Answers with the icon for sites that have none.
+    /// Answers with the built-in icon, for sites without one.
     pub(super) fn icon(&mut self) -> Answered {
         let fields = [("content-type", &b"image/png"[..])];
-        // It stands in for the site's own.
+        // It substitutes for the site's own.
         self.ruling = self.ruling.map(Ruling::without_caching);
         let own = self.turn.defaults.favicon.as_deref().unwrap_or_default();
         self.own(Status::OK, own, FAVICON, &fields)
     }
 
-    /// Answers with a body made for it.
+    /// Answers with a body made for this response.
     pub(crate) fn generated(
         &mut self,
         status: Status,
@@ -95,12 +95,12 @@ impl Answering<'_> {
         Answered { status, body_len }
     }
 
-    /// Answers that the server is well.
+    /// Answers the health check.
     pub(crate) fn healthy(&mut self) -> Answered {
         self.generated(Status::OK, b"text/plain; charset=utf-8", b"ok\n", None)
     }
 
-    /// Answers with what is always the same.
+    /// Answers with the constant response.
     pub(crate) fn constant(&mut self, (fields, text): &(ReadyFields, &'static str)) -> Answered {
         let status = Status::OK;
         let len = text.len() as u64;
@@ -120,7 +120,7 @@ impl Answering<'_> {
         }
     }
 
-    /// Answers that the resource has these methods.
+    /// Answers with the allowed methods.
     pub(crate) fn options(&mut self, allow: (&'static str, &[u8])) -> Answered {
         let status = Status::NO_CONTENT;
         self.made(status, None, &self.turn.defaults.options, &[allow]);
@@ -130,14 +130,15 @@ impl Answering<'_> {
         }
     }
 
-    /// The same for a resource whose own fields may allow an origin to read it.
+    /// The same as [`options`](Self::options), for a resource whose own fields may allow an origin
+    /// to read it.
     pub(crate) fn preflight(
         &mut self,
         request: &Request<'_>,
         selected: &Selected<'_>,
         allow: (&'static str, &[u8]),
     ) -> Answered {
-        // The fields as a `GET` would have them; those of the operator are not among them.
+        // The fields of a `GET`, without those configured by the operator.
         let changed = self.changed(request, selected).ok().flatten();
         let block = changed
             .as_ref()
@@ -145,7 +146,7 @@ impl Answering<'_> {
         let mut lines = block.lines();
         let origin = lines.find(|(name, _, _)| *name == b"access-control-allow-origin");
         let origin = origin.and_then(|(_, value, _)| std::str::from_utf8(value).ok());
-        // The rest of what rules change is about the content, and none is sent.
+        // Other changes by rules concern content, and none is sent.
         self.ruling = None;
         let Some(origin) = origin else {
             return self.options(allow);
@@ -161,13 +162,13 @@ impl Answering<'_> {
         }
     }
 
-    /// Sends the client to another path of this host, keeping the query.
+    /// Redirects the client to another path of this host, keeping the query.
     pub(crate) fn redirect(&mut self, request: &Request<'_>, path: &[u8]) -> Answered {
         let location = answer::location(path, request.target.query);
         self.elsewhere(Status::PERMANENT_REDIRECT, &location)
     }
 
-    /// Sends the client to a location.
+    /// Redirects the client to a location.
     pub(crate) fn elsewhere(&mut self, status: Status, location: &[u8]) -> Answered {
         let own = &self.turn.defaults.redirect;
         self.made(status, Some(0), own, &[("location", location)]);
@@ -177,8 +178,9 @@ impl Answering<'_> {
         }
     }
 
-    /// Writes the head of an answer that is made here: what it must have, the default fields as
-    /// the site's rules change them, and what the operator configures. True if a body is to follow.
+    /// Writes the head of a response that is not the site's content: mandatory fields, the default
+    /// fields as changed by the site's rules, and the fields configured by the operator. True if a
+    /// body is to follow.
     fn made(
         &mut self,
         status: Status,
@@ -213,7 +215,7 @@ impl Answering<'_> {
         fields.extend(own.map(|(name, value)| (*name, value.as_bytes())));
         fields.extend_from_slice(further);
         let set = changes.iter().flat_map(|changes| &changes.set);
-        // The content is not the site's, so what describes the site's content does not fit.
+        // The content is not the site's, so fields that describe the site's content do not apply.
         let describes = |name: &str| matches!(name, "content-type" | "content-encoding");
         let set = set.filter(|(name, _)| !describes(name) && is_free(name));
         fields.extend(set.map(|(name, value)| (name.as_str(), value.as_slice())));
@@ -226,7 +228,7 @@ impl Answering<'_> {
         self.head(&head, content_length.unwrap_or(0))
     }
 
-    /// Sends the client to the same URL under `https`.
+    /// Redirects the client to the same URL under `https`.
     pub(crate) fn redirect_to_https(&mut self, request: &Request<'_>) -> Answered {
         if !matches!(
             request.target.form,

@@ -1,15 +1,15 @@
-//! What the server answers of its own: the fields of its pages, redirects and icon, and the constant
-//! answers.
+//! The server's own fields and responses: the fields of its pages, redirects and icon, and the
+//! constant responses.
 
 use gannet_content::policy::security::preflight_fields;
 use gannet_http::semantics::ready_fields::{ReadyFields, RepresentationFields};
 
 use crate::config::ContentOptions;
 
-/// The icon for sites that have none: a bird on blue.
+/// The built-in icon, for sites without one: a bird on blue.
 pub const FAVICON: &[u8] = include_bytes!("favicon.png");
 
-/// Fields of answers that the server makes itself, unless somebody says otherwise.
+/// Default fields of responses that the server makes itself.
 #[derive(Debug)]
 pub(crate) struct OwnFields {
     /// Of error pages and listings.
@@ -18,18 +18,18 @@ pub(crate) struct OwnFields {
     pub(crate) redirect: Vec<(&'static str, String)>,
     /// Of answers to `OPTIONS`.
     pub(crate) options: Vec<(&'static str, String)>,
-    /// Of the icon for sites that have none; `None` if they are to stay without.
+    /// Of the built-in icon; `None` if it is disabled.
     pub(crate) favicon: Option<Vec<(&'static str, String)>>,
-    /// This path answers that the server is well.
+    /// The path of the health check.
     pub(crate) health: Option<Vec<u8>>,
-    /// The constant answer to everything: its fields and content.
+    /// The constant response to every request: its fields and content.
     pub(crate) dummy: Option<(ReadyFields, &'static str)>,
-    /// Names of fields that the operator configures, which replace what is there, but for `vary`.
+    /// Names of fields configured by the operator, which replace existing ones, except `vary`.
     pub(crate) replaced: Vec<String>,
 }
 
 impl OwnFields {
-    /// The fields under these options. What the operator configures replaces them.
+    /// The fields under these options. Fields configured by the operator replace them.
     pub(crate) fn new(options: &ContentOptions) -> Self {
         let is_free = |(name, _): &(&'static str, String)| {
             let mut configured = options.fields.iter();
@@ -38,7 +38,7 @@ impl OwnFields {
         let free = |fields: Vec<_>| fields.into_iter().filter(is_free).collect();
         Self {
             favicon: options.favicon.then(|| free(options.defaults.of_icon())),
-            // What the operator says of caching does not hold for errors.
+            // Configured caching fields do not apply to errors.
             page: options.defaults.of_page(),
             redirect: free(options.defaults.of_redirect()),
             options: free(preflight_fields(&options.defaults.cors)),

@@ -1,4 +1,4 @@
-//! The heart: bytes in, requests answered, until something has to be waited for.
+//! The main path: parses requests from received bytes and answers them, until one has to wait.
 
 use std::rc::Rc;
 
@@ -31,32 +31,32 @@ use crate::release::{Release, Resolved, Site, Wanted};
 
 /// Why the pump stopped.
 pub(crate) enum Stop {
-    /// All input is used up, or what is left is not a whole request.
+    /// All input is used up, or the rest is not a complete request.
     NeedInput,
-    /// The answers gathered have to be sent first.
+    /// The gathered responses have to be sent first.
     Full,
     /// This request has to wait for the disk, or for a body to be loaded.
     Wait(Box<WaitingRequest>),
-    /// The last answer was written. All input is used up: none of it counts any more.
+    /// The last response was written. All remaining input was discarded.
     Closing,
 }
 
-/// What the pump works with besides the connection.
+/// The state that the pump uses besides the connection.
 pub(crate) struct Pump<'a, D> {
     pub(crate) release: &'a Rc<Release>,
     pub(crate) driver: &'a D,
     pub(crate) turn: Turn<'a>,
     pub(crate) counters: &'a mut Counters,
-    /// Where decoded paths are put together.
+    /// Buffer for decoded paths.
     pub(crate) scratch: &'a mut Vec<u8>,
-    /// Where the fields of HTTP/2's requests are put together.
+    /// Buffer for the fields of HTTP/2 and HTTP/3 requests.
     pub(crate) stream_fields: &'a mut Vec<u8>,
     pub(crate) is_logging: bool,
 }
 
 impl<D: Driver> Pump<'_, D> {
-    /// Answers the requests of a connection in `input`. Returns how many bytes were used, and why it
-    /// stopped.
+    /// Answers the requests of a connection in `input`. Returns the number of bytes used, and why
+    /// it stopped.
     pub(crate) fn run(
         &mut self,
         conn: &mut Conn,
@@ -82,7 +82,7 @@ impl<D: Driver> Pump<'_, D> {
                 conn.linger |= used < input.len();
                 return (input.len(), Stop::Closing);
             }
-            // What is encrypted is copied, and held until the peer takes it.
+            // Encrypted responses are copied, and held until the peer accepts them.
             let is_copied = is_secure && out.len() >= ENCRYPTED_GATHERED_MAX;
             if out.is_full() || is_copied {
                 return (used, Stop::Full);
@@ -126,8 +126,8 @@ impl<D: Driver> Pump<'_, D> {
         }
     }
 
-    /// The same for HTTP/2. Fewer bytes are used than there are if a frame is not complete, or if
-    /// something has to be sent or read before.
+    /// The same for HTTP/2. Leaves bytes unused if a frame is incomplete, or if something has to be
+    /// sent or read first.
     fn run_streams(&mut self, streams: &mut Streams, input: &[u8], out: &mut Outgoing) -> usize {
         let mut fields = std::mem::take(self.stream_fields);
         let used = self.run_frames(streams, input, &mut fields, out);
@@ -183,23 +183,24 @@ impl<D: Driver> Pump<'_, D> {
                     let record = streams.forget(stream);
                     streams.cut.extend(record);
                 }
-                // Told by the metrics when the connection ends.
+                // The metrics are counted when the connection ends.
                 h2::Event::Closed(_) => streams.end(),
                 h2::Event::NeedMore => {
                     if streams.connection.wants_input() || streams.connection.is_closing() {
                         return used;
                     }
-                    // Replies wait; with them out of the way more can be read.
+                    // Pending replies block input; writing one allows more to be read.
                     streams.connection.poll_frame(now, 0, out.wire());
                 }
             }
         }
     }
 
-    /// Answers the request of an HTTP/3 stream, of which `input` has come, and its end if `is_fin`.
+    /// Answers the request of an HTTP/3 stream, of which `input` was received, and its end if
+    /// `is_fin`.
     ///
     /// # Errors
-    /// What the peer has done wrong.
+    /// A protocol error by the peer.
     pub(crate) fn run_h3(
         &mut self,
         streams: &mut quic::streams::Streams,
@@ -262,7 +263,7 @@ impl<D: Driver> Pump<'_, D> {
         }
     }
 
-    /// Counts and notes the answer of an HTTP/3 stream.
+    /// Counts and logs the response of an HTTP/3 stream.
     pub(crate) fn done_h3(
         &mut self,
         stream: &mut quic::streams::Stream,
@@ -275,7 +276,7 @@ impl<D: Driver> Pump<'_, D> {
         }
     }
 
-    /// Counts and notes the answer of a stream.
+    /// Counts and logs the response of an HTTP/2 stream.
     pub(crate) fn done_stream(
         &mut self,
         streams: &mut Streams,
@@ -289,7 +290,7 @@ impl<D: Driver> Pump<'_, D> {
         }
     }
 
-    /// Counts and notes an answer.
+    /// Counts and logs a response.
     pub(crate) fn done(&mut self, conn: &mut Conn, request: &Request<'_>, answered: Answered) {
         self.counters.response(answered.status.0);
         if self.is_logging {
@@ -326,7 +327,7 @@ impl<D: Driver> Pump<'_, D> {
         }
         match request.method {
             Method::Get | Method::Head => {}
-            // RFC 8470 section 5.2: the client, or who forwards for it, asks again.
+            // RFC 8470 section 5.2: the client, or its intermediary, retries the request.
             _ if may_be_replay() => return Ok(to.error(Status::TOO_EARLY, None)),
             Method::Options | Method::Other => {
                 return Ok(to.error(Status::METHOD_NOT_ALLOWED, Some(ALLOW)));
@@ -340,7 +341,7 @@ impl<D: Driver> Pump<'_, D> {
         }
         let path = match decode_path(request.target.path, self.scratch) {
             Ok(path) => path.as_bytes(),
-            // The line was not too long; nothing has such a path.
+            // The request line is within its limit, but no file has such a path.
             Err(PathError::TooLong) => return Ok(to.error(Status::NOT_FOUND, None)),
             Err(_) => return Ok(to.error(Status::BAD_REQUEST, None)),
         };
@@ -409,8 +410,8 @@ impl<D: Driver> Pump<'_, D> {
         }
     }
 
-    /// Answers which methods a resource has. An archive carries its own policy for other sites'
-    /// scripts: what a resource's fields say holds for preflight requests, too.
+    /// Answers with the methods of a resource. An archive carries its own CORS policy: the fields
+    /// of a resource apply to preflight requests, too.
     fn options(&mut self, reply: Reply<'_>, request: &Request<'_>, out: &mut Outgoing) -> Answered {
         let mut to = Answering {
             reply,
@@ -432,7 +433,7 @@ impl<D: Driver> Pump<'_, D> {
         let input = rule_input(self.turn.scheme, request, path);
         let rules = archive.rules.as_deref();
         to.ruling = rules.map(|rules| Ruling::new(rules, input));
-        // Which coding is selected makes no difference to the policy.
+        // The policy does not depend on the selected coding.
         let codings = accept_encoding(request.fields.lines(KnownField::AcceptEncoding));
         let wanted = Wanted {
             path,
@@ -450,21 +451,21 @@ impl<D: Driver> Pump<'_, D> {
     }
 }
 
-/// What a connection makes of the requests on it.
+/// Properties of a connection that affect its requests.
 #[derive(Clone, Copy)]
 struct On {
-    /// All are answered with the same URL under `https`.
+    /// All are redirected to the same URL under `https`.
     redirects: bool,
-    /// They may be replays: they come in TLS early data.
+    /// They arrived in TLS early data, so they may be replays.
     is_early: bool,
 }
 
-/// Whether somebody on the way took the request from early data. Every value of the field means
-/// the same (RFC 8470 section 5.1).
+/// Whether an intermediary received the request in early data. All values of the field have the
+/// same meaning (RFC 8470 section 5.1).
 fn has_early_data(request: &Request<'_>) -> bool {
     let mut lines = request.fields.iter();
     lines.any(|(name, _)| name.eq_ignore_ascii_case(b"early-data"))
 }
 
-/// The methods that every resource has.
+/// The methods of every resource.
 const ALLOW: (&str, &[u8]) = ("allow", answer::ALLOW);

@@ -1,20 +1,19 @@
-//! Where clients that come by `http` find the same host by `https`.
+//! Redirects from `http` to `https` on the same host.
 
-/// Where clients are sent that came by `http` and should come by `https`.
+/// The ports of the redirect from `http` to `https`.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Redirect {
-    /// The port that they came to.
+    /// The port of the `http` listener.
     pub(crate) from: u16,
-    /// The port that speaks TLS.
+    /// The port of the `https` listener.
     pub(crate) to: u16,
 }
 
 impl Redirect {
-    /// The authority under which the same host is reached by `https`; `None` for one that is not
-    /// well formed.
+    /// The authority of the same host under `https`; `None` if `asked` is malformed.
     ///
-    /// A client that names no port came to port 80. If that is not where we listen, ports are
-    /// mapped on the way, and 443 is what the other end of the mapping will be.
+    /// A client that names no port connected to port 80. If that is not our port, a port mapping is
+    /// in between, which then maps 443 as well.
     pub(crate) fn authority(self, asked: &[u8]) -> Option<Vec<u8>> {
         let is_port = |digits: &[u8]| digits.iter().all(u8::is_ascii_digit);
         let colon = asked.iter().rposition(|b| *b == b':');

@@ -1,10 +1,10 @@
-//! Lookups that have to wait: this turn's budget for them is used up, or they found no descriptor, no
-//! memory or no room among what waits for the disk.
+//! Deferred lookups: this turn's budget for them is used up, or they found no descriptor, no memory
+//! or no room in the disk queue.
 //!
-//! Looking a path up takes many calls where it names nothing, and a crowd that asks for a path which
-//! nobody has asked for before makes thousands of lookups at once. Those that do not fit are deferred,
-//! first come, first served, and hold nothing; by the time they are told, the first ones have ended
-//! and the path is mostly remembered. What stays short for [`SHORT_MS`] is told to the client.
+//! A lookup of a path that names nothing takes many calls, and a burst of requests for an uncached
+//! path makes thousands of lookups at once. Lookups beyond the limits are deferred, first come,
+//! first served, and hold nothing; when they resume, the first ones have usually cached the path. A
+//! resource that stays exhausted for [`SHORT_MS`] leads to a 503.
 
 use gannet_http::semantics::status::Status;
 use gannet_io::driver::{Driver, Nanos, Token};
@@ -17,25 +17,25 @@ use crate::worker::ledger::Work;
 use crate::worker::shared::Shared;
 use crate::worker::waiters::Line;
 
-/// Who is deferred.
+/// The deferred lookups.
 #[derive(Default)]
 pub(crate) struct Shortage {
-    /// In the order in which they were deferred.
+    /// In the order of their deferral.
     line: Line,
-    /// Something was short: not before this time does the next one try.
+    /// After a resource was exhausted: the earliest time of the next attempt.
     again_at: Nanos,
-    /// How long the last pause was: it doubles as long as all who try find something short, so that
-    /// fewer of them are under way and hold what the others lack.
+    /// The last pause: it doubles while every attempt finds a resource exhausted, so that fewer
+    /// lookups in progress hold the resources that the others need.
     pause_ms: u64,
 }
 
 impl Shortage {
-    /// When somebody tries again, if anybody is deferred.
+    /// Time of the next attempt, if any lookup is deferred.
     pub(crate) fn next_try(&self) -> Option<Nanos> {
         (!self.line.0.is_empty()).then_some(self.again_at)
     }
 
-    /// A lookup has ended: others may, too.
+    /// A lookup has ended, so others may continue at once.
     pub(crate) fn ease(&mut self) {
         self.pause_ms = 0;
     }
@@ -44,7 +44,7 @@ impl Shortage {
 impl<D: Driver> Shared<D> {
     /// Whether a lookup may begin in this turn; if not, `waiter` is woken when it may.
     pub(crate) fn may_look_up(&mut self, waiter: Token) -> bool {
-        // Those who wait go first.
+        // Deferred lookups go first.
         let may = self.shortage.line.0.is_empty() && self.budget.take(Work::Lookup, 1);
         if !may {
             self.shortage.line.push(waiter, &mut self.waiters);
@@ -53,8 +53,8 @@ impl<D: Driver> Shared<D> {
         may
     }
 
-    /// Something was short for a lookup: it begins again later, and `waiter` is woken for it. What
-    /// has been short for too long is an error.
+    /// Defers a lookup that found a resource exhausted; `waiter` is woken to restart it. After
+    /// [`SHORT_MS`] the result is an error.
     pub(crate) fn defer_short(&mut self, fill: &mut Fill, waiter: Token) -> Option<Filled> {
         let now = self.driver.now();
         if now > fill.began().plus_ms(SHORT_MS) {
@@ -63,7 +63,7 @@ impl<D: Driver> Shared<D> {
         fill.defer();
         self.counters.deferred_lookups += 1;
         self.shortage.line.push(waiter, &mut self.waiters);
-        // Those who come meanwhile do not make the others wait longer.
+        // Concurrent deferrals do not prolong the pause.
         let shortage = &mut self.shortage;
         if shortage.again_at <= now {
             shortage.pause_ms = (2 * shortage.pause_ms).clamp(SHORT_AGAIN_MS, SHORT_PAUSE_MAX_MS);
@@ -74,8 +74,8 @@ impl<D: Driver> Shared<D> {
 }
 
 impl<D: Driver> Worker<D> {
-    /// Lets those go on who are deferred, until something is short again or the turn's budget is
-    /// used up.
+    /// Resumes deferred lookups until a resource is exhausted again or the turn's budget is used
+    /// up.
     pub(crate) fn try_short_again(&mut self) {
         self.admit(
             |shared| {

@@ -1,4 +1,4 @@
-//! Requests whose answer has to be looked for on the disk.
+//! Requests that have to wait: for the disk, or for a body.
 
 use std::rc::Rc;
 
@@ -21,37 +21,37 @@ use crate::release::rules::{Ruling, rule_input};
 use crate::release::{Release, Selected, Source};
 use crate::worker::shared::Shared;
 
-/// A request that has to wait, of whatever version, with the release that it began with: whatever
-/// takes that one's place meanwhile, the answer is of this one.
+/// A waiting request of any version, with the release that it began with: it is answered from that
+/// release even if another one has replaced it.
 pub(crate) struct WaitingRequest {
     request: KeptRequest,
     release: Rc<Release>,
     waits: Waits,
 }
 
-/// What a request waits for.
+/// The event that a request waits for.
 #[expect(clippy::large_enum_variant, reason = "it is in a box with the request")]
 pub(crate) enum Waits {
-    /// The answers to questions asked of the disk.
+    /// A lookup on disk.
     Lookup(Fill),
     /// A body of an archive that is not in memory.
     Load(KeptBody),
 }
 
-/// What was selected of an archive, and is not selected again.
+/// A selected archive entry, kept so that it is not selected again.
 pub(crate) struct KeptBody {
     site: Rc<ArchiveSite>,
     /// The canonical path.
     path: Vec<u8>,
     selected: KeptEntry,
-    /// It is stored in a coding alone.
+    /// It is stored only in a coding.
     is_coded: bool,
-    /// `None` when it was asked for.
+    /// `None` once the load was started.
     load: Option<Load>,
 }
 
 impl Waits {
-    /// For this `body` of what was selected at a canonical path.
+    /// Waits for `body`, selected at a canonical path.
     #[cold]
     pub(crate) fn body(
         site: &Rc<ArchiveSite>,
@@ -71,7 +71,7 @@ impl Waits {
 }
 
 impl WaitingRequest {
-    /// Keeps a request that waits for something of `release`.
+    /// Keeps a request that waits for a part of `release`.
     #[cold]
     pub(crate) fn new(request: &Request<'_>, release: &Rc<Release>, waits: Waits) -> Box<Self> {
         Box::new(Self {
@@ -91,12 +91,12 @@ impl WaitingRequest {
         &self.release
     }
 
-    /// Bytes of memory that keeping the request takes.
+    /// Bytes of memory of the kept request.
     pub(crate) fn memory(&self) -> u64 {
         self.request.memory() as u64
     }
 
-    /// Answers it, in a `turn` with the fields of its release.
+    /// Answers the request, in a `turn` with the fields of its release.
     pub(crate) fn answer(
         &self,
         reply: Reply<'_>,
@@ -132,7 +132,7 @@ impl WaitingRequest {
         }
     }
 
-    /// Answers with what the disk has said, and remembers it.
+    /// Answers with the result of a lookup on disk, and caches it.
     fn answer_filled(&self, to: &mut Answering<'_>, fill: &Fill, filled: Filled) -> Answered {
         let request = &self.request();
         match filled {
@@ -165,8 +165,8 @@ impl WaitingRequest {
 }
 
 impl<D: Driver> Shared<D> {
-    /// Asks on for what a request waits for; `None` if an answer has to be awaited, with which
-    /// `waiter` is woken.
+    /// Continues the work that a request waits for; `None` if it is pending, in which case `waiter`
+    /// is woken with its result.
     pub(crate) fn find_out(
         &mut self,
         waiting: &mut WaitingRequest,
@@ -180,7 +180,8 @@ impl<D: Driver> Shared<D> {
                 let Some(load) = body.load.take() else {
                     return Some(Found::Body(match wakeup {
                         Some(Ok(Wakeup::Loaded)) => Ok(true),
-                        // Something is used up. What is stored as it is can be sent from the file.
+                        // A resource is used up. A body stored without a coding can be sent from
+                        // the file.
                         Some(Err(Errno::AGAIN | Errno::NOMEM)) if !body.is_coded => Ok(false),
                         Some(Err(Errno::AGAIN | Errno::NOMEM)) => Err(Status::SERVICE_UNAVAILABLE),
                         _ => Err(Status::INTERNAL_SERVER_ERROR),
@@ -218,7 +219,7 @@ impl<D: Driver> Shared<D> {
         }
     }
 
-    /// What answers a request that was deferred, if that is in memory by now.
+    /// The cached file for a deferred request, if it is in memory now.
     fn remembered(&mut self, request: &Request<'_>, fill: &Fill) -> Option<(Rc<Cached>, Status)> {
         if fill.ruling().and_then(|it| it.before_files()).is_some() {
             return None;
@@ -283,7 +284,7 @@ impl<D: Driver> Shared<D> {
         }
     }
 
-    /// Has content of a live file decoded, unless peers hold as many copies as there may be.
+    /// Starts decoding content of a live file, unless copies held by peers use up the limit.
     fn ask_to_decode(&mut self, load: Load, waiter: Token) -> Option<Filled> {
         if !self.has_room_for_body(load.len()) {
             return Some(Filled::Short);
@@ -293,10 +294,10 @@ impl<D: Driver> Shared<D> {
     }
 }
 
-/// What a request that had to wait is answered with.
+/// The result for a request that had to wait.
 pub(crate) enum Found {
-    /// What the disk has said.
+    /// The result of a lookup on disk.
     Filled(Filled),
-    /// A body of an archive is in memory now, or (false) to be sent from the file, or cannot be had.
+    /// A body of an archive: in memory (true), to be sent from the file (false), or failed.
     Body(Result<bool, Status>),
 }
